@@ -98,12 +98,17 @@ def sample_weights(lengths: Sequence[int], aggregation: Aggregation) -> list[flo
     return group_weights([lengths], aggregation)[0] if lengths else []
 
 
-def pack(samples: Sequence[PackedSample], token_budget: int) -> list[MicroBatch]:
+def pack(samples: Sequence[PackedSample], token_budget: int, ranks: int = 1) -> list[MicroBatch]:
     """First-fit decreasing: the longest siblings first, each lot into the first micro-batch with room.
 
     Deterministic (ties keep their order). Siblings are parted only where all of them are longer than `token_budget`. A
-    sample that is longer by itself gets a micro-batch of its own.
+    sample that is longer by itself gets a micro-batch of its own. For several data ranks the budget is lowered so far
+    that each rank has about as many tokens in as many micro-batches.
     """
+    if ranks > 1 and samples:
+        tokens = sum(packed_length([samples[i] for i in members]) for members in siblings(samples))
+        of_each = -(-tokens // (token_budget * ranks))  # micro-batches
+        token_budget = min(token_budget, -(-tokens // (of_each * ranks)))
     lots = [lot for members in siblings(samples) for lot in _lots(members, samples, token_budget)]
     lengths = [packed_length([samples[i] for i in lot]) for lot in lots]
     bins: list[list[int]] = []
@@ -117,6 +122,21 @@ def pack(samples: Sequence[PackedSample], token_budget: int) -> list[MicroBatch]
             bins[place].extend(lots[number])
             room[place] -= lengths[number]
     return [MicroBatch(samples=[samples[i] for i in members]) for members in bins]
+
+
+def deal(batches: Sequence[MicroBatch], ranks: int) -> list[list[MicroBatch]]:
+    """The micro-batches of each data rank: the longest first, each to the rank with the fewest tokens so far.
+
+    Each goes to exactly one rank, and keeps its place among those of it. A rank may get none. Deterministic.
+    """
+    taken: list[list[int]] = [[] for _ in range(ranks)]
+    load = [0] * ranks
+    lengths = [batch.tokens for batch in batches]
+    for index in sorted(range(len(batches)), key=lambda i: -lengths[i]):
+        rank = load.index(min(load))
+        taken[rank].append(index)
+        load[rank] += lengths[index]
+    return [[batches[i] for i in sorted(indices)] for indices in taken]
 
 
 def _lots(members: list[int], samples: Sequence[PackedSample], token_budget: int) -> list[list[int]]:
@@ -135,10 +155,12 @@ def pack_cross_entropy(
     token_budget: int,
     aggregation: Aggregation,
     coef: float = 1.0,
+    ranks: int = 1,
 ) -> list[MicroBatch]:
     """Micro-batches of plain training sequences: ids, and the ranges [start, end) of `ids` that are trained on.
 
-    `coef` multiplies the loss. Raises ValueError for a sequence without a trained token or with one at position 0.
+    `coef` multiplies the loss; `ranks` are data ranks, as for `pack`. Raises ValueError for a sequence without a
+    trained token or with one at position 0.
     """
     lengths = [sum(end - start for start, end in spans) for _, spans in sequences]
     if any(start < 1 for _, spans in sequences for start, _ in spans):
@@ -148,4 +170,4 @@ def pack_cross_entropy(
         PackedSample(ids=ids, response_len=length, weight=coef * weight, spans=spans)
         for (ids, spans), length, weight in zip(sequences, lengths, weights, strict=True)
     ]
-    return pack(samples, token_budget)
+    return pack(samples, token_budget, ranks)

@@ -1,7 +1,8 @@
 """Checkpoints in Megatron's distributed format: weights, Adam's state, reference policy.
 
 Invariant: a folder with the marker file is complete and flushed to disk; a folder without it is never loaded.
-A resume continues with the same losses, at any tensor-parallel size.
+A resume continues with the same losses, whatever the layout of the ranks was and is. Adam's state is stored by
+parameter, as in Megatron's `fully_reshardable` format, with and without its distributed optimizer.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from megatron.core import dist_checkpointing
+from megatron.core.dist_checkpointing.optimizer import make_sharded_optimizer_tensor
 from megatron.core.dist_checkpointing.strategies import torch as strategies
 
 from policy import hf_folder
@@ -24,8 +26,10 @@ from policy.megatron import shim
 from policy.megatron.model import PolicyModel
 from policy.megatron.optimizer import Updater
 from policy.megatron.plaindata import plain_data_only
+from policy.megatron.ranks import on_first
 
 SHARDS = "shards"
+STEPS = "common_step"
 MODEL = "model"  # subfolder: config and tokenizer, without weights
 
 
@@ -60,23 +64,17 @@ def save(
 ) -> str:
     """Write a checkpoint to `folder`, replacing what is there; every rank calls this.
 
-    `files` are the model's config and tokenizer. Returns the digest of all files on rank 0, "" on the others.
+    `files` are the model's config and tokenizer. Returns the digest of all files.
     """
-    partial, saved_digest = folder.with_name(f".{folder.name}.partial"), ""
-    if dist.get_rank() == 0:
+    partial = folder.with_name(f".{folder.name}.partial")
+
+    def begin() -> bytes:
         shutil.rmtree(partial, ignore_errors=True)
         (partial / SHARDS).mkdir(parents=True)
         hf_folder.write_companions(files, partial / MODEL)
-    dist.barrier()
-    updater.prime()
-    with shim.cuda_literals(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        dist_checkpointing.save(
-            _state(updater, reference, loading=False),
-            str(partial / SHARDS),
-            sharded_strategy=InlineSave("torch_dist", 1, thread_count=1),
-        )
-    if dist.get_rank() == 0:
+        return b""
+
+    def finish() -> bytes:
         marked = msgspec.structs.replace(info, files=digests(partial))
         (partial / MARKER).write_bytes(msgspec.json.encode(marked))
         saved_digest = digest(partial)
@@ -85,8 +83,17 @@ def save(
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
         hf_folder.flush(folder.parent)
-    dist.barrier()
-    return saved_digest
+        return saved_digest.encode()
+
+    on_first(begin)
+    with shim.cuda_literals(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dist_checkpointing.save(
+            _state(updater, reference),
+            str(partial / SHARDS),
+            sharded_strategy=InlineSave("torch_dist", 1, thread_count=1),
+        )
+    return on_first(finish).decode()
 
 
 def load(folder: Path, updater: Updater, reference: PolicyModel | None) -> None:
@@ -94,22 +101,30 @@ def load(folder: Path, updater: Updater, reference: PolicyModel | None) -> None:
 
     Raises ConfigError where its files pickle more than plain data.
     """
-    updater.prime()
     with plain_data_only(str(folder)), shim.cuda_literals(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        state = dist_checkpointing.load(_state(updater, reference, loading=True), str(folder / SHARDS))
-        updater.model.load_state_dict(state["model"])
-        adam = state["optimizer"].get("optimizer", state["optimizer"])["state"]
-        adam.setdefault("common_step", torch.tensor(0.0))  # Megatron leaves out a count of zero
-        updater.optimizer.load_state_dict(state["optimizer"])
-        if reference is not None:
-            reference.load_state_dict(state["reference"])
-    updater.own_steps()
+        state = dist_checkpointing.load(_state(updater, reference), str(folder / SHARDS))
+    updater.model.load_state_dict(state["model"])
+    adam = state["optimizer"]["state"]
+    # Older checkpoints hold it where Megatron's own writer puts it, and a count of zero nowhere.
+    older = state["optimizer"].get("optimizer", {}).get("state", {})
+    steps = float(adam.pop(STEPS, older.get(STEPS, 0.0)))
+    for name, parameter in updater.model.named_parameters():
+        updater.restore(parameter, adam[name], steps)
+    if reference is not None:
+        reference.load_state_dict(state["reference"])
 
 
-def _state(updater: Updater, reference: PolicyModel | None, *, loading: bool) -> dict[str, Any]:
+def _state(updater: Updater, reference: PolicyModel | None) -> dict[str, Any]:
+    """What is saved, and where it is loaded into."""
     model = updater.model.sharded_state_dict()
-    state = {"model": model, "optimizer": updater.optimizer.sharded_state_dict(model, is_loading=loading)}
+    adam: dict[str, Any] = {STEPS: torch.tensor(updater.steps)}
+    for name, parameter in updater.model.named_parameters():
+        adam[name] = {
+            kind: make_sharded_optimizer_tensor(model[name], tensor, f"optimizer.state.{kind}")
+            for kind, tensor in updater.state_of(parameter).items()
+        }
+    state = {"model": model, "optimizer": {"state": adam}}
     if reference is not None:
         state["reference"] = reference.sharded_state_dict()
         for name, shard in state["reference"].items():

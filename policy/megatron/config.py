@@ -10,12 +10,16 @@ import torch.nn.functional as F  # noqa: N812  the name everyone knows
 from megatron.core.transformer import TransformerConfig
 
 from policy.architecture import Architecture
+from policy.parallel import ParallelConfig
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def transformer_config(shape: Architecture, dtype: torch.dtype, *, tensor_parallel: int = 1) -> TransformerConfig:
+def transformer_config(
+    shape: Architecture, dtype: torch.dtype, parallel: ParallelConfig | None = None
+) -> TransformerConfig:
     """Megatron's configuration of `shape`; every fused kernel is off, so it runs on any device."""
+    parallel = parallel or ParallelConfig()
     return TransformerConfig(
         num_layers=shape.layers,
         hidden_size=shape.hidden,
@@ -38,7 +42,11 @@ def transformer_config(shape: Architecture, dtype: torch.dtype, *, tensor_parall
         attention_softmax_in_fp32=True,
         use_cpu_initialization=True,
         perform_initialization=False,  # weights come from files; what else Megatron does then is done by `partition`
-        tensor_model_parallel_size=tensor_parallel,
+        tensor_model_parallel_size=parallel.tensor,
+        pipeline_model_parallel_size=parallel.pipeline,
+        sequence_parallel=parallel.sequence,
+        variable_seq_lengths=parallel.pipeline > 1,  # a packed sequence is as long as its samples
+        moe_token_dispatcher_type="alltoall",  # noqa: S106  such lengths need it, experts or not
         calculate_per_token_loss=True,  # gradients are summed over ranks: sample weights hold the denominators
         bias_activation_fusion=False,
         masked_softmax_fusion=False,

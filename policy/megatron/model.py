@@ -6,54 +6,27 @@ were packed.
 
 from __future__ import annotations
 
-import atexit
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
-import torch.distributed as dist
 from megatron.core import parallel_state
 from megatron.core.models.gpt import GPTModel
-from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 from torch import Tensor
 
 from policy.architecture import Architecture
 from policy.megatron import partition, shim
 from policy.megatron.config import DTYPES, transformer_config
-from policy.megatron.spec import PackedRotary, PackedRows, layer_spec, packed_params, sequences, shared
+from policy.megatron.spec import PackedPart, PackedRotary, PackedRows, layer_spec, packed_params, sequences, shared
 from policy.packing import MicroBatch, PackedSample, siblings
+from policy.parallel import ParallelConfig
 from policy.weights import from_hf
 
 
-def ensure_parallel(seed: int, tensor_parallel: int = 1) -> None:
-    """Join the process groups, once per process; groups of `tensor_parallel` ranks share each weight.
-
-    RANK and WORLD_SIZE unset mean a single rank without a port.
-    """
-    if not dist.is_initialized():
-        backend = "gloo" if shim.ON_CPU else "nccl"
-        if dist.is_torchelastic_launched():
-            dist.init_process_group(backend)
-        else:
-            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
-        atexit.register(_leave_parallel)  # gloo's threads must end before the interpreter, else it aborts now and then
-    if not parallel_state.is_initialized():
-        parallel_state.initialize_model_parallel(tensor_model_parallel_size=tensor_parallel)
-    model_parallel_cuda_manual_seed(seed, force_reset_rng=True)
-
-
-def _leave_parallel() -> None:
-    if parallel_state.is_initialized():
-        parallel_state.destroy_model_parallel()
-    if dist.is_initialized():
-        dist.destroy_process_group()
-
-
 class PolicyModel(GPTModel):
-    """A GPTModel of one pipeline stage over packed sequences."""
+    """This rank's shard of a GPTModel over packed sequences: the weights of its pipeline stage and tensor rank."""
 
-    def __init__(self, shape: Architecture, dtype: str) -> None:
-        ranks = parallel_state.get_tensor_model_parallel_world_size()
-        config = transformer_config(shape, DTYPES[dtype], tensor_parallel=ranks)
+    def __init__(self, shape: Architecture, dtype: str, parallel: ParallelConfig | None = None) -> None:
+        config = transformer_config(shape, DTYPES[dtype], parallel)
         with shim.cuda_literals():
             super().__init__(
                 config,
@@ -64,6 +37,8 @@ class PolicyModel(GPTModel):
                 rotary_base=shape.rope_base,
                 share_embeddings_and_output_weights=shape.tied,
                 parallel_output=True,
+                pre_process=parallel_state.is_pipeline_first_stage(),
+                post_process=parallel_state.is_pipeline_last_stage(),
             )
         partition.mark(self)
         self.rotary_pos_emb = PackedRotary(
@@ -71,16 +46,37 @@ class PolicyModel(GPTModel):
         )
 
     def forward(self, ids: Tensor, positions: Tensor, packed: PackedRows) -> Tensor:
-        """Ids and positions [1, t] -> logits [r, vocab / tensor-parallel size] at `packed.rows` [r]."""
+        """Ids and positions [1, t] -> logits [r, vocab / tensor-parallel size] at `packed.rows` [r].
+
+        Before the last pipeline stage: what the next stage takes.
+        """
         self.rotary_pos_emb.positions = positions[0]
-        return super().forward(ids, positions, None, packed_seq_params=packed)[0]
+        output: Tensor = super().forward(ids, positions, None, packed_seq_params=packed)
+        if not self.post_process:
+            return output
+        # Where tensor ranks share a sequence the rows were filled up to be shared evenly.
+        return output[0] if packed.rows is None else output[0, : packed.rows.numel()]
+
+    def named_weights(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        """The parameters by the names that they have in a model of one stage.
+
+        The last of several stages has a copy of a tied embedding, under the embedding's name.
+        """
+        for name, parameter in self.named_parameters():
+            whole = name
+            if name.startswith("decoder.layers."):
+                number, rest = name.removeprefix("decoder.layers.").split(".", 1)
+                whole = f"decoder.layers.{self.decoder.layers[int(number)].layer_number - 1}.{rest}"
+            elif name == "output_layer.weight" and self.share_embeddings_and_output_weights:
+                whole = "embedding.word_embeddings.weight"
+            yield whole, parameter
 
     @torch.no_grad()
     def load_hf(self, tensors: dict[str, Tensor], shape: Architecture) -> None:
         """Copy Hugging Face weights in. Raises KeyError for a missing tensor."""
         size = parallel_state.get_tensor_model_parallel_world_size()
         rank = parallel_state.get_tensor_model_parallel_rank()
-        for name, parameter in self.named_parameters():
+        for name, parameter in self.named_weights():
             parameter.copy_(from_hf(name, tensors, shape, tp_size=size, tp_rank=rank))
 
 
@@ -106,9 +102,12 @@ class _Layout:
 
 
 class PackedInputs:
-    """A micro-batch as tensors: t packed tokens, r predicted tokens in packing order."""
+    """A micro-batch as tensors: t packed tokens, r predicted tokens in packing order.
 
-    def __init__(self, batch: MicroBatch, device: torch.device) -> None:
+    Where tensor ranks share a sequence it is filled up to a `multiple` of tokens that attend to themselves alone.
+    """
+
+    def __init__(self, batch: MicroBatch, device: torch.device, multiple: int = 1) -> None:
         # Equal lengths side by side: attention takes each run of them at once. Siblings follow, each lot by itself.
         indices = sorted(siblings(batch.samples), key=lambda lot: (len(lot) > 1, len(batch.samples[lot[0]].ids)))
         self._order = [index for lot in indices for index in lot]
@@ -122,6 +121,10 @@ class PackedInputs:
             if len(lot) > 1:
                 prompt = len(lot[0].ids) - lot[0].response_len
                 parts.append(shared(prompt, [sample.response_len for sample in lot], device))
+        if filling := -len(layout.ids) % multiple:
+            parts.append(PackedPart(tokens=filling))
+            layout.ids.extend([0] * filling)
+            layout.positions.extend([0] * filling)
         self._counts = [sample.response_len for sample in samples]
         counts = torch.tensor(self._counts)
         self.ids = torch.tensor(layout.ids, device=device)[None]

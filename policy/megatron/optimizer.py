@@ -1,4 +1,4 @@
-"""Megatron's data-parallel wrapper and Adam.
+"""Megatron's data-parallel wrapper and Adam; several data ranks share Adam's state (Megatron's distributed optimizer).
 
 Invariant: gradients are summed over micro-batches and ranks, never averaged. A step uses the learning rate that is
 given with it.
@@ -11,14 +11,20 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from megatron.core import parallel_state
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.transformer.module import Float16Module
+from torch import Tensor
+from torch.nn import Parameter
 
 from policy.megatron import partition, shim
 from policy.megatron.config import DTYPES
 from policy.megatron.model import PolicyModel
 from policy.optim import OptimConfig
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+MAIN = "fp32_param"  # the weights that Adam steps where the model's are bf16
 
 
 @dataclass(frozen=True)
@@ -39,9 +45,12 @@ class Updater:
         wrapped = Float16Module(model.config, model) if model.config.bf16 else model
         self.config = config
         self.model = model
+        shared = parallel_state.get_data_parallel_world_size() > 1
         self.ddp = DistributedDataParallel(
             model.config,
-            DistributedDataParallelConfig(grad_reduce_in_fp32=True, overlap_grad_reduce=False),
+            DistributedDataParallelConfig(
+                grad_reduce_in_fp32=True, overlap_grad_reduce=False, use_distributed_optimizer=shared
+            ),
             wrapped,
         )
         self.ddp.broadcast_params()
@@ -57,9 +66,11 @@ class Updater:
                     clip_grad=config.clip_grad,
                     bf16=model.config.bf16,
                     params_dtype=dtype,
+                    use_distributed_optimizer=shared,
                 ),
                 [self.ddp],
             )
+        (self._adam,) = getattr(self.optimizer, "chained_optimizers", [self.optimizer])
 
     def zero_grad(self) -> None:
         """Forget gradients; call before a step's first micro-batch."""
@@ -90,29 +101,56 @@ class Updater:
             finite = votes
         return bool(finite)
 
-    def inner(self) -> list[Any]:
-        """The torch optimizers inside Megatron's."""
-        return [chained.optimizer for chained in getattr(self.optimizer, "chained_optimizers", [self.optimizer])]
-
     def fresh(self) -> None:
         """Reset Adam's moments and step counts in place; weights stay."""
-        for optimizer in self.inner():
-            optimizer.state.clear()
+        self._adam.optimizer.state.clear()
 
-    def prime(self) -> None:
-        """Give parameters that were never stepped the state Adam starts from, so that it can be saved or loaded."""
-        for optimizer in self.inner():
-            for parameter in (p for group in optimizer.param_groups for p in group["params"]):
-                if not optimizer.state[parameter]:
-                    optimizer.state[parameter].update(
-                        step=torch.tensor(0.0),
-                        exp_avg=torch.zeros_like(parameter.data),
-                        exp_avg_sq=torch.zeros_like(parameter.data),
-                    )
+    @property
+    def steps(self) -> float:
+        """How often Adam has stepped; all parameters step together."""
+        return max((float(state["step"]) for state in self._adam.optimizer.state.values() if state), default=0.0)
 
-    def own_steps(self) -> None:
-        """Un-share step counts after a load: Megatron gives all parameters one tensor, and each would advance it."""
-        for optimizer in self.inner():
-            for state in optimizer.state.values():
-                if torch.is_tensor(state.get("step")):
-                    state["step"] = state["step"].clone()
+    @torch.no_grad()
+    def state_of(self, parameter: Parameter) -> dict[str, Tensor]:
+        """Adam's state of `parameter`, each tensor of its shape, in fp32; every data rank calls this.
+
+        Moments, and the weights that Adam steps where they are not the parameter's own. Zeros before the first step.
+        """
+        stepped, held = self._stepped(parameter)
+        state = {} if stepped is None else self._adam.optimizer.state[stepped]
+        found = {name: state.get(name) for name in MOMENTS}
+        if self.model.config.bf16:
+            found[MAIN] = stepped
+        whole = {}
+        for name, part in found.items():
+            if held is None:
+                whole[name] = torch.zeros_like(parameter, dtype=torch.float32) if part is None else part.detach()
+                continue
+            flat = torch.zeros(parameter.numel(), dtype=torch.float32, device=parameter.device)
+            if part is not None:
+                flat[held] = part
+            dist.all_reduce(flat, group=parallel_state.get_data_parallel_group())
+            whole[name] = flat.view_as(parameter)
+        return whole
+
+    @torch.no_grad()
+    def restore(self, parameter: Parameter, whole: dict[str, Tensor], steps: float) -> None:
+        """Take over what `state_of` gave for `parameter` at some layout of ranks, after `steps` steps."""
+        stepped, held = self._stepped(parameter)
+        if stepped is None:
+            return
+        parts = {name: tensor if held is None else tensor.reshape(-1)[held] for name, tensor in whole.items()}
+        if MAIN in parts:
+            stepped.copy_(parts[MAIN])
+        moments = {name: parts[name].clone() for name in MOMENTS}
+        self._adam.optimizer.state[stepped] = {"step": torch.tensor(steps), **moments}
+
+    def _stepped(self, parameter: Parameter) -> tuple[Tensor | None, slice | None]:
+        """The tensor that Adam steps here for `parameter`, and which of its elements that are; None for all of them."""
+        if not self.ddp.ddp_config.use_distributed_optimizer:
+            return (parameter.main_param if self.model.config.bf16 else parameter), None  # type: ignore[attr-defined]
+        if parameter not in self._adam.model_param_group_index_map:  # other data ranks hold all of it
+            return None, slice(0, 0)
+        group, place = self._adam.model_param_group_index_map[parameter]
+        held = self._adam._get_model_param_range_map(parameter)["param"]
+        return self._adam.optimizer.param_groups[group]["params"][place], slice(held.start, held.end)

@@ -1,4 +1,5 @@
-"""Which weights are shards of a whole: what Megatron's gradient norm, clipping and checkpoints read off each parameter.
+"""Which weights are shards of a whole: what Megatron's gradient norm, clipping and checkpoints read off each parameter;
+and the whole again, on one rank.
 
 Megatron notes it while it draws random weights. Ours come from files, so nothing is drawn and the note is made here.
 Invariant: no model is trained whose notes are not those of the weight mapping. A shard without a note would count as a
@@ -7,6 +8,9 @@ copy of rank 0's shard. The gradient's norm, and with it every clipped step, wou
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import msgspec
 import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
@@ -14,7 +18,12 @@ from megatron.core.tensor_parallel import set_tensor_model_parallel_attributes
 from torch import Tensor, nn
 
 from policy.errors import LearnerError
-from policy.weights import hf_names, strips
+from policy.hf_folder import DTYPE_NAMES
+from policy.megatron.ranks import exchanged
+from policy.weights import Shape, hf_names, strips, to_hf
+
+if TYPE_CHECKING:
+    from policy.megatron.model import PolicyModel
 
 
 def mark(model: nn.Module) -> None:
@@ -39,6 +48,35 @@ def check(model: nn.Module) -> None:
                 f"{name} can't be trained: (tensor_model_parallel, partition_dim, partition_stride) is {noted}, "
                 f"and its weights are split as {split}"
             )
+
+
+def whole(model: PolicyModel, shape: Shape) -> dict[str, Tensor]:
+    """Full Hugging Face tensors of all stages on rank 0, and none elsewhere; every rank calls this.
+
+    Tensors of the first stage may share the model's memory.
+    """
+    stage: dict[str, Tensor] = {}
+    if parallel_state.get_data_parallel_rank() == 0:
+        for weight in model.named_weights():  # one by one: only the first of the tensor ranks keeps what it gathered
+            tensors = to_hf([weight], shape, gather)
+            if parallel_state.get_tensor_model_parallel_rank() == 0:
+                stage |= tensors
+    if parallel_state.get_pipeline_model_parallel_world_size() == 1:
+        return stage
+    first = dist.get_rank() == 0
+    described = {name: (DTYPE_NAMES[tensor.dtype], list(tensor.shape)) for name, tensor in stage.items()}
+    said = exchanged(msgspec.msgpack.encode({} if first else described))
+    if not first:
+        for tensor in stage.values():
+            dist.send(tensor, 0)
+        return {}
+    device = next(model.parameters()).device
+    for rank, content in enumerate(said):
+        for name, (dtype, size) in msgspec.msgpack.decode(content, type=dict[str, tuple[str, list[int]]]).items():
+            tensor = torch.empty(size, dtype=getattr(torch, dtype), device=device)
+            dist.recv(tensor, rank)
+            stage.setdefault(name, tensor)  # a tied embedding comes from the last stage once more
+    return stage
 
 
 def gather(shard: Tensor) -> list[Tensor]:

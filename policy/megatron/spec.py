@@ -16,10 +16,11 @@ import torch.nn.functional as F  # noqa: N812
 from megatron.core.models.common.embeddings.rotary_pos_embedding import RotaryEmbedding
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.packed_seq_params import PackedSeqParams
+from megatron.core.tensor_parallel import gather_from_sequence_parallel_region, scatter_to_sequence_parallel_region
 from megatron.core.transformer import TransformerConfig
 from megatron.core.transformer.module import MegatronModule
 from megatron.core.transformer.spec_utils import ModuleSpec
-from megatron.core.transformer.transformer_block import TransformerBlockSubmodules
+from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
 from megatron.core.transformer.transformer_layer import TransformerLayer
 from torch import Tensor
 
@@ -143,20 +144,26 @@ class PackedRotary(RotaryEmbedding):
 class PolicyLayer(TransformerLayer):
     """A layer that drops unread positions before its MLP where it is the last layer.
 
-    Most tokens of a prompt are needed only as keys and values, so this and the output layer see few rows.
+    Most tokens of a prompt are needed only as keys and values, so this and the output layer see few rows. Where tensor
+    ranks share a sequence the rows are shared out anew, row 0 again where they don't come out even.
     """
 
     def _forward_attention(
         self, *args: Any, packed_seq_params: PackedRows, **kwargs: Any
     ) -> tuple[Tensor, Tensor | None]:
         hidden, context = super()._forward_attention(*args, packed_seq_params=packed_seq_params, **kwargs)
-        if packed_seq_params.rows is not None and self.layer_number == self.config.num_layers:
-            hidden = hidden.index_select(0, packed_seq_params.rows)
-        return hidden, context
+        rows = packed_seq_params.rows
+        if rows is None or self.layer_number != self.config.num_layers:
+            return hidden, context
+        if not self.config.sequence_parallel:
+            return hidden.index_select(0, rows), context
+        whole = gather_from_sequence_parallel_region(hidden, tensor_parallel_output_grad=False)
+        even = F.pad(rows, (0, -rows.numel() % self.config.tensor_model_parallel_size))
+        return scatter_to_sequence_parallel_region(whole.index_select(0, even)), context
 
 
 def layer_spec(config: TransformerConfig) -> TransformerBlockSubmodules:
-    """All layers of one stage."""
+    """The layers of this rank's stage."""
     layer: ModuleSpec = get_gpt_layer_local_spec(qk_layernorm=config.qk_layernorm, normalization="RMSNorm")
     layer.module = PolicyLayer
     parts = layer.submodules
@@ -165,4 +172,4 @@ def layer_spec(config: TransformerConfig) -> TransformerBlockSubmodules:
     attention.core_attention = SdpaCoreAttention
     if config.qk_layernorm:
         attention.q_layernorm = attention.k_layernorm = RMSNorm
-    return TransformerBlockSubmodules(layer_specs=[layer] * config.num_layers, layer_norm=RMSNorm)
+    return TransformerBlockSubmodules(layer_specs=[layer] * get_num_layers_to_build(config), layer_norm=RMSNorm)

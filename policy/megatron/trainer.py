@@ -1,75 +1,100 @@
-"""One rank's model, optimizer and reference policy, and the steps on them.
+"""One rank's part of the model, optimizer and reference policy, and the steps on them.
 
-Invariant: a step is computed from whole-Take weights only, so figures and gradients do not depend on how the
-samples were packed.
+Invariant: a step is computed from whole-Take weights only. Figures and gradients do not depend on how the samples were
+packed, dealt out to data ranks, or on how the model is split. All ranks call the same methods in the same order, and
+all get the same figures.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import torch
+from megatron.core import parallel_state
 from torch import Tensor
 
-from policy import checkpoints, hf_folder
+from policy import checkpoints, hf_folder, tensorfiles
 from policy.architecture import read_architecture
 from policy.errors import LearnerError
-from policy.losses import Objective, grpo_terms, log_ratio
-from policy.megatron import checkpoint, partition, shim
-from policy.megatron.model import PackedInputs, PolicyModel, ensure_parallel
+from policy.losses import Objective
+from policy.megatron import checkpoint, microbatch, partition, shim
+from policy.megatron.model import PackedInputs, PolicyModel
 from policy.megatron.optimizer import Updater
+from policy.megatron.ranks import ensure_parallel, exchanged, on_first
+from policy.megatron.schedule import Schedule
 from policy.megatron.tally import StepTally
-from policy.megatron.vocab import entropy, predicted, token_logprobs
+from policy.megatron.vocab import token_logprobs
 from policy.optim import OptimConfig
-from policy.packing import MicroBatch
-from policy.weights import to_hf
+from policy.packing import MicroBatch, deal
+from policy.parallel import ParallelConfig
 from runtime.errors import StoreError
 
 __all__ = ["OptimConfig", "Trainer"]
 
 
 class Trainer:
-    """Trains the model of a Hugging Face folder; one per process."""
+    """Trains the model of a Hugging Face folder, with the other ranks where there are; one per process."""
 
-    def __init__(self, hf_dir: Path, config: OptimConfig, device: str | None = None) -> None:
-        """Raises ConfigError when the folder holds a model that is not supported, or no weights."""
+    def __init__(
+        self, hf_dir: Path, config: OptimConfig, device: str | None = None, *, parallel: ParallelConfig | None = None
+    ) -> None:
+        """Raises ConfigError when the folder holds a model that is not supported or can't be split so, or no weights.
+
+        Ranks have met before (`policy.megatron.ranks`).
+        """
         read_architecture(hf_dir)  # a wrong architecture is a better complaint than a missing tensor
-        self._prepare(hf_dir, config, device, hf_folder.read(hf_dir))
+        self._prepare(hf_dir, config, device, hf_folder.read(hf_dir), parallel)
 
     @classmethod
-    def resume(cls, folder: Path, config: OptimConfig, device: str | None = None, *, reference: bool = True) -> Trainer:
+    def resume(
+        cls,
+        folder: Path,
+        config: OptimConfig,
+        device: str | None = None,
+        *,
+        reference: bool = True,
+        parallel: ParallelConfig | None = None,
+    ) -> Trainer:
         """The trainer that `save` wrote to `folder`, without its reference policy where that is not wanted.
 
-        Raises StoreError when the folder is not complete.
+        `parallel` need not be that of the ranks that saved it. Raises StoreError when the folder is not complete.
         """
         checkpoints.read_info(folder)
         trainer = cls.__new__(cls)
-        trainer._prepare(folder / checkpoint.MODEL, config, device, None)
+        trainer._prepare(folder / checkpoint.MODEL, config, device, None, parallel)
         trainer.load(folder, reference=reference)
         return trainer
 
     def _prepare(
-        self, hf_dir: Path, config: OptimConfig, device: str | None, weights: dict[str, Tensor] | None
+        self,
+        hf_dir: Path,
+        config: OptimConfig,
+        device: str | None,
+        weights: dict[str, Tensor] | None,
+        parallel: ParallelConfig | None,
     ) -> None:
+        self.parallel = parallel or ParallelConfig()
         self.companions = hf_folder.companions(hf_dir)
         self.config = config
         self.shape = read_architecture(hf_dir)
         self.device = torch.device(device or ("cpu" if shim.ON_CPU else "cuda"))
-        ensure_parallel(config.seed)
-        self.model = PolicyModel(self.shape, config.dtype)
+        self.parallel.refuse(self.shape)
+        ensure_parallel(config.seed, self.parallel)
+        self.model = PolicyModel(self.shape, config.dtype, self.parallel)
         if weights is not None:
             self.model.load_hf(weights, self.shape)
         self.updater = Updater(self.model.to(self.device), config)
+        self._training = self._schedule(self.updater.ddp)
         self.reference: PolicyModel | None = None
         self.loaded_version = ""  # of the checkpoint that was loaded
 
     @property
     def parameters(self) -> int:
-        return sum(parameter.numel() for parameter in self.model.parameters())
+        """Of the whole model."""
+        return sum(math.prod(size) for size in tensorfiles.expected(self.shape).values())
 
     def cross_entropy_step(
         self, micro_batches: Sequence[MicroBatch], lr: float, rehearsal: Sequence[Sequence[MicroBatch]] = ()
@@ -109,35 +134,48 @@ class Trainer:
         """
         if objective.kl_coef and self.reference is None:
             raise LearnerError("a KL term needs a reference policy, and none was set")
+        # Looked at before any rank waits for another.
+        for sample in (sample for batch in micro_batches for sample in batch.samples):
+            if len(sample.behaviour_logprobs) != sample.response_len or sample.temperature <= 0:
+                raise LearnerError("a GRPO sample needs one behaviour log-probability per token, and a temperature > 0")
         return self._step(micro_batches, lr, objective, rehearsal, epochs)
 
-    @torch.no_grad()
     def evaluate(self, micro_batches: Sequence[MicroBatch]) -> dict[str, float]:
         """Weighted loss, entropy, and share of trained tokens whose arg-max is right (`accuracy`); changes nothing."""
-        sums: dict[str, float] = defaultdict(float)
-        for batch in micro_batches:
-            inputs = PackedInputs(batch, self.device)
-            logits = self._logits(self.model, inputs)
-            logprobs = token_logprobs(logits, inputs.targets)
-            sums["loss"] -= float((logprobs * inputs.weights).sum())
-            sums["entropy"] += float(entropy(logits).sum())
-            sums["accuracy"] += float(predicted(logits, inputs.targets).sum())
-            sums["tokens"] += inputs.targets.numel()
-        count = max(sums["tokens"], 1.0)
-        return {**sums, "entropy": sums["entropy"] / count, "accuracy": sums["accuracy"] / count}
+        tally = StepTally()
 
-    @torch.no_grad()
+        def read(inputs: PackedInputs, logits: Tensor) -> None:
+            tally.total("loss", float(microbatch.cross_entropy(inputs, logits, tally)))
+            tally.total("tokens", inputs.targets.numel())
+
+        self._schedule(self.model).read(self._dealt(micro_batches), read)
+        tally.reduce()
+        return tally.figures()
+
     def logits(self, micro_batch: MicroBatch) -> list[Tensor]:
-        """Logits [response_len, vocab] of every sample's trained tokens, in the micro-batch's order."""
-        inputs = PackedInputs(micro_batch, self.device)
-        return inputs.by_sample(self._logits(self.model, inputs))
+        """Logits [response_len, vocab / tensor-parallel size] of every sample's trained tokens, in the micro-batch's
+        order. Raises LearnerError where pipeline stages share the model.
+        """
+        found = self._schedule(self.model).read([micro_batch], lambda inputs, logits: inputs.by_sample(logits))
+        if not found or self.parallel.pipeline > 1:
+            raise LearnerError("the last of several pipeline stages alone has logits")
+        return found[0]
 
-    @torch.no_grad()
     def logprobs(self, micro_batch: MicroBatch) -> list[list[float]]:
-        """Log-probabilities of every sample's trained tokens at its temperature, in the micro-batch's order."""
-        inputs = PackedInputs(micro_batch, self.device)
-        values = token_logprobs(self._logits(self.model, inputs), inputs.targets, inputs.temperatures)
-        return [part.tolist() for part in inputs.by_sample(values)]
+        """Log-probabilities of every sample's trained tokens at its temperature, in the micro-batch's order.
+
+        Every rank calls this, and gets them.
+        """
+
+        def read(inputs: PackedInputs, logits: Tensor) -> list[list[float]]:
+            values = token_logprobs(logits, inputs.targets, inputs.temperatures)
+            return [part.tolist() for part in inputs.by_sample(values)]
+
+        found = self._schedule(self.model).read([micro_batch], read)
+        if self.parallel.pipeline > 1:
+            said = exchanged(msgspec.msgpack.encode(found))
+            found = msgspec.msgpack.decode(max(said, key=len), type=list[list[list[float]]])
+        return found[0]
 
     def fresh_optimizer(self) -> None:
         """Forget Adam's state; weights and reference stay."""
@@ -148,19 +186,25 @@ class Trainer:
         self._reference_model().load_state_dict(self.model.state_dict())
 
     def snapshot(self) -> dict[str, Tensor]:
-        """Full Hugging Face tensors that later steps don't change, on the model's device."""
+        """Full Hugging Face tensors that later steps don't change, on the model's device: on rank 0, none elsewhere.
+
+        Every rank calls this.
+        """
         held = {parameter.untyped_storage().data_ptr() for parameter in self.model.parameters()}
-        tensors = to_hf(self.model.named_parameters(), self.shape, partition.gather)
+        tensors = partition.whole(self.model, self.shape)
         shared = {name for name, tensor in tensors.items() if tensor.untyped_storage().data_ptr() in held}
         return {name: tensor.clone() if name in shared else tensor for name, tensor in tensors.items()}
 
     def export(self, folder: Path, tensors: dict[str, Tensor] | None = None) -> str:
         """Write a Hugging Face folder, atomically; returns the blake2b-128 of its safetensors file, hex.
 
-        `tensors` is a snapshot that was made already.
+        `tensors` is a snapshot that was made already. Every rank calls this, and rank 0 writes.
         """
-        if tensors is None:
-            tensors = to_hf(self.model.named_parameters(), self.shape, partition.gather)
+        whole = partition.whole(self.model, self.shape) if tensors is None else tensors
+        return on_first(lambda: self.write(folder, whole).encode()).decode()
+
+    def write(self, folder: Path, tensors: dict[str, Tensor]) -> str:
+        """The same of a snapshot by rank 0 alone, beside the others' work."""
         return hf_folder.write(folder, tensors, self.companions)
 
     def save(self, folder: Path, version: str = "0.0") -> str:
@@ -187,13 +231,9 @@ class Trainer:
 
     def _reference_model(self) -> PolicyModel:
         if self.reference is None:
-            self.reference = PolicyModel(self.shape, self.config.dtype).to(self.device)
+            self.reference = PolicyModel(self.shape, self.config.dtype, self.parallel).to(self.device)
             self.reference.requires_grad_(requires_grad=False)
         return self.reference
-
-    def _logits(self, model: torch.nn.Module, inputs: PackedInputs) -> Tensor:
-        logits: Tensor = model(inputs.ids, inputs.positions, inputs.packed)
-        return logits
 
     def _step(
         self,
@@ -203,105 +243,52 @@ class Trainer:
         rehearsal: Sequence[Sequence[MicroBatch]],
         epochs: int = 1,
     ) -> dict[str, float]:
-        tally = StepTally()
-        anchors = [_Anchors() for _ in micro_batches]
+        tally, mine = StepTally(), self._dealt(micro_batches)
+        anchors = [microbatch.Anchors() for _ in mine]
+        if objective is not None and objective.kl_coef:
+            with tally.timed("reference_s"):
+                for anchor, logprobs in zip(anchors, self._reference_logprobs(mine), strict=False):
+                    anchor.reference = logprobs
+
+        def loss(number: int, inputs: PackedInputs, logits: Tensor) -> Tensor:
+            if objective is None:
+                value = microbatch.cross_entropy(inputs, logits, tally)
+            else:
+                value = microbatch.grpo(inputs, logits, tally, objective, anchors[number], first=epoch == 0)
+            if epoch == 0:
+                tally.total("loss", float(value.detach()))
+                tally.total("tokens", inputs.targets.numel())
+                tally.total("packed_tokens", mine[number].tokens)
+            return value
+
         outcomes = []
         for epoch in range(epochs):
             self.updater.zero_grad()
-            for batch, anchor in zip(micro_batches, anchors, strict=True):
-                inputs = PackedInputs(batch, self.device)
-                if objective is None:
-                    loss = self._cross_entropy(inputs, tally)
-                else:
-                    loss = self._grpo(inputs, objective, tally, anchor, first=epoch == 0)
-                if epoch == 0:
-                    tally.total("loss", float(loss.detach()))
-                    tally.total("tokens", inputs.targets.numel())
-                    tally.total("packed_tokens", batch.tokens)
-                with tally.timed("backward_s"):
-                    loss.backward()
-            self._rehearse(rehearsal[epoch] if rehearsal else (), tally)
+            self._training.train(mine, loss, tally)
+            self._training.train(
+                self._dealt(rehearsal[epoch]) if rehearsal else (),
+                lambda _, inputs, logits: microbatch.rehearsal(inputs, logits, tally),
+                tally,
+                "rehearsal_s",
+                "rehearsal_s",
+            )
             with tally.timed("optimizer_s"):
                 outcomes.append(self.updater.step(lr))
+        tally.reduce()
         norms = [outcome.grad_norm for outcome in outcomes if outcome.ok]
         tally.total("grad_norm", sum(norms) / len(norms) if norms else 0.0)
         tally.total("optimizer_steps", sum(outcome.ok for outcome in outcomes))
         return {**tally.figures(), "ok": float(all(outcome.ok for outcome in outcomes)), "lr": lr}
 
-    def _rehearse(self, micro_batches: Sequence[MicroBatch], tally: StepTally) -> None:
-        for batch in micro_batches:
-            with tally.timed("rehearsal_s"):
-                inputs = PackedInputs(batch, self.device)
-                logits = self._logits(self.updater.ddp, inputs)
-                logprobs = token_logprobs(logits, inputs.targets)
-                tally.mean("rehearsal_loss", -logprobs.detach())
-                tally.mean("rehearsal_accuracy", predicted(logits, inputs.targets))
-                (-(logprobs * inputs.weights).sum()).backward()
+    def _dealt(self, micro_batches: Sequence[MicroBatch]) -> list[MicroBatch]:
+        """Those of this data rank."""
+        return deal(micro_batches, self.parallel.data)[parallel_state.get_data_parallel_rank()]
 
-    def _cross_entropy(self, inputs: PackedInputs, tally: StepTally) -> Tensor:
-        with tally.timed("forward_s"):
-            logits = self._logits(self.updater.ddp, inputs)
-            loss = -(token_logprobs(logits, inputs.targets) * inputs.weights).sum()
-            tally.mean("entropy", entropy(logits))
-            tally.mean("accuracy", predicted(logits, inputs.targets))
-        return loss
-
-    def _grpo(
-        self, inputs: PackedInputs, objective: Objective, tally: StepTally, anchors: _Anchors, *, first: bool
-    ) -> Tensor:
-        if inputs.behaviour.numel() != inputs.targets.numel() or bool((inputs.temperatures <= 0).any()):
-            raise LearnerError("a GRPO sample needs one behaviour log-probability per token, and a temperature > 0")
-        if first and objective.kl_coef:
-            with tally.timed("reference_s"):
-                anchors.reference = self._reference_logprobs(inputs)
-        with tally.timed("forward_s"):
-            logits = self._logits(self.updater.ddp, inputs)
-            unit = token_logprobs(logits, inputs.targets)
-            at_unit = bool((inputs.temperatures == 1.0).all())
-            drawn = unit if at_unit else token_logprobs(logits, inputs.targets, inputs.temperatures)
-            if first:
-                anchors.proximal = drawn.detach()
-            terms = grpo_terms(
-                drawn,
-                inputs.behaviour,
-                inputs.advantages,
-                objective,
-                proximal=anchors.proximal,
-                unit_logprobs=unit,
-                reference=anchors.reference,
-            )
-            loss = (terms.loss * inputs.weights).sum()
-            if first:
-                tally.mean("entropy", entropy(logits))
-                if anchors.reference is not None:
-                    tally.mean("kl", terms.kl)
-                _tell_mismatch(inputs, drawn.detach(), objective, tally)
-            tally.mean("clip_fraction", terms.clipped)
-            tally.mean("dual_clip_fraction", terms.dual_clipped)
-            tally.mean("ratio_mean", terms.ratio)
-            tally.peak("ratio_max", terms.ratio)
-        return loss
-
-    @torch.no_grad()
-    def _reference_logprobs(self, inputs: PackedInputs) -> Tensor:
+    def _reference_logprobs(self, micro_batches: Sequence[MicroBatch]) -> list[Tensor]:
         if self.reference is None:
             raise LearnerError("no reference policy")
-        return token_logprobs(self._logits(self.reference, inputs), inputs.targets)
+        schedule = self._schedule(self.reference)
+        return schedule.read(micro_batches, lambda inputs, logits: token_logprobs(logits, inputs.targets))
 
-
-@dataclass
-class _Anchors:
-    """Log-probabilities [r] that a micro-batch's later passes are held against, from before its first one."""
-
-    proximal: Tensor | None = None
-    reference: Tensor | None = None
-
-
-def _tell_mismatch(inputs: PackedInputs, logprobs: Tensor, objective: Objective, tally: StepTally) -> None:
-    gap = log_ratio(logprobs, inputs.behaviour).abs()
-    tally.mean("mismatch_mean", gap)
-    tally.peak("mismatch_max", gap)
-    tally.mean("far_fraction", gap > math.log(objective.tis_cap))
-    tally.mean("fresh_fraction", inputs.fresh)
-    tally.mean("agreement_mean", gap[inputs.fresh])
-    tally.peak("agreement_max", gap[inputs.fresh])
+    def _schedule(self, model: torch.nn.Module) -> Schedule:
+        return Schedule(model, self.device, self.parallel.tensor if self.parallel.sequence else 1)

@@ -38,6 +38,7 @@ INVARIANTS = (
     "nothing_grows_without_bound",
     "nothing_outlives_the_run",
     "sampler_and_learner_agree",
+    "ranks_train_as_one",
     "events_are_declared",
 )
 LIMIT_S = 300.0

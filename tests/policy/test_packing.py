@@ -10,6 +10,7 @@ from policy.packing import (
     Aggregation,
     MicroBatch,
     PackedSample,
+    deal,
     group_weights,
     pack,
     pack_cross_entropy,
@@ -126,3 +127,25 @@ def test_siblings_fill_a_micro_batch_to_its_last_token() -> None:
     samples = [answer([1] * 6, 2) for _ in range(4)]
     assert [batch.tokens for batch in pack(samples, 6 + 2 + 2)] == [10, 10]
     assert [len(batch.samples) for batch in pack(samples, 6 + 2 + 2 - 1)] == [1, 1, 1, 1]
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=30), st.integers(20, 200), st.integers(1, 5))
+def test_every_micro_batch_goes_to_one_data_rank_and_loads_are_even(
+    lengths: list[int], budget: int, ranks: int
+) -> None:
+    samples = [sample(length) for length in lengths]
+    batches = pack(samples, budget, ranks)
+    assert all(batch.tokens <= budget for batch in batches if len(batch.samples) > 1)
+    dealt = deal(batches, ranks)
+    assert len(dealt) == ranks
+    assert sorted(batches.index(batch) for mine in dealt for batch in mine) == sorted(map(batches.index, batches))
+    loads = [sum(batch.tokens for batch in mine) for mine in dealt]
+    assert max(loads) - min(loads) <= max(batch.tokens for batch in batches)
+    assert deal(batches, 1) == [batches]
+
+
+def test_data_ranks_get_as_many_micro_batches_each() -> None:
+    samples = [PackedSample(ids=[k] * 10, response_len=1, weight=0.5) for k in range(12)]
+    assert [len(batch.samples) for batch in pack(samples, 1000, 4)] == [3] * 4
+    assert [len(batch.samples) for batch in pack(samples, 20, 3)] == [2] * 6
+    assert pack(samples, 50, 1) == pack(samples, 50)
