@@ -59,7 +59,7 @@ def plan(
         before = msgspec.structs.replace(version, step=version.step - 1)
         samples, without_signal = _grpo(batch.groups, payloads, config, before)
         taught = [sample for sample in samples if sample.advantage or config.rl.kl_coef]
-        micro_batches = pack(taught, config.token_budget)
+        micro_batches = pack(taught, config.token_budget, config.parallel.data)
         figures["groups"] = float(len(batch.groups) - len(without_signal))
         figures["groups_without_signal"] = float(len(without_signal))
         figures["steps_not_computed"] = float(len(samples) - len(taught))
@@ -159,4 +159,4 @@ def _cross_entropy(steps: Sequence[StepRef], payloads: Payloads, config: Learner
         )
         for payload, weight in zip(chosen, weights, strict=True)
     ]
-    return pack(samples, config.token_budget)
+    return pack(samples, config.token_budget, config.parallel.data)

@@ -13,7 +13,7 @@ import msgspec
 from policy.advantage import AdvantageLevel
 from policy.optim import OptimConfig
 from policy.packing import Aggregation
-from runtime.errors import ConfigError
+from policy.parallel import ParallelConfig
 from runtime.settings import Section, key
 
 EPOCHS_MOST = 1024  # far more passes than one batch is good for
@@ -132,14 +132,7 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
     dtype: Annotated[
         Literal["float32", "bfloat16"], key("Chooses the type of weights. bfloat16 pays on GPUs only.", advanced=True)
     ] = "float32"
-    ranks: Annotated[
-        int, key("Sets the processes that share the learner's work. This version trains on 1.", advanced=True)
-    ] = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.ranks != 1:
-            raise ConfigError(f"learner.ranks is {self.ranks}: this version trains on one rank")
+    parallel: ParallelConfig = ParallelConfig()
 
     def optim(self) -> OptimConfig:
         """The part that is the trainer's."""
@@ -162,6 +155,8 @@ class RankSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """What a rank actor is started with."""
 
     learner: LearnerConfig = LearnerConfig()
+    ranks: tuple[str, ...] = ("rank/0",)  # the actors of all ranks, in order
+    address: str = "127.0.0.1"  # of rank 0's host, as the other ranks reach it
 
 
 class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

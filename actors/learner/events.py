@@ -36,5 +36,7 @@ WEIGHTS_NOT_SENT = declare("weights_not_sent", "warning", version=str, group=str
 CHECKPOINT_SAVED = declare("checkpoint_saved", "info", version=str, location=str, save_s=float, cause=str)
 LEARNER_STARTED = declare("learner_started", "info", version=str, parameters=int, location=str)
 LEARNER_RESUMED = declare("learner_resumed", "warning", version=str, parent=str, location=str, cause=str)
+# A rank's process ends itself, because the ranks may have come apart; its supervisor starts another.
+RANK_ENDS = declare("rank_ends", "warning", cause=str)
 RANK_LOST = declare("rank_lost", "warning", version=str, cause=str)
 LEARNER_FINISHED = declare("learner_finished", "info", version=str, steps=int, busy_s=float)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from actors.sampler.messages import Canary, Weights
 from policy.packing import MicroBatch, PackedSample
-from runtime.messaging.message import Message, Request, Value, Version
+from runtime.messaging.message import Done, Message, Request, Value, Version
 
 __all__ = [
     "Broadcast",
     "BroadcastPart",
     "Broadcasting",
     "DeclineGroup",
+    "EndRank",
     "ExportWeights",
     "GetLearnerState",
     "JoinGroup",
+    "JoinRanks",
     "LearnerState",
     "LoadModel",
     "MicroBatch",
@@ -137,6 +139,24 @@ class WriteWeights(Request[Weights]):
     """Ask for the newest announced weights as a folder on disk. Refused when they are others than `version`."""
 
     version: Version
+
+
+# --- several ranks: from rank 0 to the others, which also get every request that it carries out ----------------------
+
+
+class JoinRanks(Request[Done]):
+    """Meet the other ranks at rank 0's store. Answered when all are there."""
+
+    address: str
+    port: int
+    rank: int
+    ranks: int
+
+
+class EndRank(Message):
+    """The ranks have come apart: end the process, so that its successor can meet those of the others."""
+
+    cause: str
 
 
 # --- weights by collective -----------------------------------------------------------------------------------------

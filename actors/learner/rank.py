@@ -1,7 +1,8 @@
-"""One rank: the process that holds the tensors.
+"""One rank: the process that holds the tensors, or its part of them.
 
 Invariant: tensor work runs in one dedicated thread, one piece at a time, so the process keeps answering. A plan is
-carried out once. Weights are saved and exported only under their own version.
+carried out once. Weights are saved and exported only under their own version. The learner asks rank 0 alone, and what
+rank 0 carries out the other ranks carry out with it.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import msgspec
 
 from actors.learner import plan_file
 from actors.learner.config import RankSettings
 from actors.learner.messages import (
     Broadcast,
     Broadcasting,
+    EndRank,
     ExportWeights,
+    JoinRanks,
     LoadModel,
     ModelLoaded,
     SaveCheckpoint,
@@ -28,6 +33,7 @@ from actors.learner.messages import (
     StepResult,
     WriteKept,
 )
+from actors.learner.peers import Peers, end_process
 from actors.learner.weights.sender import Sender
 from actors.sampler.messages import Canary
 from policy import checkpoints
@@ -35,8 +41,8 @@ from policy.errors import LearnerError, NoModel
 from policy.packing import MicroBatch, PackedSample
 from runtime import disk
 from runtime.actor import Actor, handles
-from runtime.errors import DiskRefuses, StoreError
-from runtime.messaging.message import Version
+from runtime.errors import ComputerRLError, DiskRefuses, StoreError
+from runtime.messaging.message import Done, Request, Version
 
 if TYPE_CHECKING:
     from policy.losses import Objective
@@ -52,6 +58,7 @@ class RankActor(Actor):
     """Carries out plans on the model that it was asked to load."""
 
     config: RankSettings
+    met: ClassVar[bool] = False  # whether this process has begun to meet other ranks: once in its life
 
     def __init__(self, config: RankSettings) -> None:
         super().__init__(config)
@@ -63,6 +70,9 @@ class RankActor(Actor):
 
     async def on_start(self) -> None:
         self._sender = Sender(self.ctx)
+        first, *others = self.config.ranks
+        self._first = self.ctx.name == first
+        self._peers = Peers(others, self.ctx) if others and self._first else None
 
     async def on_stop(self) -> None:
         await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
@@ -75,7 +85,10 @@ class RankActor(Actor):
         """Replace the model. Raises ConfigError or StoreError when the location can't be loaded."""
         self._trainer = None
         self._answers.clear()
-        loaded = await self._run(f"loading {msg.location}", lambda: self._load(msg))
+        if self._peers is not None and not self._peers.met:
+            port = await self._run("waiting for the other ranks", self._listen)
+            await self._peers.meet(self.config.address, port, self._meet)
+        loaded = await self._all(msg, f"loading {msg.location}", lambda: self._load(msg))
         self._version = msg.version
         return loaded
 
@@ -88,7 +101,9 @@ class RankActor(Actor):
         if (known := self._answers.get(msg.plan_id)) is not None:
             return known
         trainer = self._holding(Version(lineage=msg.version.lineage, step=msg.version.step - 1))
-        result = await self._run(f"step {msg.version} ({msg.kind})", lambda: self._step(trainer, msg))
+        # The other ranks get the micro-batches from this one's memory.
+        bare = msgspec.structs.replace(msg, micro_batches=[], rehearsal=[], plan_file=None)
+        result = await self._all(bare, f"step {msg.version} ({msg.kind})", lambda: self._step(trainer, msg))
         self._version = msg.version
         self._answers[msg.plan_id] = result
         while len(self._answers) > ANSWERS_KEPT:
@@ -101,14 +116,15 @@ class RankActor(Actor):
         trainer = self._holding(msg.version)
         began = time.monotonic()
 
-        def export() -> str:
+        def export() -> tuple[str, Canary]:
+            canary = _canary(trainer)
             tensors = trainer.snapshot() if msg.keep else None
-            if tensors is not None:
+            if tensors is not None and self._first:
                 self._sender.keep(msg.version, tensors)
-            return _written(msg.location, lambda where: trainer.export(where, tensors)) if msg.write else ""
+            written = _written(msg.location, lambda where: trainer.export(where, tensors)) if msg.write else ""
+            return written, canary
 
-        digest = await self._run(f"exporting {msg.version}", export)
-        canary = await self._run(f"scoring a prompt by {msg.version}", lambda: _canary(trainer))
+        digest, canary = await self._all(msg, f"exporting {msg.version}", export)
         return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began, canary=canary)
 
     @handles(WriteKept, concurrent=True)
@@ -119,7 +135,7 @@ class RankActor(Actor):
             raise NoModel(f"{self.ctx.name} is loading a model")
         began = time.monotonic()
         # Not in the tensors' thread: what was kept does not change, and a step may take long.
-        digest = await asyncio.to_thread(_written, msg.location, lambda where: trainer.export(where, tensors))
+        digest = await asyncio.to_thread(_written, msg.location, lambda where: trainer.write(where, tensors))
         return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
 
     @handles(Broadcast, concurrent=True)
@@ -136,14 +152,61 @@ class RankActor(Actor):
         def save(where: Path) -> str:
             return trainer.save(where, str(msg.version))
 
-        digest = await self._run(f"saving {msg.version}", lambda: _written(msg.location, save))
+        digest = await self._all(msg, f"saving {msg.version}", lambda: _written(msg.location, save))
         return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
+
+    @handles(JoinRanks, concurrent=True, slow_after_s=LONG_WORK_S)
+    async def join(self, msg: JoinRanks) -> Done:
+        """Meet the other ranks. A process that has met some before ends: its successor is asked again."""
+        await self._meet(msg)
+        return Done()
+
+    @handles(EndRank, concurrent=True)
+    async def end(self, msg: EndRank) -> None:
+        """End this process, unless it is one that has met no ranks yet."""
+        if RankActor.met:
+            end_process(self.ctx, msg.cause)
+
+    def _listen(self) -> int:
+        import torch.distributed as dist
+
+        address, ranks = self.config.address, len(self.config.ranks)
+        self._store = dist.TCPStore(address, 0, ranks, is_master=True, wait_for_workers=False)
+        return int(self._store.port)
+
+    async def _meet(self, msg: JoinRanks) -> None:
+        if RankActor.met:
+            end_process(self.ctx, "this process has met other ranks already")
+        RankActor.met = True
+
+        def meet() -> None:
+            import torch.distributed as dist
+
+            from policy.megatron import ranks
+
+            store = dist.TCPStore(msg.address, msg.port, msg.ranks, is_master=False)
+            ranks.meet(store, msg.rank, msg.ranks)
+
+        await self._run("meeting the other ranks", meet)
 
     def _holding(self, version: Version) -> Trainer:
         if self._trainer is None or self._version != version:
             held = "no model" if self._trainer is None else str(self._version)
             raise NoModel(f"{self.ctx.name} holds {held}, not {version}")
         return self._trainer
+
+    async def _all(self, msg: Request[Any], what: str, work: Callable[[], T]) -> T:
+        """Carry out `work`, which is this rank's part of `msg`, on all ranks."""
+        if self._peers is not None:
+            return await self._peers.together(msg, self._run(what, work))
+        try:
+            return await self._run(what, work)
+        except ComputerRLError:
+            raise
+        except Exception as error:
+            if not self._first:  # most likely another rank has died
+                end_process(self.ctx, f"{what}: {error!r}")
+            raise
 
     async def _run(self, what: str, work: Callable[[], T]) -> T:
         self._doing = what
@@ -153,14 +216,20 @@ class RankActor(Actor):
             self._doing = f"at {self._version}"
 
     def _load(self, msg: LoadModel) -> ModelLoaded:
+        from policy.megatron.ranks import on_first
         from policy.megatron.trainer import Trainer
 
-        where, optim = Path(msg.location), self.config.learner.optim()
+        where, optim, parallel = Path(msg.location), self.config.learner.optim(), self.config.learner.parallel
         if msg.checkpoint:
-            checkpoints.verify(where, msg.digest)
-            trainer = Trainer.resume(where, optim, reference=self.config.learner.rl.kl_coef > 0)
+
+            def verify() -> bytes:
+                checkpoints.verify(where, msg.digest)
+                return b""
+
+            on_first(verify)
+            trainer = Trainer.resume(where, optim, reference=self.config.learner.rl.kl_coef > 0, parallel=parallel)
         else:
-            trainer = Trainer(where, optim)
+            trainer = Trainer(where, optim, parallel=parallel)
         self._trainer = trainer
         if msg.checkpoint and Version.parse(trainer.loaded_version).step != msg.version.step:
             self._trainer = None
@@ -172,7 +241,7 @@ class RankActor(Actor):
 
         if msg.kind not in {"grpo", "cross_entropy"}:
             raise LearnerError(f"a plan's kind is grpo or cross_entropy, not {msg.kind!r}")
-        micro_batches = plan_file.received(msg)
+        micro_batches, rehearsal = self._batches(msg)
         sft = msg.kind == "cross_entropy"
         learner = self.config.learner
         torch.set_num_threads(learner.sft.threads if sft else learner.rl.threads)
@@ -184,11 +253,20 @@ class RankActor(Actor):
         if msg.new_reference or (msg.kl_coef and trainer.reference is None):
             trainer.new_reference()
         if sft:
-            figures = trainer.cross_entropy_step(micro_batches, msg.lr, msg.rehearsal)
+            figures = trainer.cross_entropy_step(micro_batches, msg.lr, rehearsal)
         else:
-            figures = trainer.grpo_step(micro_batches, msg.lr, objective_of(msg), msg.epochs, msg.rehearsal)
+            figures = trainer.grpo_step(micro_batches, msg.lr, objective_of(msg), msg.epochs, rehearsal)
         ok = figures.pop("ok") > 0
         return StepResult(plan_id=msg.plan_id, version=msg.version, figures=figures, ok=ok, t0=t0, t1=now())
+
+    def _batches(self, msg: StepPlan) -> tuple[list[MicroBatch], list[list[MicroBatch]]]:
+        """The micro-batches of a plan and what it rehearses, which rank 0 alone has got."""
+        if len(self.config.ranks) == 1:
+            return plan_file.received(msg), msg.rehearsal
+        from policy.megatron.ranks import on_first
+
+        content = on_first(lambda: msgspec.msgpack.encode((plan_file.received(msg), msg.rehearsal)))
+        return msgspec.msgpack.decode(content, type=tuple[list[MicroBatch], list[list[MicroBatch]]])
 
 
 def _written(location: str, write: Callable[[Path], str]) -> str:

@@ -36,5 +36,5 @@ class Exercises:
         """
         rng = Random(f"{self._seed} rehearses for {version.step}")  # noqa: S311 - data, no secret
         drawn = [[sequence(rng, self._tokenizer, LIMIT) for _ in range(config.rehearsal)] for _ in range(epochs)]
-        budget, coef = config.token_budget, config.rehearsal_coef
-        return [pack_cross_entropy(exercises, budget, Aggregation.TOKEN_MEAN, coef) for exercises in drawn]
+        budget, coef, ranks = config.token_budget, config.rehearsal_coef, config.parallel.data
+        return [pack_cross_entropy(exercises, budget, Aggregation.TOKEN_MEAN, coef, ranks) for exercises in drawn]

@@ -61,6 +61,7 @@ KEYS: dict[str, str] = {
     "learner.dual_clip": "learner.rl.dual_clip",
     "learner.mismatch_cap": "learner.rl.tis_cap",
     "learner.kl_coef": "learner.rl.kl_coef",
+    "learner.ranks": "learner.parallel.data",
     "entropulse.rl_steps": "entropulse.rl_steps_per_phase",
     "entropulse.min_stay": "entropulse.min_phase_steps",
     "entropulse.window": "entropulse.plateau_window",
@@ -126,7 +127,7 @@ def before(document: Mapping[str, Any]) -> dict[str, Any]:
     for of_one, of_all in (("rl_warmup_steps", "warmup_steps"), ("sft_lr_schedule", "lr_schedule")):
         if of_one in learner and learner[of_one] == learner.get(of_all):
             learner[of_one] = None
-    for part in ("rl", "sft"):
+    for part in ("rl", "sft", "parallel"):
         if learner.get(part) == {}:
             del learner[part]
     return found

@@ -34,7 +34,6 @@ from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 from runtime.system import ActorSpec, HostSpec
 
-RANK_HOST = "ranks/0"
 TENSOR_PARALLEL = {"tp", "tp-size", "tensor-parallel-size"}
 ROUTER = "router"  # in front of several samplers
 ANSWER_MARGIN_S = 5.0  # that a seat waits for an answer beyond the sampler's own limit
@@ -136,9 +135,13 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
             f"learner.rehearsal is {learner.rehearsal}: its exercises are the bundled base model's, and {model} has "
             "another vocabulary; leave it at 0"
         )
+    learner.parallel.refuse(read_architecture(Path(model)))
+    ranks = range(learner.parallel.ranks)
+    rank = RankSettings(learner=learner, ranks=tuple(f"rank/{i}" for i in ranks))
     others = [
-        ActorSpec(
-            name="rank/0", factory="actors.learner.rank:RankActor", config=RankSettings(learner=learner), host=RANK_HOST
+        *(
+            ActorSpec(name=f"rank/{i}", factory="actors.learner.rank:RankActor", config=rank, host=f"ranks/{i}")
+            for i in ranks
         ),
         ActorSpec(
             name="learner",
@@ -164,24 +167,21 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
         ),
         *_seats(deploy, model, samplers),
     ]
-    threads = str(learner.rl.threads)
-    hosts = (
-        HostSpec(
-            name=RANK_HOST,
-            env={
-                "OMP_NUM_THREADS": threads,
-                "MKL_NUM_THREADS": threads,
-                # A thread that waits for the other one sleeps: spinning takes the core from the desktop or the sampler
-                # that the other's core is busy with, and a step then takes several times its processor time.
-                "OMP_WAIT_POLICY": "PASSIVE",
-                "PYTHONWARNINGS": MEGATRON_NOTICES,
-            },
-            silent_limit_s=RANK_SILENT_S,
-        ),
-        *_desktop_hosts(deploy),
-    )
+    hosts = (*(_rank_host(f"ranks/{i}", learner.rl.threads) for i in ranks), *_desktop_hosts(deploy))
     stages = ((replay,), tuple(others))
     return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=hosts, stages=stages, sums=sums_of(deploy))
+
+
+def _rank_host(name: str, threads: int) -> HostSpec:
+    env = {
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        # A thread that waits for the other one sleeps: spinning takes the core from the desktop or the sampler that the
+        # other's core is busy with, and a step then takes several times its processor time.
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "PYTHONWARNINGS": MEGATRON_NOTICES,
+    }
+    return HostSpec(name=name, env=env, silent_limit_s=RANK_SILENT_S)
 
 
 def recording(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:

@@ -98,7 +98,8 @@ def expected_actors(path: Path) -> list[str]:
     seats = [f"desktop/{k}" for k in range(deploy.desktops.count)]
     samplers = [f"sampler/{k}" for k in range(deploy.samplers.actors())]
     router = ["router"] * (len(samplers) > 1)
-    return ["replay", "rank/0", "learner", *samplers, *router, "entropulse", *seats]
+    ranks = [f"rank/{k}" for k in range(deploy.learner.parallel.ranks)]
+    return ["replay", *ranks, "learner", *samplers, *router, "entropulse", *seats]
 
 
 def declared_events() -> list[str]:

@@ -66,8 +66,20 @@ def test_logs_can_be_followed_of_every_actor_before_it_writes(samplers: int, tmp
 
 def test_a_learner_that_waits_leaves_its_core_to_others() -> None:
     """Where OpenMP spins, cloning beside other work takes several times its processor time."""
-    rank = next(host for host in planned("learner.rl.threads=2").hosts if host.name == compose.RANK_HOST)
+    rank = next(host for host in planned("learner.rl.threads=2").hosts if host.name == "ranks/0")
     assert (rank.env["OMP_NUM_THREADS"], rank.env["OMP_WAIT_POLICY"]) == ("2", "PASSIVE")
+
+
+def test_every_rank_has_a_process_and_knows_the_others() -> None:
+    plan = planned("learner.parallel.data=2", "learner.parallel.tensor=2")
+    ranks = [spec for stage in plan.stages for spec in stage if spec.name.startswith("rank/")]
+    assert [(spec.name, spec.host) for spec in ranks] == [(f"rank/{i}", f"ranks/{i}") for i in range(4)]
+    assert {spec.config.ranks for spec in ranks} == {tuple(spec.name for spec in ranks)}  # type: ignore[attr-defined]
+    assert [host.name for host in plan.hosts if host.name.startswith("ranks/")] == [spec.host for spec in ranks]
+    with pytest.raises(
+        ConfigError, match=r"^learner\.parallel\.tensor is 3: it does not divide num_attention_heads 4$"
+    ):
+        planned("learner.parallel.tensor=3")
 
 
 def test_replay_starts_first_and_desktops_stop_first() -> None:

@@ -226,7 +226,7 @@ def test_a_batch_without_any_signal_is_refused() -> None:
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("ranks", 2), ("token_budget", 0), ("checkpoint_every", 0), ("clip_grad", 0.0), ("lr_floor", 1.5),
+        ("token_budget", 0), ("checkpoint_every", 0), ("clip_grad", 0.0), ("lr_floor", 1.5),
         ("rehearsal", -1), ("rehearsal_coef", 0.0), ("weight_decay", -1.0), ("weight_decay", math.inf),
         ("betas.1", (0.9, 1.5)), ("betas.0", (-0.1, 0.9)), ("rl.lr", 0.0), ("rl.kl_coef", -0.1), ("rl.threads", 0),
         ("rl.epochs", 0), ("rl.dual_clip", 1.0), ("rl.tis_cap", 0.9), ("rl.warmup_steps", -1), ("rl.lr", math.nan),
