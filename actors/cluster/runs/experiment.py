@@ -91,9 +91,11 @@ def _cloning(deploy: Deploy) -> bytes:
 def cloning_of(deploy: Deploy) -> dict[str, object]:
     """Key -> value of all that decides how weights are cloned, but for the seed and for where a recording lies."""
     usual, change = LearnerConfig(), msgspec.structs.replace
-    # A pulse's rate comes later, and threads change no more than the rounding.
+    # A pulse's rate comes later, and threads or ranks change no more than the rounding.
     sft = change(deploy.learner.sft, pulse_lr=usual.sft.pulse_lr, threads=usual.sft.threads)
-    learner = change(deploy.learner, rl=usual.rl, sft=sft, checkpoint_every=usual.checkpoint_every)
+    learner = change(
+        deploy.learner, rl=usual.rl, sft=sft, checkpoint_every=usual.checkpoint_every, parallel=usual.parallel
+    )
     again = ("resample_rounds", "resample_attempts", "resample_bc_steps")
     # Answers that are longer than the sampler may draw are not learned from, whatever their source.
     drawn = ("max_new_tokens", *(("temperature",) if deploy.demos.resample_rounds else ()))

@@ -158,6 +158,7 @@ def test_a_run_goes_on_with_what_it_was_made_with(broken: Broken, capsys: pytest
     shown = refused(capsys, *on, "learner.sft.lr=0.5")
     assert "--set learner.sft.lr: run e has begun to clone as it was told" in shown
     assert cli.main([*on, "entropulse.total_rl_steps=60"]) == 0
+    assert cli.main([*on, "learner.parallel.data=2"]) == 0, "checkpoints go on at any layout of ranks"
     connection.execute("INSERT INTO stays VALUES(1, 1, 'done', NULL, '0.0', 0, 'counted', '{}', 2.0)")
     connection.close()
     shown = refused(capsys, *on, "desktops.count=3", "--set", "entropulse.total_rl_steps=61")
