@@ -119,8 +119,7 @@ class ReplayActor(Actor):
 
         A request of a life that is over gets no work: it would not be played, and would count as a fault.
         """
-        self._seats.give_up(lambda older: older.seat == msg.seat and older.request_id != msg.request_id)
-        return await self._seats.park(msg, msg.wait_s) or NoWork(final=False)
+        return await self._seats.park(msg, msg.wait_s, msg.seat) or NoWork(final=False)
 
     async def _reserve(self, requests: list[Reserve]) -> list[Reservation | NoWork | None]:
         try:

@@ -21,6 +21,7 @@ EXAMPLES = (
     "  computerrl bench learner --run last\n"
     "  computerrl bench ledger --episodes 1000000\n"
     "  computerrl bench hosts --actors 100,2000\n"
+    "  computerrl bench parked --seats 2000\n"
     "  computerrl bench typing --apps text_editor,libreoffice_writer --tries 5\n"
 )
 STARTUP = "Run a deploy file and print the seconds from the command to the first optimizer step of RL, by part."
@@ -62,6 +63,10 @@ HOSTS = (
     "Start many actors in one host process, ask what each is doing, look at the logs, and stop them. Prints processor\n"
     "milliseconds by number of actors. Exit status 1 when a status costs too much more per actor in the largest host."
 )
+PARKED = (
+    "Play episodes that do nothing at a ledger, with no seat waiting for work and with many. Prints the processor\n"
+    "milliseconds of an episode. Exit status 1 when the seats that wait make it more than half as dear again."
+)
 TYPING = (
     "Type texts of distinct signs that no keyboard has into real applications while busy programs hold the processor,\n"
     "and read back what stands there; before that a Latin text, for what a keystroke costs, and lines that editors\n"
@@ -83,6 +88,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("learner", "seconds of a step of RL", LEARNER, _learner),
         ("ledger", "milliseconds of requests", LEDGER, _ledger),
         ("hosts", "cost of many actors", HOSTS, _hosts),
+        ("parked", "cost of waiting seats", PARKED, _parked),
         ("typing", "exactness under load", TYPING, _typing),
     ):
         kind = kinds.add_parser(name, help=summary, description=description, epilog=EXAMPLES)
@@ -104,6 +110,10 @@ def _ledger(parser: argparse.ArgumentParser) -> None:
 
 def _hosts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--actors", default="100,500,1000,2000", metavar="LIST", help="(default: 100,500,1000,2000)")
+
+
+def _parked(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seats", type=int, default=2000, metavar="N", help="that wait for work (2000)")
 
 
 def _desktops(parser: argparse.ArgumentParser) -> None:
@@ -202,6 +212,10 @@ def main(args: argparse.Namespace) -> int:
         from actors.cluster.bench import hosts
 
         return hosts.run(hosts.counts_of(args.actors), as_json=args.json)
+    if args.kind == "parked":
+        from actors.cluster.bench import parked
+
+        return parked.run(args.seats, as_json=args.json)
     if args.kind == "typing":
         from actors.cluster.bench import typing
 

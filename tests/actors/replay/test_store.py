@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Self
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from ledger_tools import settings
 
 from actors.errors import LedgerError
@@ -15,7 +17,7 @@ from actors.replay.database.schema import connect
 from actors.replay.database.transaction import Transaction
 from actors.replay.ledger import store as store_module
 from actors.replay.ledger.store import Ledger, Logged, Store
-from actors.replay.long_poll import Change, ParkingLot
+from actors.replay.long_poll import FEW, Change, ParkingLot
 from runtime.errors import MailboxFull, StoreError
 
 
@@ -119,17 +121,17 @@ async def test_parked_asks_are_answered_in_order_and_by_their_deadline() -> None
     lot = slow_lot(work, served, change)
     task = asyncio.ensure_future(lot.run())
     try:
-        first, second, third = (asyncio.ensure_future(lot.park(name, 0.3)) for name in "abc")
+        first, second, third = (asyncio.ensure_future(lot.park(name, 0.3, name)) for name in "abc")
         assert await first == 1
         assert await second == 2
         assert len(lot) == 1
         work.append(3)
         change.happened()
         assert await third == 3
-        assert await lot.park("d", 0.05) is None
+        assert await lot.park("d", 0.05, "d") is None
         # Its deadline falls into the serving that has work for it: the work is not lost.
         work.append(4)
-        assert await lot.park("e", 0.005) == 4
+        assert await lot.park("e", 0.005, "e") == 4
         assert len(lot) == 0
     finally:
         task.cancel()
@@ -142,22 +144,104 @@ async def test_asks_of_a_life_that_is_over_are_given_up_unless_they_are_being_se
     lot = slow_lot(work, served, change)
     task = asyncio.ensure_future(lot.run())
     try:
-        old = asyncio.ensure_future(lot.park("seat's first life", 30.0))
+        old = asyncio.ensure_future(lot.park("seat's first life", 30.0, "seat"))
         await asyncio.sleep(0.01)
         assert len(served) == 1
-        lot.give_up(lambda ask: "first" in ask)
+        new = asyncio.ensure_future(lot.park("its second", 30.0, "seat"))
+        await asyncio.sleep(0)
         assert not old.done(), "the answer under way may hold work"
-        await asyncio.sleep(0.1)
-        lot.give_up(lambda ask: "first" in ask)
         assert await old is None
-        new = asyncio.ensure_future(lot.park("its second", 30.0))
-        work.append(7)
+        await asyncio.sleep(0.1)
+        newest = asyncio.ensure_future(lot.park("its third", 30.0, "seat"))
+        assert await new is None
+        other = asyncio.ensure_future(lot.park("another's", 30.0, "other"))
+        await asyncio.sleep(0.1)
+        work += [7, 8]
         change.happened()
-        assert await new == 7
-        assert all("first" not in ask for asks in served[1:] for ask in asks)
+        assert (await newest, await other) == (7, 8)
+        assert served[-1] == ["its third", "another's"]
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+class Lot:
+    """A lot whose serving takes no time, and the asks that it was given."""
+
+    def __init__(self) -> None:
+        self.work, self.change = list[int](), Change()
+        self.served: list[list[str]] = []
+        self.lot: ParkingLot[str, int] = ParkingLot(self.serve, self.change)
+        self.waits: dict[str, asyncio.Future[int | None]] = {}
+
+    async def serve(self, asks: list[str]) -> list[int | None]:
+        self.served.append(asks)
+        return [self.work.pop(0) if self.work else None for _ in asks]
+
+    async def settle(self) -> None:
+        for _ in range(40):
+            await asyncio.sleep(0)
+
+    def park(self, name: str) -> None:
+        self.waits[name] = asyncio.ensure_future(self.lot.park(name, 600.0, name))
+
+    def answered(self) -> list[str]:
+        return [name for name, wait in self.waits.items() if wait.done()]
+
+
+async def test_a_change_costs_what_it_can_satisfy() -> None:
+    one = Lot()
+    task = asyncio.ensure_future(one.lot.run())
+    for n in range(2000):
+        one.park(f"{n}")
+    await one.settle()
+    one.served.clear()
+    one.change.happened()
+    await one.settle()
+    assert [len(asks) for asks in one.served] == [FEW], "nothing was there"
+    one.served.clear()
+    one.work += [1, 2, 3]
+    one.change.happened()
+    await one.settle()
+    assert one.answered() == ["0", "1", "2"]
+    assert [len(asks) for asks in one.served] == [FEW]
+    one.served.clear()
+    one.park("late")
+    await one.settle()
+    assert [len(asks) for asks in one.served] == [FEW + 1], "what is new is looked at once"
+    one.work += range(500)
+    one.change.happened()
+    await one.settle()
+    assert one.answered() == [f"{n}" for n in range(503)]
+    assert len(one.lot) == 2001 - 503
+    task.cancel()
+    for wait in one.waits.values():
+        wait.cancel()
+    await asyncio.gather(task, *one.waits.values(), return_exceptions=True)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["park", "work"]), st.integers(1, 60)), min_size=1, max_size=12))
+def test_all_work_there_is_goes_to_the_oldest(moves: list[tuple[str, int]]) -> None:
+    async def play() -> None:
+        one, made = Lot(), 0
+        task = asyncio.ensure_future(one.lot.run())
+        for kind, count in moves:
+            if kind == "park":
+                for _ in range(count):
+                    one.park(f"{len(one.waits)}")
+            else:
+                one.work += range(made, made + count)
+                made += count
+                one.change.happened()
+            await one.settle()
+            assert one.answered() == [f"{n}" for n in range(min(made, len(one.waits)))]
+        assert [wait.result() for wait in one.waits.values() if wait.done()] == list(range(min(made, len(one.waits))))
+        task.cancel()
+        for wait in one.waits.values():
+            wait.cancel()
+        await asyncio.gather(task, *one.waits.values(), return_exceptions=True)
+
+    asyncio.run(play())
 
 
 async def test_an_answer_in_the_turn_of_its_deadline_is_not_lost() -> None:
@@ -176,7 +260,7 @@ async def test_an_answer_in_the_turn_of_its_deadline_is_not_lost() -> None:
         patch.setattr(asyncio, "timeout", lambda seconds: Watched(asyncio.get_running_loop().time() + seconds))
         lot: ParkingLot[str, int] = ParkingLot(serve, Change())
         task = asyncio.ensure_future(lot.run())
-        assert await lot.park("a", 30.0) == 4
+        assert await lot.park("a", 30.0, "a") == 4
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
