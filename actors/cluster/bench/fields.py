@@ -116,7 +116,12 @@ async def _shown(link: GuestLink, _: int) -> str:
 
 
 async def _box(link: GuestLink, _: int) -> str:
-    told = max(BOX.findall(await link.call("info", timeout_s=CALL_S)), key=len, default="")
+    told = ""
+    for _ in range(READS):
+        told = max(BOX.findall(await link.call("info", timeout_s=CALL_S)), key=len, default="")
+        if told:
+            break
+        await link.call("settle", timeout_s=CALL_S, timeout_ms=500, quiet_ms=100)
     return re.sub(r"\\(.)", lambda found: "\n" if found[1] == "n" else found[1], told)
 
 
@@ -134,7 +139,7 @@ FIELDS = {
         contents=_sheet,
     ),
     "libreoffice_impress": Field(
-        argv=(*OFFICE, "--impress"), title="Impress", ready=(("tab",), ("f2",)), clear=_ALL, contents=_box, most=BOX_MAX
+        argv=(*OFFICE, "--impress"), title="Impress", ready=(("x",),), clear=_ALL, contents=_box, most=BOX_MAX
     ),
     "file_manager": Field(
         argv=("pcmanfm", DOCUMENTS), title="Documents", ready=(("ctrl", "l"),), clear=_ALL, contents=_shown,
