@@ -20,6 +20,7 @@ from runtime.messaging.refs import Ref
 
 T = TypeVar("T")
 MEET_S = 240.0  # for all to meet: a rank whose process has to end first starts again meanwhile
+AGAIN_S = 0.2
 GRACE_S = 10.0  # after one rank has failed, for the others to fail alike
 WORK_S = 3600.0
 TELL_S = 2.0
@@ -60,6 +61,7 @@ class Peers:
             except ActorGone:
                 if self._ctx.clock.now() > deadline:
                     raise
+                await self._ctx.clock.sleep(AGAIN_S)  # asks wait for its process, unless that is never started again
 
     async def _all(self, what: str, own: Awaitable[T], asked: Sequence[Coroutine[Any, Any, Any]]) -> T:
         mine = asyncio.ensure_future(own)

@@ -1,0 +1,140 @@
+"""What rank 0 makes of how the other ranks fared: ranks that may have come apart end, and nothing else ends them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
+
+import pytest
+
+from actors.learner import peers
+from actors.learner.messages import EndRank, JoinRanks, SaveCheckpoint
+from policy.errors import LearnerError
+from runtime.errors import ActorGone, DiskRefuses
+from runtime.messaging.message import Done, Version
+
+MSG = SaveCheckpoint(version=Version(lineage=0, step=1), location="there")
+
+
+class EndedError(Exception):
+    """The process would have ended."""
+
+
+class Other:
+    """Another rank: answers as it is told to, and remembers what it was sent."""
+
+    def __init__(self, answer: Callable[[Any], Awaitable[Any]]) -> None:
+        self.answer, self.heard = answer, list[Any]()
+
+    async def ask(self, msg: Any, *, timeout_s: float) -> Any:
+        self.heard.append(msg)
+        return await self.answer(msg)
+
+    async def tell(self, msg: Any, *, timeout_s: float) -> None:
+        self.heard.append(msg)
+
+
+class Ctx:
+    def __init__(self, others: list[Other]) -> None:
+        self.others, self.clock = dict(enumerate(others)), self
+
+    def ref(self, name: str) -> Other:
+        return self.others[int(name)]
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, _: float) -> None:
+        await asyncio.sleep(0)
+
+
+async def fine(*_: Any) -> str:
+    return "fine"
+
+
+async def hangs(*_: Any) -> None:
+    await asyncio.sleep(3600)
+
+
+def fails(error: Exception) -> Callable[..., Awaitable[Any]]:
+    async def failing(*_: Any) -> None:
+        raise error
+
+    return failing
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends(_: Any, cause: str) -> NoReturn:
+        raise EndedError(cause)
+
+    monkeypatch.setattr(peers, "end_process", ends)
+    monkeypatch.setattr(peers, "GRACE_S", 0.05)
+
+
+def group(*answers: Callable[..., Awaitable[Any]]) -> tuple[peers.Peers, list[Other]]:
+    others = [Other(answer) for answer in answers]
+    return peers.Peers([str(i) for i in range(len(others))], Ctx(others)), others  # type: ignore[arg-type]
+
+
+async def test_every_rank_gets_the_request_and_the_answer_is_the_first_ones() -> None:
+    ranks, others = group(fine, fine)
+    assert await ranks.together(MSG, mine()) == "mine"
+    assert [other.heard for other in others] == [[MSG], [MSG]]
+
+
+async def mine() -> str:
+    return "mine"
+
+
+async def test_what_all_refuse_alike_is_raised_as_rank_0_refused_it() -> None:
+    ranks, others = group(fails(LearnerError("rank 0 failed")), fails(DiskRefuses("full there, too")))
+    with pytest.raises(DiskRefuses, match="full here"):
+        await ranks.together(MSG, fails(DiskRefuses("full here"))())
+    assert [other.heard for other in others] == [[MSG], [MSG]]
+
+
+@pytest.mark.parametrize(
+    ("own", "other"),
+    [
+        (fails(LearnerError("no")), fine),
+        (fine, fails(LearnerError("no"))),
+        (hangs, fails(LearnerError("no"))),
+        (fails(LearnerError("no")), hangs),
+        (hangs, fails(ActorGone("killed"))),
+        (fails(RuntimeError("connection closed")), fails(ActorGone("killed"))),
+        (fails(RuntimeError("a bug")), fails(RuntimeError("a bug"))),
+    ],
+    ids=["first-alone", "other-alone", "first-hangs", "other-hangs", "killed", "connection", "unknown"],
+)
+async def test_ranks_that_may_have_come_apart_end(
+    own: Callable[..., Awaitable[Any]], other: Callable[..., Awaitable[Any]]
+) -> None:
+    ranks, others = group(other, fine)
+    with pytest.raises(EndedError, match=r"^SaveCheckpoint: "):
+        await asyncio.wait_for(ranks.together(MSG, own()), 5)
+    assert all(isinstance(one.heard[-1], EndRank) for one in others)
+
+
+async def test_a_rank_whose_process_had_to_end_is_invited_again() -> None:
+    gone = 2
+
+    async def answers(_: Any) -> Done:
+        nonlocal gone
+        gone -= 1
+        if gone >= 0:
+            raise ActorGone("it ends")
+        return Done()
+
+    ranks, others = group(answers, fine)
+    joined = list[JoinRanks]()
+
+    async def join(msg: JoinRanks) -> None:
+        joined.append(msg)
+
+    await ranks.meet("here", 7, join)
+    assert ranks.met
+    assert [(msg.rank, msg.ranks, msg.address, msg.port) for msg in joined] == [(0, 3, "here", 7)]
+    assert [{msg.rank for msg in other.heard} for other in others] == [{1}, {2}]
+    assert len(others[0].heard) == 3
