@@ -96,8 +96,8 @@ class Element(msgspec.Struct, frozen=True, array_like=True):
         return "edt" in self.states
 
 
-class Observation(msgspec.Struct, frozen=True):
-    """One look at a desktop."""
+class Observation(msgspec.Struct, frozen=True, dict=True):
+    """One look at a desktop. What is derived from it may be kept in its `__dict__`."""
 
     windows: tuple[Window, ...]
     elements: tuple[Element, ...]
@@ -222,10 +222,10 @@ def without_duplicates(elements: Sequence[Element]) -> list[Element]:
     kept: list[Element] = []
     by_label: dict[str, list[int]] = {}  # indexes into `kept`
     for element in elements:
-        same = by_label.setdefault(element.name or element.text, [])
-        at = next((at for at in same if _one_thing(element, kept[at])), None)
+        label = element.name or element.text
+        at = next((at for at in by_label[label] if _one_thing(element, kept[at])), None) if label in by_label else None
         if at is None:
-            same.append(len(kept))
+            by_label.setdefault(label, []).append(len(kept))
             kept.append(element)
             continue
         first = kept[at]

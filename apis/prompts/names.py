@@ -11,6 +11,7 @@ from apis.apps.folders import parts
 from apis.observation import Element, Observation
 
 COMPACT_WINDOWS, COMPACT_ELEMENTS = 8, 60
+_NAMES = tuple(f"e{n}" for n in range(1, COMPACT_ELEMENTS + 1))
 # What is worked with comes first: by application, its folder's order of elements.
 _RANKED = {BY_FOLDER[folder].name: module.ranked for folder, module in parts("ranking")}
 
@@ -21,12 +22,18 @@ def element_names(observation: Observation) -> dict[str, Element]:
     Of several windows only the active one can be worked with, so elements known to belong to another are left out, and
     so are disabled ones. A spreadsheet lists what is worked with before its menus, and of its tool bars a few buttons.
     """
-    here = usable(observation)
-    return {f"e{n}": element for n, element in zip(range(1, COMPACT_ELEMENTS + 1), here, strict=False)}
+    return dict(zip(_NAMES, usable(observation), strict=False))
 
 
 def usable(observation: Observation) -> list[Element]:
     """What can be worked with, in the order of the compact form; where that is nothing, what stands behind it."""
+    kept: dict[str, list[Element]] = observation.__dict__  # prompt, grammar and plan ask for the same look
+    if "usable" not in kept:
+        kept["usable"] = _usable(observation)
+    return kept["usable"]
+
+
+def _usable(observation: Observation) -> list[Element]:
     active = observation.active
     here = [
         element

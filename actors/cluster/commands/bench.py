@@ -20,6 +20,8 @@ EXAMPLES = (
     "  computerrl bench publish --widths 128,512 --run last\n"
     "  computerrl bench learner --run last\n"
     "  computerrl bench ledger --episodes 1000000\n"
+    "  computerrl bench seats --seats 2000 --period 40\n"
+    "  computerrl bench seats --format published --model DIR\n"
     "  computerrl bench hosts --actors 100,2000\n"
     "  computerrl bench parked --seats 2000\n"
     "  computerrl bench typing --apps text_editor,libreoffice_writer --tries 5\n"
@@ -67,6 +69,12 @@ PARKED = (
     "Play episodes that do nothing at a ledger, with no seat waiting for work and with many. Prints the processor\n"
     "milliseconds of an episode. Exit status 1 when the seats that wait make it more than half as dear again."
 )
+SEATS = (
+    "Hold many seats in one desktop process and print what it takes: processor time of a step, memory of a seat, and\n"
+    "how late its event loop comes. Controllers, SSH at both ends, episodes, prompts, tokenizer, recorder and ledger\n"
+    "are real. Desktops are simulated: scripts that speak the agent's protocol; so is the sampler. Exit status 1 when\n"
+    "a target is missed. The simulated desktops take about as much of the machine again.\n"
+)
 TYPING = (
     "Type texts of distinct signs that no keyboard has into real applications while busy programs hold the processor,\n"
     "and read back what stands there; before that a Latin text, for what a keystroke costs, and lines that editors\n"
@@ -89,6 +97,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("ledger", "milliseconds of requests", LEDGER, _ledger),
         ("hosts", "cost of many actors", HOSTS, _hosts),
         ("parked", "cost of waiting seats", PARKED, _parked),
+        ("seats", "many seats in one process", SEATS, _seats),
         ("typing", "exactness under load", TYPING, _typing),
     ):
         kind = kinds.add_parser(name, help=summary, description=description, epilog=EXAMPLES)
@@ -114,6 +123,19 @@ def _hosts(parser: argparse.ArgumentParser) -> None:
 
 def _parked(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seats", type=int, default=2000, metavar="N", help="that wait for work (2000)")
+
+
+def _seats(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seats", type=int, default=100, metavar="N", help="in one desktop process (100)")
+    parser.add_argument(
+        "--format", default="compact", metavar="NAME", help="of prompts: compact or published (compact)"
+    )
+    parser.add_argument("--screen", default="sheet", metavar="NAME", help="seen: text, sheet or page (sheet)")
+    parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="to measure for (30)")
+    parser.add_argument("--period", type=float, default=2.0, metavar="S", help="of one seat's steps, about (2)")
+    parser.add_argument("--model", metavar="DIR", help="folder of a tokenizer (default: the bundled one)")
+    parser.add_argument("--servers", type=int, default=2, metavar="N", help="processes of simulated desktops (2)")
+    parser.add_argument("--begin", type=float, default=600.0, metavar="S", help="for all to be at work (600)")
 
 
 def _desktops(parser: argparse.ArgumentParser) -> None:
@@ -216,6 +238,22 @@ def main(args: argparse.Namespace) -> int:
         from actors.cluster.bench import parked
 
         return parked.run(args.seats, as_json=args.json)
+    if args.kind == "seats":
+        from actors.cluster.bench.seats import seats
+
+        return seats.run(
+            seats.SeatsOptions(
+                seats=args.seats,
+                format=args.format,
+                screen=args.screen,
+                seconds=args.seconds,
+                period_s=args.period,
+                model=args.model or "",
+                servers=args.servers,
+                begin_s=args.begin,
+            ),
+            as_json=args.json,
+        )
     if args.kind == "typing":
         from actors.cluster.bench import typing
 

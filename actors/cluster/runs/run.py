@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import resource
 import sys
 import time
 import uuid
@@ -19,7 +18,7 @@ from actors.cluster import doctor, output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import comparable, compose, execute, ledgers, resume, run_folder
+from actors.cluster.runs import comparable, compose, execute, ledgers, open_files, resume, run_folder
 from actors.cluster.runs.requests import RunRequest, resolve
 from actors.cluster.runs.run_folder import CLONING, RECORDING, RunFolder, RunRecord
 from actors.replay.database.ledger_file import LEDGER
@@ -193,7 +192,7 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
         raise ConfigError(f"run {folder.name} can't go on: {wrong}")
     deploy = request.begins()
     _refuse_unless_fit(deploy, folder.parent)
-    _raise_file_limit()
+    open_files.raise_limit()
     plan = job.plan(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
     if caution := plan.caution():
         output.line(caution, to=sys.stderr)
@@ -267,13 +266,6 @@ def _refuse_unless_fit(deploy: Deploy, runs: Path) -> None:
         first = f"this machine can't run it: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}"
         more = f"; and {len(bad) - 1} more (computerrl doctor)" if len(bad) > 1 else ""
         raise ConfigError(first + more)
-
-
-def _raise_file_limit() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 65536 if hard == resource.RLIM_INFINITY else hard
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _versions() -> dict[str, str]:
