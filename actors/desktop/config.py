@@ -5,7 +5,6 @@ Invariant: every default works on one small machine. Bytes, seconds and counts a
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -96,24 +95,17 @@ class SshConfig(Section, frozen=True, kw_only=True, tag="ssh"):
         )
 
 
-BOOTS_LEAST = 2
-
-
 class PoolConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Desktops that stand ready."""
 
     warm_pool: int = 1
-    boots_at_once: int = 0  # of one desktop process; 0: `BOOTS_LEAST` or a quarter of the processors it may use
+    boots_at_once: int | None = None  # of this process; None: by what it has (`pool/boots.py`)
+    processes: int = 1  # that share the machine or machines with this process, itself among them
     boot_timeout_s: float = 30.0
     first_backoff_s: float = 0.5
     longest_backoff_s: float = 30.0
     lease_s: float = 900.0  # a desktop that was not given back by then is taken back
     quarantine: QuarantinePolicy = QuarantinePolicy()  # of this host and of its image
-
-    @property
-    def boots(self) -> int:
-        """How many boots may be under way, in the process that asks."""
-        return self.boots_at_once or max(BOOTS_LEAST, len(os.sched_getaffinity(0)) // 4)
 
 
 class ScreenConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -85,6 +85,14 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
     count: Annotated[int, key("Sets the episodes at the same time.", ge=1, le=DESKTOPS_MOST)] = 4
     processes: Annotated[int, key("Spreads desktops over this many processes.", ge=1, le=PROCESSES_MOST)] = 1
     warm_pool: Annotated[int, key("Keeps this many booted desktops ready, per process.", ge=0, le=DESKTOPS_MOST)] = 1
+    boots_at_once: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=DESKTOPS_MOST)] | None,
+        key(
+            "Limits the boots under way, per process. null takes a quarter of the processors, less where memory is"
+            " short; of SSH machines an eighth of their desktops, at most 10 each; at least 2.",
+            advanced=True,
+        ),
+    ] = None
     provider: SandboxConfig | SshConfig = SandboxConfig()
     screenshots: Annotated[
         Screenshots, key("Chooses the screenshots to store: each episode's last; some adds all of 1 in 16 episodes.")
@@ -137,7 +145,10 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
         provider = self.provider
         if isinstance(provider, SshConfig):
             provider = provider.share(index, self.processes)
-        return DesktopsConfig(provider=provider, pool=PoolConfig(warm_pool=self.warm_pool, lease_s=lease_s))
+        pool = PoolConfig(
+            warm_pool=self.warm_pool, boots_at_once=self.boots_at_once, processes=self.processes, lease_s=lease_s
+        )
+        return DesktopsConfig(provider=provider, pool=pool)
 
     def seat(self, prompt: PromptConfig) -> SeatConfig:
         """What every seat is told."""

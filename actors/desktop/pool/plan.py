@@ -1,13 +1,14 @@
 """How many desktops to boot, and when.
 
-Invariant: at most `PoolConfig.boots` boots are under way. Ready and booting desktops never outnumber the wanted spares
-plus the waiting callers, plus one while a probe is wanted. After a failed boot nothing starts before its back-off has
-passed. Only a successful boot resets the back-off.
+Invariant: at most `PoolConfig.boots_at_once` boots are under way. Ready and booting desktops never outnumber the wanted
+spares plus the waiting callers, plus one while a probe is wanted. After a failed boot nothing starts before its
+back-off has passed. Only a successful boot resets the back-off.
 """
 
 from __future__ import annotations
 
 from actors.desktop.config import PoolConfig
+from actors.desktop.pool.boots import BOOTS_LEAST
 from runtime.backoff import Backoff
 
 
@@ -16,7 +17,7 @@ class PoolPlan:
 
     def __init__(self, config: PoolConfig) -> None:
         self._config = config
-        self._boots = config.boots
+        self._boots = config.boots_at_once or BOOTS_LEAST
         self._backoff = Backoff(first_s=config.first_backoff_s, longest_s=config.longest_backoff_s)
         self.ready = 0
         self.booting = 0

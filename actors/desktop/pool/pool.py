@@ -8,6 +8,7 @@ keep up. While the host or its image is quarantined, one boot at a time probes w
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Coroutine
 from pathlib import Path
@@ -18,12 +19,14 @@ import msgspec
 from actors.desktop import events
 from actors.desktop.config import DesktopsConfig, PoolConfig
 from actors.desktop.faults import FaultCause, fault
+from actors.desktop.pool.boots import boots_at_once
 from actors.desktop.pool.desktops import REMOVE_S, BootedDesktop, ProvidedDesktops
 from actors.desktop.pool.health import PoolHealth
 from actors.desktop.pool.lifecycle import DesktopState, Lease, Lives
 from actors.desktop.pool.plan import PoolPlan
 from actors.desktop.provider import Desktop, DesktopSpec, Provider
 from actors.desktop.providers.open import open_provider
+from actors.desktop.providers.sandbox import shares
 from actors.errors import DesktopFault
 from runtime.logs.events import Event
 from runtime.storage.slow_disk import Log
@@ -64,7 +67,10 @@ class DesktopPool:
     async def open(cls, config: DesktopsConfig, run_dir: Path, log: Log | None = None) -> DesktopPool:
         """The configured provider with a pool before it. Raises ConfigError."""
         provider, spec = await open_provider(config, run_dir.name)
-        return cls(provider, spec, config.pool, log)
+        boots = config.pool.boots_at_once or boots_at_once(
+            config.provider, config.pool.processes, len(os.sched_getaffinity(0)), shares.room().memory_mib
+        )
+        return cls(provider, spec, msgspec.structs.replace(config.pool, boots_at_once=boots), log)
 
     async def acquire(self, timeout_s: float, holder: str = "") -> BootedDesktop:
         """A desktop that answers, for the caller alone, for `lease_s` at most; give it back with `retire`.

@@ -67,6 +67,7 @@ def test_a_message_repeats_the_beginning_of_a_long_override() -> None:
         ("desktops.count", [1, DESKTOPS_MOST], [0, -1, DESKTOPS_MOST + 1, 10**30], "from 1 to 65536"),
         ("desktops.processes", [1], [0, PROCESSES_MOST + 1], "from 1 to 1024"),
         ("desktops.warm_pool", [0, DESKTOPS_MOST], [-1, DESKTOPS_MOST + 1], "from 0 to 65536"),
+        ("desktops.boots_at_once", [1, DESKTOPS_MOST], [0, DESKTOPS_MOST + 1], "from 1 to 65536"),
         ("desktops.settle_ms", [0], [-1], "from 0"),
         ("desktops.provider.memory_mib", [128, 1500], [-1, 0, 127, 2**40], "from 128 to 1048576"),
         ("samplers.count", [1, COUNT_MOST], [0, COUNT_MOST + 1], "from 1"),

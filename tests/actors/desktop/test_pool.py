@@ -344,11 +344,3 @@ async def test_a_pool_closes_while_it_boots(sandbox: SandboxProvider):
     await pool.close()
     assert sandbox._sandboxes == {}
     sandbox._folder.mkdir()
-
-
-def test_more_processors_boot_more_desktops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for processors, boots in ((1, 2), (2, 2), (15, 3), (64, 16)):
-        monkeypatch.setattr("os.sched_getaffinity", lambda _, count=processors: set(range(count)))
-        plan = PoolPlan(PoolConfig(warm_pool=100))
-        assert plan.to_start(0.0) == boots
-        assert PoolPlan(PoolConfig(warm_pool=100, boots_at_once=5)).to_start(0.0) == 5
