@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 from runtime.errors import ConfigError
-from runtime.settings import Section, key
+from runtime.settings import Section, key, tuning
 
 COLDEST = 1e-6  # SGLang and the embedded engine draw greedily below this temperature
 NEW_TOKENS_MOST = 1 << 17  # a plan knows the model and its narrower bound
@@ -31,29 +31,21 @@ class DemosConfig(Section, frozen=True, kw_only=True):
 
     count: Annotated[int, key("Sets the successful demonstrations that behaviour cloning waits for.", ge=0)] = 64
     attempts_per_demo: Annotated[
-        float, key("Stops recording after count times this many attempts, whatever it got.", advanced=True, gt=0)
+        float, tuning("Stops recording after count times this many attempts, whatever it got.", gt=0)
     ] = 4.0
     source: Annotated[str, key("Names recorded demonstrations to begin from: a run, a .jsonl or a .parquet file.")] = ""
     attempts_per_task: Annotated[
-        int, key("Tries every task this often before its stratum is known. 0 keeps no strata.", advanced=True, ge=0)
+        int, tuning("Tries every task this often before its stratum is known. 0 keeps no strata.", ge=0)
     ] = 0
     mixed_attempts: Annotated[
-        int, key("Tries an unsolved task this often again, each step by a random demonstrator.", advanced=True, ge=0)
+        int, tuning("Tries an unsolved task this often again, each step by a random demonstrator.", ge=0)
     ] = 2
     resample_rounds: Annotated[
-        int,
-        key(
-            "Lets the cloned policy try sometimes-solved tasks, then clones again, this many times.",
-            advanced=True,
-            ge=0,
-        ),
+        int, tuning("Lets the cloned policy try sometimes-solved tasks, then clones again, this many times.", ge=0)
     ] = 0
-    resample_attempts: Annotated[
-        int, key("Sets the policy's attempts per task and round of resampling.", advanced=True, ge=0)
-    ] = 2
+    resample_attempts: Annotated[int, tuning("Sets the policy's attempts per task and round of resampling.", ge=0)] = 2
     resample_bc_steps: Annotated[
-        int,
-        key("Sets the optimizer steps of cloning after resampling. 0 takes entropulse.bc_steps.", advanced=True, ge=0),
+        int, tuning("Sets the optimizer steps of cloning after resampling. 0 takes entropulse.bc_steps.", ge=0)
     ] = 0
 
     def __post_init__(self) -> None:

@@ -23,6 +23,11 @@ def key(description: str, *, advanced: bool = False, **bounds: Any) -> msgspec.M
     return msgspec.Meta(description=description, extra={ADVANCED: advanced}, **bounds)
 
 
+def tuning(description: str, **bounds: Any) -> msgspec.Meta:
+    """What `key` says, of a key that few users need."""
+    return key(description, advanced=True, **bounds)
+
+
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings that stand together. Raises ConfigError for a number out of bounds, naming its key by its path."""
 

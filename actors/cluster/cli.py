@@ -18,23 +18,10 @@ from actors.cluster.output import Unwritten, clean, standing, unheard, write
 from runtime.errors import ConfigError
 
 COMMANDS = (
-    "run",
-    "logs",
-    "runs",
-    "status",
-    "report",
-    "audit",
-    "keys",
-    "parse",
-    "doctor",
-    "tasks",
-    "apis",
-    "demos",
-    "eval",
-    "export",
-    "base",
-    "bench",
-)
+    "run", "logs", "runs", "status", "report", "audit", "keys", "parse", "doctor", "tasks", "apis", "demos", "eval",
+    "export", "base", "bench",
+)  # fmt: skip
+RENAMED = {"--seats": "--desktops", "--form": "--format", "--max-steps": "--max-turns", "--base": "--model"}
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")
 
 
@@ -81,9 +68,8 @@ class Parser(argparse.ArgumentParser):
         """End with status 2 over arguments that nothing takes."""
         word = words[0].partition("=")[0]
         options = [option for action in self._actions for option in action.option_strings]
-        self.error(
-            f"{words[0]}: no such argument; {hint(word, options)}" if word.startswith("-") else f"{word}: one too many"
-        )
+        nearest = f"it is {new} now" if (new := RENAMED.get(word)) in options else hint(word, options)
+        self.error(f"{words[0]}: no such argument; {nearest}" if word.startswith("-") else f"{word}: one too many")
 
     def refuse_empty(self, args: argparse.Namespace) -> None:
         """Raise ConfigError for the first argument that was given as an empty word.

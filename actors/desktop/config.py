@@ -12,7 +12,7 @@ import msgspec
 from apis.actions.spaces import ActionSpace
 from apis.prompts import Form
 from runtime.quarantine import QuarantinePolicy
-from runtime.settings import Section, key
+from runtime.settings import Section, key, tuning
 
 # An idle desktop takes about 54 MiB beside what desktops share, one with Calc about 148 (README): with less than this
 # there is no room to start one and an application.
@@ -32,30 +32,22 @@ class SandboxConfig(Section, frozen=True, kw_only=True, tag="sandbox"):
 
     state_dir: Annotated[
         str,
-        key(
-            "Keeps the sockets of running desktops here. A Unix socket's path holds 107 bytes, so keep it short.",
-            advanced=True,
-        ),
+        tuning("Keeps the sockets of running desktops here. A Unix socket's path holds 107 bytes, so keep it short."),
     ] = "/run/computerrl"
     memory_mib: Annotated[
         int,
-        key(
+        tuning(
             "Limits the memory of one desktop, in MiB. Programs above it are killed.",
-            advanced=True,
             ge=MEMORY_LEAST_MIB,
             le=MEMORY_MOST_MIB,
         ),
     ] = 1500
-    disk_mib: Annotated[int, key("Limits the files of one desktop, in MiB.", advanced=True, ge=DISK_LEAST_MIB)] = 512
+    disk_mib: Annotated[int, tuning("Limits the files of one desktop, in MiB.", ge=DISK_LEAST_MIB)] = 512
     max_processes: Annotated[
-        int, key("Limits the processes and threads of one desktop at the same time.", advanced=True, ge=PROCESSES_LEAST)
+        int, tuning("Limits the processes and threads of one desktop at the same time.", ge=PROCESSES_LEAST)
     ] = 600
-    open_files: Annotated[
-        int, key("Limits the open files of one process of a desktop.", advanced=True, ge=OPEN_FILES_LEAST)
-    ] = 512
-    terminals: Annotated[
-        int, key("Limits the terminals of one desktop at the same time.", advanced=True, ge=TERMINALS_LEAST)
-    ] = 64
+    open_files: Annotated[int, tuning("Limits the open files of one process of a desktop.", ge=OPEN_FILES_LEAST)] = 512
+    terminals: Annotated[int, tuning("Limits the terminals of one desktop at the same time.", ge=TERMINALS_LEAST)] = 64
 
 
 class MachineConfig(Section, frozen=True, kw_only=True):
@@ -63,13 +55,13 @@ class MachineConfig(Section, frozen=True, kw_only=True):
 
     AT: ClassVar[str] = "desktops.provider.machines"
 
-    host: Annotated[str, key("Names the machine, or gives its address.", advanced=True)]
-    user: Annotated[str, key("Names the user who logs in.", advanced=True)]
-    client_key: Annotated[str, key("Names the file of the OpenSSH private key.", advanced=True)]
-    host_key: Annotated[str, key("Gives the machine's public key, as in known_hosts without the names.", advanced=True)]
-    port: Annotated[int, key("Gives the port of its SSH server.", advanced=True, ge=1, le=65_535)] = 22
-    desktops: Annotated[int, key("Limits its desktops at the same time.", advanced=True, ge=0)] = 1
-    folder: Annotated[str, key("Keeps the sessions' folders here, on the machine itself.", advanced=True)] = "/tmp"  # noqa: S108 - the machine's own place for folders of sessions
+    host: Annotated[str, tuning("Names the machine, or gives its address.")]
+    user: Annotated[str, tuning("Names the user who logs in.")]
+    client_key: Annotated[str, tuning("Names the file of the OpenSSH private key.")]
+    host_key: Annotated[str, tuning("Gives the machine's public key, as in known_hosts without the names.")]
+    port: Annotated[int, tuning("Gives the port of its SSH server.", ge=1, le=65_535)] = 22
+    desktops: Annotated[int, tuning("Limits its desktops at the same time.", ge=0)] = 1
+    folder: Annotated[str, tuning("Keeps the sessions' folders here, on the machine itself.")] = "/tmp"  # noqa: S108 - the machine's own place for folders of sessions
 
 
 class SshConfig(Section, frozen=True, kw_only=True, tag="ssh"):
@@ -77,7 +69,7 @@ class SshConfig(Section, frozen=True, kw_only=True, tag="ssh"):
 
     AT: ClassVar[str] = "desktops.provider"
 
-    machines: Annotated[list[MachineConfig], key("Lists the machines that are reached by SSH.", advanced=True)]
+    machines: Annotated[list[MachineConfig], tuning("Lists the machines that are reached by SSH.")]
 
     @property
     def desktops(self) -> int:

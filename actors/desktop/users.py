@@ -11,8 +11,8 @@ import os
 import struct
 from pathlib import Path
 
+from actors.desktop import statefolder
 from actors.desktop.faults import FaultCause, fault
-from actors.desktop.providers.sandbox import statefolder
 
 FIRST_UID = 20_000
 LAST_UID = 29_999

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from actors.settings import DemosConfig, SamplingConfig
-from runtime.settings import Section, key
+from runtime.settings import Section, key, tuning
 
 
 class EntropulseConfig(Section, frozen=True, kw_only=True):
@@ -30,37 +30,22 @@ class EntropulseConfig(Section, frozen=True, kw_only=True):
     pulse_steps: Annotated[int, key("Sets the optimizer steps of one pulse.", ge=0)] = 40
     pulse: Annotated[
         Literal["full", "restart", "reference_reset", "none"],
-        key(
-            "Chooses what happens at a pulse. full is Entropulse; the others are arms to compare it with.",
-            advanced=True,
-        ),
+        tuning("Chooses what happens at a pulse. full is Entropulse; the others are arms to compare it with."),
     ] = "full"
     rl_steps_for_pulse: Annotated[
-        int,
-        key("Sets the RL steps that replace one pulse, in an arm without. 0 takes pulse_steps.", advanced=True, ge=0),
+        int, tuning("Sets the RL steps that replace one pulse, in an arm without. 0 takes pulse_steps.", ge=0)
     ] = 0
-    min_phase_steps: Annotated[
-        int, key("Looks for a plateau only after this many RL steps of a phase.", advanced=True, ge=0)
-    ] = 20
-    plateau_window: Annotated[
-        int, key("Fits the slope of success over at least this many steps.", advanced=True, ge=2)
-    ] = 20
+    min_phase_steps: Annotated[int, tuning("Looks for a plateau only after this many RL steps of a phase.", ge=0)] = 20
+    plateau_window: Annotated[int, tuning("Fits the slope of success over at least this many steps.", ge=2)] = 20
     plateau_gain: Annotated[
-        float, key("Calls success flat when its gain per window is surely below this share.", advanced=True, ge=0)
+        float, tuning("Calls success flat when its gain per window is surely below this share.", ge=0)
     ] = 0.05
     entropy_share: Annotated[
-        float, key("Calls entropy fallen when it is surely below this share of its start.", advanced=True, gt=0, le=1)
+        float, tuning("Calls entropy fallen when it is surely below this share of its start.", gt=0, le=1)
     ] = 0.5
-    plateau_patience: Annotated[
-        int, key("Waits until a plateau has held for this many steps.", advanced=True, ge=1)
-    ] = 3
+    plateau_patience: Annotated[int, tuning("Waits until a plateau has held for this many steps.", ge=1)] = 3
     max_unused_groups: Annotated[
-        int,
-        key(
-            "Ends an RL phase after this many groups of equal rewards without a step. 0 never does.",
-            advanced=True,
-            ge=0,
-        ),
+        int, tuning("Ends an RL phase after this many groups of equal rewards without a step. 0 never does.", ge=0)
     ] = 0
 
     @property
@@ -94,17 +79,9 @@ class EvaluationConfig(Section, frozen=True, kw_only=True):
         int, key("Plays a round after this many RL steps, and after each pulse. 0 plays the first and the last.", ge=0)
     ] = 0
     greedy: Annotated[bool, key("Plays every round once more at temperature 0, on the same weights.")] = False
-    episodes: Annotated[
-        int, key("Sets the episodes per instance and round. Greedy rounds play one.", advanced=True, ge=1)
-    ] = 1
+    episodes: Annotated[int, tuning("Sets the episodes per instance and round. Greedy rounds play one.", ge=1)] = 1
     rollout_share: Annotated[
-        float,
-        key(
-            "Gives an open round this share of RL's episodes. 0 gives it what RL leaves idle.",
-            advanced=True,
-            ge=0,
-            le=0.5,
-        ),
+        float, tuning("Gives an open round this share of RL's episodes. 0 gives it what RL leaves idle.", ge=0, le=0.5)
     ] = 0.0
 
 

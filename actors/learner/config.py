@@ -14,7 +14,7 @@ from policy.advantage import AdvantageLevel
 from policy.optim import OptimConfig
 from policy.packing import Aggregation
 from policy.parallel import ParallelConfig
-from runtime.settings import Section, key
+from runtime.settings import Section, key, tuning
 
 EPOCHS_MOST = 1024  # far more passes than one batch is good for
 
@@ -34,47 +34,38 @@ class RlConfig(Section, frozen=True, kw_only=True):
 
     lr: Annotated[float, key("Sets the learning rate of RL.", gt=0)] = 2e-4
     warmup_steps: Annotated[
-        int, key("Raises the rate over this many steps at the start of each RL phase.", advanced=True, ge=0)
+        int, tuning("Raises the rate over this many steps at the start of each RL phase.", ge=0)
     ] = 10
     lr_schedule: Annotated[Schedule, key("Chooses how the rate goes on over an RL phase.")] = Schedule.CONSTANT
     lr_cycle_steps: Annotated[
-        int,
-        key("Restarts warm-up and schedule every this many steps of an RL phase. 0 does not.", advanced=True, ge=0),
+        int, tuning("Restarts warm-up and schedule every this many steps of an RL phase. 0 does not.", ge=0)
     ] = 0
     epochs: Annotated[
         int, key("Takes this many optimizer steps on one batch, each over all of it.", ge=1, le=EPOCHS_MOST)
     ] = 1
     advantage: Annotated[
-        AdvantageLevel, key("Chooses what a reward belongs to: each step, or the whole trajectory.", advanced=True)
+        AdvantageLevel, tuning("Chooses what a reward belongs to: each step, or the whole trajectory.")
     ] = AdvantageLevel.STEP
-    advantage_std: Annotated[bool, key("Divides advantages by the group's standard deviation.", advanced=True)] = True
+    advantage_std: Annotated[bool, tuning("Divides advantages by the group's standard deviation.")] = True
     negative_scale: Annotated[
-        float,
-        key("Multiplies negative advantages. 1 is GRPO; 0 learns from success alone.", ge=0, le=1),
+        float, key("Multiplies negative advantages. 1 is GRPO; 0 learns from success alone.", ge=0, le=1)
     ] = 1.0
     importance_ratio: Annotated[
         Literal["direct", "decoupled"],
-        key(
-            "Chooses a ratio's denominator: the policy that acted, or the policy before the step (decoupled).",
-            advanced=True,
-        ),
+        tuning("Chooses a ratio's denominator: the policy that acted, or the policy before the step (decoupled)."),
     ] = "direct"
-    clip_ratio_low: Annotated[float, key("Clips a ratio below 1 minus this.", advanced=True, gt=0)] = 0.2
-    clip_ratio_high: Annotated[float, key("Clips a ratio above 1 plus this.", advanced=True, gt=0)] = 0.2
+    clip_ratio_low: Annotated[float, tuning("Clips a ratio below 1 minus this.", gt=0)] = 0.2
+    clip_ratio_high: Annotated[float, tuning("Clips a ratio above 1 plus this.", gt=0)] = 0.2
     dual_clip: Annotated[
-        float,
-        key("Limits the loss of a token with negative advantage A to this times |A|.", advanced=True, gt=1),
+        float, tuning("Limits the loss of a token with negative advantage A to this times |A|.", gt=1)
     ] = 3.0
     tis_cap: Annotated[
-        float,
-        key("Limits the weight of a token under decoupled (truncated importance sampling).", advanced=True, ge=1),
+        float, tuning("Limits the weight of a token under decoupled (truncated importance sampling).", ge=1)
     ] = 2.0
     kl_coef: Annotated[
         float, key("Multiplies the k3 estimate of the KL to the reference. 0 keeps no reference.", ge=0)
     ] = 0.0003
-    threads: Annotated[
-        int, key("Sets the CPU threads of each rank in RL, beside desktops and samplers.", advanced=True, ge=1)
-    ] = 1
+    threads: Annotated[int, tuning("Sets the CPU threads of each rank in RL, beside desktops and samplers.", ge=1)] = 1
 
 
 class SftConfig(Section, frozen=True, kw_only=True):
@@ -85,15 +76,13 @@ class SftConfig(Section, frozen=True, kw_only=True):
     lr: Annotated[float, key("Sets the learning rate of behaviour cloning.", gt=0)] = 1e-3
     pulse_lr: Annotated[float, key("Sets the learning rate of pulses.", gt=0)] = 3e-4
     warmup_steps: Annotated[
-        int,
-        key("Raises the rate over this many steps at the start of cloning and of each pulse.", advanced=True, ge=0),
+        int, tuning("Raises the rate over this many steps at the start of cloning and of each pulse.", ge=0)
     ] = 10
     lr_schedule: Annotated[Schedule, key("Chooses how the rate goes on over cloning and over a pulse.")] = (
         Schedule.CONSTANT
     )
     threads: Annotated[
-        int,
-        key("Sets the CPU threads of each rank in cloning and pulses, while the others rest.", advanced=True, ge=1),
+        int, tuning("Sets the CPU threads of each rank in cloning and pulses, while the others rest.", ge=1)
     ] = 1
 
 
@@ -104,33 +93,25 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
 
     rl: RlConfig = RlConfig()
     sft: SftConfig = SftConfig()
-    lr_floor: Annotated[
-        float, key("Sets the share of the rate that a falling schedule ends at.", advanced=True, ge=0, le=1)
-    ] = 0.1
+    lr_floor: Annotated[float, tuning("Sets the share of the rate that a falling schedule ends at.", ge=0, le=1)] = 0.1
     betas: Annotated[
         tuple[Annotated[float, msgspec.Meta(ge=0, lt=1)], Annotated[float, msgspec.Meta(ge=0, lt=1)]],
-        key("Sets Adam's two betas.", advanced=True),
+        tuning("Sets Adam's two betas."),
     ] = (0.9, 0.98)
-    weight_decay: Annotated[float, key("Sets Adam's decoupled weight decay.", advanced=True, ge=0)] = 0.01
-    clip_grad: Annotated[float, key("Limits the gradient's norm.", advanced=True, gt=0)] = 1.0
-    token_budget: Annotated[int, key("Limits one packed sequence, in tokens.", advanced=True, ge=1)] = 8192
+    weight_decay: Annotated[float, tuning("Sets Adam's decoupled weight decay.", ge=0)] = 0.01
+    clip_grad: Annotated[float, tuning("Limits the gradient's norm.", gt=0)] = 1.0
+    token_budget: Annotated[int, tuning("Limits one packed sequence, in tokens.", ge=1)] = 8192
     loss_aggregation: Annotated[
         Aggregation,
-        key(
-            "Chooses how token losses add up. The publication runs token_mean; its formula is step_mean.",
-            advanced=True,
-        ),
+        tuning("Chooses how token losses add up. The publication runs token_mean; its formula is step_mean."),
     ] = Aggregation.TOKEN_MEAN
     rehearsal: Annotated[
-        int,
-        key("Adds this many exercises of the base model's corpus to every optimizer step.", advanced=True, ge=0),
+        int, tuning("Adds this many exercises of the base model's corpus to every optimizer step.", ge=0)
     ] = 0
-    rehearsal_coef: Annotated[
-        float, key("Multiplies the mean token loss of rehearsed exercises.", advanced=True, gt=0)
-    ] = 0.4
+    rehearsal_coef: Annotated[float, tuning("Multiplies the mean token loss of rehearsed exercises.", gt=0)] = 0.4
     checkpoint_every: Annotated[int, key("Writes a checkpoint after this many versions.", ge=1)] = 10
     dtype: Annotated[
-        Literal["float32", "bfloat16"], key("Chooses the type of weights. bfloat16 pays on GPUs only.", advanced=True)
+        Literal["float32", "bfloat16"], tuning("Chooses the type of weights. bfloat16 pays on GPUs only.")
     ] = "float32"
     parallel: ParallelConfig = ParallelConfig()
 

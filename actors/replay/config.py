@@ -14,7 +14,7 @@ import msgspec
 from actors.replay.messages import SERVING_AGAIN_S
 from actors.settings import DemosConfig, SamplingConfig
 from runtime.errors import ConfigError
-from runtime.settings import Section, key
+from runtime.settings import Section, key, tuning
 
 PULSE_DEMOS_MOST = 1_000_000  # far more than any recording holds
 
@@ -33,7 +33,7 @@ class TaskRange(Section, frozen=True, kw_only=True):
     count: Annotated[int, key("Sets the number of instances: of the family, or of the suite in all.", ge=1)]
     first: Annotated[int, key("Sets the number of the first instance.", ge=0)] = 0
     untrained: Annotated[
-        bool, key("Takes the suite's families that are never trained on, in place of the others.", advanced=True)
+        bool, tuning("Takes the suite's families that are never trained on, in place of the others.")
     ] = False
 
     def __post_init__(self) -> None:
@@ -72,44 +72,35 @@ class ReplayConfig(Section, frozen=True, kw_only=True):
     sft_batch_size: Annotated[int, key("Sets the steps of one batch of behaviour cloning or a pulse.", ge=1)] = 32
     curriculum: Annotated[
         Literal["none", "learnability"],
-        key("Gives more groups to kinds of tasks with mixed success (learnability).", advanced=True),
+        tuning("Gives more groups to kinds of tasks with mixed success (learnability)."),
     ] = "none"
     retries: Annotated[
-        int, key("Limits the retries of a slot or an evaluation task after infrastructure faults.", advanced=True, ge=0)
+        int, tuning("Limits the retries of a slot or an evaluation task after infrastructure faults.", ge=0)
     ] = 2
     reservoir_per_task: Annotated[
-        int, key("Keeps this many successful trajectories per task and RL phase.", advanced=True, ge=1)
+        int, tuning("Keeps this many successful trajectories per task and RL phase.", ge=1)
     ] = 16
     pulse_per_task: Annotated[
-        int, key("Takes at most this many successful trajectories per task into a pulse.", advanced=True, ge=1)
+        int, tuning("Takes at most this many successful trajectories per task into a pulse.", ge=1)
     ] = 8
     pulse_tasks: Annotated[
         Literal["all", "unmastered"],
-        key("Chooses a pulse's tasks: all, or tasks with a failed episode in the phase (unmastered).", advanced=True),
+        tuning("Chooses a pulse's tasks: all, or tasks with a failed episode in the phase (unmastered)."),
     ] = "all"
     pulse_demos: Annotated[
         int, key("Adds this many demonstrations to a pulse, other ones each time.", ge=0, le=PULSE_DEMOS_MOST)
     ] = 0
     keep_payload_steps: Annotated[
-        int, key("Keeps payloads of failures for this many optimizer steps after their group.", advanced=True, ge=0)
+        int, tuning("Keeps payloads of failures for this many optimizer steps after their group.", ge=0)
     ] = 4
     disk_gib: Annotated[
         float,
-        key(
-            "Limits the run's folder, in GiB; the oldest successes' payloads go first. 0 sets no limit.",
-            advanced=True,
-            ge=0,
-        ),
+        tuning("Limits the run's folder, in GiB; the oldest successes' payloads go first. 0 sets no limit.", ge=0),
     ] = 0.0
     sampler_silent_s: Annotated[
-        float,
-        key(
-            "Stops waiting for a sampler that has been silent for this many seconds.", advanced=True, gt=SERVING_AGAIN_S
-        ),
+        float, tuning("Stops waiting for a sampler that has been silent for this many seconds.", gt=SERVING_AGAIN_S)
     ] = 180.0
-    lease_s: Annotated[
-        float, key("Takes an episode and its desktop back after this many seconds.", advanced=True, gt=0)
-    ] = 900.0
+    lease_s: Annotated[float, tuning("Takes an episode and its desktop back after this many seconds.", gt=0)] = 900.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -15,9 +15,9 @@ from actors.errors import EngineGone, SamplerError, SamplerTimeout
 from actors.sampler import events
 from actors.sampler.config import SamplerSettings
 from actors.sampler.engine import wire
+from actors.sampler.latest import Latest
 from actors.sampler.messages import Generate, Generated, Pin, Refused, Unpin, Weights
 from actors.sampler.supervisor import EngineSupervisor
-from actors.sampler.weights.latest import Latest
 from policy.errors import EngineBusy, EngineError
 from runtime.actor import Actor, handles
 from runtime.backoff import Backoff

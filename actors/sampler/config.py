@@ -13,7 +13,7 @@ import msgspec
 
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
-from runtime.settings import Section, key
+from runtime.settings import Section, key, tuning
 from runtime.supervision import RestartPolicy
 from runtime.urls import refuse_bad_url
 
@@ -37,15 +37,11 @@ class SglangConfig(Section, frozen=True, kw_only=True, tag="sglang"):
     AT: ClassVar[str] = "samplers.engine"
 
     python: Annotated[
-        str,
-        key("Names the interpreter of SGLang's environment. Empty is .venv-sglang beside the program.", advanced=True),
+        str, tuning("Names the interpreter of SGLang's environment. Empty is .venv-sglang beside the program.")
     ] = ""
-    dtype: Annotated[
-        Literal["float32", "bfloat16"], key("Chooses the type of weights and computation.", advanced=True)
-    ] = "float32"
+    dtype: Annotated[Literal["float32", "bfloat16"], tuning("Chooses the type of weights and computation.")] = "float32"
     options: Annotated[
-        dict[str, str | int | float | bool],
-        key("Gives SGLang's own options, without the dashes: {tp-size: 2}.", advanced=True),
+        dict[str, str | int | float | bool], tuning("Gives SGLang's own options, without the dashes: {tp-size: 2}.")
     ] = {}
 
     def __post_init__(self) -> None:
@@ -73,18 +69,11 @@ class WeightSyncConfig(Section, frozen=True, kw_only=True):
     ] = "disk"
     in_flight: Annotated[
         Literal["drain", "retract", "in_place"] | None,
-        key(
-            "Chooses what happens to unfinished answers at an update. null drains with SGLang, else retracts.",
-            advanced=True,
-        ),
+        tuning("Chooses what happens to unfinished answers at an update. null drains with SGLang, else retracts."),
     ] = None
-    unit: Annotated[Literal["bucket", "tensor"], key("Chooses what one broadcast carries.", advanced=True)] = "bucket"
-    address: Annotated[str, key("Gives the address of the learner's rank, as the servers reach it.", advanced=True)] = (
-        LOOPBACK
-    )
-    join_s: Annotated[
-        float, key("Lets a ready server wait this long for the others, in seconds.", advanced=True, gt=0)
-    ] = 10.0
+    unit: Annotated[Literal["bucket", "tensor"], tuning("Chooses what one broadcast carries.")] = "bucket"
+    address: Annotated[str, tuning("Gives the address of the learner's rank, as the servers reach it.")] = LOOPBACK
+    join_s: Annotated[float, tuning("Lets a ready server wait this long for the others, in seconds.", gt=0)] = 10.0
 
 
 class SamplersConfig(Section, frozen=True, kw_only=True):
@@ -99,24 +88,19 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
     attach: Annotated[list[str], key("Lists URLs of running SGLang servers, as in http://host:port.")] = []
     device: Annotated[Literal["cpu", "cuda"], key("Chooses where engines compute.")] = "cpu"
     gpus: Annotated[
-        list[str],
-        key('Lists the GPUs of each started engine, as in ["1", "2,3"]. Empty gives one engine all.', advanced=True),
+        list[str], tuning('Lists the GPUs of each started engine, as in ["1", "2,3"]. Empty gives one engine all.')
     ] = []
-    threads: Annotated[int, key("Sets the CPU threads of each engine.", advanced=True, ge=1)] = 1
-    nice: Annotated[int, key("Adds this to the niceness of each engine.", advanced=True)] = 0
-    max_running_requests: Annotated[
-        int, key("Limits the answers computed in one forward pass.", advanced=True, ge=1)
-    ] = 32
-    max_queued_requests: Annotated[
-        int, key("Limits the answers that wait in an engine's line.", advanced=True, ge=1)
-    ] = 256
-    cache_tokens: Annotated[
-        int, key("Limits the prompt tokens kept for requests that share a prefix.", advanced=True, ge=1)
-    ] = 32_768
+    threads: Annotated[int, tuning("Sets the CPU threads of each engine.", ge=1)] = 1
+    nice: Annotated[int, tuning("Adds this to the niceness of each engine.")] = 0
+    max_running_requests: Annotated[int, tuning("Limits the answers computed in one forward pass.", ge=1)] = 32
+    max_queued_requests: Annotated[int, tuning("Limits the answers that wait in an engine's line.", ge=1)] = 256
+    cache_tokens: Annotated[int, tuning("Limits the prompt tokens kept for requests that share a prefix.", ge=1)] = (
+        32_768
+    )
     canary_tolerance: Annotated[
-        float, key("Distrusts an engine whose log-probabilities are off by more than this.", advanced=True, gt=0)
+        float, tuning("Distrusts an engine whose log-probabilities are off by more than this.", gt=0)
     ] = 1e-3
-    generate_timeout_s: Annotated[float, key("Limits one answer, in seconds.", advanced=True, gt=0)] = 120.0
+    generate_timeout_s: Annotated[float, tuning("Limits one answer, in seconds.", gt=0)] = 120.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

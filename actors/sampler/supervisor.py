@@ -2,25 +2,29 @@
 
 Invariant: requests are let through (`ready`) only while the health machine says so. A silent engine is given up only
 when it left a request of one token unanswered. It must have loaded nothing and answered no other request meanwhile.
+The served version is reported to the ledger until that has acknowledged it, and again from time to time. A report may
+name an older version than the served one, and never a newer one.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from actors.errors import Deferred, EngineGone, SamplerError
+from actors.replay.messages import SERVING_AGAIN_S, Serving
 from actors.sampler import events
 from actors.sampler.config import SamplerSettings
+from actors.sampler.engine.client import Limits
 from actors.sampler.engine.engine import engine_of
 from actors.sampler.engine.gate import Gate
 from actors.sampler.engine.health import EngineLost, EngineState
-from actors.sampler.engine.limits import Limits
 from actors.sampler.engine.record import EngineRecord
 from actors.sampler.weights.keeper import WeightsKeeper
-from actors.sampler.weights.serving_report import ServingReport
 from policy.errors import EngineBusy, EngineError
 from runtime.actor import Context
 from runtime.messaging.message import Version
+from runtime.messaging.refs import PAUSES, TRANSIENT
 from runtime.supervision import GiveUp, RestartBudget
 
 PROBE_TIMEOUT_S = 15.0
@@ -158,3 +162,45 @@ class EngineSupervisor:
                     return str(error)
             else:
                 return ""
+
+
+_REPORT_TIMEOUT_S = 10.0
+
+
+class ServingReport:
+    """Holds what the engine serves until the ledger has heard it."""
+
+    def __init__(self, ctx: Context, replay: str) -> None:
+        self._ctx, self._replay = ctx, replay
+        self._served: Version | None = None
+        self._changed = asyncio.Event()
+
+    def serves(self, version: Version | None) -> None:
+        """The engine serves that now; None is not reported."""
+        if version is not None and version != self._served:
+            self._changed.set()
+        self._served = version
+
+    async def keep_reporting(self) -> None:
+        """Report to the ledger, for ever."""
+        reported: Version | None = None
+        failures = 0
+        while True:
+            version = self._served
+            if version is None or version == reported:
+                try:
+                    async with asyncio.timeout(SERVING_AGAIN_S):
+                        await self._changed.wait()
+                except TimeoutError:
+                    reported = None
+                self._changed.clear()
+                continue
+            try:
+                serving = Serving(sampler=self._ctx.name, version=version)
+                await self._ctx.ref(self._replay).ask(serving, timeout_s=_REPORT_TIMEOUT_S)
+            except TRANSIENT as error:  # asked anew, for the version that is served then
+                self._ctx.log.emit(events.SERVING_NOT_REPORTED, version=str(version), cause=str(error))
+                failures += 1
+                await self._ctx.clock.sleep(PAUSES.delay_s(failures))
+            else:
+                reported, failures = version, 0

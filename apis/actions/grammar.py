@@ -20,7 +20,7 @@ from apis.actions.arguments import Unfit, check
 from apis.actions.gui import LITERALS, AnyAction, Function, Tool, functions_for
 from apis.actions.reasoning import spoken
 from apis.actions.spaces import ActionSpace
-from apis.apps.catalogue import app_of
+from apis.catalogue import app_of
 
 MAX_READ = 1 << 20  # characters, reasoning included
 MAX_ANSWER = 8 * 1024  # bytes without reasoning

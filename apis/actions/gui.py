@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from apis.actions.spaces import ActionSpace, holds
-from apis.apps.catalogue import TOOLS, declared
+from apis.catalogue import TOOLS, declared
 from apis.functions.declaration import Action, Function, Param, Tool
 from apis.functions.keys import KEYS
 

@@ -8,20 +8,17 @@ from functools import lru_cache
 
 from apis.actions.spaces import ActionSpace, routes_in
 from apis.discovery import declaring
-from apis.tasks import families, programs
+from apis.tasks import ends, families, programs
 from apis.tasks.family import Family, Files
 from apis.tasks.goal import Goal
 from apis.tasks.oracle import Oracle, with_mixed
 from apis.tasks.osworld import Task, dump
-from apis.tasks.verify import ends
 from apis.tasks.verify.allowed import collateral
 from apis.tasks.verify.code import extensions_are
-from apis.tasks.verify.files import file_bytes_are, folder_holds
+from apis.tasks.verify.documents import presentation_is, text_document_is
 from apis.tasks.verify.manifest import Manifest
 from apis.tasks.verify.media import bookmarks_are, playlist_is, settings_are
-from apis.tasks.verify.presentations import presentation_is
-from apis.tasks.verify.text_documents import text_document_is
-from apis.tasks.verify.verify import CHECKS, OnDocument, Read, TaskVerdict
+from apis.tasks.verify.verify import CHECKS, OnDocument, Read, TaskVerdict, file_bytes_are, folder_holds
 from apis.tasks.verify.verify import verify as by_files
 from apis.tasks.verify.workbooks import workbook_is
 from apis.tasks.words import SPLITS, TRAIN

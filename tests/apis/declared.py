@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import apis.guest
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import Tool
-from apis.apps.catalogue import call
+from apis.catalogue import call
 from apis.functions.declaration import Function, Param
 from apis.functions.values import COLOURS, Unfit, fit
 from apis.observation import Observation

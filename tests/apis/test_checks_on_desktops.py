@@ -10,9 +10,9 @@ from actors.cluster.bench.stage import provider
 from actors.cluster.checks.apis.command import missing
 from actors.cluster.checks.apis.desk import RealDesk, opened
 from actors.cluster.checks.apis.verdicts import functions
-from apis.apps.catalogue import declared
 from apis.apps.check.run import REFUSED, run
 from apis.apps.check.tables import TABLES
+from apis.catalogue import declared
 
 
 async def choices(desk: RealDesk, app: str) -> AsyncIterator[tuple[str, str, str]]:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from apis.actions.gui import Action, Click, Exit, Hotkey, Quote, SwitchWindow, Type, line
-from apis.apps.catalogue import call
+from apis.catalogue import call
 from apis.observation import Observation, Window, from_guest
 from apis.prompts.names import element_names
 from apis.prompts.text import Turn

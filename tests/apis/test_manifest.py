@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.tasks import programs
+from apis.tasks import ends, programs
 from apis.tasks import registry as tasks
 from apis.tasks.families.vlc import music
 from apis.tasks.family import ITS_END
-from apis.tasks.verify import ends, static
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May, collateral
-from apis.tasks.verify.files import digest_of
 from apis.tasks.verify.manifest import Deed, Entry, FileChange, Manifest, changes
-from apis.tasks.verify.verify import KINDS, FileView
+from apis.tasks.verify.verify import KINDS, FileView, digest_of
 
 NAMES = st.sampled_from(["a", "b.txt", ".c", "d e", "Documents", "x\n"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
@@ -157,7 +155,7 @@ def test_the_wanted_end_passes_and_damage_beside_it_does_not(name: str) -> None:
     for number in range(8):
         task = tasks.task(f"{name}/{split}/{number}")
         rules = ends.rules(tasks.family(task.id), task)
-        start, end = (_manifest(files) for files in (static.at_start(task), tasks.solved(task.id)))
+        start, end = (_manifest(files) for files in (ends.at_start(task), tasks.solved(task.id)))
         goes = {
             path: any(rule.allows(FileChange(path, Deed.REMOVED, entry, None)) for rule in rules)
             for path, entry in start.entries.items()
@@ -200,14 +198,14 @@ def _judged(task_id: str, program: str, before: Manifest, after: Manifest) -> st
             if (document := getattr(view, kind)) is not None:
                 made = msgspec.structs.replace(document, program=program)
                 files[path] = msgspec.structs.replace(view, **{kind: made})
-    verdict = tasks.judged(tasks.task(task_id), static.reader(files), before, after)
+    verdict = tasks.judged(tasks.task(task_id), ends.reader(files), before, after)
     return "" if verdict.success else verdict.reason
 
 
 @pytest.mark.parametrize("name", ["calc_sum", "writer_text", "slides_text", "doc_from_sheet"])
 def test_a_document_counts_that_the_office_has_saved_or_that_was_there(name: str) -> None:
     task_id = f"{name}/train/1"
-    before, after = (_manifest(files) for files in (static.at_start(tasks.task(task_id)), tasks.solved(task_id)))
+    before, after = (_manifest(files) for files in (ends.at_start(tasks.task(task_id)), tasks.solved(task_id)))
     assert _judged(task_id, "LibreOffice/7.4", before, after) == ""
     for other in ("", "zip", "Microsoft Excel"):
         assert "it was not saved by LibreOffice" in _judged(task_id, other, before, after)
@@ -216,7 +214,7 @@ def test_a_document_counts_that_the_office_has_saved_or_that_was_there(name: str
 
 def test_what_the_program_leaves_behind_must_be_there() -> None:
     task_id = "vlc_playlist/train/1"
-    start = _manifest(static.at_start(tasks.task(task_id)))
+    start = _manifest(ends.at_start(tasks.task(task_id)))
     after = Manifest(start.entries | _manifest(tasks.solved(task_id)).entries)
     left = Manifest(after.entries | {".config": Entry("folder", 0, 0o755), music.DIALOGS: file("x")})
     before = Manifest(start.entries | {".config": Entry("folder", 0, 0o755)})

@@ -41,7 +41,7 @@ sys.modules[own.__package__].__path__.append(sys.argv[1])
 from apis.actions.grammar import parse
 from apis.actions.gui import Exit, OpenApp
 from apis.applications import APP_NAMES, app_named, app_of_class
-from apis.apps.catalogue import TOOLS, app_of
+from apis.catalogue import TOOLS, app_of
 from apis.apps.check.tables import TABLES
 from apis.observation import Element, Observation, Window
 from apis.plans.action import plan

@@ -13,8 +13,8 @@ from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import Action, functions_for, line
 from apis.actions.spaces import MOUSE_AND_KEYBOARD, SPACES, ActionSpace, allows, routes_in
 from apis.applications import APP_NAMES
-from apis.apps.catalogue import TOOLS
-from apis.apps.catalogue import call as tool
+from apis.catalogue import TOOLS
+from apis.catalogue import call as tool
 from apis.observation import Observation, from_guest
 from apis.prompts.compact import render_compact
 from apis.prompts.names import element_names, window_names

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import GUI, AnyAction, Tool, functions_for, line
-from apis.apps.catalogue import TOOLS, call
+from apis.catalogue import TOOLS, call
 from apis.functions.declaration import Param
 from apis.functions.values import Unfit
 from apis.guest import addresses

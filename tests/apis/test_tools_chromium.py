@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import apis.guest
 from apis.actions.gui import GUI, functions_for, line
-from apis.apps.catalogue import TOOLS, call
+from apis.catalogue import TOOLS, call
 from apis.guest.chromium import pages as chromium_pages
 from apis.guest.chromium import start as chromium_start
 from apis.observation import Observation

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from actors.cluster import doctor
 from actors.cluster.checks.apis import command, verdicts
-from apis.apps.catalogue import TOOLS
+from actors.cluster.runs import doctor
 from apis.apps.code.cases import CASES
+from apis.catalogue import TOOLS
 from apis.guest.code.gallery import ids
 from tests.apis import declared
 

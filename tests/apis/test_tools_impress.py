@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from apis.actions.grammar import parse
 from apis.actions.gui import AnyAction, Tool, functions_for, line
-from apis.apps.catalogue import TOOLS
+from apis.catalogue import TOOLS
 from apis.functions.declaration import Param
 from apis.functions.values import MAX_CM, MAX_LINE
 from tests.apis import declared

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import GUI, Tool, functions_for, line
-from apis.apps.catalogue import TOOLS, call
-from apis.apps.check.media import pictures, sound
+from apis.apps.vlc.cases import pictures, sound
+from apis.catalogue import TOOLS, call
 from apis.functions.values import Unfit
 from tests.apis import declared
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from apis.actions.grammar import parse
 from apis.actions.gui import GUI, functions_for, line
-from apis.apps.catalogue import TOOLS, call
 from apis.apps.check.docx import TextFile
+from apis.catalogue import TOOLS, call
 from apis.documents.docx import Run, make_docx
 from apis.functions.declaration import Param
 from tests.apis import declared

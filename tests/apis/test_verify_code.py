@@ -7,8 +7,7 @@ import json
 import pytest
 
 from apis.tasks.verify.code import MOST_BYTES, extensions_are, listed
-from apis.tasks.verify.files import digest_of, file_bytes_are
-from apis.tasks.verify.verify import GUEST_HOME, FileView
+from apis.tasks.verify.verify import GUEST_HOME, FileView, digest_of, file_bytes_are
 
 
 def of(*extensions: str, home: str = GUEST_HOME) -> bytes:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from apis.tasks.families.chromium import web
 from apis.tasks.families.vlc import music
-from apis.tasks.verify import bookmarks, vlc_files
+from apis.tasks.verify import bookmarks, media
 from apis.tasks.verify.media import MOST_BYTES, bookmarks_are, playlist_is, settings_are
 from apis.tasks.verify.verify import GUEST_HOME, FileView
 
@@ -219,16 +219,16 @@ def test_a_playlist_that_another_wrote_is_told(content: str) -> None:
 
 def test_settings_count_in_the_whole_file_that_vlc_writes() -> None:
     wanted = {"expected": {"sub-language": "kiwi", "audio-language": ""}}
-    good = vlc_files.written_settings({"sub-language": "kiwi", "audio-language": ""})
+    good = media.written_settings({"sub-language": "kiwi", "audio-language": ""})
     assert settings_are(text(good), wanted, {}).success
     assert settings_are(text(good.replace("audio-language=", "#audio-language=any")), wanted, {}).success
     for line in ("sub-language=kiwi\n", "\nsub-language=kiwi\n\n", "# Text (string)\nsub-language=kiwi\n\n"):
         for bad in (line, good + line, good.replace("sub-language=kiwi", "#sub-language=") + line):
             assert not settings_are(text(bad), wanted, {}).success, bad[-80:]
     for changed in (
-        vlc_files.written_settings({"sub-language": "kiwis", "audio-language": ""}),
-        vlc_files.written_settings({"sub-language": "kiwi", "audio-language": "plum"}),
-        vlc_files.written_settings({"audio-language": ""}),
+        media.written_settings({"sub-language": "kiwis", "audio-language": ""}),
+        media.written_settings({"sub-language": "kiwi", "audio-language": "plum"}),
+        media.written_settings({"audio-language": ""}),
         good.replace("###  vlc", "###  mine"),
         good[: len(good) // 2],
         good.replace("# Text (integer)\n", ""),

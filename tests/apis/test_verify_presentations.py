@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.tasks.verify.presentations import presentation_is
+from apis.tasks.verify.documents import presentation_is
 from apis.tasks.verify.verify import CHECKS, FileView, Presentation, Slide, SlideBox
 
 BOXES = st.builds(SlideBox, kind=st.sampled_from(["title", "outline", "frame"]), text=st.text("ab\n", max_size=3))

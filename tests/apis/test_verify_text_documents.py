@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from apis.tasks.verify.text_documents import text_document_is
+from apis.tasks.verify.documents import text_document_is
 from apis.tasks.verify.verify import FileView, OnDocument, Paragraph, TaskVerdict, TextDocument, TextSpan
 
 TEXTS = st.text("ab ", min_size=1, max_size=3)

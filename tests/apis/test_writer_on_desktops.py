@@ -8,7 +8,7 @@ import pytest
 
 from actors.desktop.pool.pool import DesktopPool
 from apis.actions.gui import line
-from apis.apps.catalogue import call
+from apis.catalogue import call
 from apis.tasks import registry as tasks
 from tests.apis.plays import Form, oracle_solves, told
 

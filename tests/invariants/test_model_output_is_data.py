@@ -20,7 +20,7 @@ from product_code import GUEST, ROOT, called, place, sources, tree_of
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import Action, Hotkey, OpenApp, Quote, Type
 from apis.applications import APPS
-from apis.apps.catalogue import call
+from apis.catalogue import call
 from apis.observation import Element, Observation, Window
 from apis.plans.action import plan
 

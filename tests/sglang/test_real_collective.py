@@ -20,8 +20,8 @@ from actors.replay.messages import Phase, Sampling
 from actors.sampler.config import SamplersConfig, SamplerSettings, WeightSyncConfig
 from actors.sampler.engine.client import EngineClient
 from actors.sampler.engine.gate import Gate
+from actors.sampler.latest import Latest
 from actors.sampler.messages import Generate, Generated, Weights
-from actors.sampler.weights.latest import Latest
 from actors.sampler.weights.loader import Loader
 from actors.settings import DemosConfig
 from policy import hf_folder

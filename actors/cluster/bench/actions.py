@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from actors.cluster.bench.figures import median, percentile
 from actors.cluster.bench.processes import KINDS, Members, spent
 from actors.cluster.bench.reference import ROUNDS, Reference, ReferenceRound, middle
+from actors.cluster.bench.report import median, percentile
 from actors.cluster.bench.stage import CALL_S, Booted, carry_out, observe
 from apis.actions.gui import AnyAction, Click, Hotkey, Type
 from apis.observation import Observation

@@ -15,10 +15,9 @@ import msgspec
 
 from actors.cluster import output
 from actors.cluster.bench import actions, hold, lives, reference, stage
-from actors.cluster.bench.figures import Target
 from actors.cluster.bench.processes import KINDS
 from actors.cluster.bench.reference import multiple
-from actors.cluster.bench.report import Measured, show
+from actors.cluster.bench.report import Measured, Target, show
 from actors.desktop.link import LinkDown
 from actors.errors import DesktopFault, GuestRefused
 from apis.plans.action import SETTLE

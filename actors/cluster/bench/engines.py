@@ -15,7 +15,7 @@ from actors.errors import SamplerError
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig
 from actors.sampler.engine.engine import StartedEngine
 from actors.sampler.engine.sglang import interpreter
-from actors.sampler.weights.latest import Latest
+from actors.sampler.latest import Latest
 from runtime.clock import RealClock
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version

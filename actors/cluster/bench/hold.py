@@ -15,7 +15,7 @@ import psutil
 
 from actors.cluster.bench import stage
 from actors.cluster.bench.actions import members_of
-from actors.cluster.bench.figures import median
+from actors.cluster.bench.report import median
 from actors.desktop.config import SandboxConfig, ScreenConfig
 from actors.desktop.link import LinkDown
 from actors.desktop.provider import DesktopSpec

@@ -18,8 +18,7 @@ import msgspec
 import psutil
 
 from actors.cluster import output
-from actors.cluster.bench.figures import Target
-from actors.cluster.bench.report import Measured, show
+from actors.cluster.bench.report import Measured, Target, show
 from runtime.actor import Actor
 from runtime.errors import ConfigError
 from runtime.logs.reader import LogWatch

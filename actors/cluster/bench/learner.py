@@ -16,8 +16,7 @@ from pathlib import Path
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.bench.figures import Target, median
-from actors.cluster.bench.report import Measured, show
+from actors.cluster.bench.report import Measured, Target, median, show
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import ledgers, names, weights
 from actors.learner import batches

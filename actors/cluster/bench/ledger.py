@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.bench.figures import Target, percentile
+from actors.cluster.bench.report import Target, percentile
 from actors.replay.database.ledger_file import LEDGER
 from actors.replay.database.transaction import Transaction
 from actors.replay.ledger import episodes, eval_rounds, figures, phases, retention, synthetic, training

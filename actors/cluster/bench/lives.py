@@ -14,8 +14,8 @@ from collections.abc import Callable
 import msgspec
 
 from actors.cluster.bench import stage
-from actors.cluster.bench.figures import median, percentile
 from actors.cluster.bench.reference import Reference, ReferenceRound, middle
+from actors.cluster.bench.report import median, percentile
 from actors.cluster.config import models
 from actors.desktop.config import PoolConfig, SandboxConfig
 from actors.desktop.player import Play, Player, demonstrated

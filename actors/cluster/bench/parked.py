@@ -17,8 +17,7 @@ from pathlib import Path
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.bench.figures import Target
-from actors.cluster.bench.report import Measured, show
+from actors.cluster.bench.report import Measured, Target, show
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.messages import Commit, Outcome, PhaseRef, Reservation, Reserve, Serving, SetPhase, StepRef
 from actors.replay.values import Phase

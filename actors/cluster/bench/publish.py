@@ -20,16 +20,15 @@ import msgspec
 
 from actors.cluster import output
 from actors.cluster.bench import engines, no_bars
-from actors.cluster.bench.figures import Target, median
-from actors.cluster.bench.report import Measured, show
+from actors.cluster.bench.report import Measured, Target, median, show
 from actors.cluster.config import models
 from actors.cluster.runs import names
 from actors.learner.messages import BroadcastPart, Ticket
 from actors.sampler.config import SamplerSettings
 from actors.sampler.engine.engine import StartedEngine
 from actors.sampler.engine.gate import Gate
+from actors.sampler.latest import Latest
 from actors.sampler.weights import collective
-from actors.sampler.weights.latest import Latest
 from actors.sampler.weights.loader import Loader, difference
 from policy.errors import EngineError
 from runtime.errors import ConfigError

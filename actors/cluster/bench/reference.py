@@ -16,7 +16,7 @@ import asyncssh
 import msgspec
 
 from actors.cluster.bench import stage
-from actors.cluster.bench.figures import median
+from actors.cluster.bench.report import median
 from actors.desktop.faults import LinkState
 from actors.desktop.link import LinkDown, connect
 from actors.desktop.provider import Desktop

@@ -1,18 +1,55 @@
 """What every measurement says beside its figures: the machine, what was left out, and its targets.
 
 Invariant: `--json` prints one document and nothing else. The exit status is 1 exactly where a target is missed.
+A figure without measurements is None, and a target on it is missed.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.bench.figures import Target
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """The smallest measured value that at least `share` of all values do not exceed (nearest rank)."""
+    if not values:
+        return None
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def median(values: Sequence[float]) -> float | None:
+    """The middle value; the lower one of two."""
+    return percentile(values, 0.5)
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure and the bound it must keep."""
+
+    name: str
+    measured: float | None
+    bound: float
+    unit: str
+    at_least: bool = False  # else at most
+
+    @property
+    def met(self) -> bool:
+        """Whether it was measured and keeps the bound."""
+        if self.measured is None:
+            return False
+        return self.measured >= self.bound if self.at_least else self.measured <= self.bound
+
+    def row(self) -> tuple[str, str, str, str]:
+        """Name, figure, bound and verdict as text."""
+        found = "-" if self.measured is None else f"{self.measured:.4g} {self.unit}"
+        sign = ">=" if self.at_least else "<="
+        return self.name, found, f"{sign} {self.bound:g} {self.unit}", "met" if self.met else "MISSED"
+
 
 F = TypeVar("F", bound="Measured")
 

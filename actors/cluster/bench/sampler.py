@@ -19,8 +19,7 @@ import msgspec
 
 from actors.cluster import output
 from actors.cluster.bench import engines, no_bars
-from actors.cluster.bench.figures import Target, median, percentile
-from actors.cluster.bench.report import Measured, show
+from actors.cluster.bench.report import Measured, Target, median, percentile, show
 from actors.cluster.config import models
 from actors.cluster.config.suggest import hint
 from policy.architecture import read_architecture

@@ -22,7 +22,7 @@ from actors.cluster import output
 from actors.cluster.bench import stage
 from actors.cluster.bench.corpus import CORPUS, ONE_LINE
 from actors.cluster.bench.fields import FIELDS, FILE, PAGE, PAGE_FILE, REST, SHEET, Field, press
-from actors.cluster.bench.figures import median
+from actors.cluster.bench.report import median
 from actors.cluster.config.suggest import hint
 from actors.desktop.link import GuestLink, LinkDown
 from actors.desktop.providers.sandbox.provider import SandboxProvider

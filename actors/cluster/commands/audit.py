@@ -7,9 +7,9 @@ from pathlib import Path
 
 SUMMARY = "prove that a run's ledger adds up and its payloads can be read"
 DESCRIPTION = (
-    "Go through a run's ledger and payloads, live or ended, and change nothing. Checked are:\n"
-    "every group ends once; counts equal rows; phases and versions come in order; no group was trained staler than\n"
-    "the bound; every payload that is still needed is what its digest says.\n"
+    "Go through a run's ledger and payloads, live or ended, and change nothing. Every group has to end once. Counts\n"
+    "have to equal rows. Phases and versions have to come in order. No group may be trained staler than the bound.\n"
+    "Every payload that is still needed has to be what its digest says.\n"
     "Exit status 1 when something is wrong; each wrong thing is named."
 )
 EXAMPLES = "examples:\n  computerrl audit last\n  computerrl audit smoke-20260101-120000 --json\n"

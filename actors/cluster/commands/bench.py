@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import msgspec
+
+T = TypeVar("T", bound="msgspec.Struct")
 
 SUMMARY = "measure"
 DESCRIPTION = "Measure on this machine."
@@ -132,10 +138,14 @@ def _seats(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--screen", default="sheet", metavar="NAME", help="seen: text, sheet or page (sheet)")
     parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="to measure for (30)")
-    parser.add_argument("--period", type=float, default=2.0, metavar="S", help="of one seat's steps, about (2)")
+    parser.add_argument(
+        "--period", dest="period_s", type=float, default=2.0, metavar="S", help="of one seat's steps, about (2)"
+    )
     parser.add_argument("--model", metavar="DIR", help="folder of a tokenizer (default: the bundled one)")
     parser.add_argument("--servers", type=int, default=2, metavar="N", help="processes of simulated desktops (2)")
-    parser.add_argument("--begin", type=float, default=600.0, metavar="S", help="for all to be at work (600)")
+    parser.add_argument(
+        "--begin", dest="begin_s", type=float, default=600.0, metavar="S", help="for all to be at work (600)"
+    )
 
 
 def _desktops(parser: argparse.ArgumentParser) -> None:
@@ -149,13 +159,16 @@ def _desktops(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--state-dir", default="/run/computerrl", metavar="DIR", help="where sandboxes are kept (/run/computerrl)"
     )
-    parser.add_argument("--no-targets", action="store_true", help="measure only: exit status 0 whatever comes out")
+    parser.add_argument(
+        "--no-targets", dest="targets", action="store_false", help="measure only: exit status 0 whatever comes out"
+    )
 
 
 def _soak(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--minutes", type=float, default=30.0, metavar="M", help="in RL until the stop (30)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of times, kinds and victims (0)")
-    parser.add_argument("--every", type=float, default=20.0, metavar="S", help="mean seconds between faults (20)")
+    apart = "mean seconds between faults (20)"
+    parser.add_argument("--every", dest="every_s", type=float, default=20.0, metavar="S", help=apart)
     parser.add_argument("--file", default="soak", metavar="FILE", help="deploy file (default: soak)")
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where the run folder goes (default: runs)")
@@ -168,7 +181,8 @@ def _sampler(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engines", default=every, metavar="LIST", help=f"of {every} (default: all)")
     parser.add_argument("--episodes", type=int, default=16, metavar="N", help="at the same time (16)")
     parser.add_argument("--steps", type=int, default=6, metavar="N", help="of each (6)")
-    parser.add_argument("--answer", type=int, default=32, metavar="N", help="tokens drawn in each step (32)")
+    drawn = "tokens drawn in each step (32)"
+    parser.add_argument("--answer", dest="answer_tokens", type=int, default=32, metavar="N", help=drawn)
 
 
 def _publish(parser: argparse.ArgumentParser) -> None:
@@ -198,95 +212,57 @@ def _learner(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Measure and print; 1 when the verdict is bad."""
+    as_json: bool = args.json
     if args.kind == "publish":
         from actors.cluster.bench import publish
 
-        widths = publish.widths_of(args.widths)
-        return publish.run(
-            publish.PublishOptions(widths=widths, times=args.times, run=args.run or "", runs=args.runs),
-            as_json=args.json,
-        )
+        return publish.run(_asked(publish.PublishOptions, args, widths=publish.widths_of(args.widths)), as_json=as_json)
     if args.kind == "sampler":
         from actors.cluster.bench import sampler
 
-        return sampler.run(
-            sampler.SamplerOptions(
-                model=args.model or "",
-                engines=sampler.known(args.engines),
-                episodes=args.episodes,
-                steps=args.steps,
-                answer_tokens=args.answer,
-            ),
-            as_json=args.json,
-        )
+        return sampler.run(_asked(sampler.SamplerOptions, args, engines=sampler.known(args.engines)), as_json=as_json)
     if args.kind == "learner":
         from actors.cluster.bench import learner
 
-        return learner.run(
-            learner.LearnerOptions(run=args.run, runs=args.runs, times=args.times, threads=args.threads),
-            as_json=args.json,
-        )
+        return learner.run(_asked(learner.LearnerOptions, args), as_json=as_json)
     if args.kind == "ledger":
         from actors.cluster.bench import ledger
 
-        return ledger.run(args.episodes, args.steps, as_json=args.json)
+        return ledger.run(args.episodes, args.steps, as_json=as_json)
     if args.kind == "hosts":
         from actors.cluster.bench import hosts
 
-        return hosts.run(hosts.counts_of(args.actors), as_json=args.json)
+        return hosts.run(hosts.counts_of(args.actors), as_json=as_json)
     if args.kind == "parked":
         from actors.cluster.bench import parked
 
-        return parked.run(args.seats, as_json=args.json)
+        return parked.run(args.seats, as_json=as_json)
     if args.kind == "seats":
         from actors.cluster.bench.seats import seats
 
-        return seats.run(
-            seats.SeatsOptions(
-                seats=args.seats,
-                format=args.format,
-                screen=args.screen,
-                seconds=args.seconds,
-                period_s=args.period,
-                model=args.model or "",
-                servers=args.servers,
-                begin_s=args.begin,
-            ),
-            as_json=args.json,
-        )
+        return seats.run(_asked(seats.SeatsOptions, args), as_json=as_json)
     if args.kind == "typing":
         from actors.cluster.bench import typing
 
-        names = ("signs", "tries", "load", "seed", "state_dir")
-        given = {name: getattr(args, name) for name in names}
-        return typing.run(typing.TypingOptions(apps=args.apps or "", **given), as_json=args.json)
+        return typing.run(_asked(typing.TypingOptions, args), as_json=as_json)
     if args.kind == "startup":
         from actors.cluster.runs import startup
 
-        return startup.measure(args.file, args.overrides, Path(args.runs), as_json=args.json)
+        return startup.measure(args.file, args.overrides, Path(args.runs), as_json=as_json)
     if args.kind == "soak":
         from actors.cluster.bench.soak import show
         from actors.cluster.bench.soak.soak import SoakOptions
 
-        asked = SoakOptions(
-            file=args.file,
-            overrides=args.overrides,
-            runs=Path(args.runs),
-            minutes=args.minutes,
-            seed=args.seed,
-            every_s=args.every,
-        )
-        return show.run(asked, Path(args.out) if args.out else None, as_json=args.json)
+        asked = _asked(SoakOptions, args, runs=Path(args.runs))
+        return show.run(asked, Path(args.out) if args.out else None, as_json=as_json)
     from actors.cluster.bench import desktops
 
-    wanted = desktops.DesktopsOptions(
-        apps=args.apps,
-        actions=args.actions,
-        boots=args.boots,
-        episodes=args.episodes,
-        hold=args.hold,
-        hold_app=args.hold_app,
-        state_dir=args.state_dir,
-        targets=not args.no_targets,
-    )
-    return desktops.run(wanted, as_json=args.json)
+    return desktops.run(_asked(desktops.DesktopsOptions, args), as_json=as_json)
+
+
+def _asked(options: type[T], args: argparse.Namespace, **others: object) -> T:
+    """The options that the arguments of their names give; `others` are made of arguments."""
+    import msgspec
+
+    names = [field.name for field in msgspec.structs.fields(options)]
+    return options(**{name: said for name in names if (said := getattr(args, name, None)) is not None} | others)

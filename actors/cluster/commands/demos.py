@@ -11,7 +11,7 @@ DESCRIPTION = (
 )
 EXAMPLES = (
     "examples:\n"
-    "  computerrl demos record desktop --count 400 --seats 4 --name cold\n"
+    "  computerrl demos record desktop --count 400 --desktops 4 --name cold\n"
     "  computerrl demos record calc_cell --actions both --routes mixed --count 20\n"
     "  computerrl demos record --deploy local --name cold\n"
     "  computerrl demos record --resume --name cold\n"
@@ -55,7 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="with --deploy: change a key"
     )
     record.add_argument("--count", type=int, metavar="N", help="successes wanted (default: 64)")
-    record.add_argument("--seats", type=int, metavar="N", help="desktops at the same time (default: 2)")
+    record.add_argument("--desktops", type=int, metavar="N", help="desktops at the same time (default: 2)")
     record.add_argument("--seed", type=int, metavar="N", help="chooses tasks' order and strays (default: 0)")
     record.add_argument("--first", type=int, metavar="N", help="number of each family's first instance")
     record.add_argument(
@@ -70,9 +70,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--noise", type=float, nargs="?", const=0.15, metavar="SHARE",
         help="let oracles take harmless wrong steps this often (without SHARE: 0.15)",
     )  # fmt: skip
-    record.add_argument("--form", choices=("compact", "published"), help="of prompts and answers (default: compact)")
-    record.add_argument("--base", metavar="FOLDER", help="model whose tokenizer is used (default: bundled)")
-    record.add_argument("--max-steps", type=int, metavar="N", help="answers per episode (default: 12)")
+    record.add_argument("--format", choices=("compact", "published"), help="of prompts and answers (default: compact)")
+    record.add_argument("--model", metavar="FOLDER", help="model whose tokenizer is used (default: bundled)")
+    record.add_argument("--max-turns", type=int, metavar="N", help="answers per episode (default: 12)")
     record.add_argument("--name", metavar="NAME", help="name of the run (default: demos and the time)")
     record.add_argument("--resume", action="store_true", help="go on with the newest recording, or --name")
     listing = verbs.add_parser("list", help="runs that hold demonstrations", description=LIST, epilog=EXAMPLES)
@@ -86,7 +86,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     taking.add_argument("file", metavar="FILE", help="a .jsonl or .parquet file, or a run")
     taking.add_argument("run", metavar="RUN", help="name of a run, old or new")
     taking.add_argument(
-        "--base", metavar="FOLDER", help="model of a new run, whose tokenizer FILE has (default: bundled)"
+        "--model", metavar="FOLDER", help="model of a new run, whose tokenizer FILE has (default: bundled)"
     )
     for verb in (record, listing, show, export, taking):
         verb.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")

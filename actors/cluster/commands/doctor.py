@@ -21,8 +21,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Check; 0 when nothing that a run needs is missing, else 1."""
-    from actors.cluster import doctor, output
+    from actors.cluster import output
     from actors.cluster.config import deploy_files
+    from actors.cluster.runs import doctor
 
     deploy, _ = deploy_files.load(args.file)
     checks = doctor.examine(deploy)

@@ -8,8 +8,7 @@ SUMMARY = "evaluate a model or a run's weights on real desktops"
 DESCRIPTION = (
     "Play held-out instances with fixed weights and decoding on real desktops; nothing learns.\n"
     "MODEL is `base` (the bundled model), a Hugging Face folder, or a run's name or folder. --at chooses among a\n"
-    "run's weights: `newest` (default), the name of an evaluation round (after_bc, final, ...), or a version such as\n"
-    "0.240.\n"
+    "run's weights. It is `newest` (default), an evaluation round's name (after_bc, final), or a version (0.240).\n"
     "Success comes by family with a 95 % interval (Wilson): over all episodes, feasible ones and those without\n"
     "faults. With several episodes per instance, pass@k is given, too. Without --tasks, a run's own held-out\n"
     "instances are played, with its prompt format and length of episodes.\n"
@@ -44,10 +43,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--episodes", type=int, metavar="K", help="of each instance (default: 1)")
     decoding = "greedy (default), or t=T for a temperature T, such as t=1"
     parser.add_argument("--decoding", metavar="D", help=decoding)
-    parser.add_argument("--seats", type=int, metavar="N", help="desktops at the same time (default: 4, or the run's)")
+    count = "desktops at the same time (default: 4, or the run's)"
+    parser.add_argument("--desktops", type=int, metavar="N", help=count)
     form = "of prompts and answers (default: compact, or the run's)"
-    parser.add_argument("--form", choices=("compact", "published"), help=form)
-    parser.add_argument("--max-steps", type=int, metavar="N", help="answers per episode (default: 12, or the run's)")
+    parser.add_argument("--format", choices=("compact", "published"), help=form)
+    parser.add_argument("--max-turns", type=int, metavar="N", help="answers per episode (default: 12, or the run's)")
     parser.add_argument("--seed", type=int, metavar="N", help="of the run (default: 0)")
     parser.add_argument(
         "--attach", action="append", default=[], metavar="URL",

@@ -9,8 +9,8 @@ SUMMARY = "write a run's weights as a Hugging Face folder"
 DESCRIPTION = (
     "Write weights to a new folder in Hugging Face's layout: weights, configuration, tokenizer and a model card. The\n"
     "card says what was measured. Print the lines that serve it with SGLang and with the embedded engine.\n"
-    "RUN is a run's name or folder, `last`, `base` or a model folder. --at chooses among a run's weights: `newest`\n"
-    "(default), the name of an evaluation round (after_bc, final), or a version."
+    "RUN is a run's name or folder, `last`, `base` or a model folder. --at chooses among a run's weights. It is\n"
+    "`newest` (default), the name of an evaluation round (after_bc, final), or a version (0.240)."
 )
 EXAMPLES = "examples:\n  computerrl export last model/\n  computerrl export last cloned/ --at after_bc --json\n"
 

@@ -15,7 +15,7 @@ EXAMPLES = (
     "  computerrl tasks list\n"
     "  computerrl tasks show text_editor/train/3\n"
     "  computerrl tasks check desktop --static\n"
-    "  computerrl tasks check desktop --instances 10 --seats 2\n"
+    "  computerrl tasks check desktop --instances 10 --desktops 2\n"
     "  computerrl tasks check calc_cell --route mixed --instances 10\n"
     "  computerrl tasks check text_editor --split held-out --out plays.jsonl\n"
     "  computerrl tasks attack desktop --instances 2\n"
@@ -27,11 +27,12 @@ LIST = (
 )
 SHOW = "Print a task: instruction, set-up, verifier and the oracles that can do it."
 CHECK = (
-    "Play the oracles of a suite on real desktops and count what they solve, faults apart; or with --static look at\n"
-    "the form of every task without a desktop: whether it loads, can be set up and judged, is not solved at its start\n"
-    "and is solved in its wanted end state, and whether the splits share a wording, a name or a value.\n"
-    "Exit status 1 when an oracle solves less than 98 % of a family by one route, faults exceed 2 % of the episodes,\n"
-    "or --static finds anything. Without --split, trained families are played on train and the others on held-out."
+    "Play the oracles of a suite on real desktops and count what they solve, faults apart. --static looks at the form\n"
+    "of every task without a desktop. It has to load, and to be set up and judged. It may not be solved at its start\n"
+    "and has to be solved in its wanted end. The splits may share no wording, name or value.\n"
+    "Exit status 1 when --static finds anything, when an oracle solves less than 98 % of a family by one route, or\n"
+    "when faults exceed 2 % of the episodes. Without --split, trained families are played on train and the others on\n"
+    "held-out."
 )
 ATTACK = (
     "Try cheats on the tasks of a suite on real desktops. After a task's oracle: other files removed, overwritten,\n"
@@ -65,7 +66,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument("--split", choices=("train", "held-out", "both"), help="which instances")
     check.add_argument("--instances", type=int, default=100, metavar="N", help="per family and split (default: 100)")
     check.add_argument("--first", type=int, default=0, metavar="N", help="number of the first instance (default: 0)")
-    check.add_argument("--seats", type=int, default=2, metavar="N", help="desktops at the same time (default: 2)")
+    check.add_argument("--desktops", type=int, default=2, metavar="N", help="desktops at the same time (default: 2)")
     check.add_argument(
         "--noise", type=float, nargs="?", const=0.15, default=0.0, metavar="SHARE",
         help="let oracles take harmless wrong steps this often (without SHARE: 0.15)",
@@ -77,7 +78,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     attack.add_argument("--split", choices=("train", "held-out", "both"), help="which instances")
     attack.add_argument("--instances", type=int, default=1, metavar="N", help="per family and split (default: 1)")
     attack.add_argument("--first", type=int, default=0, metavar="N", help="number of the first instance (default: 0)")
-    attack.add_argument("--seats", type=int, default=2, metavar="N", help="desktops at the same time (default: 2)")
+    attack.add_argument("--desktops", type=int, default=2, metavar="N", help="desktops at the same time (default: 2)")
     for verb in (listing, show, check, attack):
         verb.add_argument("--json", action="store_true", help="print one JSON document")
         verb.set_defaults(parser=verb)

@@ -27,7 +27,7 @@ from actors.replay.config import ReplayConfig, TasksConfig
 from actors.sampler.config import SamplersConfig, WeightSyncConfig
 from actors.settings import DemosConfig, SamplingConfig
 from runtime.errors import ConfigError
-from runtime.settings import Section, key
+from runtime.settings import Section, key, tuning
 
 SEED_MOST = 2**63 - 1  # messages between actors hold no larger whole number
 # Every seat is an actor that the plan spells out and the one ledger hears: far more than the thousands it is built for.
@@ -44,7 +44,7 @@ class RequireConfig(Section, frozen=True, kw_only=True):
     rl_steps: Annotated[int, key("Fails the run with fewer RL steps.", ge=0)] = 0
     gain: Annotated[
         Annotated[float, msgspec.Meta(ge=-1, le=1)] | None,
-        key("Fails the run unless the last round's success exceeds the first's by this share.", advanced=True),
+        tuning("Fails the run unless the last round's success exceeds the first's by this share."),
     ] = None
     gain_above: Annotated[
         Annotated[float, msgspec.Meta(ge=-1, le=1)] | None,
@@ -60,7 +60,7 @@ class RunConfig(Section, frozen=True, kw_only=True):
     seed: Annotated[int, key("Seeds the tasks' order, sampling, demonstrators and batches.", ge=0, le=SEED_MOST)] = 0
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        key("Logs no event below this level. Reports and curves need info.", advanced=True),
+        tuning("Logs no event below this level. Reports and curves need info."),
     ] = "info"
     limit_s: Annotated[
         Annotated[float, msgspec.Meta(gt=0)] | None,
@@ -97,9 +97,7 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
     screenshots: Annotated[
         Screenshots, key("Chooses the screenshots to store: each episode's last; some adds all of 1 in 16 episodes.")
     ] = "some"
-    settle_ms: Annotated[
-        int, key("Limits the wait for a desktop to settle after an action, in ms.", advanced=True, ge=0)
-    ] = 1500
+    settle_ms: Annotated[int, tuning("Limits the wait for a desktop to settle after an action, in ms.", ge=0)] = 1500
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -164,12 +162,11 @@ class DemonstrationsConfig(DemosConfig, frozen=True, kw_only=True):
     """Where demonstrations come from and how they are played."""
 
     noise: Annotated[
-        float,
-        key("Sets the share of steps before which an oracle takes a harmless wrong step.", advanced=True, ge=0, lt=1),
+        float, tuning("Sets the share of steps before which an oracle takes a harmless wrong step.", ge=0, lt=1)
     ] = 0.0
     routes: Annotated[
         list[Literal["gui", "api", "mixed"]],
-        key("Lists the routes that oracles take in turn. Empty takes all of prompt.action_space.", advanced=True),
+        tuning("Lists the routes that oracles take in turn. Empty takes all of prompt.action_space."),
     ] = []
     demonstrators: Annotated[
         list[OracleMember | EndpointMember],

@@ -62,7 +62,7 @@ def _phases(deploy: Deploy) -> str:
     if demos.resample_rounds and phases.bc_steps:
         parts.append(f"{demos.resample_rounds} x resampling and {again} of cloning again")
     if phases.total_rl_steps:
-        parts.append(f"{count(phases.rl_steps_in_all, 'step')} of RL in {bound}{count(most + 1, 'stay')}")
+        parts.append(f"{count(phases.rl_steps_in_all, 'step')} of RL in {bound}{count(most + 1, 'phase')}")
     if most and phases.pulse == "full":
         shown = deploy.replay.pulse_demos
         beside = f" with {count(shown, 'demonstration')} each" if shown else ""

@@ -30,15 +30,15 @@ INSTANCES_PER_DEMO = 2  # tasks a suite lays out per demonstration wanted: failu
 # Flag -> what it is without being given, and the key of a deploy file that says the same.
 FLAGS: dict[str, tuple[Any, str]] = {
     "count": (64, "demos.count"),
-    "seats": (2, "desktops.count"),
+    "desktops": (2, "desktops.count"),
     "seed": (0, "run.seed"),
     "first": (0, "tasks.demo.0.first"),
     "routes": ([], "demos.routes"),
     "actions": ("both", "prompt.action_space"),
     "noise": (0.0, "demos.noise"),
-    "form": ("compact", "prompt.format"),
-    "base": ("", "model.path"),
-    "max_steps": (12, "tasks.max_turns"),
+    "format": ("compact", "prompt.format"),
+    "model": ("", "model.path"),
+    "max_turns": (12, "tasks.max_turns"),
 }
 
 
@@ -77,18 +77,18 @@ def deploy_of(args: argparse.Namespace) -> Deploy:
         raise ConfigError(f"--tasks names them all: leave {'SUITE' if args.suite else '--first'} out")
     unsaid = {name: default for name, (default, _) in FLAGS.items() if getattr(args, name) is None}
     args = argparse.Namespace(**{**vars(args), **unsaid})
-    for name in ("count", "seats", "max_steps"):
+    for name in ("count", "desktops", "max_turns"):
         if getattr(args, name) < 1:
             raise ConfigError(f"{resume.flag_of(name)} is {getattr(args, name)}: it counts from 1")
     if not 0 <= args.noise < 1:
         raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
     return Deploy(
         run=RunConfig(seed=args.seed),
-        model=ModelConfig(path=str(models.of_flag(args.base, "--base")) if args.base else ""),
-        prompt=PromptConfig(format=args.form, action_space=args.actions),
-        tasks=TasksConfig(demo=_listed(args), max_turns=args.max_steps),
+        model=ModelConfig(path=str(models.of_flag(args.model, "--model")) if args.model else ""),
+        prompt=PromptConfig(format=args.format, action_space=args.actions),
+        tasks=TasksConfig(demo=_listed(args), max_turns=args.max_turns),
         demos=DemonstrationsConfig(count=args.count, noise=args.noise, routes=args.routes, attempts_per_demo=2.0),
-        desktops=SeatsConfig(count=args.seats, warm_pool=min(2, args.seats)),
+        desktops=SeatsConfig(count=args.desktops, warm_pool=min(2, args.desktops)),
         evaluation=EvaluationConfig(enabled=False),
     )
 

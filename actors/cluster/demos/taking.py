@@ -43,14 +43,14 @@ def take_in(args: argparse.Namespace) -> int:
     if fresh:
         places.refuse_bad_name(args.run, "RUN")
         places.refuse_unwritable(runs, "--runs")
-        model = str(models.of_flag(args.base, "--base"))
+        model = str(models.of_flag(args.model, "--model"))
         if header.tokenizer and header.tokenizer != (has := models.fingerprint(model)):
             raise ConfigError(
                 f"{source} was recorded with tokenizer {header.tokenizer}, {model} has {has}: name the model that it"
-                " was recorded for with --base"
+                " was recorded for with --model"
             )
         deploy = Deploy(
-            model=ModelConfig(path=model if args.base else ""),
+            model=ModelConfig(path=model if args.model else ""),
             demos=DemonstrationsConfig(count=header.demos),
             prompt=PromptConfig(
                 format=next((form for form in FORMS if form == header.form), "compact"),
@@ -58,8 +58,8 @@ def take_in(args: argparse.Namespace) -> int:
             ),
         )
     else:
-        if args.base is not None:
-            raise ConfigError(f"--base {args.base}: run {folder.name} has its own: leave it out")
+        if args.model is not None:
+            raise ConfigError(f"--model {args.model}: run {folder.name} has its own: leave it out")
         deploy = deploy_files.stored(folder)
         model = str(models.locate(deploy.model.path))
     settings = LedgerSettings(

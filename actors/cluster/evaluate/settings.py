@@ -38,9 +38,9 @@ FLAGS: dict[str, Any] = {
     "untrained": False,
     "episodes": None,
     "decoding": GREEDY,
-    "seats": None,
-    "form": None,
-    "max_steps": None,
+    "desktops": None,
+    "format": None,
+    "max_turns": None,
     "seed": 0,
     "attach": [],
     "engine": None,
@@ -74,7 +74,7 @@ def temperature(decoding: str) -> float:
 def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
     """What evaluates `weights` as the arguments ask. Raises ConfigError."""
     args = filled(args)
-    for name in ("instances", "episodes", "seats", "max_steps"):
+    for name in ("instances", "episodes", "desktops", "max_turns"):
         if (value := getattr(args, name)) is not None and value < 1:
             raise ConfigError(f"--{name.replace('_', '-')} is {value}: it counts from 1")
     heat = temperature(args.decoding)
@@ -82,12 +82,12 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
         raise ConfigError(f"--episodes {args.episodes}: greedy episodes repeat each other; add --decoding t=1")
     like = _like(args, weights)
     ids = _tasks(args, like)
-    seats = args.seats or min(like.desktops.count, len(ids))
+    seats = args.desktops or min(like.desktops.count, len(ids))
     return Deploy(
         run=RunConfig(seed=args.seed, log_level=like.run.log_level),
         model=ModelConfig(path=weights.folder),
-        prompt=msgspec.structs.replace(like.prompt, format=args.form or like.prompt.format),
-        tasks=TasksConfig(eval=list(ids), max_turns=args.max_steps or like.tasks.max_turns),
+        prompt=msgspec.structs.replace(like.prompt, format=args.format or like.prompt.format),
+        tasks=TasksConfig(eval=list(ids), max_turns=args.max_turns or like.tasks.max_turns),
         demos=DemonstrationsConfig(count=0),
         desktops=msgspec.structs.replace(
             like.desktops,

@@ -1,6 +1,7 @@
 """The page's tables of a run's rounds: weights, families, wordings.
 
-Invariant: every round that was opened is there, one that goes on included; no column is wholly empty.
+Invariant: every round that was opened is there, one that goes on included; no column is wholly empty. In print and on
+the page a round is written alike, and no two rounds of a run look alike that are not.
 """
 
 from __future__ import annotations
@@ -8,12 +9,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from actors.cluster.report import instructions as wordings
-from actors.cluster.report import rounds
 from actors.cluster.report.gather import RunData
 from actors.cluster.report.html import Markup, folded, join, table, tag
 from actors.cluster.report.instructions import Worded
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from actors.replay.statistics.intervals import Rate
+from runtime.messaging.message import Version
+
+
+def round_weights(found: Sequence[EvaluationRound]) -> tuple[str, list[str]]:
+    """A heading and each round's weights: steps alone where all are of one lineage, as `0.1118` looks like less than
+    `0.900`.
+    """
+    versions = [Version.parse(one.version) for one in found]
+    if len({version.lineage for version in versions}) > 1:
+        return "Lineage.step", [one.version for one in found]
+    return "Step", [str(version.step) for version in versions]
+
+
+def round_names(found: Sequence[EvaluationRound]) -> list[str]:
+    """Each round's name, with its decoding where that is not all rounds' own."""
+    if len({one.decoding for one in found}) == 1:
+        return [one.name for one in found]
+    return [f"{one.name} ({one.decoding})" for one in found]
+
+
+def share(rate: Rate) -> str:
+    """`0.750 (90/120)`."""
+    return f"{rate.value:.3f} ({rate.successes}/{rate.n})" if rate.n else "-"
+
 
 NONE = frozenset(("", "-"))
 
@@ -21,7 +45,7 @@ NONE = frozenset(("", "-"))
 def rate_said(found: Rate) -> str:
     """`0.750 (90/120), 0.666-0.819`."""
     low, high = found.interval
-    return f"{rounds.share(found)}, {low:.3f}-{high:.3f}" if found.n else "-"
+    return f"{share(found)}, {low:.3f}-{high:.3f}" if found.n else "-"
 
 
 def rounds_of(run: RunData) -> Markup:
@@ -29,7 +53,7 @@ def rounds_of(run: RunData) -> Markup:
     head = tag("h3", f"Rounds of {run.name}")
     if not run.rounds:
         return join([head, tag("p", "No evaluation round has been opened.")])
-    heading, weights = rounds.weights(run.rounds)
+    heading, weights = round_weights(run.rounds)
     titles = ("Round", heading, "Decoding", "All, 95 %", "Feasible", "No fault", "Trained families", "Never trained",
               "pass", "Task set")  # fmt: skip
     rows = [
@@ -58,7 +82,7 @@ def _families(found: Sequence[EvaluationRound]) -> Markup:
         (name, *(_short(rates[name].all) if name in rates else "-" for rates in by_round))
         for name in sorted({name for rates in by_round for name in rates})
     ]
-    return table(("Family", *rounds.names(found)), rows, "By family, all episodes")
+    return table(("Family", *round_names(found)), rows, "By family, all episodes")
 
 
 def _wordings(found: Sequence[EvaluationRound]) -> list[Markup]:
@@ -86,4 +110,4 @@ def _worded(beside: Sequence[EvaluationRound], rows: Iterable[Worded], caption: 
 
 
 def _short(found: Rate) -> str:
-    return rounds.share(found) if found.n else "-"
+    return share(found) if found.n else "-"

@@ -16,7 +16,7 @@ import msgspec
 from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config.suggest import hint
-from actors.cluster.report import figures_file, rounds
+from actors.cluster.report import figures_file, pagerounds
 from actors.cluster.report import instructions as wordings
 from actors.cluster.report.gather import RunData, deploy_of, gather, grouped, key_of, record_of
 from actors.cluster.report.machine import MachineTime, by_phase
@@ -179,7 +179,7 @@ def write(runs: Sequence[RunData], paths: Sequence[Path], out: Path) -> list[Pat
 
 def _print(figures: RunFigures) -> None:
     if figures.rounds:
-        heading, weights = rounds.weights(figures.rounds)
+        heading, weights = pagerounds.round_weights(figures.rounds)
         rows = [_round(found, made) for found, made in zip(figures.rounds, weights, strict=True)]
         titles = ("DECODING", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT", "TRAINED", "NEVER", "TASKS")
         output.table(("ROUND", heading.upper(), *titles), rows)
@@ -210,7 +210,7 @@ def _print(figures: RunFigures) -> None:
 
 def _print_families(found: Sequence[EvaluationRound]) -> None:
     """What was solved of every family, some rounds beside one another."""
-    named = list(zip(rounds.names(found), found, strict=True))
+    named = list(zip(pagerounds.round_names(found), found, strict=True))
     for several in (named[at : at + BESIDE] for at in range(0, len(named), BESIDE)):
         by_round = [one.summary.families for _, one in several]
         rows = [
@@ -247,12 +247,13 @@ def _print_machine(machine: MachineTime) -> None:
 def _round(found: EvaluationRound, made: str) -> tuple[str, ...]:
     whole = found.summary.whole
     low, high = whole.all.interval
-    apart = [rounds.share(part.all) if part.all.n else "-" for part in (found.summary.trained, found.summary.untrained)]
+    parts = (found.summary.trained, found.summary.untrained)
+    apart = [pagerounds.share(part.all) if part.all.n else "-" for part in parts]
     shares = (
-        rounds.share(whole.all),
+        pagerounds.share(whole.all),
         f"{low:.3f}-{high:.3f}",
-        rounds.share(whole.feasible),
-        rounds.share(whole.without_faults),
+        pagerounds.share(whole.feasible),
+        pagerounds.share(whole.without_faults),
         *apart,
     )
     name = found.name if found.closed else f"{found.name} (open)"

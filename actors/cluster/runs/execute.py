@@ -11,14 +11,16 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from actors.cluster.runs import compose, criterion, disk_watch, evaluation_rounds, progress, tensorboard
+from actors.cluster.runs import compose, criterion, evaluation_rounds, progress, tensorboard
 from actors.cluster.runs import cpu as usage
 from actors.cluster.runs.compose import Plan
 from actors.cluster.runs.run_folder import OUT_OF_TIME, RunRecord
 from actors.learner.messages import GetLearnerState
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, WaitFigures
+from runtime.disk import refusal
 from runtime.errors import ComputerRLError, ConfigError
 from runtime.signals import stop_event
 from runtime.system import ActorSpec, ActorSystem
@@ -74,7 +76,7 @@ async def _until_the_end(
     stopped = asyncio.ensure_future(stop.wait())
     used = asyncio.ensure_future(usage.log_cpu(system.log))
     drawn = asyncio.ensure_future(tensorboard.follow(plan.run_dir, system.log))
-    room = asyncio.ensure_future(disk_watch.watch(plan.run_dir, shown.note))
+    room = asyncio.ensure_future(watch_disk(plan.run_dir, shown.note))
     watched: set[asyncio.Future[Any]] = {start, watch, failed, stopped, used, drawn, room}
     try:
         async with asyncio.timeout(limit_s) as limit:
@@ -203,3 +205,20 @@ def _judge_recording(plan: Plan, figures: Figures) -> Verdict:
 def _counted(strata: dict[str, int]) -> str:
     """`text_editor/gui 12, ...`."""
     return ", ".join(f"{name} {count}" for name, count in sorted(strata.items()))
+
+
+LOOK_S = 10.0  # no event tells of a disk that has filled up
+
+
+async def watch_disk(folder: Path, note: Callable[[str], None], look_s: float = LOOK_S) -> None:
+    """Look every `look_s` seconds until cancelled."""
+    since: float | None = None
+    while True:
+        if why := await asyncio.to_thread(refusal, folder):
+            if since is None:
+                since = time.monotonic()
+                note(f"the disk of {folder} takes no more: {why}")
+        elif since is not None:
+            note(f"the disk of {folder} takes bytes again after {time.monotonic() - since:.0f} s: the run goes on")
+            since = None
+        await asyncio.sleep(look_s)

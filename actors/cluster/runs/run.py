@@ -14,11 +14,11 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from actors.cluster import doctor, output
+from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import comparable, compose, execute, ledgers, open_files, resume, run_folder
+from actors.cluster.runs import comparable, compose, doctor, execute, ledgers, open_files, resume, run_folder
 from actors.cluster.runs.requests import RunRequest, resolve
 from actors.cluster.runs.run_folder import CLONING, RECORDING, RunFolder, RunRecord
 from actors.replay.database.ledger_file import LEDGER

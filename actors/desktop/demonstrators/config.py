@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal
 
 from apis.prompts import Form
 from runtime.errors import ConfigError
-from runtime.settings import Section, key
+from runtime.settings import Section, tuning
 from runtime.urls import refuse_bad_url
 
 RESERVED = ("mixed", "policy", "")  # what the ledger says in place of a member's name
@@ -23,17 +23,15 @@ class OracleMember(Section, frozen=True, kw_only=True, tag="oracle"):
 
     AT: ClassVar[str] = "demos.demonstrators"
 
-    name: Annotated[str, key("Names the demonstrator in logs and strata.", advanced=True)]
+    name: Annotated[str, tuning("Names the demonstrator in logs and strata.")]
     route: Annotated[
         Literal["", "gui", "api", "mixed"],
-        key("Chooses the route of its actions: gui, api or mixed. Empty draws one per attempt.", advanced=True),
+        tuning("Chooses the route of its actions: gui, api or mixed. Empty draws one per attempt."),
     ] = ""
     noise: Annotated[
-        float, key("Sets the share of steps before which it takes a harmless wrong step.", advanced=True, ge=0, lt=1)
+        float, tuning("Sets the share of steps before which it takes a harmless wrong step.", ge=0, lt=1)
     ] = 0.0
-    haste: Annotated[
-        float, key("Sets the share of steps before which it claims to be done.", advanced=True, ge=0, lt=1)
-    ] = 0.0
+    haste: Annotated[float, tuning("Sets the share of steps before which it claims to be done.", ge=0, lt=1)] = 0.0
 
 
 class EndpointMember(Section, frozen=True, kw_only=True, tag="endpoint"):
@@ -41,32 +39,26 @@ class EndpointMember(Section, frozen=True, kw_only=True, tag="endpoint"):
 
     AT: ClassVar[str] = "demos.demonstrators"
 
-    name: Annotated[str, key("Names the demonstrator in logs and strata.", advanced=True)]
-    url: Annotated[str, key("Gives the server's URL with its version, as in https://example.org/v1.", advanced=True)]
-    model: Annotated[str, key("Names the model as the endpoint calls it.", advanced=True)]
-    key_env: Annotated[
-        str, key("Names the environment variable that holds the key. Empty sends none.", advanced=True)
-    ] = ""
-    temperature: Annotated[float, key("Sets the temperature of its answers.", advanced=True, ge=0)] = 1.0
-    format: Annotated[
-        Form, key("Chooses the format of its prompts. Its answers are put into prompt.format.", advanced=True)
-    ] = "published"
-    max_tokens: Annotated[int, key("Limits one answer, in tokens.", advanced=True, ge=1)] = 1024
+    name: Annotated[str, tuning("Names the demonstrator in logs and strata.")]
+    url: Annotated[str, tuning("Gives the server's URL with its version, as in https://example.org/v1.")]
+    model: Annotated[str, tuning("Names the model as the endpoint calls it.")]
+    key_env: Annotated[str, tuning("Names the environment variable that holds the key. Empty sends none.")] = ""
+    temperature: Annotated[float, tuning("Sets the temperature of its answers.", ge=0)] = 1.0
+    format: Annotated[Form, tuning("Chooses the format of its prompts. Its answers are put into prompt.format.")] = (
+        "published"
+    )
+    max_tokens: Annotated[int, tuning("Limits one answer, in tokens.", ge=1)] = 1024
     length_key: Annotated[
         Literal["max_tokens", "max_completion_tokens"],
-        key("Chooses the request's field for that limit. Newer OpenAI models take only the second.", advanced=True),
+        tuning("Chooses the request's field for that limit. Newer OpenAI models take only the second."),
     ] = "max_tokens"
-    timeout_s: Annotated[float, key("Limits one try, in seconds.", advanced=True, gt=0)] = 60.0
-    retries: Annotated[int, key("Limits the tries after a failed one.", advanced=True, ge=0)] = 3
+    timeout_s: Annotated[float, tuning("Limits one try, in seconds.", gt=0)] = 60.0
+    retries: Annotated[int, tuning("Limits the tries after a failed one.", ge=0)] = 3
     first_backoff_s: Annotated[
-        float, key("Waits this long before the second try, in seconds. Each later wait doubles.", advanced=True, ge=0)
+        float, tuning("Waits this long before the second try, in seconds. Each later wait doubles.", ge=0)
     ] = 0.5
-    longest_backoff_s: Annotated[float, key("Limits the wait between two tries, in seconds.", advanced=True, ge=0)] = (
-        20.0
-    )
-    concurrent: Annotated[
-        int, key("Limits the requests at the same time from one process of desktops.", advanced=True, ge=1)
-    ] = 4
+    longest_backoff_s: Annotated[float, tuning("Limits the wait between two tries, in seconds.", ge=0)] = 20.0
+    concurrent: Annotated[int, tuning("Limits the requests at the same time from one process of desktops.", ge=1)] = 4
 
     def __post_init__(self) -> None:
         super().__post_init__()

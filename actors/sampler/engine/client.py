@@ -1,7 +1,8 @@
 """HTTP client of one engine, embedded or SGLang's own.
 
 Invariant: every call has a deadline, and every answer a size limit and a type. A failure is EngineGone (ask again),
-EngineBusy (ask later) or EngineError (don't ask that).
+EngineBusy (ask later) or EngineError (don't ask that). Ids outside the vocabulary and lengths beyond the model's
+positions are refused before any engine sees them, since an engine may die of them.
 """
 
 from __future__ import annotations
@@ -15,11 +16,37 @@ import aiohttp
 import msgspec
 
 from actors.errors import EngineGone
+from actors.replay.messages import Sampling
 from actors.sampler.engine import wire
-from actors.sampler.engine.limits import Limits
 from policy.architecture import read_architecture
 from policy.errors import EngineBusy, EngineError
 from runtime.http import AnswerTooLongError, NoAnswerError, request_json
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Vocabulary size and context length (prompt and response together) in tokens."""
+
+    vocabulary: int
+    context: int
+
+    def refusal(self, ids: list[int], sampling: Sampling) -> str | None:
+        """Why the request can never succeed, or None."""
+        if not ids:
+            return "the prompt is empty"
+        low, high = min(ids), max(ids)
+        if low < 0 or high >= self.vocabulary:
+            return f"token id {low if low < 0 else high} is outside the vocabulary of {self.vocabulary}"
+        if sampling.max_new_tokens < 1:
+            return f"max_new_tokens is {sampling.max_new_tokens}"
+        if not 0.0 <= sampling.temperature < float("inf"):
+            return f"temperature is {sampling.temperature}"
+        total = len(ids) + sampling.max_new_tokens
+        if total > self.context:
+            return (
+                f"{len(ids)} prompt and {sampling.max_new_tokens} response tokens exceed the context of {self.context}"
+            )
+        return None
+
 
 T = TypeVar("T")
 MAX_ANSWER_BYTES = 32 << 20

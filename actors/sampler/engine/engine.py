@@ -17,7 +17,7 @@ from actors.sampler.config import SamplerSettings, SglangConfig
 from actors.sampler.engine.client import EngineClient
 from actors.sampler.engine.embedded import EngineProcess
 from actors.sampler.engine.sglang import SglangProcess
-from actors.sampler.weights.latest import Latest
+from actors.sampler.latest import Latest
 from policy.errors import EngineBusy, EngineError
 from runtime.clock import Clock
 

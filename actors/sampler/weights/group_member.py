@@ -15,8 +15,8 @@ from actors.learner.messages import DeclineGroup, JoinGroup, Ticket, WriteWeight
 from actors.sampler import events
 from actors.sampler.config import WeightSyncConfig
 from actors.sampler.engine.client import EngineClient
+from actors.sampler.latest import Latest, there
 from actors.sampler.messages import Weights
-from actors.sampler.weights.latest import Latest, there
 from policy.errors import NoModel
 from runtime.actor import Context
 from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull

@@ -18,8 +18,8 @@ from actors.sampler.config import SamplerSettings
 from actors.sampler.engine.gate import Gate
 from actors.sampler.engine.health import LoadRefused, ReadBack, Targeted
 from actors.sampler.engine.record import EngineRecord
+from actors.sampler.latest import Latest, recall, remember, there
 from actors.sampler.weights.group_member import GroupMember
-from actors.sampler.weights.latest import Latest, recall, remember, there
 from actors.sampler.weights.loader import Loader, WeightsVerdict, check_digest
 from actors.sampler.weights.pins import Pins
 from policy.errors import EngineBusy, EngineError

@@ -21,8 +21,8 @@ from actors.learner.messages import Ticket
 from actors.sampler.config import SamplerSettings
 from actors.sampler.engine.client import EngineClient
 from actors.sampler.engine.gate import Gate
+from actors.sampler.latest import Latest
 from actors.sampler.weights import collective
-from actors.sampler.weights.latest import Latest
 from policy.errors import EngineBusy, EngineError
 from runtime.messaging.message import Version
 

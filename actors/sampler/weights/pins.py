@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from actors.sampler.weights.latest import Latest
+from actors.sampler.latest import Latest
 from runtime.messaging.message import Version
 
 MOST_LET_GO = 64  # versions; what still asks for one ends within seconds

@@ -110,13 +110,13 @@ def test_an_import_into_a_new_run_takes_the_model_that_is_named(
     with (model / "tokenizer.json").open("a") as grown:
         grown.write("\n")
     file = written(tokenizer=models.fingerprint(model))
-    assert "name the model that it was recorded for with --base" in refused(capsys, "demos", "import", file, "new")
+    assert "name the model that it was recorded for with --model" in refused(capsys, "demos", "import", file, "new")
     for imported in (1, 0):
-        base = ["--base", str(model)] if imported else []
+        base = ["--model", str(model)] if imported else []
         assert cli.main(["demos", "import", file, "new", "--json", *base]) == 0
         assert json.loads(capsys.readouterr().out)["imported"] == imported
     assert recordings.header_of(Path("runs/new")).tokenizer == models.fingerprint(model)
-    assert "run new has its own" in refused(capsys, "demos", "import", file, "new", "--base", str(model))
+    assert "run new has its own" in refused(capsys, "demos", "import", file, "new", "--model", str(model))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_an_import_into_a_new_run_takes_the_model_that_is_named(
         ("export", "base", "m", "--at", ""),
         ("tasks", "check", "text_editor", "--out", ""),
         ("demos", "record", "text_editor", "--name", ""),
-        ("demos", "import", "a.jsonl", "x", "--base", ""),
+        ("demos", "import", "a.jsonl", "x", "--model", ""),
         ("status", "--runs", ""),
         ("bench", "soak", "--out", ""),
         ("bench", "sampler", "--model", ""),

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from actors.cluster import cli
 from actors.cluster.bench import desktops, hold, lives, stage
 from actors.cluster.bench.actions import PARTS, ActionTimes, places, summed
-from actors.cluster.bench.figures import Target, median, percentile
 from actors.cluster.bench.processes import KINDS, kind_of, spent
 from actors.cluster.bench.reference import ReferenceRound, middle, multiple
+from actors.cluster.bench.report import Target, median, percentile
 from actors.cluster.runs.cpu import CpuMeter, part_of
 from apis.observation import Element, Observation, Window
 from runtime.errors import ConfigError

@@ -7,8 +7,7 @@ import json
 import pytest
 
 from actors.cluster import output
-from actors.cluster.bench.figures import Target
-from actors.cluster.bench.report import Measured, show
+from actors.cluster.bench.report import Measured, Target, show
 
 
 class Found(Measured, frozen=True, kw_only=True):

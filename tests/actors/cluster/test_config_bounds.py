@@ -182,7 +182,7 @@ def test_a_dry_run_shows_what_differs_by_arm(tmp_path: Path, capsys: pytest.Capt
         ["none", "phases"], ["none", "evaluation"], ["full", "phases"], ["full", "evaluation"]
     ]  # fmt: skip
     assert rows[0].endswith("126 steps of RL in 1 stay")
-    assert "90 steps of RL in 5 stays, 4 x 200 steps of pulse" in rows[2]
+    assert "90 steps of RL in 5 phases, 4 x 200 steps of pulse" in rows[2]
     assert "each run looks like e-none-0, but for what differs:" in shown
     assert cli.main([*at, "--json"]) == 0
     told = {one["name"]: dict(one["summary"]) for one in json.loads(capsys.readouterr().out)["runs"]}

@@ -31,7 +31,7 @@ def recorded(folder: Path) -> None:
     text = "trained: [file_manager, text_editor]\nsplits:\n  train: {count: 50}\n"
     (folder / "mine.yaml").write_text(text)
     words = [*COMMAND, "demos", "record", "mine.yaml", "--name", "cold"]
-    options = ["--count", "4", "--seats", "2", "--noise", "--seed", "3"]
+    options = ["--count", "4", "--desktops", "2", "--noise", "--seed", "3"]
     with (folder / "said").open("w") as said, subprocess.Popen([*words, *options], cwd=folder, stdout=said) as victim:
         give_up = time.monotonic() + PATIENCE_S
         while not held(folder / "runs" / "cold"):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.cluster import doctor
 from actors.cluster.config import deploy_files
+from actors.cluster.runs import doctor
 from actors.desktop.providers import home_template
 
 

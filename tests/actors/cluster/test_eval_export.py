@@ -108,7 +108,7 @@ def test_an_evaluation_takes_what_is_not_said_from_the_run(runs: Path) -> None:
     assert (deploy.tasks.eval, deploy.tasks.max_turns, deploy.desktops.count) == (TASKS, 3, 2)
     assert (deploy.sampling.eval_temperature, deploy.evaluation.episodes, deploy.demos.count) == (0.0, 1, 0)
     words = ("mine", "--tasks", "desktop", "--untrained", "--instances", "2", "--decoding", "T=0.5", "--episodes", "3")
-    wide = settings.deploy_of(arguments(*words, "--runs", str(runs), "--form", "published"), mine)
+    wide = settings.deploy_of(arguments(*words, "--runs", str(runs), "--format", "published"), mine)
     families = {str(task).partition("/")[0] for task in wide.tasks.eval}
     assert set(suites.load("desktop").untrained) < families
     assert len(wide.tasks.eval) == 2 * len(families)

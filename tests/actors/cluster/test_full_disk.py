@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from pathlib import Path
 
-from actors.cluster.runs import disk_watch, run_folder
+from actors.cluster.runs import execute, run_folder
 from tests.small_disk import fill, needs_root, small_disk
 
 
@@ -14,7 +14,7 @@ from tests.small_disk import fill, needs_root, small_disk
 async def test_a_disk_that_refuses_is_told_once_with_its_folder_and_what_to_do(tmp_path: Path) -> None:
     notes: list[str] = []
     with small_disk(tmp_path / "run", 1) as run:
-        task = asyncio.ensure_future(disk_watch.watch(run, notes.append, look_s=0.02))
+        task = asyncio.ensure_future(execute.watch_disk(run, notes.append, look_s=0.02))
         await asyncio.sleep(0.1)
         assert notes == []
         ballast = fill(run)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.cluster import cli, doctor
+from actors.cluster import cli
 from actors.cluster.config import deploy_files
-from actors.cluster.runs import compose
+from actors.cluster.runs import compose, doctor
 from actors.desktop.actor import DesktopSeat
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox import grouping, shares

@@ -16,11 +16,11 @@ def said(name: str, *overrides: str) -> dict[str, str]:
 def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
     smoke = said("smoke")
     assert smoke["batches"].startswith("1 group of 4 episodes per RL step")
-    assert smoke["phases"].endswith("80 steps of cloning, 1 step of RL in 1 stay")
+    assert smoke["phases"].endswith("80 steps of cloning, 1 step of RL in 1 phase")
     assert (smoke["engine"], smoke["evaluation"]) == ("embedded on cpu", "none")
     assert "rehearsal" not in smoke
     local = said("local")
-    assert "74 steps of RL in 5 stays, 4 x 200 steps of pulse" in local["phases"]
+    assert "74 steps of RL in 5 phases, 4 x 200 steps of pulse" in local["phases"]
     assert local["rehearsal"].startswith("8 exercises")
     rounds = "after cloning, after each pulse and at the end: 200 instances at temperature 1; "
     assert local["evaluation"] == rounds + "on seats RL leaves idle"
@@ -36,21 +36,21 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        (["entropulse.total_rl_steps=8"], "8 steps of RL in 1 stay, no room for 4 pulses"),
+        (["entropulse.total_rl_steps=8"], "8 steps of RL in 1 phase, no room for 4 pulses"),
         (
             ["entropulse.total_rl_steps=56"],
-            "56 steps of RL in 4 stays, 3 x 200 steps of pulse with 240 demonstrations each, no room for 1 more pulse",
+            "56 steps of RL in 4 phases, 3 x 200 steps of pulse with 240 demonstrations each, no room for 1 more pulse",
         ),
         (
             ["entropulse.rl_steps_per_phase=0", "entropulse.total_rl_steps=30", "entropulse.pulses=1"],
-            "30 steps of RL in up to 2 stays, up to 1 x 200 steps of pulse with 240 demonstrations each",
+            "30 steps of RL in up to 2 phases, up to 1 x 200 steps of pulse with 240 demonstrations each",
         ),
         (
             ["entropulse.rl_steps_per_phase=0", "entropulse.total_rl_steps=20"],
-            "20 steps of RL in 1 stay, no room for 4 pulses",
+            "20 steps of RL in 1 phase, no room for 4 pulses",
         ),
         (["replay.pulse_demos=9"], "4 x 200 steps of pulse with 9 demonstrations each"),
-        (["entropulse.pulse=none"], "874 steps of RL in 1 stay"),
+        (["entropulse.pulse=none"], "874 steps of RL in 1 phase"),
     ],
 )
 def test_phases_that_the_total_leaves_no_room_for_are_not_announced(overrides: list[str], expected: str) -> None:

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.cluster.report.read import read_run
+from actors.cluster.report.read import common_s, overlap, read_run, union
 from actors.cluster.report.show import show
-from actors.cluster.report.spans import common_s, overlap, union
 from actors.replay.database import ledger_file
 from actors.replay.database.schema import connect
 from actors.replay.statistics.intervals import Rate

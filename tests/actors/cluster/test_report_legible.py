@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.cluster.report import curves, html, pagephases, pagerounds, rounds, show
+from actors.cluster.report import curves, html, pagephases, pagerounds, show
 from actors.cluster.report.bands import Band
-from actors.cluster.report.bars import BUSY_COLOURS, CPU_COLOURS, IDLE_COLOURS, ink
+from actors.cluster.report.pictures import BUSY_COLOURS, CPU_COLOURS, IDLE_COLOURS, ink
 from tests.actors.cluster.test_report_page import Fabricated, whole
 from tests.actors.cluster.test_report_wordings import MOVED, played
 
@@ -76,15 +76,15 @@ def test_rounds_are_named_by_steps_until_a_resume_began_a_lineage() -> None:
     one = played("after_bc", {"files_move/held-out/1": True})
     first, later = (msgspec.structs.replace(one, version=version) for version in ("0.900", "0.1118"))
     resumed = msgspec.structs.replace(one, version="1.950")
-    assert rounds.weights([first, later]) == ("Step", ["900", "1118"])
-    assert rounds.weights([first, resumed]) == ("Lineage.step", ["0.900", "1.950"])
+    assert pagerounds.weights([first, later]) == ("Step", ["900", "1118"])
+    assert pagerounds.weights([first, resumed]) == ("Lineage.step", ["0.900", "1.950"])
 
 
 def test_rounds_of_two_decodings_carry_theirs() -> None:
     one = played("final", {"files_move/held-out/1": True})
     greedy = msgspec.structs.replace(one, temperature=0.0)
-    assert rounds.names([one, one]) == ["final", "final"]
-    assert rounds.names([one, greedy]) == ["final (T=1)", "final (greedy)"]
+    assert pagerounds.round_names([one, one]) == ["final", "final"]
+    assert pagerounds.round_names([one, greedy]) == ["final (T=1)", "final (greedy)"]
 
 
 def test_wordings_that_are_always_solved_are_folded() -> None:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.cluster.report import seats as seats_report
-from actors.cluster.report.bars import shares
 from actors.cluster.report.machine import GUESTS, OTHERS, UNTOLD, machine_time
+from actors.cluster.report.pictures import shares
 from actors.cluster.report.read import read_run
 from actors.cluster.report.seats import BUSY, Timeline, causes, seat_time
 from actors.cluster.report.show import show

@@ -10,8 +10,8 @@ import pytest
 from actors.cluster import cli
 from actors.cluster.checks.attack.command import CHEATS
 from actors.cluster.checks.attack.scene import Scene
+from apis.tasks import ends
 from apis.tasks import registry as tasks
-from apis.tasks.verify import ends
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
 from apis.tasks.verify.manifest import Entry, Manifest
 

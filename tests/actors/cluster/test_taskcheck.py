@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from actors.cluster import cli, doctor
+from actors.cluster import cli
 from actors.cluster.checks.tasks import static as form
 from actors.cluster.checks.tasks.tally import Result, complaints, row
 from actors.cluster.config import suites
+from actors.cluster.runs import doctor
 from actors.desktop.providers import editor
 from apis.tasks import registry as tasks
 

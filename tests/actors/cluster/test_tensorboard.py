@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from actors.cluster.runs import tensorboard
 from actors.cluster.runs.evaluation_rounds import untrained_families
-from actors.cluster.runs.scalars import LedgerPosition, Scalar, of_ledger, of_round
+from actors.cluster.runs.tensorboard import LedgerPosition, Scalar, of_ledger, of_round
 from actors.replay.database.ledger_file import reading
 from actors.replay.messages import Batch, Phase
 from runtime.logs.writer import host_log

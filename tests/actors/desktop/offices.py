@@ -11,7 +11,7 @@ from actors.desktop.link import GuestLink
 from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import GuestRefused
-from apis.apps.catalogue import call
+from apis.catalogue import call
 from tests.folders import desk_folder
 
 

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from actors.desktop.files import census
 from actors.desktop.files.read_home import CensusLimits, ReadLimits, read_home
 from actors.desktop.providers import ssh_files
-from apis.tasks.verify.files import digest_of
 from apis.tasks.verify.manifest import MANIFEST, Deed, Entry, Manifest, changes
-from apis.tasks.verify.verify import WantedFile
+from apis.tasks.verify.verify import WantedFile, digest_of
 
 USER = 29_999 if os.geteuid() == 0 else os.geteuid()
 

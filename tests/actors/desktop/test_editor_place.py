@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from actors.cluster import doctor
+from actors.cluster.runs import doctor
 from actors.desktop.providers import editor
 from tests.folders import desk_folder
 

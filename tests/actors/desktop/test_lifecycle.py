@@ -7,7 +7,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
-from actors.desktop.pool.host_quarantine import PoolQuarantine
+from actors.desktop.pool.health import PoolQuarantine
 from actors.desktop.pool.lifecycle import DesktopState, Lease, Lives
 from actors.errors import DesktopFault, LeaseLost
 from runtime.errors import ProtocolError

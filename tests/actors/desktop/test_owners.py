@@ -13,10 +13,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.cluster.doctor import check_state
+from actors.cluster.runs.doctor import check_state
+from actors.desktop import statefolder
 from actors.desktop import users as identity
 from actors.desktop.config import SandboxConfig
-from actors.desktop.providers.sandbox import leftovers, statefolder
+from actors.desktop.providers.sandbox import leftovers
 from actors.desktop.providers.sandbox.owners import SandboxOwner
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault

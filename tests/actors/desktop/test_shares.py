@@ -51,7 +51,7 @@ def test_the_sum_never_passes_what_is_there(config: SandboxConfig, seats: int, s
 def test_a_refusal_names_the_most_that_fits(seats: int, spares: int, there: Room) -> None:
     said = ""
     try:
-        fitted(SandboxConfig(), seats, spares, there, key="--seats")
+        fitted(SandboxConfig(), seats, spares, there, key="--desktops")
     except ConfigError as error:
         said = str(error)
     _, named, most = said.partition("it is at most ")

@@ -31,7 +31,7 @@ NAMESPACES = ["bwrap", "--unshare-user", "--unshare-pid", "--unshare-net", "--ro
 PROGRAM = """
 import asyncio, json, os, sys
 sys.path.insert(0, sys.argv[1])
-from actors.cluster.doctor import check_root, check_sandbox, check_state
+from actors.cluster.runs.doctor import check_root, check_sandbox, check_state
 from actors.desktop.config import SandboxConfig
 from actors.desktop.link import GuestLink
 from actors.desktop.provider import DesktopSpec

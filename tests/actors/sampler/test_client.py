@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestServer
 from actors.sampler.config import SamplersConfig, SamplerSettings
 from actors.sampler.engine.client import EngineClient
 from actors.sampler.engine.engine import AttachedEngine
-from actors.sampler.weights.latest import Latest
+from actors.sampler.latest import Latest
 from policy.errors import EngineError
 from runtime.clock import RealClock
 from runtime.messaging.message import Version

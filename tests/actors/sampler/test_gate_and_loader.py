@@ -15,9 +15,9 @@ from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig,
 from actors.sampler.engine.client import EngineClient
 from actors.sampler.engine.gate import Gate
 from actors.sampler.engine.wire import ModelInfo
+from actors.sampler.latest import Latest
 from actors.sampler.messages import Canary
 from actors.sampler.weights.collective import differing
-from actors.sampler.weights.latest import Latest
 from actors.sampler.weights.loader import Asking, Loader, WeightsVerdict, check_digest, difference
 from policy.errors import EngineBusy, EngineError
 from policy.hf_folder import digest

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from actors.errors import EngineGone, SamplerError
 from actors.replay.messages import Sampling
 from actors.sampler.config import SamplersConfig
-from actors.sampler.engine.limits import Limits
+from actors.sampler.engine.client import Limits
 from actors.sampler.engine.wire import GenerateAnswer, generate_body, read_generated
-from actors.sampler.weights.latest import Latest, recall, remember
+from actors.sampler.latest import Latest, recall, remember
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 

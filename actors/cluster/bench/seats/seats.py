@@ -18,8 +18,7 @@ from pathlib import Path
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.bench.figures import Target
-from actors.cluster.bench.report import Measured, show
+from actors.cluster.bench.report import Measured, Target, show
 from actors.cluster.bench.seats import standins
 from actors.cluster.bench.seats.guests import SCREENS
 from actors.cluster.bench.seats.servers import serving

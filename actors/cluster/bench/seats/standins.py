@@ -13,7 +13,7 @@ import time
 import msgspec
 import psutil
 
-from actors.cluster.bench.figures import median, percentile
+from actors.cluster.bench.report import median, percentile
 from actors.cluster.bench.seats.guests import observation
 from actors.replay.messages import Serving, VersionSpan
 from actors.sampler.messages import Generate, Generated

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from actors.cluster.bench.figures import median
+from actors.cluster.bench.report import median
 from actors.desktop.providers.sandbox.hierarchies import CONTROLLERS, MOUNTS, places
 from actors.desktop.providers.sandbox.owners import RUN_CHARS
 

@@ -11,7 +11,7 @@ import msgspec
 
 from actors.cluster import output
 from actors.cluster import paths as places
-from actors.cluster.bench.figures import percentile
+from actors.cluster.bench.report import percentile
 from actors.cluster.bench.soak.levels import Level
 from actors.cluster.bench.soak.soak import Soak, SoakOptions
 from actors.cluster.bench.soak.verdict import SoakResult, windows

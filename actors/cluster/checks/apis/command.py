@@ -7,28 +7,35 @@ pass, it was called, did what it should, and kept its targets.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import shutil
+import statistics
 import sys
 from collections import Counter
 
-from actors.cluster import doctor, output
-from actors.cluster.bench.figures import Target
+from actors.cluster import output
+from actors.cluster.bench.report import Target
 from actors.cluster.bench.stage import provider
-from actors.cluster.checks.apis import cost, saving, verdicts
-from actors.cluster.checks.apis.desk import opened
+from actors.cluster.checks.apis import cost, verdicts
+from actors.cluster.checks.apis.cost import APP, counted
+from actors.cluster.checks.apis.desk import RealDesk, opened
 from actors.cluster.checks.apis.verdicts import FunctionVerdict
 from actors.cluster.checks.tasks.display import Progress, stream
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import hint
+from actors.cluster.runs import doctor
 from actors.desktop.link import LinkDown
 from actors.desktop.providers import editor
+from actors.desktop.providers.sandbox import cgroups
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault
 from apis.applications import ALIASES, APP_NAMES, app_named
-from apis.apps.catalogue import TOOLS
+from apis.apps.calc.cases import WORKBOOK
 from apis.apps.check.case import NotSo
-from apis.apps.check.run import run
+from apis.apps.check.run import REFUSED, run
 from apis.apps.check.tables import TABLES
+from apis.catalogue import TOOLS
+from apis.documents.xlsx import make_xlsx
 from runtime.errors import ConfigError
 from runtime.system import run as run_loop
 
@@ -100,7 +107,7 @@ async def _saving(made: SandboxProvider, shown: Progress) -> str:
     """What a save costs, or why that is not known."""
     shown.line(f"{cost.APP}: saving workbooks of more and more sheets")
     try:
-        return await saving.measure(made)
+        return await saving_cost(made)
     except (DesktopFault, LinkDown, NotSo, TimeoutError) as error:  # has no bound: what failed elsewhere says so there
         return f"save: its processor time was not measured: {str(error) or 'it took too long'}"
 
@@ -166,3 +173,42 @@ def _row(one: FunctionVerdict) -> tuple[object, ...]:
     times = ["-" if ms is None else f"{ms:.1f}" for ms in (verdict.p50_ms, verdict.p95_ms)]
     note = one.problem[:100] or ("starts or exports" if not one.light else "")
     return (verdict.app, verdict.function, verdict.verdict, one.calls or "-", *times, note)
+
+
+SHEETS = (1, 11, 21)
+SAVES = 7  # of each number of sheets
+
+
+async def saving_cost(provider: SandboxProvider) -> str:
+    """A line for people, from a desktop of its own. Raises as `opened`."""
+    first = {WORKBOOK: make_xlsx({"1": [[f"{row}.{column}" for column in range(3)] for row in range(5)]})}
+    async with opened(provider, dataclasses.replace(TABLES[APP], files=lambda: first)) as desk:
+        spent = [await _saves(desk, sheets) for sheets in SHEETS]
+    slope, start = statistics.linear_regression(SHEETS, spent)
+    counts = ", ".join(map(str, SHEETS))
+    return (
+        f"save: {start + slope:.0f} ms of CPU for a workbook of one sheet, {slope:.1f} for each further, empty one"
+        f" (a line through {counts} sheets, medians of {SAVES})"
+    )
+
+
+async def _saves(desk: RealDesk, sheets: int) -> float:
+    """Milliseconds of processor time that a save of so many sheets takes."""
+    folders = counted(desk)
+    for number in (*range(1, sheets + 1), 1):
+        await _done(desk, "switch_active_sheet", sheet_name=str(number))
+    spent = []
+    for number in range(SAVES):
+        await _done(desk, "set_cell_value", cell="E1", value=str(number))
+        await desk.call("settle", timeout_ms=5000, quiet_ms=200)
+        before_s = cgroups.cpu_s(folders)
+        await _done(desk, "save")
+        spent.append(1e3 * (cgroups.cpu_s(folders) - before_s))
+    return statistics.median(spent)
+
+
+async def _done(desk: RealDesk, name: str, **arguments: str) -> None:
+    """Call a function. Raises NotSo with what it said where it refuses."""
+    said = await desk.tool(name, **arguments)
+    if said.startswith(REFUSED):
+        raise NotSo(f"{name}: {said}")

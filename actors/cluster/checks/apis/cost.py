@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from actors.cluster.bench.figures import Target
+from actors.cluster.bench.report import Target
 from actors.cluster.checks.apis.desk import CALL_S, RealDesk
 from actors.desktop import link
 from actors.desktop.provider import Desktop

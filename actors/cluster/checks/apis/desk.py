@@ -19,9 +19,9 @@ from actors.desktop.wire import Frame
 from actors.errors import GuestRefused
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.applications import app_named, app_of_class
-from apis.apps.catalogue import declared
 from apis.apps.check.case import NotSo, Table
 from apis.apps.check.run import REFUSED
+from apis.catalogue import declared
 from apis.observation import NeatFrame
 
 CALL_S = 30.0

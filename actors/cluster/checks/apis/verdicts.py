@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from actors.cluster.bench.figures import Target, percentile
-from apis.apps.catalogue import TOOLS
+from actors.cluster.bench.report import Target, percentile
 from apis.apps.check.run import CaseOutcome
+from apis.catalogue import TOOLS
 
 LIGHT_MS = 150.0  # at the 95th percentile
 

@@ -70,8 +70,8 @@ class _Claims:
 
 def attack(args: argparse.Namespace) -> int:
     """Cheat on what `args.suite` names; the exit status."""
-    if args.instances < 1 or args.first < 0 or args.seats < 1:
-        raise ConfigError("--instances and --seats count from 1, --first from 0")
+    if args.instances < 1 or args.first < 0 or args.desktops < 1:
+        raise ConfigError("--instances and --desktops count from 1, --first from 0")
     suite = load(args.suite)
     ids = chosen(suite, args.family, splits_for(args.split, static=False), args.first, args.instances)
     refuse_unless_fit([listed[0] for listed in ids.values()])
@@ -80,7 +80,7 @@ def attack(args: argparse.Namespace) -> int:
     plays: list[CheatedEpisode] = []
     if not args.json:
         output.line(
-            f"{len(requests)} episodes to cheat on, {args.seats} desktops at a time (Ctrl-C: finish and sum up)"
+            f"{len(requests)} episodes to cheat on, {args.desktops} desktops at a time (Ctrl-C: finish and sum up)"
         )
     with Progress(stream(as_json=args.json)) as shown:
 
@@ -88,7 +88,7 @@ def attack(args: argparse.Namespace) -> int:
             passed = sum(one.passed for one in tried)
             shown.line(f"episodes {len(plays)}/{len(requests)}  cheats {len(tried)}  passed {passed}")
 
-        whole = run_loop(_all(requests, args.seats, tried, plays, told))
+        whole = run_loop(_all(requests, args.desktops, tried, plays, told))
     return _show(tried, plays, args, whole=whole)
 
 
@@ -101,7 +101,7 @@ async def _all(
 ) -> bool:
     """Play every request; False when it was interrupted."""
     tokenizer = Tokenizer.load(models.locate(""))
-    config = SeatsConfig(count=seats, warm_pool=min(2, seats), screenshots="none").within(shares.free(), "--seats")
+    config = SeatsConfig(count=seats, warm_pool=min(2, seats), screenshots="none").within(shares.free(), "--desktops")
     pool = await DesktopPool.open(config.of_one_host(), Path(f"attack-{os.getpid()}"), Troubles())
     try:
         with stop_event() as stop:

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from apis.tasks import programs
+from apis.tasks import ends, programs
 from apis.tasks import registry as tasks
 from apis.tasks.family import Family, Files
 from apis.tasks.goal import Goal
 from apis.tasks.osworld import Task
-from apis.tasks.verify import ends, static
 from apis.tasks.verify.allowed import REMOVE, May, collateral
 from apis.tasks.verify.manifest import FILE, Entry, Manifest
 from apis.tasks.verify.verify import GUEST_HOME, wanted
@@ -49,7 +48,7 @@ class Scene:
     @cached_property
     def start(self) -> Files:
         """The files that it puts there."""
-        return static.at_start(self.task)
+        return ends.at_start(self.task)
 
     @cached_property
     def end(self) -> Files:

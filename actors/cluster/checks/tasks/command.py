@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import IO
 
-from actors.cluster import doctor, output
+from actors.cluster import output
 from actors.cluster.checks.tasks import live
 from actors.cluster.checks.tasks import static as form
 from actors.cluster.checks.tasks.display import HEAD, Progress, cells, stream
@@ -22,6 +22,7 @@ from actors.cluster.config import suites
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import hint
 from actors.cluster.config.suites import Suite
+from actors.cluster.runs import doctor
 from actors.replay.config import TasksConfig
 from apis.tasks import registry as tasks
 from apis.tasks.words import HELD_OUT, SPLITS, TRAIN
@@ -29,13 +30,13 @@ from runtime.errors import ConfigError
 from runtime.system import run as run_loop
 
 FAILURES_SHOWN = 20
-PLAYED = {"out": None, "route": "all", "actions": "both", "noise": 0.0, "seats": 2}  # flags of plays -> defaults
+PLAYED = {"out": None, "route": "all", "actions": "both", "noise": 0.0, "desktops": 2}  # flags of plays -> defaults
 
 
 def check(args: argparse.Namespace) -> int:
     """Check what `args.suite` names; the exit status."""
-    if args.instances < 1 or args.first < 0 or args.seats < 1:
-        raise ConfigError("--instances and --seats count from 1, --first from 0")
+    if args.instances < 1 or args.first < 0 or args.desktops < 1:
+        raise ConfigError("--instances and --desktops count from 1, --first from 0")
     if not 0 <= args.noise < 1:
         raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
     idle = [flag for flag, default in PLAYED.items() if args.static and getattr(args, flag) != default]
@@ -119,9 +120,9 @@ def _check_live(ids: dict[str, list[str]], args: argparse.Namespace) -> int:
     to = stream(as_json=args.json)
     if not args.json:
         output.line(
-            f"{len(requests)} episodes by oracles on {args.seats} desktops at a time (Ctrl-C: finish and sum up)"
+            f"{len(requests)} episodes by oracles on {args.desktops} desktops at a time (Ctrl-C: finish and sum up)"
         )
-    settings = live.Settings(seats=args.seats, noise=args.noise, actions=args.actions)
+    settings = live.Settings(seats=args.desktops, noise=args.noise, actions=args.actions)
     with Progress(to) as shown, _open(args.out) as out:
 
         def heard(result: Result, troubles: Troubles) -> None:

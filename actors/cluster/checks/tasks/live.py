@@ -74,7 +74,7 @@ async def check(
     """
     tokenizer = Tokenizer.load(models.locate(""))
     seats = SeatsConfig(count=settings.seats, warm_pool=min(2, settings.seats), screenshots="none")
-    seats = seats.within(shares.free(), "--seats")
+    seats = seats.within(shares.free(), "--desktops")
     prompt = PromptConfig(format=settings.form, action_space=settings.actions)
     troubles = Troubles()
     pool = await DesktopPool.open(seats.of_one_host(), Path(f"check-{os.getpid()}"), troubles)

@@ -16,11 +16,10 @@ import msgspec
 from actors.cluster.config import suites
 from actors.cluster.config.suggest import hint
 from apis.plans.setup import setup
-from apis.tasks import osworld
+from apis.tasks import ends, osworld
 from apis.tasks import registry as tasks
 from apis.tasks.family import Family
 from apis.tasks.osworld import HOME, Task
-from apis.tasks.verify import static
 from apis.tasks.verify.verify import CHECKS, paths, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from runtime.errors import ConfigError
@@ -168,8 +167,8 @@ def _instance(report: Report, family: Family, task_id: str) -> Task | None:
         return task
     try:
         wanted = paths(task)
-        start = verify(task, static.reader(static.at_start(task)))
-        end = verify(task, static.reader(family.solved(goal)))
+        start = verify(task, ends.reader(ends.at_start(task)))
+        end = verify(task, ends.reader(family.solved(goal)))
     except (ConfigError, LookupError, ValueError) as error:
         report.add(task_id, "evaluator", f"it can't be judged: {error}")
         return task

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from actors.desktop.providers.sandbox import cgroups, disk, grouping, hierarchies, owners, statefolder
+from actors.desktop import statefolder
+from actors.desktop.providers.sandbox import cgroups, disk, grouping, hierarchies, owners
 
 _DEPTH = 8  # of control groups that are searched
 _GONE_S = 5.0

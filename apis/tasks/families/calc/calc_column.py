@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 
 from apis.actions.gui import Type
-from apis.apps.catalogue import call
+from apis.catalogue import call
 from apis.guest.addresses import address
 from apis.tasks.families.calc import calc_oracle
 from apis.tasks.families.calc.common import WORKBOOK, Cell, WorkbookGoal, fresh_numbers, fresh_word, put, table

@@ -7,7 +7,7 @@ ends only after having saved.
 from __future__ import annotations
 
 from apis.actions.gui import Click, SwitchWindow, Type, Wait
-from apis.apps.catalogue import call
+from apis.catalogue import call
 from apis.tasks.families.calc.common import CALC, WorkbookGoal, Write
 from apis.tasks.families.saving import Saving
 from apis.tasks.oracle import click, keys

@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 
 from apis.actions.gui import Type, line
-from apis.apps.catalogue import call
+from apis.catalogue import call
 from apis.tasks.families.calc import calc_oracle
 from apis.tasks.families.calc.common import WORKBOOK, WorkbookGoal, fresh_word, table
 from apis.tasks.oracle import click, keys

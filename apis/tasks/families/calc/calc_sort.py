@@ -12,7 +12,7 @@ from __future__ import annotations
 from random import Random
 
 from apis.actions.gui import Click, Hotkey
-from apis.apps.catalogue import call
+from apis.catalogue import call
 from apis.guest.addresses import address, column_of
 from apis.tasks.families.calc import calc_oracle
 from apis.tasks.families.calc.common import WORKBOOK, Cell, WorkbookGoal, fresh_word, put, table

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from random import Random
 
-from apis.actions.gui import Quote, line
+from apis.actions.gui import Quote
 from apis.guest.addresses import address
 from apis.tasks.families.calc import calc_oracle
 from apis.tasks.families.calc.common import CALC, WORKBOOK, WorkbookGoal, fresh_numbers, fresh_word, put, table
+from apis.tasks.families.note import EDITOR, noted
 from apis.tasks.view import Decide, Move, View
 from apis.tasks.words import HELD_OUT, TRAIN
 
-EDITOR = "text_editor"
-EDITOR = "text_editor"
 TEMPLATES = {
     "note": {
         TRAIN: (
@@ -69,11 +68,10 @@ def by_tools(view: View) -> Move:
 
 
 def _then(view: View, enter: Decide) -> Move:
-    quote = Quote(content=view.goal.wanted)
-    if not any(turn.line == line(quote) for turn in view.history):
-        move = calc_oracle.to_window(view, EDITOR) if view.observation.app != EDITOR else None
-        return move or ("the note -> keep it", quote)
-    return enter(view)
+    if noted(view, view.goal.wanted):
+        return enter(view)
+    move = calc_oracle.to_window(view, EDITOR) if view.observation.app != EDITOR else None
+    return move or ("the note -> keep it", Quote(content=view.goal.wanted))
 
 
 FAMILY = WORKBOOK.family(

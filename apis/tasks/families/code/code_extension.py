@@ -10,7 +10,7 @@ import json
 from random import Random
 
 from apis.actions.gui import Exit, Tool, Wait, line
-from apis.apps.catalogue import call
+from apis.catalogue import call
 from apis.documents.zip import zipped
 from apis.guest.code.start import EXTENSIONS
 from apis.tasks.families.code import code
@@ -20,9 +20,8 @@ from apis.tasks.oracle import click, keys
 from apis.tasks.osworld import HOME, Evaluator, Step, data_url
 from apis.tasks.verify import code as verify_code
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
-from apis.tasks.verify.files import digest_of
 from apis.tasks.verify.manifest import Manifest
-from apis.tasks.verify.verify import GUEST_HOME, FileView
+from apis.tasks.verify.verify import GUEST_HOME, FileView, digest_of
 from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN, words
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from apis.actions.gui import Click, Exit, Hotkey, Type, Wait
-from apis.apps.catalogue import call
+from apis.catalogue import call
 from apis.tasks.families.code import code
 from apis.tasks.families.code.code import Place
 from apis.tasks.family import DOCUMENTS, ITS_END, Family, Templates, end_of, ends_so

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from apis.actions.gui import Click, SwitchWindow, Type, Wait
-from apis.apps.catalogue import call
+from apis.catalogue import call
 from apis.tasks.families.impress.common import IMPRESS, PRESENTATION, PresentationGoal
 from apis.tasks.families.saving import Saving
 from apis.tasks.oracle import click, keys

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from random import Random
 
-from apis.apps.catalogue import call
+from apis.catalogue import call
 from apis.tasks.families.impress.common import ORDINALS, PRESENTATION, PresentationGoal, slides
 from apis.tasks.families.impress.slides_oracle import SAVING, blocked, current, goal_of, shown, told
 from apis.tasks.oracle import click, keys

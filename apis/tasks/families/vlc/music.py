@@ -14,8 +14,8 @@ from apis.applications import app_named
 from apis.tasks.goal import Goal
 from apis.tasks.oracle import click, keys
 from apis.tasks.osworld import HOME, Step, data_url, launch, put
+from apis.tasks.verify.media import written_playlist
 from apis.tasks.verify.verify import FileView
-from apis.tasks.verify.vlc_files import written_playlist
 from apis.tasks.view import Move, View
 
 VLC = "vlc"

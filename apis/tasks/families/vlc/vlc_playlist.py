@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from apis.actions.gui import Exit, Hotkey, Type, Wait
-from apis.apps.catalogue import call
+from apis.catalogue import call
 from apis.tasks.families.vlc import music
 from apis.tasks.family import ITS_END, Family, Files, Templates, rule
 from apis.tasks.goal import Goal

@@ -10,14 +10,14 @@ from __future__ import annotations
 from random import Random
 
 from apis.actions.gui import Exit, Type, line
-from apis.apps.catalogue import call
+from apis.catalogue import call
 from apis.tasks.families.vlc import music
 from apis.tasks.family import ITS_END, Family, Files, rule
 from apis.tasks.goal import Goal
 from apis.tasks.oracle import click, keys, pointed
 from apis.tasks.osworld import HOME, Evaluator, Step
+from apis.tasks.verify.media import written_settings
 from apis.tasks.verify.verify import FileView
-from apis.tasks.verify.vlc_files import written_settings
 from apis.tasks.view import Move, View
 from apis.tasks.words import HELD_OUT, TRAIN, words
 

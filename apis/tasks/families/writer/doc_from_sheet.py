@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 
 from apis.actions.gui import Quote, Wait, line
-from apis.apps.catalogue import call
+from apis.catalogue import call
 from apis.guest.addresses import address
 from apis.tasks.families.calc import calc_oracle
 from apis.tasks.families.calc.common import CALC, WorkbookGoal, fresh_word, table

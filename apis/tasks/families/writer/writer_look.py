@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 
 from apis.actions.gui import Tool, Type
-from apis.apps.catalogue import call
+from apis.catalogue import call
 from apis.tasks.families.writer import writer_oracle
 from apis.tasks.families.writer.common import TEXT_DOCUMENT, Line, TextDocumentGoal, drawn
 from apis.tasks.numbers import number

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from apis.actions.gui import Click, Hotkey, Tool, Type, Wait, line
-from apis.apps.catalogue import call
+from apis.catalogue import call
 from apis.tasks.families.calc.calc_oracle import to_window
 from apis.tasks.families.saving import Saving
 from apis.tasks.families.writer.common import TEXT_DOCUMENT, WRITER, TextDocumentGoal

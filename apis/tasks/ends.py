@@ -1,17 +1,43 @@
 """What a task may change, read from the files that tell that it is done.
 
 Invariant: a path is named only where the task's own checks decide what it holds in the end. So a rule made here lets no
-unchecked content pass.
+unchecked content pass. Nothing is run to judge a task without a desktop.
 """
 
 from __future__ import annotations
 
-from apis.tasks.family import Family
-from apis.tasks.osworld import Task
-from apis.tasks.verify import static
+from apis.tasks.family import Family, Files
+from apis.tasks.osworld import Download, Task, data_of, in_home
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
 from apis.tasks.verify.manifest import FILE, Manifest
-from apis.tasks.verify.verify import KINDS, Read, wanted
+from apis.tasks.verify.verify import KINDS, FileView, Read, wanted
+
+
+def at_start(task: Task) -> Files:
+    """The files that `task` puts into HOME. Raises ValueError for one that does not carry its content."""
+    steps = (step for step in task.config if isinstance(step, Download))
+    files = (source for step in steps for source in step.parameters.files)
+    return {in_home(source.path): FileView("file", data_of(source.url)) for source in files}
+
+
+def reader(files: Files) -> Read:
+    """Looks at a HOME that holds `files` and the folders above them; Documents is always there."""
+    folders: dict[str, set[str]] = {"Documents": set()}
+    for path, view in files.items():
+        parts = path.split("/")
+        for depth, name in enumerate(parts):
+            below = view.kind == "folder" or depth < len(parts) - 1
+            folders.setdefault("/".join(parts[:depth]), set()).add(name + "/" * below)
+        if view.kind == "folder":
+            folders.setdefault(path, set())
+
+    def read(path: str) -> FileView:
+        if path in folders:
+            return FileView("folder", names=tuple(sorted(folders[path])))
+        return files.get(path, FileView("missing"))
+
+    return read
+
 
 OFFICE = "LibreOffice"  # how it calls itself in the documents that it saves
 
@@ -19,7 +45,7 @@ OFFICE = "LibreOffice"  # how it calls itself in the documents that it saves
 def rules(family: Family, task: Task) -> tuple[May, ...]:
     """The rules for an instance: what its wanted end has and its start has not, and what the family declares."""
     goal = family.goal(task.id)
-    start, end = static.at_start(task), family.solved(goal)
+    start, end = at_start(task), family.solved(goal)
     looked_at = {one.path for one in wanted(task)}
     found = []
     for path, view in end.items():

@@ -26,9 +26,10 @@ from actors.cluster.config import models
 from actors.cluster.config.lanes import lanes_of
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import compose
+from actors.desktop import statefolder
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers import editor, home
-from actors.desktop.providers.sandbox import grouping, hierarchies, seccomp, statefolder
+from actors.desktop.providers.sandbox import grouping, hierarchies, seccomp
 from actors.desktop.providers.sandbox.provider import nested_namespaces
 from actors.desktop.users import lends_users
 from actors.sampler.config import SglangConfig
