@@ -46,7 +46,7 @@ _Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
 _Pixels = Annotated[int, msgspec.Meta(ge=-MAX_PIXEL, le=MAX_PIXEL)]
 
 
-class Element(msgspec.Struct, frozen=True, array_like=True):
+class Element(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One row of the accessibility tree: showing, visible, with a box in screen pixels."""
 
     tag: Annotated[str, msgspec.Meta(max_length=MAX_TAG)]
