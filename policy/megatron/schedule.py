@@ -24,7 +24,7 @@ T = TypeVar("T")
 Loss = Callable[[int, PackedInputs, Tensor], Tensor]  # a micro-batch's number, its inputs, its logits -> its loss
 
 
-class Schedule:
+class MicroBatchRunner:
     """Runs one model, or one wrapped by Megatron's DDP."""
 
     def __init__(self, model: torch.nn.Module, device: torch.device, multiple: int) -> None:

@@ -24,7 +24,7 @@ from policy.megatron import checkpoint, microbatch, partition, shim
 from policy.megatron.model import PackedInputs, PolicyModel
 from policy.megatron.optimizer import Updater
 from policy.megatron.ranks import ensure_parallel, exchanged, on_first
-from policy.megatron.schedule import Schedule
+from policy.megatron.schedule import MicroBatchRunner
 from policy.megatron.tally import StepTally
 from policy.megatron.vocab import token_logprobs
 from policy.optim import OptimConfig
@@ -87,7 +87,7 @@ class Trainer:
         if weights is not None:
             self.model.load_hf(weights, self.shape)
         self.updater = Updater(self.model.to(self.device), config)
-        self._training = self._schedule(self.updater.ddp)
+        self._training = self._runner(self.updater.ddp)
         self.reference: PolicyModel | None = None
         self.loaded_version = ""  # of the checkpoint that was loaded
 
@@ -148,7 +148,7 @@ class Trainer:
             tally.total("loss", float(microbatch.cross_entropy(inputs, logits, tally)))
             tally.total("tokens", inputs.targets.numel())
 
-        self._schedule(self.model).read(self._dealt(micro_batches), read)
+        self._runner(self.model).read(self._dealt(micro_batches), read)
         tally.reduce()
         return tally.figures()
 
@@ -156,7 +156,7 @@ class Trainer:
         """Logits [response_len, vocab / tensor-parallel size] of every sample's trained tokens, in the micro-batch's
         order. Raises LearnerError where pipeline stages share the model.
         """
-        found = self._schedule(self.model).read([micro_batch], lambda inputs, logits: inputs.by_sample(logits))
+        found = self._runner(self.model).read([micro_batch], lambda inputs, logits: inputs.by_sample(logits))
         if not found or self.parallel.pipeline > 1:
             raise LearnerError("the last of several pipeline stages alone has logits")
         return found[0]
@@ -171,7 +171,7 @@ class Trainer:
             values = token_logprobs(logits, inputs.targets, inputs.temperatures)
             return [part.tolist() for part in inputs.by_sample(values)]
 
-        found = self._schedule(self.model).read([micro_batch], read)
+        found = self._runner(self.model).read([micro_batch], read)
         if self.parallel.pipeline > 1:
             said = exchanged(msgspec.msgpack.encode(found))
             found = msgspec.msgpack.decode(max(said, key=len), type=list[list[list[float]]])
@@ -287,8 +287,8 @@ class Trainer:
     def _reference_logprobs(self, micro_batches: Sequence[MicroBatch]) -> list[Tensor]:
         if self.reference is None:
             raise LearnerError("no reference policy")
-        schedule = self._schedule(self.reference)
-        return schedule.read(micro_batches, lambda inputs, logits: token_logprobs(logits, inputs.targets))
+        runner = self._runner(self.reference)
+        return runner.read(micro_batches, lambda inputs, logits: token_logprobs(logits, inputs.targets))
 
-    def _schedule(self, model: torch.nn.Module) -> Schedule:
-        return Schedule(model, self.device, self.parallel.tensor if self.parallel.sequence else 1)
+    def _runner(self, model: torch.nn.Module) -> MicroBatchRunner:
+        return MicroBatchRunner(model, self.device, self.parallel.tensor if self.parallel.sequence else 1)

@@ -12,10 +12,22 @@ from typing import Any
 
 import msgspec
 import pytest
+import torch
 
 from actors.learner.config import LearnerConfig, RankSettings
-from actors.learner.messages import ExportWeights, LoadModel, ModelLoaded, SaveCheckpoint, Saved, StepPlan, StepResult
+from actors.learner.messages import (
+    Broadcast,
+    Broadcasting,
+    ExportWeights,
+    LoadModel,
+    ModelLoaded,
+    SaveCheckpoint,
+    Saved,
+    StepPlan,
+    StepResult,
+)
 from policy import checkpoints, hf_folder
+from policy.broadcast import checksums
 from policy.packing import Aggregation, PackedSample, pack, sample_weights
 from policy.parallel import ParallelConfig
 from runtime.errors import ActorGone, ConfigError
@@ -23,6 +35,7 @@ from runtime.logs.reader import read_logs
 from runtime.messaging.message import Request, Version
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
 from tests.policy import tiny_models
+from tests.policy.test_broadcast import begin, said, tell
 
 RANKS = ("rank/0", "rank/1")
 TIMEOUT_S = 250.0
@@ -84,6 +97,26 @@ async def running(folder: Path) -> AsyncIterator[Ranks]:
         yield Ranks(system, folder)
 
 
+async def assert_sent(ranks: Ranks, exported: Path) -> None:
+    """Rank 0 sends the whole of what was kept of version 0.1 to an engine."""
+    engine = begin()
+    try:
+        assert await asyncio.to_thread(said, engine) == "ready"
+        sending = Broadcast(
+            version=plan(1).version, group="one", ranks=1, address="127.0.0.1", backend="gloo", unit="bucket",
+            checksums=True, form_s=60.0, send_s=60.0,
+        )  # fmt: skip
+        opened: Broadcasting = await ranks.ask(sending)
+        written = hf_folder.read(exported)
+        assert opened.checksums == checksums(written)
+        raw = [tensor.flatten().view(torch.uint8) for tensor in written.values()]
+        tell(engine, opened, 1, 2, "one", sum(one.numel() for one in raw), "stay")
+        assert await asyncio.to_thread(said, engine) == str(sum(int(one.long().sum()) for one in raw))
+    finally:
+        engine.kill()
+        engine.communicate()
+
+
 @pytest.mark.timeout(500)
 async def test_a_killed_rank_costs_what_came_after_the_checkpoint(tmp_path: Path) -> None:
     base = tiny_models.write(tmp_path / "base", "qwen3", tied=False)
@@ -98,6 +131,7 @@ async def test_a_killed_rank_costs_what_came_after_the_checkpoint(tmp_path: Path
             ExportWeights(version=plan(1).version, location=str(tmp_path / "export"), keep=True)
         )
         assert kept.digest == hf_folder.digest(tmp_path / "export")
+        await assert_sent(ranks, tmp_path / "export")
         second: StepResult = await ranks.ask(plan(2))
         assert (first.ok, second.ok) == (True, True)
 
