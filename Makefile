@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup train test test-fast test-all pytest lint mutants wheel bench sglang-cpu vscode clean
+.PHONY: setup train test test-fast test-all pytest lint mutants wheel bench sglang-cpu vscode ray clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -17,16 +17,22 @@ test: lint pytest
 test-fast: setup
 	$(PY) -m pytest tests -n 2 --dist loadfile -m "not desktop"
 
-# The suite, every function on its real application, the tests against real SGLang, and a shortened main job with it.
+# The suite, every function on its real application, the tests against real SGLang and on several
+# machines with Ray, and a shortened main job with SGLang.
 # Where VS Code can't be fetched, its functions are called unavailable and nothing fails.
-test-all: test sglang-cpu
+test-all: test sglang-cpu ray
 	@$(MAKE) --no-print-directory vscode || echo "test-all: VS Code could not be set up"
 	.venv/bin/computerrl apis check --repeats 2 --no-targets
 	COMPUTERRL_TEST_SGLANG=1 $(PY) -m pytest tests/sglang -n 0
+	COMPUTERRL_TEST_RAY=1 $(PY) -m pytest tests/cluster -n 0
 	@bash deploy/setup/sglang_smoke.sh
 
 sglang-cpu:
 	@bash deploy/setup/sglang.sh
+
+# Ray, for runs on several machines: 235 MB.
+ray: setup
+	@bash deploy/setup/ray.sh
 
 # VS Code for the desktops: 200 MB, half a minute. Only tasks of the suite `code` need it.
 vscode:

@@ -7,6 +7,7 @@ bounded in number. Every task that an actor starts is its own and ends with it.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,9 @@ from runtime.errors import ProtocolError
 from runtime.logs.writer import ActorLog
 from runtime.messaging.message import Message
 from runtime.messaging.refs import Ref
+from runtime.storage.bulk import SEGMENTS
+from runtime.storage.far_store import FarStore, fetched
+from runtime.storage.segments import SegmentStore
 from runtime.tasks import TaskScope
 
 if TYPE_CHECKING:
@@ -101,6 +105,21 @@ class Context:
     def run_dir(self) -> Path:
         """The run's folder."""
         return self._node.run_dir
+
+    def segments(self) -> SegmentStore | FarStore:
+        """A new writer of the run's segments, in this actor's name or, away from the main host, in its host's."""
+        ticket = self._node.ticket
+        return SegmentStore(self.run_dir / SEGMENTS, self.name) if ticket is None else FarStore(ticket)
+
+    async def folder(self, path: str) -> Path:
+        """The main host's folder `path`: itself or, away from the main host, what it holds but weights.
+
+        Raises StoreError where it can't be had.
+        """
+        if self._node.ticket is None:
+            return Path(path)
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "computerrl" / "files"
+        return await asyncio.to_thread(fetched, self._node.ticket, path, cache)
 
     @property
     def clock(self) -> Clock:

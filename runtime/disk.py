@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from runtime.errors import DiskRefuses, StoreError
@@ -54,8 +56,9 @@ def refusal(folder: Path) -> str:
 class DiskGate:
     """Stands before work that writes to `folder`: shut from a refusal until the disk takes bytes again."""
 
-    def __init__(self, folder: Path, log: Log | None) -> None:
+    def __init__(self, folder: Path, log: Log | None, look: Callable[[], str] | None = None) -> None:
         self._folder, self._log = folder, log
+        self._look = look or functools.partial(refusal, folder)  # why the disk refuses; blocks
         self._since: float | None = None
         self._one = asyncio.Lock()
 
@@ -81,7 +84,7 @@ class DiskGate:
         """Return once the disk takes bytes."""
         async with self._one:
             while self.shut:
-                if await asyncio.to_thread(refusal, self._folder):
+                if await asyncio.to_thread(self._look):
                     await asyncio.sleep(AGAIN_S)
                 else:
                     self.accept()

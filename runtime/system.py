@@ -34,6 +34,7 @@ from runtime.origin import check_origin
 from runtime.spec import MAIN, ActorSpec, HostSpec, check_name
 from runtime.stall import StallWatch
 from runtime.status import ActorStatus
+from runtime.storage.bulk import Bulk
 from runtime.supervision import RestartPolicy
 from runtime.tasks import TaskScope
 
@@ -208,7 +209,7 @@ class ActorSystem:
         if spec.place is None or self._placer is None:
             return launch.launch_here(spec, self.run_dir, self.log_level, self._stall_after_s)
         told = [*launch.arguments(spec, self.log_level, self._stall_after_s), f"--silent-limit-s={spec.silent_limit_s}"]
-        return PlacedHost(self._placer, spec, told, None, first=first)
+        return PlacedHost(self._placer, spec, told, Bulk(self.run_dir, spec.name, spec.reads), first=first)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

@@ -11,7 +11,6 @@ import asyncio
 import functools
 import uuid
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 
@@ -50,7 +49,6 @@ from runtime.actor import Actor
 from runtime.errors import ComputerRLError, StoreError
 from runtime.messaging.refs import TRANSIENT
 from runtime.quarantine import Quarantine
-from runtime.storage.segments import SegmentStore
 
 RESERVE_WAIT_S = 20.0
 RESERVE_MARGIN_S = 10.0  # for the ledger to say that there is no work
@@ -106,7 +104,8 @@ class DesktopController(Actor):
         return await DesktopPool.open(self.config.desktops, self.ctx.run_dir, self.ctx.log)
 
     async def _make_tokenizer(self) -> Tokenizer:
-        return await asyncio.to_thread(Tokenizer.load, self.config.model)  # seconds, for a large vocabulary
+        folder = await self.ctx.folder(self.config.model)
+        return await asyncio.to_thread(Tokenizer.load, folder)  # seconds, for a large vocabulary
 
     async def _make_demonstrators(self) -> demonstrators.DemonstratorPool:
         return demonstrators.DemonstratorPool(
@@ -114,8 +113,7 @@ class DesktopController(Actor):
         )
 
     async def _make_recorder(self) -> Recorder:
-        folder: Path = self.ctx.run_dir / "segments"
-        return Recorder(SegmentStore(folder, self.ctx.name), self.ctx.log)
+        return Recorder(self.ctx.segments(), self.ctx.log)
 
     def doing(self) -> str:
         """Stage, task and step."""

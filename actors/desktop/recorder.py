@@ -19,6 +19,7 @@ from actors.replay.messages import StepPayload, StepRef
 from runtime.disk import DiskGate
 from runtime.errors import DiskRefuses, StoreError
 from runtime.messaging.message import BlobRef
+from runtime.storage.far_store import FarStore
 from runtime.storage.segments import SegmentStore
 from runtime.storage.slow_disk import Log, on_disk
 
@@ -41,9 +42,9 @@ def called(payload: StepPayload) -> tuple[str, str]:
 class Recorder:
     """Writes to the segments of one host process, which its seats share."""
 
-    def __init__(self, store: SegmentStore, log: Log | None = None) -> None:
+    def __init__(self, store: SegmentStore | FarStore, log: Log | None = None) -> None:
         self._store = store
-        self.gate = DiskGate(store.folder, log)  # shut while the disk refuses
+        self.gate = DiskGate(store.folder, log, store.refusal)  # shut while the disk refuses
         self._log = log
         self._encoder = msgspec.msgpack.Encoder()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="segments")

@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+from collections import deque
 from pathlib import Path
 
 import msgspec
@@ -30,6 +31,7 @@ from runtime.hosts.frames import (
     FromMain,
     GaveUp,
     Hello,
+    LogLine,
     PeersLost,
     SetClock,
     Start,
@@ -40,7 +42,7 @@ from runtime.hosts.frames import (
     Stopped,
 )
 from runtime.hosts.inline import InlineHost
-from runtime.hosts.ticket import Ticket, enter
+from runtime.hosts.ticket import HostTicket, enter
 from runtime.logs.runtime_events import HOST_STOPPING, SHUTDOWN_FAILED
 from runtime.logs.writer import host_log
 from runtime.messaging.envelope import Envelope
@@ -53,16 +55,21 @@ from runtime.signals import die_with
 from runtime.stall import StallWatch
 from runtime.tasks import TaskScope
 
+HELD_LINES = 1000
+
 
 class ChildHost:
     """Runs what the parent sends and passes on what is not for here."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        self._args = args
+    def __init__(self, args: argparse.Namespace, ticket: HostTicket | None) -> None:
+        self._args, self._ticket = args, ticket
         self._link: Link[FromMain | FromChild]
         self._clock = RunClock()
-        self._log = host_log(Path(args.run_dir), args.name, args.log_level, self._clock)
+        self._held: deque[bytes] | None = deque(maxlen=HELD_LINES)  # until the main host has greeted us
+        send = None if ticket is None else self._send_line
+        self._log = host_log(Path(args.run_dir), args.name, args.log_level, self._clock, send)
         self._node = Node(args.name, Path(args.run_dir), self._clock, self._log, self)
+        self._node.ticket = ticket
         self._inline = InlineHost(self._node, self._gave_up)
         self._watch = StallWatch(self._inline, args.stall_after_s)
         self._dead_man = DeadMan(args.silent_limit_s, STOP_S)
@@ -104,9 +111,8 @@ class ChildHost:
 
     async def _linked(self) -> Link[FromMain | FromChild]:
         """The link to the main host: the socket that this process was born with, or by the ticket on its input."""
-        if self._args.fd is None:
-            ticket = msgspec.msgpack.decode(await asyncio.to_thread(sys.stdin.buffer.read), type=Ticket)
-            return Link(*await enter(ticket, "frames"), FromMain)
+        if self._ticket is not None:
+            return Link(*await enter(self._ticket, "frames"), FromMain)
         sock = socket.socket(fileno=self._args.fd)
         sock.set_inheritable(False)
         return await Link.of_socket(sock, FromMain)
@@ -118,6 +124,18 @@ class ChildHost:
                 return await self._link.receive()
         except (HostLost, TimeoutError):
             return None
+
+    def _send_line(self, line: bytes) -> None:
+        if self._held is not None:
+            self._held.append(line)
+            return
+        with contextlib.suppress(HostLost):  # the main host has given this life up: nothing reads on
+            self._link.write(LogLine(line=line))
+
+    def _send_held(self) -> None:
+        held, self._held = self._held or (), None
+        for line in held:
+            self._send_line(line)
 
     def _handle(self, frame: FromMain | FromChild) -> None:
         match frame:
@@ -135,6 +153,7 @@ class ChildHost:
                 self._report(self._beaten(frame))
             case SetClock():
                 self._clock.set(frame.offset_s, frame.wall_s)
+                self._send_held()
             case PeersLost():
                 self._node.peers_lost(frame.names, frame.reason)
 
@@ -178,7 +197,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.nice(args.nice)
-    uvloop.run(ChildHost(args).run())
+    ticket = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=HostTicket) if args.fd is None else None
+    uvloop.run(ChildHost(args, ticket).run())
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from runtime.errors import ConfigError, HostLost
-from runtime.hosts.ticket import KNOCK_S, MAX_KNOCK_BYTES, NONCE_BYTES, Knock, Ticket, Way, keep_alive, prove
+from runtime.hosts.ticket import KNOCK_S, MAX_KNOCK_BYTES, NONCE_BYTES, HostTicket, Knock, Way, keep_alive, prove
 
 MAX_KNOCKING = 64  # connections that have not proved anything yet
 MAX_BULK = 4  # bulk connections of one life
@@ -29,10 +29,10 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-class Guest:
+class Arrival:
     """One life that may come in. `came` gets the streams of its frames, or HostLost once it may no more."""
 
-    def __init__(self, ticket: Ticket, serve_bulk: Serve | None) -> None:
+    def __init__(self, ticket: HostTicket, serve_bulk: Serve | None) -> None:
         self.ticket = ticket
         self.came: asyncio.Future[Streams] = asyncio.get_running_loop().create_future()
         self.serve_bulk = serve_bulk
@@ -46,7 +46,7 @@ class Door:
         self.address = ""
         self.refused = 0
         self._certificate = ""
-        self._guests: dict[str, Guest] = {}
+        self._guests: dict[str, Arrival] = {}
         self._knocking: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -63,13 +63,13 @@ class Door:
             raise ConfigError(f"can't listen at {host}:{port} for hosts on other machines: {error}") from error
         self.address = f"{host}:{self._server.sockets[0].getsockname()[1]}"
 
-    def expect(self, name: str, serve_bulk: Serve | None = None) -> Guest:
+    def expect(self, name: str, serve_bulk: Serve | None = None) -> Arrival:
         """A fresh life of host `name` that may come in; `serve_bulk` is called with each of its bulk connections."""
         life, key = secrets.token_hex(8), secrets.token_bytes(32)
-        guest = self._guests[life] = Guest(Ticket(self.address, name, life, key, self._certificate), serve_bulk)
+        guest = self._guests[life] = Arrival(HostTicket(self.address, name, life, key, self._certificate), serve_bulk)
         return guest
 
-    async def forget(self, guest: Guest) -> None:
+    async def forget(self, guest: Arrival) -> None:
         """Let this life in no more, and end its bulk connections."""
         self._guests.pop(guest.ticket.life, None)
         if not guest.came.done():
@@ -88,7 +88,7 @@ class Door:
         task = asyncio.current_task()
         assert task is not None
         self._knocking.add(task)
-        came: tuple[Guest, Way] | None = None
+        came: tuple[Arrival, Way] | None = None
         try:
             if len(self._knocking) <= MAX_KNOCKING:
                 async with asyncio.timeout(KNOCK_S):
@@ -103,7 +103,7 @@ class Door:
         if came is not None and came[1] == "bulk":
             await self._bulk(came[0], task, reader, writer)
 
-    async def _checked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[Guest, Way] | None:
+    async def _checked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[Arrival, Way] | None:
         """Who has proved itself, and what for; the streams of frames are handed over. None: not one of ours."""
         ours = secrets.token_bytes(NONCE_BYTES)
         writer.write(ours)
@@ -128,7 +128,7 @@ class Door:
         return guest, came.way
 
     async def _bulk(
-        self, guest: Guest, task: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, guest: Arrival, task: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         serve = guest.serve_bulk
         assert serve is not None

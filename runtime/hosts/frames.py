@@ -101,9 +101,15 @@ class PeersLost(Message):
     reason: str
 
 
+class LogLine(Message):
+    """Child elsewhere: a line of its log."""
+
+    line: bytes
+
+
 class StopHost(Message):
     """Main: stop everything and exit."""
 
 
-FromChild = Envelope | Hello | Started | GaveUp | Stopped | Beaten | Statuses
+FromChild = Envelope | Hello | LogLine | Started | GaveUp | Stopped | Beaten | Statuses
 FromMain = Envelope | Start | StopActors | Beat | SetClock | AskStatus | PeersLost | StopHost

@@ -26,7 +26,7 @@ WAIT_S = 20.0
 
 
 class Keeper:
-    """One life of a host. `order` is a dict of plain values (`placing.Place`): it travels by value, too."""
+    """One life of a host. `order` is a dict of plain values (`placing.PlaceHost`): it travels by value, too."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._order = order

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from runtime.errors import ConfigError, HostLost
-from runtime.hosts.door import Serve
+from runtime.errors import ConfigError, HostLost, StoreError
 from runtime.hosts.launch import until_exit_or
 from runtime.hosts.placer import Life, Placer
 from runtime.messaging.transport import Link
 from runtime.spec import HostSpec
+from runtime.storage.bulk import Bulk
 
 GONE_S = 3.0  # for the word that a host has ended whose link has closed
 
@@ -24,9 +24,7 @@ GONE_S = 3.0  # for the word that a host has ended whose link has closed
 class PlacedHost:
     """One life of a host on a machine of the cluster's choice, as `launch.Child` is one on this machine."""
 
-    def __init__(
-        self, placer: Placer, spec: HostSpec, arguments: list[str], bulk: Serve | None, *, first: bool
-    ) -> None:
+    def __init__(self, placer: Placer, spec: HostSpec, arguments: list[str], bulk: Bulk, *, first: bool) -> None:
         self.pid, self.machine = 0, ""
         self._placer, self._spec, self._arguments, self._bulk = placer, spec, arguments, bulk
         self._first = first
@@ -41,7 +39,7 @@ class PlacedHost:
         """
         try:
             async with asyncio.timeout(self._placer.spec.wait_s if self._first else None):
-                life = self._life = await self._placer.order(self._spec, self._arguments, self._bulk)
+                life = self._life = await self._placer.order(self._spec, self._arguments, self._bulk.serve)
                 self._ordered.set()
                 await asyncio.wait([life.placed])
         except TimeoutError:
@@ -71,15 +69,23 @@ class PlacedHost:
             line(said)
 
     async def until_exit_or(self, reading: Coroutine[None, None, None]) -> None:
-        """Run `reading` until it ends, or until shortly after the host's exit."""
+        """Run `reading` until it ends, or until shortly after the host's exit or the order to end it.
+
+        Of a machine that can't be reached no word comes that it has ended: `reap` then waits for its own limit.
+        """
         assert self._life is not None
-        await until_exit_or(self._life.ended, reading)
-        self._closed = True
+
+        async def to_the_end() -> None:
+            await reading
+            self._closed = True
+
+        await until_exit_or(self._life.over, to_the_end())
 
     def kill(self) -> None:
         """Have it ended where it is."""
         if self._life is not None:
             self._placer.kill(self._life)
+            self._life.over.set()
 
     async def reap(self, stopped_by: float) -> int | None:
         """Let this life in no more and end it; waits for the word that it has, or until it has stopped by itself."""
@@ -88,6 +94,8 @@ class PlacedHost:
         self.kill()
         came = self._life.guest.came.done()
         await self._placer.door.forget(self._life.guest)
+        with contextlib.suppress(StoreError):  # what this life has flushed is safe, and nothing else was promised
+            await self._bulk.close()
         left_s = max(GONE_S, stopped_by - time.monotonic()) if came and not self._closed else GONE_S
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(left_s):

@@ -16,18 +16,18 @@ import msgspec
 
 from runtime.backoff import Backoff
 from runtime.errors import ComputerRLError, HostLost
-from runtime.hosts.door import Door, Guest, Serve
+from runtime.hosts.door import Arrival, Door, Serve
 from runtime.hosts.environment import FAMILIES, NAMES, passed
 from runtime.hosts.launch import Child
 from runtime.hosts.placing import (
     Ended,
     FromPlacer,
+    HostPlaced,
+    HostSaid,
     Kill,
     Machine,
-    Place,
-    Placed,
+    PlaceHost,
     Ready,
-    Said,
     There,
     ToPlacer,
     Unusable,
@@ -58,12 +58,13 @@ class PlacerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class Life:
     """One life of a host that was ordered."""
 
-    def __init__(self, spec: HostSpec, guest: Guest) -> None:
+    def __init__(self, spec: HostSpec, guest: Arrival) -> None:
         self.spec, self.guest = spec, guest
         self.id = guest.ticket.life
         self.since = time.monotonic()
-        self.placed: asyncio.Future[Placed] = asyncio.get_running_loop().create_future()
+        self.placed: asyncio.Future[HostPlaced] = asyncio.get_running_loop().create_future()
         self.ended = asyncio.Event()
+        self.over = asyncio.Event()  # ended, or given up
         self.code: int | None = None
         self.cause = ""
         self.lines: asyncio.Queue[str | None] = asyncio.Queue(1000)
@@ -75,6 +76,7 @@ class Life:
             self.lines.get_nowait()
         self.lines.put_nowait(None)
         self.ended.set()
+        self.over.set()
 
 
 class Placer:
@@ -125,7 +127,7 @@ class Placer:
         life = Life(spec, self.door.expect(spec.name, bulk))
         self._lives[life.id] = life
         self._tell(
-            Place(
+            PlaceHost(
                 life=life.id,
                 run=self._run,
                 arguments=arguments,
@@ -210,14 +212,14 @@ class Placer:
                     self._give_up(frame.cause)
                     self._stop.set()
                     return
-                case Placed() | Said() | Ended() if (life := self._lives.get(frame.life)) is not None:
+                case HostPlaced() | HostSaid() | Ended() if (life := self._lives.get(frame.life)) is not None:
                     self._heard(life, frame)
 
-    def _heard(self, life: Life, frame: Placed | Said | Ended) -> None:
+    def _heard(self, life: Life, frame: HostPlaced | HostSaid | Ended) -> None:
         if isinstance(frame, Ended):
             life.end(frame.code, frame.cause)
             del self._lives[life.id]
-        elif isinstance(frame, Said):
+        elif isinstance(frame, HostSaid):
             if not life.lines.full():
                 life.lines.put_nowait(frame.line)
         elif not life.placed.done():

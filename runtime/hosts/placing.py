@@ -1,7 +1,7 @@
 """What the main host and its placer process say to each other, and the placer's loop.
 
-Invariant: a life that was ordered is answered by exactly one `Ended`, after at most one `Placed`. The placer holds no
-state that outlives it: when it ends, all that it placed ends with it.
+Invariant: a life that was ordered is answered by exactly one `Ended`, after at most one `HostPlaced`. The placer holds
+no state that outlives it: when it ends, all that it placed ends with it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Machine(Value):
     free: dict[str, float]
 
 
-class Place(Message):
+class PlaceHost(Message):
     """Main: start this life on a machine that has `resources` free."""
 
     life: str
@@ -61,7 +61,7 @@ class There(Message):
     machines: list[Machine]
 
 
-class Placed(Message):
+class HostPlaced(Message):
     """Placer: the life has begun on this machine."""
 
     life: str
@@ -69,7 +69,7 @@ class Placed(Message):
     pid: int
 
 
-class Said(Message):
+class HostSaid(Message):
     """Placer: the host wrote this to its standard output."""
 
     life: str
@@ -90,18 +90,18 @@ class Unusable(Message):
     cause: str
 
 
-FromPlacer = Ready | There | Placed | Said | Ended | Unusable
-ToPlacer = Place | Kill
+FromPlacer = Ready | There | HostPlaced | HostSaid | Ended | Unusable
+ToPlacer = PlaceHost | Kill
 
 
-class Engine(Protocol):
+class PlacingEngine(Protocol):
     """What places hosts: Ray, or a test's stand-in."""
 
     async def connect(self) -> str:
         """The address by which the cluster knows this machine. Raises ConfigError where no restart will help."""
         ...
 
-    async def place(self, order: Place, placed: Callable[[str, int], None], said: Callable[[str], None]) -> int:
+    async def place(self, order: PlaceHost, placed: Callable[[str, int], None], said: Callable[[str], None]) -> int:
         """Start the life and see it to its end; returns its exit status. Raises ComputerRLError where it is lost.
 
         Cancelled before it has called `placed`, it leaves nothing.
@@ -120,7 +120,7 @@ class Engine(Protocol):
 class _Serving:
     """The placer's side of the link."""
 
-    def __init__(self, engine: Engine, link: Link[FromPlacer | ToPlacer]) -> None:
+    def __init__(self, engine: PlacingEngine, link: Link[FromPlacer | ToPlacer]) -> None:
         self._engine, self._link = engine, link
         self._failed: BaseException | None = None
         self._unplaced: dict[str, asyncio.Task[None]] = {}
@@ -137,7 +137,7 @@ class _Serving:
         self._scope.spawn(self._show(), "machines")
         while (frame := await self._link.receive()) is not None:
             match frame:
-                case Place():
+                case PlaceHost():
                     self._unplaced[frame.life] = self._scope.spawn(self._place(frame), f"place {frame.life}")
                 case Kill() if (placing := self._unplaced.pop(frame.life, None)) is not None:
                     placing.cancel()
@@ -147,13 +147,13 @@ class _Serving:
         if self._failed is not None:
             raise self._failed
 
-    async def _place(self, order: Place) -> None:
+    async def _place(self, order: PlaceHost) -> None:
         def placed(machine: str, pid: int) -> None:
             self._unplaced.pop(order.life, None)
-            self._link.write(Placed(life=order.life, machine=machine, pid=pid))
+            self._link.write(HostPlaced(life=order.life, machine=machine, pid=pid))
 
         def said(line: str) -> None:
-            self._link.write(Said(life=order.life, line=line))
+            self._link.write(HostSaid(life=order.life, line=line))
 
         code, cause = None, ""
         try:
@@ -184,7 +184,7 @@ def wanted(resources: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {amount:g}" for name, amount in sorted(resources.items())) or "nothing"
 
 
-def serve(parser: argparse.ArgumentParser, engine: Callable[[argparse.Namespace], Engine]) -> None:
+def serve(parser: argparse.ArgumentParser, engine: Callable[[argparse.Namespace], PlacingEngine]) -> None:
     """A placer process's main: reads its arguments, then serves the link until main's end of it closes."""
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True)

@@ -24,6 +24,7 @@ from runtime.hosts.frames import (
     FromMain,
     GaveUp,
     Hello,
+    LogLine,
     SetClock,
     Start,
     Started,
@@ -34,6 +35,7 @@ from runtime.hosts.frames import (
 )
 from runtime.hosts.launch import Launched
 from runtime.logs.runtime_events import HOST_BEATS, HOST_LOST, HOST_OUTPUT, HOST_RESTARTS, HOST_STARTED, STALL
+from runtime.logs.writer import HostLines
 from runtime.messaging.envelope import Envelope
 from runtime.messaging.node import MAX_PARKED, Node
 from runtime.messaging.transport import Link
@@ -93,6 +95,7 @@ class ProcessHost:
         self._child: Launched | None = None
         self._asked = 0.0  # when the child was last sent a heartbeat, monotonic seconds
         self._offset = ClockOffset()  # of the child that is up
+        self._lines = HostLines(node.run_dir, spec.name)  # of a child elsewhere
         self._silence = ""  # why the child was killed, if it was for its silence
         self._pid = 0
         self._scope = TaskScope(lambda name, error: hub.give_up(f"host {spec.name}", f"{name} failed: {error!r}"))
@@ -178,6 +181,7 @@ class ProcessHost:
             self._write(StopHost())
             await asyncio.wait({self._life}, timeout=self._spec.stop_timeout_s)
         await self._scope.close(10.0)
+        self._lines.close()
 
     def _write(self, frame: FromMain) -> bool:
         if self._link is None:
@@ -320,6 +324,8 @@ class ProcessHost:
             match frame:
                 case Envelope():
                     self._hub.route(frame)
+                case LogLine():
+                    self._lines.write(frame.line)
                 case Started():
                     if (future := self._started.get(frame.name)) is not None and not future.done():
                         future.set_result(None)

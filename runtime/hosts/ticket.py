@@ -28,7 +28,7 @@ _IDLE_S, _EVERY_S, _PROBES, _UNACKED_MS = 10, 5, 3, 20_000
 Way = Literal["frames", "bulk"]
 
 
-class Ticket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HostTicket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one life of a host is given to come in with. It goes by a pipe, never by a command line."""
 
     address: str  # HOST:PORT of the door
@@ -48,13 +48,13 @@ class Knock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     proof: bytes
 
 
-def prove(ticket: Ticket, side: Literal["host", "door"], way: Way, nonces: bytes) -> bytes:
+def prove(ticket: HostTicket, side: Literal["host", "door"], way: Way, nonces: bytes) -> bytes:
     """HMAC-SHA256 over all that both sides have said. `nonces` has a fixed size and comes first: no field can slide."""
     said = (nonces, side.encode(), way.encode(), ticket.name.encode(), ticket.life.encode())
     return hmac.digest(ticket.key, b"\0".join(said), "sha256")
 
 
-def knock(ticket: Ticket, way: Way, theirs: bytes) -> tuple[bytes, bytes]:
+def knock(ticket: HostTicket, way: Way, theirs: bytes) -> tuple[bytes, bytes]:
     """The bytes to answer the door's nonce `theirs` with, and the proof that the door then has to give."""
     ours = secrets.token_bytes(NONCE_BYTES)
     nonces = theirs + ours
@@ -83,7 +83,7 @@ def trust(certificate: str) -> ssl.SSLContext | None:
     return context
 
 
-async def enter(ticket: Ticket, way: Way) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def enter(ticket: HostTicket, way: Way) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Come in by the door. Raises HostLost where it is shut or is not the run that gave the ticket."""
     host, _, port = ticket.address.rpartition(":")
     writer: asyncio.StreamWriter | None = None
@@ -104,7 +104,7 @@ async def enter(ticket: Ticket, way: Way) -> tuple[asyncio.StreamReader, asyncio
     return reader, writer
 
 
-def enter_blocking(ticket: Ticket, way: Way) -> socket.socket:
+def enter_blocking(ticket: HostTicket, way: Way) -> socket.socket:
     """The same for a thread: a connected socket whose reads and writes block. Raises HostLost."""
     host, _, port = ticket.address.rpartition(":")
     try:

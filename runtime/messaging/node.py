@@ -16,6 +16,7 @@ from typing import Protocol
 
 from runtime.clock import Clock
 from runtime.errors import ActorGone, ComputerRLError, MailboxFull
+from runtime.hosts.ticket import HostTicket
 from runtime.logs.runtime_events import DEAD_LETTER, MAILBOX_FULL
 from runtime.logs.writer import ActorLog
 from runtime.messaging.codec import encode_error
@@ -61,6 +62,7 @@ class Node:
         self.clock = clock
         self.log = log
         self.uplink = uplink
+        self.ticket: HostTicket | None = None  # by which a process elsewhere gets to the main host's machine
         self.shared = Shared()
         self.mailboxes: dict[str, Mailbox] = {}
         self.dead_letters: deque[DeadLetter] = deque(maxlen=DEAD_LETTERS_KEPT)

@@ -24,7 +24,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from runtime.disk import store_error
+from runtime.disk import refusal, store_error
 from runtime.errors import DiskRefuses, PayloadLost, StoreError
 from runtime.messaging.message import BlobRef
 
@@ -118,6 +118,10 @@ class SegmentStore:
             for name in files:
                 if name in self._lost:
                     raise DiskRefuses(self._lost[name])
+
+    def refusal(self) -> str:
+        """Why the disk takes no bytes, and what to do; "" where it takes them. Blocks."""
+        return refusal(self._folder)
 
     def close(self) -> None:
         """Flush and release the files. Can be repeated. Raises StoreError, with the files released, as `flush` does."""

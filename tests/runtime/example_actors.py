@@ -12,7 +12,7 @@ import msgspec
 from runtime.actor import Actor, handles
 from runtime.errors import ComputerRLError, ConfigError
 from runtime.logs.events import declare
-from runtime.messaging.message import Done, Message, Request
+from runtime.messaging.message import BlobRef, Done, Message, Request
 from runtime.status import ActorStatus
 from runtime.system import ActorSystem
 
@@ -94,6 +94,22 @@ class Pid(Request[Number]):
 
 class Greet(Message):
     text: str
+
+
+class Kept(Message):
+    ref: BlobRef
+
+
+class Keep(Request[Kept]):
+    """Store `payload` in the run's segments, and flush."""
+
+    payload: bytes
+
+
+class Folder(Request[Text]):
+    """Where the main host's folder `path` is for this actor."""
+
+    path: str
 
 
 class Lie(Request[Number]):
@@ -226,6 +242,23 @@ class Counter(Actor):
     async def greet(self, msg: Greet) -> None:
         self.ctx.log.emit(GREETED, text=msg.text)
         self.total += 1
+
+    @handles(Keep)
+    async def keep(self, msg: Keep) -> Kept:
+        def stored() -> BlobRef:
+            store = self.ctx.segments()
+            try:
+                ref = store.append(msg.payload)
+                store.flush([ref.segment])
+                return ref
+            finally:
+                store.close()
+
+        return Kept(ref=await asyncio.to_thread(stored))
+
+    @handles(Folder)
+    async def folder(self, msg: Folder) -> Text:
+        return Text(text=str(await self.ctx.folder(msg.path)))
 
     @handles(Lie)
     async def lie(self, msg: Lie) -> Number:

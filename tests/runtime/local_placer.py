@@ -1,4 +1,4 @@
-"""A placer that places hosts on this very machine: `python -P -m tests.runtime.local_placer`."""
+"""A placer that places hosts on this very machine: `python -P -m local_placer`."""
 
 # ruff: noqa: ASYNC110 - a file says when, and what is waited for tells of no changes
 
@@ -13,8 +13,8 @@ import msgspec
 
 from runtime.errors import ConfigError
 from runtime.hosts.keeper import Keeper
-from runtime.hosts.placing import Machine, Place, serve
-from runtime.hosts.ticket import Ticket
+from runtime.hosts.placing import Machine, PlaceHost, serve
+from runtime.hosts.ticket import HostTicket
 
 
 class LocalEngine:
@@ -33,9 +33,9 @@ class LocalEngine:
     async def machines(self) -> list[Machine]:
         return [Machine(name="m0", total={"desktops": self._args.room}, free={"desktops": self._room})]
 
-    async def place(self, order: Place, placed: Callable[[str, int], None], said: Callable[[str], None]) -> int:
+    async def place(self, order: PlaceHost, placed: Callable[[str, int], None], said: Callable[[str], None]) -> int:
         if self._args.via:
-            ticket = msgspec.msgpack.decode(order.ticket, type=Ticket)
+            ticket = msgspec.msgpack.decode(order.ticket, type=HostTicket)
             order = msgspec.structs.replace(
                 order,
                 ticket=msgspec.msgpack.encode(

@@ -12,10 +12,10 @@ import pytest
 
 from runtime.errors import HostLost
 from runtime.hosts import door as doors
-from runtime.hosts.door import MAX_KNOCKING, Door, Guest
+from runtime.hosts.door import MAX_KNOCKING, Arrival, Door
 from runtime.hosts.environment import passed
 from runtime.hosts.frames import FromMain, StopHost
-from runtime.hosts.ticket import MAX_KNOCK_BYTES, NONCE_BYTES, Knock, Ticket, enter, enter_blocking, knock
+from runtime.hosts.ticket import MAX_KNOCK_BYTES, NONCE_BYTES, HostTicket, Knock, enter, enter_blocking, knock
 from runtime.messaging.transport import Link
 
 
@@ -39,7 +39,7 @@ async def opened(host: str = "127.0.0.1") -> AsyncIterator[Door]:
         await door.close()
 
 
-async def met(guest: Guest, ticket: Ticket) -> None:
+async def met(guest: Arrival, ticket: HostTicket) -> None:
     """Both sides of one life's link: a frame goes from the door to the guest."""
     theirs = Link(*await enter(ticket, "frames"), FromMain)
     ours: Link = Link(*await guest.came, FromMain)
@@ -50,7 +50,7 @@ async def met(guest: Guest, ticket: Ticket) -> None:
     await theirs.close()
 
 
-async def refused(ticket: Ticket, match: str = "not let in") -> None:
+async def refused(ticket: HostTicket, match: str = "not let in") -> None:
     with pytest.raises(HostLost, match=match):
         await enter(ticket, "frames")
 
@@ -100,7 +100,7 @@ async def test_a_door_that_does_not_know_the_key_is_found_out():
     gone = asyncio.Event()
     server = await asyncio.start_server(pretend, "127.0.0.1", 0)
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    await refused(Ticket(address, "away", "life", b"k" * 32, ""), "not the run that started away")
+    await refused(HostTicket(address, "away", "life", b"k" * 32, ""), "not the run that started away")
     await gone.wait()
     server.close()
 
@@ -158,7 +158,7 @@ async def test_bulk_connections_belong_to_a_life_that_is_in(off_loopback):
         writer.write(b"yes")
         await reader.read()
 
-    def ask(ticket: Ticket) -> bytes:
+    def ask(ticket: HostTicket) -> bytes:
         with enter_blocking(ticket, "bulk") as sock:
             sock.sendall(b"abc")
             return sock.recv(3)

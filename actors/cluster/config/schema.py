@@ -6,6 +6,7 @@ bounds and its meaning in the one place where it is declared.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -33,6 +34,41 @@ SEED_MOST = 2**63 - 1  # messages between actors hold no larger whole number
 # Every seat is an actor that the plan spells out and the one ledger hears: far more than the thousands it is built for.
 DESKTOPS_MOST = 65_536
 PROCESSES_MOST = 1024  # each is a process of its own on this machine
+
+
+class ClusterConfig(Section, frozen=True, kw_only=True):
+    """Other machines, and how this one is reached from them."""
+
+    AT: ClassVar[str] = "cluster"
+
+    engine: Annotated[
+        Literal["none", "ray"],
+        key("Chooses what finds machines for parts that have a place. none keeps all on this machine."),
+    ] = "none"
+    address: Annotated[
+        str,
+        key(
+            "Gives the cluster's HOST:PORT. Empty takes RAY_ADDRESS or the cluster that this machine belongs to; local"
+            " starts one on this machine and stops it at the end."
+        ),
+    ] = ""
+    bind: Annotated[
+        str,
+        key(
+            "Gives the HOST or HOST:PORT where processes elsewhere reach this one. Empty is any port of the address by"
+            " which the cluster knows this machine.",
+            advanced=True,
+        ),
+    ] = ""
+    wait_s: Annotated[
+        float, key("Ends the run when a process has found no machine at its start for so many seconds.", gt=0)
+    ] = 600.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _, colon, port = self.bind.rpartition(":")
+        if colon and not (port.isdigit() and int(port) < 1 << 16):
+            raise ConfigError(f"cluster.bind is {self.bind!r}: it is HOST or HOST:PORT")
 
 
 class RequireConfig(Section, frozen=True, kw_only=True):
@@ -84,6 +120,13 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
 
     count: Annotated[int, key("Sets the episodes at the same time.", ge=1, le=DESKTOPS_MOST)] = 4
     processes: Annotated[int, key("Spreads desktops over this many processes.", ge=1, le=PROCESSES_MOST)] = 1
+    place: Annotated[
+        dict[str, float],
+        key(
+            "Puts each process on a machine of the cluster that has so much free: {CPU: 2, desktops: 125}. Empty keeps"
+            " them on this machine."
+        ),
+    ] = {}
     warm_pool: Annotated[int, key("Keeps this many booted desktops ready, per process.", ge=0, le=DESKTOPS_MOST)] = 1
     boots_at_once: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=DESKTOPS_MOST)] | None,
@@ -105,6 +148,9 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
             raise ConfigError(
                 f"desktops.processes is {self.processes}: more processes than desktops.count ({self.count})"
             )
+        for name, amount in self.place.items():
+            if not 0 < amount < math.inf or (name not in ("CPU", "GPU") and amount != int(amount) and amount > 1):
+                raise ConfigError(f"desktops.place.{name} is {amount:g}: a whole number, or a share of one below 1")
         for index in range(self.processes):
             if isinstance(self.provider, SshConfig):
                 self._refuse_too_few(self.provider, index)
@@ -132,8 +178,11 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
         return self.warm_pool * self.processes
 
     def within(self, room: Room, key: str = "desktops.count") -> SeatsConfig:
-        """The same with limits of a desktop that the machine has `room` for. Raises ConfigError, which names `key`."""
-        if isinstance(self.provider, SshConfig):
+        """The same with limits of a desktop that the machine has `room` for. Raises ConfigError, which names `key`.
+
+        Desktops that are placed elsewhere get theirs where they are.
+        """
+        if isinstance(self.provider, SshConfig) or self.place:
             return self
         provider = fitted(self.provider, self.count, self.ready, room, key=key)
         return msgspec.structs.replace(self, provider=provider)
@@ -143,10 +192,11 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
         provider = self.provider
         if isinstance(provider, SshConfig):
             provider = provider.share(index, self.processes)
+        fit_seats = self.seats_of(index) if self.place else 0
         pool = PoolConfig(
             warm_pool=self.warm_pool, boots_at_once=self.boots_at_once, processes=self.processes, lease_s=lease_s
         )
-        return DesktopsConfig(provider=provider, pool=pool)
+        return DesktopsConfig(provider=provider, pool=pool, fit_seats=fit_seats)
 
     def seat(self, prompt: PromptConfig) -> SeatConfig:
         """What every seat is told."""
@@ -194,8 +244,11 @@ class Deploy(Section, frozen=True, kw_only=True):
     learner: LearnerConfig = LearnerConfig()
     entropulse: EntropulseConfig = EntropulseConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    cluster: ClusterConfig = ClusterConfig()
 
     def __post_init__(self) -> None:
+        if self.desktops.place and self.cluster.engine == "none":
+            raise ConfigError("desktops.place asks for machines, and cluster.engine is none: set it to ray")
         self.samplers.refuse_unreachable(self.weight_sync)
         if self.sampling.eval_temperature == 0 and self.evaluation.episodes > 1:
             episodes = self.evaluation.episodes

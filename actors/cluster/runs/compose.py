@@ -21,6 +21,7 @@ from actors.cluster.runs import ledgers, recordings
 from actors.cluster.runs.weights import BEGIN
 from actors.desktop.actor import DesktopSeat
 from actors.desktop.config import SandboxConfig
+from actors.desktop.demonstrators.config import EndpointMember
 from actors.desktop.providers.sandbox import shares
 from actors.entropulse.config import EntropulseSettings
 from actors.learner.config import GroupSettings, LearnerSettings, RankSettings
@@ -32,7 +33,7 @@ from policy.architecture import read_architecture
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
-from runtime.system import ActorSpec, HostSpec
+from runtime.system import ActorSpec, HostSpec, PlacerSpec
 
 TENSOR_PARALLEL = {"tp", "tp-size", "tensor-parallel-size"}
 ROUTER = "router"  # in front of several samplers
@@ -51,6 +52,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[HostSpec, ...]
     stages: tuple[tuple[ActorSpec, ...], ...]
     lanes: Lanes
+    placer: PlacerSpec | None = None  # of hosts on other machines
     sums: tuple[shares.Sum, ...] = ()  # of the desktops' limits, beside what the machine has
 
     def host_rows(self) -> list[tuple[str, str]]:
@@ -167,9 +169,17 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
         ),
         *_seats(deploy, model, samplers),
     ]
-    hosts = (*(_rank_host(f"ranks/{i}", learner.rl.threads) for i in ranks), *_desktop_hosts(deploy))
+    hosts = (*(_rank_host(f"ranks/{i}", learner.rl.threads) for i in ranks), *_desktop_hosts(deploy, model))
     stages = ((replay,), tuple(others))
-    return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=hosts, stages=stages, sums=sums_of(deploy))
+    return Plan(
+        deploy=deploy,
+        run_dir=run_dir,
+        lanes=lanes,
+        hosts=hosts,
+        stages=stages,
+        placer=_placer(deploy),
+        sums=sums_of(deploy),
+    )
 
 
 def _rank_host(name: str, threads: int) -> HostSpec:
@@ -189,7 +199,14 @@ def recording(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
     model = str(models.locate(deploy.model.path))
     lanes = lanes_of(deploy.tasks)
     stages = ((_replay(deploy, lanes, model, run_dir, incarnation),), tuple(_seats(deploy, model, [])))
-    return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=_desktop_hosts(deploy), stages=stages)
+    return Plan(
+        deploy=deploy,
+        run_dir=run_dir,
+        lanes=lanes,
+        hosts=_desktop_hosts(deploy, model),
+        stages=stages,
+        placer=_placer(deploy),
+    )
 
 
 def evaluating(deploy: Deploy, *, version: Version, run_dir: Path, incarnation: str) -> Plan:
@@ -201,7 +218,14 @@ def evaluating(deploy: Deploy, *, version: Version, run_dir: Path, incarnation: 
     samplers = [f"sampler/{i}" for i in range(deploy.samplers.actors())]
     later = (*_samplers(deploy, model, samplers, version), *_seats(deploy, model, samplers))
     stages = ((_replay(deploy, lanes, model, run_dir, incarnation),), later)
-    return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=_desktop_hosts(deploy), stages=stages)
+    return Plan(
+        deploy=deploy,
+        run_dir=run_dir,
+        lanes=lanes,
+        hosts=_desktop_hosts(deploy, model),
+        stages=stages,
+        placer=_placer(deploy),
+    )
 
 
 def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation: str) -> ActorSpec:
@@ -365,15 +389,34 @@ def sums_of(deploy: Deploy) -> tuple[shares.Sum, ...]:
     """What the desktops may take of this machine together; nothing of those elsewhere. Raises ConfigError where they
     can't be had."""
     desktops = deploy.desktops
-    if not isinstance(desktops.provider, SandboxConfig):
+    if not isinstance(desktops.provider, SandboxConfig) or desktops.place:
         return ()
     return tuple(shares.sums(desktops.provider, desktops.count, desktops.ready, shares.room()))
 
 
-def _desktop_hosts(deploy: Deploy) -> tuple[HostSpec, ...]:
+def _desktop_hosts(deploy: Deploy, model: str) -> tuple[HostSpec, ...]:
+    keys = [one.key_env for one in deploy.demos.demonstrators if isinstance(one, EndpointMember) and one.key_env]
     return tuple(
-        HostSpec(name=_desktop_host(i), env={"OMP_NUM_THREADS": "1"}) for i in range(deploy.desktops.processes)
+        HostSpec(
+            name=_desktop_host(i),
+            place=deploy.desktops.place or None,
+            env={"OMP_NUM_THREADS": "1"},
+            reads=(model,),
+            passes=tuple(sorted(set(keys))),
+        )
+        for i in range(deploy.desktops.processes)
     )
+
+
+def _placer(deploy: Deploy) -> PlacerSpec | None:
+    """How the hosts that have a place get their machines."""
+    cluster, place = deploy.cluster, deploy.desktops.place
+    if cluster.engine == "none" or not place:
+        return None
+    every = {name: amount * deploy.desktops.processes for name, amount in place.items()}
+    arguments = [f"--address={cluster.address}", f"--resources={msgspec.json.encode(every).decode()}"]
+    arguments += [f"--bind={cluster.bind.partition(':')[0]}"] * bool(cluster.bind)
+    return PlacerSpec(arguments=tuple(arguments), bind=cluster.bind, wait_s=cluster.wait_s)
 
 
 def _desktop_host(index: int) -> str:

@@ -70,7 +70,9 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
     yield check_python()
     yield check_origin()
     yield from check_packages()
-    if isinstance(deploy.desktops.provider, SandboxConfig):
+    if deploy.cluster.engine == "ray":
+        yield check_ray()
+    if isinstance(deploy.desktops.provider, SandboxConfig) and not deploy.desktops.place:
         yield check_root()
         yield check_state(deploy.desktops.provider.state_dir)
         yield check_debian()
@@ -103,6 +105,14 @@ def check_python() -> Check:
     ok = (3, 11) <= sys.version_info[:2] < (3, 13)
     found = ".".join(map(str, sys.version_info[:3]))
     return Check(name="python", ok=ok, found=found, mend="PYTHON=python3.11 make setup")
+
+
+def check_ray() -> Check:
+    """Ray, which is an extra; it is not imported."""
+    try:
+        return Check(name="ray", ok=True, found=importlib.metadata.version("ray"))
+    except importlib.metadata.PackageNotFoundError:
+        return Check(name="ray", ok=False, found="cluster.engine is ray, which is not installed", mend="make ray")
 
 
 def check_sglang(engine: SglangConfig) -> Check:

@@ -27,6 +27,7 @@ from runtime.system import ActorSpec, ActorSystem
 
 REFRESH_S = 1.0  # a display's rate; what it shows comes as it changes
 ASK_S = 30.0
+WAITS_S = 15.0  # between two lines on what is waited for
 
 
 Verdict = tuple[str, str | None]  # "ok", "failed", "crashed" or "stopped", and the reason
@@ -54,7 +55,7 @@ def recording() -> Job:
 async def execute(plan: Plan, record: RunRecord, job: Job) -> Verdict:
     """Run `plan` for `job`; returns the verdict and its reason."""
     with stop_event() as stop, progress.display(record.name) as shown:
-        system = ActorSystem(plan.run_dir, hosts=plan.hosts, log_level=plan.deploy.run.log_level)
+        system = ActorSystem(plan.run_dir, hosts=plan.hosts, log_level=plan.deploy.run.log_level, placer=plan.placer)
         try:
             async with system:
                 return await _until_the_end(system, plan, job, stop, shown)
@@ -77,7 +78,8 @@ async def _until_the_end(
     used = asyncio.ensure_future(usage.log_cpu(system.log))
     drawn = asyncio.ensure_future(tensorboard.follow(plan.run_dir, system.log))
     room = asyncio.ensure_future(watch_disk(plan.run_dir, shown.note))
-    watched: set[asyncio.Future[Any]] = {start, watch, failed, stopped, used, drawn, room}
+    waits = asyncio.ensure_future(_tell_waits(system, shown))
+    watched: set[asyncio.Future[Any]] = {start, watch, failed, stopped, used, drawn, room, waits}
     try:
         async with asyncio.timeout(limit_s) as limit:
             await asyncio.wait({start, failed, stopped, used, drawn, room}, return_when=asyncio.FIRST_COMPLETED)
@@ -105,6 +107,14 @@ async def _until_the_end(
 async def _spawn(system: ActorSystem, stages: Sequence[Sequence[ActorSpec]]) -> None:
     for stage in stages:
         await system.spawn(*stage)
+
+
+async def _tell_waits(system: ActorSystem, shown: progress.Display) -> None:
+    """Say what hosts wait for, as long as they wait for machines."""
+    while True:
+        await asyncio.sleep(WAITS_S)
+        for line in system.waits():
+            shown.note(line)
 
 
 async def _break_off(system: ActorSystem, shown: progress.Display) -> Verdict:

@@ -10,6 +10,7 @@ from functools import singledispatch
 
 from actors.desktop.config import DesktopsConfig, SandboxConfig, SshConfig
 from actors.desktop.provider import DesktopSpec, Provider
+from actors.desktop.providers.sandbox import shares
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.providers.ssh import SshProvider
 
@@ -26,6 +27,8 @@ async def _opened(settings: object, config: DesktopsConfig, run_id: str) -> tupl
 
 @_opened.register
 async def _(settings: SandboxConfig, config: DesktopsConfig, run_id: str) -> tuple[Provider, DesktopSpec]:
+    if config.fit_seats:
+        settings = shares.fitted(settings, config.fit_seats, config.pool.warm_pool, shares.room())
     return await SandboxProvider.start(settings, run_id), DesktopSpec.of(settings, config.screen)
 
 

@@ -1,0 +1,173 @@
+"""Places hosts by Ray: `python -P -m runtime.hosts.ray`, a driver in a process of its own.
+
+Invariant: no message of this program goes through Ray, and no module of it is imported by a Ray worker. The machine of
+a life that was given up takes no other life until Ray has confirmed that it is over.
+
+Ray ends a driver whose cluster has lost its head, without an exception. Therefore no run is a driver.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import importlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from runtime.errors import ConfigError, HostLost
+from runtime.hosts import keeper
+from runtime.hosts.placing import Machine, PlaceHost, serve
+
+LOCAL = "local"
+NAMESPACE = "computerrl"
+STORE_BYTES = 80_000_000  # of the object store that a started Ray has: nothing is put there
+AGAIN_S = 1.0  # between two tries to reach a keeper whose machine Ray has not given up
+OURS = ("CPU", "GPU")  # which Ray has options of its own for
+NODE_LABEL = "ray.io/node-id"
+
+
+def load() -> Any:
+    """Ray's package. Raises ConfigError where it is not installed."""
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise ConfigError(f"cluster.engine is ray, which is not installed ({error}): make ray") from error
+
+
+class RayEngine:
+    """One driver. `_suspect` holds the nodes of lives that were given up and have not been confirmed to be over."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self._ray: Any = None
+        self._keepers: dict[str, Any] = {}  # by life
+        self._nodes: dict[str, str] = {}  # by life
+        self._suspect: set[str] = set()  # lives
+
+    async def connect(self) -> str:
+        """Attach to the cluster, or start one here."""
+        ray = self._ray = load()
+        os.chdir("/")  # Ray puts the driver's folder first on the import path of every worker
+        ray.cloudpickle.register_pickle_by_value(keeper)
+        options: dict[str, Any] = {
+            "namespace": NAMESPACE, "log_to_driver": False, "configure_logging": False, "logging_level": "ERROR",
+        }  # fmt: skip
+        if self._args.bind:
+            options["_node_ip_address"] = self._args.bind
+        if self._args.address == LOCAL:
+            has = json.loads(self._args.resources)
+            options |= {
+                "num_cpus": int(max(has.pop("CPU", 1), os.cpu_count() or 1)), "num_gpus": has.pop("GPU", None),
+                "resources": has, "include_dashboard": False, "object_store_memory": STORE_BYTES,
+            }  # fmt: skip
+        else:
+            options["address"] = self._args.address or os.environ.get("RAY_ADDRESS", "auto")
+        await asyncio.to_thread(ray.init, **options)
+        return str(ray.util.get_node_ip_address())
+
+    async def machines(self) -> list[Machine]:
+        """The living machines, and what each has free."""
+        return await asyncio.to_thread(self._machines)
+
+    def _machines(self) -> list[Machine]:
+        state = importlib.import_module("ray._private.state")
+        free = state.available_resources_per_node()
+        return [
+            Machine(
+                name=node["NodeManagerAddress"],
+                total=_shown(node["Resources"]),
+                free=_shown(free.get(node["NodeID"], {})),
+            )
+            for node in sorted(self._ray.nodes(), key=lambda node: str(node["NodeManagerAddress"]))
+            if node["Alive"]
+        ]
+
+    async def place(self, order: PlaceHost, placed: Callable[[str, int], None], said: Callable[[str], None]) -> int:
+        """Start a keeper where there is room and watch it to its end."""
+        made = self._keepers[order.life] = self._start(order)
+        try:
+            there = await self._ask(made.where)
+            self._nodes[order.life] = there["node"]
+            placed(there["machine"], there["pid"])
+            while True:
+                try:
+                    lines, code = await self._ask(made.watch)
+                except self._ray.exceptions.ActorUnavailableError:
+                    await asyncio.sleep(AGAIN_S)  # Ray does not know yet whether it is over
+                    continue
+                for line in lines:
+                    said(line)
+                if code is not None:
+                    return int(code)
+        except self._ray.exceptions.RayError as error:
+            raise HostLost(f"Ray: {_first_line(error)}") from error
+        finally:
+            self._suspect.discard(order.life)
+            self._nodes.pop(order.life, None)
+            del self._keepers[order.life]
+            self._end(made)
+
+    async def kill(self, life: str) -> None:
+        """Have the keeper end its host; a keeper that can't be reached is ended by Ray."""
+        made = self._keepers.get(life)
+        if made is None:
+            return
+        self._suspect.add(life)
+        try:
+            async with asyncio.timeout(2.0):
+                await self._ask(made.kill)
+        except (TimeoutError, self._ray.exceptions.RayError):
+            self._end(made)
+
+    def _start(self, order: PlaceHost) -> Any:
+        need = order.resources
+        options: dict[str, Any] = {
+            "num_cpus": need.get("CPU", 1), "num_gpus": need.get("GPU", 0),
+            "resources": {name: amount for name, amount in need.items() if name not in OURS},
+            "max_restarts": 0, "max_task_retries": 0, "max_concurrency": 4, "scheduling_strategy": "SPREAD",
+        }  # fmt: skip
+        if away := sorted({self._nodes[life] for life in self._suspect if life in self._nodes}):
+            options["label_selector"] = {NODE_LABEL: f"!in({','.join(away)})"}
+        order_told = msgspec.to_builtins(order, builtin_types=(bytes,))
+        return self._ray.remote(keeper.Keeper).options(**options).remote(order_told)
+
+    async def _ask(self, method: Any) -> Any:
+        return await asyncio.wrap_future(method.remote().future())
+
+    def _end(self, made: Any) -> None:
+        with contextlib.suppress(self._ray.exceptions.RayError):  # it has ended
+            self._ray.kill(made, no_restart=True)
+
+
+def _shown(resources: dict[str, float]) -> dict[str, float]:
+    """What a deploy file may ask for: not what Ray adds for itself."""
+
+    def own() -> Iterator[tuple[str, float]]:
+        for name, amount in resources.items():
+            if ":" not in name and name not in ("memory", "object_store_memory"):
+                yield name, float(amount)
+
+    return dict(own())
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300] if lines else ''}"
+
+
+def main() -> None:
+    """The placer process."""
+    parser = argparse.ArgumentParser(prog="runtime.hosts.ray")
+    parser.add_argument("--address", default="")
+    parser.add_argument("--bind", default="")
+    parser.add_argument("--resources", default="{}")  # of the machine, where a cluster is started here
+    serve(parser, RayEngine)
+
+
+if __name__ == "__main__":
+    main()

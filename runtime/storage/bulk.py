@@ -1,0 +1,180 @@
+"""What hosts on other machines store in the run's folder and read from this machine: the main host's side.
+
+Invariant: a payload is answered with its reference once this machine's store holds it, and a flush once the disk does,
+as for a store on this machine. Of this machine's files a host reads those of the folders that its spec names, and no
+other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from runtime.errors import ComputerRLError, StoreError
+from runtime.messaging.message import BlobRef, Message, Value
+from runtime.messaging.transport import Link
+from runtime.storage.segments import SegmentStore
+
+SEGMENTS = "segments"
+PART_BYTES = 8 << 20
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
+
+
+class Append(Message):
+    """Store this."""
+
+    payload: bytes
+
+
+class Flush(Message):
+    """Answer once everything stored is on the disk; `files` as for `SegmentStore.flush`."""
+
+    files: list[str]
+
+
+class LookAtDisk(Message):
+    """Does the disk take bytes?"""
+
+
+class ListFiles(Message):
+    """What does this folder hold, weights left out?"""
+
+    folder: str
+
+
+class ReadPart(Message):
+    """`PART_BYTES` of a file from `offset` on."""
+
+    folder: str
+    name: str
+    offset: int
+
+
+class FileEntry(Value):
+    """A file of a folder, and what it holds: blake2b-128, hex."""
+
+    name: str
+    size: int
+    digest: str
+
+
+class Stored(Message):
+    """Of `Append`."""
+
+    ref: BlobRef
+
+
+class Flushed(Message):
+    """Of `Flush`."""
+
+
+class DiskLooked(Message):
+    """Of `LookAtDisk`: why the disk takes no bytes, "" where it does."""
+
+    refusal: str
+
+
+class Files(Message):
+    """Of `ListFiles`."""
+
+    files: list[FileEntry]
+
+
+class Part(Message):
+    """Of `ReadPart`; nothing at the file's end."""
+
+    data: bytes
+
+
+class Failed(Message):
+    """The error's class and text."""
+
+    kind: str
+    text: str
+
+
+Asked = Append | Flush | LookAtDisk | ListFiles | ReadPart
+Answered = Stored | Flushed | DiskLooked | Files | Part | Failed
+
+
+class Bulk:
+    """What one life of a host stores and reads, over any number of connections."""
+
+    def __init__(self, run_dir: Path, host: str, reads: Sequence[str]) -> None:
+        self._folder, self._host = run_dir / SEGMENTS, host
+        self._reads = frozenset(reads)
+        self._store: SegmentStore | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"bulk {host}")
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one connection's requests, one after another, until it ends."""
+        link: Link[Asked | Answered] = Link(reader, writer, Asked)
+        loop = asyncio.get_running_loop()
+        try:
+            while (asked := await link.receive()) is not None:
+                link.write(await loop.run_in_executor(self._thread, self._answer, asked))
+        finally:
+            await link.close()
+
+    async def close(self) -> None:
+        """Release the store. Raises StoreError where its last flush fails."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    def _answer(self, asked: Asked | Answered) -> Answered:
+        try:
+            match asked:
+                case Append():
+                    return Stored(ref=self._segments().append(asked.payload))
+                case Flush():
+                    self._segments().flush(asked.files)
+                    return Flushed()
+                case LookAtDisk():
+                    return DiskLooked(refusal=self._segments().refusal())
+                case ListFiles():
+                    return Files(files=entries(self._readable(asked.folder)))
+                case ReadPart():
+                    return Part(data=_part(self._readable(asked.folder), asked.name, asked.offset))
+        except ComputerRLError as error:
+            return Failed(kind=type(error).__name__, text=str(error))
+        except OSError as error:
+            return Failed(kind=StoreError.__name__, text=f"can't read: {error}")
+        return Failed(kind=StoreError.__name__, text=f"not a request: {type(asked).__name__}")
+
+    def _segments(self) -> SegmentStore:
+        if self._store is None:
+            self._store = SegmentStore(self._folder, self._host)
+        return self._store
+
+    def _readable(self, folder: str) -> Path:
+        if folder not in self._reads:
+            raise StoreError(f"host {self._host} has no use for {folder}")
+        return Path(folder)
+
+    def _close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+
+
+def entries(folder: Path) -> list[FileEntry]:
+    """The regular files directly in `folder`, weights left out, by name."""
+    paths = sorted(path for path in folder.iterdir() if path.is_file() and path.suffix not in WEIGHTS)
+    return [FileEntry(name=path.name, size=path.stat().st_size, digest=_digest(path)) for path in paths]
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def _part(folder: Path, name: str, offset: int) -> bytes:
+    if name != Path(name).name or Path(name).suffix in WEIGHTS:
+        raise StoreError(f"{name!r} is no file of {folder}")
+    with (folder / name).open("rb") as file:
+        file.seek(offset)
+        return file.read(PART_BYTES)

@@ -1,0 +1,156 @@
+"""The run's segments and files, for a host on another machine.
+
+Invariant: a reference is handed out once the main host's store holds the payload. A broken connection fails the request
+under way and no other; the next one connects again. A file is used once it is whole and is what its digest says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import tempfile
+import threading
+from collections.abc import Collection
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from runtime.errors import HostLost, StoreError, named
+from runtime.hosts.ticket import HostTicket, enter_blocking, read_exactly
+from runtime.messaging.message import BlobRef
+from runtime.messaging.transport import MAX_FRAME_BYTES
+from runtime.storage.bulk import (
+    Answered,
+    Append,
+    Asked,
+    DiskLooked,
+    Failed,
+    FileEntry,
+    Files,
+    Flush,
+    Flushed,
+    ListFiles,
+    LookAtDisk,
+    Part,
+    ReadPart,
+    Stored,
+)
+
+ANSWER_S = 300.0  # a slow disk is named by its caller long before
+A = TypeVar("A", bound=Answered)
+_DECODER = msgspec.msgpack.Decoder(Answered)
+
+
+class FarStore:
+    """As `SegmentStore`, but the segments lie with the main host. Blocks as that does. Thread-safe."""
+
+    def __init__(self, ticket: HostTicket) -> None:
+        self._ticket = ticket
+        self._lock = threading.Lock()
+        self._sock: socket.socket | None = None
+        self.name = f"segments of {ticket.name}"
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are: a name for people, for they are on another machine."""
+        return Path(self._ticket.address) / self._ticket.name
+
+    def append(self, payload: bytes) -> BlobRef:
+        """Store `payload`. Raises StoreError."""
+        ref = self._ask(Append(payload=payload), Stored).ref
+        self.name = ref.segment
+        return ref
+
+    def flush(self, files: Collection[str] = ()) -> None:
+        """Return once everything appended is on the main host's disk. Raises StoreError."""
+        self._ask(Flush(files=sorted(files)), Flushed)
+
+    def refusal(self) -> str:
+        """Why the main host's disk takes no bytes; "" where it takes them."""
+        return self._ask(LookAtDisk(), DiskLooked).refusal
+
+    def fetch(self, folder: str, cache: Path) -> Path:
+        """A folder of this machine with what `folder` holds with the main host, weights left out. Raises StoreError."""
+        files = self._ask(ListFiles(folder=folder), Files).files
+        whole = hashlib.blake2b(msgspec.msgpack.encode(files), digest_size=16).hexdigest()
+        place = cache / whole
+        if place.is_dir():
+            return place
+        try:
+            cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.TemporaryDirectory(dir=cache, prefix=".new-") as made:
+                for entry in files:
+                    self._fetch(folder, entry, Path(made, "whole"))
+                Path(made, "whole").mkdir(exist_ok=True)
+                if not place.is_dir():  # another process of this machine may have been quicker
+                    os.rename(Path(made, "whole"), place)
+        except OSError as error:
+            if not place.is_dir():
+                raise StoreError(f"can't keep {folder} in {cache}: {error}") from error
+        return place
+
+    def close(self) -> None:
+        """Flush and hang up. Raises StoreError."""
+        try:
+            if self._sock is not None:
+                self.flush()
+        finally:
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close the connection; what was not flushed is not promised to be kept."""
+        with self._lock:
+            self._hang_up()
+
+    def _fetch(self, folder: str, entry: FileEntry, into: Path) -> None:
+        if entry.name != Path(entry.name).name:
+            raise StoreError(f"{entry.name!r} is no file's name")
+        into.mkdir(exist_ok=True)
+        digest, size = hashlib.blake2b(digest_size=16), 0
+        with (into / entry.name).open("wb") as file:
+            while size < entry.size:
+                part = self._ask(ReadPart(folder=folder, name=entry.name, offset=size), Part).data
+                if not part:
+                    break
+                digest.update(part)
+                size += file.write(part)
+        if digest.hexdigest() != entry.digest:
+            raise StoreError(f"{folder}/{entry.name} has changed while it was fetched")
+
+    def _ask(self, asked: Asked, wanted: type[A]) -> A:
+        body = msgspec.msgpack.encode(asked)
+        with self._lock:
+            try:
+                if self._sock is None:
+                    self._sock = enter_blocking(self._ticket, "bulk")
+                    self._sock.settimeout(ANSWER_S)
+                self._sock.sendall(len(body).to_bytes(4, "big") + body)
+                size = int.from_bytes(read_exactly(self._sock, 4), "big")
+                if size > MAX_FRAME_BYTES:
+                    raise ConnectionError(f"an answer of {size} bytes")
+                answer = _DECODER.decode(read_exactly(self._sock, size))
+            except (OSError, HostLost, msgspec.DecodeError) as error:
+                self._hang_up()
+                raise StoreError(f"{self.name} can't be reached: {error}") from error
+        if isinstance(answer, Failed):
+            kind = named(answer.kind)
+            raise (kind if kind is not None and issubclass(kind, StoreError) else StoreError)(answer.text)
+        if not isinstance(answer, wanted):
+            raise StoreError(f"{type(asked).__name__} was answered with {type(answer).__name__}")
+        return answer
+
+    def _hang_up(self) -> None:
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+
+
+def fetched(ticket: HostTicket, folder: str, cache: Path) -> Path:
+    """`FarStore.fetch` over a connection of its own."""
+    store = FarStore(ticket)
+    try:
+        return store.fetch(folder, cache)
+    finally:
+        store.hang_up()

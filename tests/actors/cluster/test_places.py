@@ -1,0 +1,79 @@
+"""Seats that have a place go to other machines, with all that they need there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from actors.cluster.config import deploy_files, models
+from actors.cluster.config.schema import Deploy
+from actors.cluster.runs import compose, doctor
+from actors.desktop.config import SandboxConfig
+from runtime.errors import ConfigError
+from runtime.system import PlacerSpec
+
+PLACED = ("cluster.engine=ray", "desktops.place={CPU: 2, desktops: 18}", "desktops.processes=2")
+
+
+def deployed(*overrides: str) -> Deploy:
+    return deploy_files.load("smoke", overrides)[0]
+
+
+def planned(*overrides: str) -> compose.Plan:
+    return compose.plan(deployed(*overrides), run_dir=Path("/r/one"), incarnation="i")
+
+
+def test_a_run_without_places_has_no_placer() -> None:
+    assert planned().placer is None
+    assert planned("cluster.engine=ray").placer is None
+    assert {host.place for host in planned().hosts} == {None}
+
+
+def test_seats_are_placed_and_all_else_stays() -> None:
+    plan = planned(*PLACED, "cluster.address=h:1", "cluster.bind=10.0.0.1:7000", "cluster.wait_s=30")
+    places = {host.name: host.place for host in plan.hosts}
+    assert places == {"ranks/0": None} | {f"desktops/{k}": {"CPU": 2, "desktops": 18} for k in range(2)}
+    assert plan.hosts[-1].reads == (str(models.locate("")),)
+    assert isinstance(plan.placer, PlacerSpec)
+    assert (plan.placer.bind, plan.placer.wait_s) == ("10.0.0.1:7000", 30)
+    resources = msgspec.json.encode({"CPU": 4.0, "desktops": 36.0}).decode()
+    assert plan.placer.arguments == ("--address=h:1", f"--resources={resources}", "--bind=10.0.0.1")
+    assert plan.sums == ()  # what desktops may take is found out where they are
+
+
+def test_limits_of_placed_desktops_are_fitted_where_they_are() -> None:
+    seats = [spec for spec in planned(*PLACED).stages[1] if spec.name.startswith("desktop/")]
+    assert [spec.config.desktops.fit_seats for spec in seats] == [2] * 4
+    assert seats[0].config.desktops.provider == SandboxConfig()
+    assert all(spec.config.desktops.fit_seats == 0 for spec in planned().stages[1] if spec.name.startswith("desktop/"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["desktops.place={CPU: 2}"], "cluster.engine is none"),
+        ([*PLACED, "desktops.place={CPU: 0}"], r"desktops\.place\.CPU is 0"),
+        ([*PLACED, "desktops.place={desktops: 1.5}"], r"desktops\.place\.desktops is 1\.5"),
+        (["cluster.bind=host:port"], r"cluster\.bind is 'host:port'"),
+        (["cluster.engine=slurm"], "cluster.engine"),
+    ],
+)
+def test_what_can_not_be_placed_is_refused(overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        planned(*overrides)
+
+
+def test_a_key_for_an_endpoint_reaches_the_desktops_alone() -> None:
+    member = "demos.demonstrators=[{type: endpoint, name: e, url: 'http://h/v1', model: m, key_env: KEY_OF_E}]"
+    deploy = deployed(member)
+    hosts = compose._desktop_hosts(deploy, "m")
+    assert [host.passes for host in hosts] == [("KEY_OF_E",)]
+
+
+def test_a_machine_whose_desktops_are_elsewhere_needs_none_of_what_they_need() -> None:
+    named = {check.name for check in doctor.examine(deployed(*PLACED))}
+    assert "ray" in named
+    assert not named & {"sandbox", "cgroups", "sshd", "all memory"}
+    assert "ray" not in {check.name for check in doctor.examine(deployed())}
