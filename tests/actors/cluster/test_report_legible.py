@@ -76,8 +76,8 @@ def test_rounds_are_named_by_steps_until_a_resume_began_a_lineage() -> None:
     one = played("after_bc", {"files_move/held-out/1": True})
     first, later = (msgspec.structs.replace(one, version=version) for version in ("0.900", "0.1118"))
     resumed = msgspec.structs.replace(one, version="1.950")
-    assert pagerounds.weights([first, later]) == ("Step", ["900", "1118"])
-    assert pagerounds.weights([first, resumed]) == ("Lineage.step", ["0.900", "1.950"])
+    assert pagerounds.round_weights([first, later]) == ("Step", ["900", "1118"])
+    assert pagerounds.round_weights([first, resumed]) == ("Lineage.step", ["0.900", "1.950"])
 
 
 def test_rounds_of_two_decodings_carry_theirs() -> None:

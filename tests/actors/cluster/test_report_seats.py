@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from actors.cluster.report import seats as seats_report
 from actors.cluster.report.machine import GUESTS, OTHERS, UNTOLD, machine_time
-from actors.cluster.report.pictures import shares
+from actors.cluster.report.pictures import seat_shares
 from actors.cluster.report.read import read_run
 from actors.cluster.report.seats import BUSY, Timeline, causes, seat_time
 from actors.cluster.report.show import show
@@ -235,4 +235,4 @@ def test_seats_and_processor_are_printed_and_drawn(tmp_path: Path, capsys: pytes
     assert (tmp_path / "out" / "seats.png").read_bytes().startswith(b"\x89PNG")
     found = seat_time(lines)
     assert found is not None
-    assert sum(shares(found).values()) == pytest.approx(1.0)
+    assert sum(seat_shares(found).values()) == pytest.approx(1.0)
