@@ -2,6 +2,11 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 export OMP_NUM_THREADS ?= 1
+# Compiled modules are kept, whatever the shell says: every process of the suite would compile them again.
+export PYTHONDONTWRITEBYTECODE :=
+# A file is one worker's, for its tests share desktops; the longest comes first. Desktops wait more than they compute,
+# so there are more workers than cores.
+PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
 .PHONY: setup train test test-fast test-all pytest lint mutants wheel bench sglang-cpu vscode ray clean
 
@@ -15,7 +20,7 @@ test: lint pytest
 
 # What boots no desktop: a minute or two.
 test-fast: setup
-	$(PY) -m pytest tests -n 2 --dist loadfile -m "not desktop"
+	$(PYTEST) -n 3 -m "not desktop"
 
 # The suite, every function on its real application, the tests against real SGLang and on several
 # machines with Ray, and a shortened main job with SGLang.
@@ -39,7 +44,7 @@ vscode:
 	@bash deploy/setup/vscode.sh
 
 pytest: setup
-	$(PY) -m pytest tests -n 2 --dist loadfile
+	$(PYTEST) -n 4
 
 lint: setup
 	$(PY) -m ruff check .

@@ -29,11 +29,13 @@ UNFINISHED: set[str] = set()
 SHARED: set[str] = set()
 
 
+PATHS = [path.relative_to(ROOT).as_posix() for top in TOPS for path in sorted((ROOT / top).rglob("*.py"))]
+
+
 @functools.cache
 def modules() -> dict[str, ast.Module]:
-    """Every module of the program by its path."""
-    paths = [path for top in TOPS for path in sorted((ROOT / top).rglob("*.py"))]
-    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in paths}
+    """Every module of the program by its path. Each worker collects this file, and only the first test parses."""
+    return {path: ast.parse((ROOT / path).read_text()) for path in PATHS}
 
 
 def package(path: str) -> str:
@@ -43,7 +45,7 @@ def package(path: str) -> str:
     return "/".join(parts[:2]) if of_two and len(parts) > 2 else parts[0]
 
 
-PACKAGES = sorted({package(path) for path in modules()})
+PACKAGES = sorted({package(path) for path in PATHS})
 
 
 def sentences(text: str) -> list[str]:

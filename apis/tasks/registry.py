@@ -109,6 +109,7 @@ def judged(task: Task, read: Read, before: Manifest, after: Manifest) -> TaskVer
     return TaskVerdict(False, trouble) if trouble else verdict
 
 
+@lru_cache(maxsize=1 << 14)
 def kind_of(task_id: str) -> str:
     """`FAMILY/KIND`: tasks of one kind ask for the same in other words and with other values.
 
