@@ -16,9 +16,6 @@ import msgspec
 import yaml
 from msgspec import inspect
 from yaml.composer import Composer
-from yaml.constructor import SafeConstructor
-from yaml.cyaml import CParser
-from yaml.resolver import Resolver
 
 from actors.cluster.config.suggest import hint, nearest
 from runtime.errors import ConfigError
@@ -39,17 +36,15 @@ TOO_DEEP = "nested too deeply"
 LONGEST = 200  # characters of a --set that a message repeats
 
 
-class _Loader(Composer, CParser, SafeConstructor, Resolver):
+class _Loader(Composer, yaml.CSafeLoader):
     """SafeLoader that reads 2e-4 as a number, a date as a text and no key twice, that is no text or too deep.
 
     libyaml parses, six times as fast as Python; what it parsed is composed here.
     """
 
     def __init__(self, stream: str) -> None:
-        CParser.__init__(self, stream)
+        yaml.CSafeLoader.__init__(self, stream)
         Composer.__init__(self)
-        SafeConstructor.__init__(self)
-        Resolver.__init__(self)
         self.depth = 0
         self.heights: dict[yaml.Node, int] = {}  # of finished nodes: how many levels lie below
 
@@ -162,7 +157,8 @@ def build(
         sources[one.path] = one.who
     for override in overrides:
         sources[_override(data, override)] = _said(override)
-    _check(data, _shape(root), "", _Told(lambda at: _blame(at, sources, source), paths(root), instead))
+    kind: type = root
+    _check(data, _shape(kind), "", _Told(lambda at: _blame(at, sources, source), paths(kind), instead))
     try:
         return msgspec.convert(data, root)
     except ConfigError as error:  # of a struct's own check; it begins with the path
