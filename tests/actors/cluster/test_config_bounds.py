@@ -181,7 +181,7 @@ def test_a_dry_run_shows_what_differs_by_arm(tmp_path: Path, capsys: pytest.Capt
     assert [row.split()[:2] for row in rows] == [
         ["none", "phases"], ["none", "evaluation"], ["full", "phases"], ["full", "evaluation"]
     ]  # fmt: skip
-    assert rows[0].endswith("126 steps of RL in 1 stay")
+    assert rows[0].endswith("126 steps of RL in 1 phase")
     assert "90 steps of RL in 5 phases, 4 x 200 steps of pulse" in rows[2]
     assert "each run looks like e-none-0, but for what differs:" in shown
     assert cli.main([*at, "--json"]) == 0
