@@ -19,10 +19,19 @@ import tempfile
 import threading
 from typing import Any
 
+MARK = "computerrl-host-"  # how folders of hosts are named; then comes the keeper's process number
 MAX_LINE = 2000
 MAX_LINES = 1000  # that wait to be fetched; the oldest go first
 MOST_LATE = 100  # reads after its end: something that it left may go on writing
 WAIT_S = 20.0
+
+
+def remove_left() -> None:
+    """Remove the folders of keepers of this machine that were killed."""
+    for entry in os.scandir(tempfile.gettempdir()):
+        owner = entry.name.removeprefix(MARK).partition("-")[0]
+        if entry.name.startswith(MARK) and owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+            shutil.rmtree(entry.path, ignore_errors=True)
 
 
 class Keeper:
@@ -62,7 +71,8 @@ class Keeper:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def _run(self) -> None:
-        folder = tempfile.mkdtemp(prefix=f"computerrl-{self._order['run']}-")
+        remove_left()
+        folder = tempfile.mkdtemp(prefix=f"{MARK}{os.getpid()}-{self._order['run']}-")
         try:
             said = self._start(folder)
         except OSError as error:

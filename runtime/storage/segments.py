@@ -24,7 +24,8 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from runtime.disk import refusal, store_error
+from runtime import disk
+from runtime.disk import store_error
 from runtime.errors import DiskRefuses, PayloadLost, StoreError
 from runtime.messaging.message import BlobRef
 
@@ -121,7 +122,7 @@ class SegmentStore:
 
     def refusal(self) -> str:
         """Why the disk takes no bytes, and what to do; "" where it takes them. Blocks."""
-        return refusal(self._folder)
+        return disk.refusal(self._folder)
 
     def close(self) -> None:
         """Flush and release the files. Can be repeated. Raises StoreError, with the files released, as `flush` does."""

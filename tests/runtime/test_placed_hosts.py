@@ -137,11 +137,13 @@ def gone_of(pid: int):
 async def test_a_lost_placer_ends_neither_the_run_nor_what_is_asked_later(tmp_path):
     async with placed(tmp_path) as system:
         pid = await counter(system)
+        folder = Path(os.readlink(f"/proc/{pid}/cwd"))
         placer = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(placer, signal.SIGKILL)
         await until(gone_of(pid))  # what it has placed ends with it
         assert await again_from(system) != pid
         assert len(lines(tmp_path, "placer_lost")) == 1
+        assert not folder.exists()  # the next keeper has removed what a killed one left
 
 
 async def test_a_wait_for_machines_says_what_is_wanted_and_ends_by_its_limit(tmp_path):
