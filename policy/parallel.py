@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 from policy.architecture import Architecture
 from runtime.errors import ConfigError
-from runtime.settings import Section, key
+from runtime.settings import Section, key, tuning
 
 
 class ParallelConfig(Section, frozen=True, kw_only=True):
@@ -18,12 +18,10 @@ class ParallelConfig(Section, frozen=True, kw_only=True):
     AT: ClassVar[str] = "learner.parallel"
 
     tensor: Annotated[int, key("Splits each weight matrix over this many ranks.", ge=1)] = 1
-    pipeline: Annotated[int, key("Splits the layers into this many stages, each on ranks of its own.", ge=1)] = 1
-    context: Annotated[
-        int, key("Splits a sequence over this many ranks. This version takes 1.", advanced=True, ge=1)
-    ] = 1
+    pipeline: Annotated[int, tuning("Splits the layers into this many stages, each on ranks of its own.", ge=1)] = 1
+    context: Annotated[int, tuning("Splits a sequence over this many ranks. This version takes 1.", ge=1)] = 1
     sequence: Annotated[
-        bool, key("Splits norms and residuals, too, over the tensor ranks (sequence parallelism).", advanced=True)
+        bool, tuning("Splits norms and residuals, too, over the tensor ranks (sequence parallelism).")
     ] = False
     data: Annotated[int, key("Shares each batch, and Adam's state, between this many copies of the model.", ge=1)] = 1
 

@@ -78,7 +78,7 @@ class EvaluationConfig(Section, frozen=True, kw_only=True):
     interval: Annotated[
         int, key("Plays a round after this many RL steps, and after each pulse. 0 plays the first and the last.", ge=0)
     ] = 0
-    greedy: Annotated[bool, key("Plays every round once more at temperature 0, on the same weights.")] = False
+    greedy: Annotated[bool, tuning("Plays every round once more at temperature 0, on the same weights.")] = False
     episodes: Annotated[int, tuning("Sets the episodes per instance and round. Greedy rounds play one.", ge=1)] = 1
     rollout_share: Annotated[
         float, tuning("Gives an open round this share of RL's episodes. 0 gives it what RL leaves idle.", ge=0, le=0.5)

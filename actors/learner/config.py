@@ -41,7 +41,7 @@ class RlConfig(Section, frozen=True, kw_only=True):
         int, tuning("Restarts warm-up and schedule every this many steps of an RL phase. 0 does not.", ge=0)
     ] = 0
     epochs: Annotated[
-        int, key("Takes this many optimizer steps on one batch, each over all of it.", ge=1, le=EPOCHS_MOST)
+        int, tuning("Takes this many optimizer steps on one batch, each over all of it.", ge=1, le=EPOCHS_MOST)
     ] = 1
     advantage: Annotated[
         AdvantageLevel, tuning("Chooses what a reward belongs to: each step, or the whole trajectory.")
@@ -74,7 +74,7 @@ class SftConfig(Section, frozen=True, kw_only=True):
     AT: ClassVar[str] = "learner.sft"
 
     lr: Annotated[float, key("Sets the learning rate of behaviour cloning.", gt=0)] = 1e-3
-    pulse_lr: Annotated[float, key("Sets the learning rate of pulses.", gt=0)] = 3e-4
+    pulse_lr: Annotated[float, tuning("Sets the learning rate of pulses.", gt=0)] = 3e-4
     warmup_steps: Annotated[
         int, tuning("Raises the rate over this many steps at the start of cloning and of each pulse.", ge=0)
     ] = 10

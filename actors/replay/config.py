@@ -68,7 +68,7 @@ class ReplayConfig(Section, frozen=True, kw_only=True):
     ] = 1
     groups_per_step: Annotated[int, key("Sets the groups of one RL step.", ge=1)] = 4
     group_size: Annotated[int, key("Sets the episodes of one task that are compared with each other.", ge=1)] = 8
-    min_group_size: Annotated[int, key("Drops a group with fewer played episodes than this.", ge=1)] = 4
+    min_group_size: Annotated[int, tuning("Drops a group with fewer played episodes than this.", ge=1)] = 4
     sft_batch_size: Annotated[int, key("Sets the steps of one batch of behaviour cloning or a pulse.", ge=1)] = 32
     curriculum: Annotated[
         Literal["none", "learnability"],

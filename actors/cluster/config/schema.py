@@ -61,7 +61,7 @@ class ClusterConfig(Section, frozen=True, kw_only=True):
         ),
     ] = ""
     wait_s: Annotated[
-        float, key("Ends the run when a process has found no machine at its start for so many seconds.", gt=0)
+        float, tuning("Ends the run when a process has found no machine at its start for so many seconds.", gt=0)
     ] = 600.0
 
     def __post_init__(self) -> None:
