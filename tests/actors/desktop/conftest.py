@@ -53,7 +53,10 @@ class Guest:
 
     async def __call__(self, method: str, **args: Any) -> Any:
         found = await self.link.call(method, timeout_s=20, **args)
-        return msgspec.to_builtins(found) if isinstance(found, NeatFrame | Frame) else found
+        if not isinstance(found, NeatFrame | Frame):
+            return found
+        frame = msgspec.to_builtins(found)
+        return frame | {"elements": [tuple(element) for element in frame["elements"]]}
 
     async def act(self, method: str, **args: Any) -> None:
         await self(method, **args)
