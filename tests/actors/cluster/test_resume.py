@@ -199,8 +199,8 @@ def test_what_was_evaluated_or_recorded_is_no_run_of_a_file_called_alike(tmp_pat
 STAYS = {"help", "model", "against", "name", "resume", "out", "runs", "json"}
 SAMPLES = {
     "at": ["final"], "tasks": ["desktop"], "like": ["local"], "split": ["held-out"], "instances": ["3"], "first": ["0"],
-    "untrained": [], "episodes": ["1"], "decoding": ["greedy"], "seats": ["2"], "form": ["compact"],
-    "max_steps": ["9"], "seed": ["0"], "attach": ["http://x"], "engine": ["embedded"],
+    "untrained": [], "episodes": ["1"], "decoding": ["greedy"], "desktops": ["2"], "format": ["compact"],
+    "max_turns": ["9"], "seed": ["0"], "attach": ["http://x"], "engine": ["embedded"],
 }  # fmt: skip
 
 
