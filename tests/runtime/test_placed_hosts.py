@@ -232,7 +232,8 @@ async def test_both_sides_of_a_cut_stop_and_the_host_comes_back(tmp_path, monkey
             assert gone(pid)  # before another life was begun
             deaf.unlink(missing_ok=True)
     (lost,) = lines(tmp_path, "host_lost")
-    assert lost["exit_code"] == (-signal.SIGKILL if reached else None)
+    # Both sides give up after the same silence: either the keeper kills the host, or it has just stopped by itself.
+    assert lost["exit_code"] in ((-signal.SIGKILL, 0) if reached else (None,))
     assert "was silent" in lost["cause"]
 
 
