@@ -44,7 +44,7 @@ vscode:
 	@bash deploy/setup/vscode.sh
 
 pytest: setup
-	$(PYTEST) -n 4
+	$(PYTEST) -n 3
 
 lint: setup
 	$(PY) -m ruff check .
