@@ -43,7 +43,7 @@ from actors.replay.messages import (
 )
 from actors.replay.values import Phase
 from runtime.errors import ComputerRLError, ConfigError
-from runtime.messaging.message import Version
+from runtime.messaging.message import BlobRef, Version
 from runtime.storage.segments import SegmentStore
 
 SMALL = 2_000  # episodes of the reference
@@ -51,6 +51,21 @@ STEPS_OF_EPISODE = 5
 MEDIAN_MS, P99_MS = 20.0, 100.0
 LEAST, MOST = 1_000, 20_000_000
 NOT_HELD = ("open",)  # happens once in the life of a ledger's actor, and reads all of it on purpose
+
+
+def step_of(blob: BlobRef, version: Version) -> StepRef:
+    """A step whose payload lies in `blob`, drawn by weights of `version`."""
+    return StepRef(
+        blob=blob,
+        prompt_tokens=900,
+        response_tokens=20,
+        well_formed=True,
+        oldest=version,
+        newest=version,
+        function="click",
+        line=f"{blob.offset:016x}",
+        surprisal=4.0,
+    )
 
 
 class RequestTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,19 +125,7 @@ class _Played:
         made = []
         for _ in range(STEPS_OF_EPISODE):
             blob = self._store.append(f"payload {next(self._numbers)}".encode())
-            made.append(
-                StepRef(
-                    blob=blob,
-                    prompt_tokens=900,
-                    response_tokens=20,
-                    well_formed=True,
-                    oldest=version,
-                    newest=version,
-                    function="click",
-                    line=f"{blob.offset:016x}",
-                    surprisal=4.0,
-                )
-            )
+            made.append(step_of(blob, version))
         return made
 
     def episode(self, success: bool) -> bool:

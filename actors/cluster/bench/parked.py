@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from actors.cluster import output
+from actors.cluster.bench.ledger import step_of
 from actors.cluster.bench.report import Measured, Target, show
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.messages import Commit, Outcome, PhaseRef, Reservation, Reserve, Serving, SetPhase, StepRef
@@ -65,17 +66,7 @@ class _Seats:
     def _step(self) -> StepRef:
         offset = next(self._offsets)
         blob = BlobRef(segment="bench-000000.seg", offset=offset, size=2900, digest=f"{offset:032x}")
-        return StepRef(
-            blob=blob,
-            prompt_tokens=400,
-            response_tokens=20,
-            well_formed=True,
-            oldest=VERSION,
-            newest=VERSION,
-            function="click",
-            line=f"{offset:016x}",
-            surprisal=1.0,
-        )
+        return step_of(blob, VERSION)
 
     async def live(self, name: str) -> None:
         for number in itertools.count():

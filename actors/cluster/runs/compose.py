@@ -17,7 +17,7 @@ from actors.cluster.config import models
 from actors.cluster.config import summary as plansummary
 from actors.cluster.config.lanes import Lanes, lanes_of, refuse_undoable, routes_of
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import ledgers, recordings
+from actors.cluster.runs import ledgers, recordings, refusals
 from actors.cluster.runs.weights import BEGIN
 from actors.desktop.actor import DesktopSeat
 from actors.desktop.config import SandboxConfig
@@ -43,6 +43,8 @@ RANK_SILENT_S = 300.0  # a tensor library may hold the interpreter for long, and
 # Megatron-core says these at every import where Apex and CUDA graphs are not used; they would head every warning log.
 MEGATRON_NOTICES = "ignore:Apex is not installed,ignore:full scope is deprecated"
 
+Stages = tuple[tuple[ActorSpec, ...], ...]
+
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What to start, in which order."""
@@ -50,7 +52,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     deploy: Deploy
     run_dir: Path
     hosts: tuple[HostSpec, ...]
-    stages: tuple[tuple[ActorSpec, ...], ...]
+    stages: Stages
     lanes: Lanes
     placer: PlacerSpec | None = None  # of hosts on other machines
     sums: tuple[shares.Sum, ...] = ()  # of the desktops' limits, beside what the machine has
@@ -124,11 +126,12 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
         model = str(models.locate(deploy.model.path))
     except ConfigError as error:
         raise ConfigError(f"model.path: {error}") from None
-    _refuse_beyond_context(deploy, Path(model))
+    architecture = read_architecture(Path(model))
+    refusals.beyond_context(deploy, architecture.context)
     lanes = lanes_of(deploy.tasks)
-    _refuse_idle_phases(deploy, lanes)
-    _refuse_out_of_reach(deploy)
-    _refuse_shared_round(deploy)
+    refusals.idle_phases(deploy, lanes)
+    refusals.out_of_reach(deploy)
+    refusals.shared_round(deploy)
     samplers = [f"sampler/{i}" for i in range(deploy.samplers.actors())]
     replay = _replay(deploy, lanes, model, run_dir, incarnation)
     learner = deploy.learner
@@ -137,7 +140,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
             f"learner.rehearsal is {learner.rehearsal}: its exercises are the bundled base model's, and {model} has "
             "another vocabulary; leave it at 0"
         )
-    learner.parallel.refuse(read_architecture(Path(model)))
+    learner.parallel.refuse(architecture)
     ranks = range(learner.parallel.ranks)
     rank = RankSettings(learner=learner, ranks=tuple(f"rank/{i}" for i in ranks))
     others = [
@@ -199,14 +202,7 @@ def recording(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
     model = str(models.locate(deploy.model.path))
     lanes = lanes_of(deploy.tasks)
     stages = ((_replay(deploy, lanes, model, run_dir, incarnation),), tuple(_seats(deploy, model, [])))
-    return Plan(
-        deploy=deploy,
-        run_dir=run_dir,
-        lanes=lanes,
-        hosts=_desktop_hosts(deploy, model),
-        stages=stages,
-        placer=_placer(deploy),
-    )
+    return _playing(deploy, lanes, model, run_dir, stages)
 
 
 def evaluating(deploy: Deploy, *, version: Version, run_dir: Path, incarnation: str) -> Plan:
@@ -218,14 +214,13 @@ def evaluating(deploy: Deploy, *, version: Version, run_dir: Path, incarnation: 
     samplers = [f"sampler/{i}" for i in range(deploy.samplers.actors())]
     later = (*_samplers(deploy, model, samplers, version), *_seats(deploy, model, samplers))
     stages = ((_replay(deploy, lanes, model, run_dir, incarnation),), later)
-    return Plan(
-        deploy=deploy,
-        run_dir=run_dir,
-        lanes=lanes,
-        hosts=_desktop_hosts(deploy, model),
-        stages=stages,
-        placer=_placer(deploy),
-    )
+    return _playing(deploy, lanes, model, run_dir, stages)
+
+
+def _playing(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, stages: Stages) -> Plan:
+    """The plan of a run that only plays."""
+    hosts, placer = _desktop_hosts(deploy, model), _placer(deploy)
+    return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=hosts, stages=stages, placer=placer)
 
 
 def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation: str) -> ActorSpec:
@@ -266,55 +261,6 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
         advantage=deploy.learner.rl.advantage,
     )
     return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)
-
-
-def _refuse_idle_phases(deploy: Deploy, lanes: Lanes) -> None:
-    """Raise ConfigError where a phase that is to run has no tasks to play."""
-    if not lanes.demo and deploy.demos.count and not deploy.demos.source:
-        raise ConfigError(f"tasks.demo is empty, but demos.count asks for {deploy.demos.count}")
-    if not lanes.train and deploy.entropulse.total_rl_steps:
-        raise ConfigError("tasks.train is empty, but entropulse.total_rl_steps is not 0")
-    if not lanes.eval and deploy.evaluation.enabled:
-        raise ConfigError("tasks.eval is empty, but evaluation.enabled is true")
-    again, cloning = deploy.replay.pulse_demos, deploy.entropulse.bc_steps
-    if cloning and not deploy.demos.count:
-        nothing = "but demos.count is 0: it says how many demonstrations are recorded, or taken from demos.source"
-        raise ConfigError(f"entropulse.bc_steps is {cloning}, {nothing}")
-    if again and deploy.entropulse.pulses and not deploy.demos.count:
-        nothing = "but demos.count is 0: a pulse has no demonstration to learn (replay.pulse_demos=0 asks for none)"
-        raise ConfigError(f"replay.pulse_demos is {again}, {nothing}")
-
-
-def _refuse_out_of_reach(deploy: Deploy) -> None:
-    """Raise ConfigError where more steps are required than the phases have."""
-    require, phases, demos = deploy.run.require, deploy.entropulse, deploy.demos
-    again = demos.resample_rounds * (demos.resample_bc_steps or phases.bc_steps)
-    cloning = phases.bc_steps and phases.bc_steps + again
-    for name, wanted, most in (
-        ("bc_steps", require.bc_steps, cloning),
-        ("rl_steps", require.rl_steps, phases.rl_steps_in_all),
-    ):
-        if wanted > most:
-            raise ConfigError(f"run.require.{name} is {wanted}: the phases of entropulse have {most} such steps")
-
-
-def _refuse_beyond_context(deploy: Deploy, model: Path) -> None:
-    """Raise ConfigError where an answer may be so long that the model has no room for a question."""
-    context, longest = read_architecture(model).context, deploy.sampling.max_new_tokens
-    if longest >= context:
-        raise ConfigError(
-            f"sampling.max_new_tokens is {longest}: it counts from 1 to {context - 1}, for the model of model.path"
-            f" takes {context} tokens, prompt and answer together"
-        )
-
-
-def _refuse_shared_round(deploy: Deploy) -> None:
-    """Raise ConfigError where a round is to get a share of RL's episodes from engines that hold one version."""
-    if deploy.samplers.single_version and deploy.evaluation.rollout_share:
-        raise ConfigError(
-            f"evaluation.rollout_share is {deploy.evaluation.rollout_share}, and SGLang holds one version: its rounds"
-            " are played while RL draws nothing; set evaluation.rollout_share to 0"
-        )
 
 
 def _groups(deploy: Deploy) -> GroupSettings | None:

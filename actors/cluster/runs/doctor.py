@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import resource
 import shlex
 import shutil
 import stat
@@ -19,17 +18,15 @@ from importlib import resources
 from pathlib import Path
 
 import msgspec
-import psutil
 
-from actors.cluster import paths as places
 from actors.cluster.config import models
 from actors.cluster.config.lanes import lanes_of
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import compose
+from actors.cluster.runs.capacity import Check, check_disk, check_files, check_memory, check_sums
 from actors.desktop import statefolder
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers import editor, home
-from actors.desktop.providers.sandbox import grouping, hierarchies, seccomp
+from actors.desktop.providers.sandbox import hierarchies, seccomp
 from actors.desktop.providers.sandbox.provider import nested_namespaces
 from actors.desktop.users import lends_users
 from actors.sampler.config import SglangConfig
@@ -40,25 +37,8 @@ from runtime.errors import ConfigError
 from runtime.origin import check_origin as code_origin
 
 DISTRIBUTION = "computerrl"
-NEEDED_GB = 3.0
-NEEDED_FILES = 4096  # descriptors: about 12 per desktop, and the transports
 _NAMESPACES = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"]
 _VIEW = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--die-with-parent"]
-
-
-class Check(msgspec.Struct, kw_only=True, frozen=True):
-    """One thing that was looked at."""
-
-    name: str
-    ok: bool
-    found: str
-    mend: str | None = None  # the command that mends it
-    needed: bool = True  # False: a run works without it, only less well
-
-    @property
-    def fatal(self) -> bool:
-        """Whether a run can't work."""
-        return self.needed and not self.ok
 
 
 def examine(deploy: Deploy, *, place: Path | None = None) -> list[Check]:
@@ -283,25 +263,6 @@ def check_cgroups() -> Check:
     return Check(name="cgroups", ok=not lacking, found=found, mend=mend, needed=False)
 
 
-# What the kernel has for the whole machine, and lets its owner raise.
-RAISED = {"open files": "fs.file-max", "terminals": "kernel.pty.max"}
-
-
-def check_sums(deploy: Deploy) -> Iterator[Check]:
-    """What all desktops of the file may take together, beside what the machine has for desktops."""
-    try:
-        sums = compose.sums_of(deploy)
-    except ConfigError as error:
-        yield Check(name="desktops", ok=False, found=str(error), mend="--set desktops.count=N, or a larger machine")
-        return
-    held = grouping.held()
-    for one, taken in zip(sums, (held.memory_bytes >> 20, held.processes, 0, 0), strict=True):
-        found = one.told + (f"; desktops that are there now hold {taken}" if taken else "")
-        mend = f"sysctl -w {RAISED[one.name]}={2 * one.total}" if one.name in RAISED else "wait for other runs to end"
-        mend += ", or --set desktops.count to fewer"
-        yield Check(name=f"all {one.name}", ok=one.total + taken <= one.room, found=found, mend=mend, needed=False)
-
-
 def check_home() -> Check:
     """The template of a desktop's HOME."""
     try:
@@ -369,34 +330,6 @@ def check_base(deploy: Deploy) -> Check:
     except ConfigError as error:
         return Check(name="base model", ok=False, found=str(error), mend=mend)
     return Check(name="base model", ok=True, found=str(folder), mend=mend)
-
-
-def check_disk(place: Path) -> Check:
-    """Free space where the run folder goes."""
-    try:
-        near = places.nearest_there(place)
-        free = shutil.disk_usage(near).free / 1e9
-    except OSError as error:
-        return Check(name="disk", ok=False, found=f"{place}: {error.strerror}", mend="use --runs on another folder")
-    return Check(
-        name="disk", ok=free >= NEEDED_GB, found=f"{free:.0f} GB free at {near}", mend="use --runs on a larger disk"
-    )
-
-
-def check_files() -> Check:
-    """File descriptors that this process may open; `run` raises its soft limit to the hard one."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    ok = hard == resource.RLIM_INFINITY or hard >= NEEDED_FILES
-    found = "no limit" if hard == resource.RLIM_INFINITY else f"{hard} at most"
-    return Check(name="open files", ok=ok, found=found, mend=f"ulimit -n {NEEDED_FILES}")
-
-
-def check_memory(deploy: Deploy) -> Check:
-    """Memory for the desktops and the model."""
-    need = 2.0 + 0.15 * deploy.desktops.count
-    have = psutil.virtual_memory().available / 1e9
-    found = f"{have:.1f} GB available, about {need:.1f} GB needed"
-    return Check(name="memory", ok=have >= need, found=found, mend="--set desktops.count=2", needed=False)
 
 
 def _output(command: list[str]) -> tuple[int, str]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from random import Random
 
-from apis.actions.gui import Exit, Hotkey, Type
-from apis.tasks.families.editor.text_editor import UNSAVED
+from apis.actions.gui import Hotkey, Type
+from apis.tasks.families.editor.text_editor import UNSAVED, save
 from apis.tasks.family import DOCUMENTS, of_files
 from apis.tasks.goal import Goal
 from apis.tasks.oracle import click, keys, pointed
@@ -83,17 +83,7 @@ def decide(view: View) -> Move:
         return keys("close this", "esc")
     shown = view.elements[field].text.rstrip("\n")
     if shown == view.goal.wanted:
-        if not view.title.startswith(UNSAVED):
-            return "saved -> done", Exit(success=True)
-        if menu is not None:
-            save = view.find("menu-item", lambda e: e.label.strip() == "Save")
-            return click(view, save) if save else keys("close this", "esc")
-        file_menu = view.labelled("menu", "File")
-        return (
-            click(view, file_menu, "save")
-            if save_by_menu and not by_dialog and file_menu
-            else keys("save", "ctrl", "s")
-        )
+        return save(view, menu, save_by_menu and not by_dialog)
     if menu is not None:
         return keys("close this", "esc")
     if by_dialog and shown == view.goal.files[0][1].rstrip("\n"):

@@ -135,16 +135,21 @@ def decide(view: View) -> Move:
     if field is None:
         return keys("close this", "esc")
     if view.elements[field].text.rstrip("\n") == view.goal.wanted:
-        if not view.title.startswith(UNSAVED):
-            return "saved -> done", Exit(success=True)
-        if menu is not None:
-            save = view.find("menu-item", lambda e: e.label.strip() == "Save")
-            return click(view, save) if save else keys("close this", "esc")
-        file_menu = view.labelled("menu", "File")
-        return click(view, file_menu, "save") if save_by_menu and file_menu else keys("save", "ctrl", "s")
+        return save(view, menu, save_by_menu)
     if menu is not None:
         return keys("close this", "esc")
     return _write(view, field, select_first)
+
+
+def save(view: View, menu: str | None, by_menu: bool) -> Move:
+    """Save the text that stands as it should, by the open `menu`, the File menu or the keys; once saved, end."""
+    if not view.title.startswith(UNSAVED):
+        return "saved -> done", Exit(success=True)
+    if menu is not None:
+        item = view.find("menu-item", lambda e: e.label.strip() == "Save")
+        return click(view, item) if item else keys("close this", "esc")
+    file_menu = view.labelled("menu", "File")
+    return click(view, file_menu, "save") if by_menu and file_menu else keys("save", "ctrl", "s")
 
 
 def _write(view: View, field: str, select_first: bool) -> Move:
