@@ -1,6 +1,6 @@
 """The placer process, seen from the main host, and the door that what it places comes in by.
 
-Invariant: a life that is over can't come in by the door again, so of two lives of a host at most one is talked to. When
+Invariant: a life that is over can't come in by the door again, so the run talks to at most one life of a host. When
 the placer process ends, what it placed ends with it, and the placer alone is started again: the run goes on.
 """
 

@@ -1,4 +1,4 @@
-"""How a host on another machine proves whose it is, and how it finds out that it has reached its own run.
+"""How a host on another machine proves which run it belongs to, and how that run proves itself to the host.
 
 Invariant: both sides prove that they know the ticket's key over nonces of both, for one life and one way, before either
 says anything else. Nothing that was recorded from another connection proves anything. Off loopback all of it goes

@@ -1,7 +1,7 @@
 """How many desktops a process may boot at once, where the deploy file does not say.
 
-Invariant: the processes of a run together start no more at once than what boots desktops bears, but for
-`BOOTS_LEAST` of each process. Pure.
+Invariant: all processes of a run together boot no more desktops at once than their machines bear. Each process may
+always boot `BOOTS_LEAST`. Pure.
 """
 
 from __future__ import annotations
