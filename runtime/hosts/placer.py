@@ -48,6 +48,7 @@ AGAIN = Backoff(first_s=1.0, longest_s=30.0)
 class PlacerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a run has hosts on other machines."""
 
+    cluster: str = "the cluster"  # what people are told of, such as Ray at HOST:PORT
     module: str = "runtime.hosts.ray"  # the placer process: `python -P -m MODULE`
     arguments: tuple[str, ...] = ()
     passes: tuple[str, ...] = ("RAY_",)  # how names of variables begin that it gets beside what hosts get
@@ -89,7 +90,7 @@ class Placer:
         self._run, self._log, self._give_up = run, log, give_up
         self._link: Link[FromPlacer | ToPlacer] | None = None
         self._up = asyncio.Event()  # while the placer process can be told something
-        self._cause = "it starts"  # why it is not up
+        self._cause = ""  # why it is not up, once that is known
         self._lives: dict[str, Life] = {}
         self._scope = TaskScope(lambda name, error: give_up(f"{name} failed: {error!r}"))
         self._stop = asyncio.Event()
@@ -114,7 +115,8 @@ class Placer:
         """A line for each thing that hosts wait for, beside what is there; nothing when all have their machines."""
         lives = [life for life in self._lives.values() if not life.placed.done()]
         if not self._up.is_set():
-            return [] if self._stop.is_set() else [f"the cluster does not answer: {self._cause}"]
+            silent = f"{self.spec.cluster} has not answered" + (f": {self._cause}" if self._cause else "")
+            return [] if self._stop.is_set() else [silent]
         there = "; ".join(f"{one.name} has {_free(one)}" for one in self.machines) or "no machine is there"
         by_need: dict[str, list[str]] = {}
         for life in lives:

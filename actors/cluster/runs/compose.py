@@ -362,7 +362,9 @@ def _placer(deploy: Deploy) -> PlacerSpec | None:
     every = {name: amount * deploy.desktops.processes for name, amount in place.items()}
     arguments = [f"--address={cluster.address}", f"--resources={msgspec.json.encode(every).decode()}"]
     arguments += [f"--bind={cluster.bind.partition(':')[0]}"] * bool(cluster.bind)
-    return PlacerSpec(arguments=tuple(arguments), bind=cluster.bind, wait_s=cluster.wait_s)
+    where = cluster.address or os.environ.get("RAY_ADDRESS", "") or "this machine's address"
+    named = "Ray, which this machine starts," if where == "local" else f"Ray at {where} (cluster.address)"
+    return PlacerSpec(cluster=named, arguments=tuple(arguments), bind=cluster.bind, wait_s=cluster.wait_s)
 
 
 def _desktop_host(index: int) -> str:

@@ -41,6 +41,7 @@ def test_seats_are_placed_and_all_else_stays() -> None:
     resources = msgspec.json.encode({"CPU": 4.0, "desktops": 36.0}).decode()
     assert plan.placer.arguments == ("--address=h:1", f"--resources={resources}", "--bind=10.0.0.1")
     assert plan.sums == ()  # what desktops may take is found out where they are
+    assert plan.placer.cluster == "Ray at h:1 (cluster.address)"  # what a run that waits names
 
 
 def test_limits_of_placed_desktops_are_fitted_where_they_are() -> None:
