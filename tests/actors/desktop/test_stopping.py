@@ -216,18 +216,25 @@ async def test_desktops_that_obey_signals_are_never_frozen(guest: Guest, monkeyp
     await guest.provider.freeze(guest.desktop)
 
 
-# The kernel itself wakes a stopped program where that has asked for it.
+# The kernel itself wakes a stopped program where that has asked for it. Each timer that has gone off is set anew.
 WAKES = """
 import ctypes, signal, struct, time
 c = ctypes.CDLL(None)
 signal.signal(signal.SIGCONT, lambda *_: None)
-for n in range(2000):  # one each: a stop signal takes back a waking one that is on its way
-    timer, at_ms = ctypes.c_void_p(), 2 * n + 1
+def wake_at(timer, at_ns):
+    assert c.timer_settime(timer, 1, struct.pack("qqqq", 0, 0, *divmod(at_ns, 1_000_000_000)), None) == 0
+timers = [ctypes.c_void_p() for _ in range(2000)]  # one each: a stop signal takes back a waking one that is on its way
+for timer in timers:
     assert c.timer_create(1, struct.pack("Qii48x", 0, signal.SIGCONT, 0), ctypes.byref(timer)) == 0
-    at = struct.pack("qqqq", 0, 0, at_ms // 1000, at_ms % 1000 * 1_000_000)
-    assert c.timer_settime(timer, 0, at, None) == 0
+due_ns = time.monotonic_ns()
+for n, timer in enumerate(timers):
+    wake_at(timer, due_ns + n * 1_000_000)
 open("awake", "w").close()
-while True: pass
+while True:
+    for timer in timers:
+        while time.monotonic_ns() < due_ns: pass
+        wake_at(timer, due_ns + 2_000_000_000)
+        due_ns += 1_000_000
 """
 
 
