@@ -18,8 +18,8 @@ from actors.cluster.output import Unwritten, clean, standing, unheard, write
 from runtime.errors import ConfigError
 
 COMMANDS = (
-    "run", "logs", "runs", "status", "report", "audit", "keys", "parse", "doctor", "tasks", "apis", "demos", "eval",
-    "export", "base", "bench",
+    "run", "logs", "runs", "status", "episodes", "report", "audit", "keys", "parse", "doctor", "tasks", "apis", "demos",
+    "eval", "export", "base", "bench",
 )  # fmt: skip
 RENAMED = {"--seats": "--desktops", "--form": "--format", "--max-steps": "--max-turns", "--base": "--model"}
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")
@@ -94,7 +94,7 @@ def build_parser() -> Parser:
         epilog="first steps:\n  computerrl doctor\n  computerrl run --dry-run local\n  computerrl run smoke\n",
     )
     parser.add_argument("--version", action=VersionAction, nargs=0, help="print version and build, and end")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name in COMMANDS:
         module = import_module(f"actors.cluster.commands.{name}")
         sub = commands.add_parser(name, help=module.SUMMARY, description=module.DESCRIPTION, epilog=module.EXAMPLES)
@@ -107,7 +107,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the process's exit status."""
     standing()
     try:
-        args, rest = build_parser().parse_known_args(argv)
+        parser = build_parser()
+        args, rest = parser.parse_known_args(argv)
+        if args.command is None:
+            if rest:
+                parser.unknown(rest)
+            parser.print_help(sys.stdout)
+            return 0
         if rest:
             args.parser.unknown(rest)
         args.parser.refuse_empty(args)

@@ -73,6 +73,12 @@ __all__ = [
 SERVING_AGAIN_S = 45.0  # so long after its last `Serving` a sampler says it again
 
 
+def trace_of(lane: Lane, group: str, round_name: str, slot: int) -> str:
+    """What an episode is called in all logs; each attempt at it has the same."""
+    where = {Lane.TRAIN: f"g{group}", Lane.EVAL: f"eval.{round_name}", Lane.DEMO: "demo"}[lane]
+    return f"{where}.{slot}"
+
+
 class Reservation(Message):
     """One episode to play."""
 
@@ -93,8 +99,7 @@ class Reservation(Message):
     @property
     def trace(self) -> str:
         """The episode's trace id in all logs: `g12.3`, `eval.after_bc.4` or `demo.5`."""
-        where = {Lane.TRAIN: f"g{self.group}", Lane.EVAL: f"eval.{self.round}", Lane.DEMO: "demo"}[self.lane]
-        return f"{where}.{self.slot}"
+        return trace_of(self.lane, self.group, self.round, self.slot)
 
 
 class NoWork(Message):

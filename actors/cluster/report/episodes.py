@@ -13,6 +13,7 @@ import msgspec
 from actors.cluster.runs import ledgers
 from actors.desktop.config import WHOLE_ONE_IN
 from actors.replay.database import queries
+from actors.replay.values import VersionSpan
 from runtime.errors import StoreError
 from runtime.messaging.message import BlobRef
 from runtime.storage.segments import read_blob
@@ -30,6 +31,10 @@ class ShownStep(msgspec.Struct, frozen=True, kw_only=True):
     result: str | None = None
     temperature: float = 0.0
     screenshot: BlobRef | None = None
+    prompt_ids: list[int] = []
+    response_ids: list[int] = []
+    logprobs: list[float] = []
+    spans: list[VersionSpan] = []
 
 
 class EpisodeView(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,13 +64,14 @@ def choose(run: Path, most: int = 24) -> list[EpisodeView]:
         found: dict[tuple[str, bool], EpisodeView] = {}
         for row in queries.episodes_played(db, WHOLE_ONE_IN, MOST_LOOKED_AT):
             kind = (row["task"].partition("/")[0], bool(row["success"]))
-            if kind not in found and (episode := _read(run, db, row)) is not None:
+            if kind not in found and (episode := read(run, db, row)) is not None:
                 found[kind] = episode
     order = sorted(found, key=lambda kind: (kind[0], not kind[1]))
     return [found[kind] for kind in order][:most]
 
 
-def _read(run: Path, db: queries.Database, row: queries.Row) -> EpisodeView | None:
+def read(run: Path, db: queries.Database, row: queries.Row) -> EpisodeView | None:
+    """The whole episode of a row with token, task, lane, whereto, success and reason; None where its steps are gone."""
     steps, pictures = [], {}
     try:
         for number, ref in enumerate(queries.steps_of(db, row["token"]), 1):

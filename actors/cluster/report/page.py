@@ -70,8 +70,13 @@ def page(groups: Sequence[Group], drawn: Sequence[Picture]) -> str:
         "reading": join(tag("p", words) for words in READING),
     }
     body = (tag("section", tag("h2", name), parts[key], id=key) for key, name in SECTIONS)
+    return styled(title, join([places, *body]))
+
+
+def styled(title: str, body: Markup) -> str:
+    """A page that looks like a report."""
     style = (resources.files("actors.cluster.report") / "style.css").read_text(encoding="utf-8")
-    return document(title, style, tag("main", tag("h1", title), places, *body))
+    return document(title, style, tag("main", tag("h1", title), body))
 
 
 def _runs(groups: Sequence[Group]) -> Markup:
@@ -201,7 +206,7 @@ def episodes_of(run: RunData) -> Markup:
     if not run.episodes:
         return join([head, tag("p", *_none(run))])
     rows = [(one.family, one.task, _verdict(one), len(one.steps), one.where) for one in run.episodes]
-    whole = (_episode(one, run.details.get(one.token, "")) for one in run.episodes)
+    whole = (episode_of(one, run.details.get(one.token, "")) for one in run.episodes)
     return join(
         [head, table(("Family", "Task", "Verdict", "Steps", "Played in"), rows, words={"Task", "Verdict"}), *whole]
     )
@@ -223,7 +228,8 @@ def _verdict(episode: EpisodeView) -> Markup:
     return tag("span", f"{word} ({episode.reason})", class_="good" if episode.success else "bad")
 
 
-def _episode(episode: EpisodeView, detail: str) -> Markup:
+def episode_of(episode: EpisodeView, detail: str) -> Markup:
+    """A whole episode, step by step; `detail` is what the verifier saw."""
     verdict = join([_verdict(episode), f": {detail}" if detail else ""])
     steps = (_step(number, step, episode) for number, step in enumerate(episode.steps, 1))
     return tag("article", tag("h4", f"{episode.task} ({episode.lane}, {episode.where})"), tag("p", verdict), *steps)

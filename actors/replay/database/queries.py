@@ -155,6 +155,22 @@ def episodes_played(db: Database, one_in: int, most: int) -> Iterator[Row]:
     )
 
 
+def episodes(db: Database) -> Iterator[Row]:
+    """Every attempt at an episode that has ended, newest first, demonstrations and faults included.
+
+    Columns: token, lane, task, group_id, slot, round (a name), phase and whereto (one of both), as they were handed
+    out; success, reason, steps and wall_s, all NULL for a fault; stored (whether its steps are still kept).
+    """
+    yield from db.execute(
+        "SELECT v.token, v.lane, v.task, v.group_id, v.slot, r.name AS round, s.phase,"
+        " coalesce(r.name, s.phase) AS whereto, e.success, e.reason, e.wall_s,"
+        " coalesce(e.live, 0) AS stored, CASE WHEN e.token IS NOT NULL THEN"
+        " (SELECT count(*) FROM steps WHERE steps.token = e.token) END AS steps"
+        " FROM reservations v LEFT JOIN episodes e ON e.token = v.token LEFT JOIN rounds r ON r.id = v.round_id"
+        " LEFT JOIN stays s ON s.idx = v.stay WHERE v.state != 'out' ORDER BY v.token DESC"
+    )
+
+
 def steps_of(db: Database, token: int) -> list[StepRef]:
     """Where the steps of an episode are stored, in order. Raises msgspec.DecodeError for another build's."""
     rows = db.execute("SELECT ref FROM steps WHERE token = ? ORDER BY n", (token,))

@@ -129,6 +129,10 @@ class Fabricated:
         for number, success in enumerate(wins):
             token = round_id * 100 + number
             self.put(
+                "reservations", token=token, request_id=str(token), seat="desktop/0", lane="eval", stay=1, slot=number,
+                task=f"file_manager/held-out/{number}", round_id=round_id, state="committed", expires=0.0, reply=b"",
+            )  # fmt: skip
+            self.put(
                 "episodes", token=token, lane="eval", task=f"file_manager/held-out/{number}", stay=1, round_id=round_id,
                 success=success, feasible=1, reason=HOSTILE if not success else "verified", wall_s=1.0, busy_s=1.0,
                 ended_step=5,
