@@ -11,6 +11,8 @@ port=${RAY_PORT:-6379}
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 head=${nodes[0]}
 address=$(srun --nodes=1 --ntasks=1 -w "$head" hostname --ip-address | awk '{print $1}')
+export RAY_AUTH_MODE=token  # the token lies in the home folder, which the nodes share
+"$ray" get-auth-token --generate >/dev/null
 common=(--block --disable-usage-stats --object-store-memory=80000000)
 
 srun --nodes=1 --ntasks=1 --overlap -w "$head" \

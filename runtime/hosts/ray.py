@@ -28,6 +28,10 @@ NAMESPACE = "computerrl"
 STORE_BYTES = 80_000_000  # of the object store that a started Ray has: nothing is put there
 AGAIN_S = 1.0  # between two tries to reach a keeper whose machine Ray has not given up
 OURS = ("CPU", "GPU")  # which Ray has options of its own for
+NOT_LET_IN = (
+    "cluster.address: Ray at {} does not take this machine's token: every machine needs RAY_AUTH_MODE=token and the"
+    " head's ~/.ray/auth_token before its ray start"
+)
 NODE_LABEL = "ray.io/node-id"
 
 
@@ -66,8 +70,14 @@ class RayEngine:
                 "resources": has, "include_dashboard": False, "object_store_memory": STORE_BYTES,
             }  # fmt: skip
         else:
+            # A Ray head asks for the token that its machine has, and a driver with an explicit address sends none.
+            setup = importlib.import_module("ray._private.authentication.authentication_token_setup")
+            setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
             options["address"] = self._args.address or os.environ.get("RAY_ADDRESS", "auto")
-        await asyncio.to_thread(ray.init, **options)
+        try:
+            await asyncio.to_thread(ray.init, **options)
+        except ray.exceptions.AuthenticationError as error:
+            raise ConfigError(NOT_LET_IN.format(options.get("address", LOCAL))) from error
         return str(ray.util.get_node_ip_address())
 
     async def machines(self) -> list[Machine]:
