@@ -1,0 +1,97 @@
+"""What a metric of published task files is, and how it is asked.
+
+Invariant: a metric is a pure function of what was read. What the policy left behind never raises: it scores 0 with its
+reason. What the task file itself has wrong is a ConfigError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from apis.tasks.verify.verify import FileView, bounded
+from runtime.errors import ConfigError
+
+SOLVED = 1.0
+TEXT_MAX = 8 << 20  # bytes of a file that is read as text
+
+
+class Score(msgspec.Struct, frozen=True):
+    """How far a task is solved, from 0 to 1, and in a sentence why."""
+
+    value: float
+    reason: str
+
+    @property
+    def solved(self) -> bool:
+        """Whether nothing is missing."""
+        return self.value >= SOLVED
+
+
+# A result or an expectation: of a getter of files a FileView, or a list of them where the getter names several; of a
+# rule its `rules`; of a command its text; else the JSON value that the getter is known for.
+Value = Any
+Options = Mapping[str, Any]
+Metric = Callable[[Value, Value, Options], Score]  # result, expected, options
+
+
+class UnreadableResult(ValueError):  # noqa: N818 - what the policy left, not an error of the program
+    """What a metric was to look at can't be looked at, with the reason."""
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """A metric by its published name; where it differs from the published one, `instead` says how."""
+
+    name: str
+    run: Metric
+    instead: str = ""
+
+
+def is_(same: bool, yes: str, no: str) -> Score:
+    """1 with the reason `yes`, or 0 with the reason `no`."""
+    return Score(SOLVED, yes) if same else Score(0.0, no)
+
+
+def data(value: Value, most: int = TEXT_MAX) -> bytes:
+    """The bytes of a file. Raises UnreadableResult for anything else, and for more than `most` bytes."""
+    if not isinstance(value, FileView):
+        raise UnreadableResult("it is no file")
+    found, trouble = bounded(value, most)
+    if found is None:
+        raise UnreadableResult(trouble)
+    return found
+
+
+def text(value: Value, most: int = TEXT_MAX) -> str:
+    """A text as it is, or that of a file in UTF-8. Raises UnreadableResult."""
+    if isinstance(value, str):
+        return value
+    try:
+        return data(value, most).decode("utf-8")
+    except UnicodeDecodeError:
+        raise UnreadableResult("it is not UTF-8 text") from None
+
+
+def scored(metric: Declared, result: Value, expected: Value, options: Options) -> Score:
+    """What `metric` gives `result`; 0 where it is unreadable. Raises ConfigError where the task's own part is wrong."""
+    try:
+        return metric.run(result, expected, options)
+    except UnreadableResult as error:
+        return Score(0.0, str(error))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{metric.name} can't take this task's expectation: {error}") from error
+
+
+def together(scores: list[Score], conj: str) -> Score:
+    """The score of several metrics: the best of them with "or"; with "and" 0 as soon as there is a 0, else the mean.
+
+    As published: `DesktopEnv.evaluate`.
+    """
+    if conj == "or":
+        return max(scores, key=lambda score: score.value)
+    lowest = min(scores, key=lambda score: score.value)
+    if lowest.value <= 0:
+        return lowest
+    return Score(sum(score.value for score in scores) / len(scores), lowest.reason)
