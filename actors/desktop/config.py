@@ -146,7 +146,7 @@ class SeatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     action_space: ActionSpace = "both"  # that the agent has
     screenshots: Screenshots = "some"  # of an episode's steps, kept with their payloads
     settle_ms: int = 1500  # the longest wait for a desktop to come to rest after an action
-    call_timeout_s: float = 20.0  # one call of the guest agent; typing alone may take it 16 s
+    call_timeout_s: float = 20.0  # one call of the guest agent; typing takes at most 16 s of it
     lease_timeout_s: float = 60.0  # for a booted desktop
     setup_timeout_s: float = 30.0
     verify_timeout_s: float = 30.0

@@ -73,6 +73,7 @@ RESULTS: dict[str, Any] = {
     "drag": None,
     "scroll": None,
     "type_text": Short,
+    "type_on": Short,
     "hotkey": None,
     "screenshot": bytes,
     "checksum": int,

@@ -73,6 +73,7 @@ class Agent:
             "drag": self._pointer.drag,
             "scroll": self._pointer.scroll,
             "type_text": self.type_text,
+            "type_on": self.type_on,
             "hotkey": self.hotkey,
             "screenshot": self._pixels.picture,
             "checksum": self._pixels.checksum,
@@ -122,13 +123,17 @@ class Agent:
             self._pointer.rest(CHOICE_S)
         self._pointer.click(x, y, button, n)
 
-    def type_text(self, text: str) -> str:
-        """Type into the focused window at its application's pace; how it went."""
+    def type_text(self, text: str, calls: int = 1) -> str:
+        """Type into the focused window at its application's pace; how it went. A long text may take several `calls`."""
         keysyms_of(text)  # what can't be typed is refused whatever has the focus
         if not self._windows.active():
             return UNFOCUSED
         self._chosen()
-        return self._keyboard.type_text(text, *self._windows.focus())
+        return self._keyboard.type_text(text, *self._windows.focus(), calls)
+
+    def type_on(self) -> str:
+        """Go on with the text that `type_text` has begun, in a call of its own; how it went."""
+        return self._keyboard.type_on() or UNFOCUSED
 
     def _added(self, typed: str) -> bool | None:
         """Whether the field with the focus has completed what was typed; None where no field is found that might."""

@@ -33,6 +33,7 @@ from apis.prompts.names import place, window_names
 SCROLL_NOTCHES = 5
 BUTTONS = {"left": 1, "middle": 2, "right": 3}
 MAX_RESULT = 2000  # characters
+SIGNS_A_CALL = 250  # of a typed text: an application on a busy machine takes some 50 ms for each
 OPEN_MS = 10_000  # for a window to come and to be accessible
 
 
@@ -86,11 +87,21 @@ def _(action: Type, observation: Observation) -> ActionPlan:
         calls += [pressed("ctrl", "a"), *pause, pressed("backspace")]
     answer = None
     if action.text:
-        answer = len(calls)
-        calls.append(Call("type_text", {"text": action.text}))
+        calls += typed(action.text)
+        answer = len(calls) - 1
     if action.enter:
         calls += [BRIEFLY, pressed("enter")]
     return ActionPlan((*calls, SETTLE), "Type Success", answer=answer)
+
+
+def typed(text: str) -> tuple[Call, ...]:
+    """The calls that type `text`; the last one answers how far it came.
+
+    A call ends by its deadline, and the next goes on from there. So a text has the more time the longer it is.
+    """
+    further = (len(text) - 1) // SIGNS_A_CALL
+    share = {"calls": 1 + further} if further else {}
+    return (Call("type_text", {"text": text} | share), *[Call("type_on")] * further)
 
 
 def _on_cell(action: Type, observation: Observation) -> bool:

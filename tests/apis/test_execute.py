@@ -5,6 +5,7 @@ import pytest
 
 from apis.actions.gui import (
     GUI,
+    MAX_TEXT,
     Action,
     Click,
     DragAndDrop,
@@ -19,7 +20,7 @@ from apis.actions.gui import (
 )
 from apis.applications import APP_NAMES, app_of_class, app_published
 from apis.observation import Element, Observation, Window
-from apis.plans.action import OPEN_MS, SETTLE, Call, plan
+from apis.plans.action import OPEN_MS, SETTLE, SIGNS_A_CALL, Call, plan
 
 SCREEN = Observation(
     windows=(Window(42, "Mousepad", "a.txt - Mousepad", True),),
@@ -66,6 +67,15 @@ def calls(action: Action) -> list[tuple[str, dict]]:
 )
 def test_the_calls_of_each_action(action: Action, expected: list[tuple[str, dict]]) -> None:
     assert calls(action) == expected
+
+
+def test_a_long_text_has_the_more_calls_the_longer_it_is_and_the_last_one_answers() -> None:
+    for signs, further in ((1, 0), (SIGNS_A_CALL, 0), (SIGNS_A_CALL + 1, 1), (MAX_TEXT, 3)):
+        planned = plan(Type(text="x" * signs, enter=True), SCREEN)
+        text, *others = [call.method for call in planned.calls if call.method.startswith("type_")]
+        assert (text, others) == ("type_text", ["type_on"] * further)
+        assert planned.calls[0].args.get("calls", 1) == 1 + further
+        assert planned.answer == further
 
 
 def test_every_declared_function_has_a_plan() -> None:

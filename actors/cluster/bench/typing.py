@@ -27,6 +27,7 @@ from actors.cluster.config.suggest import hint
 from actors.desktop.link import GuestLink, LinkDown
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault, GuestRefused
+from apis.plans.action import typed
 from runtime.errors import ConfigError
 
 FIRST, LAST = 0x4E00, 0x9FA5  # Han signs, of which no layout has any
@@ -171,9 +172,11 @@ async def _type(link: GuestLink, field: Field, text: str) -> str:
     if field.before:
         await link.call("type_text", timeout_s=stage.CALL_S, text=field.before)
         await link.call("settle", timeout_s=stage.CALL_S, **REST)
-    answer = await link.call("type_text", timeout_s=stage.CALL_S, text=text + ("\n" if field.before else ""))
+    answer = ""
+    for call in typed(text + ("\n" if field.before else "")):
+        answer = str(await link.call(call.method, timeout_s=stage.CALL_S, **call.args))
     await link.call("settle", timeout_s=stage.CALL_S, **REST)
-    return str(answer)
+    return answer
 
 
 def corpus_of(field: Field) -> list[str]:

@@ -5,12 +5,14 @@ Invariant:
   and no modifier is pressed or locked when it begins.
 - A stroke waits for the pace that its application needs, as long as the time of the text lasts (`spending.py`).
 - A key gets another sign only after its last stroke was read. Where that is not known, the answer says so.
+- A text that takes several calls goes on behind the last stroke of the call before. The answer counts what is typed.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from guest.errors import Refused
 from guest.screen.hearing import Hearing
@@ -48,6 +50,9 @@ UNSURE = (
     "Type Success, but the application can't be asked whether it read every sign before the next was given its key: "
     "check the text"
 )
+
+DEAF = "the application takes no keys now"
+LATE = "the machine is too busy to type more in this time"
 
 ALIASES = {
     "ctrl": "Control_L", "control": "Control_L", "ctrlleft": "Control_L", "ctrlright": "Control_R",
@@ -87,6 +92,42 @@ def keysyms_of(text: str) -> list[int]:
     return [keysym_of(character) for character in text.replace("\r\n", "\n")]
 
 
+@dataclass
+class Text:
+    """A text that is typed in one call or several, and how far it came."""
+
+    keysyms: list[int]
+    app: str  # window class, lower case
+    dialog: bool
+    completes: bool  # whether its field may complete names
+    spending: Spending
+    at: int = 0  # how many are typed
+    ready: int = 0  # how many have keys
+    sure: bool = True  # whether the application was known to have read each sign before its key got another
+    why: str = ""  # not all are typed
+    deaf: bool = False  # the application read no key in a whole call
+
+    @property
+    def done(self) -> bool:
+        """Whether all of it is typed."""
+        return self.at == len(self.keysyms)
+
+    @property
+    def office(self) -> bool:
+        """Whether it is LibreOffice's."""
+        return self.app.startswith(("libreoffice", "soffice"))
+
+    @property
+    def said(self) -> str:
+        """How it went, for the model."""
+        if self.done:
+            return TYPED if self.sure else UNSURE
+        return (
+            f"Typed only the first {self.at} of {len(self.keysyms)} characters: {self.why}. "
+            "Look at it, then type the rest"
+        )
+
+
 class Keyboard:
     """The keyboard of one desktop."""
 
@@ -101,6 +142,7 @@ class Keyboard:
         self._added = added  # whether a field has completed what was typed, None where none has the focus
         self._line = ""  # the end of what was typed last, as long as nothing was done since
         self._left = False  # whether the last thing done was typing
+        self._text: Text | None = None  # that was typed last, as long as nothing was done since
         self._hearing: Hearing | None = None
         self._unread: set[int] = set()  # windows that got signs from spare keys and were not asked since
         self._layout = Layout(0, ())
@@ -158,65 +200,76 @@ class Keyboard:
             self._press(X.KeyRelease, shift)
         self._link.flush()
 
-    def type_text(self, text: str, app: str = "", dialog: bool = False) -> str:
+    def type_text(self, text: str, app: str = "", dialog: bool = False, calls: int = 1) -> str:
         """Type characters, newline as Return and tab as Tab, at the pace of the window class `app`.
 
-        `dialog` tells that the focused window is a dialog. Says how it went.
+        `dialog` tells that the focused window is a dialog. The text may take `calls`: this one, then `type_on`.
+        Says how it went.
         """
-        keysyms = keysyms_of(text)
-        pace = PACES_S.get(app.lower(), PACE_S)
-        office = app.lower().startswith(("libreoffice", "soffice"))
-        began = time.monotonic()
+        began, keysyms, app = time.monotonic(), keysyms_of(text), app.lower()
         self._begin()
-        spending = Spending(began, self._layout.parts(keysyms))
-        if office:
+        spending = Spending(began, self._layout.parts(keysyms), calls)
+        self._text = Text(keysyms, app, dialog, dialog or app in COMPLETING, spending)
+        if self._text.office:
             self._rest(OFFICE_REST_S)
-        completes = dialog or app.lower() in COMPLETING
         self._link.selected = False
-        at = ready = 0  # how many are typed, and how many have keys
-        said = TYPED
-        while at < len(keysyms):
+        return self._type(self._text)
+
+    def type_on(self) -> str:
+        """Go on with the text that the last call left unfinished; how it went, empty where there is no text."""
+        text = self._text
+        if text is None or text.done or text.deaf:
+            return text.said if text else ""
+        text.spending.again(time.monotonic())
+        return self._type(text)
+
+    def _type(self, text: Text) -> str:
+        """Type until the text ends, the call's time, or the patience with an application that reads no keys."""
+        began_at, text.why = text.at, LATE
+        while not text.done and not text.spending.over(time.monotonic()):
             if self._link.layout_changed:
                 self._learn()
-                ready = at
-            if at == ready:
+                text.ready = text.at
+            if text.at == text.ready:
                 asked = time.monotonic()
-                ready, known = self._ready(keysyms, at, spending.wait_s(asked))
-                spending.waited(time.monotonic() - asked)
+                text.ready, known = self._ready(text.keysyms, text.at, text.spending.wait_s(asked))
+                text.spending.waited(time.monotonic() - asked)
                 if known is False:
-                    return (
-                        f"Typed only the first {at} of {len(keysyms)} characters: the application takes no keys now. "
-                        "Look at it, then type the rest"
-                    )
-                said = UNSURE if known is None else said
-            keysym = keysyms[at]
-            control = keysym in _CONTROL.values()
-            careful = control and spending.careful(time.monotonic())
-            if dialog and careful:
+                    text.why, text.deaf = DEAF, text.at == began_at
+                    break
+                text.sure = text.sure and known is True
+            self._character(text)
+            text.at += 1
+        return text.said
+
+    def _character(self, text: Text) -> None:
+        """Type the next one, with the rests and pauses that it needs."""
+        keysym, spending = text.keysyms[text.at], text.spending
+        control = keysym in _CONTROL.values()
+        careful = control and spending.careful(time.monotonic())
+        if text.dialog and careful:
+            self._rest(BEFORE_RETURN_S)
+        elif careful and text.completes and self._line:
+            text.completes = self._added(self._line) is not None  # else a page has the focus
+            if text.completes:
                 self._rest(BEFORE_RETURN_S)
-            elif careful and completes and self._line:
-                completes = self._added(self._line) is not None  # else a page has the focus
-                if completes:
-                    self._rest(BEFORE_RETURN_S)
-            if control and (completes or self._link.selected):
-                self.undo_addition()
-            self._stroke(keysym)
-            self._line = "" if control else (self._line + chr(keysym & 0xFFFFFF))[-LINE_MAX:]
-            if dialog and keysym == XK.XK_Return:
-                self._link.expect_activation()
-            if office and careful:
-                self._rest(OFFICE_REST_S)
-            elif not at and app.lower() == "libreoffice-impress":
-                self._rest(OPENED_S)
-            else:
-                share = spending.left_s(time.monotonic()) / (len(keysyms) - at)
-                self._link.pause(AFTER_LINE_S if careful else min(pace, share))
-            at += 1
-        return said
+        if control and (text.completes or self._link.selected):
+            self.undo_addition()
+        self._stroke(keysym)
+        self._line = "" if control else (self._line + chr(keysym & 0xFFFFFF))[-LINE_MAX:]
+        if text.dialog and keysym == XK.XK_Return:
+            self._link.expect_activation()
+        if text.office and careful:
+            self._rest(OFFICE_REST_S)
+        elif not text.at and text.app == "libreoffice-impress":
+            self._rest(OPENED_S)
+        else:
+            share = spending.left_s(time.monotonic()) / (len(text.keysyms) - text.at)
+            self._link.pause(AFTER_LINE_S if careful else min(PACES_S.get(text.app, PACE_S), share))
 
     def leave(self) -> None:
         """Something else is done: what was typed before counts no more."""
-        self._left, self._line = bool(self._line), ""
+        self._left, self._line, self._text = bool(self._line), "", None
 
     def undo_addition(self) -> bool:
         """Remove what the application added by itself to what was typed last; whether there was such a thing."""

@@ -53,11 +53,16 @@ async def test_programs_hear_of_a_key_only_when_it_gets_another_sign(guest: Gues
     assert 0 < len((await guest.text("reports")).split()[1:]) < SIGNS / 4  # a report is of many keys
 
 
-async def test_an_application_that_reads_no_keys_is_told_of(guest: Guest) -> None:
+async def test_an_application_that_reads_no_keys_is_told_of_and_the_next_call_goes_on_when_it_reads(
+    guest: Guest,
+) -> None:
     await edited(guest, "stopped.txt")
-    await guest("launch", argv=["sh", "-c", "kill -STOP $(pgrep -x mousepad)"])
-    assert (await guest("type_text", text=han(SIGNS, 2))).startswith("Typed only the first ")
-    await guest("launch", argv=["sh", "-c", "kill -CONT $(pgrep -x mousepad)"])
+    text = han(SIGNS, 2)
+    await guest("launch", argv=["sh", "-c", "p=$(pgrep -x mousepad); kill -STOP $p; sleep 9.5; kill -CONT $p"])
+    assert (await guest("type_text", text=text, calls=2)).startswith("Typed only the first ")
+    assert await guest("type_on") == "Type Success"
+    assert await guest("settle", timeout_ms=15_000)
+    assert await saved(guest, "stopped.txt") == text
 
 
 async def test_a_terminal_gets_the_signs_that_were_typed(guest: Guest) -> None:
