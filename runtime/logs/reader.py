@@ -116,10 +116,13 @@ def _parse(raw: bytes) -> dict[str, Any] | None:
 class _Tail:
     """Reads a growing file; goes on with the new one when the file is rolled."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, newest_bytes: int | None = None) -> None:
         self._path = path
         self._file = path.open("rb")
         self._rest = b""
+        if newest_bytes is not None and (size := os.fstat(self._file.fileno()).st_size) > newest_bytes:
+            self._file.seek(size - newest_bytes)
+            self._file.readline()  # the rest of a line
 
     def lines(self, wanted: Callable[[bytes], bool]) -> Iterator[dict[str, Any]]:
         """The complete lines that came since the last call and are `wanted`."""
@@ -150,10 +153,14 @@ class _Tail:
 
 
 class LogWatch:
-    """The lines of a run as they come: each `new` gives those that were written since the one before."""
+    """The lines of a run as they come: each `new` gives those that were written since the one before.
 
-    def __init__(self, run_dir: Path) -> None:
+    The first gives what is there; with `newest_bytes` the last so many bytes of each file, and no rolled one.
+    """
+
+    def __init__(self, run_dir: Path, newest_bytes: int | None = None) -> None:
         self._run_dir = run_dir
+        self._newest_bytes = newest_bytes
         self._tails: dict[Path, _Tail] = {}
 
     def new(self, events: Collection[str] | None = None) -> list[dict[str, Any]]:
@@ -168,9 +175,10 @@ class LogWatch:
 
         if log_folder(self._run_dir).is_dir():
             first = not self._tails  # a file that rolls later is read to its end by the tail that it had
+            rolled_too = first and self._newest_bytes is None
             for path in log_files(self._run_dir):
-                if path not in self._tails and (first or not _is_rolled(path)):
-                    self._tails[path] = _Tail(path)
+                if path not in self._tails and (rolled_too or not _is_rolled(path)):
+                    self._tails[path] = _Tail(path, self._newest_bytes if first else None)
         lines = heapq.merge(*(tail.lines(wanted) for tail in self._tails.values()), key=lambda line: str(line["ts"]))
         return [line for line in lines if events is None or line["event"] in events]
 

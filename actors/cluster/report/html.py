@@ -73,16 +73,21 @@ def folded(summary: str, *children: object) -> Markup:
     return tag("details", tag("summary", summary), *children)
 
 
-def document(title: str, style: str, body: Markup) -> str:
-    """The whole page. Its policy lets a browser load nothing but what is in it."""
-    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-    head = join(
+def document(title: str, head: Iterable[Markup], body: Markup) -> str:
+    """A whole page with the elements `head` beside its title."""
+    first = join(
         (
             Markup('<meta charset="utf-8">'),
-            Markup(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
             Markup('<meta name="viewport" content="width=device-width, initial-scale=1">'),
             tag("title", title),
-            tag("style", Markup(style)),
+            *head,
         )
     )
-    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>{body}</body></html>\n'
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{first}</head><body>{body}</body></html>\n'
+
+
+def sealed(title: str, style: str, body: Markup) -> str:
+    """A page whose policy lets a browser load nothing but what is in it."""
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    rule = Markup(f'<meta http-equiv="Content-Security-Policy" content="{policy}">')
+    return document(title, (rule, tag("style", Markup(style))), body)

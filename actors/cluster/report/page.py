@@ -13,7 +13,7 @@ from actors.cluster import output
 from actors.cluster.report import evaluated
 from actors.cluster.report.episodes import EpisodeView, ShownStep
 from actors.cluster.report.gather import Group, RunData
-from actors.cluster.report.html import Markup, document, join, picture, table, tag
+from actors.cluster.report.html import Markup, join, picture, sealed, table, tag
 from actors.cluster.report.pagephases import phases_of
 from actors.cluster.report.pagerounds import rate_said, rounds_of
 from actors.cluster.report.pagetime import time_of
@@ -76,7 +76,7 @@ def page(groups: Sequence[Group], drawn: Sequence[Picture]) -> str:
 def styled(title: str, body: Markup) -> str:
     """A page that looks like a report."""
     style = (resources.files("actors.cluster.report") / "style.css").read_text(encoding="utf-8")
-    return document(title, style, tag("main", tag("h1", title), body))
+    return sealed(title, style, tag("main", tag("h1", title), body))
 
 
 def _runs(groups: Sequence[Group]) -> Markup:

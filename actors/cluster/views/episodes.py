@@ -59,49 +59,59 @@ class EpisodeLine(msgspec.Struct, frozen=True, kw_only=True):
     stored: bool  # whether its steps are still kept
 
 
+def listed(run: Path, wanted: Wanted, most: int) -> list[EpisodeLine]:
+    """The newest `most` episodes of `run` that are wanted. Raises ConfigError where it has no ledger."""
+    with ledgers.opened(run) as db:
+        return [*itertools.islice(filter(wanted.takes, _lines(db)), most)]
+
+
+def found(run: Path, named: str) -> tuple[EpisodeLine, EpisodeView, str]:
+    """The episode of `run` that `named` (a trace or a token) means, whole, and what its verifier saw.
+
+    A trace means the newest attempt whose steps are stored. Raises ConfigError where there is no such episode, or its
+    steps are gone.
+    """
+    with ledgers.opened(run) as db:
+        rows = {row["token"]: row for row in queries.episodes(db)}
+        every = [*map(_line, rows.values())]
+        meant = [one for one in every if named in (one.trace, str(one.token))]
+        if not meant:
+            raise ConfigError(f"{named}: no such episode in {run.name}; {hint(named, (one.trace for one in every))}")
+        one = next((one for one in meant if one.stored), meant[0])
+        episode = read(run, db, rows[one.token]) if one.stored else None
+    said = {line["event"]: line for line in read_logs(run, trace=one.trace) if line.get("token") == one.token}
+    if episode is None:
+        raise ConfigError(_gone(run, one, said.get("episode_released", {})))
+    return one, episode, str(said.get("episode_ended", {}).get("detail", ""))
+
+
 def show_all(run: Path, wanted: Wanted, *, most: int, as_json: bool) -> int:
     """Print the newest `most` episodes of `run` that are wanted; 0. Raises ConfigError for a name that none has."""
     with ledgers.opened(run) as db:
         every = [*_lines(db)]
     _known("--family", wanted.family, (one.task.partition("/")[0] for one in every))
     _known("--phase", wanted.phase, itertools.chain.from_iterable((one.phase, one.where) for one in every))
-    found = [one for one in every if wanted.takes(one)]
+    shown = [one for one in every if wanted.takes(one)]
     if as_json:
-        output.document(found[:most])
+        output.document(shown[:most])
         return 0
     rows = [
         (one.trace, one.task, one.where, f"{one.ending} ({one.reason})" if one.reason else one.ending,
          "" if one.steps is None else one.steps, "" if one.wall_s is None else f"{one.wall_s:.1f}",
          "yes" if one.stored else "no")
-        for one in found[:most]
+        for one in shown[:most]
     ]  # fmt: skip
     output.table(("TRACE", "TASK", "PLAYED IN", "VERDICT", "STEPS", "SECONDS", "STORED"), rows)
-    output.line(
-        f"{len(found)} episodes" + (f", the newest {most} shown: --most {len(found)} shows all" if found[most:] else "")
-    )
-    if (first := next((one for one in found if one.stored), None)) is not None:
+    more = f", the newest {most} shown: --most {len(shown)} shows all" if shown[most:] else ""
+    output.line(f"{len(shown)} episodes{more}")
+    if (first := next((one for one in shown if one.stored), None)) is not None:
         output.line(f"one step by step: computerrl episodes show {run.name} {first.trace}")
     return 0
 
 
 def show_one(run: Path, named: str, *, tokens: bool, page: Path | None, as_json: bool) -> int:
-    """Print the episode of `run` that `named` (a trace or a token) means, or write `page`; 0.
-
-    A trace means the newest attempt whose steps are stored. Raises ConfigError where there is no such episode, or
-    its steps are gone.
-    """
-    with ledgers.opened(run) as db:
-        rows = {row["token"]: row for row in queries.episodes(db)}
-        every = [*map(_line, rows.values())]
-        found = [one for one in every if named in (one.trace, str(one.token))]
-        if not found:
-            raise ConfigError(f"{named}: no such episode in {run.name}; {hint(named, (one.trace for one in every))}")
-        one = next((one for one in found if one.stored), found[0])
-        episode = read(run, db, rows[one.token]) if one.stored else None
-    said = {line["event"]: line for line in read_logs(run, trace=one.trace) if line.get("token") == one.token}
-    detail = str(said.get("episode_ended", {}).get("detail", ""))
-    if episode is None:
-        raise ConfigError(_gone(run, one, said.get("episode_released", {})))
+    """Print the episode that `found` finds, or write `page`; 0."""
+    one, episode, detail = found(run, named)
     if page is not None:
         title = f"{run.name} {one.trace}"
         page.write_text(pages.styled(title, pages.episode_of(episode, detail)), encoding="utf-8")

@@ -103,7 +103,35 @@ def evidence(db: Database) -> dict[int, str]:
     return dict(map(tuple, db.execute("SELECT lease, body FROM evidence")))
 
 
+def newest_optimizer_steps(db: Database, most: int) -> list[Row]:
+    """The last `most` optimizer steps that stand, in order; columns as `steps` has them."""
+    return db.execute(
+        "SELECT l.id, l.made, l.success, l.entropy, l.figures, s.phase FROM leases l JOIN stays s ON s.idx = l.stay"
+        " WHERE l.made IS NOT NULL AND l.state = 'trained' ORDER BY l.id DESC LIMIT ?",
+        (most,),
+    ).fetchall()[::-1]
+
+
+def steps_by_phase(db: Database) -> dict[str, int]:
+    """Optimizer steps of each phase, all segments together."""
+    return dict(
+        map(
+            tuple,
+            db.execute("SELECT s.phase, sum(c.trained) FROM stay_steps c JOIN stays s ON s.idx = c.stay GROUP BY 1"),
+        )
+    )
+
+
 # -- evaluation rounds
+
+
+def rounds_so_far(db: Database) -> list[Row]:
+    """The rounds that count: name, version, played, planned and successes (episodes), closed."""
+    return db.execute(
+        "SELECT r.name, r.version, r.closed, count(e.seq) AS played, coalesce(sum(e.success), 0) AS successes,"
+        " (SELECT count(*) FROM round_tasks t WHERE t.round_id = r.id) AS planned"
+        " FROM rounds r LEFT JOIN episodes e ON e.round_id = r.id WHERE r.abandoned = 0 GROUP BY r.id ORDER BY r.id"
+    ).fetchall()
 
 
 def rounds(db: Database) -> list[Row]:
@@ -134,6 +162,43 @@ def round_episodes(db: Database, round_id: int) -> list[RoundEpisode]:
 def group_endings(db: Database) -> dict[str, int]:
     """Groups by how they ended, or by state where they have not."""
     return dict(map(tuple, db.execute("SELECT coalesce(ending, state), count(*) FROM groups GROUP BY 1")))
+
+
+def counters(db: Database) -> dict[str, int]:
+    """What the ledger counts along the way, by name."""
+    return dict(map(tuple, db.execute("SELECT name, value FROM counters")))
+
+
+def groups_alive(db: Database) -> dict[str, int]:
+    """Groups that have not ended, by state."""
+    return dict(map(tuple, db.execute("SELECT state, count(*) FROM groups WHERE state != 'ended' GROUP BY state")))
+
+
+def samplers(db: Database) -> list[Row]:
+    """The samplers that were heard: name, version."""
+    return db.execute("SELECT name, version FROM samplers ORDER BY name").fetchall()
+
+
+def reservations_out(db: Database) -> list[Row]:
+    """The episodes that are being played: token, seat, lane, task, group_id, slot, round (a name)."""
+    return db.execute(
+        "SELECT v.token, v.seat, v.lane, v.task, v.group_id, v.slot, r.name AS round FROM reservations v"
+        " LEFT JOIN rounds r ON r.id = v.round_id WHERE v.state = 'out'"
+    ).fetchall()
+
+
+def newest_episode(db: Database) -> int:
+    """The number of the newest episode; 0 before the first."""
+    return int(db.execute("SELECT coalesce(max(seq), 0) FROM episodes").fetchone()[0])
+
+
+def episodes_since(db: Database, seq: int) -> Iterator[Row]:
+    """The episodes after number `seq`, in order: seq, token, seat, success."""
+    yield from db.execute(
+        "SELECT e.seq, e.token, e.success, v.seat FROM episodes e JOIN reservations v ON v.token = e.token"
+        " WHERE e.seq > ? ORDER BY e.seq",
+        (seq,),
+    )
 
 
 def episodes_by_lane(db: Database) -> dict[str, int]:

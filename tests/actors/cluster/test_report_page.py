@@ -22,7 +22,7 @@ from actors.cluster.config.schema import Deploy, RunConfig
 from actors.cluster.report import show
 from actors.cluster.report.evaluated import gains, pooled
 from actors.cluster.report.gather import gather
-from actors.cluster.report.html import document, join, picture, tag, text
+from actors.cluster.report.html import join, picture, sealed, tag, text
 from actors.cluster.report.page import SECTIONS
 from actors.cluster.runs import run_folder
 from actors.replay.database.schema import connect
@@ -150,7 +150,7 @@ class Fabricated:
             generate_ms=0.0, act_ms=0.0,
         )  # fmt: skip
         blob = segments.append(msgspec.msgpack.encode(payload))
-        ref = StepRef(blob=blob, prompt_tokens=1, response_tokens=1, well_formed=True, oldest=None)
+        ref = StepRef(blob=blob, prompt_tokens=1, response_tokens=1, well_formed=True, oldest=None, screenshot=shot)
         self.put("steps", token=token, n=1, well_formed=1, ref=msgspec.msgpack.encode(ref))
 
     def log(self, event: str, **fields: Any) -> None:
@@ -376,7 +376,7 @@ def test_an_experiment_stands_for_its_runs(
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_text_is_never_markup(words: str, value: str) -> None:
-    page = document(words, "p{}", tag("p", words, picture(b"\x89PNG", value), title=value))
+    page = sealed(words, "p{}", tag("p", words, picture(b"\x89PNG", value), title=value))
     reader = Reader(page)
     reader.refuse_outside()
     assert reader.tags == {"html", "head", "meta", "title", "style", "body", "p", "img"}

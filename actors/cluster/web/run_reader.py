@@ -1,0 +1,230 @@
+"""What a run does now, read from its ledger and its logs again and again.
+
+Invariant: a look reads what is new since the look before, so it costs the same after a day as after a minute. What it
+keeps is bounded. A run that can't be read for a moment is shown as it was, with the reason.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import orjson
+
+from actors.cluster.runs import ledgers, run_folder
+from actors.replay.database import queries
+from actors.replay.database.ledger_file import LEDGER
+from actors.replay.messages import Lane, Phase, trace_of
+from runtime.errors import ConfigError
+from runtime.logs.reader import LogWatch
+
+CURVE = 400  # newest optimizer steps that are shown
+OLD_EPISODES = 20_000  # of those before the first look, the newest
+RECENT_S = 600.0  # where seats spent their time is told of the last ten minutes
+MOST_SPANS = 40_000
+LOG_BYTES = 8 << 20  # of each file, for the first look
+_IN_QUARANTINE = {"seat_rests": "seat", "host_rests": "host", "image_rests": "image", "task_rests": "task"}
+_LET_BACK = {"seat_let_back": "seat", "host_let_back": "host", "image_let_back": "image", "task_let_back": "task"}
+_EVENTS = frozenset(("seat_time", *_IN_QUARANTINE, *_LET_BACK))
+_FIGURES = ("loss", "entropy", "kl", "clip_fraction")
+
+
+class StepNow(msgspec.Struct, frozen=True, kw_only=True):
+    """One optimizer step."""
+
+    version: str
+    phase: str
+    success: float | None  # of its batch's training episodes; None where none are played
+    figures: dict[str, float]  # loss, entropy (nats per token), kl (nats per token), clip_fraction
+
+
+class SeatNow(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
+    """One seat; an array in JSON, for there may be thousands."""
+
+    name: str
+    trace: str  # of the episode that it plays; "" between episodes
+    task: str
+    token: int  # of the newest episode it finished; 0 before the first
+    success: bool
+    quarantine: str  # why it is in quarantine; "" where it is not
+
+
+class RoundNow(msgspec.Struct, frozen=True, kw_only=True):
+    """One evaluation round so far."""
+
+    name: str
+    version: str
+    played: int
+    planned: int
+    successes: int
+    closed: bool
+
+
+class SamplerNow(msgspec.Struct, frozen=True, kw_only=True):
+    """One sampler and the weights it serves."""
+
+    name: str
+    version: str
+
+
+class RunNow(msgspec.Struct, frozen=True, kw_only=True):
+    """One look at a run."""
+
+    run: str
+    state: str
+    reason: str
+    file: str
+    started_s: float  # since the epoch
+    phase: str
+    trained: str  # version of the newest weights
+    steps: dict[str, int]  # phase -> optimizer steps
+    curve: list[StepNow]
+    rounds: list[RoundNow]
+    samplers: list[SamplerNow]
+    episodes: dict[str, int]  # lane -> episodes with an outcome
+    episodes_per_min: float  # over the last minute
+    faults: dict[str, int]  # cause -> episodes
+    staleness: dict[str, int]  # optimizer steps -> trained trajectories
+    groups: dict[str, int]  # open, ready and leased: the queues between seats and learner
+    endings: dict[str, int]  # how groups ended
+    stages_s: dict[str, float]  # where seats spent their time of late
+    quarantine: dict[str, str]  # "seat desktop/3" -> cause
+    seats: list[SeatNow]
+    trouble: str = ""  # why this look saw less than the one before
+
+
+class RunReader:
+    """Looks at one run. Not to be shared between threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._logs = LogWatch(path, newest_bytes=LOG_BYTES)
+        self._seq = -1
+        self._finished: dict[str, tuple[int, bool]] = {}  # seat -> token and success of its newest episode
+        self._ended: deque[float] = deque(maxlen=100_000)  # when episodes were first seen
+        self._spans: deque[tuple[float, dict[str, float]]] = deque(maxlen=MOST_SPANS)
+        self._quarantine: dict[str, str] = {}
+        self._last: RunNow | None = None
+
+    def close(self) -> None:
+        """Close the files."""
+        self._logs.close()
+
+    def look(self) -> RunNow:
+        """What the run does now. Raises ConfigError where its record can't be read and nothing was seen before."""
+        record = run_folder.read_record(self.path)
+        base: dict[str, Any] = {
+            "run": self.path.name, "state": run_folder.state(self.path, record), "reason": record.reason or "",
+            "file": record.file, "started_s": record.started_s,
+        }  # fmt: skip
+        self._read_logs()
+        told: dict[str, Any] = {"stages_s": self._stages(), "quarantine": dict(self._quarantine)}
+        try:
+            found = self._read_ledger() if (self.path / LEDGER).is_file() else _NOTHING
+            self._last = RunNow(**base, **told, **found)
+        except ConfigError as error:
+            if self._last is None:
+                raise
+            self._last = msgspec.structs.replace(self._last, **base, **told, trouble=str(error))
+        return self._last
+
+    def _read_ledger(self) -> dict[str, Any]:
+        with ledgers.opened(self.path) as db:
+            queries.at_one_moment(db)
+            counters = queries.counters(db)
+            self._note_episodes(db)
+            return {
+                "phase": queries.phase(db),
+                "trained": queries.meta(db).get("trained", ""),
+                "steps": queries.steps_by_phase(db),
+                "curve": [_step(row) for row in queries.newest_optimizer_steps(db, CURVE)],
+                "rounds": [RoundNow(**dict(row)) for row in queries.rounds_so_far(db)],
+                "samplers": [SamplerNow(name=row["name"], version=row["version"]) for row in queries.samplers(db)],
+                "episodes": {lane: counters.get(f"episodes:{lane}", 0) for lane in Lane},
+                "episodes_per_min": float(sum(1 for moment in self._ended if moment > time.monotonic() - 60)),
+                "faults": _named(counters, "fault:"),
+                "staleness": _named(counters, "staleness:"),
+                "groups": queries.groups_alive(db),
+                "endings": _named(counters, "ending:"),
+                "seats": self._seats(queries.reservations_out(db)),
+            }
+
+    def _note_episodes(self, db: queries.Database) -> None:
+        first = self._seq < 0
+        self._seq = max(self._seq, queries.newest_episode(db) - OLD_EPISODES) if first else self._seq
+        for row in queries.episodes_since(db, self._seq):
+            self._seq = row["seq"]
+            self._finished[row["seat"]] = row["token"], bool(row["success"])
+            if not first:
+                self._ended.append(time.monotonic())
+
+    def _seats(self, out: list[queries.Row]) -> list[SeatNow]:
+        playing = {row["seat"]: row for row in out}
+        names = sorted({*playing, *self._finished}, key=lambda name: (name.rpartition("/")[0], _number(name)))
+        found = []
+        for name in names:
+            row, (token, success) = playing.get(name), self._finished.get(name, (0, False))
+            trace = "" if row is None else trace_of(
+                Lane(row["lane"]), str(row["group_id"]), row["round"] or "", row["slot"]
+            )  # fmt: skip
+            cause = self._quarantine.get(f"seat {name}", "")
+            found.append(
+                SeatNow(
+                    name=name, trace=trace, task=row["task"] if row is not None else "", token=token, success=success,
+                    quarantine=cause,
+                )
+            )  # fmt: skip
+        return found
+
+    def _read_logs(self) -> None:
+        for line in self._logs.new(_EVENTS):
+            event = line["event"]
+            if event == "seat_time":
+                self._spans.append((float(line["t1"]), dict(line["seconds"])))
+            elif (kind := _IN_QUARANTINE.get(event)) is not None:
+                self._quarantine[f"{kind} {_what(kind, line)}"] = str(line.get("cause", ""))
+            else:
+                kind = _LET_BACK[event]
+                self._quarantine.pop(f"{kind} {_what(kind, line)}", None)
+
+    def _stages(self) -> dict[str, float]:
+        newest = self._spans[-1][0] if self._spans else 0.0
+        while self._spans and self._spans[0][0] < newest - RECENT_S:
+            self._spans.popleft()
+        found: dict[str, float] = {}
+        for _, seconds in self._spans:
+            for stage, spent in seconds.items():
+                found[stage] = found.get(stage, 0.0) + spent
+        return found
+
+
+_NOTHING: dict[str, Any] = {
+    "phase": "", "trained": "", "steps": {}, "curve": [], "rounds": [], "samplers": [], "episodes": {},
+    "episodes_per_min": 0.0, "faults": {}, "staleness": {}, "groups": {}, "endings": {}, "seats": [],
+}  # fmt: skip
+
+
+def _what(kind: str, line: dict[str, Any]) -> str:
+    """What a line of quarantine is about: the image or the task that it names, the seat or its host that says it."""
+    return str(line.get(kind, line["actor"]))
+
+
+def _named(counters: dict[str, int], prefix: str) -> dict[str, int]:
+    return {name.removeprefix(prefix): count for name, count in counters.items() if count and name.startswith(prefix)}
+
+
+def _number(name: str) -> int:
+    tail = name.rpartition("/")[2]
+    return int(tail) if tail.isdecimal() else 0
+
+
+def _step(row: queries.Row) -> StepNow:
+    figures = orjson.loads(row["figures"] or "{}")
+    kept = {name: float(figures[name]) for name in _FIGURES if isinstance(figures.get(name), int | float)}
+    if row["entropy"] is not None:
+        kept["entropy"] = row["entropy"]
+    success = row["success"] if row["phase"] == Phase.RL else None
+    return StepNow(version=row["made"], phase=row["phase"], success=success, figures=kept)

@@ -1,0 +1,249 @@
+"""Serves the live page.
+
+Invariant: no request changes a run. Only a loopback address is served without a token. Every word of a guest, a model
+or a run is text in what is sent: as JSON that the page writes by `textContent`, or escaped by `report.html`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import ipaddress
+from importlib import resources
+from pathlib import Path
+
+import orjson
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from actors.cluster.config.suggest import hint
+from actors.cluster.output import duration
+from actors.cluster.report import page as pages
+from actors.cluster.report.html import Markup, document, join, table, tag
+from actors.cluster.runs import run_folder
+from actors.cluster.views import episodes, logs
+from actors.cluster.web.broadcast import Broadcast, CrowdedError
+from actors.cluster.web.thumbnails import Thumbnails
+from runtime.control import query_status
+from runtime.errors import ActorGone, ComputerRLError, ConfigError
+from runtime.logs.reader import Filter, LogWatch
+from runtime.status import ActorStatus
+
+COOKIE = "computerrl"
+MOST_LOG_READERS = 8
+LOG_BYTES = 256 << 10  # of each file, before what comes
+LOG_LINES = 400  # at most in a look; the oldest of more are left out, and the page says how many
+LOOK_S = 1.0
+SHOWN_EPISODES = 300
+_ASSETS = {"live.js": "text/javascript", "live.css": "text/css"}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
+    " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_SENT = {
+    "Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}  # fmt: skip
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach the address `host`."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class LiveServer:
+    """The pages of the runs below a folder. `token` is asked of every browser; "" for a loopback address."""
+
+    def __init__(self, runs: Path, *, token: str = "") -> None:
+        self._runs = runs
+        self._token = token
+        self._broadcasts: dict[Path, Broadcast] = {}
+        self._thumbnails = Thumbnails()
+        self._log_readers = 0
+        self.app = web.Application(middlewares=[self._guard])
+        self.app.add_routes([
+            web.get("/", self._index),
+            web.get("/assets/{name}", self._asset),
+            web.get("/runs/{run}", self._run),
+            web.get("/runs/{run}/live", self._live),
+            web.get("/runs/{run}/logs", self._logs),
+            web.get("/runs/{run}/actors", self._actors),
+            web.get("/runs/{run}/episodes", self._episodes),
+            web.get("/runs/{run}/episodes/{token:[0-9]{1,18}}", self._episode),
+            web.get("/runs/{run}/pictures/{token:[0-9]{1,18}}.jpg", self._picture),
+        ])  # fmt: skip
+        self.app.on_shutdown.append(self._end)
+
+    async def _end(self, _: web.Application) -> None:
+        for broadcast in self._broadcasts.values():
+            await broadcast.close()
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse strangers; give every answer its headers; a wrong name is a line of text."""
+        if (refusal := self._refused(request)) is not None:
+            return refusal
+        try:
+            answer = await handler(request)
+        except web.HTTPException as error:
+            answer = web.Response(status=error.status, text=error.reason)
+        except ComputerRLError as error:
+            answer = web.Response(status=404, text=str(error))
+        if not answer.prepared:
+            for name, value in _SENT.items():
+                answer.headers.setdefault(name, value)
+        return answer
+
+    def _refused(self, request: web.Request) -> web.Response | None:
+        if not self._token:
+            # Another site's name may be made to point here; its pages must not read what this one shows.
+            if is_loopback((request.url.host or "").strip("[]")):
+                return None
+            return web.Response(status=403, text="this page is served to this machine alone, at its loopback address")
+        if hmac.compare_digest(request.query.get("token", "").encode(), self._token.encode()):
+            answer = web.Response(status=303, headers={"Location": request.path})
+            answer.set_cookie(COOKIE, self._token, httponly=True, samesite="Strict", path="/")
+            return answer
+        if hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), self._token.encode()):
+            return None
+        return web.Response(status=403, text="open the address that `computerrl web` printed, with its token")
+
+    def _path(self, request: web.Request) -> Path:
+        name = request.match_info["run"]
+        if name not in (known := {path.name: path for path, _ in run_folder.all_runs(self._runs)}):
+            raise ConfigError(f"no run {name}; {hint(name, known)}")
+        return known[name]
+
+    async def _index(self, _: web.Request) -> web.Response:
+        found = await asyncio.to_thread(lambda: [*run_folder.all_runs(self._runs)][::-1])
+        rows = [
+            (tag("a", path.name, href=f"/runs/{path.name}"), run_folder.state(path, record), record.file,
+             record.started, record.reason or "")
+            for path, record in found
+        ]  # fmt: skip
+        none = tag("p", "No run yet: ", tag("code", "computerrl run smoke"), " makes one.")
+        body = table(("Run", "State", "File", "Started", "Why it ended"), rows) if rows else none
+        return _html(_live_page("Runs", join([tag("h1", "Runs"), body]), script=False))
+
+    async def _asset(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if name not in _ASSETS:
+            raise web.HTTPNotFound
+        content = (resources.files("actors.cluster.web") / name).read_text(encoding="utf-8")
+        return web.Response(text=content, content_type=_ASSETS[name], charset="utf-8")
+
+    async def _run(self, request: web.Request) -> web.Response:
+        path = await asyncio.to_thread(self._path, request)
+        body = (resources.files("actors.cluster.web") / "live.html").read_text(encoding="utf-8")
+        return _html(_live_page(path.name, Markup(body), script=True))
+
+    async def _live(self, request: web.Request) -> web.StreamResponse:
+        path = await asyncio.to_thread(self._path, request)
+        watched = self._broadcasts.setdefault(path, Broadcast(path)).watch()
+        try:
+            first = await anext(watched)
+        except CrowdedError as error:
+            return web.Response(status=503, text=str(error))
+        answer = await _begin_events(request)
+        with contextlib.suppress(ConnectionError):
+            await answer.write(first)
+            async with contextlib.aclosing(watched):
+                async for events in watched:
+                    await answer.write(events)
+        return answer
+
+    async def _logs(self, request: web.Request) -> web.StreamResponse:
+        path = await asyncio.to_thread(self._path, request)
+        asked = {name: request.query.get(name) or None for name in ("actor", "event", "trace", "level")}
+        wanted = Filter(**asked)
+        if self._log_readers >= MOST_LOG_READERS:
+            return web.Response(status=503, text=f"{MOST_LOG_READERS} browsers read logs already")
+        self._log_readers += 1
+        watch = LogWatch(path, newest_bytes=LOG_BYTES)
+        try:
+            answer = await _begin_events(request)
+            with contextlib.suppress(ConnectionError):
+                while True:
+                    lines = [line for line in await asyncio.to_thread(watch.new) if wanted.passes(line)]
+                    left_out = max(0, len(lines) - LOG_LINES)
+                    told = [(line["level"], logs.format_line(line)) for line in lines[left_out:]]
+                    said = orjson.dumps({"lines": told, "left_out": left_out})
+                    await answer.write(b"event: lines\ndata: " + said + b"\n\n" if lines else b": nothing new\n\n")
+                    await asyncio.sleep(LOOK_S)
+        finally:
+            self._log_readers -= 1
+            watch.close()
+        return answer
+
+    async def _actors(self, request: web.Request) -> web.Response:
+        """Who waits for whom since when: the one page that asks the run itself, as `computerrl status` does."""
+        path = await asyncio.to_thread(self._path, request)
+        try:
+            found = await asyncio.to_thread(query_status, path) if run_folder.owner(path) is not None else []
+        except ActorGone as error:
+            return _html(
+                _live_page(path.name, join([_back(path), tag("p", f"It does not answer: {error}")]), script=False)
+            )
+        rows = [(actor.name, actor.state, actor.restarts, *_doing(actor)) for actor in found]
+        body = (
+            table(("Actor", "State", "Restarts", "Busy with", "Waits"), rows) if rows else tag("p", "It does not run.")
+        )
+        return _html(_live_page(path.name, join([_back(path), body]), script=False))
+
+    async def _episodes(self, request: web.Request) -> web.Response:
+        path = await asyncio.to_thread(self._path, request)
+        asked = {name: request.query.get(name) or None for name in ("family", "phase", "ending")}
+        found = await asyncio.to_thread(episodes.listed, path, episodes.Wanted(**asked), SHOWN_EPISODES)
+        rows = [
+            (tag("a", one.trace, href=f"/runs/{path.name}/episodes/{one.token}") if one.stored else one.trace,
+             one.task, one.where, f"{one.ending} {one.reason}", "" if one.steps is None else one.steps)
+            for one in found
+        ]  # fmt: skip
+        body = table(("Episode", "Task", "Played in", "Verdict", "Steps"), rows, f"The newest {len(rows)} of them")
+        return _html(_live_page(path.name, join([_back(path), body]), script=False))
+
+    async def _episode(self, request: web.Request) -> web.Response:
+        path = await asyncio.to_thread(self._path, request)
+        one, episode, detail = await asyncio.to_thread(episodes.found, path, request.match_info["token"])
+        body = join([_back(path), tag("h1", one.trace), pages.episode_of(episode, detail)])
+        return _html(_live_page(f"{path.name} {one.trace}", body, script=False))
+
+    async def _picture(self, request: web.Request) -> web.Response:
+        path = await asyncio.to_thread(self._path, request)
+        made = await self._thumbnails.of(path, int(request.match_info["token"]))
+        if made is None:
+            raise web.HTTPNotFound
+        kept = {"Cache-Control": "private, max-age=3600, immutable"}
+        return web.Response(body=made, content_type="image/jpeg", headers=kept)
+
+
+def _doing(actor: ActorStatus) -> tuple[str, str]:
+    wait = max(actor.waits, key=lambda found: found.waited_s, default=None)
+    busy = f"{actor.current} {duration(actor.busy_s)}" if actor.current else actor.doing
+    return busy, f"{duration(wait.waited_s)} for {wait.what} from {wait.whom}" if wait else ""
+
+
+def _back(path: Path) -> Markup:
+    return tag("p", tag("a", f"{path.name}, live", href=f"/runs/{path.name}"))
+
+
+def _live_page(title: str, body: Markup, *, script: bool) -> str:
+    """A page with the style of the report and the live page's own; `script` for the page that follows a run."""
+    links = [Markup('<link rel="stylesheet" href="/assets/live.css">')]
+    links += [Markup('<script src="/assets/live.js" defer></script>')] * script
+    return document(title, links, tag("main", body))
+
+
+def _html(page: str) -> web.Response:
+    return web.Response(text=page, content_type="text/html", charset="utf-8")
+
+
+async def _begin_events(request: web.Request) -> web.StreamResponse:
+    answer = web.StreamResponse(headers={"Content-Type": "text/event-stream", **_SENT})
+    await answer.prepare(request)
+    await answer.write(b"retry: 1000\n\n")
+    return answer

@@ -1,0 +1,199 @@
+"""The live page: it shows what a run writes, changes nothing of it, and no word of a guest becomes markup."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp import web
+
+from actors.cluster import cli
+from actors.cluster.web import broadcast as broadcasts
+from actors.cluster.web.broadcast import Broadcast
+from actors.cluster.web.run_reader import RunReader
+from actors.cluster.web.server import LiveServer
+from actors.replay.database.schema import connect
+from tests.actors.cluster.browser import browser
+from tests.actors.cluster.test_report_page import HOSTILE, Reader, whole
+
+TITLE = "<img src=x onerror=\"document.title='run'\">"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return whole(tmp_path / "runs" / "one")
+
+
+@contextlib.asynccontextmanager
+async def served(runs: Path, token: str = "", port: int = 0) -> AsyncIterator[str]:
+    runner = web.AppRunner(LiveServer(runs, token=token).app, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def got(url: str, **options: Any) -> tuple[int, str, Any]:
+    async with aiohttp.ClientSession() as session, session.get(url, allow_redirects=False, **options) as reply:
+        return reply.status, (await reply.read()).decode(errors="replace"), reply.headers
+
+
+def reserve(run: Path, number: int, task: str) -> None:
+    db, _ = connect(run / "ledger.sqlite")
+    with contextlib.closing(db):
+        db.execute(
+            "INSERT INTO reservations(token, request_id, seat, lane, task, stay, group_id, slot, state, expires, reply)"
+            " VALUES(?, ?, ?, 'train', ?, 1, 1, 0, 'out', 9e9, '')",
+            (1000 + number, str(number), f"desktop/{number}", task),
+        )
+
+
+async def test_pages_hold_the_words_of_guests_as_text(run: Path) -> None:
+    async with served(run.parent) as at:
+        for path in ("/", "/runs/one/episodes", "/runs/one/episodes/203", "/runs/one/actors"):
+            status, page, headers = await got(at + path)
+            assert (status, "<script>" in page) == (200, False)
+            assert "script-src 'self'" in headers["Content-Security-Policy"]
+            assert headers["X-Content-Type-Options"] == "nosniff"
+            Reader(page.replace('<link rel="stylesheet" href="/assets/live.css">', ""))
+        status, _, headers = await got(f"{at}/runs/one/pictures/203.jpg")
+        assert (status, headers["Content-Type"]) == (200, "image/jpeg")
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/runs/onf", "no run onf; did you mean one?"),
+        ("/runs/one/episodes/9", "9: no such episode in one"),
+        ("/runs/one/pictures/9.jpg", "Not Found"),
+        ("/runs/..%2F..%2Fetc/live", "no run ../../etc"),
+        ("/runs/one/logs?level=loud", "log level 'loud' is none of"),
+    ],
+)
+async def test_what_is_not_there_is_a_line(run: Path, path: str, expected: str) -> None:
+    async with served(run.parent) as at:
+        status, said, _ = await got(at + path)
+    assert (status, expected in said) == (404, True)
+
+
+async def test_strangers_are_refused(run: Path) -> None:
+    async with served(run.parent) as at:
+        assert (await got(at, headers={"Host": "evil.example"}))[0] == 403
+    async with served(run.parent, token="secret") as at:
+        assert (await got(at))[0] == 403
+        assert (await got(f"{at}/?token=secreT"))[0] == 403
+        status, _, headers = await got(f"{at}/runs/one?token=secret")
+        assert (status, headers["Location"]) == (303, "/runs/one")
+        assert "HttpOnly" in headers["Set-Cookie"]
+        assert "SameSite=Strict" in headers["Set-Cookie"]
+        assert (await got(at, cookies={"computerrl": "secret"}))[0] == 200
+
+
+def test_looking_changes_nothing(run: Path) -> None:
+    def files() -> dict[Path, bytes]:  # without those that SQLite makes beside a ledger for its readers
+        return {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and "sqlite-" not in path.name}
+
+    before = files()
+    reader = RunReader(run)
+    first, second = reader.look(), reader.look()
+    reader.close()
+    assert first == second
+    assert (first.phase, first.steps, len(first.curve)) == ("rl", {"rl": 6}, 6)
+    assert [(one.name, one.successes) for one in first.rounds] == [("after_bc", 2), ("final", 5)]
+    assert [(one.name, one.token) for one in first.seats] == [("desktop/0", 205)]
+    assert files() == before
+
+
+def test_a_look_reads_what_is_new(run: Path) -> None:
+    with (run / "logs" / "x.jsonl").open("a") as file:
+        time = {"t0": 1, "t1": 2, "seconds": {"acting": 1.0}}
+        for event, more in (("seat_rests", {"cause": "boot_failed", "faults": 3}), ("seat_time", time)):
+            head = {"ts": "2026-01-01T00:00:00+00:00", "level": "info", "actor": "desktop/7", "event": event}
+            file.write(orjson.dumps(head | more).decode() + "\n")
+    reader = RunReader(run)
+    assert reader.look().quarantine == {"seat desktop/7": "boot_failed"}
+    reserve(run, 7, "calc/train/1")
+    found = reader.look()
+    assert [(one.name, one.trace, one.quarantine) for one in found.seats][1] == ("desktop/7", "g1.0", "boot_failed")
+    assert found.stages_s == {"acting": 1.0}
+    with (run / "logs" / "x.jsonl").open("a") as file:
+        line = {"ts": "2026-01-01T00:00:01+00:00", "level": "info", "actor": "desktop/7", "event": "seat_let_back"}
+        file.write(orjson.dumps(line).decode() + "\n")
+    assert reader.look().quarantine == {}
+    reader.close()
+
+
+async def test_viewers_share_looks_and_get_what_changed(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broadcasts, "LOOK_S", 0.05)
+    looks = []
+    look = RunReader.look
+    monkeypatch.setattr(RunReader, "look", lambda self: (looks.append(1), look(self))[1])
+    broadcast = Broadcast(run)
+    viewers = [broadcast.watch() for _ in range(20)]
+    first = [await anext(one) for one in viewers]
+    assert first == [first[0]] * 20
+    assert b"event: run" in first[0]
+    assert len(looks) < 10
+    reserve(run, 3, TITLE)
+    said = await anext(viewers[0])
+    while b"event: seats" not in said:
+        said = await anext(viewers[0])
+    assert b"desktop/3" in said
+    assert b"desktop/0" not in said  # it is as it was
+    slow = await anext(viewers[1])  # what it missed comes at once
+    assert b"desktop/3" in slow
+    for one in viewers:
+        await one.aclose()
+    seen = len(looks)
+    await asyncio.sleep(0.3)
+    assert len(looks) == seen  # the last viewer ended the looking
+
+
+async def test_a_browser_follows_a_run_through_a_restart_of_the_server(run: Path, tmp_path: Path) -> None:
+    async with browser(tmp_path / "profile") as page:
+        async with served(run.parent) as at:
+            await page.ask(
+                "Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=False
+            )
+            await page.ask("Page.navigate", url=f"{at}/runs/one")
+            await page.until("document.getElementById('wall')?.childElementCount === 1")
+            assert await page.eval("document.title") == "one ok"
+            assert await page.eval("document.documentElement.scrollWidth <= window.innerWidth")
+            reserve(run, 3, TITLE)
+            await page.until("document.getElementById('wall').childElementCount === 2")
+            assert TITLE in await page.eval("document.getElementById('wall').textContent")
+            assert await page.eval("document.querySelectorAll('#wall img[src=x]').length") == 0
+            await page.until("document.querySelector('#wall img').naturalWidth > 0")
+        await page.until("!document.getElementById('trouble').hidden")
+        async with served(run.parent, port=int(at.rpartition(":")[2])):
+            await page.until("document.getElementById('trouble').hidden")
+            await page.eval("document.querySelector('#filter button').click()")
+            await page.until("document.getElementById('logs').textContent.includes('episode_ended')")
+            await page.eval("document.querySelector('#wall a').click()")
+            await page.until("document.querySelector('article h4') !== null")
+            assert HOSTILE.partition("&")[0] in await page.eval("document.body.textContent")
+            assert await page.eval("document.querySelectorAll('script').length") == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--port", "70000"), "--port 70000: it is between 0 and 65535"),
+        (("onf",), "no run onf in"),
+        (("--host", "203.0.113.9"), "--host 203.0.113.9 --port 8600: can't be served"),
+    ],
+)
+def test_a_bad_address_is_one_line(
+    run: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], expected: str
+) -> None:
+    assert cli.main(["web", *words, "--runs", str(run.parent)]) == 2
+    assert expected in (said := capsys.readouterr().err)
+    assert said.count("\n") == 1
