@@ -23,7 +23,7 @@ from actors.cluster.report import page as pages
 from actors.cluster.report.html import Markup, document, join, table, tag
 from actors.cluster.runs import run_folder
 from actors.cluster.views import episodes, logs
-from actors.cluster.web.broadcast import Broadcast, CrowdedError
+from actors.cluster.web.shared_look import CrowdedError, SharedLook
 from actors.cluster.web.thumbnails import Thumbnails
 from runtime.control import query_status
 from runtime.errors import ActorGone, ComputerRLError, ConfigError
@@ -61,7 +61,7 @@ class LiveServer:
     def __init__(self, runs: Path, *, token: str = "") -> None:
         self._runs = runs
         self._token = token
-        self._broadcasts: dict[Path, Broadcast] = {}
+        self._looks: dict[Path, SharedLook] = {}
         self._thumbnails = Thumbnails()
         self._log_readers = 0
         self.app = web.Application(middlewares=[self._guard])
@@ -79,8 +79,8 @@ class LiveServer:
         self.app.on_shutdown.append(self._end)
 
     async def _end(self, _: web.Application) -> None:
-        for broadcast in self._broadcasts.values():
-            await broadcast.close()
+        for watched in self._looks.values():
+            await watched.close()
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -143,7 +143,7 @@ class LiveServer:
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
         path = await asyncio.to_thread(self._path, request)
-        watched = self._broadcasts.setdefault(path, Broadcast(path)).watch()
+        watched = self._looks.setdefault(path, SharedLook(path)).watch()
         try:
             first = await anext(watched)
         except CrowdedError as error:

@@ -14,10 +14,10 @@ import pytest
 from aiohttp import web
 
 from actors.cluster import cli
-from actors.cluster.web import broadcast as broadcasts
-from actors.cluster.web.broadcast import Broadcast
+from actors.cluster.web import shared_look
 from actors.cluster.web.run_reader import RunReader
 from actors.cluster.web.server import LiveServer
+from actors.cluster.web.shared_look import SharedLook
 from actors.replay.database.schema import connect
 from tests.actors.cluster.browser import browser
 from tests.actors.cluster.test_report_page import HOSTILE, Reader, whole
@@ -132,12 +132,12 @@ def test_a_look_reads_what_is_new(run: Path) -> None:
 
 
 async def test_viewers_share_looks_and_get_what_changed(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broadcasts, "LOOK_S", 0.05)
+    monkeypatch.setattr(shared_look, "LOOK_S", 0.05)
     looks = []
     look = RunReader.look
     monkeypatch.setattr(RunReader, "look", lambda self: (looks.append(1), look(self))[1])
-    broadcast = Broadcast(run)
-    viewers = [broadcast.watch() for _ in range(20)]
+    watched = SharedLook(run)
+    viewers = [watched.watch() for _ in range(20)]
     first = [await anext(one) for one in viewers]
     assert first == [first[0]] * 20
     assert b"event: run" in first[0]

@@ -25,7 +25,7 @@ class CrowdedError(ComputerRLError):
     """More viewers than one run is shown to."""
 
 
-class Broadcast:
+class SharedLook:
     """Looks at one run for as long as it has viewers."""
 
     def __init__(self, path: Path) -> None:
