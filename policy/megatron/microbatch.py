@@ -1,4 +1,4 @@
-"""Loss and figures of one micro-batch, from its logits.
+"""Loss and figures of one micro-batch, from the rows that predict a token.
 
 Invariant: a token's weight comes with its sample and holds the whole Take's denominators, so losses add up over
 micro-batches and ranks.
@@ -14,7 +14,7 @@ from torch import Tensor
 from policy.losses import Objective, grpo_terms, log_ratio
 from policy.megatron.model import PackedInputs
 from policy.megatron.tally import StepTally
-from policy.megatron.vocab import entropy, predicted, token_logprobs
+from policy.megatron.vocab import VocabRows
 
 
 @dataclass
@@ -25,45 +25,44 @@ class Anchors:
     reference: Tensor | None = None
 
 
-def cross_entropy(inputs: PackedInputs, logits: Tensor, tally: StepTally) -> Tensor:
+def cross_entropy(inputs: PackedInputs, rows: VocabRows, tally: StepTally) -> Tensor:
     """-sum(weight * log pi) over the trained tokens."""
-    loss = -(token_logprobs(logits, inputs.targets) * inputs.weights).sum()
-    tally.mean("entropy", entropy(logits))
-    tally.mean("accuracy", predicted(logits, inputs.targets))
-    return loss
+    scores = rows.scores(inputs.targets, entropy=True)
+    tally.mean("entropy", scores.entropy)
+    tally.mean("accuracy", scores.predicted)
+    return -(scores.unit * inputs.weights).sum()
 
 
-def rehearsal(inputs: PackedInputs, logits: Tensor, tally: StepTally) -> Tensor:
+def rehearsal(inputs: PackedInputs, rows: VocabRows, tally: StepTally) -> Tensor:
     """The same of an exercise, with figures of its own."""
-    logprobs = token_logprobs(logits, inputs.targets)
-    tally.mean("rehearsal_loss", -logprobs.detach())
-    tally.mean("rehearsal_accuracy", predicted(logits, inputs.targets))
-    return -(logprobs * inputs.weights).sum()
+    scores = rows.scores(inputs.targets)
+    tally.mean("rehearsal_loss", -scores.unit.detach())
+    tally.mean("rehearsal_accuracy", scores.predicted)
+    return -(scores.unit * inputs.weights).sum()
 
 
 def grpo(
-    inputs: PackedInputs, logits: Tensor, tally: StepTally, objective: Objective, anchors: Anchors, *, first: bool
+    inputs: PackedInputs, rows: VocabRows, tally: StepTally, objective: Objective, anchors: Anchors, *, first: bool
 ) -> Tensor:
     """The loss of `policy.losses`; the `first` pass over a micro-batch sets the anchor pi_prox."""
-    unit = token_logprobs(logits, inputs.targets)
     at_unit = bool((inputs.temperatures == 1.0).all())
-    drawn = unit if at_unit else token_logprobs(logits, inputs.targets, inputs.temperatures)
+    scores = rows.scores(inputs.targets, None if at_unit else inputs.temperatures, entropy=first)
     if first:
-        anchors.proximal = drawn.detach()
+        anchors.proximal = scores.drawn.detach()
     terms = grpo_terms(
-        drawn,
+        scores.drawn,
         inputs.behaviour,
         inputs.advantages,
         objective,
         proximal=anchors.proximal,
-        unit_logprobs=unit,
+        unit_logprobs=scores.unit,
         reference=anchors.reference,
     )
     if first:
-        tally.mean("entropy", entropy(logits))
+        tally.mean("entropy", scores.entropy)
         if anchors.reference is not None:
             tally.mean("kl", terms.kl)
-        _tell_mismatch(inputs, drawn.detach(), objective, tally)
+        _tell_mismatch(inputs, scores.drawn.detach(), objective, tally)
     tally.mean("clip_fraction", terms.clipped)
     tally.mean("dual_clip_fraction", terms.dual_clipped)
     tally.mean("ratio_mean", terms.ratio)

@@ -1,22 +1,25 @@
-"""Megatron's GPTModel over packed samples, with logits only where a token is predicted.
+"""Megatron's GPTModel over packed samples, up to the rows that predict a token.
 
-Invariant: logits row i belongs to the i-th trained token of the packed samples. It does not depend on how the samples
-were packed.
+Invariant: row i belongs to the i-th trained token of the packed samples. It does not depend on how the samples were
+packed. The output layer is `policy.megatron.vocab`'s, so a model never has the logits of all rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from megatron.core import parallel_state
 from megatron.core.models.gpt import GPTModel
+from megatron.core.tensor_parallel import copy_to_tensor_model_parallel_region, gather_from_sequence_parallel_region
 from torch import Tensor
 
 from policy.architecture import Architecture
 from policy.megatron import partition, shim
 from policy.megatron.config import DTYPES, transformer_config
 from policy.megatron.spec import PackedPart, PackedRotary, PackedRows, layer_spec, packed_params, sequences, shared
+from policy.megatron.vocab import VocabRows
 from policy.packing import MicroBatch, PackedSample, siblings
 from policy.parallel import ParallelConfig
 from policy.weights import from_hf
@@ -46,16 +49,27 @@ class PolicyModel(GPTModel):
         )
 
     def forward(self, ids: Tensor, positions: Tensor, packed: PackedRows) -> Tensor:
-        """Ids and positions [1, t] -> logits [r, vocab / tensor-parallel size] at `packed.rows` [r].
+        """Ids and positions [1, t] -> hidden states [r, h] at `packed.rows` [r], which `rows` takes.
 
         Before the last pipeline stage: what the next stage takes.
         """
         self.rotary_pos_emb.positions = positions[0]
         output: Tensor = super().forward(ids, positions, None, packed_seq_params=packed)
+        return output
+
+    def _postprocess(self, *, hidden_states: Tensor, packed_seq_params: PackedRows, **_: Any) -> Tensor:
         if not self.post_process:
-            return output
-        # Where tensor ranks share a sequence the rows were filled up to be shared evenly.
-        return output[0] if packed.rows is None else output[0, : packed.rows.numel()]
+            return hidden_states
+        if self.config.sequence_parallel:  # the rows were filled up to be shared evenly
+            whole = gather_from_sequence_parallel_region(hidden_states, tensor_parallel_output_grad=True)
+        else:
+            whole = copy_to_tensor_model_parallel_region(hidden_states)
+        return whole[:, 0] if packed_seq_params.rows is None else whole[: packed_seq_params.rows.numel(), 0]
+
+    def rows(self, hidden: Tensor) -> VocabRows:
+        """What the last stage's forward pass gave, before the output layer."""
+        tied = self.share_embeddings_and_output_weights
+        return VocabRows(hidden, self.shared_embedding_or_output_weight() if tied else self.output_layer.weight)
 
     def named_weights(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
         """The parameters by the names that they have in a model of one stage.

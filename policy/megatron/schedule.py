@@ -1,7 +1,7 @@
 """Micro-batches through the model: alone on each rank, or in turns through pipeline stages (Megatron's 1F1B).
 
 Invariant: every stage sees the same micro-batches in the same order. A stage before the last hands on what it computed,
-and only the last one sees logits.
+and only the last one sees the vocabulary.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from megatron.core.pipeline_parallel.schedules import forward_backward_pipelinin
 from torch import Tensor
 
 from policy.megatron import shim
-from policy.megatron.model import PackedInputs
+from policy.megatron.model import PackedInputs, PolicyModel
 from policy.megatron.tally import StepTally
+from policy.megatron.vocab import VocabRows
 from policy.packing import MicroBatch
 
 T = TypeVar("T")
-Loss = Callable[[int, PackedInputs, Tensor], Tensor]  # a micro-batch's number, its inputs, its logits -> its loss
+Loss = Callable[[int, PackedInputs, VocabRows], Tensor]  # a micro-batch's number, inputs and rows -> its loss
 
 
 class MicroBatchRunner:
@@ -30,6 +31,7 @@ class MicroBatchRunner:
     def __init__(self, model: torch.nn.Module, device: torch.device, multiple: int) -> None:
         """A packed sequence is filled up to a `multiple` of tokens."""
         self._model, self._device, self._multiple = model, device, multiple
+        (self._rows,) = (part.rows for part in model.modules() if isinstance(part, PolicyModel))
         self._stages = parallel_state.get_pipeline_model_parallel_world_size()
 
     def train(
@@ -53,20 +55,20 @@ class MicroBatchRunner:
         for number, batch in enumerate(batches):
             with tally.timed(forward_s):
                 inputs = self._inputs(batch)
-                value = loss(number, inputs, self._forward(inputs))
+                value = loss(number, inputs, self._rows(self._forward(inputs)))
             with tally.timed(backward_s):
                 value.backward()
 
     @torch.no_grad()
-    def read(self, batches: Sequence[MicroBatch], read: Callable[[PackedInputs, Tensor], T]) -> list[T]:
-        """What `read` makes of each micro-batch's inputs and logits, in order; nothing before the last stage."""
+    def read(self, batches: Sequence[MicroBatch], read: Callable[[PackedInputs, VocabRows], T]) -> list[T]:
+        """What `read` makes of each micro-batch's inputs and rows, in order; nothing before the last stage."""
         if self._stages == 1 or not batches:
-            return [read(inputs, self._forward(inputs)) for inputs in map(self._inputs, batches)]
+            return [read(inputs, self._rows(self._forward(inputs))) for inputs in map(self._inputs, batches)]
         found: list[T] = []
 
-        def keep(_: int, inputs: PackedInputs, logits: Tensor) -> Tensor:
-            found.append(read(inputs, logits))
-            return logits.new_zeros(())
+        def keep(_: int, inputs: PackedInputs, rows: VocabRows) -> Tensor:
+            found.append(read(inputs, rows))
+            return rows.hidden.new_zeros(())
 
         self._in_turns(batches, keep, nullcontext, forward_only=True)
         return found
@@ -75,8 +77,8 @@ class MicroBatchRunner:
         return PackedInputs(batch, self._device, self._multiple)
 
     def _forward(self, inputs: PackedInputs) -> Tensor:
-        logits: Tensor = self._model(inputs.ids, inputs.positions, inputs.packed)
-        return logits
+        output: Tensor = self._model(inputs.ids, inputs.positions, inputs.packed)
+        return output
 
     def _in_turns(
         self,
@@ -92,10 +94,10 @@ class MicroBatchRunner:
                 inputs = self._inputs(batch)
                 output = self._forward(inputs)
 
-            def final(logits: Tensor) -> tuple[Tensor, Tensor, None]:
+            def final(hidden: Tensor) -> tuple[Tensor, Tensor, None]:
                 # Weights hold the denominators, so Megatron is to divide by nothing: it counts one token.
                 with timed():
-                    return loss(number, inputs, logits), torch.ones((), dtype=torch.int), None
+                    return loss(number, inputs, self._rows(hidden)), torch.ones((), dtype=torch.int), None
 
             return output, final
 

@@ -26,7 +26,7 @@ from policy.megatron.optimizer import Updater
 from policy.megatron.ranks import ensure_parallel, exchanged, on_first
 from policy.megatron.schedule import MicroBatchRunner
 from policy.megatron.tally import StepTally
-from policy.megatron.vocab import token_logprobs
+from policy.megatron.vocab import VocabRows
 from policy.optim import OptimConfig
 from policy.packing import MicroBatch, deal
 from policy.parallel import ParallelConfig
@@ -144,8 +144,8 @@ class Trainer:
         """Weighted loss, entropy, and share of trained tokens whose arg-max is right (`accuracy`); changes nothing."""
         tally = StepTally()
 
-        def read(inputs: PackedInputs, logits: Tensor) -> None:
-            tally.total("loss", float(microbatch.cross_entropy(inputs, logits, tally)))
+        def read(inputs: PackedInputs, rows: VocabRows) -> None:
+            tally.total("loss", float(microbatch.cross_entropy(inputs, rows, tally)))
             tally.total("tokens", inputs.targets.numel())
 
         self._runner(self.model).read(self._dealt(micro_batches), read)
@@ -156,7 +156,7 @@ class Trainer:
         """Logits [response_len, vocab / tensor-parallel size] of every sample's trained tokens, in the micro-batch's
         order. Raises LearnerError where pipeline stages share the model.
         """
-        found = self._runner(self.model).read([micro_batch], lambda inputs, logits: inputs.by_sample(logits))
+        found = self._runner(self.model).read([micro_batch], lambda inputs, rows: inputs.by_sample(rows.logits()))
         if not found or self.parallel.pipeline > 1:
             raise LearnerError("the last of several pipeline stages alone has logits")
         return found[0]
@@ -167,9 +167,9 @@ class Trainer:
         Every rank calls this, and gets them.
         """
 
-        def read(inputs: PackedInputs, logits: Tensor) -> list[list[float]]:
-            values = token_logprobs(logits, inputs.targets, inputs.temperatures)
-            return [part.tolist() for part in inputs.by_sample(values)]
+        def read(inputs: PackedInputs, rows: VocabRows) -> list[list[float]]:
+            drawn = rows.scores(inputs.targets, inputs.temperatures).drawn
+            return [part.tolist() for part in inputs.by_sample(drawn)]
 
         found = self._runner(self.model).read([micro_batch], read)
         if self.parallel.pipeline > 1:
@@ -250,11 +250,11 @@ class Trainer:
                 for anchor, logprobs in zip(anchors, self._reference_logprobs(mine), strict=False):
                     anchor.reference = logprobs
 
-        def loss(number: int, inputs: PackedInputs, logits: Tensor) -> Tensor:
+        def loss(number: int, inputs: PackedInputs, rows: VocabRows) -> Tensor:
             if objective is None:
-                value = microbatch.cross_entropy(inputs, logits, tally)
+                value = microbatch.cross_entropy(inputs, rows, tally)
             else:
-                value = microbatch.grpo(inputs, logits, tally, objective, anchors[number], first=epoch == 0)
+                value = microbatch.grpo(inputs, rows, tally, objective, anchors[number], first=epoch == 0)
             if epoch == 0:
                 tally.total("loss", float(value.detach()))
                 tally.total("tokens", inputs.targets.numel())
@@ -267,7 +267,7 @@ class Trainer:
             self._training.train(mine, loss, tally)
             self._training.train(
                 self._dealt(rehearsal[epoch]) if rehearsal else (),
-                lambda _, inputs, logits: microbatch.rehearsal(inputs, logits, tally),
+                lambda _, inputs, rows: microbatch.rehearsal(inputs, rows, tally),
                 tally,
                 "rehearsal_s",
                 "rehearsal_s",
@@ -288,7 +288,7 @@ class Trainer:
         if self.reference is None:
             raise LearnerError("no reference policy")
         runner = self._runner(self.reference)
-        return runner.read(micro_batches, lambda inputs, logits: token_logprobs(logits, inputs.targets))
+        return runner.read(micro_batches, lambda inputs, rows: rows.scores(inputs.targets).unit)
 
     def _runner(self, model: torch.nn.Module) -> MicroBatchRunner:
         return MicroBatchRunner(model, self.device, self.parallel.tensor if self.parallel.sequence else 1)

@@ -1,58 +1,155 @@
 """Log-probabilities and entropy over a vocabulary that may be split over tensor-parallel ranks.
 
-Invariant: every rank gets the same values, those of the whole vocabulary; all arithmetic is in fp32.
+Invariant: every rank gets the same values, those of the whole vocabulary; their arithmetic is in fp32. No more rows
+than a chunk's have logits at once: the backward pass computes them again where there are several chunks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F  # noqa: N812  the name everyone knows
 from megatron.core import parallel_state
-from megatron.core.tensor_parallel import reduce_from_tensor_model_parallel_region as reduce_shards
 from torch import Tensor
 
-
-def _split() -> bool:
-    return parallel_state.get_tensor_model_parallel_world_size() > 1
+CHUNK = {"cpu": 1 << 24, "cuda": 1 << 27}  # logits at once: 64 MiB and 512 MiB of fp32
 
 
-def log_normalizer(logits: Tensor) -> Tensor:
-    """Log of the softmax's denominator [r] for logits [r, vocab shard]."""
-    if not _split():
-        return logits.logsumexp(-1)
-    peak = logits.detach().amax(-1)
-    dist.all_reduce(peak, dist.ReduceOp.MAX, group=parallel_state.get_tensor_model_parallel_group())
-    return peak + reduce_shards((logits - peak[:, None]).exp().sum(-1)).log()
+@dataclass(frozen=True)
+class TokenScores:
+    """What the vocabulary's distribution says of each target, all [r]; entropy and `predicted` carry no gradient."""
+
+    unit: Tensor  # log-probability at temperature 1
+    drawn: Tensor  # the same at the token's own temperature
+    entropy: Tensor  # at temperature 1, in nats; empty where it was not asked for
+    predicted: Tensor  # bool: no other token has a larger logit
 
 
-def _target_logits(logits: Tensor, targets: Tensor) -> Tensor:
-    if not _split():
-        return logits.gather(-1, targets[:, None])[:, 0]
-    first = parallel_state.get_tensor_model_parallel_rank() * logits.size(-1)
-    here = (targets >= first) & (targets < first + logits.size(-1))
-    local = logits.gather(-1, torch.where(here, targets - first, 0)[:, None])[:, 0]
-    return reduce_shards(torch.where(here, local, 0.0))
+@dataclass(frozen=True)
+class VocabRows:
+    """The predicted rows of a micro-batch: hidden states [r, h] and the output layer's weight [vocab shard, h]."""
+
+    hidden: Tensor
+    weight: Tensor
+
+    def logits(self) -> Tensor:
+        """Logits [r, vocab shard] in fp32, all at once."""
+        return _logits(self.hidden, self.weight)
+
+    def scores(self, targets: Tensor, temperatures: Tensor | None = None, *, entropy: bool = False) -> TokenScores:
+        """Of `targets` [r], which have `temperatures` [r] where not all are 1."""
+        most = CHUNK["cpu" if self.hidden.device.type == "cpu" else "cuda"]
+        unit, drawn, spread, predicted = _Scores.apply(
+            self.hidden, self.weight, targets, temperatures, entropy, max(1, most // self.weight.size(0))
+        )
+        return TokenScores(unit, unit if drawn is None else drawn, spread, predicted)
 
 
-def token_logprobs(logits: Tensor, targets: Tensor, temperatures: Tensor | None = None) -> Tensor:
-    """Log-probability [r] of `targets` [r] under logits [r, vocab shard] divided by `temperatures` [r]."""
-    scaled = logits.float() if temperatures is None else logits.float() / temperatures[:, None]
-    return _target_logits(scaled, targets) - log_normalizer(scaled)
+def _logits(hidden: Tensor, weight: Tensor) -> Tensor:
+    return F.linear(hidden.to(weight.dtype), weight).float()
 
 
-@torch.no_grad()
-def predicted(logits: Tensor, targets: Tensor) -> Tensor:
-    """Whether [r] each target has the largest logit of its row; ties count as predicted."""
-    peak = logits.amax(-1)
-    if _split():
-        dist.all_reduce(peak, dist.ReduceOp.MAX, group=parallel_state.get_tensor_model_parallel_group())
-    return _target_logits(logits, targets) >= peak
+def _reduced(values: Tensor, operation: dist.ReduceOp.RedOpType) -> Tensor:
+    if parallel_state.get_tensor_model_parallel_world_size() > 1:
+        dist.all_reduce(values, operation, group=parallel_state.get_tensor_model_parallel_group())
+    return values
 
 
-@torch.no_grad()
-def entropy(logits: Tensor) -> Tensor:
-    """Entropy [r] of softmax(logits) in nats; a figure, so without gradient."""
-    logits = logits.float()
-    normalizer = log_normalizer(logits)
-    expected = ((logits - normalizer[:, None]).exp() * logits).sum(-1)
-    return normalizer - (reduce_shards(expected) if _split() else expected)
+def _places(targets: Tensor, shard: int) -> tuple[Tensor, Tensor]:
+    """Where in this rank's shard the targets are [r, 1], and whether they are in it [r]."""
+    first = parallel_state.get_tensor_model_parallel_rank() * shard
+    here = (targets >= first) & (targets < first + shard)
+    return torch.where(here, targets - first, 0)[:, None], here
+
+
+def _summed(logits: Tensor, peak: Tensor, here: Tensor, target: Tensor, *, entropy: bool) -> list[Tensor]:
+    """Log of the softmax's denominator, the target's logit and, where wanted, the expected logit; each [c]."""
+    exps = (logits - peak[:, None]).exp_()
+    sums = [exps.sum(-1), torch.where(here, target, 0.0)]
+    if entropy:
+        sums.append(exps.mul_(logits).sum(-1))
+    total, of_target, *expected = _reduced(torch.stack(sums), dist.ReduceOp.SUM)
+    return [peak + total.log(), of_target, *(one / total for one in expected)]
+
+
+class _Scores(torch.autograd.Function):
+    """The output layer and the softmax in one, a chunk of rows at a time."""
+
+    @staticmethod
+    def forward(  # noqa: PLR0917  autograd passes by position
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        temperatures: Tensor | None,
+        entropy: bool,
+        rows: int,
+    ) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+        """Values of `TokenScores`; `rows` is the most of a chunk."""
+        logits = torch.empty(0)
+        parts: list[list[Tensor]] = []  # of each chunk: unit, its normalizer, predicted, then what else is wanted
+        for chunk in _chunks(targets.numel(), rows):
+            logits = _logits(hidden[chunk], weight)
+            peak = _reduced(logits.amax(-1), dist.ReduceOp.MAX)
+            places, here = _places(targets[chunk], weight.size(0))
+            target = logits.gather(-1, places)[:, 0]
+            norm, of_target, *expected = _summed(logits, peak, here, target, entropy=entropy)
+            part = [of_target - norm, norm, of_target >= peak, *(norm - one for one in expected)]
+            if temperatures is not None:
+                scale = temperatures[chunk]
+                scaled = logits / scale[:, None]
+                norm, of_target = _summed(scaled, peak / scale, here, target / scale, entropy=False)
+                part += [of_target - norm, norm]
+            parts.append(part)
+        unit, unit_norm, predicted, *rest = (torch.cat(values) for values in zip(*parts, strict=True))
+        spread = rest.pop(0) if entropy else unit.new_empty(0)
+        drawn, drawn_norm = rest or (None, None)
+        ctx.rows = rows
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(predicted, spread)
+        kept = logits if len(parts) == 1 and any(ctx.needs_input_grad) else None
+        ctx.save_for_backward(hidden, weight, targets, temperatures, unit_norm, drawn_norm, kept)
+        return unit, drawn, spread, predicted
+
+    @staticmethod
+    def backward(ctx: Any, unit: Tensor | None, drawn: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        """The gradient of a log-probability in the logits is the target's indicator less the probabilities."""
+        hidden, weight, targets, temperatures, unit_norm, drawn_norm, kept = ctx.saved_tensors
+        of_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
+        of_weight: Tensor | None = None
+        for chunk in _chunks(targets.numel(), ctx.rows):
+            logits = _logits(hidden[chunk], weight) if kept is None else kept
+            places, here = _places(targets[chunk], weight.size(0))
+            grad = torch.zeros_like(logits) if unit is None and drawn is None else None
+            if unit is not None:
+                grad = _slope(logits, unit_norm[chunk], places, here, unit[chunk])
+            if drawn is not None:
+                scale = temperatures[chunk]
+                slope = _slope(logits / scale[:, None], drawn_norm[chunk], places, here, drawn[chunk] / scale)
+                grad = slope if grad is None else grad.add_(slope)
+            assert grad is not None
+            grad = grad.to(weight.dtype)
+            if of_hidden is not None:
+                of_hidden[chunk] = (grad @ weight).to(hidden.dtype)
+            if ctx.needs_input_grad[1]:
+                part = grad.t() @ hidden[chunk].to(weight.dtype)
+                # The sum over chunks is fp32's, as inside one product.
+                of_weight = part if of_weight is None else of_weight.float().add_(part)
+        return of_hidden, None if of_weight is None else of_weight.to(weight.dtype), None, None, None, None
+
+
+def _slope(scaled: Tensor, norm: Tensor, places: Tensor, here: Tensor, of_value: Tensor) -> Tensor:
+    """The gradient [c, vocab shard] that `of_value` [c] sends through log-probabilities to the scaled logits."""
+    grad = (scaled - norm[:, None]).exp_().mul_(-of_value[:, None])
+    return grad.scatter_add_(1, places, torch.where(here, of_value, 0.0)[:, None])
+
+
+def _chunks(rows: int, most: int) -> Iterator[slice]:
+    """Even slices of at most `most` rows; one where there are no rows."""
+    count = max(1, -(-rows // most))
+    size = max(1, -(-rows // count))
+    return (slice(start, start + size) for start in range(0, max(rows, 1), size))

@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from policy.architecture import read_architecture
 from policy.errors import LearnerError
 from policy.losses import Objective
-from policy.megatron import ranks
+from policy.megatron import ranks, vocab
 from policy.megatron.model import PolicyModel
 from policy.megatron.optimizer import Updater
 from policy.megatron.trainer import OptimConfig, Trainer
@@ -36,6 +36,7 @@ OBJECTIVE = Objective(kl_coef=0.05)
 LR, BUDGET, STEPS = 1e-3, 40, 4
 LIMIT_S = 100.0
 ONE = ParallelConfig()
+vocab.CHUNK["cpu"] = 4 * 96  # several chunks of rows in each micro-batch, and twice as many rows where ranks split them
 LAYOUTS = {
     "one": ONE,
     "tensor2": ParallelConfig(tensor=2),
