@@ -1,25 +1,59 @@
 """What a Hugging Face `config.json` says about a decoder that this program runs and trains.
 
 Invariant: planning, learner and engine read a model's shape here and nowhere else. A folder that holds anything
-else (scaled positions, sliding windows, other activations) is refused by its key, and never run approximately.
+else (unknown scalings of positions, sliding windows, other activations) is refused by its key, and never run
+approximately.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from runtime.errors import ConfigError
 
-STYLES = {"qwen2": (True, False), "qwen3": (False, True)}  # model_type -> (QKV bias, norms on queries and keys)
+
+class Traits(NamedTuple):
+    """What a `model_type` says beside its config.json: parts of a layer, and defaults of keys that may be absent."""
+
+    qkv_bias: bool = False  # default of attention_bias
+    bias_is_said: bool = False  # whether attention_bias may be the other one
+    qk_norm: bool = False  # every query and key head is normalised
+    post_norms: bool = False  # what attention and MLP give is normalised before it is added
+    fused_gate_up: bool = False  # gate and up are one tensor of the folder
+    interleaved: bool = False  # rotary pairs lie side by side in the folder, not half a head apart
+    rotary_part: float = 1.0  # default of partial_rotary_factor
+    head_dim: int | None = None  # default; None is hidden_size / num_attention_heads
+    norm_eps: float = 1e-6
+    window: int | None = None  # default of sliding_window, where the key counts without use_sliding_window
+
+
+STYLES = {
+    "llama": Traits(),
+    "mistral": Traits(window=4096),
+    "qwen2": Traits(qkv_bias=True),
+    "qwen3": Traits(qk_norm=True, head_dim=128),
+    "glm4": Traits(
+        qkv_bias=True, bias_is_said=True, post_norms=True, fused_gate_up=True, interleaved=True, rotary_part=0.5,
+        head_dim=128, norm_eps=1.5625e-7,
+    ),
+}  # fmt: skip
 _CAUSAL = "ForCausalLM"
-_ROPE_PLAIN = {"rope_type": "default", "type": "default", "partial_rotary_factor": 1.0, "factor": 1.0}  # scales nothing
+
+
+class RopeScaling(msgspec.Struct, frozen=True, kw_only=True):
+    """Llama 3's stretched rotary positions, by the names of config.json."""
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_position_embeddings: int
 
 
 class Architecture(msgspec.Struct, frozen=True, kw_only=True):
-    """Shape of a dense Qwen2- or Qwen3-style decoder."""
+    """Shape of a dense decoder."""
 
     style: str  # model_type
     layers: int
@@ -27,23 +61,21 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     heads: int  # of queries
     kv_heads: int  # of keys and values
     head_dim: int
+    rotary_dim: int  # the first so many numbers of a head are turned by their position
     ffn: int
     vocab: int
     context: int  # tokens, prompt and response together
     norm_eps: float
     rope_base: float
+    rope_scaling: RopeScaling | None = None
+    qkv_bias: bool
     tied: bool  # the output projection is the embedding
-    eos_ids: tuple[int, ...] = ()  # end of sequence
+    eos_ids: tuple[int, ...] = ()  # end of sequence, or of a turn
 
     @property
-    def qkv_bias(self) -> bool:
-        """Whether queries, keys and values have biases."""
-        return STYLES[self.style][0]
-
-    @property
-    def qk_norm(self) -> bool:
-        """Whether each query and key head is normalised."""
-        return STYLES[self.style][1]
+    def traits(self) -> Traits:
+        """What the model has in common with others of its `model_type`."""
+        return STYLES[self.style]
 
 
 def read_architecture(folder: Path) -> Architecture:
@@ -56,18 +88,26 @@ def read_architecture(folder: Path) -> Architecture:
     style = config.get("model_type", "")
     if not isinstance(style, str) or style not in STYLES:
         raise ConfigError(f"{file}: model_type {style!r} is not one of {', '.join(STYLES)}")
+    traits = STYLES[style]
     for key, why in _not_covered(config, style):
-        raise ConfigError(f"{file}: {key} {config[key]!r}: {why}")
+        raise ConfigError(f"{file}: {key} {config[key]!r}: {why}" if key in config else f"{file} lacks {key}: {why}")
     heads = _count(file, config, "num_attention_heads")
     hidden = _count(file, config, "hidden_size")
     kv_heads = _count(file, config, "num_key_value_heads", heads)
-    head_dim = _count(file, config, "head_dim", hidden // heads)
+    head_dim = _count(file, config, "head_dim", traits.head_dim or hidden // heads)
     if heads % kv_heads:
         raise ConfigError(f"{file}: num_attention_heads {heads} is no multiple of num_key_value_heads {kv_heads}")
-    if config.get("head_dim") is None and hidden % heads:
+    if config.get("head_dim", traits.head_dim) is None and hidden % heads:
         raise ConfigError(f"{file}: hidden_size {hidden} is no multiple of num_attention_heads {heads}: say head_dim")
     if head_dim % 2:
         raise ConfigError(f"{file}: head_dim {head_dim} is odd, and rotary positions turn pairs")
+    flat = {**config, **_rope(config)}
+    part = _positive(file, flat, "partial_rotary_factor", traits.rotary_part)
+    if part != 1.0 and not traits.interleaved:
+        raise ConfigError(f"{file}: partial_rotary_factor {part:g}: {style} turns whole heads")
+    rotary_dim = int(head_dim * part)
+    if part > 1 or rotary_dim < 2 or rotary_dim % 2:
+        raise ConfigError(f"{file}: partial_rotary_factor {part:g} of head_dim {head_dim} is no even number of it")
     return Architecture(
         style=style,
         layers=_count(file, config, "num_hidden_layers"),
@@ -75,14 +115,21 @@ def read_architecture(folder: Path) -> Architecture:
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
+        rotary_dim=rotary_dim,
         ffn=_count(file, config, "intermediate_size"),
         vocab=_count(file, config, "vocab_size"),
         context=_count(file, config, "max_position_embeddings"),
-        norm_eps=_positive(file, config, "rms_norm_eps", 1e-6),
-        rope_base=_positive(file, {**config, **_rope(config)}, "rope_theta", 10_000.0),
+        norm_eps=_positive(file, config, "rms_norm_eps", traits.norm_eps),
+        rope_base=_positive(file, flat, "rope_theta", 10_000.0),
+        rope_scaling=_scaling(file, _rope(config)),
+        qkv_bias=_qkv_bias(config, traits),
         tied=bool(config.get("tie_word_embeddings", False)),
         eos_ids=_eos_ids(folder, config),
     )
+
+
+def _qkv_bias(config: dict[str, Any], traits: Traits) -> bool:
+    return bool(config.get("attention_bias", traits.qkv_bias))
 
 
 def _rope(config: dict[str, Any]) -> dict[str, Any]:
@@ -90,28 +137,53 @@ def _rope(config: dict[str, Any]) -> dict[str, Any]:
     return rope if isinstance(rope, dict) else {"rope_type": rope}
 
 
-def _scales(rope: object) -> bool:
-    """Whether rotary positions under `rope` differ from the plain ones in more than their base."""
+def _kind(rope: dict[str, Any]) -> object:
+    return rope.get("rope_type", rope.get("type")) or "default"
+
+
+def _strange(rope: object) -> bool:
+    """Whether rotary positions under `rope` are neither plain nor Llama 3's."""
     if not isinstance(rope, dict):
         return bool(rope)
-    return any(key != "rope_theta" and value not in (None, _ROPE_PLAIN.get(key)) for key, value in rope.items())
+    known = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
+    if _kind(rope) == "llama3":
+        return bool(rope.keys() - known - set(RopeScaling.__struct_fields__))
+    if _kind(rope) != "default":
+        return True
+    return any(key not in known and value not in (None, {"factor": 1.0}.get(key)) for key, value in rope.items())
+
+
+def _scaling(file: Path, rope: dict[str, Any]) -> RopeScaling | None:
+    if _kind(rope) != "llama3":
+        return None
+    found = {
+        key: _positive(file, rope, key, None) for key in ("factor", "low_freq_factor", "high_freq_factor")
+    }  # fmt: skip
+    if found["low_freq_factor"] >= found["high_freq_factor"]:
+        raise ConfigError(f"{file}: low_freq_factor {found['low_freq_factor']:g} is not below high_freq_factor")
+    length = _count(file, rope, "original_max_position_embeddings")
+    return RopeScaling(**found, original_max_position_embeddings=length)
 
 
 def _not_covered(config: dict[str, Any], style: str) -> list[tuple[str, str]]:
     """Keys that ask for what the model here does not do, and why."""
-    biased = STYLES[style][0]
+    traits = STYLES[style]
     layers, names = (config.get(key) or [] for key in ("layer_types", "architectures"))
     layers, names = (found if isinstance(found, list) else [found] for found in (layers, names))
+    two = [config[key] for key in ("rope_parameters", "rope_scaling") if config.get(key)]
+    window, context = config.get("sliding_window", traits.window), config.get("max_position_embeddings")
+    narrow = isinstance(window, int) and not (isinstance(context, int) and window >= context)
     checks = [
         ("hidden_act", config.get("hidden_act", "silu") != "silu", "the activation is silu"),
         ("use_sliding_window", bool(config.get("use_sliding_window")), "sliding windows are not supported"),
+        ("sliding_window", traits.window is not None and narrow, "sliding windows are not supported: null is none"),
         ("layer_types", any(kind != "full_attention" for kind in layers), "every layer is full_attention"),
-        ("attention_bias", bool(config.get("attention_bias", biased)) != biased, f"{style} has it {biased}"),
+        ("attention_bias", not traits.bias_is_said and _qkv_bias(config, traits) != traits.qkv_bias,
+         f"{style} has it {traits.qkv_bias}"),
         ("mlp_bias", bool(config.get("mlp_bias")), "the MLP has no biases"),
-        *((key, _scales(config.get(key)), "scaled or partial rotary embeddings are not supported")
+        *((key, _strange(config.get(key)), "positions are plain or scaled as llama3")
           for key in ("rope_parameters", "rope_scaling")),
-        ("partial_rotary_factor", config.get("partial_rotary_factor", 1.0) != 1.0,
-         "partial rotary embeddings are not supported"),
+        ("rope_scaling", len(two) == 2 and _kind(two[0]) != _kind(two[1]), "rope_parameters says another"),
         ("architectures", bool(names) and not any(str(name).endswith(_CAUSAL) for name in names),
          f"a text model is a ...{_CAUSAL}"),
         ("tie_word_embeddings", not isinstance(config.get("tie_word_embeddings", False), bool), "it is true or false"),
@@ -128,8 +200,10 @@ def _count(file: Path, config: dict[str, Any], key: str, default: int | None = N
     return value
 
 
-def _positive(file: Path, config: dict[str, Any], key: str, default: float) -> float:
-    value = config.get(key, default)
+def _positive(file: Path, config: dict[str, Any], key: str, default: float | None) -> float:
+    value = default if config.get(key) is None else config[key]
+    if value is None:
+        raise ConfigError(f"{file} lacks {key}")
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
         raise ConfigError(f"{file}: {key} is {value!r}: it is above 0, and finite")
     return float(value)

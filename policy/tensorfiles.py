@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from policy.architecture import Architecture, read_architecture
+from policy.architecture import read_architecture
+from policy.tensornames import EMBEDDING, HEAD, expected
 
 FLOATS = ("F64", "F32", "F16", "BF16")  # of safetensors, as a model's weights are stored
 _HEAD_MOST = 100_000_000  # bytes: the format's own limit
@@ -21,7 +22,6 @@ _ADAPTERS = ("adapter_config.json", "adapter_model.*", "*lora*")
 _QUANTISERS = ("quantize_config.json", "quant_config.json", "hf_quant_config.json", "quant_strategy.json")
 _QUANTISED = ("quantization_config", "compression_config")  # of config.json
 _DERIVED = ".rotary_emb.inv_freq"  # old writers stored what config.json says anyway
-_HEAD, _EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 _OF_ADAPTERS = ("lora_", "base_model.", "adapter", "modules_to_save", "ia3_", "hada_", "lokr_")
 _OF_QUANTISERS = (
     "qweight", "qzeros", "scales", "g_idx", "_scale", "_scale_inv", "zero_point", "zeros", "absmax", "quant_map",
@@ -62,29 +62,6 @@ def _company(folder: Path, config: Mapping[str, Any]) -> str:
     return ""
 
 
-def expected(arch: Architecture) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the tensors of a decoder of architecture `arch`."""
-    width, ffn, dim = arch.hidden, arch.ffn, arch.head_dim
-    rows = {"q": arch.heads * dim, "k": arch.kv_heads * dim, "v": arch.kv_heads * dim}
-    names: dict[str, tuple[int, ...]] = {_EMBEDDING: (arch.vocab, width), "model.norm.weight": (width,)}
-    if not arch.tied:
-        names[_HEAD] = (arch.vocab, width)
-    layer: dict[str, tuple[int, ...]] = {
-        **{f"self_attn.{x}_proj.weight": (n, width) for x, n in rows.items()},
-        **({f"self_attn.{x}_proj.bias": (n,) for x, n in rows.items()} if arch.qkv_bias else {}),
-        **({f"self_attn.{x}_norm.weight": (dim,) for x in "qk"} if arch.qk_norm else {}),
-        "self_attn.o_proj.weight": (width, arch.heads * dim),
-        "mlp.gate_proj.weight": (ffn, width),
-        "mlp.up_proj.weight": (ffn, width),
-        "mlp.down_proj.weight": (width, ffn),
-        "input_layernorm.weight": (width,),
-        "post_attention_layernorm.weight": (width,),
-    }
-    for number in range(arch.layers):
-        names |= {f"model.layers.{number}.{name}": shape for name, shape in layer.items()}
-    return names
-
-
 def _misfit(folder: Path, wanted: Mapping[str, tuple[int, ...]], *, tied: bool) -> str:
     held: dict[str, tuple[Path, Tensor]] = {}
     files = sorted(folder.glob("*.safetensors"))
@@ -101,7 +78,7 @@ def _misfit(folder: Path, wanted: Mapping[str, tuple[int, ...]], *, tied: bool) 
     for name, (file, tensor) in held.items():
         if name.endswith(_DERIVED):
             continue
-        if name not in wanted and not (tied and name == _HEAD and _same(held.get(_EMBEDDING), (file, tensor))):
+        if name not in wanted and not (tied and name == HEAD and _same(held.get(EMBEDDING), (file, tensor))):
             return f"{file.name} has the tensor {name}, which the model does not use{_guess(name)}"
         if tensor.dtype not in FLOATS:
             return f"{file.name}: {name} is {tensor.dtype}: weights are of {', '.join(FLOATS)}, not quantised"

@@ -30,6 +30,16 @@ SPREAD = ("dp-size", "data-parallel-size", "pp-size", "pipeline-parallel-size")
 class EmbeddedConfig(Section, frozen=True, kw_only=True, tag="embedded"):
     """The engine that comes with the program, on this machine."""
 
+    AT: ClassVar[str] = "samplers.engine"
+
+    dtype: Annotated[Literal["float32", "bfloat16"], tuning("Chooses the type of weights and computation.")] = "float32"
+    context_tokens: Annotated[
+        int,
+        tuning(
+            "Limits prompt and answer together, in tokens, and so the engine's memory. 0 is the model's limit.", ge=0
+        ),
+    ] = 0
+
 
 class SglangConfig(Section, frozen=True, kw_only=True, tag="sglang"):
     """Real SGLang servers: started here, in an environment of their own, or running somewhere (`samplers.attach`)."""

@@ -22,6 +22,7 @@ import uvloop
 
 from policy.engine.options import EngineOptions
 from policy.engine.server import serving
+from policy.engine.weights import DTYPES
 from policy.errors import EngineError
 
 _PR_SET_PDEATHSIG = 1
@@ -39,6 +40,7 @@ def _arguments() -> argparse.Namespace:
     where.add_argument("--fd", type=int, help="a listening socket inherited from the parent")
     parser.add_argument("--weight-version", default=defaults["weight_version"])
     parser.add_argument("--device", default=defaults["device"])
+    parser.add_argument("--dtype", default=defaults["dtype"], choices=sorted(DTYPES))
     parser.add_argument("--max-running-requests", type=int, default=defaults["max_running_requests"])
     parser.add_argument("--max-queued-requests", type=int, default=defaults["max_queued_requests"])
     parser.add_argument("--context-length", type=int, default=None)
@@ -67,6 +69,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
         model_path=arguments.model_path,
         weight_version=arguments.weight_version,
         device=arguments.device,
+        dtype=arguments.dtype,
         max_running_requests=arguments.max_running_requests,
         max_queued_requests=arguments.max_queued_requests,
         context_length=arguments.context_length,

@@ -20,11 +20,20 @@ class KeyValueCache:
     """
 
     def __init__(
-        self, arch: Architecture, *, rows: int, length: int, blocks: int, block: int, device: torch.device
+        self,
+        arch: Architecture,
+        *,
+        rows: int,
+        length: int,
+        blocks: int,
+        block: int,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         self.rows, self.length, self.block, self.heads = rows, length, block, arch.kv_heads
-        self.rows_kv = torch.zeros(arch.layers, 2, rows, arch.kv_heads, length, arch.head_dim, device=device)
-        self.pool = torch.zeros(arch.layers, blocks, 2, arch.kv_heads, block, arch.head_dim, device=device)
+        layers, heads, dim = arch.layers, arch.kv_heads, arch.head_dim
+        self.rows_kv = torch.zeros(layers, 2, rows, heads, length, dim, device=device, dtype=dtype)
+        self.pool = torch.zeros(layers, blocks, 2, heads, block, dim, device=device, dtype=dtype)
         self._flat = [self.rows_kv[layer].view(-1, arch.head_dim) for layer in range(arch.layers)]
         # From a token's place in the first head's keys to its places in all heads' keys, then values.
         self._steps = torch.arange(2, device=device)[:, None] * (rows * arch.kv_heads * length)

@@ -20,7 +20,7 @@ from policy.engine.generate import json_response
 from policy.engine.metrics import loads, metrics_text
 from policy.engine.protocol import BadRequest
 from policy.engine.sequence import Draw, Sequence
-from policy.engine.weights import EngineWeights, load_weights
+from policy.engine.weights import DTYPES, EngineWeights, load_weights
 from policy.engine.worker import EngineThread
 from policy.errors import EngineError
 
@@ -81,6 +81,7 @@ class Control:
         self._engine = engine
         self._options = options
         self._device = torch.device(engine.core.options.device)
+        self._dtype = DTYPES[engine.core.options.dtype]
         self._loading = asyncio.Lock()  # two loads at once would take twice the memory and race for the name
         self._started = int(time.time())
 
@@ -109,7 +110,7 @@ class Control:
     # --- weights -------------------------------------------------------------------------------------------------
 
     async def _load(self, path: str) -> EngineWeights:
-        return await asyncio.to_thread(load_weights, Path(path), self._device)
+        return await asyncio.to_thread(load_weights, Path(path), self._device, self._dtype)
 
     async def update(self, request: web.Request) -> web.Response:
         """Load a folder and make it the current weights."""

@@ -45,7 +45,13 @@ class EngineCore:
         block = options.block_tokens
         blocks = max(1, options.cache_tokens // block)
         self.cache = KeyValueCache(
-            arch, rows=options.max_running_requests, length=self.length, blocks=blocks, block=block, device=device
+            arch,
+            rows=options.max_running_requests,
+            length=self.length,
+            blocks=blocks,
+            block=block,
+            device=device,
+            dtype=weights.embedding.dtype,
         )
         self.prefix = PrefixIndex(blocks, block)
         self.scheduler = Scheduler(

@@ -18,6 +18,7 @@ from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
 from policy.architecture import Architecture
 from policy.engine.cache import KeyValueCache
 from policy.engine.weights import EngineWeights, Layer
+from policy.rotary import inverse_frequencies
 
 
 class Chunk(NamedTuple):
@@ -54,8 +55,8 @@ class Decoder:
 
     def __init__(self, arch: Architecture, cache: KeyValueCache, device: torch.device) -> None:
         self.arch, self.cache, self.device = arch, cache, device
-        half = arch.head_dim // 2
-        rates = arch.rope_base ** (-torch.arange(half, dtype=torch.float32) / half)
+        rates = torch.zeros(arch.head_dim // 2)  # pairs beyond `rotary_dim` stay as they are
+        rates[: arch.rotary_dim // 2] = inverse_frequencies(arch)
         angles = torch.outer(torch.arange(cache.length, dtype=torch.float32), rates)
         self._turns = torch.polar(torch.ones_like(angles), angles).to(device)[:, None]  # [length, 1, half]
         self._range = torch.arange(cache.length, device=device)
@@ -85,7 +86,8 @@ class Decoder:
         else:
             self._finish_layer(weights.layers[last], hidden, self._attend(last, mixed, singles, blocks))
             hidden = hidden[wanted]
-        return rms_norm(hidden, (self.arch.hidden,), weights.final_norm, self.arch.norm_eps) @ weights.head
+        normed = rms_norm(hidden, (self.arch.hidden,), weights.final_norm, self.arch.norm_eps)
+        return (normed @ weights.head).float()
 
     def _pack(self, chunks: list[Chunk]) -> tuple[Tensor, Tensor, Tensor]:
         ids: list[int] = []
@@ -109,11 +111,15 @@ class Decoder:
             mask = None
             if start or self._group > 1:
                 future = self._range[:end] > self._range[start:end, None]
-                mask = torch.zeros(future.shape, device=self.device).masked_fill_(future, float("-inf"))
-                mask = mask.repeat(self._group, 1)
+                mask = self._mask(future).repeat(self._group, 1)
             blocks.append(_Block(first, first + len(ids), keys, values, mask))
             first += len(ids)
         return singles, blocks
+
+    def _mask(self, hidden: Tensor) -> Tensor:
+        """0 where a key is seen, -inf where it is `hidden`."""
+        zeros = torch.zeros(hidden.shape, device=self.device, dtype=self.cache.rows_kv.dtype)
+        return zeros.masked_fill_(hidden, float("-inf"))
 
     def _singles(self, queries: list[tuple[int, int]]) -> _Singles:
         """Plan for queries at (row, position)."""
@@ -125,8 +131,7 @@ class Decoder:
             last[row] = position
         keys, values = self.cache.heads_of(bound, length)
         future = self._range[:length] > torch.tensor(last, device=self.device)[:, None]
-        mask = torch.zeros(future.shape, device=self.device).masked_fill_(future, float("-inf"))
-        mask = mask.repeat_interleave(self.arch.kv_heads, 0)[:, None]
+        mask = self._mask(future).repeat_interleave(self.arch.kv_heads, 0)[:, None]
         dense = rows == list(range(bound))
         index = None if dense else torch.tensor(rows, device=self.device)
         return _Singles(index, bound, keys, values, mask)
@@ -152,10 +157,13 @@ class Decoder:
         mixed = torch.addmm(layer.qkv_bias, normed, layer.qkv)
         rotated = arch.heads + arch.kv_heads
         heads = mixed[:, : rotated * arch.head_dim].view(-1, rotated, arch.head_dim)
+        exact = heads.float()  # the same memory in float32
         if layer.head_norm is not None:
-            scale = heads.square().mean(-1, keepdim=True).add_(arch.norm_eps).rsqrt_()
-            heads.mul_(scale).mul_(layer.head_norm)
-        torch.view_as_complex(heads.view(-1, rotated, arch.head_dim // 2, 2)).mul_(turns)
+            scale = exact.square().mean(-1, keepdim=True).add_(arch.norm_eps).rsqrt_()
+            exact.mul_(scale).mul_(layer.head_norm)
+        torch.view_as_complex(exact.unflatten(-1, (-1, 2))).mul_(turns)
+        if exact.dtype is not heads.dtype:
+            heads.copy_(exact)
         self.cache.write(number, places, mixed[:, self._query_width :])
         return mixed
 
@@ -193,7 +201,13 @@ class Decoder:
     def _finish_layer(self, layer: Layer, hidden: Tensor, attended: Tensor) -> None:
         """Add the attention output and the gated feed-forward part to `hidden` [tokens, hidden] in place."""
         arch = self.arch
-        hidden.addmm_(attended, layer.out)
+        self._add(hidden, attended, layer.out, layer.attention_post_norm)
         gated = rms_norm(hidden, (arch.hidden,), layer.mlp_norm, arch.norm_eps) @ layer.gate_up
         inner = silu(gated[:, : arch.ffn]).mul_(gated[:, arch.ffn :])
-        hidden.addmm_(inner, layer.down)
+        self._add(hidden, inner, layer.down, layer.mlp_post_norm)
+
+    def _add(self, hidden: Tensor, inner: Tensor, matrix: Tensor, norm: Tensor | None) -> None:
+        if norm is None:
+            hidden.addmm_(inner, matrix)
+        else:
+            hidden.add_(rms_norm(inner @ matrix, (self.arch.hidden,), norm, self.arch.norm_eps))

@@ -14,6 +14,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     model_path: str
     weight_version: str = "default"
     device: str = "cpu"
+    dtype: str = "float32"  # of weights, keys and values: float32 or bfloat16
     max_running_requests: int = 32  # sequences in one forward pass
     max_queued_requests: int = 256  # sequences in the line; more are refused with status 503
     context_length: int | None = None  # tokens; None: the model's own

@@ -24,7 +24,7 @@ from policy.engine.generate import GenerateHandler, json_response
 from policy.engine.options import EngineOptions
 from policy.engine.protocol import BadRequest
 from policy.engine.text import TextTokenizer
-from policy.engine.weights import load_weights
+from policy.engine.weights import DTYPES, load_weights
 from policy.engine.worker import EngineThread
 from policy.errors import EngineError
 
@@ -72,7 +72,7 @@ async def serving(
         EngineError: the weights can't be used.
     """
     folder = Path(options.model_path)
-    weights = await asyncio.to_thread(load_weights, folder, torch.device(options.device))
+    weights = await asyncio.to_thread(load_weights, folder, torch.device(options.device), DTYPES[options.dtype])
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def fail(error: BaseException) -> None:

@@ -23,6 +23,8 @@ from policy.architecture import Architecture, read_architecture
 from policy.errors import EngineError
 from runtime.errors import ConfigError
 
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
 
 class _Take(Protocol):
     def __call__(self, name: str) -> Tensor: ...
@@ -36,15 +38,17 @@ class Layer:
     qkv: Tensor  # [hidden, (heads + 2 * kv_heads) * head_dim]
     qkv_bias: Tensor  # [(heads + 2 * kv_heads) * head_dim], zeros where the model has none
     head_norm: Tensor | None  # [heads + kv_heads, head_dim]
+    attention_post_norm: Tensor | None  # [width], of what attention gives
     out: Tensor  # [heads * head_dim, hidden]
     mlp_norm: Tensor  # [width]
     gate_up: Tensor  # [hidden, 2 * ffn]
     down: Tensor  # [ffn, hidden]
+    mlp_post_norm: Tensor | None  # [width]
 
 
 @dataclass(frozen=True, slots=True)
 class EngineWeights:
-    """All parameters of one weight version on one device, float32."""
+    """All parameters of one weight version on one device, of one dtype."""
 
     arch: Architecture
     embedding: Tensor  # [vocab, hidden]
@@ -54,8 +58,8 @@ class EngineWeights:
     digest: str  # blake2b-128 of the safetensors files, hex
 
 
-def load_weights(folder: Path, device: torch.device) -> EngineWeights:
-    """Read a Hugging Face folder (config.json and *.safetensors).
+def load_weights(folder: Path, device: torch.device, dtype: torch.dtype = torch.float32) -> EngineWeights:
+    """Read a Hugging Face folder (config.json and *.safetensors), whatever dtype it is stored in.
 
     Raises:
         EngineError: files are missing or unreadable, tensors are not as `tensorfiles` wants them, or hold numbers that
@@ -71,7 +75,7 @@ def load_weights(folder: Path, device: torch.device) -> EngineWeights:
     tensors, digest = _read_tensors(folder)
 
     def take(name: str) -> Tensor:
-        tensor = tensors[name].to(device=device, dtype=torch.float32)
+        tensor = tensors.pop(name).to(device=device, dtype=dtype)
         if not bool(torch.isfinite(tensor).all()):
             raise EngineError(f"{folder}: {name} holds numbers that are not finite")
         return tensor
@@ -104,31 +108,30 @@ def _read_tensors(folder: Path) -> tuple[dict[str, Tensor], str]:
 
 
 def _layer(arch: Architecture, take: _Take, prefix: str) -> Layer:
-    dim = arch.head_dim
-    matrices, biases = [], []
-    for part in "qkv":
-        name = f"{prefix}.self_attn.{part}_proj"
-        matrix = take(f"{name}.weight")
-        bias = matrix.new_zeros(len(matrix)) if arch.qk_norm else take(f"{name}.bias")  # Qwen3 has none
-        rotated = part != "v"
-        matrices.append(_pair_up(matrix, dim) if rotated else matrix)
-        biases.append(_pair_up(bias, dim) if rotated else bias)
+    traits = arch.traits
+
+    def rows(name: str) -> Tensor:
+        tensor = take(f"{prefix}.self_attn.{name}")
+        turned = not traits.interleaved and not name.startswith("v_")
+        return _pair_up(tensor, arch.head_dim) if turned else tensor
+
+    matrix = torch.cat([rows(f"{part}_proj.weight") for part in "qkv"])
+    biases = [rows(f"{part}_proj.bias") for part in "qkv"] if arch.qkv_bias else [matrix.new_zeros(len(matrix))]
     head_norm = None
-    if arch.qk_norm:
-        query = _pair_up(take(f"{prefix}.self_attn.q_norm.weight"), dim)
-        key = _pair_up(take(f"{prefix}.self_attn.k_norm.weight"), dim)
-        head_norm = torch.stack([query] * arch.heads + [key] * arch.kv_heads)
-    gate = take(f"{prefix}.mlp.gate_proj.weight")
-    up = take(f"{prefix}.mlp.up_proj.weight")
+    if traits.qk_norm:
+        head_norm = torch.stack([rows("q_norm.weight")] * arch.heads + [rows("k_norm.weight")] * arch.kv_heads)
+    gate_up = ("gate_up_proj",) if traits.fused_gate_up else ("gate_proj", "up_proj")
     return Layer(
         attention_norm=take(f"{prefix}.input_layernorm.weight"),
-        qkv=torch.cat(matrices).t(),
+        qkv=matrix.t(),
         qkv_bias=torch.cat(biases),
         head_norm=head_norm,
+        attention_post_norm=take(f"{prefix}.post_self_attn_layernorm.weight") if traits.post_norms else None,
         out=take(f"{prefix}.self_attn.o_proj.weight").t(),
         mlp_norm=take(f"{prefix}.post_attention_layernorm.weight"),
-        gate_up=torch.cat([gate, up]).t(),
+        gate_up=torch.cat([take(f"{prefix}.mlp.{name}.weight") for name in gate_up]).t(),
         down=take(f"{prefix}.mlp.down_proj.weight").t(),
+        mlp_post_norm=take(f"{prefix}.post_mlp_layernorm.weight") if traits.post_norms else None,
     )
 
 

@@ -22,6 +22,7 @@ from policy.megatron.spec import PackedPart, PackedRotary, PackedRows, layer_spe
 from policy.megatron.vocab import VocabRows
 from policy.packing import MicroBatch, PackedSample, siblings
 from policy.parallel import ParallelConfig
+from policy.rotary import inverse_frequencies
 from policy.weights import from_hf
 
 
@@ -33,20 +34,24 @@ class PolicyModel(GPTModel):
         with shim.cuda_literals():
             super().__init__(
                 config,
-                layer_spec(config),
+                layer_spec(config, post_norms=shape.traits.post_norms),
                 vocab_size=shape.vocab,
                 max_sequence_length=shape.context,
                 position_embedding_type="rope",
-                rotary_base=shape.rope_base,
                 share_embeddings_and_output_weights=shape.tied,
                 parallel_output=True,
                 pre_process=parallel_state.is_pipeline_first_stage(),
                 post_process=parallel_state.is_pipeline_last_stage(),
             )
+        self.shape = shape
         partition.mark(self)
         self.rotary_pos_emb = PackedRotary(
-            config.kv_channels, rotary_percent=1.0, rotary_base=shape.rope_base, use_cpu_initialization=shim.ON_CPU
+            shape.rotary_dim,
+            rotary_percent=1.0,
+            rotary_interleaved=shape.traits.interleaved,
+            use_cpu_initialization=shim.ON_CPU,
         )
+        self.rotary_pos_emb.inv_freq = inverse_frequencies(shape)
 
     def forward(self, ids: Tensor, positions: Tensor, packed: PackedRows) -> Tensor:
         """Ids and positions [1, t] -> hidden states [r, h] at `packed.rows` [r], which `rows` takes.

@@ -15,29 +15,31 @@ import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
 from megatron.core.tensor_parallel import set_tensor_model_parallel_attributes
-from torch import Tensor, nn
+from torch import Tensor
 
+from policy.architecture import Architecture
 from policy.errors import LearnerError
 from policy.hf_folder import DTYPE_NAMES
 from policy.megatron.ranks import exchanged
-from policy.weights import Shape, hf_names, strips, to_hf
+from policy.tensornames import held
+from policy.weights import strips, to_hf
 
 if TYPE_CHECKING:
     from policy.megatron.model import PolicyModel
 
 
-def mark(model: nn.Module) -> None:
+def mark(model: PolicyModel) -> None:
     """Note on every parameter that is split over tensor-parallel ranks how it is split."""
     for name, parameter in model.named_parameters():
-        _, dim = hf_names(name)
+        dim = held(name, model.shape).split
         if dim is not None and not hasattr(parameter, "tensor_model_parallel"):  # Megatron notes biases itself
             set_tensor_model_parallel_attributes(parameter, True, dim, strips(name))
 
 
-def check(model: nn.Module) -> None:
+def check(model: PolicyModel) -> None:
     """Raise LearnerError for the first parameter of `model` whose note is missing or wrong."""
     for name, parameter in model.named_parameters():
-        _, dim = hf_names(name)
+        dim = held(name, model.shape).split
         split = (dim is not None, -1 if dim is None else dim, strips(name))
         noted = tuple(
             getattr(parameter, key, default)
@@ -50,7 +52,7 @@ def check(model: nn.Module) -> None:
             )
 
 
-def whole(model: PolicyModel, shape: Shape) -> dict[str, Tensor]:
+def whole(model: PolicyModel, shape: Architecture) -> dict[str, Tensor]:
     """Full Hugging Face tensors of all stages on rank 0, and none elsewhere; every rank calls this.
 
     Tensors of the first stage may share the model's memory.

@@ -6,7 +6,7 @@ prompt that it shares with others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -77,6 +77,19 @@ class RMSNorm(torch.nn.RMSNorm):
     def __init__(self, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **_: Any) -> None:
         super().__init__(hidden_size, eps=eps, dtype=config.params_dtype)
         self.weight.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
+
+
+class NormedAdd(RMSNorm):
+    """Adds what attention or MLP gives to the residual stream, normalised first, in place of Megatron's plain sum."""
+
+    def forward(self, *_: bool) -> Callable[..., Tensor]:  # type: ignore[override]
+        """The function that Megatron calls with ((output, no bias), residual, no dropout)."""
+
+        def add(output: tuple[Tensor, None], residual: Tensor, _dropout: float) -> Tensor:
+            normed: Tensor = super(NormedAdd, self).forward(output[0])
+            return residual + normed
+
+        return add
 
 
 @dataclass
@@ -162,12 +175,15 @@ class PolicyLayer(TransformerLayer):
         return scatter_to_sequence_parallel_region(whole.index_select(0, even)), context
 
 
-def layer_spec(config: TransformerConfig) -> TransformerBlockSubmodules:
-    """The layers of this rank's stage."""
+def layer_spec(config: TransformerConfig, *, post_norms: bool) -> TransformerBlockSubmodules:
+    """The layers of this rank's stage; with `post_norms` what attention and MLP give is normalised."""
     layer: ModuleSpec = get_gpt_layer_local_spec(qk_layernorm=config.qk_layernorm, normalization="RMSNorm")
     layer.module = PolicyLayer
     parts = layer.submodules
     parts.input_layernorm = parts.pre_mlp_layernorm = RMSNorm
+    if post_norms:
+        params = {"config": config, "hidden_size": config.hidden_size, "eps": config.layernorm_epsilon}
+        parts.self_attn_bda = parts.mlp_bda = ModuleSpec(module=NormedAdd, params=params)
     attention = parts.self_attention.submodules
     attention.core_attention = SdpaCoreAttention
     if config.qk_layernorm:

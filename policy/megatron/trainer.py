@@ -16,7 +16,7 @@ import torch
 from megatron.core import parallel_state
 from torch import Tensor
 
-from policy import checkpoints, hf_folder, tensorfiles
+from policy import checkpoints, hf_folder, tensornames
 from policy.architecture import read_architecture
 from policy.errors import LearnerError
 from policy.losses import Objective
@@ -94,7 +94,7 @@ class Trainer:
     @property
     def parameters(self) -> int:
         """Of the whole model."""
-        return sum(math.prod(size) for size in tensorfiles.expected(self.shape).values())
+        return sum(math.prod(size) for size in tensornames.expected(self.shape).values())
 
     def cross_entropy_step(
         self, micro_batches: Sequence[MicroBatch], lr: float, rehearsal: Sequence[Sequence[MicroBatch]] = ()

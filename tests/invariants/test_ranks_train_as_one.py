@@ -26,7 +26,7 @@ from policy.packing import deal
 from tests.policy import rank_processes, tiny_models
 
 ROOT = Path(__file__).resolve().parents[2]
-STYLES = ("qwen2", "qwen3")
+STYLES = ("glm4", "qwen3")
 pytestmark = pytest.mark.timeout(420)  # one fixture runs the ranks of all layouts
 NOTES = ("tensor_model_parallel", "partition_dim", "partition_stride")
 
@@ -34,7 +34,7 @@ NOTES = ("tensor_model_parallel", "partition_dim", "partition_stride")
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     base = tmp_path_factory.mktemp("models")
-    return [tiny_models.write(base / style, style, tied=style == "qwen2") for style in STYLES]
+    return [tiny_models.write(base / style, style, tied=style == "glm4") for style in STYLES]
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +116,9 @@ def test_the_notes_are_those_of_megatron_s_own_initialisation(tmp_path: Path, st
     config.init_method = config.output_layer_init_method = torch.nn.init.zeros_
     with shim.cuda_literals():
         theirs = GPTModel(
-            config, layer_spec(config), vocab_size=shape.vocab, max_sequence_length=shape.context, parallel_output=True,
-            position_embedding_type="rope", share_embeddings_and_output_weights=False,
+            config, layer_spec(config, post_norms=shape.traits.post_norms), vocab_size=shape.vocab,
+            max_sequence_length=shape.context, parallel_output=True, position_embedding_type="rope",
+            share_embeddings_and_output_weights=False,
         )  # fmt: skip
     expected = {name: [getattr(one, note, None) for note in NOTES] for name, one in theirs.named_parameters()}
     assert {name: [getattr(one, note, None) for note in NOTES] for name, one in ours.named_parameters()} == expected

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 import subprocess
@@ -33,17 +32,15 @@ CONTEXT = 4096  # long enough that a request is still running when a test interf
 
 def write_model(folder: Path, style: str = "qwen2", *, seed: int = 0, tied: bool = True) -> Path:
     """A random model with a tokenizer whose token i reads `<i>`."""
-    tiny_models.write(folder, style, seed=seed, tied=tied, layers=3)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": CONTEXT}))
+    tiny_models.write(folder, style, seed=seed, tied=tied, layers=3, max_position_embeddings=CONTEXT)
     vocab = {f"<{i}>": i for i in range(VOCAB)}
     Tokenizer(models.WordLevel(vocab, unk_token="<0>")).save(str(folder / "tokenizer.json"))
     return folder
 
 
-def reference_logits(folder: Path, ids: Sequence[int]) -> Tensor:
-    """Float32 logits [len(ids), vocab] of transformers."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+def reference_logits(folder: Path, ids: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
+    """Logits [len(ids), vocab] of transformers, computed in `dtype`."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
     with torch.no_grad():
         return model(torch.tensor([list(ids)])).logits[0]
 
@@ -55,10 +52,10 @@ def reference_logprobs(folder: Path, prompt: Sequence[int], response: Sequence[i
     return logprobs[range(len(response)), list(response)].tolist()
 
 
-def make_core(folder: Path, **options: Any) -> EngineCore:
+def make_core(folder: Path, dtype: torch.dtype = torch.float32, **options: Any) -> EngineCore:
     """An engine without threads."""
     settings = EngineOptions(model_path=str(folder), weight_version="0.0", **options)
-    return EngineCore(settings, load_weights(folder, torch.device("cpu")))
+    return EngineCore(settings, load_weights(folder, torch.device("cpu"), dtype))
 
 
 def response(rid: str, prompt: list[int], tokens: int, *, temperature: float = 0.0, **fields: Any) -> Response:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from actors.cluster.config import models
+from policy import hf_folder
 from policy.architecture import read_architecture
 from policy.engine.weights import load_weights
 from policy.errors import EngineError
@@ -16,7 +19,7 @@ from runtime.errors import ConfigError
 from tests.policy import tiny_models
 
 REFUSED = [
-    ("model_type", {"model_type": "llama"}),
+    ("model_type", {"model_type": "gemma2"}),
     ("model_type", {"model_type": 3}),
     ("rope_parameters", {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}),
     ("rope_scaling", {"rope_parameters": None, "rope_scaling": {"type": "linear", "factor": 2.0}}),
@@ -24,10 +27,19 @@ REFUSED = [
     ("rope_scaling", {"rope_parameters": None, "rope_scaling": {"factor": 4.0}}),
     ("rope_parameters", {"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 4.0}}}),
     ("rope_parameters", {"rope_parameters": "yarn"}),
-    ("rope_parameters", {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}),
+    ("partial_rotary_factor", {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}),
     ("partial_rotary_factor", {"partial_rotary_factor": 0.5}),
     ("rope_theta", {"rope_parameters": {"rope_theta": "10000"}}),
     ("attention_bias", {"attention_bias": False}),
+    ("attention_bias", {"model_type": "llama", "attention_bias": True}),
+    (
+        "sliding_window",
+        {"model_type": "mistral", "max_position_embeddings": 8192},
+    ),  # its default is narrower than what it reads
+    ("sliding_window", {"model_type": "mistral", "sliding_window": 256}),
+    ("low_freq_factor", {"rope_parameters": {"rope_type": "llama3", "factor": 8.0, "rope_theta": 10.0}}),
+    ("rope_parameters", {"rope_parameters": {**tiny_models.LLAMA3, "attention_factor": 2.0}}),
+    ("rope_scaling", {"rope_scaling": tiny_models.LLAMA3}),  # and rope_parameters say that nothing is scaled
     ("mlp_bias", {"mlp_bias": True}),
     ("use_sliding_window", {"use_sliding_window": True}),
     ("layer_types", {"layer_types": ["full_attention", "sliding_attention"]}),
@@ -76,6 +88,22 @@ def test_what_is_left_out_has_the_formats_default(tmp_path: Path) -> None:
     assert read_architecture(changed(tmp_path / "plain", {"rope_parameters": plain})).rope_base == 5.0
     (folder / "generation_config.json").write_text('{"eos_token_id": [7, 5]}')
     assert read_architecture(folder).eos_ids == (5, 7)
+
+
+def test_weights_in_several_files_are_the_models(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(models.bundled(), folder)
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(tensors)
+    for number, part in enumerate((names[:7], names[7:]), 1):
+        file = f"model-{number:05}-of-00002.safetensors"
+        save_file({name: tensors[name] for name in part}, folder / file)
+    assert models.locate(str(folder)) == folder
+    assert all(torch.equal(tensor, tensors[name]) for name, tensor in hf_folder.read(folder).items())
+    (folder / file).unlink()
+    with pytest.raises(ConfigError, match="lacks the tensor"):
+        models.locate(str(folder))
 
 
 def test_a_tokenizer_larger_than_the_vocabulary_is_refused(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.policy.engine_tools import (
 TOLERANCE = 1e-4
 
 
-@pytest.fixture(scope="module", params=["qwen2", "qwen3"])
+@pytest.fixture(scope="module", params=["qwen2", "qwen3", "llama3", "mistral", "glm4"])
 def model(request, tmp_path_factory):
     return write_model(tmp_path_factory.mktemp(request.param) / "model", request.param, tied=request.param == "qwen2")
 
@@ -55,6 +55,20 @@ def test_a_mixed_batch_equals_transformers(model):
     for i, one in enumerate(many):
         assert len(one.output) == 4 + i
         check(model, one, 0.7 * (i % 2))
+
+
+@pytest.mark.parametrize("style", ["llama3", "glm4"])
+def test_bfloat16_is_as_near_to_float32_as_that_of_transformers(tmp_path, style):
+    folder = write_model(tmp_path / "model", style)
+    core, ids = make_core(folder, torch.bfloat16, prefill_tokens=9), prompt(40, 3)
+    one = response("a", ids, 1, score_at=0)
+    run_core(core, one)
+    exact, theirs = (
+        torch.log_softmax(reference_logits(folder, ids, dtype).float(), -1)[range(39), ids[1:]]
+        for dtype in (torch.float32, torch.bfloat16)
+    )
+    ours = torch.tensor(one.prompt_logprobs)
+    assert 0 < (ours - exact).square().mean().sqrt() < 1.5 * (theirs - exact).square().mean().sqrt()
 
 
 def test_a_cached_prefix_changes_nothing(model):

@@ -9,11 +9,15 @@ from policy import hf_folder
 from policy.architecture import read_architecture
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import MicroBatch, PackedSample
-from policy.weights import INSIDE, OUTSIDE, from_hf, to_hf
+from policy.tensornames import inside, outside
+from policy.weights import from_hf, to_hf
 from runtime.errors import ConfigError
 from tests.policy import tiny_models
 
-STYLES = [("qwen2", True), ("qwen2", False), ("qwen3", True), ("qwen3", False)]
+STYLES = [
+    ("qwen2", True), ("qwen2", False), ("qwen3", True), ("qwen3", False),
+    ("llama", True), ("llama3", False), ("mistral", False), ("glm4", True), ("glm4", False),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("style", "tied"), STYLES)
@@ -45,13 +49,12 @@ def test_logits_equal_transformers(tmp_path: Path, style: str, *, tied: bool) ->
 
 
 @pytest.mark.parametrize("size", [1, 2])
-@pytest.mark.parametrize("style", ["qwen2", "qwen3"])
+@pytest.mark.parametrize("style", ["qwen2", "qwen3", "llama", "glm4"])
 def test_the_mapping_inverts_at_any_tensor_parallel_size(tmp_path: Path, style: str, size: int) -> None:
     shape = read_architecture(tiny_models.write(tmp_path / "model", style, tied=False))
     hf = hf_folder.read(tmp_path / "model")
-    names = [*OUTSIDE, *(f"decoder.layers.{layer}.{suffix}" for layer in range(shape.layers) for suffix in INSIDE)]
-    absent = "layernorm.weight" if style == "qwen2" else "qkv.bias"
-    names = [n for n in names if not (n.endswith(absent) and "self_attention" in n)]
+    layers = (f"decoder.layers.{layer}.{suffix}" for layer in range(shape.layers) for suffix in inside(shape))
+    names = [*outside(shape), *layers]
     shards = {n: [from_hf(n, hf, shape, tp_size=size, tp_rank=r) for r in range(size)] for n in names}
     gathered = {id(parts[0]): parts for parts in shards.values()}
 

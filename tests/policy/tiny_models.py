@@ -12,10 +12,18 @@ from torch import Tensor
 VOCAB = 96
 
 
-def config(style: str, *, tied: bool, layers: int = 2) -> dict[str, object]:
+LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}  # fmt: skip
+
+
+def config(style: str, *, tied: bool, layers: int = 2, **changes: object) -> dict[str, object]:
+    """A config.json; `style` is a model_type, or llama3 for a Llama with scaled positions."""
+    kind = style.removesuffix("3") if style == "llama3" else style
     raw: dict[str, object] = {
-        "architectures": ["Qwen2ForCausalLM" if style == "qwen2" else "Qwen3ForCausalLM"],
-        "model_type": style,
+        "architectures": [f"{kind.capitalize()}ForCausalLM"],
+        "model_type": kind,
         "vocab_size": VOCAB,
         "hidden_size": 32,
         "intermediate_size": 80,
@@ -31,44 +39,60 @@ def config(style: str, *, tied: bool, layers: int = 2) -> dict[str, object]:
     }
     if style == "qwen3":
         raw["head_dim"] = 16  # not hidden / heads
-    return raw
+    if style == "mistral":
+        raw |= {"head_dim": 12, "sliding_window": None}
+    if style == "llama3":
+        raw["rope_parameters"] = dict(LLAMA3)
+    if style == "glm4":
+        raw |= {"head_dim": 16, "attention_bias": True, "partial_rotary_factor": 0.5, "pad_token_id": None}
+        raw["rope_parameters"] = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
+    return raw | changes
 
 
 def tensors(raw: dict[str, object], seed: int = 0) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    hidden, ffn, heads, groups = (
-        int(str(raw[key])) for key in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
+    hidden, ffn, heads, groups, vocab = (
+        int(str(raw[key]))
+        for key in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "vocab_size")
     )
+    kind = raw["model_type"]
     width = int(str(raw.get("head_dim", hidden // heads)))
 
     def rand(*shape: int, around: float = 0.0) -> Tensor:
         return around + 0.1 * torch.randn(*shape, generator=generator)
 
-    out = {"model.embed_tokens.weight": rand(VOCAB, hidden), "model.norm.weight": rand(hidden, around=1.0)}
+    out = {"model.embed_tokens.weight": rand(vocab, hidden), "model.norm.weight": rand(hidden, around=1.0)}
     if not raw["tie_word_embeddings"]:
-        out["lm_head.weight"] = rand(VOCAB, hidden)
+        out["lm_head.weight"] = rand(vocab, hidden)
     for layer in range(int(str(raw["num_hidden_layers"]))):
         p = f"model.layers.{layer}."
         for name, rows in (("q", heads * width), ("k", groups * width), ("v", groups * width)):
             out[f"{p}self_attn.{name}_proj.weight"] = rand(rows, hidden)
-            if raw["model_type"] == "qwen2":
+            if kind == "qwen2" or raw.get("attention_bias"):
                 out[f"{p}self_attn.{name}_proj.bias"] = rand(rows)
-        if raw["model_type"] == "qwen3":
+        if kind == "qwen3":
             out[f"{p}self_attn.q_norm.weight"] = rand(width, around=1.0)
             out[f"{p}self_attn.k_norm.weight"] = rand(width, around=1.0)
         out[f"{p}self_attn.o_proj.weight"] = rand(hidden, heads * width)
-        out[f"{p}mlp.gate_proj.weight"] = rand(ffn, hidden)
-        out[f"{p}mlp.up_proj.weight"] = rand(ffn, hidden)
+        if kind == "glm4":
+            out[f"{p}mlp.gate_up_proj.weight"] = rand(2 * ffn, hidden)
+            out[f"{p}post_self_attn_layernorm.weight"] = rand(hidden, around=1.0)
+            out[f"{p}post_mlp_layernorm.weight"] = rand(hidden, around=1.0)
+        else:
+            out[f"{p}mlp.gate_proj.weight"] = rand(ffn, hidden)
+            out[f"{p}mlp.up_proj.weight"] = rand(ffn, hidden)
         out[f"{p}mlp.down_proj.weight"] = rand(hidden, ffn)
         out[f"{p}input_layernorm.weight"] = rand(hidden, around=1.0)
         out[f"{p}post_attention_layernorm.weight"] = rand(hidden, around=1.0)
     return out
 
 
-def write(folder: Path, style: str = "qwen2", *, tied: bool = True, layers: int = 2, seed: int = 0) -> Path:
+def write(
+    folder: Path, style: str = "qwen2", *, tied: bool = True, layers: int = 2, seed: int = 0, **changes: object
+) -> Path:
     """A model folder with a stand-in for a tokenizer file."""
     folder.mkdir(parents=True)
-    raw = config(style, tied=tied, layers=layers)
+    raw = config(style, tied=tied, layers=layers, **changes)
     (folder / "config.json").write_text(json.dumps(raw))
     (folder / "tokenizer.json").write_text("{}")
     save_file(tensors(raw, seed), folder / "model.safetensors")

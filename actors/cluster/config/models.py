@@ -1,6 +1,6 @@
 """Where the model that a run starts from lies.
 
-Invariant: a located model folder has the three files that every part reads, sound, and the weights of the whole model.
+Invariant: a located model folder has the files that every part reads, sound, and the weights of the whole model.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from runtime.errors import ConfigError
 
 # What decides which ids a text becomes, chat form included; those that are missing count as empty.
 _OF_TOKENS = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
-FILES = ("config.json", "model.safetensors", "tokenizer.json")
+FILES = ("config.json", "tokenizer.json")  # beside the weights, in one file or in several
 
 
 def bundled() -> Path:
@@ -39,11 +39,6 @@ def locate(base: str) -> Path:
     folder = Path(base).resolve() if base else bundled()
     if not folder.is_dir():
         raise ConfigError(f"there is no model folder {folder}")
-    if (folder / "model.safetensors.index.json").is_file() and not (folder / "model.safetensors").is_file():
-        raise ConfigError(
-            f"model folder {folder} has its weights in several files: join them by transformers' save_pretrained with"
-            " max_shard_size='1TB', and copy the tokenizer's files beside them"
-        )
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise ConfigError(f"model folder {folder} lacks {', '.join(missing)}")

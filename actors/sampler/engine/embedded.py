@@ -11,7 +11,7 @@ from pathlib import Path
 
 import aiohttp
 
-from actors.sampler.config import SamplerSettings
+from actors.sampler.config import EmbeddedConfig, SamplerSettings
 from actors.sampler.engine.process import ServerProcess
 from runtime.origin import check_origin
 from runtime.sockets import listen_unix
@@ -47,7 +47,7 @@ class EngineProcess(ServerProcess):
         sock = listen_unix(self._socket_path)
         sock.listen(_BACKLOG)
         try:
-            await self.start(self._argv(location, version, sock.fileno()), self._environment(), (sock.fileno(),))
+            await self.start(self.command(location, version, sock.fileno()), self._environment(), (sock.fileno(),))
         finally:
             sock.close()
 
@@ -59,7 +59,8 @@ class EngineProcess(ServerProcess):
             os.close(self._folder_fd)
             self._folder_fd = None
 
-    def _argv(self, location: str, version: str, fd: int) -> list[str]:
+    def command(self, location: str, version: str, fd: int) -> list[str]:
+        """The command line of an engine that listens on descriptor `fd`."""
         config = self._settings.samplers
         argv = ["nice", "-n", str(config.nice)] if config.nice else []
         argv += [sys.executable, "-P", "-m", "policy.engine", "--model-path", location, "--weight-version", version]
@@ -71,6 +72,10 @@ class EngineProcess(ServerProcess):
             "--max-total-tokens",
             str(config.cache_tokens),
         ]
+        engine = config.engine
+        if isinstance(engine, EmbeddedConfig):
+            argv += ["--dtype", engine.dtype]
+            argv += ["--context-length", str(engine.context_tokens)] if engine.context_tokens else []
         return argv
 
     def _environment(self) -> dict[str, str]:

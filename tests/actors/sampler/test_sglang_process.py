@@ -1,4 +1,4 @@
-"""How real SGLang is started, without starting it."""
+"""How engines are started, without starting them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.config.typed_yaml import build
 from actors.cluster.runs import compose
 from actors.sampler import sglang_shim
-from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
-from actors.sampler.engine.embedded import environment
+from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig
+from actors.sampler.engine.embedded import EngineProcess, environment
 from actors.sampler.engine.sglang import SglangProcess, interpreter
 from runtime.errors import ConfigError
 
@@ -37,6 +37,18 @@ def command(tmp_path: Path):
 
 def pairs(argv: list[str]) -> dict[str, str]:
     return {word: after for word, after in zip(argv, [*argv[1:], ""], strict=True) if word.startswith("--")}
+
+
+def test_the_embedded_engine_gets_its_dtype_and_its_limit(tmp_path: Path) -> None:
+    def given(engine: EmbeddedConfig) -> dict[str, str]:
+        settings = SamplerSettings(samplers=SamplersConfig(engine=engine), model="")
+        return pairs(EngineProcess(settings, "s", tmp_path, tmp_path / "log").command("/model", "0.3", 7))
+
+    plain = given(EmbeddedConfig())
+    assert plain["--dtype"] == "float32"
+    assert "--context-length" not in plain
+    changed = given(EmbeddedConfig(dtype="bfloat16", context_tokens=900))
+    assert changed == plain | {"--dtype": "bfloat16", "--context-length": "900"}
 
 
 def test_on_a_cpu_it_takes_plain_torch(command, monkeypatch: pytest.MonkeyPatch) -> None:
