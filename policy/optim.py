@@ -1,4 +1,4 @@
-"""Settings of the optimizer, apart from the library that runs it, so that reading a deploy file loads no torch.
+"""Settings of a trainer, apart from the library that runs it, so that reading a deploy file loads no torch.
 
 Invariant: everything here is fixed for the life of a trainer; what may change between steps comes with the step.
 """
@@ -16,4 +16,5 @@ class OptimConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     weight_decay: float = 0.01
     clip_grad: float = 1.0
     dtype: str = "float32"  # float32 on CPU; bfloat16 keeps fp32 main weights and gradients
+    recompute: str = "none"  # what the backward pass computes again: "selective" is each MLP, "full" each layer
     seed: int = 1234  # of Megatron's random state; weights come from files, so nothing here draws from it yet

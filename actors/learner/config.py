@@ -113,11 +113,21 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
     dtype: Annotated[
         Literal["float32", "bfloat16"], tuning("Chooses the type of weights. bfloat16 pays on GPUs only.")
     ] = "float32"
+    recompute: Annotated[
+        Literal["none", "selective", "full"],
+        tuning("Computes parts again in the backward pass, for memory: each MLP (selective) or each layer (full)."),
+    ] = "none"
     parallel: ParallelConfig = ParallelConfig()
 
     def optim(self) -> OptimConfig:
         """The part that is the trainer's."""
-        return OptimConfig(betas=self.betas, weight_decay=self.weight_decay, clip_grad=self.clip_grad, dtype=self.dtype)
+        return OptimConfig(
+            betas=self.betas,
+            weight_decay=self.weight_decay,
+            clip_grad=self.clip_grad,
+            dtype=self.dtype,
+            recompute=self.recompute,
+        )
 
 
 class GroupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -5,6 +5,8 @@ Invariant: what `policy.architecture` lets through is what Megatron computes; ev
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F  # noqa: N812  the name everyone knows
 from megatron.core.transformer import TransformerConfig
@@ -13,14 +15,20 @@ from policy.architecture import Architecture
 from policy.parallel import ParallelConfig
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+RECOMPUTE: dict[str, dict[str, Any]] = {  # OptimConfig.recompute in Megatron's words
+    "none": {},
+    "selective": {"recompute_granularity": "selective", "recompute_modules": ["mlp"]},
+    "full": {"recompute_granularity": "full", "recompute_method": "uniform", "recompute_num_layers": 1},
+}
 
 
 def transformer_config(
-    shape: Architecture, dtype: torch.dtype, parallel: ParallelConfig | None = None
+    shape: Architecture, dtype: torch.dtype, parallel: ParallelConfig | None = None, recompute: str = "none"
 ) -> TransformerConfig:
     """Megatron's configuration of `shape`; every fused kernel is off, so it runs on any device."""
     parallel = parallel or ParallelConfig()
     return TransformerConfig(
+        **RECOMPUTE[recompute],
         num_layers=shape.layers,
         hidden_size=shape.hidden,
         num_attention_heads=shape.heads,

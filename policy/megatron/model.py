@@ -29,8 +29,10 @@ from policy.weights import from_hf
 class PolicyModel(GPTModel):
     """This rank's shard of a GPTModel over packed sequences: the weights of its pipeline stage and tensor rank."""
 
-    def __init__(self, shape: Architecture, dtype: str, parallel: ParallelConfig | None = None) -> None:
-        config = transformer_config(shape, DTYPES[dtype], parallel)
+    def __init__(
+        self, shape: Architecture, dtype: str, parallel: ParallelConfig | None = None, recompute: str = "none"
+    ) -> None:
+        config = transformer_config(shape, DTYPES[dtype], parallel, recompute)
         with shim.cuda_literals():
             super().__init__(
                 config,

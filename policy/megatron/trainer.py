@@ -83,7 +83,7 @@ class Trainer:
         self.device = torch.device(device or ("cpu" if shim.ON_CPU else "cuda"))
         self.parallel.refuse(self.shape)
         ensure_parallel(config.seed, self.parallel)
-        self.model = PolicyModel(self.shape, config.dtype, self.parallel)
+        self.model = PolicyModel(self.shape, config.dtype, self.parallel, config.recompute)
         if weights is not None:
             self.model.load_hf(weights, self.shape)
         self.updater = Updater(self.model.to(self.device), config)

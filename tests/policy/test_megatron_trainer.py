@@ -338,3 +338,24 @@ def test_a_checkpoint_without_its_marker_is_never_loaded(model: Path, tmp_path: 
         Trainer.resume(tmp_path / "checkpoint", OptimConfig())
     with pytest.raises(StoreError):
         trainer.load(tmp_path / "checkpoint")
+
+
+def test_recomputed_activations_are_not_kept_and_change_nothing(model: Path) -> None:
+    kept: dict[str, int] = {}
+    gradients: dict[str, torch.Tensor] = {}
+    for recompute in ("none", "selective", "full"):
+        trainer = trainer_of(model, recompute=recompute)
+        batch, kept[recompute] = pack(rollouts(trainer), 100), 0
+
+        def count(tensor: torch.Tensor, recompute: str = recompute) -> torch.Tensor:
+            kept[recompute] += tensor.numel()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+            trainer.updater.zero_grad()
+            total = trainer._training._forward(trainer._training._inputs(batch[0])).square().sum()
+        total.backward()
+        gradients[recompute] = gradient(trainer).clone()
+    assert kept["full"] < kept["selective"] < kept["none"]
+    torch.testing.assert_close(gradients["full"], gradients["none"])
+    torch.testing.assert_close(gradients["selective"], gradients["none"])
