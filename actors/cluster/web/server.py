@@ -16,6 +16,7 @@ from pathlib import Path
 import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from actors.cluster.config.suggest import hint
 from actors.cluster.output import duration
@@ -23,6 +24,7 @@ from actors.cluster.report import page as pages
 from actors.cluster.report.html import Markup, document, join, table, tag
 from actors.cluster.runs import run_folder
 from actors.cluster.views import episodes, logs
+from actors.cluster.web.metrics import RunMetrics
 from actors.cluster.web.shared_look import CrowdedError, SharedLook
 from actors.cluster.web.thumbnails import Thumbnails
 from runtime.control import query_status
@@ -63,11 +65,13 @@ class LiveServer:
         self._token = token
         self._looks: dict[Path, SharedLook] = {}
         self._thumbnails = Thumbnails()
+        self._run_metrics = RunMetrics(runs)
         self._log_readers = 0
         self.app = web.Application(middlewares=[self._guard])
         self.app.add_routes([
             web.get("/", self._index),
             web.get("/assets/{name}", self._asset),
+            web.get("/metrics", self._metrics),
             web.get("/runs/{run}", self._run),
             web.get("/runs/{run}/live", self._live),
             web.get("/runs/{run}/logs", self._logs),
@@ -81,6 +85,7 @@ class LiveServer:
     async def _end(self, _: web.Application) -> None:
         for watched in self._looks.values():
             await watched.close()
+        self._run_metrics.close()
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -135,6 +140,10 @@ class LiveServer:
             raise web.HTTPNotFound
         content = (resources.files("actors.cluster.web") / name).read_text(encoding="utf-8")
         return web.Response(text=content, content_type=_ASSETS[name], charset="utf-8")
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        text = await asyncio.to_thread(self._run_metrics.scrape)
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _run(self, request: web.Request) -> web.Response:
         path = await asyncio.to_thread(self._path, request)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,10 @@ import aiohttp
 import orjson
 import pytest
 from aiohttp import web
+from prometheus_client.parser import text_string_to_metric_families
 
 from actors.cluster import cli
+from actors.cluster.runs import run_folder
 from actors.cluster.web import shared_look
 from actors.cluster.web.run_reader import RunReader
 from actors.cluster.web.server import LiveServer
@@ -181,6 +185,23 @@ async def test_a_browser_follows_a_run_through_a_restart_of_the_server(run: Path
             await page.until("document.querySelector('article h4') !== null")
             assert HOSTILE.partition("&")[0] in await page.eval("document.body.textContent")
             assert await page.eval("document.querySelectorAll('script').length") == 0
+
+
+async def test_prometheus_reads_runs_that_go_on(run: Path) -> None:
+    record = run_folder.read_record(run)
+    going = run_folder.claim(run.parent / "two", record, resume=False)
+    shutil.copy(run / "ledger.sqlite", going.path)
+    async with served(run.parent) as at:
+        status, text, _ = await got(f"{at}/metrics")
+        assert status == 200
+        families = {one.name: one for one in text_string_to_metric_families(text)}
+        assert [one.labels for one in families["computerrl_optimizer_steps"].samples] == [{"run": "two", "phase": "rl"}]
+        assert families["computerrl_entropy_nats"].samples[0].value == 0.5
+        board = (Path(__file__).parents[3] / "deploy" / "grafana.json").read_text()
+        shown = set(re.findall(r"computerrl_[a-z_]+", board))
+        assert {name.removesuffix("_total") for name in shown} <= families.keys()
+        going.end("ok", None)
+        assert 'run="two"' not in (await got(f"{at}/metrics"))[1]
 
 
 @pytest.mark.parametrize(
