@@ -49,6 +49,13 @@ class Frame(msgspec.Struct, frozen=True):
     info: str | None = None
 
 
+class CommandSeen(msgspec.Struct, frozen=True):
+    """How a command of a task file ended; `code` is None where it was stopped at its deadline."""
+
+    code: int | None
+    out: Annotated[str, msgspec.Meta(max_length=300_000)]  # both streams, the end cut off
+
+
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One answer: a result, or an error's kind and text."""
 
@@ -65,6 +72,7 @@ RESULTS: dict[str, Any] = {
     "ready": bool,
     "launch": int,
     "running": list[int],
+    "run": CommandSeen,
     "windows": list[WindowRow],
     "activate": None,
     "close": None,

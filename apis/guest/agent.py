@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from guest import files, frames
+from guest.commands import run
 from guest.errors import Refused
 from guest.screen.keyboard import Keyboard, keysyms_of
 from guest.screen.pixels import Pixels
@@ -63,6 +64,7 @@ class Agent:
             "ready": self.ready,
             "launch": self._programs.launch,
             "running": self._programs.running,
+            "run": run,
             "open_window": self.open_window,
             "raise_window": self._programs.raise_window,
             "windows": self._windows.list,

@@ -59,11 +59,12 @@ def read_file(path: str) -> bytes:
         return file.read(FILE_MAX_BYTES)
 
 
-def write_file(path: str, data: bytes, executable: bool = False) -> None:
-    """Make or replace a file, with its folders. Raises Refused."""
+def write_file(path: str, data: bytes, executable: bool = False, append: bool = False) -> None:
+    """Make or replace a file, with its folders, or add to one. Raises Refused."""
     if len(data) > FILE_MAX_BYTES:
         raise Refused("bad_request", f"at most {FILE_MAX_BYTES} bytes")
-    with os.fdopen(_file(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+    mode = os.O_APPEND if append else os.O_TRUNC
+    with os.fdopen(_file(path, os.O_WRONLY | os.O_CREAT | mode), "wb") as file:
         file.write(data)
         if executable:
             os.fchmod(file.fileno(), 0o755)

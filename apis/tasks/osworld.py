@@ -1,6 +1,7 @@
 """A task in OSWorld's JSON form, typed.
 
-Invariant: a file of OSWorld loads unchanged. A key or a step that OSWorld does not have is an error.
+Invariant: a file with an id, an instruction and an evaluator loads. A key that is not known here is kept and noted; a
+step that is not known here is kept as an `UnknownStep`.
 """
 
 from __future__ import annotations
@@ -150,9 +151,17 @@ class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
     parameters: dict[str, Any]
 
 
+class UnknownStep(msgspec.Struct, frozen=True):
+    """A step that is not one of OSWorld's, or has not its parameters."""
+
+    type: str
+    parameters: dict[str, Any] = {}
+    problem: str = ""  # which parameter is wrong
+
+
 Step = (
     Download | Open | Launch | Execute | Command | Sleep | ActivateWindow | CloseWindow | ChromeOpenTabs
-    | ChromeCloseTabs | History | GoogleDrive | Login
+    | ChromeCloseTabs | History | GoogleDrive | Login | UnknownStep
 )  # fmt: skip
 
 
@@ -203,34 +212,60 @@ class Evaluator(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     conj: str = "and"
     postconfig: list[Step] = []
 
+    @property
+    def functions(self) -> list[str]:
+        """Their names."""
+        return [self.func] if isinstance(self.func, str) else self.func
+
+    def rows(self) -> list[tuple[str, Getter, Getter, Getter]]:
+        """Each function with its result, its expectation and its options; {} stands for what is not given.
+
+        Raises ValueError where a list has another length than the functions.
+        """
+        sides = [_each(getattr(self, side), len(self.functions), side) for side in ("result", "expected", "options")]
+        return list(zip(self.functions, *sides, strict=True))
+
+
+def _each(side: Getter | list[Getter], count: int, name: str) -> list[Getter]:
+    if not isinstance(side, list):
+        return [side] * count
+    if not side:
+        return [{}] * count
+    if len(side) != count:
+        raise ValueError(f"evaluator.{name} has {len(side)} entries for {count} functions")
+    return side
+
 
 class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One task."""
 
     id: str
-    snapshot: str
+    snapshot: str = ""
     instruction: str
-    source: str
-    config: list[Step]
-    trajectory: str
-    related_apps: list[str]
+    source: str = ""
+    config: list[Step] = []
+    trajectory: str = ""
+    related_apps: list[str] = []
     evaluator: Evaluator
     proxy: bool = False
     fixed_ip: bool = False
     possibility_of_env_change: str = "low"
     hint: str | None = None
+    unknown: dict[str, Any] = {}  # keys of a file that are not known here, by their dotted places
 
     @property
     def feasible(self) -> bool:
         """Whether it can be done at all; an infeasible one is solved by giving up."""
-        return self.evaluator.func != "infeasible"
+        return self.evaluator.functions != ["infeasible"]
 
-
-def load(text: bytes) -> Task:
-    """A task from JSON. Raises msgspec.ValidationError or msgspec.DecodeError."""
-    return msgspec.json.decode(text, type=Task)
+    @property
+    def notes(self) -> list[str]:
+        """What its file has beside the known form."""
+        return sorted(self.unknown)
 
 
 def dump(task: Task) -> bytes:
-    """The task as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(task), indent=2)
+    """The task as indented JSON, without its unknown keys."""
+    plain = msgspec.to_builtins(task)
+    del plain["unknown"]
+    return msgspec.json.format(msgspec.json.encode(plain), indent=2)

@@ -6,7 +6,7 @@ import pytest
 
 from apis.actions.gui import Action, Exit, Hotkey, Tool, Type, Wait, line
 from apis.plans.action import Call
-from apis.plans.setup import SETUP_MS, setup
+from apis.plans.setup import setup
 from apis.prompts.text import Turn
 from apis.tasks import ends
 from apis.tasks import registry as tasks
@@ -14,6 +14,7 @@ from apis.tasks.families.code import code_extension
 from apis.tasks.families.code.code_extension import listed, packed
 from apis.tasks.verify.verify import FileView, verify
 from apis.tasks.words import HELD_OUT, TRAIN
+from apis.tasksets.commands import WINDOW_MS
 from tests.apis.code_stand_in import Window, window_of
 from tests.apis.moves import answers_alike, families_on, moved
 
@@ -123,8 +124,8 @@ def test_a_packed_extension_that_was_changed_or_taken_away_is_a_failure() -> Non
 
 def test_set_up_gives_windows_time_to_come_on_a_busy_machine() -> None:
     waits = [call for call in setup(tasks.task("code_from_note/held-out/0"), "/home/agent") if "window" in call.method]
-    assert waits[0] == Call("open_window", {"argv": ["code", "Documents"], "timeout_ms": SETUP_MS})
+    assert waits[0] == Call("open_window", {"argv": ["code", "Documents"], "timeout_ms": WINDOW_MS})
     assert [(call.method, call.args["timeout_ms"]) for call in waits[1:]] == [
-        ("raise_window", SETUP_MS),
-        ("open_window", SETUP_MS),
+        ("raise_window", WINDOW_MS),
+        ("open_window", WINDOW_MS),
     ]

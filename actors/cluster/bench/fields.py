@@ -16,7 +16,7 @@ import msgspec
 from actors.cluster.bench.stage import CALL_S, observe
 from actors.desktop.link import GuestLink
 from apis.apps.application import OFFICE
-from apis.plans.setup import CSV_FILTER
+from apis.tasksets.steps import CSV_FILTER
 
 DOCUMENTS = "Documents"  # relative to HOME
 FILE = f"{DOCUMENTS}/typed.txt"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-SUMMARY = "list, show, check and attack tasks"
+SUMMARY = "list, show, check and attack tasks, and say what task files need"
 DESCRIPTION = (
     "List families of tasks, show one task, check a suite by form or by oracles on desktops, or try cheats on it.\n"
     "SUITE is a bundled suite (desktop, code), a suite's YAML file, a family's name, or a file or folder of tasks in\n"
@@ -18,6 +18,8 @@ EXAMPLES = (
     "  computerrl tasks check desktop --instances 10 --desktops 2\n"
     "  computerrl tasks check calc_cell --route mixed --instances 10\n"
     "  computerrl tasks check text_editor --split held-out --out plays.jsonl\n"
+    "  computerrl tasks check my-tasks/ --static --json\n"
+    "  computerrl tasks coverage my-tasks/\n"
     "  computerrl tasks attack desktop --instances 2\n"
     "  computerrl tasks attack desktop --family web_bookmark --family vlc_playlist\n"
 )
@@ -33,6 +35,10 @@ CHECK = (
     "Exit status 1 when --static finds anything, when an oracle solves less than 98 % of a family by one route, or\n"
     "when faults exceed 2 % of the episodes. Without --split, trained families are played on train and the others on\n"
     "held-out."
+)
+COVERAGE = (
+    "Count what the task files of SET (a task set, a folder or a file) need: what can be played here, what is\n"
+    "lacking, and how many could be played as one lacking piece after another came to be here, the most useful first."
 )
 ATTACK = (
     "Try cheats on the tasks of a suite on real desktops. After a task's oracle: other files removed, overwritten,\n"
@@ -79,7 +85,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     attack.add_argument("--instances", type=int, default=1, metavar="N", help="per family and split (default: 1)")
     attack.add_argument("--first", type=int, default=0, metavar="N", help="number of the first instance (default: 0)")
     attack.add_argument("--desktops", type=int, default=2, metavar="N", help="desktops at the same time (default: 2)")
-    for verb in (listing, show, check, attack):
+    coverage = verbs.add_parser("coverage", help="what task files need", description=COVERAGE, epilog=EXAMPLES)
+    coverage.add_argument("suite", metavar="SET", help="task set, or JSON file or folder of tasks")
+    for verb in (listing, show, check, coverage, attack):
         verb.add_argument("--json", action="store_true", help="print one JSON document")
         verb.set_defaults(parser=verb)
 
@@ -94,6 +102,10 @@ def main(args: argparse.Namespace) -> int:
         from actors.cluster.checks.tasks import command
 
         return command.check(args)
+    if args.verb == "coverage":
+        from actors.cluster.checks.tasks import coverage
+
+        return coverage.show(args)
     from actors.cluster.views import tasks as taskview
 
     return taskview.list_suite(args) if args.verb == "list" else taskview.show(args)

@@ -14,10 +14,10 @@ import msgspec
 from actors.cluster import output
 from actors.cluster.checks.tasks import static as form
 from actors.cluster.config import suites
-from apis.tasks import osworld
 from apis.tasks import registry as tasks
+from apis.tasks import task_file
 from apis.tasks.family import Family
-from apis.tasks.osworld import Download, Task
+from apis.tasks.osworld import Download, Task, UnknownStep
 from runtime.errors import ConfigError
 
 INSTRUCTION_SHOWN = 80  # characters, in a list
@@ -142,10 +142,10 @@ def show(args: argparse.Namespace) -> int:
 
 def _from_file(path: Path) -> Task:
     try:
-        return osworld.load(path.read_bytes())
+        return task_file.load(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
@@ -155,7 +155,7 @@ def _set_up(task: Task) -> list[str]:
         if isinstance(step, Download):
             lines += [f"put   {source.path}   {_content(source.url)}" for source in step.parameters.files]
         else:
-            kind = type(step).__struct_config__.tag
+            kind = step.type if isinstance(step, UnknownStep) else type(step).__struct_config__.tag
             lines.append(f"{kind}  {_short(msgspec.json.encode(step.parameters).decode())}")
     return lines
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from actors.cluster import cli
+from actors.cluster.checks.tasks import coverage
 from actors.cluster.checks.tasks import static as form
 from actors.cluster.checks.tasks.tally import Result, complaints, row
 from actors.cluster.config import suites
@@ -73,26 +74,30 @@ def test_task_files_are_listed_by_file_and_key(tmp_path: Path) -> None:
     written(tmp_path, "keys", snapshott="x")
     written(tmp_path, "wordless", instruction=" ")
     (tmp_path / "torn.json").write_text('{"id": ')
-    report = form.check_files(form.files_at(str(tmp_path)), told)
-    found = {(Path(one.where).stem, one.key): one.problem for one in report.findings}
-    assert report.tasks == 7
-    assert {key for key in found if key[0] == "good"} == set()
-    assert "does not carry its content" in found["steps", "config.0"]
-    assert "can't be carried out" in found["steps", "config.1"]
-    assert ("steps", "config.2") not in found
-    assert found["judged", "evaluator.func.1"] == "there is no verifier compare_tabel"
-    assert "vm_command_line" in found["judged", "evaluator.result.1"]
-    assert "is also the id of" in found["other", "id"]
-    assert "snapshott" in found["keys", "-"]
-    assert found["wordless", "instruction"] == "it is empty"
-    assert found["torn", "-"]
+    rows = {Path(row.file).stem: row for row in form.check_files(form.files_at(str(tmp_path)), told)}
+    assert len(rows) == 7
+    assert rows["good"].verdict == "unsupported"  # its verifier is a family's
+    assert rows["good"].needs == ["metric file_text_is"]
+    assert "fixture https://example.org/a.xlsx" in rows["steps"].needs
+    assert "metric compare_tabel" in rows["judged"].needs
+    assert rows["keys"].notes == ["snapshott"]
+    assert rows["torn"].needs[0].startswith("file it is no JSON")
 
 
 @pytest.mark.skipif(not OSWORLD.is_dir(), reason="OSWorld's own files are not here")
-def test_osworlds_own_files_all_load() -> None:
-    report = form.check_files(form.files_at(str(OSWORLD))[:40], told)
-    assert report.tasks == 40
-    assert all(one.key.startswith(("config.", "evaluator.")) for one in report.findings)
+def test_a_set_is_counted_as_it_is_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tasks", "check", str(OSWORLD / "vlc"), "--static", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert cli.main(["tasks", "coverage", str(OSWORLD / "vlc"), "--json"]) == 0
+    counted = json.loads(capsys.readouterr().out)
+    assert counted["tasks"] == len(rows)
+    assert counted["verdicts"].get("runnable", 0) == sum(row["verdict"] == "runnable" for row in rows)
+    assert counted["pieces"][-1]["cumulative"] == len(rows)
+
+
+def test_pieces_are_counted_one_after_another() -> None:
+    tasks = [frozenset(), frozenset("a"), frozenset("ab"), frozenset("ab"), frozenset("c")]
+    assert coverage.cumulative(tasks) == [("a", 2), ("b", 4), ("c", 5)]
 
 
 @pytest.mark.parametrize("name", ["desktop", "code"])

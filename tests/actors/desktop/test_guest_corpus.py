@@ -17,7 +17,7 @@ from actors.cluster.bench.corpus import CORPUS, ONE_LINE, SHORT
 from actors.cluster.checks.apis.command import missing
 from apis.apps.application import OFFICE
 from apis.observation import Element, from_guest
-from apis.plans.setup import CSV_FILTER
+from apis.tasksets.steps import CSV_FILTER
 from tests.actors.desktop.offices import Office, booted
 
 pytestmark = [pytest.mark.desktop, pytest.mark.asyncio(loop_scope="module")]

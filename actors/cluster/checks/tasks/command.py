@@ -79,18 +79,28 @@ def _check_files(args: argparse.Namespace) -> int:
     if not args.static:
         raise ConfigError(f"{args.suite}: task files have no oracle to play them: check their form with --static")
     with Progress(stream(as_json=args.json)) as shown:
-        report = form.check_files(files, lambda done: shown.line(f"{done}/{len(files)} files"))
-    return _show_form(report, args, "file")
+        rows = form.check_files(files, lambda done: shown.line(f"{done}/{len(files)} files"))
+    unread = [found for found in rows if found.needs and found.needs[0].startswith("file ")]
+    if args.json:
+        output.document([{"id": one.id, "verdict": one.verdict, "needs": one.needs, "file": one.file} for one in rows])
+        return 1 if unread else 0
+    for found in rows:
+        output.line(output.clean(f"{found.verdict:13}  {found.file}  {'; '.join(found.needs)[:200]}"))
+        for note in found.notes:
+            output.line(output.clean(f"{'':13}  note: {note} is not known here"))
+    verdicts = Counter(found.verdict for found in rows).most_common()
+    output.line("\n" + ", ".join(f"{count} {verdict}" for verdict, count in verdicts))
+    return 1 if unread else 0
 
 
 def _check_form(ids: dict[str, list[str]], args: argparse.Namespace) -> int:
     total = sum(map(len, ids.values()))
     with Progress(stream(as_json=args.json)) as shown:
         report = form.check_families(ids, lambda done: shown.line(f"{done}/{total} instances"))
-    return _show_form(report, args, "instance")
+    return _show_form(report, args)
 
 
-def _show_form(report: form.Report, args: argparse.Namespace, noun: str) -> int:
+def _show_form(report: form.Report, args: argparse.Namespace) -> int:
     found = report.findings
     if args.json:
         output.document(report)
@@ -105,7 +115,7 @@ def _show_form(report: form.Report, args: argparse.Namespace, noun: str) -> int:
         output.line()
     of = f" of {report.families} families, {report.repeated} of them repeat another" if report.families else ""
     said = f"{len(found)} troubles in {bad} of them" if found else "good"
-    output.line(f"{report.tasks} {noun}s{of}: {said}")
+    output.line(f"{report.tasks} instances{of}: {said}")
     return 1 if found else 0
 
 

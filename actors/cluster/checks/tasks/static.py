@@ -8,6 +8,7 @@ it.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,13 +16,17 @@ import msgspec
 
 from actors.cluster.config import suites
 from actors.cluster.config.suggest import hint
+from actors.desktop.providers import editor
 from apis.plans.setup import setup
-from apis.tasks import ends, osworld
+from apis.tasks import ends, osworld, task_file
 from apis.tasks import registry as tasks
 from apis.tasks.family import Family
 from apis.tasks.osworld import HOME, Task
 from apis.tasks.verify.verify import CHECKS, paths, verify
 from apis.tasks.words import HELD_OUT, TRAIN
+from apis.tasksets import store
+from apis.tasksets.coverage import Present, covered
+from apis.tasksets.needs import Verdict
 from runtime.errors import ConfigError
 
 SHARED_SHOWN = 5  # values or wordings named of those that two splits share
@@ -75,27 +80,40 @@ def _json_near(path: Path) -> list[str]:
         return []
 
 
-def check_files(files: list[Path], told: Callable[[int], None]) -> Report:
-    """Task files in OSWorld's form. `told` hears how many are done."""
-    report = Report()
-    seen: dict[str, str] = {}
-    for file in files:
-        where = str(file)
-        report.tasks += 1
-        told(report.tasks)
+def programs() -> Present:
+    """Which programs desktops of this machine have."""
+
+    def present(name: str) -> bool:
+        if name == "code":
+            return not editor.lacking()
+        return shutil.which(name, path="/usr/bin:/bin:/usr/games") is not None
+
+    return present
+
+
+class FileRow(msgspec.Struct, frozen=True):
+    """A task file: what it needs here, and what it has beside the known form."""
+
+    file: str
+    id: str
+    verdict: Verdict
+    needs: list[str]
+    notes: list[str]
+
+
+def check_files(files: list[Path], told: Callable[[int], None]) -> list[FileRow]:
+    """The verdict on each task file. `told` hears how many are done."""
+    present, rows = programs(), []
+    for done, file in enumerate(files, 1):
+        told(done)
         try:
-            task = osworld.load(file.read_bytes())
-        except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
-            text, _, at = str(error).partition(" - at `$")
-            report.add(where, at.removesuffix("`").removeprefix(".") or "-", text)
+            task = task_file.load(file.read_bytes())
+        except (OSError, ConfigError) as error:
+            rows.append(FileRow(str(file), file.stem, "unsupported", [f"file {error}"], []))
             continue
-        if task.id in seen:
-            report.add(where, "id", f"{task.id} is also the id of {seen[task.id]}")
-        seen.setdefault(task.id, where)
-        if not task.instruction.strip():
-            report.add(where, "instruction", "it is empty")
-        _check_task(report, where, task)
-    return report
+        found = covered(task, store.at_hand, present)
+        rows.append(FileRow(str(file), found.id, found.verdict, [str(need) for need in found.needs], task.notes))
+    return rows
 
 
 def _check_task(report: Report, where: str, task: Task) -> None:
@@ -105,19 +123,9 @@ def _check_task(report: Report, where: str, task: Task) -> None:
             setup(msgspec.structs.replace(task, config=[step]), HOME)
         except ConfigError as error:
             report.add(where, f"config.{place}", str(error).removeprefix(f"task {task.id}: "))
-    if not task.feasible:
-        return
-    ev = task.evaluator
-    for place, func in enumerate([ev.func] if isinstance(ev.func, str) else ev.func):
-        key = "evaluator.func" if isinstance(ev.func, str) else f"evaluator.func.{place}"
-        if func not in CHECKS:
-            report.add(where, key, f"there is no verifier {func}")
-    if ev.postconfig:
-        report.add(where, "evaluator.postconfig", "steps after the episode are not carried out")
-    for place, getter in enumerate(ev.result if isinstance(ev.result, list) else [ev.result]):
-        if getter.get("type") != "vm_file":
-            key = f"evaluator.result.{place}" if isinstance(ev.result, list) else "evaluator.result"
-            report.add(where, key, f"a result of type {getter.get('type')} can't be had, only vm_file")
+    for place, func in enumerate(task.evaluator.functions):
+        if task.feasible and func not in CHECKS:
+            report.add(where, f"evaluator.func.{place}", f"there is no verifier {func}")
 
 
 def check_families(ids: dict[str, list[str]], told: Callable[[int], None]) -> Report:
@@ -154,7 +162,7 @@ def _instance(report: Report, family: Family, task_id: str) -> Task | None:
     """The instance, or None when it could not be made; troubles are added to `report`."""
     try:
         task = tasks.task(task_id)
-        again = osworld.load(osworld.dump(task))
+        again = task_file.load(osworld.dump(task))
         goal = family.goal(task_id)
     except (ConfigError, LookupError, ValueError, msgspec.DecodeError) as error:
         report.add(task_id, "-", f"it can't be made: {error}")

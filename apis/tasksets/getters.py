@@ -1,0 +1,191 @@
+"""What the getters of task files are asked for, and the values that metrics are given.
+
+Invariant: files come from outside, after the freeze. Only the commands that a task file names run in the guest, before
+it. A getter that is not here is lacking, never an empty value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from apis.tasks.osworld import Evaluator, Getter
+from apis.tasks.verify.verify import FileView, Read
+from apis.tasksets import commands
+from apis.tasksets.needs import Lacking
+from apis.tasksets.steps import Fixture, at_home
+
+CHROMIUM = ".config/chromium/Default"
+PREFERENCES = f"{CHROMIUM}/Preferences"
+# Getters that read live pages, and what else no sandbox has.
+_NETWORK = {
+    "active_tab_html_parse", "active_tab_url_parse", "url_dashPart", "page_info", "pdf_from_url", "info_from_website",
+    "gotoRecreationPage_and_get_html_content", "active_tab_info", "open_tabs_info", "active_url_from_accessTree",
+    "url_path_parse", "macys_product_url_parse", "rule_relativeTime",
+}  # fmt: skip
+_GNOME = {"vm_wallpaper", "vm_terminal_output", "vm_screen_size"}
+
+
+def listed(value: Any) -> list[str]:
+    """A path, or several, as a list."""
+    return [str(part) for part in value] if isinstance(value, list) else [str(value)]
+
+
+def _chosen(getter: Getter) -> list[int]:
+    """Which of a getter's files a metric is given: `gives`, or the first of them."""
+    return [int(number) for number in getter.get("gives", [0])]
+
+
+def _several(getter: Getter) -> bool:
+    return str(getter.get("multi", "")).lower() == "true"
+
+
+def _picked(getter: Getter, views: list[Any]) -> Any:
+    """One value, or a list of those that `gives` names."""
+    if not _several(getter):
+        return views[0] if len(views) == 1 else views
+    picked = [views[number] for number in _chosen(getter)]
+    return picked[0] if len(picked) == 1 else picked
+
+
+_SETTINGS = {"vlc_config": ".config/vlc/vlcrc"}
+
+
+def files_of(getter: Getter) -> list[str]:
+    """Paths below HOME that `getter` reads. Raises Lacking."""
+    kind = getter.get("type")
+    if kind == "vm_file":
+        return [at_home(path) for path in listed(getter["path"])]
+    if kind == "list_directory":
+        return [at_home(str(getter["path"]))]
+    if kind in _SETTINGS:
+        return [_SETTINGS[kind]]
+    if kind == "gimp_config_file":
+        return [f".config/GIMP/2.10/{getter['file_name']}"]
+    if kind in _PREFERENCES:
+        return [PREFERENCES]
+    if kind == "bookmarks":
+        return [f"{CHROMIUM}/Bookmarks"]
+    return []
+
+
+def commands_of(evaluator: Evaluator, home: str) -> dict[str, list[str]]:
+    """Commands that run in the guest before the freeze, by the text that names each. Raises Lacking."""
+    found = {}
+    for getter in sides(evaluator):
+        if getter.get("type") in ("vm_command_line", "vm_command_error"):
+            if "command" not in getter:
+                raise Lacking("getter", f"{getter['type']} without a command")
+            words = commands.words_of(getter["command"], getter.get("shell", False))
+            commands.refused(" ".join(words))
+            found[_named(getter)] = [commands.here(word, home) for word in _aliased(words)]
+    return found
+
+
+def _aliased(words: list[str]) -> list[str]:
+    return [commands.ALIASES.get(words[0], words[0]), *words[1:]] if words else words
+
+
+def _named(getter: Getter) -> str:
+    return json.dumps(getter["command"])
+
+
+def sides(evaluator: Evaluator) -> Iterator[Getter]:
+    """All getters of an evaluator, results first."""
+    rows = evaluator.rows()
+    yield from (row[1] for row in rows if row[1])
+    yield from (row[2] for row in rows if row[2])
+
+
+def fixtures_of(getter: Getter) -> list[str]:
+    """URLs of the files that `getter` compares with."""
+    return listed(getter["path"]) if getter.get("type") == "cloud_file" else []
+
+
+def refuse_lacking(getter: Getter) -> None:
+    """Raise Lacking for a getter that can't be had here."""
+    kind = str(getter.get("type"))
+    try:
+        files_of(getter)
+        if kind == "cache_file":
+            str(getter["path"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise Lacking("getter", f"{kind} without {error}") from None
+    if kind in KNOWN:
+        return
+    if kind in _NETWORK:
+        raise Lacking("network", kind)
+    if kind in _GNOME:
+        raise Lacking("application", f"gnome ({kind})")
+    if kind == "googledrive_file":
+        raise Lacking("account", "a Google Drive")
+    raise Lacking("getter", kind)
+
+
+def value_of(getter: Getter, read: Read, told: Mapping[str, str], fixture: Fixture) -> Any:
+    """The value of `getter`: by `read` from HOME, from `told` (outputs by command) or from `fixture`.
+
+    Raises Lacking for a fixture that is not at hand.
+    """
+    kind = str(getter.get("type"))
+    match kind:
+        case "rule":
+            return getter.get("rules", {})
+        case "cloud_file":
+            return _picked(getter, [FileView("file", data=fixture(url)) for url in fixtures_of(getter)])
+        case "vm_command_line" | "vm_command_error":
+            return told.get(_named(getter))
+        case "cache_file":
+            out = told.get(str(getter["path"]))
+            return FileView("missing") if out is None else FileView("file", data=out.encode())
+        case "list_directory":
+            view = read(files_of(getter)[0])
+            return _tree(files_of(getter)[0], view)
+        case "bookmarks":
+            return _json(read(files_of(getter)[0])).get("roots", {})
+    if kind in _PREFERENCES:
+        return _PREFERENCES[kind](_json(read(PREFERENCES)))
+    return _picked(getter, [read(path) for path in files_of(getter)])
+
+
+def _tree(path: str, view: FileView) -> dict[str, Any]:
+    """A folder as the published getter tells it: its own names, one level deep."""
+    children = [{"type": "directory" if n.endswith("/") else "file", "name": n.rstrip("/")} for n in view.names]
+    return {"type": "directory", "name": path.rpartition("/")[2], "children": children}
+
+
+def _json(view: FileView) -> dict[str, Any]:
+    """The object that a file of Chromium's holds; an empty one for anything else."""
+    try:
+        found = json.loads(view.data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _at(found: Any, *keys: str) -> Any:
+    for key in keys:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def _yes(value: Any) -> str:
+    return "true" if value is True else "false"
+
+
+_PREFERENCES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "enable_do_not_track": lambda p: _yes(_at(p, "enable_do_not_track")),
+    "enable_enhanced_safety_browsing": lambda p: _yes(_at(p, "safebrowsing", "enhanced")),
+    "enable_safe_browsing": lambda p: _yes(_at(p, "safebrowsing", "enabled")),
+    "profile_name": lambda p: _at(p, "profile", "name"),
+    "default_search_engine": lambda p: (
+        _at(p, "default_search_provider_data", "template_url_data", "short_name") or "Google"
+    ),
+    "new_startup_page": lambda p: "true" if _at(p, "session", "restore_on_startup") in (None, 5) else "false",
+    "chrome_font_size": lambda p: _at(p, "webkit", "webprefs") or {"default_font_size": 16},
+}
+KNOWN = {
+    "rule", "cloud_file", "vm_file", "cache_file", "vm_command_line", "vm_command_error", "list_directory", "bookmarks",
+    "gimp_config_file", *_SETTINGS, *_PREFERENCES,
+}  # fmt: skip

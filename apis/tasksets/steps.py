@@ -1,0 +1,135 @@
+"""Set-up steps of task files as calls to the guest's agent.
+
+Invariant: pure. A step either becomes calls or says what it lacks; nothing is left out in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from apis.applications import OPENS, app_named
+from apis.plans.action import SETTLE, Call, pressed
+from apis.tasks.osworld import (
+    HOME,
+    ActivateWindow,
+    ChromeCloseTabs,
+    ChromeOpenTabs,
+    CloseWindow,
+    Command,
+    Download,
+    Execute,
+    GoogleDrive,
+    History,
+    Launch,
+    Login,
+    Open,
+    Sleep,
+    Step,
+    UnknownStep,
+    data_of,
+)
+from apis.tasksets import commands
+from apis.tasksets.commands import WINDOW_MS
+from apis.tasksets.needs import Lacking
+
+PART_BYTES = 3 << 20  # of a file that is put into the guest in one call
+# A text file of numbers opens without the dialog that asks about its form: commas, quotes, UTF-8, from the first line.
+CSV_FILTER = "--infilter=Text - txt - csv (StarCalc):44,34,76,1"
+MEDIA = ("mp4", "mp3", "avi", "mkv", "wav", "ogg", "flac", "m4a", "mov", "webm")
+VIEWERS = {"pdf": "evince", **dict.fromkeys(("png", "jpg", "jpeg", "gif", "bmp", "tiff", "webp"), "eog")}
+# Titles and classes of windows as the published desktop has them -> as they are here.
+TITLES = {"google chrome": "Chromium", "terminal": "xterm", "files": "file manager"}
+EDITOR_WINDOW = "Visual Studio Code"  # its free builds are called VSCodium or Code - OSS
+
+Fixture = Callable[[str], bytes]  # the content of a URL; raises Lacking where it is not at hand
+
+
+def carried(url: str) -> bytes:
+    """The content of a `data:` URL. Raises Lacking for any other, which is a fixture."""
+    try:
+        return data_of(url)
+    except ValueError:
+        raise Lacking("fixture", url) from None
+
+
+def at_home(path: str) -> str:
+    """`path` relative to the guest's HOME; a relative one lies there. Raises Lacking for a path outside of it."""
+    for start in (f"{HOME}/", "~/", "./"):
+        if path.startswith(start):
+            path = path[len(start) :]
+            break
+    path = "" if path in (HOME, "~") else path.rstrip("/")
+    if path.startswith("/") or ".." in path.split("/"):
+        raise Lacking("root", path)
+    return path
+
+
+def calls_of(step: Step, home: str, fixture: Fixture = carried) -> list[Call]:
+    """The calls that carry out `step` on a guest whose HOME is `home`. Raises Lacking."""
+    match step:
+        case Download():
+            files = step.parameters.files
+            return [call for f in files for call in put(at_home(f.path), fixture(f.url))]
+        case Open():
+            return opening(at_home(step.parameters.path), home)
+        case Launch():
+            return commands.calls_for(step.parameters.command, step.parameters.shell, home, wait=False)
+        case Execute() | Command():
+            return commands.calls_for(step.parameters.command, step.parameters.shell, home, wait=True)
+        case ActivateWindow():
+            wanted = step.parameters
+            return [_raised(wanted.window_name, strict=wanted.strict, by_class=wanted.by_class), SETTLE]
+        case CloseWindow():
+            name = step.parameters.window_name
+            return [_raised(name, strict=False, by_class=step.parameters.by_class), pressed("alt", "f4"), SETTLE]
+        case Sleep():
+            return [SETTLE]
+        case ChromeOpenTabs():
+            return _tabs(step.parameters.urls_to_open, home)
+        case ChromeCloseTabs() | History():
+            raise Lacking("step", str(step.__struct_config__.tag))
+        case GoogleDrive():
+            raise Lacking("account", "a Google Drive")
+        case Login():
+            raise Lacking("account", "a login to a web site")
+        case UnknownStep():
+            raise Lacking("step", f"{step.type}: {step.problem}" if step.problem else step.type)
+    raise TypeError(f"{type(step).__name__} is no step")
+
+
+def put(path: str, data: bytes) -> list[Call]:
+    """Make a file of HOME, in parts that fit one call."""
+    parts = [data[at : at + PART_BYTES] for at in range(0, len(data), PART_BYTES)] or [b""]
+    more = [Call("write_file", {"path": path, "data": part, "append": True}) for part in parts[1:]]
+    return [Call("write_file", {"path": path, "data": parts[0]}), *more]
+
+
+def opening(path: str, home: str) -> list[Call]:
+    """Open a file or folder of HOME by its name's ending; a spreadsheet fills the screen with the caret in A1."""
+    name = path.rpartition("/")[2]
+    stem, dot, ending = name.rpartition(".")
+    ending = ending.lower()
+    if ending in VIEWERS:
+        return commands.window([VIEWERS[ending], f"{home}/{path}"], home)
+    known = "vlc" if ending in MEDIA else OPENS.get(ending, "text_editor")
+    app = app_named(known if stem and dot else "file_manager")
+    filters = [CSV_FILTER] if ending == "csv" else []
+    argv = [*app.argv, *filters, f"{home}/{path}"]
+    calls = [Call("open_window", {"argv": argv, "title": name, "timeout_ms": WINDOW_MS}), SETTLE]
+    return [*calls, pressed("ctrl", "home"), SETTLE] if app.name == "libreoffice_calc" else calls
+
+
+def _raised(name: str, *, strict: bool, by_class: bool) -> Call:
+    alias = TITLES.get(name.lower())
+    if alias == "xterm":
+        return Call("raise_window", {"title": alias, "strict": False, "by_class": True, "timeout_ms": WINDOW_MS})
+    if alias:
+        name, strict = alias, False
+    return Call("raise_window", {"title": name, "strict": strict, "by_class": by_class, "timeout_ms": WINDOW_MS})
+
+
+def _tabs(urls: list[str], home: str) -> list[Call]:
+    far = [url for url in urls if not url.startswith(("chrome://", "about:", "file://", "data:"))]
+    if far:
+        raise Lacking("network", far[0])
+    return [Call("launch", {"argv": ["chromium", *urls]}), SETTLE] if urls else []

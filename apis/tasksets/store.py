@@ -1,0 +1,187 @@
+"""Task sets and fixtures on this machine.
+
+Invariant: what an id or a URL means never changes under a run. A set's lock has the digest of each task file, a
+fixture's that of its content. A file that differs from its lock is refused by its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from apis.tasks import task_file
+from apis.tasks.osworld import Task
+from apis.tasksets.needs import Lacking
+from apis.tasksets.steps import carried
+from runtime.errors import ConfigError
+
+PLACE = "COMPUTERRL_TASKS"  # the variable that names another folder for task sets and fixtures
+LOCK = "lock.json"
+
+
+class FixtureLock(msgspec.Struct, frozen=True):
+    """What was got for a URL."""
+
+    url: str
+    size: int  # bytes
+    sha256: str
+    revision: str = ""
+
+
+class SetLock(msgspec.Struct, frozen=True):
+    """The task files of a set: sha256 by DOMAIN/ID."""
+
+    tasks: dict[str, str]
+
+
+def root() -> Path:
+    """The folder of all task sets and fixtures."""
+    named = os.environ.get(PLACE)
+    return Path(named) if named else Path.home() / ".cache" / "computerrl" / "tasks"
+
+
+def sha256(data: bytes) -> str:
+    """The digest that locks hold."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def fixture_place(url: str) -> Path:
+    """Where the content of `url` lies once it is at hand; its lock lies beside it."""
+    name = sha256(url.encode())
+    return root() / "fixtures" / name[:2] / name
+
+
+def lock_place(url: str) -> Path:
+    """Where the lock of `url` lies."""
+    place = fixture_place(url)
+    return place.with_name(f"{place.name}.json")
+
+
+def at_hand(url: str) -> bool:
+    """Whether the content of `url` was fetched, or is in the URL itself."""
+    return url.startswith("data:") or (lock_place(url).is_file() and fixture_place(url).is_file())
+
+
+def fixture(url: str) -> bytes:
+    """The content of `url`. Raises Lacking where it is not at hand, ConfigError where it is not what was fetched."""
+    if url.startswith("data:"):
+        return carried(url)
+    try:
+        lock = msgspec.json.decode(lock_place(url).read_bytes(), type=FixtureLock)
+        data = fixture_place(url).read_bytes()
+    except (OSError, msgspec.DecodeError):
+        raise Lacking("fixture", url) from None
+    if sha256(data) != lock.sha256:
+        raise ConfigError(f"{url}: its file {fixture_place(url)} is not what was fetched: remove it and fetch it again")
+    return data
+
+
+def keep(url: str, data: bytes, revision: str = "") -> FixtureLock:
+    """Keep the content of `url`. Raises ConfigError where another content was kept before."""
+    lock, place = FixtureLock(url, len(data), sha256(data), revision), fixture_place(url)
+    try:
+        before = msgspec.json.decode(lock_place(url).read_bytes(), type=FixtureLock)
+    except (OSError, msgspec.DecodeError):
+        before = lock
+    if before.sha256 != lock.sha256:
+        raise ConfigError(f"{url}: it has changed: sha256 {lock.sha256[:12]}, locked is {before.sha256[:12]}")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    _write(place, data)
+    _write(lock_place(url), msgspec.json.encode(lock))
+    return lock
+
+
+def _write(place: Path, data: bytes) -> None:
+    """Write a file as a whole or not at all."""
+    part = place.with_name(f"{place.name}.{os.getpid()}.part")
+    part.write_bytes(data)
+    part.replace(place)
+
+
+def set_place(name: str) -> Path:
+    """The folder of a set."""
+    return root() / "sets" / name
+
+
+def is_set(name: str) -> bool:
+    """Whether a set of this name is here."""
+    return bool(name) and "/" not in name and not name.startswith(".") and (set_place(name) / LOCK).is_file()
+
+
+def names() -> list[str]:
+    """The sets that are here."""
+    return sorted(place.parent.name for place in (root() / "sets").glob(f"*/{LOCK}"))
+
+
+def lock_of(name: str) -> SetLock:
+    """The lock of a set. Raises ConfigError."""
+    try:
+        return msgspec.json.decode((set_place(name) / LOCK).read_bytes(), type=SetLock)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"task set {name}: {error}") from None
+
+
+def ids(name: str) -> list[str]:
+    """The ids SET/DOMAIN/ID of a set. Raises ConfigError."""
+    return [f"{name}/{key}" for key in sorted(lock_of(name).tasks)]
+
+
+def adopt(name: str, files: Sequence[Path], *, pinned: bool) -> str:
+    """Make task files a set; its name.
+
+    A set of one's own files (not `pinned`) is called after what it holds, so an id always means the same. Raises
+    ConfigError for a file that is no task, for an id that comes twice, and for a pinned set's file that has changed.
+    """
+    found: dict[str, bytes] = {}
+    for file in files:
+        try:
+            data = file.read_bytes()
+            task = task_file.load(data)
+        except (OSError, ConfigError) as error:
+            raise ConfigError(f"{file}: {error}") from None
+        key = _key(file, task)
+        if found.setdefault(key, data) != data:
+            raise ConfigError(f"{file}: {key} is also the id of another file")
+    lock = SetLock({key: sha256(data) for key, data in sorted(found.items())})
+    if not pinned:
+        name = f"{name}-{sha256(msgspec.json.encode(lock))[:8]}"
+    elif is_set(name):
+        before = lock_of(name).tasks
+        changed = [key for key, digest in lock.tasks.items() if before.get(key, digest) != digest]
+        if changed:
+            raise ConfigError(f"task set {name}: {changed[0]} has changed since it was locked")
+        lock = SetLock({**before, **lock.tasks})
+    place = set_place(name)
+    for key, data in found.items():
+        (place / key).parent.mkdir(parents=True, exist_ok=True)
+        _write(place / f"{key}.json", data)
+    _write(place / LOCK, msgspec.json.format(msgspec.json.encode(lock)))
+    return name
+
+
+def _key(file: Path, task: Task) -> str:
+    """DOMAIN/ID: the file's folder and the task's own id, with nothing in them that a path could be made of."""
+    parts = [file.parent.name or "tasks", task.id]
+    return "/".join("".join(c if c.isalnum() or c in "-_." else "_" for c in part).lstrip(".") or "_" for part in parts)
+
+
+@lru_cache(maxsize=1024)
+def task(task_id: str) -> Task:
+    """The task SET/DOMAIN/ID, under that id. Raises ConfigError."""
+    name, _, key = task_id.partition("/")
+    locked = lock_of(name).tasks.get(key)
+    if locked is None:
+        raise ConfigError(f"there is no task {task_id}: task set {name} has no {key}")
+    place = set_place(name) / f"{key}.json"
+    try:
+        data = place.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{place}: {error.strerror}") from None
+    if sha256(data) != locked:
+        raise ConfigError(f"task {task_id}: its file {place} has changed since it was locked")
+    return msgspec.structs.replace(task_file.load(data), id=task_id)

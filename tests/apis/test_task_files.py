@@ -1,0 +1,216 @@
+"""Published task files: how they load, what they need, and how their steps are carried out."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apis.plans.action import Call
+from apis.tasks import osworld, task_file
+from apis.tasks.osworld import HOME
+from apis.tasksets import commands, getters, pyautogui, store
+from apis.tasksets.coverage import covered
+from apis.tasksets.needs import Lacking
+from apis.tasksets.steps import PART_BYTES, at_home, calls_of, put
+from runtime.errors import ConfigError
+
+OSWORLD = Path(__file__).resolve().parents[3] / "shared" / "data" / "osworld"
+BARE: dict[str, Any] = {"id": "a", "instruction": "Do it", "evaluator": {"func": "infeasible"}}
+GUEST = "/home/agent"
+
+
+def loaded(**changes: Any) -> osworld.Task:
+    return task_file.load(json.dumps(BARE | changes).encode())
+
+
+def test_published_files_load_get_a_verdict_and_survive_a_round_trip() -> None:
+    if not OSWORLD.is_dir():
+        pytest.skip("published task files do not lie beside this checkout")
+    verdicts: Counter[str] = Counter()
+    for file in sorted(OSWORLD.glob("*/*.json")):
+        task = task_file.load(file.read_bytes())
+        assert task_file.load(osworld.dump(task)) == task
+        assert task.id == file.stem
+        found = covered(task, lambda _: True, lambda _: True)
+        assert (found.verdict == "runnable") == (not found.needs)
+        verdicts[found.verdict] += 1
+        less = covered(task, lambda _: False, lambda _: True)
+        assert set(found.needs) <= set(less.needs)  # a fetched file takes a need away and adds none
+    assert sum(verdicts.values()) == 222
+    assert verdicts["runnable"] >= 26
+
+
+def test_three_keys_are_a_task() -> None:
+    task = loaded()
+    assert (task.config, task.related_apps, task.feasible, task.notes) == ([], [], False, [])
+
+
+def test_what_is_not_known_is_kept_and_noted() -> None:
+    step = {"type": "launch", "parameters": {"command": ["vlc"], "wait": 1}, "why": "x"}
+    task = loaded(
+        source=["a", "b"], related_apps="vlc", colour=1, config=[step], proxy="true",
+        evaluator={"func": "infeasible", "_note": "n", "expected": None, "postconfig": None},
+    )  # fmt: skip
+    assert task.notes == ["colour", "config.0.parameters.wait", "config.0.why", "evaluator._note"]
+    assert task.unknown["evaluator._note"] == "n"
+    assert (task.source, task.related_apps, task.proxy) == ("a b", ["vlc"], True)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('{"id": ', "no JSON"),
+        ("[]", "no JSON object"),
+        ('{"id": "a"}', "instruction: it is missing"),
+        ('{"id": "a", "instruction": "b", "evaluator": {}}', "evaluator.func"),
+        ('{"id": "a", "instruction": {}, "evaluator": {"func": "x"}}', "instruction: a text"),
+        ('{"id": "a", "instruction": "b", "evaluator": {"func": "x"}, "config": [1]}', "config.0: a step"),
+        (
+            '{"id": "a", "instruction": "b", "evaluator": {"func": ["x", "y"], "result": [{}]}}',
+            "evaluator.result has 1",
+        ),
+        ("[" * 100_000, "no JSON"),
+    ],
+)
+def test_a_broken_file_is_refused_in_one_line_with_its_key(text: str, key: str) -> None:
+    with pytest.raises(ConfigError, match=key) as refused:
+        task_file.load(text.encode())
+    assert "\n" not in str(refused.value)
+
+
+def needs(present: set[str] = frozenset(), hand: bool = False, **changes: Any) -> dict[str, str]:  # type: ignore[assignment]
+    found = covered(loaded(**changes), lambda _: hand, present.__contains__)
+    return {"": found.verdict, **{need.kind: need.name for need in found.needs}}
+
+
+def test_each_lacking_thing_is_named_and_decides_the_verdict() -> None:
+    def launched(*command: str) -> list[Any]:
+        return [{"type": "launch", "parameters": {"command": list(command)}}]
+
+    file = {"files": [{"url": "https://x.org/a.odt", "path": f"{HOME}/a.odt"}]}
+    download = [{"type": "download", "parameters": file}]
+    assert needs(config=download) == {"": "needs_file", "fixture": "https://x.org/a.odt"}
+    assert needs(config=download, hand=True) == {"": "runnable"}
+    assert needs(config=launched("gimp")) == {"": "needs_app", "application": "gimp"}
+    assert needs({"gimp"}, config=launched("gimp")) == {"": "runnable"}
+    assert needs(config=[{"type": "reboot"}]) == {"": "unsupported", "step": "reboot"}
+    assert needs(config=[{"type": "login", "parameters": {}}])["account"]
+    assert needs({"bash", "sudo"}, config=launched("bash", "-c", "echo x | sudo -S true"))["root"]
+    tabs = [{"type": "chrome_open_tabs", "parameters": {"urls_to_open": ["https://x.org"]}}]
+    assert needs(config=tabs) == {"": "needs_network", "network": "https://x.org"}
+    judged = {"func": "no_such", "result": {"type": "no_getter"}}
+    assert needs(evaluator=judged) == {"": "unsupported", "getter": "no_getter", "metric": "no_such"}
+
+
+def test_lines_of_pyautogui_become_calls() -> None:
+    code = (
+        'import pyautogui; import time; pyautogui.hotkey(["shift", "ctrl", "e"]); time.sleep(1); pyautogui.write("ab")'
+    )
+    done = pyautogui.translated(
+        code + '; pyautogui.press("down", presses=2); pyautogui.click({SCREEN_WIDTH_HALF}, 540)'
+    )
+    assert [call.method for call in done if call.method != "settle"] == [
+        "hotkey", "type_text", "hotkey", "hotkey", "click",
+    ]  # fmt: skip
+    assert done[0].args == {"keys": ["Shift_L", "Control_L", "e"]}
+    assert done[-2].args == {"x": 640, "y": 360, "button": 1, "n": 1}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import pyautogui; pyautogui.write(open('/etc/passwd').read())",
+        "import pyautogui; __import__('os').system('x')",
+        "import pyautogui\nwhile True: pass",
+        "import pyautogui; pyautogui.press('a', presses=10**9)",
+        "import pyautogui; pyautogui.hotkey('no such key')",
+        "import pyautogui; (",
+    ],
+)
+def test_any_other_line_is_refused_as_a_whole(code: str) -> None:
+    with pytest.raises(Lacking, match="pyautogui"):
+        pyautogui.translated(code)
+
+
+def test_programs_have_other_names_here() -> None:
+    def argv(command: str | list[str], wait: bool = False) -> list[Any]:
+        return [
+            call.args["argv"] for call in commands.calls_for(command, False, GUEST, wait=wait) if call.args.get("argv")
+        ]
+
+    assert argv(["google-chrome", "--remote-debugging-port=1337"]) == [["chromium"]]
+    assert argv(["socat", "tcp-listen:9222,fork", "tcp:localhost:1337"]) == []
+    assert argv("VLC_VERBOSE=-1 vlc --no-audio /home/user/a.mp4") == [["vlc", "--no-audio", f"{GUEST}/a.mp4"]]
+    assert argv(["nautilus", "/home/user/My Music"]) == [["pcmanfm", f"{GUEST}/My Music"]]
+    assert argv(["pkill", "chrome"]) == [["pkill", "chromium"]]
+    assert argv("mkdir -p /home/user/a && ls", wait=True) == [["/bin/bash", "-c", f"mkdir -p {GUEST}/a && ls"]]
+
+
+def test_paths_lie_in_home_or_are_refused() -> None:
+    assert [at_home(path) for path in ("/home/user/a/", "setup.sh", "~/b", HOME)] == ["a", "setup.sh", "b", ""]
+    for path in ("/etc/passwd", "/home/username/a", "a/../../b"):
+        with pytest.raises(Lacking, match="root"):
+            at_home(path)
+
+
+def test_a_large_file_goes_into_the_guest_in_parts() -> None:
+    data = bytes(PART_BYTES + 1)
+    first, second = put("a", data)
+    assert first.args["data"] + second.args["data"] == data
+    assert second == Call("write_file", {"path": "a", "data": b"\0", "append": True})
+    assert put("a", b"") == [Call("write_file", {"path": "a", "data": b""})]
+
+
+def test_a_command_of_a_getter_runs_on_this_home() -> None:
+    task = loaded(
+        evaluator={
+            "func": "exact_match",
+            "result": {"type": "vm_command_line", "command": "cat /home/user/a | wc -l", "shell": True},
+            "expected": {"type": "rule", "rules": {"expected": "3"}},
+        }
+    )
+    ((name, words),) = getters.commands_of(task.evaluator, GUEST).items()
+    assert words == ["/bin/bash", "-c", f"cat {GUEST}/a | wc -l"]
+    read = {}.__getitem__
+    assert getters.value_of(task.evaluator.rows()[0][1], read, {name: "3"}, store.fixture) == "3"
+
+
+def test_fixtures_and_sets_are_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
+    url = "https://x.org/a.odt"
+    with pytest.raises(Lacking, match="fixture"):
+        store.fixture(url)
+    store.keep(url, b"one")
+    assert (store.at_hand(url), store.fixture(url)) == (True, b"one")
+    with pytest.raises(ConfigError, match=r"a\.odt: it has changed"):
+        store.keep(url, b"two")
+    store.fixture_place(url).write_bytes(b"else")
+    with pytest.raises(ConfigError, match=r"a\.odt: its file"):
+        store.fixture(url)
+
+    file = tmp_path / "mine" / "a.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(BARE))
+    name = store.adopt("mine", [file], pinned=False)
+    (task_id,) = store.ids(name)
+    assert task_id == f"{name}/mine/a"
+    assert store.task(task_id).instruction == "Do it"
+    file.write_text(json.dumps(BARE | {"instruction": "Do more"}))
+    other = store.adopt("mine", [file], pinned=False)
+    assert store.task(task_id) != store.task(f"{other}/mine/a")
+    store.adopt("osworld", [file], pinned=True)
+    file.write_text(json.dumps(BARE))
+    with pytest.raises(ConfigError, match="mine/a has changed"):
+        store.adopt("osworld", [file], pinned=True)
+
+
+def test_steps_of_a_file_are_carried_out_or_named() -> None:
+    task = loaded(config=[{"type": "open", "parameters": {"path": "/home/user/a.pdf"}}, {"type": "execute"}])
+    opened, broken = task.config
+    assert calls_of(opened, GUEST)[0].args["argv"] == ["evince", f"{GUEST}/a.pdf"]
+    with pytest.raises(Lacking, match="step execute"):
+        calls_of(broken, GUEST)
