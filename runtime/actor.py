@@ -19,6 +19,7 @@ from runtime.logs.writer import ActorLog
 from runtime.messaging.message import Message
 from runtime.messaging.refs import Ref
 from runtime.storage.bulk import SEGMENTS
+from runtime.storage.copies import Copies
 from runtime.storage.far_store import FarStore, fetched
 from runtime.storage.segments import SegmentStore
 from runtime.tasks import TaskScope
@@ -120,6 +121,20 @@ class Context:
             return Path(path)
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "computerrl" / "files"
         return await asyncio.to_thread(fetched, self._node.ticket, path, cache)
+
+    async def weights(self, path: str) -> Path:
+        """The main host's folder `path` with all that it holds: itself or, away from the main host, a copy.
+
+        Raises StoreError where it can't be had.
+        """
+        ticket = self._node.ticket
+        if ticket is None:
+            return Path(path)
+
+        async def copies() -> Copies:
+            return Copies(ticket, self.run_dir / "copies")
+
+        return await (await self.shared("copies", copies)).of(path)
 
     @property
     def clock(self) -> Clock:

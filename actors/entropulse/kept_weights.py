@@ -14,6 +14,8 @@ from pathlib import Path
 from runtime.errors import StoreError
 from runtime.messaging.message import Version
 
+PINNED = "pinned"  # in a run's folder
+
 
 class PinnedFolders:
     """`<run_dir>/pinned/<version>`: links to the learner's exports, or copies across file systems.
@@ -22,7 +24,7 @@ class PinnedFolders:
     """
 
     def __init__(self, run_dir: Path) -> None:
-        self._folder = run_dir / "pinned"
+        self._folder = run_dir / PINNED
         self._kept = run_dir / "kept"
 
     def clear(self) -> None:

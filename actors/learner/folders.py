@@ -14,7 +14,7 @@ from policy import checkpoints
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 
-CHECKPOINTS = "checkpoints"  # in a run's folder
+CHECKPOINTS, WEIGHTS = "checkpoints", "weights"  # in a run's folder
 
 
 class RunFolders:
@@ -23,7 +23,7 @@ class RunFolders:
     def __init__(self, run_dir: Path) -> None:
         self.segments = run_dir / "segments"
         self._checkpoints = run_dir / CHECKPOINTS
-        self._weights = run_dir / "weights"
+        self._weights = run_dir / WEIGHTS
         self._checkpoints.mkdir(exist_ok=True)
         self._weights.mkdir(exist_ok=True)
 

@@ -96,6 +96,13 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
         int, key("Sets the number of engines. Servers named by attach replace it.", ge=1, le=COUNT_MOST)
     ] = 1
     attach: Annotated[list[str], key("Lists URLs of running SGLang servers, as in http://host:port.")] = []
+    place: Annotated[
+        dict[str, float],
+        key(
+            "Puts each engine on a machine of the cluster that has so much free: {GPU: 2, CPU: 4}. Empty keeps them on"
+            " this machine."
+        ),
+    ] = {}
     device: Annotated[Literal["cpu", "cuda"], key("Chooses where engines compute.")] = "cpu"
     gpus: Annotated[
         list[str], tuning('Lists the GPUs of each started engine, as in ["1", "2,3"]. Empty gives one engine all.')
@@ -116,7 +123,18 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
         super().__post_init__()
         for url in self.attach:
             refuse_bad_url(url, "samplers.attach", "attach servers that ask for none")
-        self._refuse_shared_gpus()
+        if self.place:
+            self._refuse_misplaced()
+        else:
+            self._refuse_shared_gpus()
+
+    def _refuse_misplaced(self) -> None:
+        if self.attach:
+            raise ConfigError("samplers.attach names servers that run already, and samplers.place is for started ones")
+        if self.gpus:
+            raise ConfigError("samplers.gpus is of this machine: with samplers.place the cluster says which GPUs")
+        if self.device == "cuda" and not self.place.get("GPU"):
+            raise ConfigError("samplers.device is cuda, and samplers.place asks for no GPU: add GPU")
 
     def _refuse_shared_gpus(self) -> None:
         started = 0 if self.attach or self.device == "cpu" else self.count
@@ -143,6 +161,8 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
                 "weight_sync.transport is collective, which the embedded engine can't take: "
                 "leave it at disk, or set samplers.engine.type to sglang"
             )
+        if self.place:
+            raise ConfigError("weight_sync.transport is collective: with samplers.place weights go by disk")
         far = [url for url in self.attach if not _local(urlsplit(url).hostname or "")]
         if far and _local(sync.address):
             raise ConfigError(f"weight_sync.address is {sync.address}, where {far[0]} can't reach the learner's rank")

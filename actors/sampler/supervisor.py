@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+import msgspec
+
 from actors.errors import Deferred, EngineGone, SamplerError
 from actors.replay.messages import SERVING_AGAIN_S, Serving
 from actors.sampler import events
@@ -94,9 +96,10 @@ class EngineSupervisor:
         except EngineError as error:
             raise SamplerError(f"there are no weights to start the engine with: {error}") from error
         try:
-            await self.record.engine.up(latest)
+            location = await self.weights.here(latest.location)
+            await self.record.engine.up(msgspec.structs.replace(latest, location=location))
             self.record.came_up()
-            self.limits = await self.record.engine.client.limits(self._settings.model)
+            self.limits = await self.record.engine.client.limits(await self.weights.here(self._settings.model))
             await self.weights.begin(latest)
         except EngineError as error:
             raise SamplerError(f"the engine came up but can't be used: {error}") from error

@@ -2,7 +2,7 @@
 
 Invariant: a payload is answered with its reference once this machine's store holds it, and a flush once the disk does,
 as for a store on this machine. Of this machine's files a host reads those of the folders that its spec names, and no
-other.
+other. It reads weights only where the spec says so.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class LookAtDisk(Message):
 
 
 class ListFiles(Message):
-    """What does this folder hold, weights left out?"""
+    """What does this folder hold, with weights or without?"""
 
     folder: str
+    weights: bool
 
 
 class ReadPart(Message):
@@ -103,9 +104,9 @@ Answered = Stored | Flushed | DiskLooked | Files | Part | Failed
 class Bulk:
     """What one life of a host stores and reads, over any number of connections."""
 
-    def __init__(self, run_dir: Path, host: str, reads: Sequence[str]) -> None:
+    def __init__(self, run_dir: Path, host: str, reads: Sequence[str], reads_weights: Sequence[str] = ()) -> None:
         self._folder, self._host = run_dir / SEGMENTS, host
-        self._reads = frozenset(reads)
+        self._reads, self._reads_weights = frozenset(reads), frozenset(map(Path, reads_weights))
         self._store: SegmentStore | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"bulk {host}")
 
@@ -137,9 +138,10 @@ class Bulk:
                 case LookAtDisk():
                     return DiskLooked(refusal=self._segments().refusal())
                 case ListFiles():
-                    return Files(files=entries(self._readable(asked.folder)))
+                    return Files(files=entries(self._readable(asked.folder, weights=asked.weights), asked.weights))
                 case ReadPart():
-                    return Part(data=_part(self._readable(asked.folder), asked.name, asked.offset))
+                    folder = self._readable(asked.folder, weights=_is_weights(asked.name))
+                    return Part(data=_part(folder, asked.name, asked.offset))
         except ComputerRLError as error:
             return Failed(kind=type(error).__name__, text=str(error))
         except OSError as error:
@@ -151,19 +153,21 @@ class Bulk:
             self._store = SegmentStore(self._folder, self._host)
         return self._store
 
-    def _readable(self, folder: str) -> Path:
-        if folder not in self._reads:
+    def _readable(self, folder: str, *, weights: bool) -> Path:
+        path = Path(folder)
+        whole = ".." not in path.parts and not self._reads_weights.isdisjoint((path, path.parent))
+        if not whole and (weights or folder not in self._reads):
             raise StoreError(f"host {self._host} has no use for {folder}")
-        return Path(folder)
+        return path
 
     def _close(self) -> None:
         if self._store is not None:
             self._store.close()
 
 
-def entries(folder: Path) -> list[FileEntry]:
-    """The regular files directly in `folder`, weights left out, by name."""
-    paths = sorted(path for path in folder.iterdir() if path.is_file() and path.suffix not in WEIGHTS)
+def entries(folder: Path, weights: bool) -> list[FileEntry]:
+    """The regular files directly in `folder`, with weights or without, by name."""
+    paths = sorted(path for path in folder.iterdir() if path.is_file() and (weights or not _is_weights(path.name)))
     return [FileEntry(name=path.name, size=path.stat().st_size, digest=_digest(path)) for path in paths]
 
 
@@ -172,8 +176,12 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
+def _is_weights(name: str) -> bool:
+    return name.endswith(WEIGHTS)
+
+
 def _part(folder: Path, name: str, offset: int) -> bytes:
-    if name != Path(name).name or Path(name).suffix in WEIGHTS:
+    if name != Path(name).name:
         raise StoreError(f"{name!r} is no file of {folder}")
     with (folder / name).open("rb") as file:
         file.seek(offset)

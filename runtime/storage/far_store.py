@@ -71,9 +71,9 @@ class FarStore:
         """Why the main host's disk takes no bytes; "" where it takes them."""
         return self._ask(LookAtDisk(), DiskLooked).refusal
 
-    def fetch(self, folder: str, cache: Path) -> Path:
-        """A folder of this machine with what `folder` holds with the main host, weights left out. Raises StoreError."""
-        files = self._ask(ListFiles(folder=folder), Files).files
+    def fetch(self, folder: str, cache: Path, *, weights: bool = False) -> Path:
+        """A folder of this machine with what `folder` holds with the main host. Raises StoreError."""
+        files = self._ask(ListFiles(folder=folder, weights=weights), Files).files
         whole = hashlib.blake2b(msgspec.msgpack.encode(files), digest_size=16).hexdigest()
         place = cache / whole
         if place.is_dir():
@@ -147,10 +147,10 @@ class FarStore:
             self._sock = None
 
 
-def fetched(ticket: HostTicket, folder: str, cache: Path) -> Path:
+def fetched(ticket: HostTicket, folder: str, cache: Path, *, weights: bool = False) -> Path:
     """`FarStore.fetch` over a connection of its own."""
     store = FarStore(ticket)
     try:
-        return store.fetch(folder, cache)
+        return store.fetch(folder, cache, weights=weights)
     finally:
         store.hang_up()

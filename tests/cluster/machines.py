@@ -77,7 +77,11 @@ class Machines:
         """`ray start --block`, as a service of the machine would run it."""
         role = ["--head", f"--port={PORT}", "--include-dashboard=false", "--num-cpus=0"]
         if number:
-            role = [f"--address={self.address(0)}:{PORT}", "--num-cpus=4", f'--resources={{"desktops": {desktops}}}']
+            role = [
+                f"--address={self.address(0)}:{PORT}",
+                "--num-cpus=4",
+                f'--resources={{"desktops": {desktops}, "engines": 1}}',
+            ]
         common = ["--disable-usage-stats", "--object-store-memory=80000000", "--block"]
         self._starts[number] += 1
         words = [RAY, "start", f"--node-ip-address={self.address(number)}", *role, *common]

@@ -112,6 +112,12 @@ class Folder(Request[Text]):
     path: str
 
 
+class Weighed(Request[Text]):
+    """Where the main host's folder `path` is for this actor, with its weights."""
+
+    path: str
+
+
 class Lie(Request[Number]):
     pass
 
@@ -259,6 +265,10 @@ class Counter(Actor):
     @handles(Folder)
     async def folder(self, msg: Folder) -> Text:
         return Text(text=str(await self.ctx.folder(msg.path)))
+
+    @handles(Weighed)
+    async def weighed(self, msg: Weighed) -> Text:
+        return Text(text=str(await self.ctx.weights(msg.path)))
 
     @handles(Lie)
     async def lie(self, msg: Lie) -> Number:

@@ -18,11 +18,12 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from example_actors import Add, Counter, CounterConfig, Folder, Greet, Keep, Pid  # noqa: E402
+from example_actors import Add, Counter, CounterConfig, Folder, Greet, Keep, Pid, Weighed  # noqa: E402
 
 from runtime.errors import ActorGone, StoreError  # noqa: E402
 from runtime.logs.reader import read_logs  # noqa: E402
 from runtime.storage.bulk import PART_BYTES  # noqa: E402
+from runtime.storage.copies import COPIES  # noqa: E402
 from runtime.storage.segments import SegmentStore, read_blob  # noqa: E402
 from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec  # noqa: E402
 
@@ -117,6 +118,35 @@ async def test_what_it_stores_reads_and_says_is_with_the_main_host(tmp_path, mon
     assert [line["actor"] for line in lines(run, "example_greeted")] == ["a"]
     assert {line["actor"] for line in lines(run, "host_stopping")} == {"host/away"}
     SegmentStore(run / "segments", "away").close()  # no writer holds it any more
+
+
+async def test_weights_are_copied_once_and_the_oldest_copies_go(tmp_path):
+    weights = tmp_path / "weights"
+    made = [weights / str(number) for number in range(COPIES + 1)]
+    for number, folder in enumerate(made):
+        folder.mkdir(parents=True)
+        (folder / "model.safetensors").write_bytes(b"%d" % number * (PART_BYTES + 1))
+    run = tmp_path / "run"
+    async with placed(run, reads_weights=(str(weights),)) as system:
+        await counter(system)
+        actor = system.ref("a")
+
+        async def copy(folder: Path) -> Path:
+            return Path((await actor.ask(Weighed(path=str(folder)), timeout_s=20)).text)
+
+        copies = [await copy(folder) for folder in made[:-1]]
+        for folder, there in zip(made, copies, strict=False):
+            assert (there / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+        (made[0] / "model.safetensors").unlink()  # it is not fetched a second time
+        assert await copy(made[0]) == copies[0]
+        newest = await copy(made[-1])
+        assert [there.is_dir() for there in (*copies, newest)] == [True, False, *[True] * (COPIES - 1)]
+        for other in (tmp_path, weights / ".." / "weights", weights / "0" / ".." / "..", made[0] / "deeper"):
+            with pytest.raises(StoreError, match="no use"):
+                await copy(other)
+        with pytest.raises(StoreError, match="can't read"):
+            await copy(weights / "never")
+    assert not newest.exists()
 
 
 async def test_a_killed_life_comes_back(tmp_path):

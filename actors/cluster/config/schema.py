@@ -148,9 +148,6 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
             raise ConfigError(
                 f"desktops.processes is {self.processes}: more processes than desktops.count ({self.count})"
             )
-        for name, amount in self.place.items():
-            if not 0 < amount < math.inf or (name not in ("CPU", "GPU") and amount != int(amount) and amount > 1):
-                raise ConfigError(f"desktops.place.{name} is {amount:g}: a whole number, or a share of one below 1")
         for index in range(self.processes):
             if isinstance(self.provider, SshConfig):
                 self._refuse_too_few(self.provider, index)
@@ -247,8 +244,12 @@ class Deploy(Section, frozen=True, kw_only=True):
     cluster: ClusterConfig = ClusterConfig()
 
     def __post_init__(self) -> None:
-        if self.desktops.place and self.cluster.engine == "none":
-            raise ConfigError("desktops.place asks for machines, and cluster.engine is none: set it to ray")
+        for part, place in (("desktops", self.desktops.place), ("samplers", self.samplers.place)):
+            if place and self.cluster.engine == "none":
+                raise ConfigError(f"{part}.place asks for machines, and cluster.engine is none: set it to ray")
+            for name, amount in place.items():
+                if not 0 < amount < math.inf or (name not in ("CPU", "GPU") and amount != int(amount) and amount > 1):
+                    raise ConfigError(f"{part}.place.{name} is {amount:g}: a whole number, or a share of one below 1")
         self.samplers.refuse_unreachable(self.weight_sync)
         if self.sampling.eval_temperature == 0 and self.evaluation.episodes > 1:
             episodes = self.evaluation.episodes

@@ -24,7 +24,9 @@ from actors.desktop.config import SandboxConfig
 from actors.desktop.demonstrators.config import EndpointMember
 from actors.desktop.providers.sandbox import shares
 from actors.entropulse.config import EntropulseSettings
+from actors.entropulse.kept_weights import PINNED
 from actors.learner.config import GroupSettings, LearnerSettings, RankSettings
+from actors.learner.folders import WEIGHTS
 from actors.replay.config import LedgerSettings
 from actors.sampler.config import SamplerSettings, SglangConfig
 from actors.sampler.routing.actor import DispatchSettings
@@ -32,7 +34,9 @@ from apis.tasks.registry import kind_of
 from policy.architecture import read_architecture
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
+from runtime.hosts.placing import wanted
 from runtime.messaging.message import Version
+from runtime.spec import MAIN
 from runtime.system import ActorSpec, HostSpec, PlacerSpec
 
 TENSOR_PARALLEL = {"tp", "tp-size", "tensor-parallel-size"}
@@ -57,10 +61,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     placer: PlacerSpec | None = None  # of hosts on other machines
     sums: tuple[shares.Sum, ...] = ()  # of the desktops' limits, beside what the machine has
 
-    def host_rows(self) -> list[tuple[str, str]]:
-        """Host and the actors in it."""
-        names = ["main", *(host.name for host in self.hosts)]
-        return [(name, _ranges([spec.name for spec in self._specs() if spec.host == name])) for name in names]
+    def host_rows(self) -> list[tuple[str, str, str]]:
+        """Host, the actors in it, and where it goes."""
+        where = {"main": "here"} | {one.name: _where(one) for one in self.hosts}
+        specs = self._specs()
+        return [(name, _ranges([spec.name for spec in specs if spec.host == name]), at) for name, at in where.items()]
 
     def actor_rows(self) -> list[tuple[str, int, str]]:
         """Kind, count, factory."""
@@ -103,6 +108,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def _specs(self) -> list[ActorSpec]:
         return [spec for stage in self.stages for spec in stage]
+
+
+def _where(host: HostSpec) -> str:
+    return "here" if host.place is None else f"a machine with {wanted(host.place)} free"
 
 
 def _kind(name: str) -> str:
@@ -172,7 +181,8 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
         ),
         *_seats(deploy, model, samplers),
     ]
-    hosts = (*(_rank_host(f"ranks/{i}", learner.rl.threads) for i in ranks), *_desktop_hosts(deploy, model))
+    of_ranks = [_rank_host(f"ranks/{i}", learner.rl.threads) for i in ranks]
+    hosts = (*of_ranks, *_sampler_hosts(deploy, model, run_dir), *_desktop_hosts(deploy, model))
     stages = ((replay,), tuple(others))
     return Plan(
         deploy=deploy,
@@ -219,8 +229,10 @@ def evaluating(deploy: Deploy, *, version: Version, run_dir: Path, incarnation: 
 
 def _playing(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, stages: Stages) -> Plan:
     """The plan of a run that only plays."""
-    hosts, placer = _desktop_hosts(deploy, model), _placer(deploy)
-    return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=hosts, stages=stages, placer=placer)
+    used = {spec.host for stage in stages for spec in stage}
+    of_samplers = (host for host in _sampler_hosts(deploy, model, run_dir) if host.name in used)
+    hosts = (*of_samplers, *_desktop_hosts(deploy, model))
+    return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=hosts, stages=stages, placer=_placer(deploy))
 
 
 def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation: str) -> ActorSpec:
@@ -296,6 +308,7 @@ def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = B
                 version=version,
                 hung_after_s=hung_s,
             ),
+            host=_sampler_host(name) if deploy.samplers.place else MAIN,
         )
         for name, url, gpus in zip(names, attached, deploy.samplers.gpus or [""] * len(names), strict=True)
     ]
@@ -303,6 +316,20 @@ def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = B
         settings = DispatchSettings(samplers=names, generate_timeout_s=deploy.samplers.generate_timeout_s)
         made.append(ActorSpec(name=ROUTER, factory="actors.sampler.routing.actor:DispatchActor", config=settings))
     return made
+
+
+def _sampler_host(name: str) -> str:
+    return f"samplers/{name.rpartition('/')[2]}"
+
+
+def _sampler_hosts(deploy: Deploy, model: str, run_dir: Path) -> tuple[HostSpec, ...]:
+    """Of engines on other machines, which read what the learner writes here."""
+    weights = (model, *(str(run_dir.resolve() / name) for name in (WEIGHTS, PINNED)))
+    samplers = deploy.samplers
+    return tuple(
+        HostSpec(name=f"samplers/{i}", place=samplers.place, reads_weights=weights)
+        for i in range(samplers.count if samplers.place else 0)
+    )
 
 
 def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
@@ -356,10 +383,11 @@ def _desktop_hosts(deploy: Deploy, model: str) -> tuple[HostSpec, ...]:
 
 def _placer(deploy: Deploy) -> PlacerSpec | None:
     """How the hosts that have a place get their machines."""
-    cluster, place = deploy.cluster, deploy.desktops.place
-    if cluster.engine == "none" or not place:
+    cluster, desktops, samplers = deploy.cluster, deploy.desktops, deploy.samplers
+    if cluster.engine == "none" or not (desktops.place or samplers.place):
         return None
-    every = {name: amount * deploy.desktops.processes for name, amount in place.items()}
+    every = Counter({name: amount * desktops.processes for name, amount in desktops.place.items()})
+    every.update({name: amount * samplers.count for name, amount in samplers.place.items()})
     arguments = [f"--address={cluster.address}", f"--resources={msgspec.json.encode(every).decode()}"]
     arguments += [f"--bind={cluster.bind.partition(':')[0]}"] * bool(cluster.bind)
     where = cluster.address or os.environ.get("RAY_ADDRESS", "") or "this machine's address"

@@ -70,10 +70,11 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
         if any(app.startswith("libreoffice") for app in apps):
             yield check_profile()
     yield check_base(deploy)
-    if deploy.samplers.device == "cuda" and not deploy.samplers.attach:
+    here = not deploy.samplers.attach and not deploy.samplers.place  # are engines started
+    if deploy.samplers.device == "cuda" and here:
         yield check_gpu()
     yield from check_learner()
-    if isinstance(deploy.samplers.engine, SglangConfig) and not deploy.samplers.attach:
+    if isinstance(deploy.samplers.engine, SglangConfig) and here:
         yield check_sglang(deploy.samplers.engine)
     yield check_disk(place)
     yield check_files()

@@ -118,7 +118,7 @@ def _differing(runs: Sequence[RunRequest], plans: Sequence[compose.Plan]) -> lis
     told: dict[str, dict[str, str]] = {}  # of each arm's first run, for seeds change nothing that a plan shows
     for one, plan in zip(runs, plans, strict=True):
         actors = ", ".join(f"{count} {kind}" for kind, count, _ in plan.actor_rows())
-        hosts = ", ".join(name for name, _ in plan.host_rows())
+        hosts = ", ".join(name for name, _, _ in plan.host_rows())
         told.setdefault(one.arm, dict([*plan.summary(), ("actors", actors), ("hosts", hosts)]))
     labels = dict.fromkeys(label for lines in told.values() for label in lines)
     apart = [label for label in labels if len({lines.get(label) for lines in told.values()}) > 1]
@@ -132,7 +132,7 @@ def _not_comparable(runs: Sequence[RunRequest]) -> list[str]:
 
 def _show_plan(plan: compose.Plan) -> None:
     """Print hosts, actors and summary."""
-    output.table(("HOST", "ACTORS"), plan.host_rows())
+    output.table(("HOST", "ACTORS", "WHERE"), plan.host_rows())
     output.line()
     output.table(("ACTOR", "COUNT", "WHAT"), plan.actor_rows())
     output.line()

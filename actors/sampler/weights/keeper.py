@@ -20,10 +20,11 @@ from actors.sampler.engine.health import LoadRefused, ReadBack, Targeted
 from actors.sampler.engine.record import EngineRecord
 from actors.sampler.latest import Latest, recall, remember, there
 from actors.sampler.weights.group_member import GroupMember
-from actors.sampler.weights.loader import Loader, WeightsVerdict, check_digest
+from actors.sampler.weights.loader import Loader, WeightsVerdict
 from actors.sampler.weights.pins import Pins
 from policy.errors import EngineBusy, EngineError
 from runtime.actor import Context
+from runtime.errors import StoreError
 from runtime.messaging.message import Version
 
 
@@ -47,7 +48,7 @@ class WeightsKeeper:
         self._base = Latest(version=settings.version, location=settings.model)
         self._latest, pinned = recall(self._memory, self._base)
         self.pins = Pins(pinned, single=settings.sglang)
-        self.loader = Loader(settings, gate)
+        self.loader = Loader(settings, gate, self.here)
         self._member = GroupMember(ctx, settings.weight_sync)
         self._last_sound: Latest | None = None  # what was last found to be in an engine whole
         self._newer = asyncio.Event()
@@ -89,9 +90,17 @@ class WeightsKeeper:
         if new:
             self._ctx.log.emit(events.WEIGHTS_PINNED, version=str(version), location=location)
 
+    async def here(self, location: str) -> str:
+        """The folder of weights as this machine has it. Raises EngineError where it can't be had."""
+        try:
+            return str(await self._ctx.weights(location))
+        except StoreError as error:
+            raise EngineError(f"{location} can't be had from the main host: {error}") from error
+
     async def _pin_resident(self, version: Version, location: str) -> bool:
         try:
-            await self._record.engine.client.pin(str(version), location, self._settings.load_timeout_s)
+            where = await self.here(location)
+            await self._record.engine.client.pin(str(version), where, self._settings.load_timeout_s)
         except EngineGone as error:
             self._suspect(error)  # its successor pins before it takes requests
         except EngineError as error:
@@ -152,14 +161,14 @@ class WeightsKeeper:
         wanted = self._wanted()
         try:
             wanted = await self._member.written(wanted)
-            await check_digest(wanted)
+            await self.loader.check_digest(wanted)
         except (EngineError, EngineGone) as error:
             last = self._last_sound
             sound = self._base if last is None or not there(last.location) else last
             if sound == wanted:
                 raise
             self._refused(wanted, error)
-            await check_digest(sound)
+            await self.loader.check_digest(sound)
             return sound
         return wanted
 
@@ -181,7 +190,8 @@ class WeightsKeeper:
         """Pin what the engine's predecessor had pinned. A round whose version is gone pins it anew, or fails."""
         for version, location in list(self.pins.held.items()):
             try:
-                await self._record.engine.client.pin(str(version), location, self._settings.load_timeout_s)
+                where = await self.here(location)
+                await self._record.engine.client.pin(str(version), where, self._settings.load_timeout_s)
             except EngineError as error:
                 self.pins.drop(version)
                 self._refused(Latest(version=version, location=location), error)

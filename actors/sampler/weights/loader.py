@@ -30,6 +30,12 @@ _DRAIN_MARGIN_S = 10.0
 _BUSY_S = 0.2  # between two tries to score a canary in a full line
 Asking = Callable[[], Awaitable[Ticket | None]]  # for a place in a group; None: there is none, load from disk
 Writing = Callable[[Latest], Awaitable[Latest]]  # see to it that weights lie on disk
+Placing = Callable[[str], Awaitable[str]]  # a folder of weights, as the engine's machine has it
+
+
+async def as_named(location: str) -> str:
+    """On the machine that writes the weights a folder is where its name says."""
+    return location
 
 
 class WeightsVerdict(msgspec.Struct, frozen=True):
@@ -49,8 +55,8 @@ class Loader:
     engine may then hold parts of two versions under the older one's name.
     """
 
-    def __init__(self, settings: SamplerSettings, gate: Gate) -> None:
-        self._settings, self._gate = settings, gate
+    def __init__(self, settings: SamplerSettings, gate: Gate, here: Placing = as_named) -> None:
+        self._settings, self._gate, self._here = settings, gate, here
         self.judged = asyncio.Event()
         self.judged.set()
         self.mixed = False
@@ -66,7 +72,7 @@ class Loader:
         if self._settings.sglang and ask is None:
             if written is not None:
                 latest = await written(latest)
-            await check_digest(latest)
+            await self.check_digest(latest)
         mode, ticket, way, missed = self._settings.in_flight, None, "disk", ""
         if ask is not None and mode != "drain":  # it goes on drawing while it waits for the others
             ticket, latest = await _placed(latest, ask, written)
@@ -77,7 +83,7 @@ class Loader:
             try:
                 if not self._settings.sglang:
                     await client.update(
-                        latest.location,
+                        await self._here(latest.location),
                         str(latest.version),
                         self._settings.load_timeout_s,
                         digest=latest.digest,
@@ -108,6 +114,14 @@ class Loader:
         off_by = difference(scores, latest.canary.logprobs)
         return WeightsVerdict(version, off_by, sound=off_by <= self._settings.samplers.canary_tolerance)
 
+    async def check_digest(self, latest: Latest) -> None:
+        """Raise EngineError unless the weights' file has the digest that the learner said, where it said one."""
+        if not latest.digest:
+            return
+        digest = await asyncio.to_thread(_digest, Path(await self._here(latest.location)))
+        if digest != latest.digest:
+            raise EngineError(f"{latest.location} has digest {digest}, not {latest.digest}")
+
     async def _version(self, client: EngineClient) -> Version | None:
         info = await client.model_info()
         try:
@@ -135,8 +149,9 @@ class Loader:
 
     async def _from_disk(self, client: EngineClient, latest: Latest, *, check: bool) -> None:
         if check:
-            await check_digest(latest)
-        what, timeout_s, flush = (latest.location, str(latest.version)), self._settings.load_timeout_s, self._flush
+            await self.check_digest(latest)
+        what, flush = (await self._here(latest.location), str(latest.version)), self._flush
+        timeout_s = self._settings.load_timeout_s
         try:
             await client.update_from_disk(*what, timeout_s, flush=flush)
         except EngineError:
@@ -193,15 +208,6 @@ def difference(found: list[float], expected: list[float]) -> float:
         return float("inf")
     pairs = [abs(one - other) for one, other in zip(found, expected, strict=True)]
     return max((float("inf") if pair != pair else pair for pair in pairs), default=0.0)  # noqa: PLR0124 - NaN
-
-
-async def check_digest(latest: Latest) -> None:
-    """Raise EngineError unless the weights' file has the digest that the learner said, where it said one."""
-    if not latest.digest:
-        return
-    digest = await asyncio.to_thread(_digest, Path(latest.location))
-    if digest != latest.digest:
-        raise EngineError(f"{latest.location} has digest {digest}, not {latest.digest}")
 
 
 def _digest(folder: Path) -> str:

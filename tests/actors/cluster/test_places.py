@@ -16,6 +16,8 @@ from runtime.system import PlacerSpec
 
 PLACED = ("cluster.engine=ray", "desktops.place={CPU: 2, desktops: 18}", "desktops.processes=2")
 
+SERVED = ("cluster.engine=ray", "samplers.place={GPU: 1}", "samplers.device=cuda", "samplers.count=2")
+
 
 def deployed(*overrides: str) -> Deploy:
     return deploy_files.load("smoke", overrides)[0]
@@ -44,6 +46,23 @@ def test_seats_are_placed_and_all_else_stays() -> None:
     assert plan.placer.cluster == "Ray at h:1 (cluster.address)"  # what a run that waits names
 
 
+def test_samplers_are_placed_with_the_weights_that_they_load() -> None:
+    plan = planned("cluster.engine=ray", "cluster.address=local", "samplers.place={engines: 1}", "samplers.count=2")
+    assert {host.name: host.place for host in plan.hosts if host.place} == {
+        f"samplers/{k}": {"engines": 1} for k in range(2)
+    }
+    specs = {spec.name: spec.host for stage in plan.stages for spec in stage}
+    assert (specs["sampler/1"], specs["router"], specs["learner"]) == ("samplers/1", "main", "main")
+    away = next(host for host in plan.hosts if host.name == "samplers/1")
+    assert away.reads_weights == (str(models.locate("")), "/r/one/weights", "/r/one/pinned")
+    assert ("samplers/0", "sampler/0", "a machine with engines 1 free") in plan.host_rows()
+    assert plan.placer is not None
+    assert plan.placer.arguments[1] == '--resources={"engines":2.0}'
+    both = planned(*PLACED, "samplers.place={CPU: 1}")
+    assert both.placer is not None
+    assert both.placer.arguments[1] == '--resources={"CPU":5.0,"desktops":36.0}'
+
+
 def test_limits_of_placed_desktops_are_fitted_where_they_are() -> None:
     seats = [spec for spec in planned(*PLACED).stages[1] if spec.name.startswith("desktop/")]
     assert [spec.config.desktops.fit_seats for spec in seats] == [2] * 4
@@ -57,6 +76,15 @@ def test_limits_of_placed_desktops_are_fitted_where_they_are() -> None:
         (["desktops.place={CPU: 2}"], "cluster.engine is none"),
         ([*PLACED, "desktops.place={CPU: 0}"], r"desktops\.place\.CPU is 0"),
         ([*PLACED, "desktops.place={desktops: 1.5}"], r"desktops\.place\.desktops is 1\.5"),
+        (["samplers.place={CPU: 1}"], r"samplers\.place asks for machines, and cluster\.engine is none"),
+        (["cluster.engine=ray", "samplers.place={CPU: -1}"], r"samplers\.place\.CPU is -1"),
+        ([*SERVED, "samplers.attach=['http://h:1']"], r"samplers\.attach names servers that run already"),
+        ([*SERVED, "samplers.gpus=['0']"], r"samplers\.gpus is of this machine"),
+        ([*SERVED, "samplers.place={CPU: 1}"], r"samplers\.place asks for no GPU"),
+        (
+            [*SERVED, "samplers.engine.type=sglang", "weight_sync.transport=collective"],
+            r"weight_sync\.transport is collective: with samplers\.place",
+        ),
         (["cluster.bind=host:port"], r"cluster\.bind is 'host:port'"),
         (["cluster.engine=slurm"], "cluster.engine"),
     ],

@@ -18,7 +18,7 @@ from actors.sampler.engine.wire import ModelInfo
 from actors.sampler.latest import Latest
 from actors.sampler.messages import Canary
 from actors.sampler.weights.collective import differing
-from actors.sampler.weights.loader import Asking, Loader, WeightsVerdict, check_digest, difference
+from actors.sampler.weights.loader import Asking, Loader, WeightsVerdict, difference
 from policy.errors import EngineBusy, EngineError
 from policy.hf_folder import digest
 from runtime.errors import ConfigError
@@ -197,9 +197,9 @@ async def test_a_full_line_says_nothing_of_the_weights(monkeypatch: pytest.Monke
 
 async def test_files_with_another_digest_are_refused(tmp_path) -> None:
     model = write(tmp_path / "model")
-    await check_digest(Latest(version=ONE, location=str(model), digest=digest(model)))
+    await loader().check_digest(Latest(version=ONE, location=str(model), digest=digest(model)))
     with pytest.raises(EngineError, match="has digest"):
-        await check_digest(Latest(version=ONE, location=str(model), digest="00"))
+        await loader().check_digest(Latest(version=ONE, location=str(model), digest="00"))
 
 
 def test_a_tolerance_is_above_nothing() -> None:
