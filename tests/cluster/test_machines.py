@@ -1,4 +1,4 @@
-"""A run on three machines, of which two hold desktops and engine: a machine cut off, a machine back, a raylet killed."""
+"""A run on three machines, two of them with desktops and engine: one cut off, one back, one without its Ray."""
 
 from __future__ import annotations
 
