@@ -19,6 +19,7 @@ from runtime.errors import ProtocolError
 # 1: of each list its first children, of each text its first characters, covered and minimised things among them.
 # 2: what shows, scrolled or not, with values and names; what is left out, unread or behind a dialog is said.
 OBSERVATION_VERSION = 2
+SCREEN = (1280, 720)  # pixels, width and height, where nothing else is said
 MAX_WINDOWS = 32
 MAX_ELEMENTS = 400
 MAX_TEXT = 500  # characters of a name, a text or a title
@@ -104,6 +105,7 @@ class Observation(msgspec.Struct, frozen=True, dict=True):
     info: str = ""  # what the active application's tools say about its document
     cut: bool = False  # an application did not answer in time, or there was more than the agent's bounds
     beyond: int = 0  # things in the lists and pages shown that are scrolled out of view
+    screen: tuple[int, int] = SCREEN
 
     @property
     def active(self) -> int:
@@ -288,8 +290,8 @@ def neat(raw: bytes) -> NeatFrame | None:
     return None if any(" " in tag for tag in {element.tag for element in frame.elements}) else frame
 
 
-def from_guest(frame: Any) -> Observation:
-    """The guest agent's answer to `observe`, checked, cut and filtered.
+def from_guest(frame: Any, screen: tuple[int, int] = SCREEN) -> Observation:
+    """The guest agent's answer to `observe` on a `screen` of so many pixels, checked, cut and filtered.
 
     `frame`, or what its struct stands for, is `{"windows": [{"id", "class", "title", "active", "minimised"}],
     "elements": [[tag, name, text, x, y, w, h, states, window]], "info": text, "carets": [[element's index, place]],
@@ -320,7 +322,7 @@ def from_guest(frame: Any) -> Observation:
     except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise ProtocolError(f"the guest's observation has another shape: {type(error).__name__}") from error
     usable_ones = without_duplicates([element for element in elements if usable(element)])
-    return Observation(windows=windows, elements=tuple(usable_ones), info=info, cut=cut, beyond=beyond)
+    return Observation(windows=windows, elements=tuple(usable_ones), info=info, cut=cut, beyond=beyond, screen=screen)
 
 
 def _window(row: Any) -> Window:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import uuid
 from contextlib import suppress
 
@@ -18,6 +19,9 @@ from actors.desktop.answers import POLICY, Answerer, SampledAnswers
 from actors.desktop.config import DesktopsConfig, SeatConfig
 from actors.desktop.demonstrators import pool as demonstrators
 from actors.desktop.demonstrators.config import Member
+from actors.desktop.endpoints.answers import EndpointAnswers
+from actors.desktop.endpoints.client import Endpoint
+from actors.desktop.endpoints.config import EndpointConfig, key_of
 from actors.desktop.episode import Episode, PlayedEpisode
 from actors.desktop.events import (
     EPISODE_ENDED,
@@ -68,6 +72,7 @@ class DesktopSeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     samplers: list[str]  # names of sampler actors
     noise: float = 0.0  # how often a demonstrator takes a harmless wrong step
     demonstrators: list[Member] = []  # [] has the tasks' oracles alone
+    endpoint: EndpointConfig | None = None  # answers evaluations in place of the samplers
     replay: str = "replay"
 
 
@@ -86,6 +91,9 @@ class DesktopController(Actor):
         self._pool = await self.ctx.shared("desktops", self._make_pool)
         self._recorder = await self.ctx.shared("segments", self._make_recorder)
         self._demonstrators = await self.ctx.shared("demonstrators", self._make_demonstrators)
+        self._endpoint: Endpoint | None = None
+        if self.config.endpoint is not None:
+            self._endpoint = await self.ctx.shared("endpoint", self._make_endpoint)
         self._clock = StageClock(self.ctx.clock.now())  # a seat's time begins when its host has desktops
         self._quarantine = Quarantine()
         self._work: Reservation | None = None
@@ -111,6 +119,10 @@ class DesktopController(Actor):
         return demonstrators.DemonstratorPool(
             self.config.demonstrators, self.config.seat.format, space=self.config.seat.action_space
         )
+
+    async def _make_endpoint(self) -> Endpoint:
+        assert self.config.endpoint is not None
+        return Endpoint(self.config.endpoint, key_of(self.config.endpoint, os.environ))
 
     async def _make_recorder(self) -> Recorder:
         return Recorder(self.ctx.segments(), self.ctx.log)
@@ -231,6 +243,8 @@ class DesktopController(Actor):
             return demonstrators.of_oracle(
                 work, self._tokenizer, seat.format, self.config.noise, space=seat.action_space
             )
+        if self._endpoint is not None:
+            return EndpointAnswers(self._endpoint, work, self.config.seat.format, self.config.seat.action_space)
         timeout_s = self.config.seat.generate_timeout_s
         return SampledAnswers(self._samplers, self._tokenizer, work, trace, timeout_s)
 

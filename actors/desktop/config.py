@@ -10,7 +10,9 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from apis.actions.spaces import ActionSpace
+from apis.observation import SCREEN
 from apis.prompts import Form
+from runtime.errors import ConfigError
 from runtime.quarantine import QuarantinePolicy
 from runtime.settings import Section, key, tuning
 
@@ -23,6 +25,7 @@ PROCESSES_LEAST = 50  # threads count
 # Of those measured Chromium has most, 184 with a handful of pages.
 OPEN_FILES_LEAST = 256
 TERMINALS_LEAST = 4
+SCREEN_LEAST, SCREEN_MOST = (800, 600), 4096  # pixels: dialogs of applications need so many
 
 
 class SandboxConfig(Section, frozen=True, kw_only=True, tag="sandbox"):
@@ -100,11 +103,23 @@ class PoolConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     quarantine: QuarantinePolicy = QuarantinePolicy()  # of this host and of its image
 
 
+def screen_of(text: str) -> tuple[int, int]:
+    """`1920x1080` as pixels. Raises ConfigError, naming the key."""
+    width, _, height = text.partition("x")
+    if not (width.isdecimal() and height.isdecimal() and len(text) <= 11):
+        raise ConfigError(f"desktops.screen is {text!r}: it is WIDTHxHEIGHT in pixels, such as 1280x720 or 1920x1080")
+    size = int(width), int(height)
+    if not all(low <= pixels <= SCREEN_MOST for low, pixels in zip(SCREEN_LEAST, size, strict=True)):
+        least, most = "x".join(map(str, SCREEN_LEAST)), f"{SCREEN_MOST}x{SCREEN_MOST}"
+        raise ConfigError(f"desktops.screen is {text!r}: it is from {least} to {most} pixels")
+    return size
+
+
 class ScreenConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The desktops' screen and HOME."""
 
-    width: int = 1280
-    height: int = 720
+    width: int = SCREEN[0]
+    height: int = SCREEN[1]
     home_template: str = (
         ""  # a folder copied to every HOME; empty: the program's settings, LibreOffice's as set-up made them
     )

@@ -144,7 +144,7 @@ class Episode:
     async def _observe(self) -> Observation:
         try:
             frame = await self._desktop.call("observe", {}, self._config.call_timeout_s)
-            return from_guest(frame)
+            return from_guest(frame, self._desktop.screen)
         except (ProtocolError, GuestRefused) as error:
             if not self._desktop.acted:
                 raise DesktopFault("not_observed", str(error), "seat") from error
@@ -171,6 +171,7 @@ class Episode:
             self._config.format,
             space=self._config.action_space,
             cut=answer.cut,
+            screen=observation.screen,
         )
 
     async def _act(self, action: Action | RefusedAnswer, observation: Observation) -> tuple[str, bool | None]:

@@ -12,6 +12,7 @@ import msgspec
 
 from actors.desktop.config import SandboxConfig, ScreenConfig
 from actors.desktop.files.read_home import FileSeen, ReadLimits
+from apis.observation import SCREEN
 from apis.tasks.verify.verify import WantedFile
 
 
@@ -35,8 +36,8 @@ class Outside(msgspec.Struct, frozen=True, kw_only=True):
 class DesktopSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What kind of desktop to boot."""
 
-    width: int = 1280
-    height: int = 720
+    width: int = SCREEN[0]
+    height: int = SCREEN[1]
     home_template: str = ""  # a folder copied to HOME; empty: the program's settings, LibreOffice's as set-up made them
     memory_bytes: int = 1500 << 20
     disk_bytes: int = 512 << 20
@@ -65,6 +66,7 @@ class Desktop(msgspec.Struct, frozen=True, kw_only=True):
     client_key: bytes  # OpenSSH private key
     agent: tuple[str, ...]  # command line of the in-guest agent
     home: str  # HOME as the guest sees it
+    screen: tuple[int, int] = SCREEN  # pixels
     outside: Outside | None = None
     warnings: tuple[str, ...] = ()  # limits that could not be set
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, NamedTuple
 
-from apis.actions.gui import SCREEN_H, SCREEN_W, Param
+from apis.actions.gui import Param
 from apis.functions.keys import KEYS
 from apis.functions.values import NOT_LITERAL, Unfit, fit
 
@@ -22,13 +22,21 @@ _WINDOW = re.compile(r"w[1-9]\d?|0x[0-9a-f]{1,8}", re.ASCII)
 Names = Collection[str] | None
 
 
-def check(param: Param, node: ast.expr, elements: Names, windows: Names) -> Any:
+class Shown(NamedTuple):
+    """What an answer may refer to: elements and windows by name (None: any well-formed one), and places."""
+
+    elements: Names
+    windows: Names
+    screen: tuple[int, int]  # pixels
+
+
+def check(param: Param, node: ast.expr, shown: Shown) -> Any:
     """The value of `node` as `param` wants it. Raises Unfit with a line that names the parameter and what is right."""
     if not param.required and param.default is None and isinstance(node, ast.Constant) and node.value is None:
         return None
     seen = _CHECKS.get(param.kind)
     if seen is not None:
-        return seen(param, node, windows if param.kind == "window" else elements)
+        return seen(param, node, shown)
     return fit(param, _plain(node))
 
 
@@ -62,12 +70,12 @@ def _whole(node: ast.expr) -> int | None:
     return value if type(value) is int else None
 
 
-def _place(param: Param, node: ast.expr, elements: Names) -> tuple[int, int] | str:
+def _place(param: Param, node: ast.expr, shown: Shown) -> tuple[int, int] | str:
     name = node.id if isinstance(node, ast.Name) else _constant(node)
     if isinstance(name, str):
         if not _ELEMENT.fullmatch(name):
             raise Unfit(f"{param.name}: write [x, y] or an element like e3, not {name[:20]!r}")
-        if elements is not None and name not in elements:
+        if shown.elements is not None and name not in shown.elements:
             raise Unfit(f"{param.name}: there is no element {name} on the screen")
         return name
     if not isinstance(node, ast.List | ast.Tuple) or len(node.elts) != 2:
@@ -75,12 +83,13 @@ def _place(param: Param, node: ast.expr, elements: Names) -> tuple[int, int] | s
     x, y = (_whole(part) for part in node.elts)
     if x is None or y is None:
         raise Unfit(f"{param.name}: x and y are whole numbers")
-    if not (0 <= x < SCREEN_W and 0 <= y < SCREEN_H):
-        raise Unfit(f"{param.name}: the place lies outside the screen of {SCREEN_W}x{SCREEN_H}")
+    width, height = shown.screen
+    if not (0 <= x < width and 0 <= y < height):
+        raise Unfit(f"{param.name}: the place lies outside the screen of {width}x{height}")
     return x, y
 
 
-def _keys(param: Param, node: ast.expr, _: Names) -> tuple[str, ...]:
+def _keys(param: Param, node: ast.expr, _: Shown) -> tuple[str, ...]:
     if not isinstance(node, ast.List | ast.Tuple) or not 1 <= len(node.elts) <= MAX_KEYS:
         raise Unfit(f"{param.name}: write a list of one to {MAX_KEYS} keys like ['ctrl', 's']")
     keys = []
@@ -93,13 +102,13 @@ def _keys(param: Param, node: ast.expr, _: Names) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def _window(param: Param, node: ast.expr, windows: Names) -> str:
+def _window(param: Param, node: ast.expr, shown: Shown) -> str:
     value = node.id if isinstance(node, ast.Name) else _constant(node)
     if not isinstance(value, str) or not _WINDOW.fullmatch(value):
         raise Unfit(f"{param.name}: write a window id as listed, like w2")
-    if windows is not None and value not in windows:
+    if shown.windows is not None and value not in shown.windows:
         raise Unfit(f"{param.name}: there is no window {value}")
     return value
 
 
-_CHECKS: dict[str, Callable[[Param, ast.expr, Names], Any]] = {"place": _place, "keys": _keys, "window": _window}
+_CHECKS: dict[str, Callable[[Param, ast.expr, Shown], Any]] = {"place": _place, "keys": _keys, "window": _window}

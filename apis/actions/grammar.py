@@ -16,17 +16,23 @@ from difflib import get_close_matches
 
 import msgspec
 
-from apis.actions.arguments import Unfit, check
+from apis.actions.arguments import Shown, Unfit, check
 from apis.actions.gui import LITERALS, AnyAction, Function, Tool, functions_for
 from apis.actions.reasoning import spoken
 from apis.actions.spaces import ActionSpace
 from apis.catalogue import app_of
+from apis.observation import SCREEN
 
 MAX_READ = 1 << 20  # characters, reasoning included
 MAX_ANSWER = 8 * 1024  # bytes without reasoning
 MAX_CODE = 400  # characters of the line outside its string literals, without those that nest nothing
 MAX_DEPTH = 8  # open brackets
 MAX_REASON = 240  # characters
+# What published models call some arguments.
+ALIASES = {
+    "coordinate": "coordinates", "position": "coordinates", "button": "button_type", "clicks": "num_clicks",
+    "start_coordinate": "drag_from_coordinates", "end_coordinate": "drop_on_coordinates", "key": "keys",
+}  # fmt: skip
 
 
 class RefusedAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,18 +54,20 @@ def parse(
     *,
     space: ActionSpace = "both",
     cut: str = "",
+    screen: tuple[int, int] = SCREEN,
 ) -> AnyAction | RefusedAnswer:
     """The action of `space` that `answer` asks for while `app` is active.
 
     `elements` and `windows` are the names in the current observation ("e1", "w2", or window numbers in the published
     form); None means that there is no observation and any well-formed name will do. `form` "published" insists on a
     fenced block; "compact" takes the last line where there is none. `cut` says why the answer is not whole, where it is
-    not: then it is no action, for what it would have gone on with is not known. Raises nothing.
+    not: then it is no action, for what it would have gone on with is not known. Places lie on a `screen` of so many
+    pixels. Raises nothing.
     """
     try:
         if cut:
             raise _Refused(f"the answer is not whole: {cut}")
-        return _action(_code_line(_said(answer), form), app, space, elements, windows)
+        return _action(_code_line(_said(answer), form), app, space, Shown(elements, windows, screen))
     except (_Refused, Unfit) as refused:
         return RefusedAnswer(_printable(str(refused)))
 
@@ -126,9 +134,7 @@ def _code_line(answer: str, form: str) -> str:
     return lines[0]
 
 
-def _action(
-    code: str, app: str, space: ActionSpace, elements: Collection[str] | None, windows: Collection[str] | None
-) -> AnyAction:
+def _action(code: str, app: str, space: ActionSpace, shown: Shown) -> AnyAction:
     if code in LITERALS:
         return LITERALS[code]
     call = _call(_bounded(code))
@@ -142,7 +148,7 @@ def _action(
         if elsewhere:
             raise _Refused(f"there is no function {name} here: bring a window of {elsewhere} to the front first")
         raise _Refused(f"there is no function {name}{_nearest(name, functions)}")
-    return _bind(function, call, elements, windows)
+    return _bind(function, call, shown)
 
 
 _FLAT = frozenset("0123456789, ")  # they nest nothing, and no more do:
@@ -299,9 +305,7 @@ def _nearest(name: str, known: Collection[str]) -> str:
     return f": did you mean {close[0]}?" if close else f": there are {', '.join(sorted(known))}"
 
 
-def _bind(
-    function: Function, call: ast.Call, elements: Collection[str] | None, windows: Collection[str] | None
-) -> AnyAction:
+def _bind(function: Function, call: ast.Call, shown: Shown) -> AnyAction:
     """Pair arguments with parameters and check each one. The refusal names the argument and what would be right."""
     name = f"{function.owner}.{function.name}"
     if len(call.args) > len(function.params):
@@ -311,15 +315,16 @@ def _bind(
     by_name = {param.name: param for param in function.params}
     given = dict(zip(by_name, call.args, strict=False))
     for keyword in call.keywords:
-        if keyword.arg is None or keyword.arg not in by_name:
-            raise _Refused(f"{name} has no argument {keyword.arg or '**'}{_nearest_argument(keyword.arg, by_name)}")
-        if keyword.arg in given:
-            raise _Refused(f"{name}: the argument {keyword.arg} is given twice")
-        given[keyword.arg] = keyword.value
+        argument = keyword.arg if keyword.arg in by_name else ALIASES.get(keyword.arg or "", keyword.arg)
+        if argument is None or argument not in by_name:
+            raise _Refused(f"{name} has no argument {argument or '**'}{_nearest_argument(argument, by_name)}")
+        if argument in given:
+            raise _Refused(f"{name}: the argument {argument} is given twice")
+        given[argument] = keyword.value
     missing = [param.name for param in function.params if param.required and param.name not in given]
     if missing:
         raise _Refused(f"{name} needs the argument {missing[0]}: {function.signature}")
-    values = {arg: check(by_name[arg], node, elements, windows) for arg, node in given.items()}
+    values = {arg: check(by_name[arg], node, shown) for arg, node in given.items()}
     if function.action is Tool:
         defaults = {param.name: param.default for param in function.params if not param.required}
         return Tool(owner=function.owner, name=function.name, arguments=defaults | values)

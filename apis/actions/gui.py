@@ -14,7 +14,6 @@ from apis.catalogue import TOOLS, declared
 from apis.functions.declaration import Action, Function, Param, Tool
 from apis.functions.keys import KEYS
 
-SCREEN_W, SCREEN_H = 1280, 720  # pixels
 MAX_TEXT = 1000  # characters a single action may type or quote
 
 Place = tuple[int, int] | str  # screen pixels, or the name of an element of the current observation ("e12")
@@ -100,7 +99,7 @@ GUI: tuple[Function, ...] = (
         "Agent",
         "open_app",
         OpenApp,
-        (Param("app_name", "choice", "str", OPEN_APP_NAMES, meaning="one of the applications listed"),),
+        (Param("app_name", "choice", "str", OPEN_APP_NAMES, meaning="which application"),),
         "Start an application or bring up a new window of it.",
     ),
     Function(

@@ -43,6 +43,14 @@ class Param:
         """Whether the call must name it."""
         return self.default is msgspec.NODEFAULT
 
+    @property
+    def told(self) -> str:
+        """What a prompt says of it: its meaning, and of a choice every value that its meaning does not name."""
+        values = [str(value) for value in self.limits] if self.kind == "choice" else []
+        if all(value in self.meaning for value in values):
+            return self.meaning
+        return f"{self.meaning}: one of {', '.join(map(repr, values))}".removeprefix(": ")
+
 
 @dataclass(frozen=True)
 class Function:

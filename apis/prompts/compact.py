@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from apis.actions.spaces import ActionSpace
 from apis.observation import Element, Observation
 from apis.prompts.names import COMPACT_WINDOWS, element_names, usable
-from apis.prompts.text import ESCAPED_MAX, MAX_TASK, Turn, escaped
+from apis.prompts.text import ESCAPED_MAX, Turn, escaped, whole
 
 LAST_TURNS_COMPACT = 8
 COMPACT_TEXT = 80
@@ -67,7 +67,7 @@ def render_compact(
 
     A space that lacks something is named below the task.
     """
-    lines = [f"task: {escaped(task, MAX_TASK)}"]
+    lines = [f"task: {whole(task)}"]
     lines += [f"actions: {space}"] * (space != "both")
     lines += [f"did: {escaped(turn.line or 'refused', 2 * COMPACT_TEXT)}" for turn in history[-LAST_TURNS_COMPACT:]]
     lines.append(f"app: {escaped(observation.app, 80) or 'none'}")

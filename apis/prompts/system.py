@@ -9,7 +9,7 @@ import functools
 
 from apis.actions.gui import Function, functions_for
 from apis.actions.spaces import MEANING, ActionSpace
-from apis.prompts.text import MAX_TASK, escaped
+from apis.prompts.text import whole
 
 _SETUP = (
     "You operate a computer desktop for its user. At every step you are shown the open windows, the accessibility tree "
@@ -60,11 +60,11 @@ def _functions(app: str, space: ActionSpace) -> str:
         for function in functions:
             blocks.append(f"    def {function.signature.removeprefix(owner + '.')}:")
             blocks.append(f'        """{function.description}')
-            blocks += [f"        {p.name}: {p.meaning}" for p in function.params if p.meaning]
+            blocks += [f"        {p.name}: {p.told}" for p in function.params if p.told]
             blocks.append('        """')
     return "\n".join((*blocks, "```"))
 
 
 def published_system(app: str, space: ActionSpace, task: str) -> str:
     """The system message of the published form: how to answer, the functions of `app`, and the task."""
-    return "\n\n".join((_SETUP, _functions(app, space), _notes(_NOTES, space), _ASK + escaped(task, MAX_TASK)))
+    return "\n\n".join((_SETUP, _functions(app, space), _notes(_NOTES, space), _ASK + whole(task)))

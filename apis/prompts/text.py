@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import msgspec
 
-MAX_TASK = 2000
 ESCAPED_MAX = 20_000  # longer than any label, however it is escaped
 
 
@@ -29,6 +28,11 @@ def escaped(text: str, limit: int) -> str:
     if not shown.isprintable():
         shown = "".join(c if c.isprintable() else _escape(c) for c in shown)
     return shown if len(shown) <= limit and len(text) <= limit else shown[: limit - 3] + "..."
+
+
+def whole(text: str) -> str:
+    """`text` on one line as `escaped` has it, never cut: a task, which comes from its file and not from the guest."""
+    return escaped(text, 10 * len(text))  # the longest escape, \U0001f600, has ten characters
 
 
 def _escape(char: str) -> str:

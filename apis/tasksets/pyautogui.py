@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from apis.actions.gui import SCREEN_H, SCREEN_W
 from apis.functions.keys import KEYS
+from apis.observation import SCREEN
 from apis.plans.action import BRIEFLY, SETTLE, Call
 from apis.tasksets.needs import Lacking
 
@@ -31,8 +31,8 @@ def is_snippet(code: str) -> bool:
     return "pyautogui" in code
 
 
-def translated(code: str) -> list[Call]:
-    """The calls that do what `code` does. Raises Lacking for anything but literal calls."""
+def translated(code: str, screen: tuple[int, int] = SCREEN) -> list[Call]:
+    """The calls that do what `code` does on a `screen` of so many pixels. Raises Lacking for anything but literal calls."""
     for name, value in PLACES.items():
         code = code.replace(name, value)
     try:
@@ -45,21 +45,21 @@ def translated(code: str) -> list[Call]:
             continue
         if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
             raise Lacking("step", f"pyautogui: {ast.unparse(statement)[:60]}")
-        calls += _call(statement.value)
+        calls += _call(statement.value, screen)
     return calls
 
 
-def _call(node: ast.Call) -> list[Call]:
+def _call(node: ast.Call, screen: tuple[int, int]) -> list[Call]:
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     try:
         args = [ast.literal_eval(arg) for arg in node.args]
         named = {word.arg or "": ast.literal_eval(word.value) for word in node.keywords}
-        return _done(name, args, named)
+        return _done(name, args, named, screen)
     except (ValueError, TypeError, KeyError, IndexError):
         raise Lacking("step", f"pyautogui: {ast.unparse(node)[:60]}") from None
 
 
-def _done(name: str, args: list[Any], named: dict[str, Any]) -> list[Call]:
+def _done(name: str, args: list[Any], named: dict[str, Any], screen: tuple[int, int]) -> list[Call]:
     match name:
         case "sleep":
             return [SETTLE]
@@ -81,27 +81,27 @@ def _done(name: str, args: list[Any], named: dict[str, Any]) -> list[Call]:
             parts = [text[at : at + TYPED_MAX] for at in range(0, len(text), TYPED_MAX)]
             return [*(Call("type_text", {"text": part}) for part in parts), SETTLE]
         case "click" | "doubleClick" | "rightClick" | "middleClick" | "tripleClick":
-            x, y = _place(args, named)
+            x, y = _place(args, named, screen)
             times = {"doubleClick": 2, "tripleClick": 3}.get(name, int(named.get("clicks", 1)))
             button = {"rightClick": "right", "middleClick": "middle"}.get(name, named.get("button", "left"))
             number = {"left": 1, "middle": 2, "right": 3}[button]
             return [Call("click", {"x": x, "y": y, "button": number, "n": times}), SETTLE]
         case "moveTo":
-            x, y = _place(args, named)
+            x, y = _place(args, named, screen)
             return [Call("move", {"x": x, "y": y})]
         case "scroll":
             # Without a place pyautogui scrolls where the pointer is: the files put it in the middle before.
-            x, y = SCREEN_W // 2, SCREEN_H // 2
+            x, y = screen[0] // 2, screen[1] // 2
             return [Call("scroll", {"x": x, "y": y, "dy": -int(args[0] if args else named["clicks"])}), SETTLE]
     raise ValueError(name)
 
 
-def _place(args: list[Any], named: dict[str, Any]) -> tuple[int, int]:
+def _place(args: list[Any], named: dict[str, Any], screen: tuple[int, int]) -> tuple[int, int]:
     """A place on the published screen, on this one."""
     x, y = (args[0], args[1]) if len(args) > 1 else (named["x"], named["y"])
     return (
-        min(SCREEN_W - 1, max(0, round(x * SCREEN_W / PUBLISHED_W))),
-        min(SCREEN_H - 1, max(0, round(y * SCREEN_H / PUBLISHED_H))),
+        min(screen[0] - 1, max(0, round(x * screen[0] / PUBLISHED_W))),
+        min(screen[1] - 1, max(0, round(y * screen[1] / PUBLISHED_H))),
     )
 
 

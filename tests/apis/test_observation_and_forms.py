@@ -220,7 +220,7 @@ def test_what_the_guest_says_is_cut_and_escaped() -> None:
     assert len(observation.windows) == MAX_WINDOWS
     assert len(observation.elements) <= MAX_ELEMENTS
     assert all(len(element.name) <= MAX_TEXT for element in observation.elements)
-    prompt = render_compact(nasty, [Turn(nasty, nasty, nasty)] * 50, observation, nasty)
+    prompt = render_compact("a task", [Turn(nasty, nasty, nasty)] * 50, observation, nasty)
     assert len(prompt) < 15_000
     assert prompt.replace("\n", "").isprintable()
     assert sum(text.startswith("last:") for text in prompt.splitlines()) == 1

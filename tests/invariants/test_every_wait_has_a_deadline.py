@@ -96,7 +96,7 @@ WITHOUT = {
     "actors/cluster/bench/hold.py:_answers": "each call inside is bounded",
     "actors/cluster/bench/hold.py:hold.one": "each boot inside is bounded",
     "actors/cluster/runs/execute.py:execute": "the run itself: its time limit or a signal ends it",
-    "actors/desktop/demonstrators/endpoint.py:Endpoint.complete": "each try inside is bounded",
+    "actors/desktop/endpoints/client.py:Endpoint.complete": "each try inside is bounded",
     "actors/desktop/providers/ssh.py:_Line.connection": "connecting is bounded",
     "actors/desktop/providers/ssh.py:_Machine.errand": "each errand is bounded",
     "actors/desktop/providers/ssh_code.py:CodeOnMachine.ensure": CALLER,

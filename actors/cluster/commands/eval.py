@@ -7,7 +7,8 @@ import argparse
 SUMMARY = "evaluate a model or a run's weights on real desktops"
 DESCRIPTION = (
     "Play held-out instances with fixed weights and decoding on real desktops; nothing learns.\n"
-    "MODEL is `base` (the bundled model), a Hugging Face folder, or a run's name or folder. --at chooses among a\n"
+    "MODEL is `base` (the bundled model), a Hugging Face folder, a run's name or folder, or the URL of a server that\n"
+    "speaks the OpenAI chat completions protocol, with --model and mostly --tasks. --at chooses among a\n"
     "run's weights. It is `newest` (default), an evaluation round's name (after_bc, final), or a version (0.240).\n"
     "Success comes by family with a 95 % interval (Wilson): over all episodes, feasible ones and those without\n"
     "faults. With several episodes per instance, pass@k is given, too. Without --tasks, a run's own held-out\n"
@@ -22,13 +23,20 @@ EXAMPLES = (
     "  computerrl eval last --at after_bc --decoding t=1\n"
     "  computerrl eval last --decoding t=1 --episodes 4 --json\n"
     "  computerrl eval exported/ --like local --decoding t=1 --against eval-before\n"
+    "  computerrl eval http://127.0.0.1:30000/v1 --model NAME --tasks desktop --screen 1920x1080 --max-turns 50\n"
     "  computerrl eval --resume --name cloned                 play the rest of that evaluation\n"
 )
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
-    parser.add_argument("model", metavar="MODEL", nargs="?", help="base, a model folder, a run, `last` (that trained)")
+    parser.add_argument(
+        "model", metavar="MODEL", nargs="?", help="base, a model folder, a run, `last` (that trained), a URL"
+    )
+    parser.add_argument(
+        "--model", dest="model_name", metavar="NAME", help="of a URL: the model, as that server calls it"
+    )
+    parser.add_argument("--api-key-env", metavar="VAR", help="of a URL: the environment variable that holds its key")
     parser.add_argument("--at", metavar="POINT", help="of a run: newest, a round's name, or a version")
     parser.add_argument("--tasks", metavar="SUITE", help="suite, suite file or family (see computerrl tasks list)")
     parser.add_argument("--like", metavar="FILE|RUN", help="its held-out instances, form and lengths")
@@ -44,10 +52,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     decoding = "greedy (default), or t=T for a temperature T, such as t=1"
     parser.add_argument("--decoding", metavar="D", help=decoding)
     count = "desktops at the same time (default: 4, or the run's)"
-    parser.add_argument("--desktops", type=int, metavar="N", help=count)
-    form = "of prompts and answers (default: compact, or the run's)"
+    parser.add_argument("--desktops", "--count", type=int, metavar="N", help=count)
+    form = "of prompts and answers (default: compact, of a URL published, or the run's)"
     parser.add_argument("--format", choices=("compact", "published"), help=form)
     parser.add_argument("--max-turns", type=int, metavar="N", help="answers per episode (default: 12, or the run's)")
+    tokens = "of one answer (default: the run's, or 4096 of a URL)"
+    parser.add_argument("--max-tokens", type=int, metavar="N", help=tokens)
+    parser.add_argument(
+        "--screen", metavar="WxH", help="the desktops' screen in pixels (default: 1280x720, or the run's)"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE",
+        help="change one key, such as model.endpoint.top_p=0.9 (repeatable)",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, metavar="N", help="of the run (default: 0)")
     parser.add_argument(
         "--attach", action="append", default=[], metavar="URL",

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from actors.cluster.config.schema import DemonstrationsConfig
 from actors.desktop.demonstrators.config import EndpointMember, Member, OracleMember, refuse_bad_pool
-from actors.desktop.demonstrators.endpoint import key_of
 from actors.desktop.demonstrators.pool import fitting
+from actors.desktop.endpoints.config import key_of
 from apis.actions.spaces import MIXED, ActionSpace, routes_in
 from apis.tasks import registry as tasks
 from runtime.errors import ConfigError

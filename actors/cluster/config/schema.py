@@ -16,17 +16,21 @@ from actors.desktop.config import (
     PoolConfig,
     PromptConfig,
     SandboxConfig,
+    ScreenConfig,
     Screenshots,
     SeatConfig,
     SshConfig,
+    screen_of,
 )
 from actors.desktop.demonstrators.config import EndpointMember, OracleMember
+from actors.desktop.endpoints.config import EndpointConfig
 from actors.desktop.providers.sandbox.shares import Room, fitted
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.learner.config import LearnerConfig
 from actors.replay.config import ReplayConfig, TasksConfig
 from actors.sampler.config import SamplersConfig, WeightSyncConfig
 from actors.settings import DemosConfig, SamplingConfig
+from apis.observation import SCREEN
 from runtime.errors import ConfigError
 from runtime.settings import Section, key, tuning
 
@@ -111,6 +115,7 @@ class ModelConfig(Section, frozen=True, kw_only=True):
     AT: ClassVar[str] = "model"
 
     path: Annotated[str, key("Names the Hugging Face folder to start from. Empty is the bundled base model.")] = ""
+    endpoint: EndpointConfig | None = None  # a model elsewhere, which can only be evaluated
 
 
 class SeatsConfig(Section, frozen=True, kw_only=True):
@@ -141,9 +146,11 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
         Screenshots, key("Chooses the screenshots to store: each episode's last; some adds all of 1 in 16 episodes.")
     ] = "some"
     settle_ms: Annotated[int, tuning("Limits the wait for a desktop to settle after an action, in ms.", ge=0)] = 1500
+    screen: Annotated[str, tuning("Sets the desktops' screen, WIDTHxHEIGHT in pixels.")] = "x".join(map(str, SCREEN))
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        screen_of(self.screen)
         if self.processes > self.count:
             raise ConfigError(
                 f"desktops.processes is {self.processes}: more processes than desktops.count ({self.count})"
@@ -193,7 +200,9 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
         pool = PoolConfig(
             warm_pool=self.warm_pool, boots_at_once=self.boots_at_once, processes=self.processes, lease_s=lease_s
         )
-        return DesktopsConfig(provider=provider, pool=pool, fit_seats=fit_seats)
+        width, height = screen_of(self.screen)
+        screen = ScreenConfig(width=width, height=height)
+        return DesktopsConfig(provider=provider, pool=pool, fit_seats=fit_seats, screen=screen)
 
     def seat(self, prompt: PromptConfig) -> SeatConfig:
         """What every seat is told."""

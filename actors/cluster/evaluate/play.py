@@ -21,8 +21,7 @@ import msgspec
 
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
-from actors.cluster.config.schema import ModelConfig
-from actors.cluster.evaluate import settings, show
+from actors.cluster.evaluate import served, settings, show
 from actors.cluster.runs import compose, execute, names, progress, resume, run_folder
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs import weights as weights_of
@@ -61,8 +60,11 @@ def play(args: argparse.Namespace) -> int:
         deploy = deploy_files.stored(folder)
     else:
         if args.model is None:
-            raise ConfigError("nothing to evaluate: name a MODEL: base, a model folder, a run, or last")
-        weights = weights_of.locate(args.model, runs, args.at or "")
+            raise ConfigError("nothing to evaluate: name a MODEL: base, a model folder, a run, last, or a server's URL")
+        served.refuse_misplaced(args)
+        weights = (
+            served.named(args) if served.is_url(args.model) else weights_of.locate(args.model, runs, args.at or "")
+        )
         name = args.name or places.unnamed("eval", time.time())
         places.refuse_bad_name(name)
         folder = (runs / name).resolve()
@@ -71,10 +73,12 @@ def play(args: argparse.Namespace) -> int:
     places.refuse_unwritable(folder.parent, "--runs")
     if args.out:
         places.refuse_unwritable(Path(args.out), "--out")
+    if deploy.model.endpoint is not None:
+        served.refuse_unanswering(deploy.model.endpoint)
     if before is not None:
         show.like(deploy, before)  # what can't be compared is refused before anything is played
     version, kept = Version.parse(weights.version), _place(weights, folder)
-    deploy = msgspec.structs.replace(deploy, model=ModelConfig(path=kept))
+    deploy = msgspec.structs.replace(deploy, model=msgspec.structs.replace(deploy.model, path=kept))
 
     label = f"{run_folder.EVAL} {args.model}" if not args.resume else run_folder.read_record(folder).file
     request = RunRequest(folder=folder, deploy=deploy, file=label, resume=args.resume)
@@ -159,6 +163,10 @@ def _refuse_other(model: str | None, weights: NamedWeights, runs: Path, name: st
     """Raise ConfigError where a resume of evaluation `name` was told of another model than that of `weights`."""
     if model is None:
         return
+    if served.is_url(model):
+        if not weights.name.endswith(f" at {model}"):
+            raise ConfigError(f"MODEL {model}: evaluation {name} was begun with {weights.name}: leave it out")
+        return
     run = weights_of.run_of(model, runs)
     if (run.name if run else model) != weights.name:
         raise ConfigError(f"MODEL {model}: evaluation {name} was begun with {weights.name}: leave it out")
@@ -182,9 +190,9 @@ async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display, versi
 async def _open(system: ActorSystem, plan: Plan, version: Version) -> None:
     """Fix the weights at every engine, then begin. A part that restarts is asked again."""
     deploy = plan.deploy
-    for index in range(deploy.samplers.actors()):
+    for sampler in compose.samplers_of(deploy):
         pin = Pin(version=version, location=deploy.model.path)
-        await system.ref(f"sampler/{index}", "progress").ask_until(pin, timeout_s=PIN_S, give_up_s=math.inf)
+        await system.ref(sampler, "progress").ask_until(pin, timeout_s=PIN_S, give_up_s=math.inf)
     drawn = deploy.sampling
     sampling = Sampling(temperature=drawn.eval_temperature, max_new_tokens=drawn.max_new_tokens)
     lanes = plan.lanes

@@ -14,11 +14,12 @@ import msgspec
 
 from actors.cluster.config import deploy_files, lanes, suites
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig, RunConfig
+from actors.cluster.evaluate import served
 from actors.cluster.runs import names
 from actors.cluster.runs.weights import NamedWeights
 from actors.desktop.config import SshConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
-from actors.replay.config import TasksConfig
+from actors.replay.config import ReplayConfig, TasksConfig
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SglangConfig
 from actors.settings import COLDEST
 from apis.tasks.words import HELD_OUT
@@ -27,6 +28,8 @@ from runtime.errors import ConfigError
 GREEDY = "greedy"
 HOTTEST = 100  # temperatures are below it
 INSTANCES = 20  # per family
+URL_TOKENS = 4096  # of an answer of a model at a URL, its reasoning included
+TURN_S = 120.0  # of an episode's lease, for each answer of such a model
 # Flag -> what it is without being given: all that decide what is played and how.
 FLAGS: dict[str, Any] = {
     "at": "",
@@ -44,6 +47,11 @@ FLAGS: dict[str, Any] = {
     "seed": 0,
     "attach": [],
     "engine": None,
+    "model_name": None,
+    "api_key_env": None,
+    "screen": None,
+    "max_tokens": None,
+    "overrides": [],
 }
 
 
@@ -74,34 +82,46 @@ def temperature(decoding: str) -> float:
 def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
     """What evaluates `weights` as the arguments ask. Raises ConfigError."""
     args = filled(args)
-    for name in ("instances", "episodes", "desktops", "max_turns"):
+    for name in ("instances", "episodes", "desktops", "max_turns", "max_tokens"):
         if (value := getattr(args, name)) is not None and value < 1:
             raise ConfigError(f"--{name.replace('_', '-')} is {value}: it counts from 1")
     heat = temperature(args.decoding)
     if heat == 0 and (args.episodes or 1) > 1:
         raise ConfigError(f"--episodes {args.episodes}: greedy episodes repeat each other; add --decoding t=1")
-    like = _like(args, weights)
+    like, url = _like(args, weights), served.is_url(args.model)
     ids = _tasks(args, like)
+    turns = args.max_turns or like.tasks.max_turns
+    usual = URL_TOKENS if url and not args.like else like.sampling.max_new_tokens
+    tokens = args.max_tokens or usual
     seats = args.desktops or min(like.desktops.count, len(ids))
-    return Deploy(
+    found = Deploy(
         run=RunConfig(seed=args.seed, log_level=like.run.log_level),
-        model=ModelConfig(path=weights.folder),
-        prompt=msgspec.structs.replace(like.prompt, format=args.format or like.prompt.format),
-        tasks=TasksConfig(eval=list(ids), max_turns=args.max_turns or like.tasks.max_turns),
+        model=ModelConfig(path=weights.folder, endpoint=served.endpoint_of(args, seats) if url else None),
+        prompt=msgspec.structs.replace(
+            like.prompt, format=args.format or ("published" if url and not args.like else like.prompt.format)
+        ),
+        tasks=TasksConfig(eval=list(ids), max_turns=turns),
         demos=DemonstrationsConfig(count=0),
         desktops=msgspec.structs.replace(
             like.desktops,
             count=seats,
             processes=min(like.desktops.processes, seats),
+            screen=args.screen or like.desktops.screen,
             warm_pool=min(like.desktops.warm_pool if isinstance(like.desktops.provider, SshConfig) else 2, seats),
         ),
         samplers=_samplers(like, args),
-        sampling=msgspec.structs.replace(like.sampling, eval_temperature=heat),
+        sampling=msgspec.structs.replace(like.sampling, eval_temperature=heat, max_new_tokens=tokens),
         weight_sync=msgspec.structs.replace(like.weight_sync, transport="disk"),  # nothing is trained
-        replay=like.replay,
+        replay=_patient(like, turns) if url else like.replay,
         entropulse=EntropulseConfig(bc_steps=0, total_rl_steps=0, pulses=0),
         evaluation=EvaluationConfig(episodes=args.episodes or 1),
     )
+    return deploy_files.build(msgspec.to_builtins(found), Deploy, args.overrides, source="eval")
+
+
+def _patient(like: Deploy, turns: int) -> ReplayConfig:
+    """The ledger's rules where each answer may take `TURN_S` on its way to a server and back."""
+    return msgspec.structs.replace(like.replay, lease_s=max(like.replay.lease_s, turns * TURN_S))
 
 
 def _samplers(like: Deploy, args: argparse.Namespace) -> SamplersConfig:

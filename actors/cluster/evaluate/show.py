@@ -58,6 +58,7 @@ def like(deploy: Deploy, run: Path) -> EvaluationRound:
         ("tasks.max_turns", before.tasks.max_turns, deploy.tasks.max_turns),
         ("prompt.format", before.prompt.format, deploy.prompt.format),
         ("prompt.action_space", before.prompt.action_space, deploy.prompt.action_space),
+        ("desktops.screen", before.desktops.screen, deploy.desktops.screen),
     ):
         if then != now:
             raise ConfigError(f"--against: {run.name} played with {key} {then}, this evaluation with {now}")
@@ -86,6 +87,7 @@ def _document(
         "format": deploy.prompt.format,
         "action_space": deploy.prompt.action_space,
         "max_turns": deploy.tasks.max_turns,
+        "screen": deploy.desktops.screen,
         "closed": found.closed,
         "intervals": _intervals(found.summary),
         "summary": found.summary,

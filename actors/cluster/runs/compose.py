@@ -21,7 +21,7 @@ from actors.cluster.runs import ledgers, recordings, refusals
 from actors.cluster.runs.weights import BEGIN
 from actors.desktop.actor import DesktopSeat
 from actors.desktop.config import SandboxConfig
-from actors.desktop.demonstrators.config import EndpointMember
+from actors.desktop.endpoints.config import EndpointConfig
 from actors.desktop.providers.sandbox import shares
 from actors.entropulse.config import EntropulseSettings
 from actors.entropulse.kept_weights import PINNED
@@ -136,6 +136,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
     except ConfigError as error:
         raise ConfigError(f"model.path: {error}") from None
     architecture = read_architecture(Path(model))
+    refusals.elsewhere(deploy)
     refusals.beyond_context(deploy, architecture.context)
     lanes = lanes_of(deploy.tasks)
     refusals.idle_phases(deploy, lanes)
@@ -217,14 +218,19 @@ def recording(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
 
 def evaluating(deploy: Deploy, *, version: Version, run_dir: Path, incarnation: str) -> Plan:
     """The plan of a run that only plays an evaluation round: the ledger, samplers that serve the base model as
-    `version`, and the seats. Raises ConfigError like `plan`.
+    `version`, unless an endpoint answers, and the seats. Raises ConfigError like `plan`.
     """
     model = str(models.locate(deploy.model.path))
     lanes = lanes_of(deploy.tasks)
-    samplers = [f"sampler/{i}" for i in range(deploy.samplers.actors())]
+    samplers = samplers_of(deploy)
     later = (*_samplers(deploy, model, samplers, version), *_seats(deploy, model, samplers))
     stages = ((_replay(deploy, lanes, model, run_dir, incarnation),), later)
     return _playing(deploy, lanes, model, run_dir, stages)
+
+
+def samplers_of(deploy: Deploy) -> list[str]:
+    """Names of the sampler actors of an evaluation."""
+    return [] if deploy.model.endpoint is not None else [f"sampler/{i}" for i in range(deploy.samplers.actors())]
 
 
 def _playing(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, stages: Stages) -> Plan:
@@ -293,6 +299,8 @@ def _groups(deploy: Deploy) -> GroupSettings | None:
 
 
 def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = BEGIN) -> list[ActorSpec]:
+    if not names:
+        return []
     attached = deploy.samplers.attach or [""] * len(names)
     hung_s = SGLANG_HUNG_S if deploy.samplers.sglang else HUNG_S
     made = [
@@ -344,6 +352,7 @@ def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
             samplers=[ROUTER] if len(samplers) > 1 else samplers,
             noise=deploy.demos.noise,
             demonstrators=demopool.pool_of(deploy.demos, deploy.prompt.action_space),
+            endpoint=deploy.model.endpoint,
         )
         for index in range(desktops.processes)
     ]
@@ -368,7 +377,8 @@ def sums_of(deploy: Deploy) -> tuple[shares.Sum, ...]:
 
 
 def _desktop_hosts(deploy: Deploy, model: str) -> tuple[HostSpec, ...]:
-    keys = [one.key_env for one in deploy.demos.demonstrators if isinstance(one, EndpointMember) and one.key_env]
+    endpoints = [one for one in (*deploy.demos.demonstrators, deploy.model.endpoint) if isinstance(one, EndpointConfig)]
+    keys = [one.key_env for one in endpoints if one.key_env]
     return tuple(
         HostSpec(
             name=_desktop_host(i),

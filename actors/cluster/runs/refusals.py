@@ -27,6 +27,14 @@ def idle_phases(deploy: Deploy, lanes: Lanes) -> None:
         raise ConfigError(f"replay.pulse_demos is {again}, {nothing}")
 
 
+def elsewhere(deploy: Deploy) -> None:
+    """Raise ConfigError where the model that is to be trained lies behind an endpoint."""
+    if deploy.model.endpoint is not None:
+        raise ConfigError(
+            "model.endpoint names a model elsewhere, which can't be trained: evaluate it with computerrl eval URL"
+        )
+
+
 def out_of_reach(deploy: Deploy) -> None:
     """Raise ConfigError where more steps are required than the phases have."""
     require, phases, demos = deploy.run.require, deploy.entropulse, deploy.demos

@@ -10,10 +10,10 @@ import random
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
+from actors.desktop.endpoints.config import EndpointConfig
 from apis.prompts import Form
 from runtime.errors import ConfigError
 from runtime.settings import Section, tuning
-from runtime.urls import refuse_bad_url
 
 RESERVED = ("mixed", "policy", "")  # what the ledger says in place of a member's name
 
@@ -34,38 +34,22 @@ class OracleMember(Section, frozen=True, kw_only=True, tag="oracle"):
     haste: Annotated[float, tuning("Sets the share of steps before which it claims to be done.", ge=0, lt=1)] = 0.0
 
 
-class EndpointMember(Section, frozen=True, kw_only=True, tag="endpoint"):
+class EndpointMember(EndpointConfig, frozen=True, kw_only=True, tag="endpoint"):
     """A model behind a server that speaks the OpenAI chat completions protocol."""
 
     AT: ClassVar[str] = "demos.demonstrators"
 
     name: Annotated[str, tuning("Names the demonstrator in logs and strata.")]
-    url: Annotated[str, tuning("Gives the server's URL with its version, as in https://example.org/v1.")]
-    model: Annotated[str, tuning("Names the model as the endpoint calls it.")]
-    key_env: Annotated[str, tuning("Names the environment variable that holds the key. Empty sends none.")] = ""
     temperature: Annotated[float, tuning("Sets the temperature of its answers.", ge=0)] = 1.0
+    max_tokens: Annotated[int, tuning("Limits one answer, in tokens.", ge=1)] = 1024
     format: Annotated[Form, tuning("Chooses the format of its prompts. Its answers are put into prompt.format.")] = (
         "published"
     )
-    max_tokens: Annotated[int, tuning("Limits one answer, in tokens.", ge=1)] = 1024
-    length_key: Annotated[
-        Literal["max_tokens", "max_completion_tokens"],
-        tuning("Chooses the request's field for that limit. Newer OpenAI models take only the second."),
-    ] = "max_tokens"
-    timeout_s: Annotated[float, tuning("Limits one try, in seconds.", gt=0)] = 60.0
-    retries: Annotated[int, tuning("Limits the tries after a failed one.", ge=0)] = 3
-    first_backoff_s: Annotated[
-        float, tuning("Waits this long before the second try, in seconds. Each later wait doubles.", ge=0)
-    ] = 0.5
-    longest_backoff_s: Annotated[float, tuning("Limits the wait between two tries, in seconds.", ge=0)] = 20.0
-    concurrent: Annotated[int, tuning("Limits the requests at the same time from one process of desktops.", ge=1)] = 4
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at = f"demos.demonstrators: {self.name}"
-        refuse_bad_url(self.url, f"{at}: url", "name the environment variable of a key by key_env")
-        if self.first_backoff_s > self.longest_backoff_s:
-            raise ConfigError(f"{at}: first_backoff_s is from 0 to longest_backoff_s")
+    @property
+    def at(self) -> str:
+        """What errors call it."""
+        return f"{self.AT}: {self.name}"
 
 
 Member = OracleMember | EndpointMember

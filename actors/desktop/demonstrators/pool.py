@@ -15,18 +15,16 @@ import msgspec
 
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.demonstrators.config import EndpointMember, Member, OracleMember, hasty, refuse_bad_pool, who
-from actors.desktop.demonstrators.endpoint import Endpoint, EndpointDown, key_of
-from actors.desktop.demonstrators.rewrite import NOTHING, rewritten, understood
+from actors.desktop.demonstrators.rewrite import rewritten, understood
+from actors.desktop.endpoints.chat import Chat
+from actors.desktop.endpoints.client import Endpoint, EndpointDown
+from actors.desktop.endpoints.config import key_of
 from actors.errors import DesktopFault
 from actors.replay.messages import Reservation
 from apis.actions.grammar import RefusedAnswer
 from apis.actions.gui import Exit, line
-from apis.actions.reasoning import spoken
 from apis.actions.spaces import ActionSpace, routes_in
 from apis.observation import Observation
-from apis.prompts.compact import render_compact
-from apis.prompts.published import render_published
-from apis.prompts.system import compact_system
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from apis.tasks.oracle import Oracle
@@ -98,7 +96,7 @@ class DemonstratorPool:
             oracle = tasks.oracle(work.task, seed=work.seed, noise=member.noise, route=member.route, space=self._space)
             return _OracleVoice(oracle, member.haste, work.seed, self._form)
         if member.name not in self._endpoints:
-            self._endpoints[member.name] = Endpoint(member, key_of(member, self._environment))
+            self._endpoints[member.name] = Endpoint(member, key_of(member, self._environment), member.name)
         return _EndpointVoice(member, self._endpoints[member.name], work, self._form, self._space)
 
 
@@ -172,36 +170,20 @@ class _EndpointVoice:
     ) -> None:
         self._member = member
         self._endpoint = endpoint
-        self._instruction = tasks.task(work.task).instruction
-        self._said: dict[int, str] = {}  # by step; an episode's steps bound it
+        self._chat = Chat(tasks.task(work.task).instruction, member.format, space)
         self._seed = work.seed
         self._form = form
-        self._space: ActionSpace = space
 
     async def say(self, asked: Question) -> Said:
-        observation, history = asked.observation, self._remembered(asked.history)
-        if self._member.format == "published":
-            messages = render_published(
-                self._instruction, observation.app, history, observation, asked.last, space=self._space
-            )
-        else:
-            system = compact_system(observation.app, self._space)
-            user = render_compact(self._instruction, history, observation, asked.last, self._space)
-            messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        observation, chat, member = asked.observation, self._chat, self._member
+        messages = chat.messages(observation, chat.remembered(asked.history), asked.last)
         try:
-            found = await self._endpoint.complete(messages, self._seed + asked.step)
+            found = await self._endpoint.complete(
+                messages, self._seed + asked.step, temperature=member.temperature, max_tokens=member.max_tokens
+            )
         except EndpointDown as error:
             raise DesktopFault("demonstrator_unavailable", str(error), "sampler") from error
-        self._said[asked.step] = spoken(found.text).said.strip() or NOTHING
+        chat.answered(asked.step, found.text)
         action = understood(found.text, observation, asked=self._member.format, cut=found.cut)
         answer = rewritten(found.text, observation, asked=self._member.format, wanted=self._form, cut=found.cut)
         return Said(answer, action.reason if isinstance(action, RefusedAnswer) else "")
-
-    def _remembered(self, history: list[Turn]) -> list[Turn]:
-        """The steps so far: its own answers without their reasoning, others' as bare actions in its form."""
-        turns = []
-        for step, turn in enumerate(history):
-            line = turn.line or "refused"
-            others = f"```python\n{line}\n```" if self._member.format == "published" else line
-            turns.append(msgspec.structs.replace(turn, answer=self._said.get(step, others)))
-        return turns

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from actors.desktop.endpoints.chat import NOTHING
 from apis.actions.grammar import MAX_READ, RefusedAnswer, parse
 from apis.actions.gui import Action, Click, DragAndDrop, Place, Scroll, SwitchWindow, Type, line
 from apis.actions.reasoning import spoken
@@ -19,12 +20,12 @@ from apis.tasks.view import on_screen
 
 MAX_THOUGHT = 120  # characters kept of what it thought
 MAX_REFUSED = 400  # and of an answer that is no action
-NOTHING = "nothing was answered"
 
 
 def understood(text: str, observation: Observation, *, asked: str, cut: str = "") -> Action | RefusedAnswer:
     """What `text`, an answer to a prompt of form `asked`, asks for; `cut` says why it is not whole, where it is not."""
-    return parse(text, observation.app, element_names(observation), window_names(observation), asked, cut=cut)
+    names = element_names(observation), window_names(observation)
+    return parse(text, observation.app, *names, asked, cut=cut, screen=observation.screen)
 
 
 def rewritten(text: str, observation: Observation, *, asked: str, wanted: str, cut: str = "") -> str:

@@ -48,6 +48,7 @@ class LeasedDesktop:
         self._desktop = booted.desktop
         self._link = booted.link
         self.home = booted.desktop.home
+        self.screen = booted.desktop.screen
         self._acted = False
         self._left_s = CALLS_SHARE * (booted.lease.until - booted.lease.since)
 

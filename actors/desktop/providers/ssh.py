@@ -252,6 +252,7 @@ class SshProvider(Provider):
             client_key=machine.identity[1],
             agent=("env", f"{MARK}={token}", PYTHON, "-I", f"{folder}/guest", "attach", "--run", f"{folder}/run"),
             home=f"{folder}/home",
+            screen=(spec.width, spec.height),
             warnings=("no sandbox: sessions of one machine share its user",),
         )
 

@@ -39,6 +39,12 @@ def test_each_has_a_meaning_and_the_default_that_a_file_without_it_gets(one: key
         word = f"samplers.engine={{type: sglang, {one.key.rpartition('.')[2]}: {one.default}}}"
         assert deploy_files.build({}, DeployFile, [word], source="x").samplers.engine == SglangConfig()
         return
+    if one.key.startswith("model.endpoint."):  # a section that a file without it has not
+        far = {"model": {"endpoint": {"url": "https://example.org/v1", "model": "m"}}}
+        assert deploy_files.build(far, DeployFile, [word], source="x") == deploy_files.build(
+            far, DeployFile, source="x"
+        )
+        return
     made = deploy_files.build({}, DeployFile, [word], source="x")
     assert made == DeployFile()
     assert deploy_files.dump(made) == deploy_files.dump(DeployFile())

@@ -34,6 +34,7 @@ class StandIn:
         self._script = script
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str] = []
+        self.requests: list[web.Request] = []
         self.busy = self.most_busy = 0
         self.url = ""
 
@@ -51,6 +52,7 @@ class StandIn:
         await self._runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
+        self.requests.append(request)
         self.keys.append(request.headers.get("Authorization", ""))
         body = msgspec.json.decode(await request.read())
         self.bodies.append(body)

@@ -18,9 +18,10 @@ from actors.cluster.config.schema import DemonstrationsConfig, Deploy
 from actors.cluster.config.typed_yaml import build
 from actors.desktop.answers import Prompt
 from actors.desktop.demonstrators.config import EndpointMember, OracleMember, hasty, who
-from actors.desktop.demonstrators.endpoint import MAX_ANSWER_BYTES, Endpoint, EndpointDown, backoff_s, key_of
 from actors.desktop.demonstrators.pool import DemonstratorPool, fitting
 from actors.desktop.demonstrators.rewrite import rewritten
+from actors.desktop.endpoints.client import MAX_ANSWER_BYTES, Endpoint, EndpointDown, backoff_s
+from actors.desktop.endpoints.config import key_of
 from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.actions.grammar import RefusedAnswer, parse
@@ -74,9 +75,11 @@ def member(server: StandIn, **more: Any) -> EndpointMember:
 
 
 async def asked(server: StandIn, key: str = "", **more: Any) -> str:
-    endpoint = Endpoint(member(server, **more), key)
+    config = member(server, **more)
+    endpoint = Endpoint(config, key, config.name)
+    drawn = {"temperature": config.temperature, "max_tokens": config.max_tokens}
     try:
-        return (await endpoint.complete([{"role": "user", "content": "hello"}], seed=5)).text
+        return (await endpoint.complete([{"role": "user", "content": "hello"}], seed=5, **drawn)).text
     finally:
         await endpoint.close()
 
@@ -195,7 +198,7 @@ async def test_a_silent_or_an_endless_server_is_given_up() -> None:
 async def nobody_listens() -> str:
     endpoint = Endpoint(msgspec.structs.replace(MEMBER, retries=1), "")
     try:
-        return (await endpoint.complete([], seed=1)).text
+        return (await endpoint.complete([], seed=1, temperature=1.0, max_tokens=9)).text
     finally:
         await endpoint.close()
 
@@ -207,7 +210,7 @@ async def test_no_more_requests_are_open_than_allowed() -> None:
 
     async with StandIn(slow) as server:
         endpoint = Endpoint(member(server, concurrent=2), "")
-        await asyncio.gather(*(endpoint.complete([], seed=n) for n in range(8)))
+        await asyncio.gather(*(endpoint.complete([], seed=n, temperature=1.0, max_tokens=9) for n in range(8)))
         await endpoint.close()
         assert server.most_busy == 2
 

@@ -180,6 +180,7 @@ class SandboxProvider(abc.Provider):
             client_key=self._client_key.export_private_key(),
             agent=command.AGENT,
             home=command.GUEST_HOME,
+            screen=(spec.width, spec.height),
             outside=abc.Outside(
                 home=str(sandbox.disk / "home"), uid=sandbox.lease.uid, init_pid=init_pid, cgroups=sandbox.groups
             ),

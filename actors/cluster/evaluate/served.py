@@ -1,0 +1,71 @@
+"""A model behind a URL, as `eval` is told of it.
+
+Invariant: an endpoint that can't answer is refused in one line before anything is started. Its key stands in no file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+
+import msgspec
+
+from actors.cluster.runs.weights import NamedWeights
+from actors.desktop.endpoints.client import Endpoint, EndpointDown
+from actors.desktop.endpoints.config import EndpointConfig, key_of
+from runtime.errors import ConfigError
+
+MODEL_FLAG = "--model"
+TRIAL_TOKENS = 16  # some servers refuse fewer
+ASKED = "Answer with one word: ready?"
+OF_URLS = {"model_name": MODEL_FLAG, "api_key_env": "--api-key-env"}  # flags by their argument
+NOT_OF_URLS = {"at": "--at", "attach": "--attach", "engine": "--engine"}
+
+
+def is_url(model: str | None) -> bool:
+    """Whether MODEL is a server's address."""
+    return model is not None and "://" in model
+
+
+def refuse_misplaced(args: argparse.Namespace) -> None:
+    """Raise ConfigError for a flag that says nothing of this kind of model."""
+    url = is_url(args.model)
+    for name, flag in (NOT_OF_URLS if url else OF_URLS).items():
+        if getattr(args, name) not in (None, []):
+            wanted = "a run or a model folder" if url else "a server's URL, such as http://127.0.0.1:30000/v1"
+            raise ConfigError(f"{flag}: it goes with {wanted}, and MODEL is {args.model}: leave it out")
+    if url and not args.model_name:
+        raise ConfigError(f"MODEL {args.model}: name the model as that server calls it: {MODEL_FLAG} NAME")
+
+
+def named(args: argparse.Namespace) -> NamedWeights:
+    """What the evaluation calls it."""
+    return NamedWeights(folder="", name=f"{args.model_name} at {args.model}")
+
+
+def endpoint_of(args: argparse.Namespace, seats: int) -> EndpointConfig:
+    """The endpoint that the arguments name, for `seats` episodes at once. Raises ConfigError."""
+    return EndpointConfig(
+        url=args.model, model=args.model_name, key_env=args.api_key_env or "", timeout_s=180.0, retries=5,
+        first_backoff_s=1.0, longest_backoff_s=60.0, concurrent=seats,
+    )  # fmt: skip
+
+
+def refuse_unanswering(config: EndpointConfig) -> None:
+    """Raise ConfigError unless the endpoint answers a short question now."""
+    key = key_of(config, os.environ)
+    once = msgspec.structs.replace(config, retries=1, timeout_s=min(config.timeout_s, 60.0))
+
+    async def asked() -> None:
+        endpoint = Endpoint(once, key)
+        try:
+            question = [{"role": "user", "content": ASKED}]
+            await endpoint.complete(question, seed=0, temperature=0.0, max_tokens=TRIAL_TOKENS)
+        finally:
+            await endpoint.close()
+
+    try:
+        asyncio.run(asked())
+    except EndpointDown as error:
+        raise ConfigError(f"MODEL {config.url}: {error} ({error.cause})") from None
