@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-all pytest lint mutants wheel bench sglang-cpu vscode ray clean
+.PHONY: setup train test test-fast test-all pytest proofs lint mutants wheel bench sglang-cpu vscode ray clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -18,14 +18,14 @@ train: setup
 
 test: lint pytest
 
-# What boots no desktop: a minute or two.
+# What boots no desktop and is no longer proof: a minute or two.
 test-fast: setup
-	$(PYTEST) -n 3 -m "not desktop"
+	$(PYTEST) -n 3 -m "not desktop and not proof"
 
-# The suite, every function on its real application, the tests against real SGLang and on several
+# The suite, its longer proofs, every function on its real application, the tests against real SGLang and on several
 # machines with Ray, and a shortened main job with SGLang.
 # Where VS Code can't be fetched, its functions are called unavailable and nothing fails.
-test-all: test sglang-cpu ray
+test-all: test proofs sglang-cpu ray
 	@$(MAKE) --no-print-directory vscode || echo "test-all: VS Code could not be set up"
 	.venv/bin/computerrl apis check --repeats 2 --no-targets
 	COMPUTERRL_TEST_SGLANG=1 $(PY) -m pytest tests/sglang -n 0
@@ -44,7 +44,11 @@ vscode:
 	@bash deploy/setup/vscode.sh
 
 pytest: setup
-	$(PYTEST) -n 3
+	$(PYTEST) -n 3 -m "not proof"
+
+# Whole matrices, long sweeps and runs that lose every process: of each, `make test` has a short one.
+proofs: setup
+	$(PYTEST) -n 3 -m proof
 
 lint: setup
 	$(PY) -m ruff check .

@@ -45,9 +45,6 @@ def install() -> None:
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
     if not ON_CPU or getattr(torch.cuda.current_device, "stands_for_cpu", False):
         return
-    from torch import _dynamo
-
-    _dynamo.config.disable = True  # Megatron jits small functions; compiling them needs a C++ toolchain
 
     def current_device() -> torch.device:
         return torch.device("cpu")
@@ -59,10 +56,15 @@ def install() -> None:
     cuda.set_rng_state = lambda state, device="cuda": torch.set_rng_state(state)
     cuda.manual_seed = torch.manual_seed
     cuda.synchronize = lambda device=None: None
+    # Megatron compiles small functions when it is imported: that needs a C++ toolchain, and the compiler alone takes
+    # seconds to import.
+    library: Any = torch
+    compiles, library.compile = torch.compile, lambda function: function
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it announces the fused kernels it does not find, which is known here
         import megatron.core.optimizer  # noqa: F401
         import megatron.core.tensor_parallel.random as tracker
+    library.compile = compiles
     # The tracker of random states reaches past torch.cuda into CUDA's default generators.
     tracker._set_cuda_rng_state = lambda state, device=-1, graph_safe=False: torch.set_rng_state(state)
     tracker._get_cuda_rng_state = lambda device="cuda", clone=False, graph_safe=False: torch.get_rng_state()

@@ -15,8 +15,8 @@ pytest.register_assert_rewrite(*(f"tests.apis.{name}" for name in ("declared", "
 
 @pytest.fixture
 async def pool(tmp_path: Path, state_dir: str) -> AsyncIterator[DesktopPool]:
-    """A pool of a test's own, closed at its end."""
-    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(warm_pool=1))
+    """A pool of a test's own, closed at its end. It keeps no spare, for most tests play once."""
+    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(warm_pool=0))
     made = await DesktopPool.open(desktops, tmp_path / "plays")
     yield made
     await made.close()

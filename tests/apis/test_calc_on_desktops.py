@@ -12,6 +12,7 @@ from apis.catalogue import call
 from apis.tasks import registry as tasks
 from apis.tasks.families.calc.common import WorkbookGoal
 from tests.apis.plays import Form, oracle_finds_back, oracle_solves, told
+from tests.proofs import proofs
 
 pytestmark = [
     pytest.mark.desktop,
@@ -23,13 +24,15 @@ MOST_CHARS = 2500  # of a compact prompt
 @pytest.mark.parametrize(
     ("family", "route", "form"),
     [
-        ("calc_cell", "gui", "compact"),
-        ("calc_sort", "gui", "published"),
-        ("calc_sheet", "gui", "compact"),
         ("calc_column", "gui", "compact"),
-        ("sheet_from_note", "gui", "published"),
         ("calc_sum", "api", "compact"),
-        ("sheet_from_note", "api", "compact"),
+        *proofs(
+            ("calc_cell", "gui", "compact"),
+            ("calc_sort", "gui", "published"),
+            ("calc_sheet", "gui", "compact"),
+            ("sheet_from_note", "gui", "published"),
+            ("sheet_from_note", "api", "compact"),
+        ),
     ],
 )
 async def test_oracles_solve_their_tasks_by_either_route(
@@ -47,5 +50,6 @@ async def test_a_number_where_a_formula_is_wanted_fails(pool: DesktopPool) -> No
     assert played.detail.endswith(f"{goal.writes[0].cell} has no formula"), played.detail
 
 
+@pytest.mark.proof
 async def test_it_finds_back_after_stray_steps(pool: DesktopPool) -> None:
     await oracle_finds_back(pool, "calc_lookup/train/3", route="gui")

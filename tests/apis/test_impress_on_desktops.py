@@ -278,6 +278,7 @@ async def slides(desk: RealDesk) -> list[Element]:
     return [e for e in (await look(desk)).elements if e.tag == "panel"]
 
 
+@pytest.mark.proof
 async def test_slides_are_counted_and_shown_in_every_view_that_shows_them(desk: RealDesk) -> None:
     await show(desk, "views.odp", make_odp([[("title", f"S{n}")] for n in range(1, 4)]))
     await desk.call("write_file", path=SOUND, data=TABLE.files()[SOUND])

@@ -15,6 +15,7 @@ from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from apis.tasks.families.impress.common import PRESENTATION
 from tests.apis.plays import oracle_solves
+from tests.proofs import proofs
 
 pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
 MOST_CHARS = 1800  # of a compact prompt
@@ -29,10 +30,9 @@ def numbered(family: str, kind: str) -> str:
 @pytest.mark.parametrize(
     ("family", "kind", "route"),
     [
-        ("slides_text", "clear", "gui"),
         ("slides_order", "end", "gui"),
-        ("slides_order", "delete", "mixed"),
         ("slides_copy", "copy", "api"),
+        *proofs(("slides_text", "clear", "gui"), ("slides_order", "delete", "mixed")),
     ],
 )
 async def test_oracles_solve_their_tasks_by_either_route(family: str, kind: str, route: str, pool: DesktopPool) -> None:

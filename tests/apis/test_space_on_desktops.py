@@ -13,13 +13,14 @@ from apis.actions.spaces import ActionSpace
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
 from tests.apis.plays import told
+from tests.proofs import proofs
 
 pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
 
 
 @pytest.mark.parametrize(
     ("family", "space", "route"),
-    [("calc_cell", "gui", ""), ("sheet_from_note", "api", ""), ("calc_sheet", "both", "mixed")],
+    [("calc_cell", "gui", ""), ("sheet_from_note", "api", ""), *proofs(("calc_sheet", "both", "mixed"))],
 )
 async def test_an_oracle_solves_its_task_within_the_space(
     family: str, space: ActionSpace, route: str, pool: DesktopPool

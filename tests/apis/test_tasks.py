@@ -17,6 +17,7 @@ from apis.tasks.osworld import data_of, data_url, in_home
 from apis.tasks.verify.verify import CHECKS, FileView, TaskVerdict, verify
 from apis.tasks.words import HELD_OUT, SPLITS, TRAIN, split_of
 from runtime.errors import ConfigError
+from tests.proofs import proofs
 
 FAMILIES = sorted(tasks.FAMILIES)
 
@@ -71,24 +72,26 @@ def test_held_out_wordings_are_no_training_wordings_of_any_family() -> None:
 
 
 @cache
-def made_of(name: str, split: str) -> tuple[set[str], set[str]]:
-    """The instructions and the values of many instances."""
-    goals = [tasks.goal(f"{name}/{split}/{seed}") for seed in range(1500 if split in splits(name) else 0)]
+def made_of(name: str, split: str, count: int) -> tuple[set[str], set[str]]:
+    """The instructions and the values of `count` instances."""
+    goals = [tasks.goal(f"{name}/{split}/{seed}") for seed in range(count if split in splits(name) else 0)]
     return {goal.instruction for goal in goals}, set().union(*map(tasks.FAMILIES[name].values, goals))
 
 
+@pytest.mark.parametrize(("count", "distinct"), [(200, 130), *proofs((1500, 1000))])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_instances_of_a_split_are_many_and_of_its_own_words(name: str) -> None:
+def test_instances_of_a_split_are_many_and_of_its_own_words(name: str, count: int, distinct: int) -> None:
     for split in splits(name):
-        instructions, values = made_of(name, split)
-        assert len(instructions) > 1000
+        instructions, values = made_of(name, split, count)
+        assert len(instructions) > distinct
         assert all(split_of(value) == split for value in values if value.isalpha())
 
 
-def test_held_out_instances_share_nothing_with_training_ones_of_any_family() -> None:
+@pytest.mark.parametrize("count", [200, *proofs(1500)])
+def test_held_out_instances_share_nothing_with_training_ones_of_any_family(count: int) -> None:
     for part in range(2):
-        trained = set().union(*(made_of(name, TRAIN)[part] for name in FAMILIES))
-        held_out = set().union(*(made_of(name, HELD_OUT)[part] for name in FAMILIES))
+        trained = set().union(*(made_of(name, TRAIN, count)[part] for name in FAMILIES))
+        held_out = set().union(*(made_of(name, HELD_OUT, count)[part] for name in FAMILIES))
         assert trained.isdisjoint(held_out)
 
 

@@ -11,6 +11,7 @@ from apis.actions.gui import line
 from apis.catalogue import call
 from apis.tasks import registry as tasks
 from tests.apis.plays import Form, oracle_solves, told
+from tests.proofs import proofs
 
 pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
 MOST_CHARS = 2500  # of a compact prompt
@@ -19,13 +20,15 @@ MOST_CHARS = 2500  # of a compact prompt
 @pytest.mark.parametrize(
     ("family", "route", "form"),
     [
-        ("writer_text", "gui", "compact"),
-        ("writer_look", "gui", "published"),
-        ("writer_look", "api", "compact"),
         ("writer_case", "api", "published"),
         ("doc_from_note", "mixed", "compact"),
-        ("doc_from_sheet", "gui", "published"),
-        ("doc_from_sheet", "api", "compact"),
+        *proofs(
+            ("writer_text", "gui", "compact"),
+            ("writer_look", "gui", "published"),
+            ("writer_look", "api", "compact"),
+            ("doc_from_sheet", "gui", "published"),
+            ("doc_from_sheet", "api", "compact"),
+        ),
     ],
 )
 async def test_oracles_solve_their_tasks_by_each_route(family: str, route: str, form: Form, pool: DesktopPool) -> None:

@@ -22,7 +22,7 @@ from actors.settings import DemosConfig
 from runtime.control import query_status
 from runtime.logs.reader import read_logs
 
-pytestmark = pytest.mark.desktop
+pytestmark = [pytest.mark.desktop, pytest.mark.proof]
 
 ROOT = Path(__file__).resolve().parents[3]
 SETTINGS = {

@@ -122,7 +122,7 @@ def reservation(max_steps: int = 8) -> Reservation:
 
 @pytest_asyncio.fixture
 async def stand(tmp_path: Path, state_dir: str) -> AsyncIterator[Stand]:
-    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(warm_pool=1))
+    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(warm_pool=0))
     pool = await DesktopPool.open(desktops, tmp_path / "episodes")
     made = Stand(pool, tmp_path)
     yield made

@@ -50,6 +50,7 @@ def states(elements: list[Any], name: str) -> list[str]:
     return list(found[7])
 
 
+@pytest.mark.proof
 async def test_nothing_that_changes_in_calc_is_missed(guest: Guest) -> None:
     await guest("write_file", path="Documents/g.csv", data=b"plum,4\nfig,9\n")
     await guest.open(*OFFICE, CSV, "--calc", "Documents/g.csv", title="g.csv")

@@ -32,6 +32,7 @@ from apis.observation import Observation
 from apis.prompts.text import Turn
 from runtime.storage.segments import SegmentStore
 from tests.heard import Heard
+from tests.proofs import proofs
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 1.0  # of looking at the bystander before the attack
@@ -140,10 +141,10 @@ EITHER = {"agent_broke_desktop", "not_verified"}  # the desktop may survive, the
         ("pkill -STOP -f guest.agent", {"agent_broke_desktop"}, "no_answer", ""),
         ("cat /dev/zero > ~/full; cat /dev/zero > /tmp/full", EITHER, "", "disk_full"),
         (":(){ :|:& };:", EITHER, "", "processes_refused"),
-        (f"python3 -c $'{BOMB}'", EITHER, "", "processes_refused"),
         ("for i in 1 2 3 4; do tail /dev/zero & done", EITHER, "", "memory_refused"),
+        *proofs((f"python3 -c $'{BOMB}'", EITHER, "", "processes_refused")),
     ],
-    ids=["agent", "sshd", "stopped_agent", "disk", "forks", "sessions", "memory"],
+    ids=["agent", "sshd", "stopped_agent", "disk", "forks", "memory", "sessions"],
 )
 async def test_a_policy_that_ruins_its_desktop_has_failed_alone(
     street: Street, command: str, reasons: set[str], detail: str, witness: str
