@@ -30,6 +30,7 @@ EXAMPLES = (
     "  computerrl bench seats --format published --model DIR\n"
     "  computerrl bench hosts --actors 100,2000\n"
     "  computerrl bench parked --seats 2000\n"
+    "  computerrl bench web --seats 2000 --viewers 100\n"
     "  computerrl bench typing --apps text_editor,libreoffice_writer --tries 5\n"
 )
 STARTUP = "Run a deploy file and print the seconds from the command to the first optimizer step of RL, by part."
@@ -81,6 +82,11 @@ SEATS = (
     "are real. Desktops are simulated: scripts that speak the agent's protocol; so is the sampler. Exit status 1 when\n"
     "a target is missed. The simulated desktops take about as much of the machine again.\n"
 )
+WEB = (
+    "Write a run of many seats as a run does, let many browsers watch its live page, and print what the page's server\n"
+    "takes. Seats and browsers are simulated; the server is the real one, in a process of its own. Exit status 1 when\n"
+    "a target is missed.\n"
+)
 TYPING = (
     "Type texts of distinct signs that no keyboard has into real applications while busy programs hold the processor,\n"
     "and read back what stands there; before that a Latin text, for what a keystroke costs, and lines that editors\n"
@@ -104,6 +110,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("hosts", "cost of many actors", HOSTS, _hosts),
         ("parked", "cost of waiting seats", PARKED, _parked),
         ("seats", "many seats in one process", SEATS, _seats),
+        ("web", "cost of the live page", WEB, _web),
         ("typing", "exactness under load", TYPING, _typing),
     ):
         kind = kinds.add_parser(name, help=summary, description=description, epilog=EXAMPLES)
@@ -192,6 +199,12 @@ def _publish(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
 
 
+def _web(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seats", type=int, default=2000, metavar="N", help="of the run (2000)")
+    parser.add_argument("--viewers", type=int, default=100, metavar="N", help="at once (100)")
+    parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="to measure for (30)")
+
+
 def _typing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--apps", metavar="LIST", help="applications (default: all that are installed)")
     parser.add_argument("--signs", type=int, default=1000, metavar="N", help="distinct ones in each text (1000)")
@@ -241,6 +254,10 @@ def main(args: argparse.Namespace) -> int:
         from actors.cluster.bench.seats import seats
 
         return seats.run(_asked(seats.SeatsOptions, args), as_json=as_json)
+    if args.kind == "web":
+        from actors.cluster.bench import web
+
+        return web.run(seats=args.seats, viewers=args.viewers, seconds=args.seconds, as_json=as_json)
     if args.kind == "typing":
         from actors.cluster.bench import typing
 

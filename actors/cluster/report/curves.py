@@ -103,6 +103,9 @@ def lines(
             drawn.append(part)
             said = _named(label, found, called) if part.steps[0] == shown.steps[0] else None
             _line(axes, part, colour, said, window)
+    if not drawn:
+        plt.close(figure)
+        return None
     axes.set(xlabel=_dress(axes, stretches, last, axis, whole=whole), ylabel=ylabel)
     if share:
         axes.set_ylim(0, 1)
@@ -217,7 +220,10 @@ def _cut(found: Band, at: float) -> tuple[Band, Band]:
 
 
 def _line(axes: Any, found: Band, colour: str, label: str | None, window: int, *, faint: bool = False) -> None:
-    axes.plot(found.steps, smooth(found.mean, window), color=colour, lw=1 if faint else 1.5, label=label)
+    alone = "o" if len(found.steps) == 1 else None  # a line of one point has no length
+    axes.plot(
+        found.steps, smooth(found.mean, window), color=colour, lw=1 if faint else 1.5, label=label, marker=alone, ms=5
+    )
     if found.seeds > 1:
         low, high = smooth(found.low, window), smooth(found.high, window)
         axes.fill_between(found.steps, low, high, color=colour, alpha=0.18, lw=0)
