@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from policy.lora import LoraConfig
 from runtime.errors import ConfigError, StoreError
 from runtime.messaging.message import Version
 
@@ -25,6 +26,7 @@ class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
     version: str  # "LINEAGE.STEP"
     has_reference: bool
     dtype: str
+    lora: LoraConfig = LoraConfig()
     files: dict[str, str] = {}  # digest by name of all others below the folder; an older build named none
 
 

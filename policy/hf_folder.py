@@ -19,6 +19,7 @@ from policy import tensorfiles
 from runtime.errors import ConfigError
 
 WEIGHTS = "model.safetensors"
+ADAPTER = "adapter"  # folder beside the weights
 WEIGHTS_INDEX = ".safetensors.index.json"
 # Config, tokenizer, template and what people read: never a program or a pickle.
 COMPANION_KINDS = (".json", ".txt", ".model", ".tiktoken", ".jinja", ".md")
@@ -78,8 +79,12 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
-def write(folder: Path, tensors: dict[str, Tensor], files: Companions) -> str:
+def write(
+    folder: Path, tensors: dict[str, Tensor], files: Companions, adapter: tuple[object, dict[str, Tensor]] | None = None
+) -> str:
     """Write `tensors` with config and tokenizer `files` to `folder`, replacing what is there.
+
+    The configuration and tensors of an `adapter` go to a folder of PEFT's form in it.
 
     Returns the blake2b-128 digest of the safetensors file, hex.
     """
@@ -92,7 +97,14 @@ def write(folder: Path, tensors: dict[str, Tensor], files: Companions) -> str:
     config.pop("torch_dtype", None)
     config["dtype"] = DTYPE_NAMES[next(iter(tensors.values())).dtype]
     (partial / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-    for path in (*partial.iterdir(), partial):  # a power cut leaves no folder of this name that is not whole
+    if adapter is not None:
+        settings, matrices = adapter
+        (partial / ADAPTER).mkdir()
+        (partial / ADAPTER / "adapter_config.json").write_text(json.dumps(settings, indent=2) + "\n")
+        (partial / ADAPTER / "adapter_model.safetensors").write_bytes(
+            save({name: tensor.cpu() for name, tensor in matrices.items()}, metadata={"format": "pt"})
+        )
+    for path in (*partial.rglob("*"), partial):  # a power cut leaves no folder of this name that is not whole
         flush(path)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from policy.lora import LoraConfig
+
 
 class OptimConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Adam as Megatron runs it. The learning rate comes with every step."""
@@ -17,4 +19,5 @@ class OptimConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     clip_grad: float = 1.0
     dtype: str = "float32"  # float32 on CPU; bfloat16 keeps fp32 main weights and gradients
     recompute: str = "none"  # what the backward pass computes again: "selective" is each MLP, "full" each layer
-    seed: int = 1234  # of Megatron's random state; weights come from files, so nothing here draws from it yet
+    lora: LoraConfig = LoraConfig()
+    seed: int = 1234  # of what is drawn: adapters alone, for weights come from files

@@ -11,9 +11,11 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from policy.advantage import AdvantageLevel
+from policy.lora import LoraConfig
 from policy.optim import OptimConfig
 from policy.packing import Aggregation
 from policy.parallel import ParallelConfig
+from runtime.errors import ConfigError
 from runtime.settings import Section, key, tuning
 
 EPOCHS_MOST = 1024  # far more passes than one batch is good for
@@ -117,7 +119,17 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
         Literal["none", "selective", "full"],
         tuning("Computes parts again in the backward pass, for memory: each MLP (selective) or each layer (full)."),
     ] = "none"
+    lora: LoraConfig = LoraConfig()
     parallel: ParallelConfig = ParallelConfig()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("tensor", "pipeline"):
+            if self.lora.rank and (ranks := getattr(self.parallel, name)) > 1:
+                raise ConfigError(
+                    f"learner.parallel.{name} is {ranks}: with learner.lora.rank it is 1, for adapters are not split;"
+                    " learner.parallel.data shares the batches"
+                )
 
     def optim(self) -> OptimConfig:
         """The part that is the trainer's."""
@@ -127,6 +139,7 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
             clip_grad=self.clip_grad,
             dtype=self.dtype,
             recompute=self.recompute,
+            lora=self.lora,
         )
 
 

@@ -109,7 +109,7 @@ def load(folder: Path, updater: Updater, reference: PolicyModel | None) -> None:
     # Older checkpoints hold it where Megatron's own writer puts it, and a count of zero nowhere.
     older = state["optimizer"].get("optimizer", {}).get("state", {})
     steps = float(adam.pop(STEPS, older.get(STEPS, 0.0)))
-    for name, parameter in updater.model.named_parameters():
+    for name, parameter in updater.trained():
         updater.restore(parameter, adam[name], steps)
     if reference is not None:
         reference.load_state_dict(state["reference"])
@@ -119,7 +119,7 @@ def _state(updater: Updater, reference: PolicyModel | None) -> dict[str, Any]:
     """What is saved, and where it is loaded into."""
     model = updater.model.sharded_state_dict()
     adam: dict[str, Any] = {STEPS: torch.tensor(updater.steps)}
-    for name, parameter in updater.model.named_parameters():
+    for name, parameter in updater.trained():
         adam[name] = {
             kind: make_sharded_optimizer_tensor(model[name], tensor, f"optimizer.state.{kind}")
             for kind, tensor in updater.state_of(parameter).items()

@@ -16,7 +16,7 @@ from megatron.core.tensor_parallel import copy_to_tensor_model_parallel_region, 
 from torch import Tensor
 
 from policy.architecture import Architecture
-from policy.megatron import partition, shim
+from policy.megatron import lora, partition, shim
 from policy.megatron.config import DTYPES, transformer_config
 from policy.megatron.spec import PackedPart, PackedRotary, PackedRows, layer_spec, packed_params, sequences, shared
 from policy.megatron.vocab import VocabRows
@@ -46,6 +46,7 @@ class PolicyModel(GPTModel):
                 post_process=parallel_state.is_pipeline_last_stage(),
             )
         self.shape = shape
+        self.adapters: dict[str, lora.Adapter] = {}
         partition.mark(self)
         self.rotary_pos_emb = PackedRotary(
             shape.rotary_dim,
@@ -84,6 +85,8 @@ class PolicyModel(GPTModel):
         The last of several stages has a copy of a tied embedding, under the embedding's name.
         """
         for name, parameter in self.named_parameters():
+            if lora.MARK in name:
+                continue
             whole = name
             if name.startswith("decoder.layers."):
                 number, rest = name.removeprefix("decoder.layers.").split(".", 1)
@@ -91,6 +94,11 @@ class PolicyModel(GPTModel):
             elif name == "output_layer.weight" and self.share_embeddings_and_output_weights:
                 whole = "embedding.word_embeddings.weight"
             yield whole, parameter
+
+    def merged_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """The same with what adapters add."""
+        for name, parameter in self.named_weights():
+            yield name, self.adapters[name].merged(parameter) if name in self.adapters else parameter
 
     @torch.no_grad()
     def load_hf(self, tensors: dict[str, Tensor], shape: Architecture) -> None:

@@ -72,6 +72,10 @@ class Updater:
             )
         (self._adam,) = getattr(self.optimizer, "chained_optimizers", [self.optimizer])
 
+    def trained(self) -> list[tuple[str, Parameter]]:
+        """The parameters that have a gradient, by name: all, or the adapters."""
+        return [(name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad]
+
     def zero_grad(self) -> None:
         """Forget gradients; call before a step's first micro-batch."""
         self.ddp.zero_grad_buffer()

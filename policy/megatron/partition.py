@@ -8,6 +8,7 @@ copy of rank 0's shard. The gradient's norm, and with it every clipped step, wou
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,11 +16,12 @@ import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
 from megatron.core.tensor_parallel import set_tensor_model_parallel_attributes
-from torch import Tensor
+from torch import Tensor, nn
 
 from policy.architecture import Architecture
 from policy.errors import LearnerError
 from policy.hf_folder import DTYPE_NAMES
+from policy.megatron import lora
 from policy.megatron.ranks import exchanged
 from policy.tensornames import held
 from policy.weights import strips, to_hf
@@ -28,9 +30,14 @@ if TYPE_CHECKING:
     from policy.megatron.model import PolicyModel
 
 
+def _weights(model: PolicyModel) -> Iterator[tuple[str, nn.Parameter]]:
+    """All but adapters, which are not split."""
+    return ((name, parameter) for name, parameter in model.named_parameters() if lora.MARK not in name)
+
+
 def mark(model: PolicyModel) -> None:
     """Note on every parameter that is split over tensor-parallel ranks how it is split."""
-    for name, parameter in model.named_parameters():
+    for name, parameter in _weights(model):
         dim = held(name, model.shape).split
         if dim is not None and not hasattr(parameter, "tensor_model_parallel"):  # Megatron notes biases itself
             set_tensor_model_parallel_attributes(parameter, True, dim, strips(name))
@@ -38,7 +45,7 @@ def mark(model: PolicyModel) -> None:
 
 def check(model: PolicyModel) -> None:
     """Raise LearnerError for the first parameter of `model` whose note is missing or wrong."""
-    for name, parameter in model.named_parameters():
+    for name, parameter in _weights(model):
         dim = held(name, model.shape).split
         split = (dim is not None, -1 if dim is None else dim, strips(name))
         noted = tuple(
@@ -59,7 +66,7 @@ def whole(model: PolicyModel, shape: Architecture) -> dict[str, Tensor]:
     """
     stage: dict[str, Tensor] = {}
     if parallel_state.get_data_parallel_rank() == 0:
-        for weight in model.named_weights():  # one by one: only the first of the tensor ranks keeps what it gathered
+        for weight in model.merged_weights():  # one by one: only the first of the tensor ranks keeps what it gathered
             tensors = to_hf([weight], shape, gather)
             if parallel_state.get_tensor_model_parallel_rank() == 0:
                 stage |= tensors

@@ -19,8 +19,9 @@ from torch import Tensor
 from policy import checkpoints, hf_folder, tensornames
 from policy.architecture import read_architecture
 from policy.errors import LearnerError
+from policy.lora import LoraConfig
 from policy.losses import Objective
-from policy.megatron import checkpoint, microbatch, partition, shim
+from policy.megatron import checkpoint, lora, microbatch, partition, shim
 from policy.megatron.model import PackedInputs, PolicyModel
 from policy.megatron.optimizer import Updater
 from policy.megatron.ranks import ensure_parallel, exchanged, on_first
@@ -86,6 +87,8 @@ class Trainer:
         self.model = PolicyModel(self.shape, config.dtype, self.parallel, config.recompute)
         if weights is not None:
             self.model.load_hf(weights, self.shape)
+        if config.lora.rank:
+            self.model.adapters = lora.attach(self.model, config.lora, config.seed)
         self.updater = Updater(self.model.to(self.device), config)
         self._training = self._runner(self.updater.ddp)
         self.reference: PolicyModel | None = None
@@ -183,6 +186,10 @@ class Trainer:
 
     def new_reference(self) -> None:
         """The current weights become the reference policy."""
+        if self.config.lora.rank:
+            lora.keep_reference(self.model.adapters)
+            self.reference = self.model
+            return
         self._reference_model().load_state_dict(self.model.state_dict())
 
     def snapshot(self) -> dict[str, Tensor]:
@@ -201,18 +208,27 @@ class Trainer:
         `tensors` is a snapshot that was made already. Every rank calls this, and rank 0 writes.
         """
         whole = partition.whole(self.model, self.shape) if tensors is None else tensors
-        return on_first(lambda: self.write(folder, whole).encode()).decode()
+        return on_first(lambda: self.write(folder, whole, adapter=True).encode()).decode()
 
-    def write(self, folder: Path, tensors: dict[str, Tensor]) -> str:
-        """The same of a snapshot by rank 0 alone, beside the others' work."""
-        return hf_folder.write(folder, tensors, self.companions)
+    def write(self, folder: Path, tensors: dict[str, Tensor], *, adapter: bool = False) -> str:
+        """The same of a snapshot by rank 0 alone, beside the others' work.
+
+        With `adapter`, a LoRA run's adapter as it is now lies beside the merged weights, in PEFT's form.
+        """
+        peft = None
+        if adapter and self.config.lora.rank:
+            peft = (self.config.lora.peft(self.shape), lora.peft_tensors(self.model.adapters))
+        return hf_folder.write(folder, tensors, self.companions, peft)
 
     def save(self, folder: Path, version: str = "0.0") -> str:
         """Write a checkpoint, atomically: weights, Adam's state, reference. Returns the digest of its files."""
         info = checkpoints.CheckpointInfo(
-            version=version, has_reference=self.reference is not None, dtype=self.config.dtype
+            version=version,
+            has_reference=self.reference is not None,
+            dtype=self.config.dtype,
+            lora=self.config.lora,
         )
-        return checkpoint.save(folder, info, self.companions, self.updater, self.reference)
+        return checkpoint.save(folder, info, self.companions, self.updater, self._apart(self.reference))
 
     def load(self, folder: Path, *, reference: bool = True) -> str:
         """Take over a checkpoint's weights, Adam's state and, where wanted, its reference; returns its version.
@@ -223,17 +239,27 @@ class Trainer:
         if info.dtype != self.config.dtype:
             raise StoreError(f"{folder} holds {info.dtype}, learner.dtype says {self.config.dtype}")
         wanted = reference and info.has_reference
-        checkpoint.load(folder, self.updater, self._reference_model() if wanted else None)
+        if info.lora != self.config.lora:
+            raise StoreError(
+                f"{folder} was trained with {_told(info.lora)}, the deploy file says {_told(self.config.lora)}"
+            )
+        checkpoint.load(folder, self.updater, self._apart(self._reference_model() if wanted else None))
         if not wanted:
             self.reference = None
         self.loaded_version = info.version
         return info.version
 
     def _reference_model(self) -> PolicyModel:
-        if self.reference is None:
+        if self.reference is None and self.config.lora.rank:
+            self.reference = self.model
+        elif self.reference is None:
             self.reference = PolicyModel(self.shape, self.config.dtype, self.parallel).to(self.device)
             self.reference.requires_grad_(requires_grad=False)
         return self.reference
+
+    def _apart(self, reference: PolicyModel | None) -> PolicyModel | None:
+        """A reference policy that has weights of its own; adapters of a reference are in the model."""
+        return None if reference is self.model else reference
 
     def _step(
         self,
@@ -288,7 +314,13 @@ class Trainer:
         if self.reference is None:
             raise LearnerError("no reference policy")
         runner = self._runner(self.reference)
-        return runner.read(micro_batches, lambda inputs, rows: rows.scores(inputs.targets).unit)
+        with lora.as_reference(self.reference.adapters):
+            return runner.read(micro_batches, lambda inputs, rows: rows.scores(inputs.targets).unit)
 
     def _runner(self, model: torch.nn.Module) -> MicroBatchRunner:
         return MicroBatchRunner(model, self.device, self.parallel.tensor if self.parallel.sequence else 1)
+
+
+def _told(config: LoraConfig) -> str:
+    targets = ", ".join(config.targets) or "all projections"
+    return f"learner.lora.rank {config.rank} (alpha {config.alpha:g}, {targets})" if config.rank else "no learner.lora"

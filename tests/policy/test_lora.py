@@ -1,0 +1,134 @@
+"""Adapters beside frozen weights: PEFT computes the same, the reference is the model itself, and a resume is exact."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+
+from actors.learner.config import LearnerConfig
+from policy.architecture import read_architecture
+from policy.lora import LoraConfig
+from policy.losses import Objective
+from policy.megatron.trainer import OptimConfig, Trainer
+from policy.packing import MicroBatch, PackedSample
+from policy.parallel import ParallelConfig
+from runtime.errors import ConfigError, StoreError
+from tests.policy import tiny_models
+
+LORA = LoraConfig(rank=3, alpha=12.0)
+IDS = [5, 9, 33, 60, 7, 7, 2, 41]
+BATCH = [
+    MicroBatch(
+        samples=[PackedSample(ids=IDS, response_len=4, weight=0.25, advantage=1.0, behaviour_logprobs=[-4.5] * 4)]
+    )
+]
+KL = Objective(kl_coef=0.1)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_models.write(tmp_path_factory.mktemp("lora") / "model", "qwen2")
+
+
+def trainer_of(folder: Path, **options: object) -> Trainer:
+    return Trainer(folder, OptimConfig(**{"lora": LORA, **options}))  # type: ignore[arg-type]
+
+
+def taught(folder: Path, **options: object) -> Trainer:
+    """A trainer whose adapters are no longer zero."""
+    trainer = trainer_of(folder, **options)
+    for _ in range(3):
+        trainer.cross_entropy_step(BATCH, 0.02)
+    return trainer
+
+
+def logits_of(model: torch.nn.Module) -> torch.Tensor:
+    with torch.no_grad():
+        return model(torch.tensor([IDS])).logits[0, -5:-1]
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing.:FutureWarning")  # peft asks transformers so
+@pytest.mark.parametrize(
+    ("style", "targets"),
+    [("qwen2", ()), ("qwen3", ("q_proj", "v_proj", "down_proj")), ("glm4", ("k_proj", "gate_up_proj"))],
+)
+def test_peft_and_the_merged_weights_compute_what_the_learner_does(
+    tmp_path: Path, style: str, targets: tuple[str, ...]
+) -> None:
+    base = tiny_models.write(tmp_path / "base", style, tied=style == "qwen2")
+    trainer = taught(base, lora=msgspec.structs.replace(LORA, targets=targets))
+    (ours,) = trainer.logits(BATCH[0])
+    trainer.export(tmp_path / "out")
+    plain = transformers.AutoModelForCausalLM.from_pretrained(base)
+    assert float((logits_of(plain) - ours).abs().max()) > 1e-2
+    merged = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    torch.testing.assert_close(logits_of(merged), ours, rtol=0, atol=1e-5)
+    peft = pytest.importorskip("peft")
+    adapted = peft.PeftModel.from_pretrained(plain, str(tmp_path / "out" / "adapter"))
+    torch.testing.assert_close(logits_of(adapted), ours, rtol=0, atol=1e-5)
+
+
+def test_the_adapter_folder_holds_every_pair_and_their_product_is_what_was_merged(model: Path, tmp_path: Path) -> None:
+    trainer = taught(model)
+    trainer.export(tmp_path / "out")
+    base, merged = load_file(model / "model.safetensors"), load_file(tmp_path / "out" / "model.safetensors")
+    adapter = load_file(tmp_path / "out" / "adapter" / "adapter_model.safetensors")
+    settings = json.loads((tmp_path / "out" / "adapter" / "adapter_config.json").read_text())
+    changed = [name for name, tensor in merged.items() if not torch.equal(tensor, base[name])]
+    assert len(changed) == 7 * 2 == len(adapter) / 2
+    assert {name.split(".")[-2] for name in changed} == set(settings["target_modules"])
+    for name in changed:
+        key = f"base_model.model.{name.removesuffix('.weight')}.lora_"
+        product = adapter[f"{key}B.weight"] @ adapter[f"{key}A.weight"] * settings["lora_alpha"] / settings["r"]
+        torch.testing.assert_close(merged[name], base[name] + product)
+    assert sum(tensor.numel() for tensor in adapter.values()) == LORA.parameters(read_architecture(model))
+
+
+def test_the_reference_is_the_model_without_its_adapters_until_it_is_set_anew(model: Path) -> None:
+    trainer = taught(model)
+    far = trainer.evaluate(BATCH)["loss"]
+    trainer.reference = trainer.model  # as a run has it that was never told to set it
+    (base,) = trainer._reference_logprobs(BATCH)
+    assert -float(base.sum()) / 4 == pytest.approx(trainer_of(model).evaluate(BATCH)["loss"], rel=1e-5)
+    assert trainer.evaluate(BATCH)["loss"] == far
+    assert trainer.grpo_step(BATCH, 0.0, KL)["kl"] > 0.01
+    trainer.new_reference()
+    assert trainer.reference is trainer.model
+    assert trainer.grpo_step(BATCH, 0.02, KL)["kl"] == pytest.approx(0.0, abs=1e-6)
+    assert trainer.grpo_step(BATCH, 0.0, KL)["kl"] > 1e-6
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_resume_goes_on_to_the_bit(model: Path, tmp_path: Path, dtype: str) -> None:
+    trainer = taught(model, dtype=dtype)
+    trainer.new_reference()
+    trainer.grpo_step(BATCH, 0.01, KL)
+    trainer.save(tmp_path / "saved", "0.4")
+    resumed = Trainer.resume(tmp_path / "saved", trainer.config)
+    for _ in range(2):
+        ours, theirs = (one.grpo_step(BATCH, 0.01, KL) for one in (trainer, resumed))
+        assert {k: v for k, v in ours.items() if not k.endswith("_s")} == {
+            k: v for k, v in theirs.items() if not k.endswith("_s")
+        }
+    with pytest.raises(StoreError, match=r"learner\.lora\.rank 3"):
+        Trainer.resume(tmp_path / "saved", OptimConfig(dtype=dtype))
+
+
+def test_recomputed_layers_give_adapters_the_same_gradient(model: Path) -> None:
+    norms = [
+        trainer_of(model, recompute=recompute).cross_entropy_step(BATCH, 0.01)["grad_norm"]
+        for recompute in ("none", "selective", "full")
+    ]
+    assert norms[0] > 0
+    assert norms == pytest.approx([norms[0]] * 3, rel=1e-5)
+
+
+def test_settings_that_cant_be_are_refused_by_their_key(model: Path) -> None:
+    with pytest.raises(ConfigError, match=r"learner\.lora\.targets: 'query' is not one of q_proj"):
+        trainer_of(model, lora=LoraConfig(rank=2, targets=("query",)))
+    with pytest.raises(ConfigError, match=r"learner\.parallel\.tensor is 2.*learner\.lora\.rank"):
+        LearnerConfig(lora=LORA, parallel=ParallelConfig(tensor=2))
