@@ -31,7 +31,10 @@ RECORD = (
 )
 LIST = "List the runs that hold demonstrations."
 SHOW = "Print a recording by family and route, or every step of the demonstrations of one task."
-EXPORT = "Write a recording to a file, the kind by its ending; an existing file is replaced once the new one is whole."
+EXPORT = (
+    "Write a recording to a file, the kind by its ending. With --force a file that is there is replaced once the new one"
+    " is whole."
+)
 IMPORT = (
     "Take a recording into a run that is not going on, or into a new run of that name. What the run holds already is\n"
     "passed by; a file of another format, tokenizer, form of prompts or choice of actions than the run's, or with a\n"
@@ -82,6 +85,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     export = verbs.add_parser("export", help="to a file", description=EXPORT, epilog=EXAMPLES)
     export.add_argument("recording", metavar="RUN", help="a run's name or folder, `last`, or another file")
     export.add_argument("file", metavar="FILE", help="FILE.jsonl or FILE.parquet")
+    export.add_argument("--force", action="store_true", help="replace a file that is there")
     taking = verbs.add_parser("import", help="into a run", description=IMPORT, epilog=EXAMPLES)
     taking.add_argument("file", metavar="FILE", help="a .jsonl or .parquet file, or a run")
     taking.add_argument("run", metavar="RUN", help="name of a run, old or new")

@@ -168,6 +168,8 @@ def export(args: argparse.Namespace) -> int:
     try:
         if demo_files.kind_of(file) == "run":
             raise ConfigError(f"{file}: a folder; name a .jsonl or .parquet file")
+        if file.exists() and not args.force:
+            raise ConfigError(f"{file} exists already: name another file, or replace it with --force")
         header, found = demo_files.read(path)
         if not header.demos:
             raise ConfigError(f"{path}: no demonstrations to export")

@@ -18,17 +18,7 @@ from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import (
-    comparable,
-    compose,
-    doctor,
-    evaluation_rounds,
-    execute,
-    ledgers,
-    open_files,
-    resume,
-    run_folder,
-)
+from actors.cluster.runs import comparable, compose, doctor, execute, ledgers, open_files, resume, run_folder
 from actors.cluster.runs.requests import RunRequest, resolve
 from actors.cluster.runs.run_folder import CLONING, RECORDING, RunFolder, RunRecord
 from actors.replay.database.ledger_file import LEDGER
@@ -222,7 +212,7 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
         run.end(verdict, reason)
     output.news(f"run {folder.name}: {verdict}{f' - {reason}' if reason else ''}")
     if verdict in ("ok", "failed") and run.record.verb == run_folder.RUN:
-        _tell_success(folder, named)
+        output.news(f"look at it with  computerrl report {named}  or  computerrl web {named}")
     if verdict == "crashed":
         output.news(f"see  computerrl logs {named} --level warning")
     if verdict in ("crashed", "stopped") and (wrong := ledgers.damage(folder)):
@@ -253,15 +243,6 @@ def claim(request: RunRequest, deploy: Deploy) -> RunFolder:
     run = run_folder.claim(folder, record, resume=request.resume)
     run.write("deploy.yaml", deploy_files.dump(deploy).encode())
     return run
-
-
-def _tell_success(folder: Path, named: str) -> None:
-    """Say what the run's evaluation rounds found, and where to look at it."""
-    rounds = [one for one in evaluation_rounds.read_rounds(folder) if one.closed] if (folder / LEDGER).is_file() else []
-    for one in rounds:
-        rate = one.summary.whole.all
-        output.news(f"success {one.name}: {rate.value:.3f} ({rate.successes}/{rate.n}), {one.decoding}")
-    output.news(f"look at it with  computerrl report {named}  or  computerrl web {named}  (pictures, curves, episodes)")
 
 
 def _tell_ended(request: RunRequest, record: RunRecord) -> None:

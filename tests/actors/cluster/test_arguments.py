@@ -167,6 +167,9 @@ def test_an_export_makes_no_folders(capsys: pytest.CaptureFixture[str]) -> None:
     assert "FILE gone/a.jsonl: there is no folder gone" in refused(capsys, "demos", "export", file, "gone/a.jsonl")
     assert not Path("gone").exists()
     assert cli.main(["demos", "export", file, "a.parquet"]) == 0
+    capsys.readouterr()
+    assert "a.parquet exists already" in refused(capsys, "demos", "export", file, "a.parquet")
+    assert cli.main(["demos", "export", file, "a.parquet", "--force"]) == 0
 
 
 @pytest.mark.parametrize(("decoding", "heat"), [("greedy", 0.0), ("t=1", 1.0), ("T=2", 2.0), ("t=99.5", 99.5)])
