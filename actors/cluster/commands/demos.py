@@ -32,8 +32,8 @@ RECORD = (
 LIST = "List the runs that hold demonstrations."
 SHOW = "Print a recording by family and route, or every step of the demonstrations of one task."
 EXPORT = (
-    "Write a recording to a file, the kind by its ending. With --force a file that is there is replaced once the new one"
-    " is whole."
+    "Write a recording to a file, the kind by its ending. With --force a file that is there is replaced once the new\n"
+    "one is whole."
 )
 IMPORT = (
     "Take a recording into a run that is not going on, or into a new run of that name. What the run holds already is\n"

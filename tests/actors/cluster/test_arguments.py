@@ -211,7 +211,7 @@ def test_tasks_of_files_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine/bad.json").write_text("{}")
     assert cli.main(["tasks", "list", "mine", "--json"]) == 0
     bad, good = json.loads(capsys.readouterr().out)
-    assert "missing required field" in bad["problem"]
+    assert "it is missing; a task file has" in bad["problem"]
     assert (good["id"], good["problem"]) == ("text_editor/train/1", None)
     assert cli.main(["tasks", "list", "mine/good.json"]) == 0
     assert "1 task file " in capsys.readouterr().out
