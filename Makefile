@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-all pytest proofs lint mutants wheel bench sglang-cpu vscode ray clean
+.PHONY: setup train test test-fast test-all pytest proofs lint mutants wheel bench sglang-cpu vscode ray smollm clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -38,6 +38,10 @@ sglang-cpu:
 # Ray, for runs on several machines: 235 MB.
 ray: setup
 	@bash deploy/setup/ray.sh
+
+# SmolLM2-135M-Instruct as a model folder, for deploy/smollm.yaml: 93 MB.
+smollm: setup
+	@bash deploy/setup/smollm.sh
 
 # VS Code for the desktops: 200 MB, half a minute. Only tasks of the suite `code` need it.
 vscode:
