@@ -19,7 +19,7 @@ from runtime.errors import ConfigError
 
 COMMANDS = (
     "run", "logs", "runs", "status", "web", "episodes", "report", "audit", "keys", "parse", "doctor", "tasks", "apis",
-    "demos", "eval", "export", "base", "bench",
+    "demos", "eval", "export", "model", "base", "bench",
 )  # fmt: skip
 RENAMED = {"--seats": "--desktops", "--form": "--format", "--max-steps": "--max-turns", "--base": "--model"}
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")

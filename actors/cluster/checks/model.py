@@ -1,0 +1,51 @@
+"""`computerrl model check`: looks at a folder, and says what it found.
+
+Invariant: exit status 0 means that learner and engine load the folder and agree with transformers.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from pathlib import Path
+
+from actors.cluster import output
+from actors.cluster.config import models
+from policy.comparison import Verdict, compare
+from runtime.errors import ConfigError
+
+QUIET_S = 2.0
+
+
+def check(folder: Path, dtype: str, *, as_json: bool) -> int:
+    """Print the verdict on `folder`; its exit status."""
+    warnings.simplefilter("ignore")
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    began = time.monotonic()
+
+    def tell(step: str) -> None:
+        if not as_json and time.monotonic() - began > QUIET_S:
+            output.news(f"{output.duration(time.monotonic() - began)}  {step}")
+
+    try:
+        verdict = compare(models.locate(str(folder)), dtype, tell)
+    except ConfigError as error:
+        verdict = Verdict(architecture="", why=str(error))
+    if as_json:
+        output.document(verdict)
+    else:
+        _say(folder, dtype, verdict)
+    return 1 if verdict.why else 0
+
+
+def _say(folder: Path, dtype: str, verdict: Verdict) -> None:
+    if verdict.why:
+        output.line(f"{folder}: {verdict.why}")
+        return
+    output.line(
+        f"{folder}: {verdict.architecture}, {dtype}: largest difference of a logit {verdict.max_logit_diff:.2g};"
+        " generates; every tensor comes back"
+    )

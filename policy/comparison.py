@@ -1,0 +1,170 @@
+"""A model folder as learner and engine compute it, beside transformers: what `computerrl model check` finds.
+
+Invariant: a verdict without a reason means that all was done and agreed. Only one of the three holds its weights at
+a time.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import torch
+from torch import Tensor
+
+from policy import hf_folder, tensornames
+from policy.architecture import Architecture, read_architecture
+from policy.engine.cache import KeyValueCache
+from policy.engine.core import EngineCore
+from policy.engine.model import Chunk, Decoder
+from policy.engine.options import EngineOptions
+from policy.engine.sequence import Draw, Sequence
+from policy.engine.weights import DTYPES, load_weights
+from policy.megatron import partition
+from policy.megatron.model import PolicyModel
+from policy.megatron.ranks import ensure_parallel
+from policy.megatron.schedule import MicroBatchRunner
+from policy.packing import MicroBatch, PackedSample
+from policy.tokenizer import Tokenizer
+from runtime.errors import ComputerRLError
+
+EXACT, RELATIVE = 1e-4, 1e-5  # float32: a logit may differ by so much, or by so much of the largest logit
+ROUNDED = 1.5  # bfloat16: our rms distance from float32 in that of transformers' bfloat16
+GREEDY_TOKENS = 16
+QUESTION = "What is the capital of France?"
+_CPU = torch.device("cpu")
+_LENGTHS = (3, 33, 64)  # of the compared sequences, in tokens
+Tell = Callable[[str], None]
+
+
+class Verdict(msgspec.Struct):
+    """What was found; `why` is empty where all is good."""
+
+    architecture: str  # model_type
+    loads: bool = False  # by learner and engine
+    max_logit_diff: float | None = None  # of both, to transformers in float32
+    generates: bool = False  # greedily, what transformers would, and gives all tensors back when it is exported
+    why: str = ""
+
+
+class _Ours(msgspec.Struct):
+    engine: list[Tensor]  # [length, vocab] per sequence
+    learner: list[Tensor]  # [length - 1, vocab]
+    drawn: list[int]  # the engine's greedy answer
+    changed: str  # the first tensor that the learner's export changes, or ""
+
+
+def compare(folder: Path, dtype: str, tell: Tell) -> Verdict:
+    """Look at `folder`, computing in `dtype`. Raises ConfigError for what is not covered."""
+    arch = read_architecture(folder)
+    verdict = Verdict(architecture=arch.style)
+    generator = torch.Generator().manual_seed(0)
+    longest = min(arch.context, max(_LENGTHS))
+    ids = [torch.randint(arch.vocab, (min(n, longest),), generator=generator).tolist() for n in _LENGTHS]
+    prompt = Tokenizer.load(folder).prompt_ids(QUESTION)
+    try:
+        tell("the engine loads, computes and draws")
+        engine, drawn = _engine(folder, arch, dtype, ids, prompt)
+        tell("the learner loads, computes and exports")
+        learner, changed = _learner(folder, arch, dtype, ids)
+    except ComputerRLError as error:
+        verdict.why = str(error)
+        return verdict
+    verdict.loads = True
+    tell("transformers computes")
+    exact, greedy = _reference(folder, torch.float32, ids, [*prompt, *drawn])
+    ours = _Ours(engine=engine, learner=learner, drawn=drawn, changed=changed)
+    rounded = None if dtype == "float32" else _reference(folder, DTYPES[dtype], ids, [*prompt, *drawn])[0]
+    return _judged(verdict, ours, exact, rounded, greedy[len(prompt) - 1 : -1])
+
+
+def _judged(
+    verdict: Verdict, ours: _Ours, exact: list[Tensor], rounded: list[Tensor] | None, greedy: Tensor
+) -> Verdict:
+    reasons = []
+    exact_limit = max(EXACT, RELATIVE * max(float(one.abs().max()) for one in exact))
+    off = {name: _apart(getattr(ours, name), exact) for name in ("engine", "learner")}
+    verdict.max_logit_diff = max(float(one.abs().max()) for one in off.values())
+    for name, one in off.items():
+        found, limit, measure = float(one.abs().max()), exact_limit, "a logit"
+        if rounded is not None:
+            found, limit, measure = _rms(one), ROUNDED * _rms(_apart(rounded, exact)), "logits (rms)"
+        if not found <= limit:
+            reasons.append(f"the {name} differs from transformers by {found:.3g} in {measure}, more than {limit:.3g}")
+    missed = greedy.max(-1).values - greedy[range(len(ours.drawn)), ours.drawn]
+    margin = exact_limit if rounded is None else 2 * verdict.max_logit_diff
+    verdict.generates = not ours.changed and bool(ours.drawn) and bool((missed <= margin).all())
+    if ours.changed:
+        reasons.append(f"its export differs in {ours.changed}")
+    elif not verdict.generates:
+        reasons.append(
+            f"token {int((missed > margin).int().argmax())} of the greedy answer is not that of transformers"
+        )
+    verdict.why = "; ".join(reasons)
+    return verdict
+
+
+def _engine(
+    folder: Path, arch: Architecture, dtype: str, ids: list[list[int]], prompt: list[int]
+) -> tuple[list[Tensor], list[int]]:
+    """Its logits at every position of each sequence, and its greedy answer to `prompt`."""
+    weights = load_weights(folder, _CPU, DTYPES[dtype])
+    length = min(arch.context, max(len(prompt) + GREEDY_TOKENS, *map(len, ids)))
+    options = EngineOptions(
+        model_path=str(folder), dtype=dtype, max_running_requests=1, context_length=length, cache_tokens=64
+    )
+    core = EngineCore(options, weights)
+    draw = Draw(GREEDY_TOKENS, 0.0, frozenset(arch.eos_ids), 0)
+    answer = Sequence(rid="check", ids=list(prompt), draw=draw)
+    core.submit([answer])
+    while answer.finish is None:
+        core.step()
+    cache = KeyValueCache(
+        arch, rows=len(ids), length=length, blocks=1, block=8, device=_CPU, dtype=weights.embedding.dtype
+    )
+    chunks = [Chunk(row, 0, one, len(one)) for row, one in enumerate(ids)]
+    logits = Decoder(arch, cache, _CPU).forward(weights, chunks)
+    return list(logits.split([len(one) for one in ids])), answer.output
+
+
+def _learner(folder: Path, arch: Architecture, dtype: str, ids: list[list[int]]) -> tuple[list[Tensor], str]:
+    """Its logits at all but the last position of each sequence, and the first tensor that an export changes, or ""."""
+    ensure_parallel(0)
+    tensors = hf_folder.read(folder)
+    model = PolicyModel(arch, dtype)
+    model.load_hf(tensors, arch)
+    batch = MicroBatch(samples=[PackedSample(ids=one, response_len=len(one) - 1, weight=1.0) for one in ids])
+    logits = MicroBatchRunner(model, _CPU, 1).read([batch], lambda inputs, rows: inputs.by_sample(rows.logits()))[0]
+    with tempfile.TemporaryDirectory() as beside:
+        out = Path(beside) / "export"
+        hf_folder.write(out, partition.whole(model, arch), hf_folder.companions(folder))
+        back = hf_folder.read(out)
+        same = read_architecture(out) == arch
+    if not same:
+        return logits, "config.json"
+    for name in tensornames.expected(arch):
+        if name not in back or not torch.equal(back[name], tensors[name].to(DTYPES[dtype])):
+            return logits, name
+    return logits, ""
+
+
+def _reference(
+    folder: Path, dtype: torch.dtype, ids: list[list[int]], answered: list[int]
+) -> tuple[list[Tensor], Tensor]:
+    """Transformers' logits for each sequence, and for the prompt with its answer, in float32."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, trust_remote_code=False)
+    with torch.inference_mode():
+        *found, greedy = (model(torch.tensor([one])).logits[0].float() for one in (*ids, answered))
+    return found, greedy
+
+
+def _apart(ours: list[Tensor], theirs: list[Tensor]) -> Tensor:
+    return torch.cat([(a.float() - b[: len(a)]).flatten() for a, b in zip(ours, theirs, strict=True)])
+
+
+def _rms(values: Tensor) -> float:
+    return float(values.square().mean().sqrt())

@@ -1,0 +1,77 @@
+"""`computerrl model check` on tiny folders of every architecture, in odd shapes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import PreTrainedTokenizerFast
+
+from actors.cluster import cli
+from tests.policy import tiny_models
+from tests.policy.chat_models import write_tokenizer
+
+ODD: dict[str, tuple[str, dict[str, object]]] = {  # style -> model_type or llama3, and what is odd
+    "llama": ("llama", {"tied": False, "num_key_value_heads": 1, "layers": 1, "head_dim": 20}),
+    "llama3": ("llama3", {"tied": True, "vocab_size": 131}),
+    "mistral": ("mistral", {"tied": False, "hidden_size": 30, "num_attention_heads": 4, "head_dim": 10}),
+    "qwen2": ("qwen2", {"tied": True, "num_key_value_heads": 1, "vocab_size": 131, "layers": 1}),
+    "qwen3": ("qwen3", {"tied": True, "hidden_size": 30, "num_attention_heads": 9, "num_key_value_heads": 3}),
+    "glm4": ("glm4", {"tied": False, "num_key_value_heads": 1, "head_dim": 12, "partial_rotary_factor": 0.5}),
+    "glm4 without biases": ("glm4", {"tied": True, "attention_bias": False, "layers": 1}),
+}
+
+
+def folder_of(path: Path, name: str) -> Path:
+    style, odd = ODD[name]
+    folder = tiny_models.write(path / "model", style, **odd)  # type: ignore[arg-type]
+    write_tokenizer(folder, style)
+    return folder
+
+
+def checked(folder: Path, capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, dict[str, object]]:
+    status = cli.main(["model", "check", str(folder), "--json", *flags])
+    return status, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_shape_agrees_with_transformers(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = checked(folder_of(tmp_path, name), capsys)
+    assert found.pop("max_logit_diff") < 1e-4  # type: ignore[operator]
+    assert found == {"architecture": ODD[name][0].replace("a3", "a"), "loads": True, "generates": True, "why": ""}
+    assert status == 0
+
+
+def test_bfloat16_has_a_margin_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = folder_of(tmp_path, "glm4")
+    file = folder / "model.safetensors"
+    save_file({name: tensor.bfloat16() for name, tensor in load_file(file).items()}, file)
+    status, found = checked(folder, capsys, "--dtype", "bfloat16")
+    assert (status, found["why"]) == (0, "")
+    assert found["max_logit_diff"] > 1e-4  # type: ignore[operator]
+    assert checked(folder, capsys)[0] == 0
+
+
+def test_a_difference_and_a_key_that_is_not_covered_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folder_of(tmp_path, "qwen2")
+    monkeypatch.setattr("policy.engine.model.inverse_frequencies", lambda arch: torch.zeros(arch.rotary_dim // 2))
+    status, found = checked(folder, capsys)
+    assert status == 1
+    assert str(found["why"]).startswith("the engine differs from transformers by ")
+    raw = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(raw | {"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}))
+    assert cli.main(["model", "check", str(folder)]) == 1
+    said = capsys.readouterr().out
+    assert "rope_parameters" in said
+    assert said.count("\n") == 1
+    assert cli.main(["model", "check", str(tmp_path / "none")]) == 2
+
+
+def test_the_stand_in_tokenizers_are_those_of_transformers(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, "glm4")
+    assert PreTrainedTokenizerFast.from_pretrained(folder).chat_template
