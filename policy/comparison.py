@@ -39,7 +39,7 @@ _LENGTHS = (3, 33, 64)  # of the compared sequences, in tokens
 Tell = Callable[[str], None]
 
 
-class Verdict(msgspec.Struct):
+class ModelVerdict(msgspec.Struct):
     """What was found; `why` is empty where all is good."""
 
     architecture: str  # model_type
@@ -56,10 +56,10 @@ class _Ours(msgspec.Struct):
     changed: str  # the first tensor that the learner's export changes, or ""
 
 
-def compare(folder: Path, dtype: str, tell: Tell) -> Verdict:
+def compare(folder: Path, dtype: str, tell: Tell) -> ModelVerdict:
     """Look at `folder`, computing in `dtype`. Raises ConfigError for what is not covered."""
     arch = read_architecture(folder)
-    verdict = Verdict(architecture=arch.style)
+    verdict = ModelVerdict(architecture=arch.style)
     generator = torch.Generator().manual_seed(0)
     longest = min(arch.context, max(_LENGTHS))
     ids = [torch.randint(arch.vocab, (min(n, longest),), generator=generator).tolist() for n in _LENGTHS]
@@ -81,8 +81,8 @@ def compare(folder: Path, dtype: str, tell: Tell) -> Verdict:
 
 
 def _judged(
-    verdict: Verdict, ours: _Ours, exact: list[Tensor], rounded: list[Tensor] | None, greedy: Tensor
-) -> Verdict:
+    verdict: ModelVerdict, ours: _Ours, exact: list[Tensor], rounded: list[Tensor] | None, greedy: Tensor
+) -> ModelVerdict:
     reasons = []
     exact_limit = max(EXACT, RELATIVE * max(float(one.abs().max()) for one in exact))
     off = {name: _apart(getattr(ours, name), exact) for name in ("engine", "learner")}

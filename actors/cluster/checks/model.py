@@ -11,7 +11,7 @@ from pathlib import Path
 
 from actors.cluster import output
 from actors.cluster.config import models
-from policy.comparison import Verdict, compare
+from policy.comparison import ModelVerdict, compare
 from runtime.errors import ConfigError
 
 QUIET_S = 2.0
@@ -33,7 +33,7 @@ def check(folder: Path, dtype: str, *, as_json: bool) -> int:
     try:
         verdict = compare(models.locate(str(folder)), dtype, tell)
     except ConfigError as error:
-        verdict = Verdict(architecture="", why=str(error))
+        verdict = ModelVerdict(architecture="", why=str(error))
     if as_json:
         output.document(verdict)
     else:
@@ -41,7 +41,7 @@ def check(folder: Path, dtype: str, *, as_json: bool) -> int:
     return 1 if verdict.why else 0
 
 
-def _say(folder: Path, dtype: str, verdict: Verdict) -> None:
+def _say(folder: Path, dtype: str, verdict: ModelVerdict) -> None:
     if verdict.why:
         output.line(f"{folder}: {verdict.why}")
         return
