@@ -33,7 +33,7 @@ from apis.prompts.names import place, window_names
 SCROLL_NOTCHES = 5
 BUTTONS = {"left": 1, "middle": 2, "right": 3}
 MAX_RESULT = 2000  # characters
-SIGNS_A_CALL = 250  # of a typed text: an application on a busy machine takes some 50 ms for each
+SIGNS_A_CALL = 200  # of a typed text: an application on a busy machine takes up to 80 ms for each
 OPEN_MS = 10_000  # for a window to come and to be accessible
 
 

@@ -70,7 +70,7 @@ def test_the_calls_of_each_action(action: Action, expected: list[tuple[str, dict
 
 
 def test_a_long_text_has_the_more_calls_the_longer_it_is_and_the_last_one_answers() -> None:
-    for signs, further in ((1, 0), (SIGNS_A_CALL, 0), (SIGNS_A_CALL + 1, 1), (MAX_TEXT, 3)):
+    for signs, further in ((1, 0), (SIGNS_A_CALL, 0), (SIGNS_A_CALL + 1, 1), (MAX_TEXT, 4)):
         planned = plan(Type(text="x" * signs, enter=True), SCREEN)
         text, *others = [call.method for call in planned.calls if call.method.startswith("type_")]
         assert (text, others) == ("type_text", ["type_on"] * further)

@@ -90,9 +90,11 @@ def difference(wanted: str, found: str) -> str:
 @contextmanager
 def busy(count: int) -> Iterator[None]:
     """So many programs that always want the processor."""
+    endless = [sys.executable, "-I", "-c", "while True: pass"]
     with ExitStack() as running:
         for _ in range(count):
-            program = running.enter_context(subprocess.Popen([sys.executable, "-I", "-c", "while True: pass"]))
+            # A session each: Linux may share the processor out by sessions, and all of them would count as one program.
+            program = running.enter_context(subprocess.Popen(endless, start_new_session=True))
             running.callback(program.kill)
         yield
 

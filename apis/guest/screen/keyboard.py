@@ -38,7 +38,8 @@ AFTER_LINE_S = 0.06  # Return may close a dialog: what follows must reach the wi
 # GTK's file dialogs swallow a Return that comes while they complete a name: 120 ms after the last character is too
 # soon, 160 enough on an idle machine. So a dialog must have rested this long.
 BEFORE_RETURN_S = 0.2
-# An Impress box that typing has opened sets its caret anew some 200 ms later: it must have rested after the first key.
+# An Impress box that typing has opened sets its caret anew some 200 ms after it has read the first key: it must have
+# read that and rested.
 OPENED_S = 0.25
 TEXT_MAX = 20_000
 LINE_MAX = 40  # characters that are compared with a field
@@ -262,7 +263,9 @@ class Keyboard:
         if text.office and careful:
             self._rest(OFFICE_REST_S)
         elif not text.at and text.app == "libreoffice-impress":
+            self._read(self._link.active(), spending.wait_s(time.monotonic()))
             self._rest(OPENED_S)
+            self._read(self._link.active(), spending.wait_s(time.monotonic()))
         else:
             share = spending.left_s(time.monotonic()) / (len(text.keysyms) - text.at)
             self._link.pause(AFTER_LINE_S if careful else min(PACES_S.get(text.app, PACE_S), share))
