@@ -6,6 +6,8 @@ No action is carried out that the grammar did not type.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -29,11 +31,14 @@ from apis.prompts.names import element_names, window_names
 from apis.prompts.published import render_published
 from apis.prompts.text import Turn
 from apis.tasks.osworld import Task
-from apis.tasks.registry import judged
+from apis.tasks.registry import judged, of_set
 from apis.tasks.registry import task as task_of
 from apis.tasks.verify.manifest import Manifest
-from apis.tasks.verify.verify import wanted
-from runtime.errors import ProtocolError
+from apis.tasks.verify.verify import WantedFile, wanted
+from apis.tasksets import store
+from apis.tasksets.judge import afterwards, told_as_published
+from apis.tasksets.judge import wanted as wanted_by_metrics
+from runtime.errors import ConfigError, ProtocolError
 
 Enter = Callable[[Stage], None]
 
@@ -88,21 +93,41 @@ class Episode:
         self._enter(Stage.VERIFYING)
         if needs_verifier(ending, feasible):
             try:
-                found = await self._desktop.frozen_files(wanted(self._task), self._config.verify_timeout_s)
+                told = await self._afterwards() if of_set(self._task.id) else {}
+                found = await self._desktop.frozen_files(self._wanted(), self._config.verify_timeout_s)
             except AgentBrokeDesktop as broken:
                 ending, detail = EpisodeEnding.BROKE_DESKTOP, str(broken)
             else:
-                verdict = judged(self._task, found.read, self._before, found.manifest)
+                verdict = await asyncio.to_thread(
+                    judged, self._task, found.read, self._before, found.manifest, told
+                )  # a published file's metrics may take a second
                 verified, detail = verdict.success, verdict.reason
         return PlayedEpisode(outcome_of(ending, feasible, verified), self._steps, detail)
 
     async def _prepare(self) -> None:
         try:
-            await self._carry_out(setup(self._task, self._desktop.home), self._config.setup_timeout_s)
-        except GuestRefused as refused:
+            calls = await asyncio.to_thread(setup, self._task, self._desktop.home, store.fixture)  # it reads fixtures
+            await self._carry_out(calls, self._config.setup_timeout_s)
+        except (GuestRefused, ConfigError) as refused:
             raise DesktopFault("setup_failed", str(refused), "task") from refused
         if self._task.feasible:
             self._before = await self._desktop.manifest(self._config.verify_timeout_s)
+
+    def _wanted(self) -> list[WantedFile]:
+        return wanted_by_metrics(self._task) if of_set(self._task.id) else wanted(self._task)
+
+    async def _afterwards(self) -> dict[str, str]:
+        """Carry out what a task file asks for after the last action; what its commands wrote, by name.
+
+        A step that the guest refuses, as of a window that the policy has closed, is left out: the files decide.
+        """
+        told: dict[str, str] = {}
+        for call in afterwards(self._task, self._desktop.home, store.fixture):
+            with contextlib.suppress(GuestRefused):
+                answer = (await self._carry_out([call], self._config.setup_timeout_s))[0]
+                if call.kept:
+                    told[call.kept] = told_as_published(answer.out, self._desktop.home)
+        return told
 
     async def _turns(self) -> tuple[EpisodeEnding, str]:
         last: str | None = None

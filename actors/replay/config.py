@@ -19,18 +19,25 @@ from runtime.settings import Section, key, tuning
 PULSE_DEMOS_MOST = 1_000_000  # far more than any recording holds
 
 
+EVERY = 1 << 30  # tasks: all that a task set has
+
+
 class TaskRange(Section, frozen=True, kw_only=True):
     """`count` generated tasks of a family (`family/split/first` and those after it) or of all families of a suite.
 
-    A suite's are spread evenly: over the families it trains on, or with `untrained` over those never trained on.
+    A suite's are spread evenly: over the families it trains on, or with `untrained` over those never trained on. Of a
+    task set the range takes what can be played here, in the order of ids; without `count` all of it.
     """
 
     AT: ClassVar[str] = "tasks"
 
     family: Annotated[str, key("Names one task family. Give this or suite.")] = ""
     suite: Annotated[str, key("Names a bundled suite, or a suite file's path.")] = ""
-    split: Annotated[str, key("Names the split: train, or held-out for evaluation.")]
-    count: Annotated[int, key("Sets the number of instances: of the family, or of the suite in all.", ge=1)]
+    set: Annotated[str, tuning("Names a task set, or task files, in place of family or suite.")] = ""
+    split: Annotated[str, key("Names the split: train, or held-out for evaluation. A task set has none.")] = ""
+    count: Annotated[
+        int, key("Sets the number of instances: of the family, or of the suite or task set in all.", ge=1)
+    ] = EVERY
     first: Annotated[int, key("Sets the number of the first instance.", ge=0)] = 0
     untrained: Annotated[
         bool, tuning("Takes the suite's families that are never trained on, in place of the others.")
@@ -38,8 +45,14 @@ class TaskRange(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if bool(self.family) is bool(self.suite):
-            raise ConfigError("tasks: a range names either a family or a suite")
+        if sum(map(bool, (self.family, self.suite, self.set))) != 1:
+            raise ConfigError("tasks: a range names either a family or a suite or a task set")
+        if self.set and self.split:
+            raise ConfigError(f"tasks: split goes with a family or a suite, task set {self.set} has none")
+        if not self.set and not self.split:
+            raise ConfigError("tasks.split is missing: a range of a family or a suite names one")
+        if not self.set and self.count == EVERY:
+            raise ConfigError("tasks.count is missing: a range of a family or a suite has one")
         if self.untrained and not self.suite:
             raise ConfigError(f"tasks: untrained goes with a suite, not with family {self.family}")
 
@@ -150,12 +163,12 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 def expand(tasks: TaskList, of_suite: Callable[[TaskRange], list[str]]) -> list[str]:
-    """Task ids in order, ranges spelled out (a suite's by `of_suite`). Raises ConfigError when an id comes twice."""
+    """Task ids in order, ranges spelled out (by `of_suite` where that is no family). Raises ConfigError."""
     ids: list[str] = []
     for entry in tasks:
         if isinstance(entry, str):
             ids.append(entry)
-        elif entry.suite:
+        elif entry.suite or entry.set:
             ids.extend(of_suite(entry))
         else:
             last = entry.first + entry.count

@@ -39,10 +39,11 @@ OPEN_MS = 10_000  # for a window to come and to be accessible
 
 @dataclass(frozen=True)
 class Call:
-    """One request to the guest agent."""
+    """One request to the guest agent; what a command writes is `kept` under this name for the verifier."""
 
     method: str
     args: dict[str, Any] = field(default_factory=dict)
+    kept: str = ""
 
 
 SETTLE = Call("settle", {"timeout_ms": 2000, "quiet_ms": 60})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from apis.actions.spaces import ActionSpace, routes_in
@@ -22,8 +22,10 @@ from apis.tasks.verify.verify import CHECKS, OnDocument, Read, TaskVerdict, file
 from apis.tasks.verify.verify import verify as by_files
 from apis.tasks.verify.workbooks import workbook_is
 from apis.tasks.words import SPLITS, TRAIN
+from apis.tasksets import judge, store
 from runtime.errors import ConfigError
 
+NOTHING_TOLD: Mapping[str, str] = {}
 CHECKS.update(bookmarks_are=bookmarks_are, playlist_is=playlist_is, settings_are=settings_are)
 # Task files and their digests hold these names, so a name stays when its function is renamed.
 CHECKS.update(
@@ -73,8 +75,14 @@ def family(task_id: str) -> Family:
 
 @lru_cache(maxsize=1024)
 def task(task_id: str) -> Task:
-    """The task `family/split/number`. Raises ConfigError like `family`."""
-    return family(task_id).task(task_id)
+    """The task `family/split/number`, or `SET/DOMAIN/ID` of a task set. Raises ConfigError like `family`."""
+    return store.task(task_id) if of_set(task_id) else family(task_id).task(task_id)
+
+
+def of_set(task_id: str) -> bool:
+    """Whether it is a task of a task set that is here, not of a family."""
+    name = task_id.partition("/")[0]
+    return name not in FAMILIES and store.is_set(name)
 
 
 def digest(task_ids: Iterable[str]) -> str:
@@ -94,12 +102,17 @@ def goal(task_id: str) -> Goal:
     return family(task_id).goal(task_id)
 
 
-def judged(task: Task, read: Read, before: Manifest, after: Manifest) -> TaskVerdict:
+def judged(
+    task: Task, read: Read, before: Manifest, after: Manifest, told: Mapping[str, str] = NOTHING_TOLD
+) -> TaskVerdict:
     """Whether `task` is solved: by what its files say, and by what became of HOME beside them.
 
-    `read` finds files of the frozen guest; `before` is HOME after the set-up, `after` in the end. Raises ConfigError
-    like `verify` and `family`.
+    `read` finds files of the frozen guest; `before` is HOME after the set-up, `after` in the end. `told` has what
+    commands of a task file wrote; such a file is judged by its own metrics alone. Raises ConfigError like `verify` and
+    `family`.
     """
+    if of_set(task.id):
+        return judge.judged(task, read, told, store.fixture)
     verdict = by_files(task, read)
     if not verdict.success:
         return verdict
@@ -115,6 +128,8 @@ def kind_of(task_id: str) -> str:
 
     Raises ConfigError like `family`.
     """
+    if of_set(task_id):
+        return task_id.rpartition("/")[0]  # the files of one domain
     made = goal(task_id)
     return f"{made.family}/{made.kind}"
 

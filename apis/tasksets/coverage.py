@@ -107,8 +107,7 @@ def _judging(evaluator: Evaluator, at_hand: AtHand, present: Present) -> Iterato
     except Lacking as lacking:
         yield lacking.need
         return
-    for argv in asked.values():
-        yield from (Need("application", name) for name in sorted(commands.programs_of(argv)) if not present(name))
+    yield from (Need("application", name) for name in _absent(asked, present))
 
 
 def row(found: Covered) -> dict[str, Any]:

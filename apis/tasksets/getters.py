@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from apis.plans.action import Call
 from apis.tasks.osworld import Evaluator, Getter
 from apis.tasks.verify.verify import FileView, Read
 from apis.tasksets import commands
@@ -70,16 +72,17 @@ def files_of(getter: Getter) -> list[str]:
     return []
 
 
-def commands_of(evaluator: Evaluator, home: str) -> dict[str, list[str]]:
-    """Commands that run in the guest before the freeze, by the text that names each. Raises Lacking."""
-    found = {}
+def commands_of(evaluator: Evaluator, home: str) -> list[Call]:
+    """The commands that run in the guest before the freeze, each kept under the text that names it. Raises Lacking."""
+    found = []
     for getter in sides(evaluator):
         if getter.get("type") in ("vm_command_line", "vm_command_error"):
             if "command" not in getter:
                 raise Lacking("getter", f"{getter['type']} without a command")
             words = commands.words_of(getter["command"], getter.get("shell", False))
             commands.refused(" ".join(words))
-            found[_named(getter)] = [commands.here(word, home) for word in _aliased(words)]
+            (call,) = commands.run(_aliased(words), home)
+            found.append(replace(call, kept=_named(getter)))
     return found
 
 

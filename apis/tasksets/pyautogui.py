@@ -32,7 +32,7 @@ def is_snippet(code: str) -> bool:
 
 
 def translated(code: str, screen: tuple[int, int] = SCREEN) -> list[Call]:
-    """The calls that do what `code` does on a `screen` of so many pixels. Raises Lacking for anything but literal calls."""
+    """The calls that do what `code` does on a `screen` of that size. Raises Lacking for anything but literal calls."""
     for name, value in PLACES.items():
         code = code.replace(name, value)
     try:

@@ -6,6 +6,7 @@ Invariant: pure. A step either becomes calls or says what it lacks; nothing is l
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from apis.applications import OPENS, app_named
 from apis.plans.action import SETTLE, Call, pressed
@@ -75,7 +76,9 @@ def calls_of(step: Step, home: str, fixture: Fixture = carried) -> list[Call]:
         case Launch():
             return commands.calls_for(step.parameters.command, step.parameters.shell, home, wait=False)
         case Execute() | Command():
-            return commands.calls_for(step.parameters.command, step.parameters.shell, home, wait=True)
+            calls = commands.calls_for(step.parameters.command, step.parameters.shell, home, wait=True)
+            kept = step.parameters.stdout or ""
+            return [replace(call, kept=kept) if call.method == "run" else call for call in calls]
         case ActivateWindow():
             wanted = step.parameters
             return [_raised(wanted.window_name, strict=wanted.strict, by_class=wanted.by_class), SETTLE]

@@ -173,10 +173,10 @@ def test_a_command_of_a_getter_runs_on_this_home() -> None:
             "expected": {"type": "rule", "rules": {"expected": "3"}},
         }
     )
-    ((name, words),) = getters.commands_of(task.evaluator, GUEST).items()
-    assert words == ["/bin/bash", "-c", f"cat {GUEST}/a | wc -l"]
+    (call,) = getters.commands_of(task.evaluator, GUEST)
+    assert call.args["argv"] == ["/bin/bash", "-c", f"cat {GUEST}/a | wc -l"]
     read = {}.__getitem__
-    assert getters.value_of(task.evaluator.rows()[0][1], read, {name: "3"}, store.fixture) == "3"
+    assert getters.value_of(task.evaluator.rows()[0][1], read, {call.kept: "3"}, store.fixture) == "3"
 
 
 def test_fixtures_and_sets_are_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from actors.cluster.config import suites
+from actors.cluster.config import suites, tasksets
 from actors.cluster.config.suggest import hint
 from actors.replay.config import TaskList, TaskRange, TasksConfig, expand
 from apis.actions.spaces import ActionSpace, routes_in
@@ -38,7 +38,10 @@ def lanes_of(config: TasksConfig) -> Lanes:
         leaked = set(ids) & set(lanes.eval)
         if leaked:
             raise ConfigError(f"tasks.{name}: {min(leaked)} is also in tasks.eval, which must be held out")
-        suites.refuse_for_training(f"tasks.{name}", ids)
+        tasksets.refuse_leaks(f"tasks.{name}", ids, lanes.eval)
+        suites.refuse_for_training(f"tasks.{name}", [task_id for task_id in ids if not tasks.of_set(task_id)])
+    if of_sets := [task_id for task_id in lanes.demo if tasks.of_set(task_id)]:
+        raise ConfigError(f"tasks.demo: {of_sets[0]} is of a task set, and no oracle demonstrates task files")
     return lanes
 
 
@@ -46,7 +49,7 @@ def _lane(name: str, listed: TaskList) -> list[str]:
     for place, entry in enumerate(listed):
         _refuse_beyond(f"tasks.{name}.{place}", entry)
     try:
-        ids = expand(listed, lambda wanted: suites.load(wanted.suite).spread(wanted))
+        ids = expand(listed, _spelled_out)
         # All ids of a family and a split differ in their number alone, so the first of them stands for the rest.
         for task_id in {task_id.rpartition("/")[0]: task_id for task_id in reversed(ids)}.values():
             tasks.task(task_id)
@@ -55,13 +58,22 @@ def _lane(name: str, listed: TaskList) -> list[str]:
     return ids
 
 
+def _spelled_out(wanted: TaskRange) -> list[str]:
+    return tasksets.chosen(wanted) if wanted.set else suites.load(wanted.suite).spread(wanted)
+
+
 def _refuse_beyond(key: str, entry: str | TaskRange) -> None:
     """Raise ConfigError for what would be spelt out beyond the instances there are, before it is."""
     if isinstance(entry, str):
         try:
-            suites.refuse_unknown(entry)
+            tasks.task(entry) if tasks.of_set(entry) else suites.refuse_unknown(entry)
         except ConfigError as error:
             raise ConfigError(f"{key}: {error}") from None
+    elif entry.set:
+        try:
+            tasksets.chosen(entry)
+        except ConfigError as error:
+            raise ConfigError(f"{key}.set: {error}") from None
     elif entry.suite:
         try:
             suite = suites.load(entry.suite)
@@ -80,7 +92,7 @@ def _refuse_beyond(key: str, entry: str | TaskRange) -> None:
 
 def refuse_undoable(ids: list[str], space: ActionSpace, lane: str) -> None:
     """Raise ConfigError for tasks without a known way to do them within `space`."""
-    for name in dict.fromkeys(task_id.partition("/")[0] for task_id in ids):
+    for name in dict.fromkeys(task_id.partition("/")[0] for task_id in ids if not tasks.of_set(task_id)):
         has = tasks.FAMILIES[name].routes
         if not routes_in(space, has):
             raise ConfigError(

@@ -7,19 +7,22 @@ episodes. Where an argument is not given, a run is evaluated as it was trained.
 from __future__ import annotations
 
 import argparse
+import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from actors.cluster.config import deploy_files, lanes, suites
+from actors.cluster import output
+from actors.cluster.config import deploy_files, lanes, suites, tasksets
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig, RunConfig
 from actors.cluster.evaluate import served
 from actors.cluster.runs import names
 from actors.cluster.runs.weights import NamedWeights
 from actors.desktop.config import SshConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
-from actors.replay.config import ReplayConfig, TasksConfig
+from actors.replay.config import EVERY, ReplayConfig, TaskRange, TasksConfig
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SglangConfig
 from actors.settings import COLDEST
 from apis.tasks.words import HELD_OUT
@@ -149,6 +152,24 @@ def _like(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
     return deploy_files.stored(Path(weights.run)) if weights.run else Deploy()
 
 
+def _of_files(args: argparse.Namespace) -> list[str]:
+    """The task files of --tasks that can be played here; the others are counted on standard error."""
+    if args.untrained or args.split != HELD_OUT:
+        raise ConfigError("--split and --untrained choose from a suite: task files have neither")
+    try:
+        name = tasksets.set_of(args.tasks)
+        wanted = TaskRange(set=name, count=args.instances or EVERY, first=args.first)
+        ids, found = tasksets.chosen(wanted), tasksets.verdicts(name)
+    except ConfigError as error:
+        raise ConfigError(f"--tasks {args.tasks}: {error}") from None
+    left = Counter(one.verdict for one in found if one.verdict != "runnable")
+    if left:
+        said = ", ".join(f"{count} {verdict}" for verdict, count in left.most_common())
+        playable = f"{len(found) - left.total()} of {len(found)} can be played here"
+        output.line(f"task set {name}: {playable}; left out: {said}", to=sys.stderr)
+    return ids
+
+
 def _tasks(args: argparse.Namespace, like: Deploy) -> list[str]:
     """The instances to play."""
     if args.tasks is None:
@@ -158,6 +179,8 @@ def _tasks(args: argparse.Namespace, like: Deploy) -> list[str]:
         if args.instances or args.untrained or args.split != HELD_OUT or args.first:
             raise ConfigError("--instances, --first, --split and --untrained choose from a suite: add --tasks SUITE")
         return ids
+    if tasksets.is_of_files(args.tasks):
+        return _of_files(args)
     try:
         suite = suites.load(args.tasks)
     except ConfigError as error:

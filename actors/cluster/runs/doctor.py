@@ -32,7 +32,7 @@ from actors.desktop.users import lends_users
 from actors.sampler.config import SglangConfig
 from actors.sampler.engine.sglang import interpreter
 from apis.applications import app_named
-from apis.tasks.registry import FAMILIES
+from apis.tasks.registry import FAMILIES, of_set
 from runtime.errors import ConfigError
 from runtime.origin import check_origin as code_origin
 
@@ -276,7 +276,8 @@ def check_home() -> Check:
 def apps_of(deploy: Deploy) -> set[str]:
     """The applications that tasks of some lane need."""
     lanes = lanes_of(deploy.tasks)
-    families = {task_id.partition("/")[0] for task_id in (*lanes.train, *lanes.eval, *lanes.demo)}
+    listed = (*lanes.train, *lanes.eval, *lanes.demo)
+    families = {task_id.partition("/")[0] for task_id in listed if not of_set(task_id)}  # a set's were looked at
     return {app for name in families for app in FAMILIES[name].apps}
 
 

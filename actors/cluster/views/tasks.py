@@ -12,12 +12,13 @@ from typing import Any
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.checks.tasks import static as form
-from actors.cluster.config import suites
+from actors.cluster.config import suites, tasksets
 from apis.tasks import registry as tasks
 from apis.tasks import task_file
 from apis.tasks.family import Family
 from apis.tasks.osworld import Download, Task, UnknownStep
+from apis.tasksets import store
+from apis.tasksets.coverage import covered
 from runtime.errors import ConfigError
 
 INSTRUCTION_SHOWN = 80  # characters, in a list
@@ -26,8 +27,8 @@ CONTENT_SHOWN = 160  # characters of a file's content or of a verifier's rules
 
 def list_suite(args: argparse.Namespace) -> int:
     """Print the families of a suite, or the tasks of a file or folder."""
-    if form.is_of_files(args.suite):
-        return _list_files(form.files_at(args.suite), as_json=args.json)
+    if tasksets.is_of_files(args.suite):
+        return _list_files(tasksets.files_at(args.suite), as_json=args.json)
     suite = suites.load(args.suite)
     families = [tasks.FAMILIES[name] for name in suite.families]
     if args.json:
@@ -117,8 +118,10 @@ def show(args: argparse.Namespace) -> int:
     """Print one task."""
     routes: list[str] = []
     if args.task.endswith(".json"):
-        form.files_at(args.task)
+        tasksets.files_at(args.task)
         task = _from_file(Path(args.task))
+    elif tasks.of_set(args.task):
+        task = tasks.task(args.task)
     else:
         suites.refuse_unknown(args.task)
         task = tasks.task(args.task)
@@ -136,6 +139,11 @@ def show(args: argparse.Namespace) -> int:
     output.line("\nverifier" if task.feasible else "\nverifier: none")
     for text in _verifier(task):
         output.line(output.clean(f"  {text}"))
+    if not routes:
+        found = covered(task, store.at_hand, tasksets.programs())
+        output.line(f"\nverdict       {found.verdict}{': ' if found.needs else ''}{'; '.join(map(str, found.needs))}")
+        for note in task.notes:
+            output.line(f"note          {note} is not known here")
     output.line(f"\noracles       {', '.join(routes) if routes else 'none: a task file has none'}")
     return 0
 

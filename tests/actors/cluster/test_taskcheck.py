@@ -13,7 +13,7 @@ from actors.cluster import cli
 from actors.cluster.checks.tasks import coverage
 from actors.cluster.checks.tasks import static as form
 from actors.cluster.checks.tasks.tally import Result, complaints, row
-from actors.cluster.config import suites
+from actors.cluster.config import suites, tasksets
 from actors.cluster.runs import doctor
 from actors.desktop.providers import editor
 from apis.tasks import registry as tasks
@@ -74,7 +74,7 @@ def test_task_files_are_listed_by_file_and_key(tmp_path: Path) -> None:
     written(tmp_path, "keys", snapshott="x")
     written(tmp_path, "wordless", instruction=" ")
     (tmp_path / "torn.json").write_text('{"id": ')
-    rows = {Path(row.file).stem: row for row in form.check_files(form.files_at(str(tmp_path)), told)}
+    rows = {Path(row.file).stem: row for row in form.check_files(tasksets.files_at(str(tmp_path)), told)}
     assert len(rows) == 7
     assert rows["good"].verdict == "unsupported"  # its verifier is a family's
     assert rows["good"].needs == ["metric file_text_is"]

@@ -18,12 +18,12 @@ from actors.cluster.checks.tasks import static as form
 from actors.cluster.checks.tasks.display import HEAD, Progress, cells, stream
 from actors.cluster.checks.tasks.live import Troubles
 from actors.cluster.checks.tasks.tally import Result, Row, complaints, row
-from actors.cluster.config import suites
+from actors.cluster.config import suites, tasksets
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import hint
 from actors.cluster.config.suites import Suite
 from actors.cluster.runs import doctor
-from actors.replay.config import TasksConfig
+from actors.replay.config import TaskRange, TasksConfig
 from apis.tasks import registry as tasks
 from apis.tasks.words import HELD_OUT, SPLITS, TRAIN
 from runtime.errors import ConfigError
@@ -42,7 +42,7 @@ def check(args: argparse.Namespace) -> int:
     idle = [flag for flag, default in PLAYED.items() if args.static and getattr(args, flag) != default]
     if idle:
         raise ConfigError(f"--{idle[0]} goes with plays on desktops: --static makes none")
-    if form.is_of_files(args.suite):
+    if tasksets.is_of_files(args.suite):
         return _check_files(args)
     suite = suites.load(args.suite)
     ids = chosen(suite, args.family, splits_for(args.split, static=args.static), args.first, args.instances)
@@ -75,9 +75,9 @@ def chosen(
 
 
 def _check_files(args: argparse.Namespace) -> int:
-    files = form.files_at(args.suite)
+    files = tasksets.files_at(args.suite)
     if not args.static:
-        raise ConfigError(f"{args.suite}: task files have no oracle to play them: check their form with --static")
+        return _check_untouched(args)
     with Progress(stream(as_json=args.json)) as shown:
         rows = form.check_files(files, lambda done: shown.line(f"{done}/{len(files)} files"))
     unread = [found for found in rows if found.needs and found.needs[0].startswith("file ")]
@@ -91,6 +91,29 @@ def _check_files(args: argparse.Namespace) -> int:
     verdicts = Counter(found.verdict for found in rows).most_common()
     output.line("\n" + ", ".join(f"{count} {verdict}" for verdict, count in verdicts))
     return 1 if unread else 0
+
+
+def _check_untouched(args: argparse.Namespace) -> int:
+    """Set up each task that can be played here and judge it untouched: none may fault, none may be solved."""
+    ids = tasksets.chosen(TaskRange(set=args.suite, first=args.first))[: args.instances]
+    refuse_unless_fit(ids)
+    results: list[Result] = []
+    requests = [live.TaskRoute(task_id, live.UNTOUCHED) for task_id in ids]
+    with Progress(stream(as_json=args.json)) as shown, _open(args.out) as out:
+
+        def heard(result: Result, troubles: Troubles) -> None:
+            results.append(result)
+            shown.line(f"{len(results)}/{len(ids)} tasks")
+
+        whole = run_loop(live.check(requests, live.Settings(seats=args.desktops), heard, out))
+    bad = [found for found in results if found.success or not found.played or found.reason == "defect"]
+    if args.json:
+        output.document({"ok": whole and not bad, "interrupted": not whole, "results": results})
+    else:
+        for found in bad:
+            output.line(output.clean(f"{found.task}: {found.reason}: {found.detail}"))
+        output.line(f"{len(results)} tasks set up and judged untouched: {len(bad)} faulted or were solved untouched")
+    return 130 if not whole else int(bool(bad))
 
 
 def _check_form(ids: dict[str, list[str]], args: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from actors.cluster import output
 from actors.cluster.checks.tasks import static as form
+from actors.cluster.config import tasksets
 
 FIXTURES = "fixtures"  # all of them count as one piece: they are fetched together
 PIECES_SHOWN = 40
@@ -41,7 +42,7 @@ def cumulative(tasks: Sequence[frozenset[str]]) -> list[tuple[str, int]]:
 
 def show(args: argparse.Namespace) -> int:
     """Print the table; the exit status."""
-    rows = form.check_files(form.files_at(args.suite), lambda _: None)
+    rows = form.check_files(tasksets.files_at(args.suite), lambda _: None)
     tasks = [frozenset(piece(need) for need in row.needs) for row in rows]
     verdicts = Counter(row.verdict for row in rows)
     needed = Counter(one for pieces in tasks for one in pieces)

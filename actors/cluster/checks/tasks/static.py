@@ -7,16 +7,12 @@ it.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 
-from actors.cluster.config import suites
-from actors.cluster.config.suggest import hint
-from actors.desktop.providers import editor
+from actors.cluster.config import tasksets
 from apis.plans.setup import setup
 from apis.tasks import ends, osworld, task_file
 from apis.tasks import registry as tasks
@@ -25,7 +21,7 @@ from apis.tasks.osworld import HOME, Task
 from apis.tasks.verify.verify import CHECKS, paths, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from apis.tasksets import store
-from apis.tasksets.coverage import Present, covered
+from apis.tasksets.coverage import covered
 from apis.tasksets.needs import Verdict
 from runtime.errors import ConfigError
 
@@ -53,44 +49,6 @@ class Report(msgspec.Struct, kw_only=True):
         self.findings.append(Finding(where, key, problem))
 
 
-def is_of_files(name: str) -> bool:
-    """Whether SUITE `name` means a folder of tasks, or a file of one, there or not."""
-    named = name in suites.bundled() or name in tasks.FAMILIES
-    return name.endswith(".json") or (os.path.isdir(name) and not named)
-
-
-def files_at(name: str) -> list[Path]:
-    """The task files that `name` is or has below it, at least one. Raises ConfigError with the nearest name."""
-    path = Path(name)
-    if os.path.isdir(path):
-        found = sorted(path.rglob("*.json"))
-        if not found:
-            raise ConfigError(f"{name}: no task files (*.json) there")
-        return found
-    if not os.path.isfile(path):
-        near = _json_near(path)
-        raise ConfigError(f"{name}: no such task file; {hint(name, near) if near else 'there are none in its folder'}")
-    return [path]
-
-
-def _json_near(path: Path) -> list[str]:
-    try:
-        return [str(path.with_name(one)) for one in sorted(os.listdir(path.parent)) if one.endswith(".json")]
-    except OSError:
-        return []
-
-
-def programs() -> Present:
-    """Which programs desktops of this machine have."""
-
-    def present(name: str) -> bool:
-        if name == "code":
-            return not editor.lacking()
-        return shutil.which(name, path="/usr/bin:/bin:/usr/games") is not None
-
-    return present
-
-
 class FileRow(msgspec.Struct, frozen=True):
     """A task file: what it needs here, and what it has beside the known form."""
 
@@ -103,7 +61,7 @@ class FileRow(msgspec.Struct, frozen=True):
 
 def check_files(files: list[Path], told: Callable[[int], None]) -> list[FileRow]:
     """The verdict on each task file. `told` hears how many are done."""
-    present, rows = programs(), []
+    present, rows = tasksets.programs(), []
     for done, file in enumerate(files, 1):
         told(done)
         try:

@@ -1,0 +1,114 @@
+"""Task sets as commands and deploy files name them.
+
+Invariant: only what can be played here is chosen, by the verdicts that `tasks check` prints. What is left out is never
+more than what those verdicts name.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from actors.cluster.config import suites
+from actors.cluster.config.suggest import hint
+from actors.desktop.providers import editor
+from actors.replay.config import EVERY, TaskRange
+from apis.tasks import registry as tasks
+from apis.tasks.osworld import Download, Task
+from apis.tasksets import getters, store
+from apis.tasksets.coverage import Covered, Present, covered
+from runtime.errors import ConfigError
+
+
+def programs() -> Present:
+    """Which programs desktops of this machine have."""
+
+    def present(name: str) -> bool:
+        if name == "code":
+            return not editor.lacking()
+        return shutil.which(name, path="/usr/bin:/bin:/usr/games") is not None
+
+    return present
+
+
+def is_of_files(name: str) -> bool:
+    """Whether `name` means a task set, a folder of task files or a file of them, there or not."""
+    named = name in suites.bundled() or name in tasks.FAMILIES
+    return not named and (name.endswith(".json") or os.path.isdir(name) or store.is_set(name))
+
+
+def files_at(name: str) -> list[Path]:
+    """The task files that `name` is or has below it, at least one. Raises ConfigError with the nearest name."""
+    if store.is_set(name) and not os.path.isdir(name):
+        return [store.set_place(name) / f"{task_id.partition('/')[2]}.json" for task_id in store.ids(name)]
+    path = Path(name)
+    if os.path.isdir(path):
+        found = sorted(file for file in path.rglob("*.json") if file.name != store.LOCK)
+        if not found:
+            raise ConfigError(f"{name}: no task files (*.json) there")
+        return found
+    if not os.path.isfile(path):
+        near = _json_near(path)
+        raise ConfigError(f"{name}: no such task file; {hint(name, near) if near else 'there are none in its folder'}")
+    return [path]
+
+
+def _json_near(path: Path) -> list[str]:
+    try:
+        return [str(path.with_name(one)) for one in sorted(os.listdir(path.parent)) if one.endswith(".json")]
+    except OSError:
+        return []
+
+
+@lru_cache(maxsize=64)
+def set_of(name: str) -> str:
+    """The task set that `name` means; a file or folder becomes one. Raises ConfigError."""
+    if store.is_set(name) and not os.path.isdir(name):
+        return name
+    if not is_of_files(name):
+        raise ConfigError(f"there is no task set {name}, nor such a file or folder; {hint(name, store.names())}")
+    return store.adopt(Path(name).resolve().stem, files_at(name), pinned=False)
+
+
+def verdicts(name: str) -> list[Covered]:
+    """The verdict on each task of the set `name`, under its id. Raises ConfigError."""
+    present = programs()
+    return [covered(tasks.task(task_id), store.at_hand, present) for task_id in store.ids(set_of(name))]
+
+
+def chosen(wanted: TaskRange) -> list[str]:
+    """The tasks of a range over a set: of those that can be played here. Raises ConfigError."""
+    found = [one.id for one in verdicts(wanted.set) if one.verdict == "runnable"]
+    if not found:
+        raise ConfigError(
+            f"task set {wanted.set} has no task that can be played here: computerrl tasks check {wanted.set} --static"
+            " says what each lacks"
+        )
+    last = wanted.first + (1 if wanted.count == EVERY else wanted.count)
+    if last > len(found):
+        raise ConfigError(f"task set {wanted.set} has {len(found)} tasks that can be played here, not {last}")
+    return found[wanted.first : wanted.first + wanted.count]
+
+
+def refuse_leaks(lane: str, ids: Sequence[str], held_out: Sequence[str]) -> None:
+    """Raise ConfigError where a task file of `lane` is one of `held_out` by id, instruction or fixture."""
+    evaluated = {mark: task_id for task_id in held_out if tasks.of_set(task_id) for mark in _marks(tasks.task(task_id))}
+    for task_id in ids:
+        if not tasks.of_set(task_id):
+            continue
+        for mark in _marks(tasks.task(task_id)):
+            if mark in evaluated:
+                kind = mark.partition(":")[0]
+                raise ConfigError(f"{lane}: {task_id} has the {kind} of {evaluated[mark]}, which must be held out")
+
+
+def _marks(task: Task) -> set[str]:
+    """What two tasks must not share: the file's own id, the words of the instruction, what a fixture holds."""
+    urls = [file.url for step in task.config if isinstance(step, Download) for file in step.parameters.files]
+    urls += [url for getter in getters.sides(task.evaluator) for url in getters.fixtures_of(getter)]
+    held = {f"fixture:{store.sha256(store.fixture(url)) if store.at_hand(url) else url}" for url in urls}
+    words = " ".join(task.instruction.lower().split())
+    return {f"id:{task.id.rpartition('/')[2]}", f"instruction:{words}", *held}

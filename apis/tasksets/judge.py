@@ -1,0 +1,79 @@
+"""How a published task file is judged: what runs before the freeze, what is read after it, and the verdict.
+
+Invariant: postconfig and the commands of getters come after the policy's last action and before the freeze. The verdict
+is a pure function of what was read, told and fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from apis.plans.action import Call
+from apis.tasks.metrics.metric import SOLVED, Score, scored, together
+from apis.tasks.metrics.registry import METRICS
+from apis.tasks.osworld import HOME, Task
+from apis.tasks.verify.verify import Read, TaskVerdict, WantedFile
+from apis.tasksets import getters
+from apis.tasksets.needs import Lacking
+from apis.tasksets.steps import Fixture, calls_of, carried
+from runtime.errors import ConfigError
+
+AFTER_MS = 5000  # for a window that should be there already
+ANSWER_CHARS = 256 << 10
+
+
+def afterwards(task: Task, home: str, fixture: Fixture = carried) -> list[Call]:
+    """The calls between the policy's last action and the freeze. Raises ConfigError where one is lacking."""
+    try:
+        steps = [call for step in task.evaluator.postconfig for call in calls_of(step, home, fixture)]
+        calls = [*steps, *getters.commands_of(task.evaluator, home)]
+    except Lacking as lacking:
+        raise ConfigError(f"task {task.id}: its verifier needs {lacking.need}") from None
+    return [_soon(call) for call in calls]
+
+
+def _soon(call: Call) -> Call:
+    if call.method not in ("raise_window", "open_window"):
+        return call
+    return replace(call, args={**call.args, "timeout_ms": AFTER_MS})
+
+
+def told_as_published(out: str, home: str) -> str:
+    """What a command wrote, with the published HOME in place of the guest's."""
+    return out[:ANSWER_CHARS].replace(home, HOME)
+
+
+def wanted(task: Task) -> list[WantedFile]:
+    """The files of HOME that the metrics look at, each once. Raises ConfigError where a path is lacking."""
+    try:
+        paths = [path for getter in getters.sides(task.evaluator) for path in getters.files_of(getter)]
+    except Lacking as lacking:
+        raise ConfigError(f"task {task.id}: its verifier needs {lacking.need}") from None
+    return [WantedFile(path) for path in dict.fromkeys(paths)]
+
+
+def score(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture) -> Score:
+    """The score of `task` by what `read` finds, `told` has and `fixture` gives.
+
+    Raises ConfigError for what the task itself has wrong.
+    """
+    scores = []
+    for name, result, expected, options in task.evaluator.rows():
+        if name not in METRICS:
+            raise ConfigError(f"task {task.id}: there is no metric {name}")
+        try:
+            values = [getters.value_of(side, read, told, fixture) if side else None for side in (result, expected)]
+        except Lacking as lacking:
+            raise ConfigError(f"task {task.id}: its verifier needs {lacking.need}") from None
+        found = scored(METRICS[name], values[0], values[1], options)
+        scores.append(Score(found.value, f"{name}: {found.reason}"))
+    return together(scores, task.evaluator.conj)
+
+
+def judged(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture) -> TaskVerdict:
+    """Whether nothing is missing; below the full score the reason says the score."""
+    found = score(task, read, told, fixture)
+    if found.value >= SOLVED or found.value <= 0:
+        return TaskVerdict(found.solved, found.reason)
+    return TaskVerdict(False, f"score {found.value:.3f}: {found.reason}")

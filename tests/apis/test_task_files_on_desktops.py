@@ -1,0 +1,77 @@
+"""A published task file on a real desktop: set-up, what comes after the last action, and both verdicts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.desktop.pool.pool import DesktopPool
+from apis.actions.gui import Exit, line
+from apis.tasks.osworld import HOME, data_url
+from apis.tasksets import store
+from tests.apis.plays import told
+
+CLAIM = f"done\n{line(Exit(success=True))}"
+
+
+def written(folder: Path, name: str, **changes: Any) -> Path:
+    """A task file: a script of the guest's is put there and run, a text is to be typed and saved."""
+    notes = f"{HOME}/Documents/notes.txt"
+    files = [
+        {"url": data_url(b"old"), "path": notes},
+        {"url": data_url(b'echo "ran in $HOME" > made.txt\n'), "path": "setup.sh"},
+    ]
+    save = "import pyautogui; import time; pyautogui.hotkey('ctrl', 's'); time.sleep(0.5);"
+    task = {
+        "id": name,
+        "instruction": "Type new in notes.txt",
+        "config": [
+            {"type": "download", "parameters": {"files": files}},
+            {"type": "execute", "parameters": {"command": "bash setup.sh", "shell": True}},
+            {"type": "launch", "parameters": {"command": ["gedit", notes]}},
+            {"type": "activate_window", "parameters": {"window_name": "notes.txt"}},
+        ],
+        "evaluator": {
+            "postconfig": [
+                {"type": "execute", "parameters": {"command": ["python", "-c", save]}},
+                {"type": "execute", "parameters": {"command": f"ls {HOME}/Documents", "stdout": "ls.out"}},
+            ],
+            "func": ["file_contains", "check_include_exclude", "file_contains"],
+            "result": [
+                {"type": "vm_file", "path": notes, "dest": "notes.txt"},
+                {"type": "vm_command_line", "command": "cat made.txt; sleep 0.1", "shell": True},
+                {"type": "cache_file", "path": "ls.out"},
+            ],
+            "expected": [
+                {"type": "rule", "rules": {"expected": ["new"]}},
+                {"type": "rule", "rules": {"include": [f"ran in {HOME}"]}},
+                {"type": "rule", "rules": {"expected": ["notes.txt"]}},
+            ],
+        },
+        **changes,
+    }
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(task))
+    return path
+
+
+async def test_a_task_file_is_played_and_judged(
+    pool: DesktopPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
+    broken = [{"type": "execute", "parameters": {"command": ["/nowhere/at-all"]}}]
+    files = [written(tmp_path, "edit"), written(tmp_path, "broken", config=broken)]
+    name = store.adopt("mine", files, pinned=False)
+    broken_id, edit_id = store.ids(name)
+
+    right = await told(pool, edit_id, "type\nAgent.type(text='new ')", CLAIM)
+    assert right.success, right.detail
+    untouched = await told(pool, edit_id, CLAIM)
+    assert (untouched.success, untouched.faults) == (False, [])
+    assert untouched.detail.startswith("file_contains: 1 of 1 texts are absent")
+    lost = await told(pool, broken_id, CLAIM)
+    assert lost.outcome is None
+    assert {(fault.cause, fault.culprit) for fault in lost.faults} == {("setup_failed", "task")}
