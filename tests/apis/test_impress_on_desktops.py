@@ -333,6 +333,7 @@ async def test_long_presentations_are_told_around_the_slide_that_is_shown(desk: 
     assert len(told) > 10
 
 
+@pytest.mark.proof
 async def test_an_office_that_ends_says_so_and_can_be_had_again(desk: RealDesk) -> None:
     await show(desk, "gone.odp", make_odp([[("title", "Gone")]]))
     assert not await desk.ended()

@@ -182,6 +182,7 @@ def test_the_layout_copies_and_points_before_any_training(tmp_path: Path) -> Non
     assert figures["sentence_accuracy"] > 0.2  # one of some 14 elements by chance, of 60 names
 
 
+@pytest.mark.proof
 def test_a_short_build_learns(tmp_path: Path) -> None:
     from policy.megatron.trainer import OptimConfig, Trainer
 

@@ -360,18 +360,18 @@ async def test_what_it_says_about_itself(fresh):
 def test_the_engine_dies_with_its_parent(models, tmp_path):
     """The parent is killed without a chance to clean up."""
     parent = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import pathlib, time\n"
-        "from tests.policy.engine_tools import engine_server\n"
-        "with engine_server(pathlib.Path(sys.argv[2])) as server:\n"
-        "    print(server.pid, flush=True)\n"
-        "    time.sleep(60)\n"
+        "import os, socket, subprocess, sys, time\n"
+        "door = socket.create_server(('127.0.0.1', 0))\n"
+        "own = ['--fd', str(door.fileno()), '--die-with-parent', str(os.getpid())]\n"
+        "print(subprocess.Popen([*sys.argv[1:], *own], pass_fds=[door.fileno()]).pid, flush=True)\n"
+        "time.sleep(60)\n"
     )
-    argv = [sys.executable, "-c", parent, str(ROOT), str(models[0])]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+    engine = [sys.executable, "-P", "-m", "policy.engine", "--model-path", str(models[0]), "--weight-version", "0.0"]
+    argv, env = [sys.executable, "-c", parent, *engine], os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=env) as process:
         assert process.stdout is not None
-        engine = os.pidfd_open(int(process.stdout.readline()))
+        started = os.pidfd_open(int(process.stdout.readline()))
         process.kill()
-        readable, _, _ = select.select([engine], [], [], 60)
-        os.close(engine)
+        readable, _, _ = select.select([started], [], [], 60)
+        os.close(started)
     assert readable, "the engine outlives its parent"

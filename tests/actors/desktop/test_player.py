@@ -23,7 +23,7 @@ TASK = "text_editor/train/100"
 
 @pytest_asyncio.fixture
 async def pool(tmp_path: Path, state_dir: str) -> AsyncIterator[DesktopPool]:
-    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(warm_pool=1))
+    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(warm_pool=0))
     made = await DesktopPool.open(desktops, tmp_path / "plays")
     yield made
     await made.close()

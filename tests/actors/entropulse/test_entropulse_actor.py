@@ -31,6 +31,7 @@ from runtime.messaging.message import Done, Request, Version
 from runtime.system import ActorSpec, ActorSystem
 from tests.actors.entropulse.peers import SETTINGS, Crash, GetPins, Learner, Mortal, Sampler, Seat
 from tests.actors.replay.ledger_tools import settings as ledger_settings
+from tests.proofs import proofs
 
 LAST_STEP = 10  # of a run of 2 steps of cloning and 8 of reinforcement learning
 
@@ -199,9 +200,9 @@ PLATEAU = {
     ("changed", "phases", "cause"),
     [
         (PLATEAU, ["bc", "rl", "pulse", "rl", "done"], "plateau"),
-        (PLATEAU | {"pulse": "reference_reset"}, ["bc", "rl", "rl", "done"], "plateau"),
         ({"pulse": "reference_reset"}, ["bc", "rl", "rl", "done"], "counted"),
         ({"pulse": "none"}, ["bc", "rl", "done"], "counted"),
+        *proofs((PLATEAU | {"pulse": "reference_reset"}, ["bc", "rl", "rl", "done"], "plateau")),
     ],
 )
 async def test_every_way_into_and_around_a_pulse_with_a_supervisor_that_keeps_crashing(

@@ -1,4 +1,4 @@
-"""The learner with a real ledger and a rank in a process of its own."""
+"""The learner with a real ledger and a real rank, in a process of its own where a test kills it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings, RlConfig, SftConfig
@@ -72,7 +73,10 @@ class Run:
 
 
 @asynccontextmanager
-async def running(folder: Path, base: Path, groups: GroupSettings | None = None, **settings: Any) -> AsyncIterator[Run]:
+async def running(
+    folder: Path, base: Path, groups: GroupSettings | None = None, *, apart: bool = False, **settings: Any
+) -> AsyncIterator[Run]:
+    """A run; its rank is in a process of its own where it is to be `apart`, which takes seconds to import torch."""
     ledger = LedgerSettings(
         seed=1,
         train_tasks=["t0", "t1", "t2"],
@@ -92,13 +96,15 @@ async def running(folder: Path, base: Path, groups: GroupSettings | None = None,
         keep_weights=2,
         take_wait_s=2.0,
     )
-    hosts = [HostSpec(name="rank", env={"OMP_NUM_THREADS": "1"}, restart=FAST)]
+    hosts = [HostSpec(name="rank", env={"OMP_NUM_THREADS": "1"}, restart=FAST)] if apart else []
     async with ActorSystem(folder, hosts=hosts) as system:
         await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger))
         await system.spawn(ActorSpec(name="sampler/0", factory=Sampler))
-        rank = RankSettings(learner=learner)
+        rank = ActorSpec(
+            name="rank/0", factory="actors.learner.rank:RankActor", config=RankSettings(learner=learner), restart=FAST
+        )
         await system.spawn(
-            ActorSpec(name="rank/0", factory="actors.learner.rank:RankActor", config=rank, host="rank", restart=FAST),
+            msgspec.structs.replace(rank, host="rank") if apart else rank,
             ActorSpec(name="learner", factory="actors.learner.actor:LearnerActor", config=spec, restart=FAST),
         )
         run = Run(system, folder)
@@ -119,7 +125,7 @@ async def rank_pid(run: Run) -> int:
 
 
 async def test_from_demonstrations_to_rl_and_back_after_a_killed_rank(tmp_path: Path, base: Path) -> None:
-    async with running(tmp_path / "run", base, checkpoint_every=2) as run:
+    async with running(tmp_path / "run", base, apart=True, checkpoint_every=2) as run:
         assert [w.version for w in Sampler.heard] == [v("0.0")]
         assert await run.seats.play(2, None) == 2
         await run.enter(Phase.BC, steps=3)
@@ -257,12 +263,10 @@ async def test_a_checkpoint_that_was_changed_is_never_unpickled(tmp_path: Path, 
             pass
     assert not (tmp_path / "ran").exists()
     metadata.write_bytes(saved)
-    async with running(tmp_path / "run", base, checkpoint_every=100) as again:
-        assert v(again.logged("learner_resumed")[-1]["parent"]) == newest[0], "as it was saved it is loaded"
-    shutil.rmtree(newest[1])
     stray = shutil.copytree(older[1], run.folder / "checkpoints" / "0.9000")  # one that the ledger never heard of
     (stray / checkpoints.MARKER).write_text('{"version": "0.9000", "has_reference": false, "dtype": "float32"}')
     async with running(tmp_path / "run", base, checkpoint_every=100) as again:
+        assert v(again.logged("learner_resumed")[-1]["parent"]) == newest[0], "as it was saved it is loaded"
         assert v(again.logged("learner_started")[-1]["version"]).step < 9000
 
 

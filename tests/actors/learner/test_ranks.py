@@ -117,6 +117,7 @@ async def assert_sent(ranks: Ranks, exported: Path) -> None:
         engine.communicate()
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(500)
 async def test_a_killed_rank_costs_what_came_after_the_checkpoint(tmp_path: Path) -> None:
     base = tiny_models.write(tmp_path / "base", "qwen3", tied=False)
