@@ -106,7 +106,8 @@ class Episode:
 
     async def _prepare(self) -> None:
         try:
-            calls = await asyncio.to_thread(setup, self._task, self._desktop.home, store.fixture)  # it reads fixtures
+            at = self._desktop
+            calls = await asyncio.to_thread(setup, self._task, at.home, store.fixture, at.screen)  # it reads fixtures
             await self._carry_out(calls, self._config.setup_timeout_s)
         except (GuestRefused, ConfigError) as refused:
             raise DesktopFault("setup_failed", str(refused), "task") from refused
@@ -122,7 +123,7 @@ class Episode:
         A step that the guest refuses, as of a window that the policy has closed, is left out: the files decide.
         """
         told: dict[str, str] = {}
-        for call in afterwards(self._task, self._desktop.home, store.fixture):
+        for call in afterwards(self._task, self._desktop.home, store.fixture, self._desktop.screen):
             with contextlib.suppress(GuestRefused):
                 answer = (await self._carry_out([call], self._config.setup_timeout_s))[0]
                 if call.kept:

@@ -5,6 +5,7 @@ Invariant: pure. A set-up runs only the steps that `apis.tasksets.steps` carries
 
 from __future__ import annotations
 
+from apis.observation import SCREEN
 from apis.plans.action import Call
 from apis.tasks.osworld import Task
 from apis.tasksets.needs import Lacking
@@ -12,15 +13,15 @@ from apis.tasksets.steps import Fixture, calls_of, carried
 from runtime.errors import ConfigError
 
 
-def setup(task: Task, home: str, fixture: Fixture = carried) -> list[Call]:
-    """The calls that prepare `task` on a desktop whose HOME is `home`.
+def setup(task: Task, home: str, fixture: Fixture = carried, screen: tuple[int, int] = SCREEN) -> list[Call]:
+    """The calls that prepare `task` on a desktop whose HOME is `home`, with a `screen` of so many pixels.
 
     Raises ConfigError for a step that needs what is not here: the task is at fault.
     """
     calls: list[Call] = []
     for place, step in enumerate(task.config):
         try:
-            calls += calls_of(step, home, fixture)
+            calls += calls_of(step, home, fixture, screen)
         except Lacking as lacking:
             raise ConfigError(f"task {task.id}: config.{place} needs {lacking.need}") from None
     return [*calls, Call("settle", {"timeout_ms": 3000, "quiet_ms": 200})]

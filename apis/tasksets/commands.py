@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from apis.observation import SCREEN
 from apis.plans.action import SETTLE, Call
 from apis.tasks.osworld import HOME
 from apis.tasksets import pyautogui
@@ -75,8 +76,13 @@ def refused(text: str) -> None:
         raise Lacking("root", outside.group(1))
 
 
-def calls_for(command: str | Sequence[str], shell: bool | str, home: str, *, wait: bool) -> list[Call]:
-    """What carries out a launch (or with `wait` an execute) on a guest whose HOME is `home`. Raises Lacking."""
+def calls_for(
+    command: str | Sequence[str], shell: bool | str, home: str, *, wait: bool, screen: tuple[int, int] = SCREEN
+) -> list[Call]:
+    """What carries out a launch (or with `wait` an execute) on a guest whose HOME is `home`. Raises Lacking.
+
+    `screen` is the guest's, in pixels.
+    """
     words = words_of(command, shell)
     if not words:
         raise Lacking("step", "an empty command")
@@ -84,7 +90,7 @@ def calls_for(command: str | Sequence[str], shell: bool | str, home: str, *, wai
     if name in FORWARDERS:
         return []
     if name in ("python", "python3") and words[1:2] == ["-c"] and pyautogui.is_snippet(" ".join(words[2:])):
-        return pyautogui.translated(" ".join(words[2:]))
+        return pyautogui.translated(" ".join(words[2:]), screen)
     line = " ".join(words)
     if "gnome-terminal" in line and "gnome-terminal-server" not in line:
         return window(["xterm"], home)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from apis.observation import SCREEN
 from apis.plans.action import Call
 from apis.tasks.metrics.metric import SOLVED, Score, scored, together
 from apis.tasks.metrics.registry import METRICS
@@ -23,10 +24,10 @@ AFTER_MS = 5000  # for a window that should be there already
 ANSWER_CHARS = 256 << 10
 
 
-def afterwards(task: Task, home: str, fixture: Fixture = carried) -> list[Call]:
+def afterwards(task: Task, home: str, fixture: Fixture = carried, screen: tuple[int, int] = SCREEN) -> list[Call]:
     """The calls between the policy's last action and the freeze. Raises ConfigError where one is lacking."""
     try:
-        steps = [call for step in task.evaluator.postconfig for call in calls_of(step, home, fixture)]
+        steps = [call for step in task.evaluator.postconfig for call in calls_of(step, home, fixture, screen)]
         calls = [*steps, *getters.commands_of(task.evaluator, home)]
     except Lacking as lacking:
         raise ConfigError(f"task {task.id}: its verifier needs {lacking.need}") from None

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from apis.applications import OPENS, app_named
+from apis.observation import SCREEN
 from apis.plans.action import SETTLE, Call, pressed
 from apis.tasks.osworld import (
     HOME,
@@ -65,7 +66,7 @@ def at_home(path: str) -> str:
     return path
 
 
-def calls_of(step: Step, home: str, fixture: Fixture = carried) -> list[Call]:
+def calls_of(step: Step, home: str, fixture: Fixture = carried, screen: tuple[int, int] = SCREEN) -> list[Call]:
     """The calls that carry out `step` on a guest whose HOME is `home`. Raises Lacking."""
     match step:
         case Download():
@@ -74,10 +75,11 @@ def calls_of(step: Step, home: str, fixture: Fixture = carried) -> list[Call]:
         case Open():
             return opening(at_home(step.parameters.path), home)
         case Launch():
-            return commands.calls_for(step.parameters.command, step.parameters.shell, home, wait=False)
+            return commands.calls_for(step.parameters.command, step.parameters.shell, home, wait=False, screen=screen)
         case Execute() | Command():
-            calls = commands.calls_for(step.parameters.command, step.parameters.shell, home, wait=True)
-            kept = step.parameters.stdout or ""
+            asked = step.parameters
+            calls = commands.calls_for(asked.command, asked.shell, home, wait=True, screen=screen)
+            kept = asked.stdout or ""
             return [replace(call, kept=kept) if call.method == "run" else call for call in calls]
         case ActivateWindow():
             wanted = step.parameters

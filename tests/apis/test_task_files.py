@@ -110,14 +110,15 @@ def test_lines_of_pyautogui_become_calls() -> None:
     code = (
         'import pyautogui; import time; pyautogui.hotkey(["shift", "ctrl", "e"]); time.sleep(1); pyautogui.write("ab")'
     )
-    done = pyautogui.translated(
-        code + '; pyautogui.press("down", presses=2); pyautogui.click({SCREEN_WIDTH_HALF}, 540)'
-    )
+    more = '; pyautogui.press("down", presses=2); pyautogui.click({SCREEN_WIDTH_HALF}, 540)'
+    done = pyautogui.translated(code + more)
     assert [call.method for call in done if call.method != "settle"] == [
         "hotkey", "type_text", "hotkey", "hotkey", "click",
     ]  # fmt: skip
     assert done[0].args == {"keys": ["Shift_L", "Control_L", "e"]}
     assert done[-2].args == {"x": 640, "y": 360, "button": 1, "n": 1}
+    wide = pyautogui.translated(code + more, (1920, 1080))
+    assert wide[-2].args == {"x": 960, "y": 540, "button": 1, "n": 1}
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ EXAMPLES = (
     "  computerrl tasks check text_editor --split held-out --out plays.jsonl\n"
     "  computerrl tasks check my-tasks/ --static --json\n"
     "  computerrl tasks coverage my-tasks/\n"
+    "  computerrl tasks fetch osworld --from OSWorld/ --from ubuntu_osworld_file_cache/\n"
     "  computerrl tasks attack desktop --instances 2\n"
     "  computerrl tasks attack desktop --family web_bookmark --family vlc_playlist\n"
 )
@@ -39,6 +40,13 @@ CHECK = (
 COVERAGE = (
     "Count what the task files of SET (a task set, a folder or a file) need: what can be played here, what is\n"
     "lacking, and how many could be played as one lacking piece after another came to be here, the most useful first."
+)
+FETCH = (
+    "Put a task set and its fixtures (files that its tasks start with or are compared with) where check, eval and\n"
+    "run find them. --from names a folder with task files, a folder with fixtures (the dataset, a clone of it, or the\n"
+    "cache of the published harness), or a mirror's address. Without a folder, fixtures come over HTTP\n"
+    "from where the task files say, or from HF_ENDPOINT. Each is locked by its sha256: one that differs later is\n"
+    "refused. A fetch that was broken off goes on. Exit status 1 when a fixture could not be had."
 )
 ATTACK = (
     "Try cheats on the tasks of a suite on real desktops. After a task's oracle: other files removed, overwritten,\n"
@@ -87,6 +95,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     attack.add_argument("--desktops", type=int, default=2, metavar="N", help="desktops at the same time (default: 2)")
     coverage = verbs.add_parser("coverage", help="what task files need", description=COVERAGE, epilog=EXAMPLES)
     coverage.add_argument("suite", metavar="SET", help="task set, or JSON file or folder of tasks")
+    fetch = verbs.add_parser("fetch", help="a task set and its fixtures", description=FETCH, epilog=EXAMPLES)
+    fetch.add_argument("name", metavar="SET", help="osworld, officeworld, a task set, or a file or folder of tasks")
+    fetch.add_argument(
+        "--from", dest="from_", action="append", default=[], metavar="FOLDER|URL",
+        help="where task files and fixtures are (repeatable)",
+    )  # fmt: skip
+    fetch.add_argument("--revision", metavar="SHA", help="of the dataset (default: the one in the URLs)")
+    fetch.set_defaults(parser=fetch)
     for verb in (listing, show, check, coverage, attack):
         verb.add_argument("--json", action="store_true", help="print one JSON document")
         verb.set_defaults(parser=verb)
@@ -102,6 +118,10 @@ def main(args: argparse.Namespace) -> int:
         from actors.cluster.checks.tasks import command
 
         return command.check(args)
+    if args.verb == "fetch":
+        from actors.cluster.checks.tasks import fetch
+
+        return fetch.fetch(args)
     if args.verb == "coverage":
         from actors.cluster.checks.tasks import coverage
 

@@ -1,0 +1,183 @@
+"""`tasks fetch`: task files and their fixtures, from folders or over HTTP, into the store.
+
+Invariant: what was fetched once is locked by its sha256, and a file that differs is refused by its name. An interrupted
+fetch goes on where it ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import os
+import re
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import msgspec
+
+from actors.cluster import output
+from actors.cluster.checks.tasks.display import Progress, stream
+from actors.cluster.config import tasksets
+from apis.tasks import registry as tasks
+from apis.tasks import task_file
+from apis.tasks.osworld import Download, Task
+from apis.tasksets import getters, store
+from runtime.errors import ConfigError
+
+KNOWN = ("osworld", "officeworld")  # sets that people publish
+EXAMPLES = ("evaluation_examples/examples", "examples", "")  # where a clone has its task files
+RESOLVED = re.compile(r"/resolve/([^/]+)/(.*)$")  # a dataset's file: its revision, its path
+POINTER = b"version https://git-lfs"  # what a clone without large files has in their place
+TRIES, TIMEOUT_S, PART = 3, 60.0, 1 << 20
+MISSING_SHOWN = 10
+
+
+class WantedFixture(msgspec.Struct, frozen=True):
+    """A URL that a task names, and the names under which folders may hold its content."""
+
+    url: str
+    task: str  # the file's own id
+    name: str  # of the file in the guest, or `dest` of a getter
+
+
+def wanted_by(task: Task) -> Iterator[WantedFixture]:
+    """Every fixture of `task`, each with the content outside of its URL."""
+    own = task.id.rpartition("/")[2]
+    for step in (*task.config, *task.evaluator.postconfig):
+        if isinstance(step, Download):
+            for file in step.parameters.files:
+                if not file.url.startswith("data:"):
+                    yield WantedFixture(file.url, own, file.path.rpartition("/")[2])
+    for getter in getters.sides(task.evaluator):
+        names = getters.listed(getter.get("dest", ""))
+        for place, url in enumerate(getters.fixtures_of(getter)):
+            yield WantedFixture(url, own, names[place] if place < len(names) else "")
+
+
+def places_in(folder: Path, wanted: WantedFixture) -> Iterator[Path]:
+    """Where `folder` may hold it: as the dataset does, or as the published harness's cache does."""
+    resolved = RESOLVED.search(urlsplit(wanted.url).path)
+    if resolved:
+        yield folder / unquote(resolved.group(2))
+    cached = f"{uuid.uuid5(uuid.NAMESPACE_URL, wanted.url)}_{wanted.name}"
+    for above in (folder / "cache", folder):
+        yield above / wanted.task / cached
+        if wanted.name:
+            yield above / wanted.task / wanted.name
+
+
+def found_in(folder: Path, wanted: WantedFixture) -> bytes | None:
+    """Its content from `folder`, or None; a pointer to a large file that the clone lacks is no content."""
+    root = folder.resolve()
+    for place in places_in(folder, wanted):
+        real = place.resolve()
+        if real.is_relative_to(root) and real.is_file():
+            data = real.read_bytes()
+            if not data.startswith(POINTER):
+                return data
+    return None
+
+
+def address(url: str, base: str, revision: str) -> str:
+    """`url` on the mirror `base` ("" is its own host) at `revision` ("" is the one that it names)."""
+    parts = urlsplit(url)
+    path = parts.path
+    if revision and (resolved := RESOLVED.search(path)):
+        path = path[: resolved.start()] + f"/resolve/{revision}/{resolved.group(2)}"
+    if base:
+        mirror = urlsplit(base.rstrip("/"))
+        parts = parts._replace(scheme=mirror.scheme, netloc=mirror.netloc)
+        path = mirror.path + path
+    return urlunsplit(parts._replace(path=path))
+
+
+def downloaded(url: str, at: str) -> bytes | None:
+    """The content of `url` from the address `at`; None where it can't be had. What came is kept for the next try."""
+    part = store.fixture_place(url).with_name(f"{store.fixture_place(url).name}.download")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    for _ in range(TRIES):
+        have = part.stat().st_size if part.exists() else 0
+        request = urllib.request.Request(at, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the user's own address
+                whole = answer.status != 206
+                length = answer.headers.get("Content-Length")
+                with part.open("wb" if whole else "ab") as file:
+                    while chunk := answer.read(PART):
+                        file.write(chunk)
+                    size = file.tell()
+            if length is not None and size != int(length) + (0 if whole else have):
+                continue
+        except urllib.error.HTTPError as error:
+            if error.code in (401, 403, 404):
+                return None
+            if error.code == 416:  # nothing is left beyond what is here
+                part.unlink(missing_ok=True)
+            continue
+        except (OSError, http.client.HTTPException):
+            continue
+        data = part.read_bytes()
+        part.unlink()
+        return data
+    return None
+
+
+def task_files(name: str, folders: Sequence[Path]) -> list[Path]:
+    """The task files of the set `name` in `folders`: of a clone, or of a folder of domains."""
+    for folder in folders:
+        for below in EXAMPLES:
+            found = [file for file in sorted((folder / below).glob("*/*.json")) if _is_task(file)]
+            if found:
+                return found
+    raise ConfigError(
+        f"task set {name} is not here yet: name a folder with its task files by --from (a clone of the benchmark, or a"
+        " folder of DOMAIN/ID.json)"
+    )
+
+
+def _is_task(file: Path) -> bool:
+    try:
+        task_file.load(file.read_bytes())
+    except (OSError, ConfigError):
+        return False
+    return True
+
+
+def fetch(args: argparse.Namespace) -> int:
+    """Fetch; 1 when a fixture could not be had."""
+    revision = args.revision or ""
+    urls = [source for source in args.from_ if "://" in source]
+    folders = [Path(source) for source in args.from_ if "://" not in source]
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigError(f"--from {folder}: there is no such folder")
+    if args.name in KNOWN and not (store.is_set(args.name) and not folders):
+        name = store.adopt(args.name, task_files(args.name, folders), pinned=True)
+    else:
+        name = tasksets.set_of(args.name)
+    ids = store.ids(name)
+    wanted = {one.url: one for task_id in ids for one in wanted_by(tasks.task(task_id))}
+    left = [one for one in wanted.values() if not store.at_hand(one.url)]
+    output.line(f"task set {name}: {len(ids)} tasks, {len(wanted)} fixtures, {len(wanted) - len(left)} of them here")
+    missing, size = [], 0
+    with Progress(stream(as_json=False)) as shown:
+        for done, one in enumerate(left, 1):
+            data = next((found for folder in folders if (found := found_in(folder, one)) is not None), None)
+            if data is None and (urls or not folders):
+                at = address(one.url, urls[0] if urls else os.environ.get("HF_ENDPOINT", ""), revision)
+                data = downloaded(one.url, at)
+            if data is None:
+                missing.append(one)
+            else:
+                size += store.keep(one.url, data, revision).size
+            shown.line(f"{done}/{len(left)} fixtures, {size / 1e6:.1f} MB, {len(missing)} missing")
+    for one in missing[:MISSING_SHOWN]:
+        output.line(output.clean(f"missing: {one.url} (task {one.task})"))
+    if len(missing) > MISSING_SHOWN:
+        output.line(f"and {len(missing) - MISSING_SHOWN} more")
+    output.line(f"{len(left) - len(missing)} fetched, {size / 1e6:.1f} MB; {len(missing)} missing")
+    return int(bool(missing))
