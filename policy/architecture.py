@@ -124,7 +124,7 @@ def read_architecture(folder: Path) -> Architecture:
         rope_scaling=_scaling(file, _rope(config)),
         qkv_bias=_qkv_bias(config, traits),
         tied=bool(config.get("tie_word_embeddings", False)),
-        eos_ids=_eos_ids(folder, config),
+        eos_ids=end_ids(folder),
     )
 
 
@@ -209,13 +209,11 @@ def _positive(file: Path, config: dict[str, Any], key: str, default: float | Non
     return float(value)
 
 
-def _eos_ids(folder: Path, config: dict[str, Any]) -> tuple[int, ...]:
+def end_ids(folder: Path) -> tuple[int, ...]:
+    """What ends an answer, by config.json and generation_config.json, as far as the folder has them."""
     found: set[int] = set()
-    sources = [(folder / "config.json", config)]
-    if (more := folder / "generation_config.json").exists():
-        sources.append((more, _read_json(more)))
-    for file, source in sources:
-        value = source.get("eos_token_id")
+    for file in (folder / "config.json", folder / "generation_config.json"):
+        value = _read_json(file).get("eos_token_id") if file.exists() else None
         ids = [] if value is None else value if isinstance(value, list) else [value]
         if not all(isinstance(one, int) and one >= 0 for one in ids):
             raise ConfigError(f"{file}: eos_token_id is {value!r}: ids count from 0")

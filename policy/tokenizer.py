@@ -1,8 +1,8 @@
 """Text to token ids and back. Invariant: content handed to `encode` never yields a special token, whatever it says.
 
-Our own models use five special tokens and the chat form `<|user|> prompt <|end|> <|assistant|> response <|end|>`. A
-system text stands before it as `<|system|> text <|end|>`. Any other Hugging Face folder is served through its own chat
-template.
+Our own models use five special tokens and the chat form `<|user|> prompt <|end|> <|assistant|> response <|end|>`, turn
+after turn. A system text stands before it as `<|system|> text <|end|>`. Any other Hugging Face folder is served through
+its own chat template.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tokenizers import Tokenizer as Backend
 
+from policy.architecture import end_ids
 from runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,8 +35,12 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 SYSTEM_TOKENS = 1 << 22  # of system texts that are kept encoded, four bytes each
 
-# Stand-ins that are put through a foreign chat template; the contents' ids take their places afterwards.
-_SYSTEM_MARK, _USER_MARK = "Qs7Xv1system", "Qs7Xv2user"
+SHAPES = 256  # of conversations, by system text and number of turns, whose template stays encoded
+
+# Begins the stand-ins that are put through a foreign chat template; the contents' ids take their places afterwards.
+_MARK = "Qs7Xv"
+
+Exchange = tuple[str, str]  # an earlier turn of the user, and the assistant's answer
 
 
 class _ChatForm(Protocol):
@@ -43,8 +48,9 @@ class _ChatForm(Protocol):
 
     eos_id: int
     pad_id: int
+    stop_ids: tuple[int, ...]
 
-    def wrap(self, user_ids: list[int], system_ids: list[int] | None) -> list[int]: ...
+    def wrap(self, turns: Sequence[list[int]], system_ids: list[int] | None) -> list[int]: ...
 
 
 class _OwnForm:
@@ -53,16 +59,20 @@ class _OwnForm:
     def __init__(self, backend: Backend) -> None:
         vocabulary = backend.get_vocab(with_added_tokens=True)
         self.pad_id, self.eos_id, self._user, self._assistant, self._system = (vocabulary[t] for t in SPECIAL_TOKENS)
+        self.stop_ids: tuple[int, ...] = (self.eos_id,)
 
-    def wrap(self, user_ids: list[int], system_ids: list[int] | None) -> list[int]:
-        head = [] if system_ids is None else [self._system, *system_ids, self.eos_id]
-        return [*head, self._user, *user_ids, self.eos_id, self._assistant]
+    def wrap(self, turns: Sequence[list[int]], system_ids: list[int] | None) -> list[int]:
+        ids = [] if system_ids is None else [self._system, *system_ids, self.eos_id]
+        for number, content in enumerate(turns):
+            ids += [self._assistant if number % 2 else self._user, *content, self.eos_id]
+        return [*ids, self._assistant]
 
 
 class _TemplateForm:
     """A foreign model's chat template, applied around contents that are tokenised apart from it.
 
-    What a template says around contents is the same for all of them, so it is rendered and encoded once.
+    What a template says around contents is the same for all conversations of as many turns, with or without a system
+    text, so it is rendered and encoded once for each such shape.
     """
 
     def __init__(self, folder: Path, backend: Backend) -> None:
@@ -76,28 +86,42 @@ class _TemplateForm:
             raise ConfigError(f"{folder}: the tokenizer has no chat template")
         if template.eos_token_id is None:
             raise ConfigError(f"{folder}: the tokenizer names no end-of-turn token")
-        self.eos_id = int(template.eos_token_id)
+        self._template, self._backend = template, backend
+        self._shapes: dict[tuple[int, bool], list[list[int]]] = {}
+        ends = {int(template.eos_token_id), *end_ids(folder)}
+        self.stop_ids = tuple(sorted(ends))
+        self.eos_id = self._end_of_turn(int(template.eos_token_id))
         self.pad_id = self.eos_id if template.pad_token_id is None else int(template.pad_token_id)
-        user = {"role": "user", "content": _USER_MARK}
-        system = {"role": "system", "content": _SYSTEM_MARK}
-        self._alone = _around(template, backend, [user])
-        self._after_system: list[list[int]] | ConfigError
-        try:
-            self._after_system = _around(template, backend, [system, user])
-        except ConfigError as error:  # many templates know no system text, and not every prompt has one
-            self._after_system = error
 
-    def wrap(self, user_ids: list[int], system_ids: list[int] | None) -> list[int]:
-        found = self._alone if system_ids is None else self._after_system
-        if isinstance(found, ConfigError):
-            raise found
-        ids = list(found[0])
-        for content, after in zip(
-            (user_ids,) if system_ids is None else (system_ids, user_ids), found[1:], strict=True
-        ):
+    def _end_of_turn(self, default: int) -> int:
+        """What stands behind the assistant's answer within a conversation, where the model ends its answers by that."""
+        try:
+            behind = self._around(3, system=False)[2]
+        except ConfigError:  # a template may refuse a second question
+            return default
+        return behind[0] if behind and behind[0] in self.stop_ids else default
+
+    def wrap(self, turns: Sequence[list[int]], system_ids: list[int] | None) -> list[int]:
+        around = self._around(len(turns), system=system_ids is not None)
+        ids = list(around[0])
+        contents = turns if system_ids is None else (system_ids, *turns)
+        for content, after in zip(contents, around[1:], strict=True):
             ids += content
             ids += after
         return ids
+
+    def _around(self, turns: int, *, system: bool) -> list[list[int]]:
+        """The ids before, between and after the contents of so many turns. Raises ConfigError."""
+        found = self._shapes.get((turns, system))
+        if found is None:
+            messages = [{"role": "system", "content": f"{_MARK}system"}] if system else []
+            for number in range(turns):
+                role = "assistant" if number % 2 else "user"
+                messages.append({"role": role, "content": f"{_MARK}{number}{role}"})
+            found = _around(self._template, self._backend, messages)
+            if len(self._shapes) < SHAPES:
+                self._shapes[turns, system] = found
+        return found
 
 
 def _around(template: Any, backend: Backend, messages: list[dict[str, str]]) -> list[list[int]]:
@@ -187,6 +211,11 @@ class Tokenizer:
         return self._form.eos_id
 
     @property
+    def stop_ids(self) -> tuple[int, ...]:
+        """What the model may end an answer with: the end-of-turn token, and those of generation_config.json."""
+        return self._form.stop_ids
+
+    @property
     def pad_id(self) -> int:
         """Fills batches; never scored."""
         return self._form.pad_id
@@ -212,9 +241,11 @@ class Tokenizer:
         """Ids to text, special tokens shown by name; bytes that are no UTF-8 become U+FFFD."""
         return str(self._content.decode(list(ids), skip_special_tokens=False))
 
-    def prompt_ids(self, user_text: str, system: str | None = None) -> list[int]:
-        """The prompt up to and including the token after which the model answers."""
-        return self._form.wrap(self.encode(user_text), None if system is None else self._system_ids(system))
+    def prompt_ids(self, user_text: str, system: str | None = None, earlier: Sequence[Exchange] = ()) -> list[int]:
+        """The prompt up to and including the token after which the model answers, behind `earlier` turns."""
+        turns = [self.encode(text) for exchange in earlier for text in exchange]
+        turns.append(self.encode(user_text))
+        return self._form.wrap(turns, None if system is None else self._system_ids(system))
 
     def _system_ids(self, text: str) -> list[int]:
         digest = hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16).digest()

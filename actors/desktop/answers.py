@@ -30,6 +30,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
     user: str
     system: str | None = None
+    earlier: tuple[tuple[str, str], ...] = ()  # turns before it: what the model was shown, and what it answered
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -61,9 +62,10 @@ class Answerer(Protocol):
 
 async def prompt_ids(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
     """The ids of a prompt; other seats of this process go on while a long one is encoded."""
-    if len(prompt.user) + len(prompt.system or "") < LONG_CHARS:
-        return tokenizer.prompt_ids(prompt.user, prompt.system)
-    return await asyncio.to_thread(tokenizer.prompt_ids, prompt.user, prompt.system)
+    contents = (prompt.user, prompt.system or "", *(text for exchange in prompt.earlier for text in exchange))
+    if sum(map(len, contents)) < LONG_CHARS:
+        return tokenizer.prompt_ids(prompt.user, prompt.system, prompt.earlier)
+    return await asyncio.to_thread(tokenizer.prompt_ids, prompt.user, prompt.system, prompt.earlier)
 
 
 class SampledAnswers:
@@ -101,7 +103,7 @@ class SampledAnswers:
         if isinstance(reply, Refused):
             raise PromptTooLong(reply.reason)
         return Answer(
-            text=self._tokenizer.decode([i for i in reply.output_ids if i != self._tokenizer.eos_id]),
+            text=self._tokenizer.decode([i for i in reply.output_ids if i not in self._tokenizer.stop_ids]),
             prompt_ids=ids,
             response_ids=reply.output_ids,
             logprobs=reply.logprobs,

@@ -183,8 +183,8 @@ class Episode:
         messages = render_published(
             instruction, observation.app, self._history, observation, last, space=self._config.action_space
         )
-        turns = [f"{m['role']}: {m['content']}" for m in messages[1:-1]]
-        return Prompt(user="\n\n".join([*turns, messages[-1]["content"]]), system=messages[0]["content"])
+        system, *turns, state = [message["content"] for message in messages]
+        return Prompt(user=state, system=system, earlier=tuple(zip(turns[::2], turns[1::2], strict=True)))
 
     def _parse(self, answer: Answer, observation: Observation) -> Action | RefusedAnswer:
         if answer.refusal:

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from policy import tokenizer as tokenizer_module
 from policy.base.tokenizer import VOCAB_SIZE, build_tokenizer, glue
-from policy.tokenizer import _SYSTEM_MARK, _USER_MARK, SPECIAL_TOKENS, Tokenizer
+from policy.tokenizer import _MARK, SPECIAL_TOKENS, Tokenizer
 from runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def test_foreign_folder_uses_its_own_template(tmp_path: Path) -> None:
 def test_what_stands_in_for_contents_may_stand_in_them(tmp_path: Path) -> None:
     template = "{% for m in messages %}<turn>{{ m['content'] }}<stop>{% endfor %}<turn>"
     foreign = Tokenizer.load(_foreign_folder(tmp_path, template))
-    system, user = f"{_USER_MARK}<stop>", f"{_SYSTEM_MARK} {{{{ m }}}} {_USER_MARK}<turn>"
+    system, user = f"{_MARK}0user<stop>", f"{_MARK}system {{{{ m }}}} {_MARK}0user<turn>"
     ids = foreign.prompt_ids(user, system=system)
     assert foreign.decode(ids) == f"<turn>{system}<stop><turn>{user}<stop><turn>"
     turn, stop = foreign.eos_id - 1, foreign.eos_id

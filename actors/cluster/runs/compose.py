@@ -303,6 +303,7 @@ def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = B
         return []
     attached = deploy.samplers.attach or [""] * len(names)
     hung_s = SGLANG_HUNG_S if deploy.samplers.sglang else HUNG_S
+    stops = list(Tokenizer.load(model).stop_ids)
     made = [
         ActorSpec(
             name=name,
@@ -314,6 +315,7 @@ def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = B
                 attach=url,
                 gpus=gpus,
                 version=version,
+                stop_ids=stops,
                 hung_after_s=hung_s,
             ),
             host=_sampler_host(name) if deploy.samplers.place else MAIN,

@@ -132,7 +132,7 @@ class PoolAnswers:
         return Answer(
             text=text,
             refusal=said.refusal,
-            prompt_ids=self._tokenizer.prompt_ids(prompt.user, prompt.system),
+            prompt_ids=self._tokenizer.prompt_ids(prompt.user, prompt.system, prompt.earlier),
             response_ids=self._tokenizer.response_ids(text),
             logprobs=[],
             spans=[],
