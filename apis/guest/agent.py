@@ -168,8 +168,8 @@ class Agent:
             rested = settle(self._link, self._work, timeout_ms / 1000, quiet_ms / 1000)
         return rested
 
-    def _rest(self, seconds: float) -> None:
-        settle(self._link, self._work, REST_S, seconds)
+    def _rest(self, seconds: float) -> bool:
+        return settle(self._link, self._work, REST_S, seconds)
 
     def _answer(self) -> None:
         """Let the active application begin with what it was sent."""

@@ -27,7 +27,7 @@ UTF8 = "--infilter=Text (encoded):UTF8,LF,,,"
 REST = {"timeout_ms": 15_000, "quiet_ms": 100}
 SHOWN_MAX = 450  # characters that an observation surely shows of a field
 BOX_MAX = 450  # characters that are surely told of a box of a presentation
-READS = 40  # of what a busy application has not written or shown yet
+READS = 120  # of what a busy application has not written or shown yet
 BOX = re.compile(r"^- Box \d+ \([^)]*\): (.*)$", re.MULTILINE)
 PAGE = b"""<title>Page</title><textarea rows=20 cols=90 autofocus></textarea><script>
 let at = 0;

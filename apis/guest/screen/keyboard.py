@@ -135,16 +135,17 @@ class Keyboard:
     def __init__(
         self,
         link: ScreenLink,
-        rest: Callable[[float], None],
+        rest: Callable[[float], bool],
         added: Callable[[str], bool | None] = lambda typed: None,
     ) -> None:
         self._link = link
-        self._rest = rest  # waits until the desktop has rested for so many seconds
+        self._rest = rest  # waits until the desktop has rested for so many seconds; whether that came in time
         self._added = added  # whether a field has completed what was typed, None where none has the focus
         self._line = ""  # the end of what was typed last, as long as nothing was done since
         self._left = False  # whether the last thing done was typing
         self._text: Text | None = None  # that was typed last, as long as nothing was done since
         self._hearing: Hearing | None = None
+        self._into = 0  # the office's window that was typed into last
         self._unread: set[int] = set()  # windows that got signs from spare keys and were not asked since
         self._layout = Layout(0, ())
         self._learn()
@@ -167,6 +168,13 @@ class Keyboard:
         if self._hearing is None:
             self._hearing = Hearing()
         return self._hearing.read(window, seconds)
+
+    def _wait_for(self, window: int) -> None:
+        """Until the office has come to rest; longer in another window than before, for one that opens loses text."""
+        until = time.monotonic() + (0.0 if window == self._into else READ_S)
+        while not self._rest(OFFICE_REST_S) and time.monotonic() < until:
+            pass
+        self._into = window
 
     def _all_read(self, seconds: float) -> bool | None:
         """Whether every window has read its signs: False where one did not answer, None where one can't be asked."""
@@ -212,7 +220,7 @@ class Keyboard:
         spending = Spending(began, self._layout.parts(keysyms), calls)
         self._text = Text(keysyms, app, dialog, dialog or app in COMPLETING, spending)
         if self._text.office:
-            self._rest(OFFICE_REST_S)
+            self._wait_for(self._link.active())
         self._link.selected = False
         return self._type(self._text)
 

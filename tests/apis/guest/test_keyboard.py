@@ -130,8 +130,9 @@ def typing(keyboard: Any, monkeypatch: pytest.MonkeyPatch, took_s: float, reads:
     """A screen, and a keyboard in front of such an application."""
     screen = Screen()
 
-    def rest(_: float) -> None:
+    def rest(_: float) -> bool:
         screen.now += LONGEST_REST_S
+        return True
 
     monkeypatch.setattr(keyboard, "time", SimpleNamespace(monotonic=lambda: screen.now))
     monkeypatch.setattr(keyboard, "Hearing", lambda: Application(screen, took_s, reads))
