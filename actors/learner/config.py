@@ -119,6 +119,9 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
         Literal["none", "selective", "full"],
         tuning("Computes parts again in the backward pass, for memory: each MLP (selective) or each layer (full)."),
     ] = "none"
+    device_gib: Annotated[
+        float, tuning("Plans for devices of this memory, as on another machine. 0 takes this machine's.", ge=0)
+    ] = 0.0
     lora: LoraConfig = LoraConfig()
     parallel: ParallelConfig = ParallelConfig()
 

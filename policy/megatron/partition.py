@@ -59,20 +59,25 @@ def check(model: PolicyModel) -> None:
             )
 
 
-def whole(model: PolicyModel, shape: Architecture) -> dict[str, Tensor]:
+def whole(model: PolicyModel, shape: Architecture, *, on_host: bool = False) -> dict[str, Tensor]:
     """Full Hugging Face tensors of all stages on rank 0, and none elsewhere; every rank calls this.
 
-    Tensors of the first stage may share the model's memory.
+    Tensors of the first stage may share the model's memory. With `on_host` they lie in the host's memory, so that the
+    model's device has one of them at a time.
     """
+    first = dist.get_rank() == 0
+
+    def placed(tensor: Tensor) -> Tensor:
+        return tensor.cpu() if on_host and first else tensor
+
     stage: dict[str, Tensor] = {}
     if parallel_state.get_data_parallel_rank() == 0:
         for weight in model.merged_weights():  # one by one: only the first of the tensor ranks keeps what it gathered
             tensors = to_hf([weight], shape, gather)
             if parallel_state.get_tensor_model_parallel_rank() == 0:
-                stage |= tensors
+                stage |= {name: placed(tensor) for name, tensor in tensors.items()}
     if parallel_state.get_pipeline_model_parallel_world_size() == 1:
         return stage
-    first = dist.get_rank() == 0
     described = {name: (DTYPE_NAMES[tensor.dtype], list(tensor.shape)) for name, tensor in stage.items()}
     said = exchanged(msgspec.msgpack.encode({} if first else described))
     if not first:
@@ -84,7 +89,7 @@ def whole(model: PolicyModel, shape: Architecture) -> dict[str, Tensor]:
         for name, (dtype, size) in msgspec.msgpack.decode(content, type=dict[str, tuple[str, list[int]]]).items():
             tensor = torch.empty(size, dtype=getattr(torch, dtype), device=device)
             dist.recv(tensor, rank)
-            stage.setdefault(name, tensor)  # a tied embedding comes from the last stage once more
+            stage.setdefault(name, placed(tensor))  # a tied embedding comes from the last stage once more
     return stage
 
 

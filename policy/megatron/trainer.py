@@ -207,7 +207,7 @@ class Trainer:
 
         `tensors` is a snapshot that was made already. Every rank calls this, and rank 0 writes.
         """
-        whole = partition.whole(self.model, self.shape) if tensors is None else tensors
+        whole = partition.whole(self.model, self.shape, on_host=True) if tensors is None else tensors
         return on_first(lambda: self.write(folder, whole, adapter=True).encode()).decode()
 
     def write(self, folder: Path, tensors: dict[str, Tensor], *, adapter: bool = False) -> str:

@@ -16,7 +16,7 @@ import torch.nn.functional as F  # noqa: N812  the name everyone knows
 from megatron.core import parallel_state
 from torch import Tensor
 
-CHUNK = {"cpu": 1 << 24, "cuda": 1 << 27}  # logits at once: 64 MiB and 512 MiB of fp32
+from policy.memory import CHUNK
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,25 @@ def of_flag(base: str | None, flag: str) -> Path:
         raise ConfigError(f"{flag} {base}: {error}") from None
 
 
+def planned(base: str, shape: str) -> Path:
+    """What a plan that starts nothing goes by: the model's folder, or `shape` where that is not on this machine.
+
+    Raises ConfigError.
+    """
+    if not shape or (base and Path(base).is_dir()):
+        return locate(base)
+    for folder in (Path(shape), shapes() / shape):
+        if (folder / "config.json").is_file():
+            return folder.resolve()
+    bundled_shapes = ", ".join(sorted(one.name for one in shapes().iterdir()))
+    raise ConfigError(f"model.shape {shape} has no config.json; there are {bundled_shapes}")
+
+
+def shapes() -> Path:
+    """The folders of shapes that come with the program."""
+    return Path(str(resources.files("deploy"))) / "shapes"
+
+
 def locate(base: str) -> Path:
     """The folder of model `base`: "" is the bundled one, else a Hugging Face folder. Raises ConfigError."""
     folder = Path(base).resolve() if base else bundled()

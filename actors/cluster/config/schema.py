@@ -115,6 +115,12 @@ class ModelConfig(Section, frozen=True, kw_only=True):
     AT: ClassVar[str] = "model"
 
     path: Annotated[str, key("Names the Hugging Face folder to start from. Empty is the bundled base model.")] = ""
+    shape: Annotated[
+        str,
+        tuning(
+            "Names a folder with a config.json, or one of deploy/shapes, to plan with where model.path is elsewhere."
+        ),
+    ] = ""
     endpoint: EndpointConfig | None = None  # a model elsewhere, which can only be evaluated
 
 

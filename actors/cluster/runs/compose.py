@@ -17,7 +17,7 @@ from actors.cluster.config import models
 from actors.cluster.config import summary as plansummary
 from actors.cluster.config.lanes import Lanes, lanes_of, refuse_undoable, routes_of
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import ledgers, recordings, refusals
+from actors.cluster.runs import fits, ledgers, recordings, refusals
 from actors.cluster.runs.weights import BEGIN
 from actors.desktop.actor import DesktopSeat
 from actors.desktop.config import SandboxConfig
@@ -59,6 +59,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     stages: Stages
     lanes: Lanes
     placer: PlacerSpec | None = None  # of hosts on other machines
+    memory: str = ""  # of each rank of the learner, beside what there is
     sums: tuple[shares.Sum, ...] = ()  # of the desktops' limits, beside what the machine has
 
     def host_rows(self) -> list[tuple[str, str, str]]:
@@ -75,7 +76,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and value: what the deploy file comes to, and what its desktops may take of the machine."""
-        return [*self._summary(), *((one.name, one.told) for one in self.sums)]
+        learner = [("learner", self.memory)] * bool(self.memory)
+        return [*self._summary(), *learner, *((one.name, one.told) for one in self.sums)]
 
     def _summary(self) -> list[tuple[str, str]]:
         source = self._ledger().demos.source
@@ -129,10 +131,14 @@ def _ranges(names: list[str]) -> str:
     )
 
 
-def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
-    """The plan of `deploy`. Raises ConfigError for tasks, models or numbers that don't fit together."""
+def plan(deploy: Deploy, *, run_dir: Path, incarnation: str, dry: bool = False) -> Plan:
+    """The plan of `deploy`, which a `dry` run only shows: its model may then be elsewhere.
+
+    Raises ConfigError for tasks, models or numbers that don't fit together.
+    """
     try:
-        model = str(models.locate(deploy.model.path))
+        path, shape = deploy.model.path, deploy.model.shape
+        model = str(models.planned(path, shape) if dry else models.locate(path))
     except ConfigError as error:
         raise ConfigError(f"model.path: {error}") from None
     architecture = read_architecture(Path(model))
@@ -151,6 +157,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
             "another vocabulary; leave it at 0"
         )
     learner.parallel.refuse(architecture)
+    memory = fits.learner_memory(deploy, architecture)
     ranks = range(learner.parallel.ranks)
     rank = RankSettings(learner=learner, ranks=tuple(f"rank/{i}" for i in ranks))
     others = [
@@ -193,6 +200,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
         stages=stages,
         placer=_placer(deploy),
         sums=sums_of(deploy),
+        memory=memory,
     )
 
 

@@ -38,7 +38,7 @@ def dry_run(args: argparse.Namespace) -> int:
     for one in found:
         if one.resume:
             run_folder.refuse_held(one.folder)
-    plans = [_planned(one, execute.training()) for one in runs]
+    plans = [compose.plan(one.deploy, run_dir=one.folder, incarnation=uuid.uuid4().hex, dry=True) for one in runs]
     for caution in dict.fromkeys(filter(None, (plan.caution() for plan in plans))):
         output.line(caution, to=sys.stderr)
     first, plan, loads = runs[0], plans[0], _checkpoints(found)

@@ -1,0 +1,110 @@
+"""What a rank of the learner holds on its device, reckoned from shapes before anything is loaded. No torch here.
+
+Invariant: every tensor that grows with the model or the token budget is in exactly one part. Weights, gradients, Adam's
+state and the reference are exact. Activations are those of one packed sequence as long as the token budget.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from policy.architecture import Architecture
+from policy.optim import OptimConfig
+from policy.parallel import ParallelConfig
+from policy.tensornames import EMBEDDING, HEAD, ParameterTensors, expected, inside, outside
+
+GIB = 2**30
+CHUNK = {"cpu": 1 << 24, "cuda": 1 << 27}  # logits at once: 64 MiB and 512 MiB of fp32
+LOGITS_AT_ONCE = 3  # tensors of a chunk's size that the loss has at the same time
+FP32, BF16 = 4, 2
+
+
+class MemoryPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes on the fullest device, by part."""
+
+    weights: int
+    gradients: int
+    optimizer: int  # Adam's moments, and its fp32 weights where the model's are bfloat16
+    reference: int
+    activations: int
+    vocabulary: int  # logits of a chunk of rows, and the gradient of the output layer
+    export: int  # weights on their way to the engines, while there are no activations
+
+    @property
+    def total(self) -> int:
+        """The most at one time."""
+        lasting = self.weights + self.gradients + self.optimizer + self.reference
+        return lasting + max(self.activations + self.vocabulary, self.export)
+
+    def told(self) -> str:
+        """The parts in GiB."""
+        parts = ((name, getattr(self, name) / GIB) for name in self.__struct_fields__)
+        return ", ".join(f"{name} {size:.2f}" for name, size in parts if size)
+
+
+def plan(
+    arch: Architecture,
+    optim: OptimConfig,
+    parallel: ParallelConfig,
+    *,
+    token_budget: int,
+    reference: bool,
+    device: str,
+    broadcast: bool = False,
+) -> MemoryPlan:
+    """Of the fullest rank, on a `device` that is "cpu" or "cuda"; `reference` says whether there is a reference policy.
+
+    Weights that are `broadcast` to engines are joined on a rank's device, others a tensor or a stage at a time. Raises
+    ConfigError for adapters that `arch` can't have.
+    """
+    size = FP32 if optim.dtype == "float32" else BF16
+    held, adapters, head = parameters(arch, parallel), optim.lora.parameters(arch), arch.vocab // parallel.tensor
+    trained = adapters or held
+    rows = min(token_budget, max(1, CHUNK[device] // head))
+    worked_on = 4 * (arch.ffn // parallel.tensor + arch.hidden)  # gradients within one layer
+    sizes = [math.prod(shape) for shape in expected(arch).values()]
+    joined = max(sizes) if parallel.pipeline == 1 else sum(sizes) // parallel.pipeline
+    return MemoryPlan(
+        weights=size * (held + 2 * adapters),  # the reference's adapters lie beside those that are trained
+        gradients=FP32 * trained,
+        optimizer=(2 * FP32 + (FP32 if size == BF16 else 0)) * trained // parallel.data,
+        reference=size * held if reference and not adapters else 0,
+        activations=size * token_budget * (activations(arch, optim, parallel) + worked_on),
+        vocabulary=FP32 * LOGITS_AT_ONCE * rows * head + (0 if adapters else size * head * arch.hidden),
+        export=size * (sum(sizes) if broadcast else joined),
+    )
+
+
+def parameters(arch: Architecture, parallel: ParallelConfig) -> int:
+    """Of a tensor rank in the fullest pipeline stage."""
+
+    def of(part: ParameterTensors) -> int:
+        count = sum(math.prod(size) for size in part.tensors.values())
+        return count if part.split is None else count // parallel.tensor
+
+    parts = {name: of(part) for part in outside(arch).values() for name in part.tensors}
+    first, head = parts.pop(EMBEDDING), parts.pop(HEAD)
+    layers, last = arch.layers // parallel.pipeline * sum(map(of, inside(arch).values())), sum(parts.values())
+    if parallel.pipeline == 1:
+        return layers + first + last + (0 if arch.tied else head)
+    return layers + max(first, last + head)  # the last stage has its own copy of a tied embedding
+
+
+def activations(arch: Architecture, optim: OptimConfig, parallel: ParallelConfig) -> int:
+    """Numbers of `optim.dtype` per token that a backward pass reads, before the output layer.
+
+    A stage keeps as many micro-batches as there are stages. Of what is computed again one layer exists at a time.
+    """
+    tensor, traits = parallel.tensor, arch.traits
+    hidden = arch.hidden // (tensor if parallel.sequence else 1)
+    queries, keys, ffn = (n // tensor for n in (arch.heads * arch.head_dim, arch.kv_heads * arch.head_dim, arch.ffn))
+    norm = 3 if optim.dtype == "float32" else 5  # its input, normalised and scaled; bfloat16 is normalised in fp32
+    norms = 2 * norm + (2 * (norm - 1) if traits.post_norms else 0)
+    attention = 4 * queries + 3 * keys + (2 * queries + keys if traits.qk_norm else 0) + 4 * arch.rotary_dim
+    mlp = 5 * ffn
+    layer = norms * hidden + attention + mlp
+    layers = arch.layers // parallel.pipeline
+    kept = {"none": layers * layer, "selective": layers * (layer - mlp) + mlp, "full": layers * hidden + layer}
+    return parallel.pipeline * kept[optim.recompute] + norm * hidden

@@ -1,0 +1,59 @@
+"""The memory of the learner is planned before a run starts, on this machine or for another one."""
+
+from pathlib import Path
+
+import pytest
+
+from actors.cluster.config import deploy_files, models
+from actors.cluster.runs import compose, fits
+from policy.architecture import read_architecture
+from policy.memory import GIB
+from runtime.errors import ConfigError
+
+OTHERS = {
+    "gpu-1": [[], ["model.shape=qwen3-1.7b"]],
+    "gpu-8": [[], ["model.shape=qwen2.5-14b", "learner.parallel.tensor=4", "learner.parallel.pipeline=1"]],
+}
+
+
+def planned(name: str, *overrides: str, dry: bool = True) -> compose.Plan:
+    deploy = deploy_files.load(name, overrides)[0]
+    return compose.plan(deploy, run_dir=Path("nowhere"), incarnation="i", dry=dry)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_files_for_gpus_are_planned_without_a_gpu_and_without_weights(name: str) -> None:
+    for overrides in OTHERS[name]:
+        told = dict(planned(name, *overrides).summary())["learner"]
+        assert "GiB per rank (a device of 79.0 GiB" in told
+        assert "optimizer" in told
+    with pytest.raises(ConfigError, match=r"model\.path: there is no model folder .*models"):
+        planned(name, dry=False)
+
+
+def test_what_cant_fit_is_refused_with_its_parts_and_the_keys_that_help() -> None:
+    alone = ["learner.parallel.tensor=1", "learner.parallel.sequence=false"]
+    with pytest.raises(ConfigError, match=r"can't fit.*79\.0 GiB.*optimizer [\d.]+.*learner\.lora\.rank"):
+        planned("gpu-8", *alone)
+    with pytest.raises(ConfigError, match=r"model\.path: model\.shape nothing has no config.json; there are glm"):
+        planned("gpu-8", "model.shape=nothing")
+
+
+def test_an_engine_on_the_same_card_leaves_the_learner_the_rest() -> None:
+    deploy = deploy_files.load("gpu-1", [])[0]
+    arch = read_architecture(models.shapes() / "qwen2.5-1.5b")
+    assert "of 47.4 GiB" in fits.learner_memory(deploy, arch)
+    deploy = deploy_files.load("gpu-1", ['samplers.gpus=["1"]'])[0]
+    assert "of 79.0 GiB" in fits.learner_memory(deploy, arch)
+
+
+def test_a_machine_s_own_devices_are_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\nprintf '81559\\n40960\\n'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert fits.device_bytes() == 40 * GIB
+    tool.write_text("#!/bin/sh\nexit 9\n")
+    assert fits.device_bytes() is None
+    told = dict(planned("smoke").summary())["learner"]
+    assert "this machine's memory" in told
