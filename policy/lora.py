@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 from policy.architecture import Architecture
 from policy.tensornames import inside
 from runtime.errors import ConfigError
-from runtime.settings import Section, key, tuning
+from runtime.settings import Section, tuning
 
 
 class LoraConfig(Section, frozen=True, kw_only=True):
@@ -19,7 +19,8 @@ class LoraConfig(Section, frozen=True, kw_only=True):
     AT: ClassVar[str] = "learner.lora"
 
     rank: Annotated[
-        int, key("Trains adapters of this rank (LoRA) and leaves the weights as they are. 0 trains all weights.", ge=0)
+        int,
+        tuning("Trains adapters of this rank (LoRA) and leaves the weights as they are. 0 trains all weights.", ge=0),
     ] = 0
     alpha: Annotated[float, tuning("Multiplies what an adapter adds by this over the rank.", gt=0)] = 32.0
     targets: Annotated[

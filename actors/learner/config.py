@@ -120,7 +120,7 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
         tuning("Computes parts again in the backward pass, for memory: each MLP (selective) or each layer (full)."),
     ] = "none"
     device_gib: Annotated[
-        float, tuning("Plans for devices of this memory, as on another machine. 0 takes this machine's.", ge=0)
+        float, tuning("Plans for devices of so many GiB, as of another machine. 0 takes this machine's.", ge=0)
     ] = 0.0
     lora: LoraConfig = LoraConfig()
     parallel: ParallelConfig = ParallelConfig()
