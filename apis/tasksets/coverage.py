@@ -90,9 +90,11 @@ def _absent(calls: list[Call], present: Present) -> list[str]:
 
 
 def _judging(evaluator: Evaluator, at_hand: AtHand, present: Present) -> Iterator[Need]:
-    for name in evaluator.functions:
+    for name, _, _, options in evaluator.rows():
         if name not in METRICS:
             yield Need("metric", name)
+        elif lacking := METRICS[name].lacks(options):
+            yield Need("metric", f"{name}: {lacking}")
         if name in PAGES:
             yield Need("network", f"pages for {name}")
     for getter in getters.sides(evaluator):

@@ -13,8 +13,8 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from actors.desktop.files.documents.bounds import Bounds, RefusedError
-from actors.desktop.files.documents.parse import presentation, text_document, workbook
+from apis.documents.read.bounds import Bounds, RefusedError
+from apis.documents.read.parse import presentation, text_document, workbook
 
 _REFUSED, _ANSWERED = b"r", b"a"
 _PIECE = 1 << 20

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from actors.desktop.faults import FaultCause, fault
-from actors.desktop.files.documents.bounds import Bounds
 from actors.desktop.users import lends_users
+from apis.documents.read.bounds import Bounds
 from apis.tasks.verify.manifest import MANIFEST, Manifest
 from apis.tasks.verify.verify import KINDS, Presentation, TextDocument, WantedFile, Workbook
 

@@ -140,8 +140,8 @@ def document(data: bytes, kind: str, bounds: dict[str, int], left: int, left_s: 
 
     Raises RefusedError.
     """
-    from actors.desktop.files.documents.bounds import Bounds
     from actors.desktop.files.fork import parsed
+    from apis.documents.read.bounds import Bounds
 
     answer_bytes, cpu_s = min(bounds["answer_bytes"], left), min(bounds["cpu_s"], int(left_s) + 1)
     return parsed(data, Bounds(**{**bounds, "answer_bytes": answer_bytes, "cpu_s": cpu_s}), kind)

@@ -11,11 +11,14 @@ from typing import Any
 
 import msgspec
 
-from apis.tasks.verify.verify import FileView, bounded
+from apis.documents.read import parse
+from apis.documents.read.bounds import Bounds, RefusedError
+from apis.tasks.verify.verify import KINDS, FileView, bounded
 from runtime.errors import ConfigError
 
 SOLVED = 1.0
 TEXT_MAX = 8 << 20  # bytes of a file that is read as text
+DOCUMENT_MAX = 32 << 20  # bytes of an office file
 
 
 class Score(msgspec.Struct, frozen=True):
@@ -47,6 +50,8 @@ class Declared(msgspec.Struct, frozen=True):
     name: str
     run: Metric
     instead: str = ""
+    reads: str = "bytes"  # what a file of the desktop is read as, in a process of its own: bytes, or one of `KINDS`
+    lacks: Callable[[Options], str] = lambda _: ""  # which of the published options is not here, "" where all are
 
 
 def is_(same: bool, yes: str, no: str) -> Score:
@@ -72,6 +77,33 @@ def text(value: Value, most: int = TEXT_MAX) -> str:
         return data(value, most).decode("utf-8")
     except UnicodeDecodeError:
         raise UnreadableResult("it is not UTF-8 text") from None
+
+
+def document(value: Value, kind: str) -> Any:
+    """The document of `kind` (one of `KINDS`) in a file: read before, or from its bytes. Raises UnreadableResult."""
+    if isinstance(value, FileView) and value.kind == kind:
+        return getattr(value, kind)
+    parsers = {"workbook": parse.workbook, "text_document": parse.text_document, "presentation": parse.presentation}
+    try:
+        return msgspec.convert(parsers[kind](data(value, DOCUMENT_MAX), Bounds()), KINDS[kind])
+    except RefusedError as error:
+        raise UnreadableResult(f"it can't be read as a {kind.replace('_', ' ')}: {error}") from None
+
+
+def gold(value: Value, kind: str) -> Any:
+    """The document that a task file expects. Raises LookupError where it is none: the task is at fault."""
+    try:
+        return document(value, kind)
+    except UnreadableResult as error:
+        raise LookupError(f"what is expected: {error}") from None
+
+
+def gold_text(value: Value) -> str:
+    """The text that a task file expects. Raises LookupError as `gold` does."""
+    try:
+        return text(value)
+    except UnreadableResult as error:
+        raise LookupError(f"what is expected: {error}") from None
 
 
 def scored(metric: Declared, result: Value, expected: Value, options: Options) -> Score:

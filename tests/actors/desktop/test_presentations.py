@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from actors.desktop.files import fork as forked
-from actors.desktop.files.documents.bounds import Bounds, RefusedError
-from actors.desktop.files.documents.odp import MIME
-from actors.desktop.files.documents.parse import presentation
 from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal, as_wanted
 from actors.desktop.pool.leased import view_of
 from apis.documents.odp import make_odp
+from apis.documents.read.bounds import Bounds, RefusedError
+from apis.documents.read.odp import MIME
+from apis.documents.read.parse import presentation
 from apis.tasks.verify.verify import GUEST_HOME, SlideBox, WantedFile
 
 SMALL = Bounds(

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from actors.desktop.files import fork as forked
 from actors.desktop.files import read_home as outside
 from actors.desktop.files import worker as outside_worker
-from actors.desktop.files.documents.bounds import Bounds
 from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal, as_wanted, parse, read_home
 from actors.errors import DesktopFault
+from apis.documents.read.bounds import Bounds
 from apis.tasks.verify.manifest import Entry, Manifest
 from apis.tasks.verify.verify import WantedFile, Workbook
 

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from actors.desktop.files import fork as forked
-from actors.desktop.files.documents.bounds import Bounds, RefusedError
-from actors.desktop.files.documents.parse import text_document
 from actors.desktop.files.read_home import ReadRefusal
 from apis.documents.docx import Run, make_docx
+from apis.documents.read.bounds import Bounds, RefusedError
+from apis.documents.read.parse import text_document
 
 MAIN = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" xmlns:v="urn:other"'
 SMALL = Bounds(

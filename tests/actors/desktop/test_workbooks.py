@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from actors.desktop.files import fork as forked
-from actors.desktop.files.documents.bounds import Bounds, RefusedError
-from actors.desktop.files.documents.parse import workbook
 from actors.desktop.files.read_home import ReadRefusal
+from apis.documents.read.bounds import Bounds, RefusedError
+from apis.documents.read.parse import workbook
 
 SMALL = Bounds(
     members=20, member_bytes=20_000, unpacked_bytes=40_000, ratio=50, ratio_from=5000, depth=10, elements=500,

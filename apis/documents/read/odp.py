@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.desktop.files.documents.archive import Archive
-from actors.desktop.files.documents.bounds import Budget, RefusedError
-from actors.desktop.files.documents.grid import CellText
-from actors.desktop.files.documents.markup import MarkupHandler, walk
-from actors.desktop.files.documents.opendocument import PARAGRAPHS, namespace, refuse_encrypted, white_space
+from apis.documents.read.archive import Archive
+from apis.documents.read.bounds import Budget, RefusedError
+from apis.documents.read.grid import CellText
+from apis.documents.read.markup import MarkupHandler, walk
+from apis.documents.read.opendocument import PARAGRAPHS, namespace, refuse_encrypted, white_space
 
 MIME = b"application/vnd.oasis.opendocument.presentation"
 _PREFIXES = {namespace(name): name for name in ("office", "text", "style", "presentation")}

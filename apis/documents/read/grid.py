@@ -9,7 +9,7 @@ import math
 import re
 from typing import Any
 
-from actors.desktop.files.documents.bounds import Budget, RefusedError
+from apis.documents.read.bounds import Budget, RefusedError
 from apis.guest import addresses
 from apis.guest.addresses import COLUMNS, ROWS
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable
 
-from actors.desktop.files.documents.markup import MarkupHandler
+from apis.documents.read.markup import MarkupHandler
 
 
 class Relations(MarkupHandler):

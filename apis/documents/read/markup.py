@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pyexpat import ErrorString, ExpatError, ParserCreate, XMLParserType, errors
 
-from actors.desktop.files.documents.bounds import Budget, RefusedError
+from apis.documents.read.bounds import Budget, RefusedError
 
 _SEPARATOR = " "
 _ATTRIBUTES_MAX = 256

@@ -6,11 +6,11 @@ allow. Empty cells cost nothing, however often they are repeated.
 
 from __future__ import annotations
 
-from actors.desktop.files.documents.archive import Archive
-from actors.desktop.files.documents.bounds import Budget, RefusedError
-from actors.desktop.files.documents.grid import CellText, Grid, Value, count, number
-from actors.desktop.files.documents.markup import MarkupHandler, walk
-from actors.desktop.files.documents.opendocument import PARAGRAPHS, namespace, refuse_encrypted, white_space
+from apis.documents.read.archive import Archive
+from apis.documents.read.bounds import Budget, RefusedError
+from apis.documents.read.grid import CellText, Grid, Value, count, number
+from apis.documents.read.markup import MarkupHandler, walk
+from apis.documents.read.opendocument import PARAGRAPHS, namespace, refuse_encrypted, white_space
 from apis.guest.addresses import COLUMNS, ROWS
 
 MIME = b"application/vnd.oasis.opendocument.spreadsheet"

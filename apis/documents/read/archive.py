@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from actors.desktop.files.documents.bounds import Budget, RefusedError
+from apis.documents.read.bounds import Budget, RefusedError
 
 _END = struct.Struct("<4s4H2LH")
 _ENTRY = struct.Struct("<4s6H3L5H2L")
@@ -44,6 +44,11 @@ class Archive:
         self._data = data
         self._budget = budget
         self._members = self._directory()
+
+    @property
+    def names(self) -> list[str]:
+        """The members' names."""
+        return list(self._members)
 
     def __contains__(self, name: str) -> bool:
         return name in self._members

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from actors.desktop.files.documents.archive import Archive
-from actors.desktop.files.documents.bounds import RefusedError
-from actors.desktop.files.documents.grid import count
+from apis.documents.read.archive import Archive
+from apis.documents.read.bounds import RefusedError
+from apis.documents.read.grid import count
 
 PARAGRAPHS = ("text:p", "text:h")
 _MANIFEST = "META-INF/manifest.xml"

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 
-from actors.desktop.files.documents.archive import Archive
-from actors.desktop.files.documents.bounds import Budget, RefusedError
-from actors.desktop.files.documents.grid import CellText, Grid, Value, number, place
-from actors.desktop.files.documents.markup import MarkupHandler, walk
-from actors.desktop.files.documents.relations import related
+from apis.documents.read.archive import Archive
+from apis.documents.read.bounds import Budget, RefusedError
+from apis.documents.read.grid import CellText, Grid, Value, number, place
+from apis.documents.read.markup import MarkupHandler, walk
+from apis.documents.read.relations import related
 
 _PREFIXES = {
     "http://schemas.openxmlformats.org/spreadsheetml/2006/main": "",

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from actors.desktop.files.documents import docx, odp, ods, xlsx
-from actors.desktop.files.documents.archive import Archive
-from actors.desktop.files.documents.bounds import Bounds, Budget, RefusedError
+from apis.documents.read import docx, odp, ods, xlsx
+from apis.documents.read.archive import Archive
+from apis.documents.read.bounds import Bounds, Budget, RefusedError
 
 MOST_BYTES = 1 << 16  # of the part that names a program
 _SAYS = {  # the part that says it, by format: Office Open XML, OpenDocument

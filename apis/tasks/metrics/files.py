@@ -1,0 +1,226 @@
+"""Metrics of text files, tables in text, JSON, lists of lines and archives.
+
+Invariant: sizes are bounded before anything is parsed, and what the policy wrote is compared, never run.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+import yaml
+
+from apis.documents.read.archive import Archive
+from apis.documents.read.bounds import Bounds, Budget, RefusedError
+from apis.tasks.metrics import rules
+from apis.tasks.metrics.metric import (
+    DOCUMENT_MAX,
+    Declared,
+    Options,
+    Score,
+    UnreadableResult,
+    Value,
+    data,
+    gold_text,
+    is_,
+    text,
+)
+
+JSON_MAX = 1 << 20  # bytes
+YAML_MAX, YAML_NESTED_MAX = 1 << 16, 500  # characters, brackets
+LINES_MAX = 20_000
+MEMBER_MAX = 16 << 20  # bytes of one file of an archive
+
+
+def _plain(value: str, options: Options) -> str:
+    value = rules.without_blanks(value) if options.get("ignore_blanks") else value
+    return value.lower() if options.get("ignore_case") else value
+
+
+def compare_text_file(result: Value, expected: Value, options: Options) -> Score:
+    """Both files say the same; blanks or case may be left out."""
+    same = _plain(text(result), options) == _plain(gold_text(expected), options)
+    return is_(same, "it says what it should", "it says something else")
+
+
+def diff_text_file(result: Value, expected: Value, _: Options) -> Score:
+    """Both files have the same lines."""
+    return is_(text(result).splitlines() == gold_text(expected).splitlines(), "the lines agree", "other lines")
+
+
+def _rows(value: str, options: Options) -> list[list[str]]:
+    try:
+        return list(csv.reader(io.StringIO(_plain_case(value, options).rstrip("\n"))))
+    except csv.Error as error:
+        raise UnreadableResult(f"it is no table: {error}") from None
+
+
+def _plain_case(value: str, options: Options) -> str:
+    return value.lower() if options.get("ignore_case") else value
+
+
+def compare_csv(result: Value, expected: Value, options: Options) -> Score:
+    """Both tables have the same rows."""
+    return is_(_rows(text(result), options) == _rows(gold_text(expected), options), "the rows agree", "other rows")
+
+
+def compare_config(result: Value, expected: Value, _: Options) -> Score:
+    """The text is `expected`, blanks around it left out."""
+    return is_(text(result).strip() == str(expected["expected"]).strip(), "it is what it should be", "it is another")
+
+
+def fuzzy_match(result: Value, expected: Value, _: Options) -> Score:
+    """How alike the text and `expected` are."""
+    alike = rules.likeness(text(result), str(expected["expected"]))
+    return Score(alike, f"they are alike to {alike:.3f}")
+
+
+def literal_match(result: Value, expected: Value, options: Options) -> Score:
+    """The text, or with type list each text of the list, is `expected`."""
+    wanted = expected["expected"] if isinstance(expected, dict) else expected
+    if options.get("type", "str") == "list":
+        there = result if isinstance(result, list) else []
+        same = [_plain_case(str(one), options) for one in there] == [_plain_case(str(one), options) for one in wanted]
+        return is_(same, "the list is as it should be", "another list")
+    return is_(_plain_case(text(result), options) == _plain_case(str(wanted), options), "they are equal", "they differ")
+
+
+def _yaml(content: str) -> Any:
+    """What a small YAML text says, by the loader in Python: libyaml's overflows its stack on nested brackets."""
+    if len(content) > YAML_MAX or sum(map(content.count, "[{")) > YAML_NESTED_MAX:
+        raise UnreadableResult("its YAML is too large")
+    if "&" in content and "*" in content:  # aliases may stand for more than any memory holds
+        raise UnreadableResult("its YAML has aliases")
+    return yaml.safe_load(content)
+
+
+def read_json(value: Value, *, is_yaml: bool = False) -> Any:
+    """The JSON or YAML in a file or text. Raises UnreadableResult."""
+    if isinstance(value, dict | list):
+        return value
+    content = text(value, JSON_MAX)
+    if len(content) > JSON_MAX:
+        raise UnreadableResult(f"it has more than {JSON_MAX} bytes")
+    try:
+        if is_yaml:
+            return _yaml(content)
+        return json.loads(content)
+    except (ValueError, RecursionError, yaml.YAMLError, OverflowError) as error:
+        raise UnreadableResult(f"it can't be read: {type(error).__name__}") from None
+
+
+_ABSENT = object()
+
+
+def _at(value: Any, path: list[Any]) -> Any:
+    for key in path:
+        listed = isinstance(value, list) and isinstance(key, int) and -len(value) <= key < len(value)
+        if not listed and not (isinstance(value, dict) and key in value):
+            return _ABSENT
+        value = value[key]
+    return value
+
+
+def check_json(result: Value, expected: Value, options: Options) -> Score:
+    """What stands at each `key` of `expect` fits its rule, and of `unexpect` does not."""
+    content = read_json(result, is_yaml=bool(options.get("is_yaml")))
+    for rule in expected.get("expect", []):
+        there = _at(content, rule["key"])
+        if there is _ABSENT or not rules.fits(there, rule):
+            return Score(0.0, f"{rule['key']} is another")
+    for rule in expected.get("unexpect", []):
+        there = _at(content, rule["key"])
+        if there is not _ABSENT and rules.fits(there, rule):
+            return Score(0.0, f"{rule['key']} is what it should not be")
+    return is_(bool(expected.get("expect") or expected.get("unexpect")), "it is as it should be", "nothing to expect")
+
+
+def check_json_settings(result: Value, expected: Value, _: Options) -> Score:
+    """Each setting of `expected` stands in the file with its value."""
+    content, wanted = read_json(result), expected["expected"]
+    others = [key for key, value in wanted.items() if not isinstance(content, dict) or content.get(key) != value]
+    return is_(not others, "the settings are as they should be", f"{others[:1]} is another")
+
+
+def check_direct_json_object(result: Value, expected: Value, _: Options) -> Score:
+    """Each key of `expected` has its value; with `expect_in_result` it is a part of it, or one of several is."""
+    content = read_json(result.replace("'", '"') if isinstance(result, str) else result)
+    if not isinstance(content, dict) or not content:
+        return Score(0.0, "it is no object")
+    inside = expected.get("expect_in_result", False)
+    for key, wanted in expected["expected"].items():
+        there = content.get(key)
+        if not (_holds(there, wanted) if inside else there == wanted):
+            return Score(0.0, f"{key!r} is {str(there)[:60]!r}")
+    return Score(1.0, "it is as it should be")
+
+
+def _holds(there: Any, wanted: Any) -> bool:
+    if isinstance(wanted, list):
+        return isinstance(there, str | list) and any(one in there for one in wanted)
+    if isinstance(wanted, str):
+        return isinstance(there, str | list) and wanted in there
+    return bool(there == wanted)
+
+
+def check_list(result: Value, expected: Value, _: Options) -> Score:
+    """Each pattern of `expect` is found in a line, and none of `unexpect`."""
+    lines = text(result).splitlines()[:LINES_MAX]
+    if not lines:
+        return Score(0.0, "there is no line")
+    for pattern in expected.get("expect", []):
+        if not any(rules.found(pattern, line) for line in lines):
+            return Score(0.0, f"no line has {pattern[:60]!r}")
+    for pattern in expected.get("unexpect", []):
+        if any(rules.found(pattern, line) for line in lines):
+            return Score(0.0, f"a line has {pattern[:60]!r}")
+    return Score(1.0, "the lines are as they should be")
+
+
+def is_extension_installed(result: Value, expected: Value, _: Options) -> Score:
+    """The list of a command has `expected`, or has it not."""
+    there = text(result)
+    if not there.strip():
+        return Score(0.0, "there is no list")
+    has = str(expected["expected"]) in there
+    return is_(has is (expected["type"] == "contain"), "the list is as it should be", "the list is another")
+
+
+def _members(value: Value) -> dict[str, bytes]:
+    """The files of a zip archive. Raises UnreadableResult."""
+    try:
+        archive = Archive(data(value, DOCUMENT_MAX), Budget(Bounds()))
+        return {name: archive.read(name, MEMBER_MAX) for name in archive.names if not name.endswith("/")}
+    except RefusedError as error:
+        raise UnreadableResult(f"it can't be read as an archive: {error}") from None
+
+
+def compare_zip_files(result: Value, expected: Value, _: Options) -> Score:
+    """Both archives hold the same files."""
+    try:
+        wanted = _members(expected)
+    except UnreadableResult as error:
+        raise LookupError(f"what is expected: {error}") from None
+    there = _members(result)
+    if there.keys() != wanted.keys():
+        return Score(0.0, "it holds other files")
+    return is_(there == wanted, "it holds what it should", "a file in it is another")
+
+
+_EQUAL = "all or nothing: the share of equal lines is no score"
+DECLARED = (
+    Declared("compare_text_file", compare_text_file),
+    Declared("diff_text_file", diff_text_file, _EQUAL),
+    Declared("compare_csv", compare_csv),
+    Declared("compare_config", compare_config),
+    Declared("fuzzy_match", fuzzy_match),
+    Declared("literal_match", literal_match),
+    Declared("check_json", check_json, "with neither expect nor unexpect it scores 0"),
+    Declared("check_json_settings", check_json_settings),
+    Declared("check_direct_json_object", check_direct_json_object),
+    Declared("check_list", check_list),
+    Declared("is_extension_installed", is_extension_installed, "an empty list scores 0, whatever it should lack"),
+    Declared("compare_zip_files", compare_zip_files),
+)

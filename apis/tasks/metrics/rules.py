@@ -1,0 +1,84 @@
+"""What a value has to be, as task files say it: a method and what it refers to.
+
+Invariant: a method that is not known is a LookupError, the task's fault. A value of another type than the method takes
+does not fit. No pattern is matched against more than `SEARCHED` characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+SEARCHED = 1 << 16  # characters of a value that a pattern of a task file is looked for in
+LONGEST = 4096  # characters of a text that is compared loosely
+_FLAGS = {"I": re.IGNORECASE, "S": re.DOTALL, "M": re.MULTILINE, "X": re.VERBOSE, "A": re.ASCII}
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {
+    "lt": lambda value, ref: value < ref,
+    "le": lambda value, ref: value <= ref,
+    "gt": lambda value, ref: value > ref,
+    "ge": lambda value, ref: value >= ref,
+}
+
+
+def found(pattern: str, value: object, flags: int = 0) -> bool:
+    """Whether a task file's pattern is found in a text. Raises LookupError for a pattern that is none."""
+    try:
+        return isinstance(value, str) and re.search(pattern, value[:SEARCHED], flags) is not None
+    except re.error as error:
+        raise LookupError(f"the pattern {pattern[:80]!r}: {error}") from None
+
+
+def fits(value: object, rule: Mapping[str, Any]) -> bool:
+    """Whether `value` is what `rule` says: `{"method": ..., "ref": ...}`. Raises LookupError for another method."""
+    method, ref = str(rule["method"]), rule.get("ref")
+    name, _, more = method.partition("." if method.startswith("re") else ":")
+    if name == "re":
+        flags = 0
+        for flag in filter(None, more.split("|")):
+            flags |= _FLAGS[flag.strip().removeprefix("re.")]
+        return found(str(ref), value, flags)
+    if name in ("eq", "ne"):
+        same = type(value) is bool or type(ref) is bool
+        equal = value == ref and (not same or type(value) is type(ref))
+        return equal is (name == "eq")
+    if name in _ORDER or name in ("approx", "range"):
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return False
+        if name == "approx":
+            return abs(value - float(str(ref))) <= float(more)
+        if name == "range":
+            low, high = list(ref or [])
+            return bool(low <= value <= high)
+        return _ORDER[name](value, ref)
+    if name in ("str_set_eq", "str_list_eq"):
+        parts = [part.strip() for part in str(value).strip('"').split(",")]
+        wanted = list(ref) if isinstance(ref, list) else [str(ref)]
+        return set(parts) == set(wanted) if name == "str_set_eq" else parts == wanted
+    if name in ("spreadsheet_range", "included"):
+        return value in list(ref or [])
+    raise LookupError(f"there is no method {method}")
+
+
+def likeness(one: str, other: str) -> float:
+    """How alike two texts are, from 0 to 1: twice their longest common subsequence by both lengths together.
+
+    Of `LONGEST` characters each; longer ones are alike only if they are equal. Crochemore et al. 2001, bit-parallel.
+    """
+    if one == other:
+        return 1.0
+    if not one or not other or max(len(one), len(other)) > LONGEST:
+        return 0.0
+    places: dict[str, int] = {}
+    for at, char in enumerate(one):
+        places[char] = places.get(char, 0) | 1 << at
+    row = full = (1 << len(one)) - 1
+    for char in other:
+        here = row & places.get(char, 0)
+        row = ((row + here) | (row - here)) & full
+    return 2 * (len(one) - row.bit_count()) / (len(one) + len(other))
+
+
+def without_blanks(text: str) -> str:
+    """`text` with each stretch of white space as one space, and none at its ends."""
+    return " ".join(text.split())

@@ -1,0 +1,131 @@
+"""Metrics of applications' own settings: VLC, Thunderbird, GIMP, and what a command says of the clock.
+
+Invariant: a setting that a file does not name has the application's default; a file without any setting scores 0.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from apis.tasks.metrics import rules
+from apis.tasks.metrics.metric import Declared, Metric, Options, Score, UnreadableResult, Value, is_, text
+
+SETTINGS_MAX = 2 << 20  # bytes
+_VLC = re.compile(r"^#?([a-z0-9_-]{1,80})=([^\n]*)$", re.MULTILINE)
+_SET_VLC = re.compile(r"^([a-z0-9_-]{1,80})=([^\n]*)$", re.MULTILINE)
+_PREFERENCE = re.compile(r'^user_pref\("([^"\n]{1,300})", ([^\n]*)\);[ \t]*$', re.MULTILINE)
+_DARKEST, _DARK = 0, 96  # of a channel that counts as blackish
+
+
+def _vlc(value: Value) -> dict[str, str]:
+    """The settings that vlcrc sets. Raises UnreadableResult where it is none."""
+    content = text(value, SETTINGS_MAX)
+    if not _VLC.search(content):
+        raise UnreadableResult("it holds no setting of VLC")
+    return dict(_SET_VLC.findall(content))
+
+
+def _setting(key: str, default: str, read: Callable[[Any], str] = str) -> Metric:
+    """A metric that holds one setting of VLC against `expected_KEY`."""
+
+    def metric(result: Value, expected: Value, _: Options) -> Score:
+        wanted = expected["expected_" + key.replace("-", "_")]
+        there = _vlc(result).get(key, default).strip()
+        return is_(there == read(wanted), f"{key} is {there[:40]!r}", f"{key} is {there[:40]!r}")
+
+    return metric
+
+
+def check_qt_slider_colours(result: Value, expected: Value, _: Options) -> Score:
+    """The volume slider's colours are `expected_qt_slider_colours`, or are all nearly black."""
+    there = _vlc(result).get("qt-slider-colours", "153;210;153;20;210;20;255;199;15;245;39;29").strip()
+    if expected["type"] == "match":
+        return is_(there == str(expected["expected_qt_slider_colours"]), "the colours match", f"{there[:60]!r}")
+    parts = there.split(";")
+    shades = [int(part) for part in parts if part.strip().isdecimal() and len(part) < 6]
+    black = len(shades) == len(parts) == 12 and all(_DARKEST <= shade <= _DARK for shade in shades)
+    return is_(black, "the colours are nearly black", f"the colours are {there[:60]!r}")
+
+
+def check_thunderbird_prefs(result: Value, expected: Value, _: Options) -> Score:
+    """Each preference of `expect` fits its rule, and none of `unexpect` does."""
+    there: dict[str, Any] = {}
+    for name, value in _PREFERENCE.findall(text(result, SETTINGS_MAX)):
+        try:
+            there[name] = json.loads(value)
+        except (ValueError, RecursionError):
+            continue
+    if not there:
+        return Score(0.0, "it holds no preference")
+    for name, rule in expected.get("expect", {}).items():
+        if name not in there or not rules.fits(there[name], rule):
+            return Score(0.0, f"{name} is {str(there.get(name))[:60]!r}")
+    for name, rule in expected.get("unexpect", {}).items():
+        if name in there and rules.fits(there[name], rule):
+            return Score(0.0, f"{name} is what it should not be")
+    return Score(1.0, "the preferences are as they should be")
+
+
+_FILTER = re.compile(r'^([a-zA-Z]{1,40})="((?:[^"\\\n]|\\.){0,2000})"[ \t]*$', re.MULTILINE)
+
+
+def _filters(content: str) -> list[dict[str, Any]]:
+    """The rules of msgFilterRules.dat, each with its conditions as a list."""
+    found: list[dict[str, Any]] = []
+    for key, value in _FILTER.findall(content):
+        if key == "name":
+            found.append({})
+        if found and key == "condition":
+            found[-1].setdefault(key, []).extend(re.findall(r"(?:(?:AND|OR) )?\([^()]*\)|ALL", value))
+        elif found:
+            found[-1][key] = value
+    return found
+
+
+def check_thunderbird_filter(result: Value, expected: Value, _: Options) -> Score:
+    """A filter of mail has every field of each rule of `expect`, and none has those of `unexpect`."""
+    there = _filters(text(result, SETTINGS_MAX))
+
+    def has(rule: dict[str, Any]) -> bool:
+        wanted = {key: sorted(value) if isinstance(value, list) else value for key, value in rule.items()}
+        return any(
+            all((sorted(one.get(key, [])) if isinstance(value, list) else one.get(key)) == value
+                for key, value in wanted.items())
+            for one in there
+        )  # fmt: skip
+
+    absent = [rule for rule in expected.get("expect", []) if not has(rule)]
+    extra = [rule for rule in expected.get("unexpect", []) if has(rule)]
+    return is_(bool(there) and not absent and not extra, "the filters are as they should be", "a filter is another")
+
+
+_GIMP = re.compile(r"^\(([a-z0-9-]{1,80})[ \t]+([^\n]*)\)[ \t]*$", re.MULTILINE)
+
+
+def check_config_status(result: Value, expected: Value, _: Options) -> Score:
+    """GIMP's setting `key` has `value`."""
+    there = dict(_GIMP.findall(text(result, SETTINGS_MAX)))
+    found = there.get(str(expected["key"]))
+    return is_(found == str(expected["value"]), "it is set", f"{expected['key']} is {str(found)[:60]!r}")
+
+
+def is_utc_0(result: Value, _: Value, __: Options) -> Score:
+    """The time zone in what timedatectl says is UTC."""
+    zone = re.search(r"^\s*Time zone:[^\n]*\(([A-Za-z0-9+-]{1,12}), ([+-]\d{4})\)\s*$", text(result), re.MULTILINE)
+    return is_(zone is not None and zone[2] == "+0000", "the zone is UTC", "the zone is another")
+
+
+DECLARED = (
+    Declared("check_qt_max_volume", _setting("qt-max-volume", "125")),
+    Declared("check_qt_bgcone", _setting("qt-bgcone", "1")),
+    Declared("check_qt_minimal_view", _setting("qt-minimal-view", "0")),
+    Declared("check_one_instance_when_started_from_file", _setting("one-instance-when-started-from-file", "1")),
+    Declared("check_qt_slider_colours", check_qt_slider_colours),
+    Declared("check_thunderbird_prefs", check_thunderbird_prefs, "a file without preferences scores 0"),
+    Declared("check_thunderbird_filter", check_thunderbird_filter, "a file without filters scores 0"),
+    Declared("check_config_status", check_config_status),
+    Declared("is_utc_0", is_utc_0),
+)
