@@ -46,12 +46,19 @@ def told_as_published(out: str, home: str) -> str:
 
 
 def wanted(task: Task) -> list[WantedFile]:
-    """The files of HOME that the metrics look at, each once. Raises ConfigError where a path is lacking."""
+    """The files of HOME that the metrics look at, each once. Raises ConfigError where a path is lacking.
+
+    A file is read as the document that its metrics look at, or as bytes where they differ.
+    """
+    kinds: dict[str, set[str]] = {}
     try:
-        paths = [path for getter in getters.sides(task.evaluator) for path in getters.files_of(getter)]
+        for name, result, expected, _ in task.evaluator.rows():
+            reads = METRICS[name].reads if name in METRICS else "bytes"
+            for path in (path for side in (result, expected) if side for path in getters.files_of(side)):
+                kinds.setdefault(path, set()).add(reads)
     except Lacking as lacking:
         raise ConfigError(f"task {task.id}: its verifier needs {lacking.need}") from None
-    return [WantedFile(path) for path in dict.fromkeys(paths)]
+    return [WantedFile(path, next(iter(reads)) if len(reads) == 1 else "bytes") for path, reads in kinds.items()]
 
 
 def score(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture) -> Score:

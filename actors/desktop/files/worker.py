@@ -19,7 +19,7 @@ import stat
 import sys
 
 from actors.desktop.files import census
-from actors.desktop.files.refused import RefusedError
+from apis.documents.read.refused import RefusedError
 
 TYPE_CHECKING = False  # as in `typing`, which takes longer to load than most files take to be read
 if TYPE_CHECKING:

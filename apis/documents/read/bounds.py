@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from actors.desktop.files.refused import RefusedError
+from apis.documents.read.refused import RefusedError
 
 
 @dataclass(frozen=True)

@@ -7,4 +7,4 @@ from __future__ import annotations
 
 
 class RefusedError(Exception):
-    """The file is not read; the text is one value of `read_home.ReadRefusal`."""
+    """The file is not read; the text is a value of `ReadRefusal` in `actors.desktop.files.read_home`."""
