@@ -16,7 +16,7 @@ import msgspec
 
 from actors.desktop.answers import Answer, Answerer, Prompt, PromptTooLong
 from actors.desktop.config import WHOLE_ONE_IN, SeatConfig
-from actors.desktop.pool.leased import LeasedDesktop
+from actors.desktop.pool.leased import Frozen, LeasedDesktop
 from actors.desktop.recorder import Recorder
 from actors.desktop.stages import EpisodeEnding, Stage, ending_after, needs_verifier, outcome_of
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
@@ -34,7 +34,7 @@ from apis.tasks.osworld import Task
 from apis.tasks.registry import judged, of_set
 from apis.tasks.registry import task as task_of
 from apis.tasks.verify.manifest import Manifest
-from apis.tasks.verify.verify import WantedFile, wanted
+from apis.tasks.verify.verify import TaskVerdict, WantedFile, wanted
 from apis.tasksets import store
 from apis.tasksets.judge import afterwards, told_as_published
 from apis.tasksets.judge import wanted as wanted_by_metrics
@@ -97,10 +97,10 @@ class Episode:
                 found = await self._desktop.frozen_files(self._wanted(), self._config.verify_timeout_s)
             except AgentBrokeDesktop as broken:
                 ending, detail = EpisodeEnding.BROKE_DESKTOP, str(broken)
+            except ConfigError as error:
+                raise DesktopFault("not_judged", str(error), "task") from error
             else:
-                verdict = await asyncio.to_thread(
-                    judged, self._task, found.read, self._before, found.manifest, told
-                )  # a published file's metrics may take a second
+                verdict = await self._judged(found, told)
                 verified, detail = verdict.success, verdict.reason
         return PlayedEpisode(outcome_of(ending, feasible, verified), self._steps, detail)
 
@@ -116,6 +116,13 @@ class Episode:
 
     def _wanted(self) -> list[WantedFile]:
         return wanted_by_metrics(self._task) if of_set(self._task.id) else wanted(self._task)
+
+    async def _judged(self, found: Frozen, told: dict[str, str]) -> TaskVerdict:
+        """The verdict; other seats go on meanwhile. Raises DesktopFault for what the task itself has wrong."""
+        try:
+            return await asyncio.to_thread(judged, self._task, found.read, self._before, found.manifest, told)
+        except ConfigError as error:
+            raise DesktopFault("not_judged", str(error), "task") from error
 
     async def _afterwards(self) -> dict[str, str]:
         """Carry out what a task file asks for after the last action; what its commands wrote, by name.

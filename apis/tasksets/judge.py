@@ -6,21 +6,27 @@ is a pure function of what was read, told and fetched.
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
+from zipfile import BadZipFile
 
 from apis.observation import SCREEN
 from apis.plans.action import Call
-from apis.tasks.metrics.metric import SOLVED, Score, scored, together
+from apis.tasks.metrics.metric import SOLVED, Declared, Options, Score, Value, scored, together
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, Task
-from apis.tasks.verify.verify import Read, TaskVerdict, WantedFile
+from apis.tasks.verify.verify import FileView, Read, TaskVerdict, WantedFile
 from apis.tasksets import getters
 from apis.tasksets.needs import Lacking
 from apis.tasksets.steps import Fixture, calls_of, carried
 from runtime.errors import ConfigError
 
 AFTER_MS = 5000  # for a window that should be there already
+_MISSING = FileView("missing")
+# What parsers raise for broken content.
+_BROKEN = (ArithmeticError, EOFError, OSError, RecursionError, BadZipFile, zlib.error, struct.error, SyntaxError)
 ANSWER_CHARS = 256 << 10
 
 
@@ -74,9 +80,24 @@ def score(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture) -> 
             values = [getters.value_of(side, read, told, fixture) if side else None for side in (result, expected)]
         except Lacking as lacking:
             raise ConfigError(f"task {task.id}: its verifier needs {lacking.need}") from None
-        found = scored(METRICS[name], values[0], values[1], options)
+        found = _scored(METRICS[name], values[0], values[1], options)
         scores.append(Score(found.value, f"{name}: {found.reason}"))
     return together(scores, task.evaluator.conj)
+
+
+def _scored(metric: Declared, result: Value, expected: Value, options: Options) -> Score:
+    """The metric's score; 0 where it breaks on what the policy left.
+
+    An expectation that a missing result can be compared with is sound, so then the result is what broke the metric.
+    """
+    try:
+        return scored(metric, result, expected, options)
+    except _BROKEN as error:
+        return Score(0.0, f"it can't be compared: {type(error).__name__}")
+    except ConfigError as error:
+        missing = [_MISSING] * len(result) if isinstance(result, list) else _MISSING
+        scored(metric, missing, expected, options)
+        return Score(0.0, f"it can't be compared: {error}")
 
 
 def judged(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture) -> TaskVerdict:

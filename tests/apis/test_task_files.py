@@ -6,13 +6,17 @@ import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import pytest
 
 from apis.plans.action import Call
 from apis.tasks import osworld, task_file
+from apis.tasks.metrics.metric import Declared, Score, data
+from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME
-from apis.tasksets import commands, getters, pyautogui, store
+from apis.tasks.verify.verify import FileView
+from apis.tasksets import commands, getters, judge, pyautogui, store
 from apis.tasksets.coverage import covered
 from apis.tasksets.needs import Lacking
 from apis.tasksets.steps import PART_BYTES, at_home, calls_of, put
@@ -178,6 +182,30 @@ def test_a_command_of_a_getter_runs_on_this_home() -> None:
     assert call.args["argv"] == ["/bin/bash", "-c", f"cat {GUEST}/a | wc -l"]
     read = {}.__getitem__
     assert getters.value_of(task.evaluator.rows()[0][1], read, {call.kept: "3"}, store.fixture) == "3"
+
+
+def test_garbage_of_the_policy_scores_nothing_and_a_wrong_expectation_is_the_tasks_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def strange(result: Any, expected: Any, _: Any) -> Score:
+        wanted = expected["text"]
+        return Score(float(data(result).split(b",")[7] == wanted), "")
+
+    def torn(result: Any, expected: Any, _: Any) -> Score:
+        raise BadZipFile
+
+    for name, run in (("strange", strange), ("torn", torn)):
+        monkeypatch.setitem(METRICS, name, Declared(name, run))
+
+    def scored(name: str, **rules: Any) -> Score:
+        expected = {"type": "rule", "rules": rules}
+        task = loaded(evaluator={"func": name, "result": {"type": "vm_file", "path": "a"}, "expected": expected})
+        return judge.score(task, lambda _: FileView("file", data=b"short"), {}, store.fixture)
+
+    assert scored("strange", text="x").value == 0
+    assert scored("torn").value == 0
+    with pytest.raises(ConfigError, match="strange"):
+        scored("strange")
 
 
 def test_fixtures_and_sets_are_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib import resources
 from pathlib import Path
 
 from actors.cluster.config import suites
@@ -34,17 +35,24 @@ def programs() -> Present:
     return present
 
 
+def bundled() -> dict[str, Path]:
+    """Name -> folder of the task files that come with the program."""
+    folder = Path(str(resources.files("deploy"))) / "tasks"
+    return {path.name: path for path in sorted(folder.iterdir()) if path.is_dir()}
+
+
 def is_of_files(name: str) -> bool:
     """Whether `name` means a task set, a folder of task files or a file of them, there or not."""
     named = name in suites.bundled() or name in tasks.FAMILIES
-    return not named and (name.endswith(".json") or os.path.isdir(name) or store.is_set(name))
+    of_files = name.endswith(".json") or os.path.isdir(name) or store.is_set(name) or name in bundled()
+    return not named and of_files
 
 
 def files_at(name: str) -> list[Path]:
     """The task files that `name` is or has below it, at least one. Raises ConfigError with the nearest name."""
     if store.is_set(name) and not os.path.isdir(name):
         return [store.set_place(name) / f"{task_id.partition('/')[2]}.json" for task_id in store.ids(name)]
-    path = Path(name)
+    path = Path(name) if os.path.isdir(name) else bundled().get(name, Path(name))
     if os.path.isdir(path):
         found = sorted(file for file in path.rglob("*.json") if file.name != store.LOCK)
         if not found:
@@ -69,7 +77,9 @@ def set_of(name: str) -> str:
     if store.is_set(name) and not os.path.isdir(name):
         return name
     if not is_of_files(name):
-        raise ConfigError(f"there is no task set {name}, nor such a file or folder; {hint(name, store.names())}")
+        raise ConfigError(
+            f"there is no task set {name}, nor such a file or folder; {hint(name, [*bundled(), *store.names()])}"
+        )
     return store.adopt(Path(name).resolve().stem, files_at(name), pinned=False)
 
 
