@@ -64,19 +64,20 @@ class Life:
         self.id = guest.ticket.life
         self.since = time.monotonic()
         self.placed: asyncio.Future[HostPlaced] = asyncio.get_running_loop().create_future()
-        self.ended = asyncio.Event()
+        self.ended = asyncio.Event()  # for sure
         self.over = asyncio.Event()  # ended, or given up
         self.code: int | None = None
         self.cause = ""
         self.lines: asyncio.Queue[str | None] = asyncio.Queue(1000)
 
-    def end(self, code: int | None, cause: str) -> None:
+    def end(self, code: int | None, cause: str, *, sure: bool = True) -> None:
         self.code, self.cause = code, cause
         self.placed.cancel()
         if self.lines.full():
             self.lines.get_nowait()
         self.lines.put_nowait(None)
-        self.ended.set()
+        if sure:
+            self.ended.set()
         self.over.set()
 
 
@@ -219,7 +220,7 @@ class Placer:
 
     def _heard(self, life: Life, frame: HostPlaced | HostSaid | Ended) -> None:
         if isinstance(frame, Ended):
-            life.end(frame.code, frame.cause)
+            life.end(frame.code, frame.cause, sure=frame.sure)
             del self._lives[life.id]
         elif isinstance(frame, HostSaid):
             if not life.lines.full():

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from runtime.errors import ComputerRLError, ConfigError
+from runtime.errors import ComputerRLError, ConfigError, HostLost
 from runtime.messaging.message import Message, Value
 from runtime.messaging.transport import Link
 from runtime.signals import die_with
@@ -77,11 +77,15 @@ class HostSaid(Message):
 
 
 class Ended(Message):
-    """Placer: the life is over. `code` is its exit status; None where the machine can't be asked."""
+    """Placer: the life is over. `code` is its exit status; None where the machine can't be asked.
+
+    `sure` is False where the host may still run on a machine that can't be reached.
+    """
 
     life: str
     code: int | None
     cause: str
+    sure: bool
 
 
 class Unusable(Message):
@@ -94,6 +98,10 @@ FromPlacer = Ready | There | HostPlaced | HostSaid | Ended | Unusable
 ToPlacer = PlaceHost | Kill
 
 
+class HostUnreachedError(HostLost):
+    """The life was given up, and its host may still run on a machine that can't be reached."""
+
+
 class PlacingEngine(Protocol):
     """What places hosts: Ray, or a test's stand-in."""
 
@@ -104,7 +112,7 @@ class PlacingEngine(Protocol):
     async def place(self, order: PlaceHost, placed: Callable[[str, int], None], said: Callable[[str], None]) -> int:
         """Start the life and see it to its end; returns its exit status. Raises ComputerRLError where it is lost.
 
-        Cancelled before it has called `placed`, it leaves nothing.
+        HostUnreachedError is for a host that may still run. Cancelled before it has called `placed`, it leaves nothing.
         """
         ...
 
@@ -155,15 +163,15 @@ class _Serving:
         def said(line: str) -> None:
             self._link.write(HostSaid(life=order.life, line=line))
 
-        code, cause = None, ""
+        code, cause, sure = None, "", True
         try:
             code = await self._engine.place(order, placed, said)
         except ComputerRLError as error:
-            cause = str(error)
+            cause, sure = str(error), not isinstance(error, HostUnreachedError)
         except asyncio.CancelledError:
             cause = "it was not wanted any more"
         self._unplaced.pop(order.life, None)
-        self._link.write(Ended(life=order.life, code=code, cause=cause))
+        self._link.write(Ended(life=order.life, code=code, cause=cause, sure=sure))
 
     async def _show(self) -> None:
         shown: list[Machine] | None = None

@@ -1,7 +1,7 @@
 """Places hosts by Ray: `python -P -m runtime.hosts.ray`, a driver in a process of its own.
 
 Invariant: no message of this program goes through Ray, and no module of it is imported by a Ray worker. The machine of
-a life that was given up takes no other life until Ray has confirmed that it is over.
+a life that can't be reached takes no other life until Ray has given the machine up, too.
 
 Ray ends a driver whose cluster has lost its head, without an exception. Therefore no run is a driver.
 """
@@ -21,12 +21,14 @@ import msgspec
 
 from runtime.errors import ConfigError, HostLost
 from runtime.hosts import keeper
-from runtime.hosts.placing import Machine, PlaceHost, serve
+from runtime.hosts.placing import HostUnreachedError, Machine, PlaceHost, serve
 
 LOCAL = "local"
 NAMESPACE = "computerrl"
 STORE_BYTES = 80_000_000  # of the object store that a started Ray has: nothing is put there
 AGAIN_S = 1.0  # between two tries to reach a keeper whose machine Ray has not given up
+ANSWER_S = 2.0  # for a keeper to have ended its host
+UNSURE_S = 180.0  # then a machine that Ray has not given up meanwhile is taken to be well
 OURS = ("CPU", "GPU")  # which Ray has options of its own for
 NOT_LET_IN = (
     "cluster.address: Ray at {} does not take this machine's token: every machine needs RAY_AUTH_MODE=token and the"
@@ -52,6 +54,7 @@ class RayEngine:
         self._keepers: dict[str, Any] = {}  # by life
         self._nodes: dict[str, str] = {}  # by life
         self._suspect: set[str] = set()  # lives
+        self._unreached: set[str] = set()  # lives whose keeper Ray has been told to end, without having seen it end
 
     async def connect(self) -> str:
         """Attach to the cluster, or start one here."""
@@ -115,8 +118,12 @@ class RayEngine:
                 if code is not None:
                     return int(code)
         except self._ray.exceptions.RayError as error:
+            if order.life in self._unreached:
+                await self._given_up(self._nodes.get(order.life, ""))
+                raise HostUnreachedError(f"Ray can't reach its machine: {_first_line(error)}") from error
             raise HostLost(f"Ray: {_first_line(error)}") from error
         finally:
+            self._unreached.discard(order.life)
             self._suspect.discard(order.life)
             self._nodes.pop(order.life, None)
             del self._keepers[order.life]
@@ -129,10 +136,23 @@ class RayEngine:
             return
         self._suspect.add(life)
         try:
-            async with asyncio.timeout(2.0):
+            async with asyncio.timeout(ANSWER_S):
                 await self._ask(made.kill)
-        except (TimeoutError, self._ray.exceptions.RayError):
+        except (TimeoutError, self._ray.exceptions.ActorUnavailableError):
+            self._unreached.add(life)
             self._end(made)
+        except self._ray.exceptions.RayError:  # `place` sees it, too
+            self._end(made)
+
+    async def _given_up(self, node: str) -> None:
+        """Return once Ray has given the node up, or after `UNSURE_S`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(UNSURE_S):
+                while await asyncio.to_thread(self._lives, node):  # noqa: ASYNC110 - Ray tells of no changes
+                    await asyncio.sleep(AGAIN_S)
+
+    def _lives(self, node: str) -> bool:
+        return any(one["NodeID"] == node and one["Alive"] for one in self._ray.nodes())
 
     def _start(self, order: PlaceHost) -> Any:
         need = order.resources

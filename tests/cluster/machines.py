@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,14 +29,14 @@ def _ip(*words: str) -> str:
 
 
 class Machines:
-    """`count` machines, number 0 with the head of a Ray that the others join by a token."""
+    """`count` machines with room for `desktops` each. Number 0 has a Ray head that the others join by a token."""
 
-    def __init__(self, count: int, logs: Path) -> None:
+    def __init__(self, count: int, desktops: int, logs: Path) -> None:
         self._mark = f"crl{os.getpid()}"
         self._count, self._logs = count, logs
         self._anchors: list[subprocess.Popen[bytes]] = []
         self._rays: dict[int, subprocess.Popen[bytes]] = {}
-        self._starts: Counter[int] = Counter()  # of a Ray, by machine
+        self._desktops = desktops
         self.env = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
     def address(self, number: int) -> str:
@@ -70,27 +69,34 @@ class Machines:
     def start(self, number: int, words: Sequence[str], log: Path, **more: Any) -> subprocess.Popen[bytes]:
         """A program on a machine; what it says goes to `log`."""
         enter = ["nsenter", "-t", str(self._anchors[number].pid), "-m", "-n", "-u", f"--wd={ROOT}"]
-        with log.open("ab") as said:
+        with log.open("wb") as said:
             return subprocess.Popen([*enter, *words], env=self.env, stdout=said, stderr=said, **more)
 
-    def start_ray(self, number: int, desktops: int) -> None:
+    def start_ray(self, number: int) -> None:
         """`ray start --block`, as a service of the machine would run it."""
         role = ["--head", f"--port={PORT}", "--include-dashboard=false", "--num-cpus=0"]
         if number:
             role = [
                 f"--address={self.address(0)}:{PORT}",
                 "--num-cpus=4",
-                f'--resources={{"desktops": {desktops}, "engines": 1}}',
+                f'--resources={{"desktops": {self._desktops}, "engines": 1}}',
             ]
         common = ["--disable-usage-stats", "--object-store-memory=80000000", "--block"]
-        self._starts[number] += 1
         words = [RAY, "start", f"--node-ip-address={self.address(number)}", *role, *common]
-        self._rays[number] = self.start(number, words, self._logs / f"ray-{number}.log", start_new_session=True)
+        self._rays[number] = self.start(number, words, self._log(number), start_new_session=True)
+
+    def _log(self, number: int) -> Path:
+        return self._logs / f"ray-{number}.log"
 
     def ray_is_up(self, number: int, within_s: float) -> None:
-        """Wait until a machine's Ray has joined."""
-        log = self._logs / f"ray-{number}.log"
-        until(lambda: log.read_text().count("Ray runtime started") == self._starts[number], within_s, str(log))
+        """Wait until a machine's Ray has joined. One that gave up is started again, as its service would."""
+        log, deadline = self._log(number), time.monotonic() + within_s
+        while "Ray runtime started" not in log.read_text():
+            assert time.monotonic() < deadline, log.read_text()[-3000:]
+            if self._rays[number].poll() is not None:
+                self._kill(number)
+                self.start_ray(number)
+            time.sleep(0.2)
 
     def ray_ends(self, number: int, within_s: float) -> None:
         """Wait until a machine's Ray has ended by itself, and end what it has left there."""
@@ -138,9 +144,9 @@ class Machines:
 
 
 @contextlib.contextmanager
-def machines(count: int, logs: Path) -> Iterator[Machines]:
+def machines(count: int, desktops: int, logs: Path) -> Iterator[Machines]:
     """Some machines, built; removed afterwards."""
-    made = Machines(count, logs)
+    made = Machines(count, desktops, logs)
     try:
         made.build()
         yield made

@@ -13,7 +13,7 @@ import msgspec
 
 from runtime.errors import ConfigError
 from runtime.hosts.keeper import Keeper
-from runtime.hosts.placing import Machine, PlaceHost, serve
+from runtime.hosts.placing import HostUnreachedError, Machine, PlaceHost, serve
 from runtime.hosts.ticket import HostTicket
 
 
@@ -24,6 +24,7 @@ class LocalEngine:
         self._args = args
         self._keepers: dict[str, Keeper] = {}
         self._room = args.room
+        self._given_up: set[str] = set()
 
     async def connect(self) -> str:
         if self._args.unusable:
@@ -53,6 +54,8 @@ class LocalEngine:
             while True:
                 lines, code = await asyncio.to_thread(keeper.watch)
                 while self._deaf():
+                    if order.life in self._given_up:
+                        raise HostUnreachedError("it is not known whether it has ended")
                     await asyncio.sleep(0.05)
                 for line in lines:
                     said(line)
@@ -62,7 +65,9 @@ class LocalEngine:
             self._room += need
 
     async def kill(self, life: str) -> None:
-        if not self._deaf() and life in self._keepers:
+        if self._deaf() and self._args.gives_up:
+            self._given_up.add(life)
+        elif not self._deaf() and life in self._keepers:
             self._keepers[life].kill()
 
     def _deaf(self) -> bool:
@@ -73,6 +78,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--room", type=float, default=10.0)
 parser.add_argument("--via", type=int, default=0)
 parser.add_argument("--deaf", default="")  # while this file is there, it can't reach what it has placed
+parser.add_argument("--gives-up", action="store_true")  # what it can't reach and is to end, it says no more of
 parser.add_argument("--unusable", default="")
 if __name__ == "__main__":
     serve(parser, LocalEngine)

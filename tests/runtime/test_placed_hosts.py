@@ -238,14 +238,19 @@ async def proxied() -> AsyncIterator[tuple[Proxy, int]]:
         await proxy.close()
 
 
-@pytest.mark.parametrize("reached", [True, False], ids=["the placer reaches it", "the placer is cut off, too"])
-async def test_both_sides_of_a_cut_stop_and_the_host_comes_back(tmp_path, monkeypatch, reached):
+@pytest.mark.parametrize(
+    ("reached", "gives_up"),
+    [(True, False), (False, False), (False, True)],
+    ids=["the placer reaches it", "the placer is cut off, too", "the placer gives it up at once"],
+)
+async def test_both_sides_of_a_cut_stop_and_the_host_comes_back(tmp_path, monkeypatch, reached, gives_up):
     monkeypatch.setattr("runtime.hosts.process.STOP_S", 1.0)
     monkeypatch.setattr("runtime.hosts.process.MARGIN_S", 0.5)
     deaf = tmp_path / "deaf"
     async with proxied() as (proxy, port):
         limits = {"heartbeat_s": 1.0, "silent_limit_s": 4.0}
-        async with placed(tmp_path, f"--via={port}", f"--deaf={deaf}", **limits) as system:
+        told = [f"--via={port}", f"--deaf={deaf}", *(["--gives-up"] if gives_up else [])]
+        async with placed(tmp_path, *told, **limits) as system:
             assert system._placer is not None
             await until(lambda: system._placer.door.address)
             host, _, at = system._placer.door.address.rpartition(":")
