@@ -39,6 +39,25 @@ def test_a_right_result_scores_and_any_other_does_not(name: str, expected: Any, 
     assert [value(name, one, expected) for one in wrong] == [0] * len(wrong)
 
 
+def settings(path: str, name: str, value: str) -> FileView:
+    prop = f'<prop oor:name="{name}" oor:op="fuse"><value>{value}</value></prop>'
+    return file(f'<oor:items><item oor:path="/org.openoffice.Office.{path}">{prop}</item></oor:items>'.encode())
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "path", "prop", "right", "wrong"),
+    [
+        ("check_auto_saving_time", {"minutes": 3}, "Common/Save/Document", "AutoSaveTimeIntervall", "3", "30"),
+        ("check_presenter_console_disable", None, "Impress/Misc/Start", "EnablePresenterScreen", "false", "true"),
+        ("find_default_font", {"font_name": "A & B"}, "Writer/DefaultFont", "Standard", "A &amp; B", "A"),
+    ],
+)
+def test_settings_of_the_office(name: str, expected: Any, path: str, prop: str, right: str, wrong: str) -> None:
+    assert value(name, settings(path, prop, right), expected) == 1
+    near = [settings(path, prop, wrong), settings("Calc", prop, right), settings(path, f"{prop}2", right)]
+    assert [value(name, one, expected) for one in (*near, file(b"<"), file(b"\xff"), FileView("missing"))] == [0] * 6
+
+
 def test_a_wrong_expectation_is_the_tasks_fault() -> None:
     with pytest.raises(ConfigError, match="exact_match"):
         value("exact_match", "true", {})
