@@ -6,7 +6,6 @@ Invariant: exit status 0 means that learner and engine load the folder and agree
 from __future__ import annotations
 
 import time
-import warnings
 from pathlib import Path
 
 from actors.cluster import output
@@ -19,7 +18,6 @@ QUIET_S = 2.0
 
 def check(folder: Path, dtype: str, *, as_json: bool) -> int:
     """Print the verdict on `folder`; its exit status."""
-    warnings.simplefilter("ignore")
     from transformers.utils import logging
 
     logging.set_verbosity_error()

@@ -34,12 +34,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Check it; 0 where all is good, else 1."""
+    import warnings
     from pathlib import Path
 
     from runtime.errors import ConfigError
 
     if not Path(args.folder).is_dir():
         raise ConfigError(f"there is no folder {args.folder}")
+    warnings.simplefilter("ignore")  # Megatron's, of kernels that it lacks
     from actors.cluster.checks import model
 
     return model.check(Path(args.folder), args.dtype, as_json=args.json)
