@@ -18,9 +18,9 @@ train: setup
 
 test: lint pytest
 
-# What boots no desktop and is no longer proof: a minute or two.
+# What boots no desktop, starts no engines or ranks and is no longer proof: a minute or two.
 test-fast: setup
-	$(PYTEST) -n 3 -m "not desktop and not proof"
+	$(PYTEST) -n 3 -m "not desktop and not engine and not proof"
 
 # The suite, its longer proofs, every function on its real application, the tests against real SGLang and on several
 # machines with Ray, and a shortened main job with SGLang.

@@ -27,7 +27,7 @@ from tests.policy import rank_processes, tiny_models
 
 ROOT = Path(__file__).resolve().parents[2]
 STYLES = ("glm4", "qwen3")
-pytestmark = pytest.mark.timeout(420)  # one fixture runs the ranks of all layouts
+pytestmark = [pytest.mark.timeout(420), pytest.mark.engine]  # one fixture runs the ranks of all layouts
 NOTES = ("tensor_model_parallel", "partition_dim", "partition_stride")
 
 

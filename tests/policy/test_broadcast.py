@@ -76,6 +76,7 @@ def tell(peer: subprocess.Popen[str], group: SendingGroup | Broadcasting, *words
     peer.stdin.flush()
 
 
+@pytest.mark.engine
 def test_engines_get_what_is_sent_and_are_let_go_when_one_is_lost(peers: Peers) -> None:
     engines = peers(2)
     group = SendingGroup("whole", 2, address="127.0.0.1", backend="gloo", timeout_s=30.0)

@@ -26,6 +26,8 @@ from tests.policy.engine_tools import (
 GREEDY = {"temperature": 0.0, "max_new_tokens": 8}
 LONG = {"temperature": 1.0, "max_new_tokens": 4000, "ignore_eos": True}
 
+pytestmark = pytest.mark.engine
+
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):

@@ -21,6 +21,7 @@ from actors.cluster.runs import compose, recordings, run_folder
 from actors.replay.demos import demo_files, demo_run
 from actors.replay.demos.format import FORMAT, RecordingHeader, TaskAttempts
 from runtime.errors import ConfigError, StoreError
+from tests.proofs import proofs
 
 COMMAND = [sys.executable, "-P", "-m", "actors.cluster.cli"]
 PATIENCE_S = 120.0
@@ -63,8 +64,9 @@ def digests(path: Path) -> list[str]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.desktop
+@pytest.mark.parametrize("used", [False, *proofs(True)], ids=["refused", "used"])
 def test_one_recording_is_shared_byte_for_byte(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    used: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -101,11 +103,13 @@ def test_one_recording_is_shared_byte_for_byte(
     assert cli.main(["demos", "show", "cold", "--task", task]) == 0
     assert "Agent.exit(success=True)" in capsys.readouterr().out
     assert run_folder.read_record(tmp_path / "runs" / "cold").verdict == "ok"
-    used_by_another_run(tmp_path)
+    if used:
+        used_by_another_run(tmp_path)
+    refused_where_it_does_not_fit(tmp_path)
 
 
 def used_by_another_run(folder: Path) -> None:
-    """A recording that holds enough leaves nothing to record; what does not fit is refused before anything starts."""
+    """A recording that holds enough leaves nothing to record, and is not asked for again."""
     command = [*COMMAND, "run", "smoke", "--name", "second", "--runs", "runs"]
     sets = ["demos.source=cold", "demos.count=4", "tasks.demo=[]", "entropulse.bc_steps=1"]
     sets += ["entropulse.total_rl_steps=0", "run.require={bc_steps: 1}", "run.seed=9"]
@@ -126,6 +130,10 @@ def used_by_another_run(folder: Path) -> None:
     again = compose.plan(deploy, run_dir=folder / "runs" / "second", incarnation="")
     assert again.stages[0][0].config.demos.source == "", "what it has taken in it needs no more"  # type: ignore[attr-defined]
     (folder / "runs" / "moved").rename(folder / "runs" / "cold")
+
+
+def refused_where_it_does_not_fit(folder: Path) -> None:
+    """Before anything starts."""
 
     def refused(**demos: object) -> str:
         tasks = {"train": ["text_editor/train/1"]}

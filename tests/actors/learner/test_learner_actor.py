@@ -124,6 +124,7 @@ async def rank_pid(run: Run) -> int:
     return next(status.pid for status in await run.system.statuses() if status.name == "rank/0")
 
 
+@pytest.mark.engine
 async def test_from_demonstrations_to_rl_and_back_after_a_killed_rank(tmp_path: Path, base: Path) -> None:
     async with running(tmp_path / "run", base, apart=True, checkpoint_every=2) as run:
         assert [w.version for w in Sampler.heard] == [v("0.0")]

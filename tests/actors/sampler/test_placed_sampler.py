@@ -7,6 +7,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from actors.replay.messages import Sampling
 from actors.sampler.config import SamplersConfig, SamplerSettings
 from actors.sampler.messages import Generate, Generated, Pin, Weights
@@ -30,6 +32,7 @@ async def served(version: Version) -> None:
             pass
 
 
+@pytest.mark.engine
 async def test_a_sampler_elsewhere_loads_pins_and_comes_back(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(PLACER))
     run = (tmp_path / "run").resolve()

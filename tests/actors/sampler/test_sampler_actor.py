@@ -36,6 +36,8 @@ from tests.policy.engine_tools import (
     write_model,
 )
 
+pytestmark = pytest.mark.engine
+
 GREEDY = Sampling(temperature=0.0, max_new_tokens=6)
 BASE, FIRST, SECOND = (Version(lineage=0, step=step) for step in range(3))
 PROMPT = [(3 + 7 * i) % VOCAB for i in range(24)]
