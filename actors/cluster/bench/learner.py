@@ -1,6 +1,7 @@
-"""`bench learner`: what a step of RL costs when a prompt that samples share is computed once, and when it is not.
+"""`bench learner`: what a step costs when a prompt that samples share is computed once, when it is not, and as
+transformers' Trainer does it.
 
-Invariant: both ways train in turns on the same samples of a real run, from the same weights. A difference in the
+Invariant: all ways train in turns on the same samples of a real run, from the same weights. A difference in the
 results is a failure. The run itself is not changed.
 """
 
@@ -12,6 +13,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,6 +22,7 @@ from actors.cluster.bench.report import Measured, Target, median, show
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import ledgers, names, weights
 from actors.learner import batches
+from actors.learner.config import LearnerConfig
 from actors.learner.messages import StepPlan
 from actors.learner.rank import objective_of
 from actors.replay.database import queries
@@ -30,8 +33,12 @@ from runtime.errors import ConfigError, StoreError
 from runtime.messaging.message import BlobRef, Version
 from runtime.storage.segments import read_blob
 
+if TYPE_CHECKING:
+    from policy.megatron.trainer import Trainer
+
 OFF_BY_MOST = 1e-3  # of the gradient's norm and the loss, relative
 COMPARED = ("loss", "grad_norm", "entropy")
+FASTER, NOT_SLOWER = 1.5, 0.85  # times as many tokens per CPU-second as the padded loop: ragged, and of equal lengths
 
 
 class LearnerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +59,17 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
 
 
+class Loop(msgspec.Struct, frozen=True, kw_only=True):
+    """A step on the same samples by the learner, and by a loop like that of transformers' Trainer."""
+
+    samples: str  # "ragged" or "equal"
+    tokens: int  # of all samples, prompts as often as they come
+    learner_cpu_s: float
+    padded_cpu_s: float
+    faster: float  # times as many tokens per CPU-second
+    off_by: float  # relative difference of the losses
+
+
 class LearnerResult(Measured, frozen=True, kw_only=True):
     """Both ways."""
 
@@ -60,6 +78,7 @@ class LearnerResult(Measured, frozen=True, kw_only=True):
     samples: int
     steps: list[Step]
     cheaper: float  # times
+    loops: list[Loop]
     off_by: float  # the largest relative difference of a figure
 
 
@@ -112,7 +131,9 @@ def measure(wanted: LearnerOptions) -> LearnerResult:
     step = batches.plan(batch, payloads, config.learner, plan_id="bench", version=Version(lineage=0, step=1)).plan
     samples = [sample for micro in step.micro_batches for sample in micro.samples]
     ways = {"shared": step.micro_batches, "whole": pack(whole(samples), config.learner.token_budget)}
-    figures, seconds, load = _timed(path, ways, wanted, config.learner.optim(), step)
+    folder = Path(weights.locate(str(path), runs).folder)
+    figures, seconds, load, trainer = _timed(folder, ways, wanted, config.learner.optim(), step)
+    loops = _beside(folder, trainer, samples, wanted, config.learner)
     steps = [
         Step(
             way=way,
@@ -124,7 +145,20 @@ def measure(wanted: LearnerOptions) -> LearnerResult:
     ]
     shared, apart = (figures[way] for way in ways)
     off = max(abs(shared[name] - apart[name]) / max(abs(apart[name]), 1e-6) for name in COMPARED)
-    targets = [Target(name="figures off by", measured=off, bound=OFF_BY_MOST, unit="")]
+    off = max(off, *(loop.off_by for loop in loops))
+    targets = [
+        Target(name="figures off by", measured=off, bound=OFF_BY_MOST, unit=""),
+        *(
+            Target(
+                name=f"tokens per CPU-second, {loop.samples}",
+                measured=loop.faster,
+                bound=bound,
+                unit="x",
+                at_least=True,
+            )
+            for loop, bound in zip(loops, (FASTER, NOT_SLOWER), strict=True)
+        ),
+    ]
     return LearnerResult(
         run=path.name,
         load_at_start=load,
@@ -132,15 +166,16 @@ def measure(wanted: LearnerOptions) -> LearnerResult:
         samples=len(samples),
         steps=steps,
         cheaper=steps[1].cpu_s / steps[0].cpu_s,
+        loops=loops,
         off_by=off,
         targets=targets,
     )
 
 
 def _timed(
-    path: Path, ways: dict[str, list[MicroBatch]], wanted: LearnerOptions, optim: OptimConfig, plan: StepPlan
-) -> tuple[dict[str, dict[str, float]], dict[str, list[float]], float]:
-    """A step's figures and processor seconds of each, by way, and the machine's load before."""
+    folder: Path, ways: dict[str, list[MicroBatch]], wanted: LearnerOptions, optim: OptimConfig, plan: StepPlan
+) -> tuple[dict[str, dict[str, float]], dict[str, list[float]], float, Trainer]:
+    """A step's figures and processor seconds of each, by way, the machine's load before, and what has trained."""
     import torch
 
     load = os.getloadavg()[0]
@@ -149,7 +184,7 @@ def _timed(
         warnings.simplefilter("ignore")  # of fused kernels that Megatron does not find, in training neither
         from policy.megatron.trainer import Trainer
 
-        trainer = Trainer(Path(weights.locate(str(path), Path(wanted.runs)).folder), optim)
+        trainer = Trainer(folder, optim)
     trainer.new_reference()
     objective = objective_of(plan)
     seconds: dict[str, list[float]] = {way: [] for way in ways}
@@ -161,7 +196,41 @@ def _timed(
             # a rate of 0: the weights stay
             figures[way] = trainer.grpo_step(micro_batches, 0.0, objective, plan.epochs)
             seconds[way].append(time.process_time() - began)
-    return figures, seconds, load
+    return figures, seconds, load, trainer
+
+
+def _beside(
+    folder: Path, trainer: Trainer, samples: Sequence[PackedSample], wanted: LearnerOptions, config: LearnerConfig
+) -> list[Loop]:
+    """The learner beside the padded loop: on `samples`, and on as many of equal length."""
+    from actors.cluster.bench.padded import PaddedLoop, equal
+
+    optim, budget = config.optim(), config.token_budget
+    loop = PaddedLoop(folder, optim, budget)
+    found = []
+    for name, of in (("ragged", list(samples)), ("equal", equal(samples, trainer.shape.vocab))):
+        batches, ours, theirs = pack(of, budget), [], []
+        loss = padded_loss = 0.0
+        for number in range(wanted.times):
+            output.line(f"  beside a padded loop, {name}, {number + 1} of {wanted.times}", to=sys.stderr)
+            began = time.process_time()
+            loss = trainer.cross_entropy_step(batches, 0.0)["loss"]
+            between = time.process_time()
+            padded_loss = loop.step(of)
+            ours.append(between - began)
+            theirs.append(time.process_time() - between)
+        mine, other = median(ours) or 0.0, median(theirs) or 0.0
+        found.append(
+            Loop(
+                samples=name,
+                tokens=sum(len(sample.ids) for sample in of),
+                learner_cpu_s=mine,
+                padded_cpu_s=other,
+                faster=other / mine,
+                off_by=abs(loss - padded_loss) / abs(padded_loss),
+            )
+        )
+    return found
 
 
 def run(wanted: LearnerOptions, *, as_json: bool) -> int:
@@ -175,4 +244,17 @@ def _tell(found: LearnerResult) -> None:
         ("PROMPTS", "MICRO-BATCHES", "TOKENS", "CPU"),
         [(step.way, str(step.micro_batches), str(step.tokens), f"{step.cpu_s:.2f} s") for step in found.steps],
     )
-    output.line(f"shared prompts make a step {found.cheaper:.2f} times cheaper")
+    output.line(f"shared prompts make a step {found.cheaper:.2f} times cheaper\n")
+    output.table(
+        ("SAMPLES", "TOKENS", "LEARNER", "PADDED LOOP", "FASTER"),
+        [
+            (
+                one.samples,
+                str(one.tokens),
+                f"{one.learner_cpu_s:.2f} s",
+                f"{one.padded_cpu_s:.2f} s",
+                f"{one.faster:.2f} x",
+            )
+            for one in found.loops
+        ],
+    )

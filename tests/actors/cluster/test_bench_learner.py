@@ -64,7 +64,11 @@ def trained_run(folder: Path, successes: dict[int, list[bool]], *, lost: int = 0
     return folder
 
 
-def test_both_ways_compute_the_same_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_ways_compute_the_same_step(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learner, "FASTER", 0.0)  # a step of eight samples is no measure
+    monkeypatch.setattr(learner, "NOT_SLOWER", 0.0)
     mixed = [True, False, True, False]
     trained_run(tmp_path / "runs" / "one", {1: mixed, 2: [True] * SIZE, 3: mixed, 4: mixed}, lost=4)
     at = ["--runs", str(tmp_path / "runs"), "--times", "1"]
@@ -75,6 +79,9 @@ def test_both_ways_compute_the_same_step(tmp_path: Path, capsys: pytest.CaptureF
     tokens = {step["way"]: step["tokens"] for step in found["steps"]}
     assert tokens == {"shared": 2 * (PROMPT + SIZE * ANSWER), "whole": 2 * SIZE * (PROMPT + ANSWER)}
     assert found["off_by"] < 1e-4
+    ragged, equal = found["loops"]
+    assert (ragged["samples"], ragged["tokens"]) == ("ragged", 2 * SIZE * (PROMPT + ANSWER))
+    assert (equal["samples"], equal["tokens"]) == ("equal", 2 * SIZE * (PROMPT + ANSWER))
     assert cli.main(["bench", "learner", *at]) == 0
     assert "times cheaper" in capsys.readouterr().out
 
