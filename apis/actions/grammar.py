@@ -84,6 +84,7 @@ _CLOSING = re.compile(r"^[ \t]*```|```(?=[ \t]*\r?$)", re.MULTILINE)
 _LABEL = re.compile(r"[ \t]*(?:[A-Za-z]\w*[ \t]*\r?(?=\n\s*\S)|(?:python|py)[ \t])", re.IGNORECASE)
 
 
+_ANSWER = re.compile(r"^[ \t]*<answer>(.*?)</answer>[ \t]*$", re.DOTALL | re.MULTILINE)  # what some models put it in
 _LINE_END = re.compile(r"\r\n|\r|\n")  # no other sign ends a line of Python
 
 
@@ -99,6 +100,8 @@ def _said(answer: str) -> str:
     said, thought, unclosed = spoken(answer)
     if unclosed:
         raise _Refused(f"the reasoning that {unclosed} begins does not end: close it, then give the action")
+    if fenced := _ANSWER.findall(said):
+        said = fenced[-1]
     if thought and not said.strip():
         raise _Refused("nothing stands after the reasoning: end it with one line like Agent.wait()")
     return said

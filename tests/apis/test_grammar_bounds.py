@@ -140,7 +140,7 @@ def test_a_reason_is_one_printable_line_of_bounded_length() -> None:
 def test_an_argument_s_name_is_told_from_those_that_are_there() -> None:
     assert reason("Agent.wait(1)").startswith("Agent.wait takes at most 0 arguments, not 1")
     assert reason("Agent.wait(x=1)") == "Agent.wait has no argument x: it takes none"
-    assert "did you mean coordinates?" in reason("Agent.click(coordinate=e1)")
+    assert "did you mean coordinates?" in reason("Agent.click(coordinats=e1)")
     assert "there are button_type, coordinates, num_clicks" in reason("Agent.click(zzz=e1)")
     assert "there is no function zz: there are Agent." in reason("zz()")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apis.actions.grammar import ALIASES, RefusedAnswer, parse
-from apis.actions.gui import GUI, Click, Scroll
+from apis.actions.gui import GUI, Click, Quote, Scroll, Wait
 from apis.catalogue import TOOLS
 from apis.observation import Observation
 from apis.prompts.compact import render_compact
@@ -42,6 +42,14 @@ def test_published_models_names_of_arguments_are_taken() -> None:
     assert "given twice" in twice.reason
     own = {param.name for function in FUNCTIONS for param in function.params}
     assert not own & set(ALIASES) - {"position"}, "an alias is no function's own argument"
+
+
+def test_an_answer_may_stand_in_a_fence_of_its_own() -> None:
+    assert parse("so\n<answer>\n```python\nAgent.wait()\n```\n</answer>", "", form="published") == Wait()
+    assert parse("<answer>Agent.wait()</answer>", "") == Wait()
+    assert isinstance(parse("<answer>Agent.wait()</answer>", "", form="published"), RefusedAnswer)
+    typed = parse("Agent.quote('<answer>x</answer>')", "")
+    assert typed == Quote(content="<answer>x</answer>")
 
 
 def test_places_lie_on_the_screen_that_there_is() -> None:

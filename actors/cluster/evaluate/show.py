@@ -17,6 +17,7 @@ from actors.cluster.runs import criterion, evaluation_rounds
 from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound
 from actors.cluster.runs.weights import NamedWeights
 from actors.replay.statistics.intervals import Rate
+from actors.replay.statistics.scores import side_by_side
 from actors.replay.statistics.success_rates import Rates, Summary
 from apis.tasks import registry as tasks
 from runtime.errors import ConfigError
@@ -91,6 +92,7 @@ def _document(
         "closed": found.closed,
         "intervals": _intervals(found.summary),
         "summary": found.summary,
+        "scores": side_by_side(found.episodes),
         "gain": compared,
     }
 
@@ -118,6 +120,11 @@ def _print(weights: NamedWeights, deploy: Deploy, found: EvaluationRound, compar
         rows += [_row("ALL TRAINED", summary.trained), _row("ALL NEVER TRAINED", summary.untrained)]
     rows.append(_row("ALL", summary.whole))
     output.table(("FAMILY", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT"), rows)
+    scores = side_by_side(found.episodes)
+    if scores[0].infeasible.n:
+        sides = [(one.name, *map(_share, (one.whole, one.feasible, one.infeasible))) for one in scores]
+        output.line("")
+        output.table(("SCORE", "ALL", "FEASIBLE", "INFEASIBLE"), sides)
     if len(summary.pass_at) > 1:
         output.line("\n" + "  ".join(f"pass@{k} {value:.3f}" for k, value in summary.pass_at.items()))
     if compared is not None:

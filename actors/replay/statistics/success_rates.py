@@ -20,6 +20,7 @@ class RoundEpisode(msgspec.Struct, frozen=True, kw_only=True):
     success: bool = False
     feasible: bool = True
     fault: bool = False
+    reason: str = ""  # of its outcome
 
     @property
     def family(self) -> str:
