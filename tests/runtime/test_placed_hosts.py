@@ -63,12 +63,12 @@ def lines(tmp_path: Path, event: str) -> list[dict]:
 async def counter(system: ActorSystem, **config: object) -> int:
     """The actor `a` on the host `away`; its process."""
     await system.spawn(ActorSpec(name="a", factory=Counter, config=CounterConfig(**config), host="away"))
-    return (await system.ref("a").ask(Pid(), timeout_s=5)).n
+    return (await system.ref("a").ask(Pid(), timeout_s=30)).n
 
 
 async def again_from(system: ActorSystem) -> int:
     """The process of the host's next life."""
-    return (await system.ref("a").ask_until(Pid(), timeout_s=5, give_up_s=20)).n
+    return (await system.ref("a").ask_until(Pid(), timeout_s=5, give_up_s=60)).n
 
 
 async def test_an_actor_elsewhere_answers_and_nothing_is_left(tmp_path, monkeypatch):

@@ -166,8 +166,8 @@ async def test_a_policy_that_ruins_its_desktop_has_failed_alone(
     normal, now = statistics.median(before), statistics.median(during)
     figures = f"bystander {normal:.0f} ms before, {now:.0f} during, worst {max(during):.0f}"
     LOG.info("%s; %s: %s; %s", figures, played.outcome.reason, played.detail, street.seen)
-    assert now < 5 * normal + 100, f"the bystander took {now:.0f} ms instead of {normal:.0f}"
-    assert max(during) < 5000
+    assert now < 5 * normal + 1000, f"the bystander took {now:.0f} ms instead of {normal:.0f}"
+    assert max(during) < 10_000
     street.pool.retire(bystander)
     again = await street.pool.acquire(60.0, "next")
     assert await LeasedDesktop(again).call("ping", {}, 10.0) == "pong"
