@@ -25,6 +25,8 @@ PROCESSES_LEAST = 50  # threads count
 # Of those measured Chromium has most, 184 with a handful of pages.
 OPEN_FILES_LEAST = 256
 TERMINALS_LEAST = 4
+# Of a process with seats: an arena of memory for each thread that encodes prompts would keep what they free.
+SEATS_ENV = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
 SCREEN_LEAST, SCREEN_MOST = (800, 600), 4096  # pixels: dialogs of applications need so many
 
 

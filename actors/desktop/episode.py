@@ -140,39 +140,47 @@ class Episode:
     async def _turns(self) -> tuple[EpisodeEnding, str]:
         last: str | None = None
         while True:
-            self._enter(Stage.OBSERVING)
-            started = time.monotonic()
-            observation = await self._observe()
-            observed = time.monotonic()
-            self._enter(Stage.GENERATING)
-            prompt = self._prompt(observation, last)
-            answer = await self._answerer.answer(self.step, prompt, observation, self._history, last)
-            self._enter(Stage.ACTING)
-            action = self._parse(answer, observation)
-            ending, picture, broken = None, None, None
-            acting = time.monotonic()
-            try:
-                result, ends = await self._act(action, observation)
-                acted = time.monotonic()
-                ending = ending_after(self.step, self._work.max_turns, ends)
-                picture = await self._picture(ending)
-            except AgentBrokeDesktop as error:
-                result, acted, broken = error.cause, time.monotonic(), error
-            timing = {
-                "observe_ms": 1e3 * (observed - started),
-                "generate_ms": 1e3 * answer.seconds,
-                "act_ms": 1e3 * (acted - acting),
-            }
-            # The step that ended the desktop is the one that has to be seen to fail: it is kept like any other.
-            await self._record(prompt, answer, action=action, result=result, picture=picture, timing=timing)
-            if broken is not None:
-                raise broken
+            ending, last = await self._turn(last)
             if ending is not None:
                 return ending, str(ending)
+            self.step += 1
+
+    async def _turn(self, last: str | None) -> tuple[EpisodeEnding | None, str]:
+        """One turn: whether it ends the episode, and what came of its action.
+
+        Its prompt goes with it, for a seat spends most of its time waiting for the next answer.
+        """
+        self._enter(Stage.OBSERVING)
+        started = time.monotonic()
+        observation = await self._observe()
+        observed = time.monotonic()
+        self._enter(Stage.GENERATING)
+        prompt = self._prompt(observation, last)
+        answer = await self._answerer.answer(self.step, prompt, observation, self._history, last)
+        self._enter(Stage.ACTING)
+        action = self._parse(answer, observation)
+        ending, picture, broken = None, None, None
+        acting = time.monotonic()
+        try:
+            result, ends = await self._act(action, observation)
+            acted = time.monotonic()
+            ending = ending_after(self.step, self._work.max_turns, ends)
+            picture = await self._picture(ending)
+        except AgentBrokeDesktop as error:
+            result, acted, broken = error.cause, time.monotonic(), error
+        timing = {
+            "observe_ms": 1e3 * (observed - started),
+            "generate_ms": 1e3 * answer.seconds,
+            "act_ms": 1e3 * (acted - acting),
+        }
+        # The step that ended the desktop is the one that has to be seen to fail: it is kept like any other.
+        await self._record(prompt, answer, action=action, result=result, picture=picture, timing=timing)
+        if broken is not None:
+            raise broken
+        if ending is None:
             typed = None if isinstance(action, RefusedAnswer) else line(action)
             self._history.append(Turn(answer=answer.text, line=typed, result=result))
-            last = result
-            self.step += 1
+        return ending, result
 
     async def _observe(self) -> Observation:
         try:

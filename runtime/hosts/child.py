@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import contextlib
 import functools
+import gc
 import os
 import signal
 import socket
@@ -74,6 +75,7 @@ class ChildHost:
         self._watch = StallWatch(self._inline, args.stall_after_s)
         self._dead_man = DeadMan(args.silent_limit_s, STOP_S)
         self._jobs = TaskScope(self._job_failed)
+        self._starting = 0  # actors
         self._broken: BaseException | None = None
 
     async def send(self, envelope: Envelope) -> None:
@@ -142,6 +144,7 @@ class ChildHost:
             case Envelope():
                 self._node.accept(frame)
             case Start():
+                self._starting += len(frame.specs)
                 for spec in frame.specs:
                     self._inline.add(spec).add_done_callback(functools.partial(self._started, spec.name))
             case StopActors():
@@ -158,6 +161,9 @@ class ChildHost:
                 self._node.peers_lost(frame.names, frame.reason)
 
     def _started(self, name: str, future: asyncio.Future[None]) -> None:
+        self._starting -= 1
+        if not self._starting:  # what is there by now stays: no later look for garbage has to go through it
+            gc.freeze()
         if not future.cancelled() and future.exception() is None:
             self._report(Started(name=name))
 

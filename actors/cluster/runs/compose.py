@@ -20,7 +20,7 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import fits, ledgers, recordings, refusals
 from actors.cluster.runs.weights import BEGIN
 from actors.desktop.actor import DesktopSeat
-from actors.desktop.config import SandboxConfig
+from actors.desktop.config import SEATS_ENV, SandboxConfig
 from actors.desktop.endpoints.config import EndpointConfig
 from actors.desktop.providers.sandbox import shares
 from actors.entropulse.config import EntropulseSettings
@@ -393,7 +393,7 @@ def _desktop_hosts(deploy: Deploy, model: str) -> tuple[HostSpec, ...]:
         HostSpec(
             name=_desktop_host(i),
             place=deploy.desktops.place or None,
-            env={"OMP_NUM_THREADS": "1"},
+            env=dict(SEATS_ENV),
             reads=(model,),
             passes=tuple(sorted(set(keys))),
         )

@@ -42,6 +42,7 @@ PASSED_OVER_S = 60.0  # a machine on which a boot failed is passed over for so l
 ROOM_S = 20.0  # for a desktop that is being given back, within the time that the pool lets a boot take
 SESSIONS_EACH = 8  # on one connection
 READ_S = 30.0
+TURN_S = 120.0  # for other errands on the same machine to end
 TRIES = 2  # of a boot: a policy of the same user may remove the code at any time
 
 
@@ -114,10 +115,15 @@ class _Machine:
         return free
 
     @contextlib.asynccontextmanager
-    async def errand(self) -> AsyncIterator[asyncssh.SSHClientConnection]:
-        """A connection with room for one session, for as long as this holds. Raises DesktopFault."""
-        async with self._turn:
-            yield await self._errands.connection()
+    async def errand(self, limit_s: float) -> AsyncIterator[asyncssh.SSHClientConnection]:
+        """A connection with room for one session, for `limit_s` from its turn on. Raises DesktopFault, TimeoutError."""
+        async with asyncio.timeout(TURN_S):
+            await self._turn.acquire()
+        try:
+            async with asyncio.timeout(limit_s):
+                yield await self._errands.connection()
+        finally:
+            self._turn.release()
 
     async def close(self) -> None:
         for line in (self._errands, *self._lines):
@@ -126,7 +132,7 @@ class _Machine:
     async def run_checked(self) -> bool:
         """Whether the machine carries out a command now."""
         try:
-            async with asyncio.timeout(CONNECT_S), self.errand() as connection:
+            async with self.errand(CONNECT_S) as connection:
                 done = await connection.run("true", check=False)
         except (DesktopFault, asyncssh.Error, OSError):
             return False
@@ -199,7 +205,7 @@ class _Session(msgspec.Struct):
         sweep = shlex.join([PYTHON, "-I", f"{self.folder}/guest", "sweep", self.token, self.folder])
         command = f"! test -e {folder} || {sweep} || ! test -e {folder}"  # it may have ended itself meanwhile
         try:
-            async with asyncio.timeout(ANSWER_S), self.machine.errand() as connection:
+            async with self.machine.errand(ANSWER_S) as connection:
                 done = await connection.run(command, check=False)
         except (TimeoutError, OSError, asyncssh.Error) as error:
             detail = f"{self.folder}: {str(error) or 'it was not removed'}"
@@ -269,7 +275,7 @@ class SshProvider(Provider):
         if machine.code.there:
             return
         try:
-            async with asyncio.timeout(SEND_S), machine.errand() as connection:
+            async with machine.errand(SEND_S) as connection:
                 await machine.code.ensure(connection)
         except TimeoutError:
             detail = f"{machine.config.host}: sending the guest's code took over {SEND_S:g} s"
@@ -346,7 +352,7 @@ class SshProvider(Provider):
         """See `Provider.read_home`; over the control connection, after the session's processes were stopped."""
         session = self._session(desktop)
         try:
-            async with asyncio.timeout(READ_S), session.machine.errand() as connection:
+            async with session.machine.errand(READ_S) as connection:
                 seen = await ssh_files.read_home(connection, PYTHON, f"{session.folder}/home", wanted, limits)
         except TimeoutError:
             raise fault(FaultCause.OUTSIDE_VIEW, f"reading took over {READ_S:g} s") from None

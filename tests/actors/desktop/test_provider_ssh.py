@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import asyncssh
 import msgspec
@@ -358,3 +359,26 @@ def test_bad_settings_are_told(tmp_path: Path):
     for machines in ([], [machine], [msgspec.structs.replace(machine, host_key="not a key")]):
         with pytest.raises(ConfigError):
             SshProvider(SshConfig(machines=machines))
+
+
+async def test_the_wait_for_other_errands_is_no_part_of_an_errands_time():
+    machine = object.__new__(hosts_module._Machine)
+    machine._turn = asyncio.Semaphore(1)
+    machine._errands = SimpleNamespace(connection=lambda: asyncio.sleep(0, "connection"))
+    entered = asyncio.Event()
+
+    async def other() -> None:
+        async with machine.errand(10):
+            entered.set()
+            await asyncio.sleep(0.3)
+
+    busy = asyncio.ensure_future(other())
+    await entered.wait()
+    async with machine.errand(0.2) as connection:
+        assert busy.done()
+        assert connection == "connection"
+    with pytest.raises(TimeoutError):
+        async with machine.errand(0.05):
+            await asyncio.sleep(5)
+    async with machine.errand(1):  # a turn that ended late was given back
+        pass

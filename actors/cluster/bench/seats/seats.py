@@ -26,7 +26,7 @@ from actors.cluster.config import models
 from actors.cluster.config.suggest import hint
 from actors.cluster.runs import open_files
 from actors.desktop.actor import DesktopController, DesktopSeat
-from actors.desktop.config import DesktopsConfig, MachineConfig, PoolConfig, SeatConfig, SshConfig
+from actors.desktop.config import SEATS_ENV, DesktopsConfig, MachineConfig, PoolConfig, SeatConfig, SshConfig
 from actors.replay.actor import ReplayActor
 from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.messages import GetFigures, Phase, PhaseRef, SetPhase
@@ -279,7 +279,7 @@ def measure(wanted: SeatsOptions) -> SeatsResult:
     Tokenizer.load(model)
     found: list[SeatsResult] = []
     room = -(-(wanted.seats + WARM_POOL + BOOTS) // wanted.servers)
-    hosts = [HostSpec(name=name, env={"OMP_NUM_THREADS": "1"}) for name in (CONTROLLERS, IDLE)]
+    hosts = [HostSpec(name=name, env=dict(SEATS_ENV)) for name in (CONTROLLERS, IDLE)]
 
     async def play(folder: Path, machines: list[MachineConfig]) -> None:
         async with ActorSystem(folder / "run", hosts=hosts) as system:
