@@ -23,6 +23,9 @@ from megatron.core.transformer.spec_utils import ModuleSpec
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
 from megatron.core.transformer.transformer_layer import TransformerLayer
 from torch import Tensor
+from torch.nn.attention.bias import causal_lower_right
+
+MASKED_MOST = 1 << 21  # pairs of a query and a key that one mask covers
 
 
 class SdpaCoreAttention(MegatronModule):
@@ -53,13 +56,19 @@ class SdpaCoreAttention(MegatronModule):
         outputs = []
         # One split, not slices: the gradient of a slice is a whole tensor of zeros.
         for part, q, k, v in zip(parts, query.split(sizes), key.split(sizes), value.split(sizes), strict=True):
-            if part.mask is None:
+            if not part.responses:
                 outputs.append(self._attend(q, k, v, part.count))
                 continue
-            own = [part.prompt, part.tokens - part.prompt]
-            (q_prompt, q_responses), k_prompt, v_prompt = q.split(own), k.split(own)[0], v.split(own)[0]
+            own = [part.prompt, *([sum(part.responses)] if part.mask is not None else part.responses)]
+            (q_prompt, *qs), (k_prompt, *ks), (v_prompt, *vs) = q.split(own), k.split(own), v.split(own)
             outputs.append(self._attend(q_prompt, k_prompt, v_prompt))
-            outputs.append(self._attend(q_responses, k, v, mask=part.mask))
+            if part.mask is not None:
+                outputs.append(self._attend(qs[0], k, v, mask=part.mask))
+                continue
+            for q_own, k_own, v_own in zip(qs, ks, vs, strict=True):
+                seen, valued = torch.cat([k_prompt, k_own]), torch.cat([v_prompt, v_own])
+                mask = causal_lower_right(q_own.size(0), seen.size(0))
+                outputs.append(self._attend(q_own, seen, valued, mask=mask))
         return torch.cat(outputs)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, count: int = 1, mask: Tensor | None = None) -> Tensor:
@@ -99,7 +108,8 @@ class PackedPart:
     tokens: int
     count: int = 1
     prompt: int = 0  # tokens of the prompt that siblings share
-    mask: Tensor | None = None  # [response tokens, tokens] siblings only: what each token of a response sees
+    responses: tuple[int, ...] = ()  # tokens of each sibling's response
+    mask: Tensor | None = None  # [response tokens, tokens]: what each token of a response sees, where that is small
 
 
 @dataclass
@@ -117,11 +127,17 @@ def sequences(lengths: Sequence[int]) -> list[PackedPart]:
 
 
 def shared(prompt: int, responses: Sequence[int], device: torch.device) -> PackedPart:
-    """A prompt of `prompt` tokens, then the responses to it, of so many tokens each."""
+    """A prompt of `prompt` tokens, then the responses to it, of so many tokens each.
+
+    One mask for all responses saves calls, but grows with the square of their number: long ones attend one by one.
+    """
+    answered = sum(responses)
+    if answered * (prompt + answered) > MASKED_MOST:
+        return PackedPart(tokens=prompt + answered, prompt=prompt, responses=tuple(responses))
     blocks = [torch.ones(length, length, dtype=torch.bool, device=device).tril() for length in responses]
     own = torch.block_diag(*blocks)
     mask = torch.cat([own.new_ones(own.size(0), prompt), own], dim=1)
-    return PackedPart(tokens=mask.size(1), prompt=prompt, mask=mask)
+    return PackedPart(tokens=mask.size(1), prompt=prompt, responses=tuple(responses), mask=mask)
 
 
 def packed_params(parts: list[PackedPart], longest: int, rows: Tensor, device: torch.device) -> PackedRows:
