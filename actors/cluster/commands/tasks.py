@@ -7,8 +7,8 @@ import argparse
 SUMMARY = "list, show, check and attack tasks, and say what task files need"
 DESCRIPTION = (
     "List families of tasks, show one task, check a suite by form or by oracles on desktops, or try cheats on it.\n"
-    "SUITE is a bundled suite (desktop, code), a suite's YAML file, a family's name, or a file or folder of tasks in\n"
-    "OSWorld's JSON form. A task's ID is FAMILY/SPLIT/NUMBER; splits are train and held-out."
+    "SUITE is a bundled suite (desktop, code), a suite's YAML file, a family's name, a task set, or a file or folder\n"
+    "of tasks in OSWorld's JSON form. A task's ID is FAMILY/SPLIT/NUMBER with split train or held-out, or SET/DOMAIN/ID."
 )
 EXAMPLES = (
     "examples:\n"
@@ -33,6 +33,8 @@ CHECK = (
     "Play the oracles of a suite on real desktops and count what they solve, faults apart. --static looks at the form\n"
     "of every task without a desktop. It has to load, and to be set up and judged. It may not be solved at its start\n"
     "and has to be solved in its wanted end. The splits may share no wording, name or value.\n"
+    "Task files are set up and judged untouched, as far as they can be played here: none may fault or be solved. For\n"
+    "them --static says what each lacks.\n"
     "Exit status 1 when --static finds anything, when an oracle solves less than 98 % of a family by one route, or\n"
     "when faults exceed 2 % of the episodes. Without --split, trained families are played on train and the others on\n"
     "held-out."
