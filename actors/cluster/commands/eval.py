@@ -38,9 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--api-key-env", metavar="VAR", help="of a URL: the environment variable that holds its key")
     parser.add_argument("--at", metavar="POINT", help="of a run: newest, a round's name, or a version")
-    parser.add_argument(
-        "--tasks", metavar="SUITE", help="suite, family, task set or task files (computerrl tasks)"
-    )
+    parser.add_argument("--tasks", metavar="SUITE", help="suite, family, task set or task files (computerrl tasks)")
     parser.add_argument("--like", metavar="FILE|RUN", help="its held-out instances, form and lengths")
     parser.add_argument(
         "--split", choices=("train", "held-out"), metavar="S", help="instances of --tasks: held-out (default), or train"

@@ -8,7 +8,7 @@ SUMMARY = "list, show, check and attack tasks, and say what task files need"
 DESCRIPTION = (
     "List families of tasks, show one task, check a suite by form or by oracles on desktops, or try cheats on it.\n"
     "SUITE is a bundled suite (desktop, code), a suite's YAML file, a family's name, a task set, or a file or folder\n"
-    "of tasks in OSWorld's JSON form. A task's ID is FAMILY/SPLIT/NUMBER with split train or held-out, or SET/DOMAIN/ID."
+    "of tasks in OSWorld's form. A task's ID is FAMILY/SPLIT/NUMBER with split train or held-out, or SET/DOMAIN/ID."
 )
 EXAMPLES = (
     "examples:\n"
