@@ -73,6 +73,15 @@ class GenerateHandler:
             self._engine.discard(subscriptions)
         return json_response(answers[0] if single else answers)
 
+    async def complete(self, body: GenerateBody) -> dict[str, Any]:
+        """The answer to a body with a single prompt. Raises EngineError: BadRequest, EngineBusy, or a failure."""
+        items, _ = self._items(body)
+        subscriptions = await self._submit(items, body.weight_version)
+        try:
+            return self._answer(await subscriptions[0].next(), items[0])
+        finally:
+            self._engine.discard(subscriptions)
+
     async def _submit(self, items: list[_Item], version: str | None) -> list[Subscription]:
         sequences = [item.sequence for item in items]
         for sequence in sequences:

@@ -18,6 +18,7 @@ import msgspec
 import torch
 from aiohttp import web
 
+from policy.engine.chat import ChatHandler
 from policy.engine.control import Control
 from policy.engine.core import EngineCore
 from policy.engine.generate import GenerateHandler, json_response
@@ -51,6 +52,7 @@ def build_app(engine: EngineThread, text: TextTokenizer, options: dict[str, Any]
     generate = GenerateHandler(engine, text, core.length, core.arch.vocab, core.arch.eos_ids)
     app.router.add_post("/generate", generate)
     app.router.add_put("/generate", generate)
+    app.router.add_post("/v1/chat/completions", ChatHandler(generate, Path(core.options.model_path)))
     app.router.add_routes(Control(engine, options).routes())
     return app
 
