@@ -60,7 +60,8 @@ class ChatHandler:
         raw = await request.read()
         body = _read(raw)
         try:
-            tokenizer = self._tokenizer = self._tokenizer or await asyncio.to_thread(Tokenizer.load, self._folder)
+            tokenizer = self._tokenizer or await asyncio.to_thread(Tokenizer.load, self._folder)
+            self._tokenizer = tokenizer
             ids = await asyncio.to_thread(_prompt, tokenizer, body.messages)
         except ConfigError as error:
             raise refuse(str(error)) from error
