@@ -60,8 +60,9 @@ class ChatHandler:
         raw = await request.read()
         body = _read(raw)
         try:
-            tokenizer = self._tokenizer or await asyncio.to_thread(Tokenizer.load, self._folder)
-            self._tokenizer = tokenizer
+            if self._tokenizer is None:
+                self._tokenizer = await asyncio.to_thread(Tokenizer.load, self._folder)
+            tokenizer: Tokenizer = self._tokenizer
             ids = await asyncio.to_thread(_prompt, tokenizer, body.messages)
         except ConfigError as error:
             raise refuse(str(error)) from error
