@@ -98,7 +98,7 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
     attach: Annotated[list[str], key("Lists URLs of running SGLang servers, as in http://host:port.")] = []
     place: Annotated[
         dict[str, float],
-        key(
+        tuning(
             "Puts each engine on a machine of the cluster that has so much free: {GPU: 2, CPU: 4}. Empty keeps them on"
             " this machine."
         ),

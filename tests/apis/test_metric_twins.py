@@ -423,6 +423,9 @@ def test_every_metric_has_a_twin() -> None:
         "check_include_exclude",
         "file_contains",
         "is_first_line_centered",
+        "check_auto_saving_time",
+        "check_presenter_console_disable",
+        "find_default_font",
     }
     assert set(METRICS) - own <= {twin.name for twin in TWINS}
 

@@ -13,7 +13,7 @@ import pytest
 from actors.cluster import cli
 from actors.cluster.config import deploy_files, keys, typed_yaml
 from actors.cluster.config.schema import DeployFile
-from actors.sampler.config import SglangConfig
+from actors.sampler.config import EmbeddedConfig, SglangConfig
 from runtime.errors import ConfigError
 
 KNOWN = keys.of_deploy()
@@ -34,10 +34,13 @@ def test_each_has_a_meaning_and_the_default_that_a_file_without_it_gets(one: key
         return
     word = f"{one.key}={one.default}"
     if re.match(r"samplers\.engine\.(?!type)", one.key):  # of the engine that is not the default one
-        with pytest.raises(ConfigError, match="sglang"):
-            deploy_files.build({}, DeployFile, [word], source="x")
-        word = f"samplers.engine={{type: sglang, {one.key.rpartition('.')[2]}: {one.default}}}"
-        assert deploy_files.build({}, DeployFile, [word], source="x").samplers.engine == SglangConfig()
+        name = one.key.rpartition(".")[2]
+        if name not in EmbeddedConfig.__struct_fields__:
+            with pytest.raises(ConfigError, match="sglang"):
+                deploy_files.build({}, DeployFile, [word], source="x")
+        kind, section = ("sglang", SglangConfig()) if "(sglang)" in one.meaning else ("embedded", EmbeddedConfig())
+        word = f"samplers.engine={{type: {kind}, {name}: {one.default}}}"
+        assert deploy_files.build({}, DeployFile, [word], source="x").samplers.engine == section
         return
     if one.key.startswith("model.endpoint."):  # a section that a file without it has not
         far = {"model": {"endpoint": {"url": "https://example.org/v1", "model": "m"}}}
