@@ -95,16 +95,16 @@ def calls_for(
     if "gnome-terminal" in line and "gnome-terminal-server" not in line:
         return window(["xterm"], home)
     if "gnome-terminal-server" in line:
-        return run(["pkill", "xterm"], home)
+        return run_to_end(["pkill", "xterm"], home)
     refused(line)
     if name in ("pkill", "killall"):
-        return run(["pkill", *(PROCESSES.get(word, word) for word in words[1:])], home)
+        return run_to_end(["pkill", *(PROCESSES.get(word, word) for word in words[1:])], home)
     program = ALIASES.get(name, name)
     headless = {"--convert-to", "--list-extensions", "--install-extension", "--version"} & set(words)
     if program in WINDOWS and not headless:
         return window([program, *words[1:]], home)
     argv = [program if name in ALIASES else words[0], *words[1:]]
-    return run(argv, home) if wait else [Call("launch", {"argv": [here(word, home) for word in argv]}), SETTLE]
+    return run_to_end(argv, home) if wait else [Call("launch", {"argv": [here(word, home) for word in argv]}), SETTLE]
 
 
 def window(argv: list[str], home: str) -> list[Call]:
@@ -116,7 +116,7 @@ def window(argv: list[str], home: str) -> list[Call]:
     return [Call("open_window", {"argv": argv, "timeout_ms": WINDOW_MS}), SETTLE]
 
 
-def run(argv: list[str], home: str) -> list[Call]:
+def run_to_end(argv: list[str], home: str) -> list[Call]:
     """Run a program to its end in HOME."""
     return [Call("run", {"argv": [here(word, home) for word in argv], "timeout_ms": RUN_MS})]
 

@@ -81,7 +81,7 @@ def commands_of(evaluator: Evaluator, home: str) -> list[Call]:
                 raise Lacking("getter", f"{getter['type']} without a command")
             words = commands.words_of(getter["command"], getter.get("shell", False))
             commands.refused(" ".join(words))
-            (call,) = commands.run(_aliased(words), home)
+            (call,) = commands.run_to_end(_aliased(words), home)
             found.append(replace(call, kept=_named(getter)))
     return found
 

@@ -114,7 +114,7 @@ def opening(path: str, home: str) -> list[Call]:
     name = path.rpartition("/")[2]
     stem, dot, ending = name.rpartition(".")
     ending = ending.lower()
-    if ending in VIEWERS:
+    if ending in VIEWERS and ending not in OPENS:
         return commands.window([VIEWERS[ending], f"{home}/{path}"], home)
     known = "vlc" if ending in MEDIA else OPENS.get(ending, "text_editor")
     app = app_named(known if stem and dot else "file_manager")

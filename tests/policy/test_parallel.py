@@ -8,8 +8,8 @@ from policy.parallel import ParallelConfig
 from runtime.errors import ConfigError
 
 MODEL = Architecture(
-    style="qwen2", layers=6, hidden=64, heads=8, kv_heads=4, head_dim=8, ffn=96, vocab=128, context=512, norm_eps=1e-6,
-    rope_base=1e4, tied=True,
+    style="qwen2", layers=6, hidden=64, heads=8, kv_heads=4, head_dim=8, rotary_dim=8, ffn=96, vocab=128, context=512,
+    norm_eps=1e-6, rope_base=1e4, qkv_bias=True, tied=True,
 )  # fmt: skip
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import aiohttp
@@ -24,22 +23,14 @@ import psutil
 from actors.cluster import output
 from actors.cluster.bench.report import Measured, Target, show
 from actors.cluster.runs import run_folder
-from actors.replay.database.schema import connect
+from actors.replay.database.ledger_file import LEDGER
+from actors.replay.ledger.synthetic import PlayingSeats
 from runtime.errors import ConfigError
 
 MOST_CORES = 0.3
 MOST_MIB = 512.0
 EVENTS_S = 2  # of each seat
 WARM_S = 8.0
-_PLAYED = "UPDATE reservations SET state = 'committed' WHERE token = ?"
-_EPISODE = (
-    "INSERT INTO episodes(token, lane, task, stay, success, feasible, reason, wall_s, busy_s, ended_step, live)"
-    " VALUES(?, 'train', ?, 0, ?, 1, 'verified', 1, 1, 0, 0)"
-)
-_RESERVED = (
-    "INSERT INTO reservations(token, request_id, seat, lane, task, stay, slot, state, expires, reply)"
-    " VALUES(?, ?, ?, 'train', ?, 0, 0, 'out', 0, '')"
-)
 
 
 class WebResult(Measured, frozen=True, kw_only=True):
@@ -63,41 +54,25 @@ class _Run:
             name="bench", file="bench", seed=0, build="", versions={}, started=run_folder.iso(now), started_s=now
         )
         self.folder = run_folder.claim(folder, record, resume=False)
-        self._db, _ = connect(folder / "ledger.sqlite")
-        self._db.execute("PRAGMA synchronous=OFF")
-        self._db.execute("INSERT INTO stays VALUES(0, 0, 'rl', NULL, '0.0', 0, 'begin', '{}', 0)")
-        self._seats = [f"desktop/{number}" for number in range(seats)]
-        self._token = 0
-        self._held: dict[str, int] = {}
+        self._seats = PlayingSeats(folder / LEDGER, [f"desktop/{number}" for number in range(seats)])
         (folder / "logs").mkdir(exist_ok=True)
         self._log = (folder / "logs" / "desktops-0.jsonl").open("ab")
 
     def write(self, events: int) -> None:
         """Two events of some seats: `events` in all."""
         lines = []
-        self._db.execute("BEGIN")
-        for _ in range(events):
-            seat = self._seats[self._token % len(self._seats)]
-            self._token += 1
-            task = f"file_manager/train/{self._token % 512}"
-            if (before := self._held.get(seat)) is not None:
-                self._db.execute(_PLAYED, (before,))
-                self._db.execute(_EPISODE, (before, task, self._token % 2))
-            self._db.execute(_RESERVED, (self._token, str(self._token), seat, task))
-            self._held[seat] = self._token
+        for seat in self._seats.play(events):
             line = {
                 "ts": f"{time.time():.6f}", "t": time.monotonic(), "level": "info", "event": "seat_time", "actor": seat,
                 "t0": 0.0, "t1": time.monotonic(), "waited_for": "work", "seconds": {"acting": 0.2, "observing": 0.1},
             }  # fmt: skip
             lines.append(orjson.dumps(line))
-        self._db.execute("COMMIT")
         self._log.write(b"\n".join(lines) + b"\n")
         self._log.flush()
 
     def close(self) -> None:
         self._log.close()
-        with suppress(sqlite3.Error):
-            self._db.close()
+        self._seats.close()
         self.folder.give_back()
 
 

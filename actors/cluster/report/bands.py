@@ -54,6 +54,10 @@ _ASIDE = (
 )
 
 
+# Keys of an entry of a list that later builds added, at their defaults.
+_LATER: dict[str, Any] = {"set": "", "top_p": None, "stop": [], "stream": False}
+
+
 def key(deploy: Mapping[str, Any]) -> str:
     """What runs of one deploy file share whatever their seed: a digest of what it says beside the defaults.
 
@@ -63,6 +67,10 @@ def key(deploy: Mapping[str, Any]) -> str:
     for part, names in _ASIDE:
         for name in names:
             plain.get(part, {}).pop(name, None)
+    # The embedded engine had no keys once, and a key of another engine is not beside its default.
+    engine, default = plain.get("samplers", {}).get("engine", {}), usual["samplers"]["engine"]
+    if engine.get("type") != default["type"]:
+        usual["samplers"]["engine"] = {"type": default["type"]}
     said = _beside(*map(renamed.before, (plain, usual)))
     return hashlib.blake2b(msgspec.json.encode(said, order="sorted"), digest_size=8).hexdigest()
 
@@ -76,5 +84,12 @@ def _beside(said: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, An
             if inner := _beside(value, usual):
                 found[name] = inner
         elif name not in default or value != usual:
-            found[name] = value
+            found[name] = [*map(_as_before, value)] if isinstance(value, list) else value
     return found
+
+
+def _as_before(entry: Any) -> Any:
+    """An entry of a list without the keys that later builds added, where they are at their defaults."""
+    if not isinstance(entry, dict):
+        return entry
+    return {name: value for name, value in entry.items() if name not in _LATER or value != _LATER[name]}

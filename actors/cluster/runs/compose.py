@@ -311,7 +311,8 @@ def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = B
         return []
     attached = deploy.samplers.attach or [""] * len(names)
     hung_s = SGLANG_HUNG_S if deploy.samplers.sglang else HUNG_S
-    stops = list(Tokenizer.load(model).stop_ids)
+    # A plan by a shape alone has no tokenizer, and starts nothing that would stop by its ids.
+    stops = list(Tokenizer.load(model).stop_ids) if (Path(model) / "tokenizer.json").is_file() else []
     made = [
         ActorSpec(
             name=name,

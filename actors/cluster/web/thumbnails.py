@@ -7,7 +7,6 @@ guest drew is decoded by its own rules alone: a picture of another kind or of to
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections import OrderedDict
 from io import BytesIO
 from pathlib import Path
@@ -62,6 +61,6 @@ def _made(run: Path, token: int) -> bytes | None:
             picture.thumbnail((WIDTH, WIDTH))
             out = BytesIO()
             picture.convert("RGB").save(out, "JPEG", quality=60)
-    except (ComputerRLError, OSError, sqlite3.Error, msgspec.DecodeError, ValueError):
+    except (ComputerRLError, OSError, msgspec.DecodeError, ValueError):
         return None  # its payload went meanwhile, or it is no picture
     return out.getvalue()

@@ -7,12 +7,14 @@ Only old episodes are thinner: each has one stored step, and none of their paylo
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
 from actors.replay.config import LedgerSettings, ReplayConfig
+from actors.replay.database.schema import connect
 from actors.replay.ledger.store import Ledger
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, StepRef
 from actors.settings import DemosConfig
@@ -47,6 +49,47 @@ def settings() -> LedgerSettings:
         seed=1, train_tasks=TASKS, demo_tasks=[], max_turns=12, demos=DemosConfig(count=0), rules=RULES,
         incarnation="bench",
     )  # fmt: skip
+
+
+class PlayingSeats:
+    """The ledger of a run whose seats play without end: each event ends a seat's episode and begins its next."""
+
+    def __init__(self, path: Path, seats: Sequence[str]) -> None:
+        self._db, _ = connect(path)
+        self._db.execute("PRAGMA synchronous=OFF")
+        self._db.execute("INSERT INTO stays VALUES(0, 0, 'rl', NULL, '0.0', 0, 'begin', '{}', 0)")
+        self._seats = seats
+        self._token = 0
+        self._held: dict[str, int] = {}
+
+    def play(self, events: int) -> list[str]:
+        """The next `events` events in one transaction; the seats that had one."""
+        played = []
+        self._db.execute("BEGIN")
+        for _ in range(events):
+            seat = self._seats[self._token % len(self._seats)]
+            self._token += 1
+            task = TASKS[self._token % len(TASKS)]
+            if (before := self._held.get(seat)) is not None:
+                self._db.execute("UPDATE reservations SET state = 'committed' WHERE token = ?", (before,))
+                self._db.execute(
+                    "INSERT INTO episodes(token, lane, task, stay, success, feasible, reason, wall_s, busy_s,"
+                    " ended_step, live) VALUES(?, 'train', ?, 0, ?, 1, 'verified', 1, 1, 0, 0)",
+                    (before, task, self._token % 2),
+                )
+            self._db.execute(
+                "INSERT INTO reservations(token, request_id, seat, lane, task, stay, slot, state, expires, reply)"
+                " VALUES(?, ?, ?, 'train', ?, 0, 0, 'out', 0, '')",
+                (self._token, str(self._token), seat, task),
+            )
+            self._held[seat] = self._token
+            played.append(seat)
+        self._db.execute("COMMIT")
+        return played
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
 
 
 def make(path: Path, episodes: int) -> None:

@@ -201,6 +201,8 @@ SAMPLES = {
     "at": ["final"], "tasks": ["desktop"], "like": ["local"], "split": ["held-out"], "instances": ["3"], "first": ["0"],
     "untrained": [], "episodes": ["1"], "decoding": ["greedy"], "desktops": ["2"], "format": ["compact"],
     "max_turns": ["9"], "seed": ["0"], "attach": ["http://x"], "engine": ["embedded"],
+    "model_name": ["m"], "api_key_env": ["KEY"], "screen": ["800x600"], "max_tokens": ["9"],
+    "overrides": ["run.seed=1"],
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from actors.cluster import cli
@@ -38,9 +39,7 @@ def run(tmp_path: Path) -> Path:
         info = checkpoints.CheckpointInfo(
             version=version, has_reference=False, dtype="float32", files=checkpoints.digests(place)
         )
-        (place / checkpoints.MARKER).write_bytes(
-            json.dumps({n: getattr(info, n) for n in info.__struct_fields__}).encode()
-        )
+        (place / checkpoints.MARKER).write_bytes(msgspec.json.encode(info))
         with database:
             database.execute("INSERT INTO meta VALUES (?, ?)", (f"digest:{version}", checkpoints.digest(place)))
     with database:

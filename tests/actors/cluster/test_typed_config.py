@@ -28,7 +28,8 @@ def refusal(data: object, *overrides: str) -> str:
         (
             {"learner": {"rate": 3}},
             "here.yaml: unknown key learner.rate; known: rl, sft, lr_floor, betas, weight_decay, clip_grad,"
-            " token_budget, loss_aggregation, rehearsal, rehearsal_coef, checkpoint_every, dtype, parallel",
+            " token_budget, loss_aggregation, rehearsal, rehearsal_coef, checkpoint_every, dtype, recompute,"
+            " device_gib, lora, parallel",
         ),
         ({"learner": {"threds": 3}}, "here.yaml: unknown key learner.threds; did you mean learner.rl.threads?"),
         ({"learner": {"seed": 3}}, "here.yaml: unknown key learner.seed; did you mean run.seed?"),
@@ -60,8 +61,8 @@ def test_an_error_is_one_line_with_source_path_and_nearest_key(data: object, exp
         ("run.seed", "--set run.seed: expected path=value, for example run.seed=7"),
         ("=1", "--set =1: expected path=value, for example run.seed=7"),
         (
-            "samplers.engine.dtype=bfloat16",
-            "--set samplers.engine.dtype=bfloat16: unknown key samplers.engine.dtype; type embedded has none, type"
+            "samplers.engine.python=x",
+            "--set samplers.engine.python=x: unknown key samplers.engine.python; type embedded has none, type"
             " sglang has it",
         ),
         ("run.seed.deep=1", "--set run.seed.deep=1: run.seed holds no keys of its own"),

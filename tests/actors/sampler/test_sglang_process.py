@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.cluster.config import models
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.typed_yaml import build
 from actors.cluster.runs import compose
@@ -82,7 +83,7 @@ def test_on_a_gpu_it_decides_itself_and_options_pass_through(command) -> None:
 def test_started_servers_share_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     deploy = build({"samplers": {"count": 2, "device": "cuda", "gpus": ["1", "2,3"]}}, Deploy, source="x")
-    specs = compose._samplers(deploy, "", ["sampler/0", "sampler/1"])[:2]
+    specs = compose._samplers(deploy, str(models.bundled()), ["sampler/0", "sampler/1"])[:2]
     made = [spec.config for spec in specs if isinstance(spec.config, SamplerSettings)]
     assert [environment(settings)["CUDA_VISIBLE_DEVICES"] for settings in made] == ["1", "2,3"]
     assert "CUDA_VISIBLE_DEVICES" not in environment(SamplerSettings(samplers=SamplersConfig(), model=""))
