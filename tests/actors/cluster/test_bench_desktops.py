@@ -18,6 +18,7 @@ from actors.errors import GuestRefused
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="processes of other users are measured")
 @pytest.mark.timeout(300)
+@pytest.mark.proof
 def test_a_desktop_is_measured(state_dir: str) -> None:
     counts = ["--actions", "2", "--boots", "1", "--episodes", "1", "--hold", "1", "--hold-app", "terminal"]
     command = [
@@ -45,6 +46,7 @@ def test_a_desktop_is_measured(state_dir: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="processor time of other users is measured")
+@pytest.mark.proof
 async def test_what_is_typed_is_read_back_and_what_differs_is_wrong(
     state_dir: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from apis.observation import MAX_ELEMENTS, from_guest, neat
 from apis.prompts.names import element_names, window_names
 
 
+@pytest.mark.proof
 def test_seats_play_whole_episodes_and_each_figure_is_there() -> None:
     options = ["--seats", "3", "--seconds", "3", "--period", "0.01", "--servers", "1", "--screen", "text", "--json"]
     command = [sys.executable, "-P", "-m", "actors.cluster.cli", "bench", "seats", *options]
