@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 from areas import AREAS
@@ -100,3 +102,15 @@ def test_every_module_of_an_area_and_its_tests_are_there() -> None:
 def test_what_is_no_reason_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         read_accepted(text)
+
+
+@pytest.mark.parametrize("patch", sorted((ROOT / "tests" / "mutants").glob("*.patch")), ids=lambda patch: patch.stem)
+def test_each_patch_applies_to_the_code_of_today(patch: Path) -> None:
+    said = subprocess.run(
+        ["git", "apply", "--check", "--whitespace=nowarn", str(patch)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
