@@ -17,16 +17,13 @@ from actors.cluster.config import models
 from actors.cluster.config import summary as plansummary
 from actors.cluster.config.lanes import Lanes, lanes_of, refuse_undoable, routes_of
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import fits, ledgers, recordings, refusals
+from actors.cluster.runs import fits, host_specs, ledgers, recordings, refusals
 from actors.cluster.runs.weights import BEGIN
 from actors.desktop.actor import DesktopSeat
-from actors.desktop.config import SEATS_ENV, SandboxConfig
-from actors.desktop.endpoints.config import EndpointConfig
+from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox import shares
 from actors.entropulse.config import EntropulseSettings
-from actors.entropulse.kept_weights import PINNED
 from actors.learner.config import GroupSettings, LearnerSettings, RankSettings
-from actors.learner.folders import WEIGHTS
 from actors.replay.config import LedgerSettings
 from actors.sampler.config import SamplerSettings, SglangConfig
 from actors.sampler.routing.actor import DispatchSettings
@@ -43,9 +40,6 @@ TENSOR_PARALLEL = {"tp", "tp-size", "tensor-parallel-size"}
 ROUTER = "router"  # in front of several samplers
 ANSWER_MARGIN_S = 5.0  # that a seat waits for an answer beyond the sampler's own limit
 HUNG_S, SGLANG_HUNG_S = 20.0, 60.0  # without an answer for so long an engine is asked whether it still generates
-RANK_SILENT_S = 300.0  # a tensor library may hold the interpreter for long, and a restart costs a whole checkpoint
-# Megatron-core says these at every import where Apex and CUDA graphs are not used; they would head every warning log.
-MEGATRON_NOTICES = "ignore:Apex is not installed,ignore:full scope is deprecated"
 
 Stages = tuple[tuple[ActorSpec, ...], ...]
 
@@ -189,8 +183,8 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str, dry: bool = False) 
         ),
         *_seats(deploy, model, samplers),
     ]
-    of_ranks = [_rank_host(f"ranks/{i}", learner.rl.threads) for i in ranks]
-    hosts = (*of_ranks, *_sampler_hosts(deploy, model, run_dir), *_desktop_hosts(deploy, model))
+    of_ranks = [host_specs.rank_host(f"ranks/{i}", learner.rl.threads) for i in ranks]
+    hosts = (*of_ranks, *host_specs.sampler_hosts(deploy, model, run_dir), *host_specs.desktop_hosts(deploy, model))
     stages = ((replay,), tuple(others))
     return Plan(
         deploy=deploy,
@@ -198,22 +192,10 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str, dry: bool = False) 
         lanes=lanes,
         hosts=hosts,
         stages=stages,
-        placer=_placer(deploy),
+        placer=host_specs.placer_of(deploy),
         sums=sums_of(deploy),
         memory=memory,
     )
-
-
-def _rank_host(name: str, threads: int) -> HostSpec:
-    env = {
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-        # A thread that waits for the other one sleeps: spinning takes the core from the desktop or the sampler that the
-        # other's core is busy with, and a step then takes several times its processor time.
-        "OMP_WAIT_POLICY": "PASSIVE",
-        "PYTHONWARNINGS": MEGATRON_NOTICES,
-    }
-    return HostSpec(name=name, env=env, silent_limit_s=RANK_SILENT_S)
 
 
 def recording(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
@@ -244,9 +226,11 @@ def samplers_of(deploy: Deploy) -> list[str]:
 def _playing(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, stages: Stages) -> Plan:
     """The plan of a run that only plays."""
     used = {spec.host for stage in stages for spec in stage}
-    of_samplers = (host for host in _sampler_hosts(deploy, model, run_dir) if host.name in used)
-    hosts = (*of_samplers, *_desktop_hosts(deploy, model))
-    return Plan(deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=hosts, stages=stages, placer=_placer(deploy))
+    of_samplers = (host for host in host_specs.sampler_hosts(deploy, model, run_dir) if host.name in used)
+    hosts = (*of_samplers, *host_specs.desktop_hosts(deploy, model))
+    return Plan(
+        deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=hosts, stages=stages, placer=host_specs.placer_of(deploy)
+    )
 
 
 def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation: str) -> ActorSpec:
@@ -327,7 +311,7 @@ def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = B
                 stop_ids=stops,
                 hung_after_s=hung_s,
             ),
-            host=_sampler_host(name) if deploy.samplers.place else MAIN,
+            host=host_specs.sampler_host(name) if deploy.samplers.place else MAIN,
         )
         for name, url, gpus in zip(names, attached, deploy.samplers.gpus or [""] * len(names), strict=True)
     ]
@@ -335,20 +319,6 @@ def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = B
         settings = DispatchSettings(samplers=names, generate_timeout_s=deploy.samplers.generate_timeout_s)
         made.append(ActorSpec(name=ROUTER, factory="actors.sampler.routing.actor:DispatchActor", config=settings))
     return made
-
-
-def _sampler_host(name: str) -> str:
-    return f"samplers/{name.rpartition('/')[2]}"
-
-
-def _sampler_hosts(deploy: Deploy, model: str, run_dir: Path) -> tuple[HostSpec, ...]:
-    """Of engines on other machines, which read what the learner writes here."""
-    weights = (model, *(str(run_dir.resolve() / name) for name in (WEIGHTS, PINNED)))
-    samplers = deploy.samplers
-    return tuple(
-        HostSpec(name=f"samplers/{i}", place=samplers.place, reads_weights=weights)
-        for i in range(samplers.count if samplers.place else 0)
-    )
 
 
 def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
@@ -372,7 +342,7 @@ def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
             name=f"desktop/{k}",
             factory="actors.desktop.actor:DesktopController",
             config=configs[desktops.host_of(k)],
-            host=_desktop_host(desktops.host_of(k)),
+            host=host_specs.desktop_host(desktops.host_of(k)),
         )
         for k in range(desktops.count)
     ]
@@ -385,36 +355,3 @@ def sums_of(deploy: Deploy) -> tuple[shares.Sum, ...]:
     if not isinstance(desktops.provider, SandboxConfig) or desktops.place:
         return ()
     return tuple(shares.sums(desktops.provider, desktops.count, desktops.ready, shares.room()))
-
-
-def _desktop_hosts(deploy: Deploy, model: str) -> tuple[HostSpec, ...]:
-    endpoints = [one for one in (*deploy.demos.demonstrators, deploy.model.endpoint) if isinstance(one, EndpointConfig)]
-    keys = [one.key_env for one in endpoints if one.key_env]
-    return tuple(
-        HostSpec(
-            name=_desktop_host(i),
-            place=deploy.desktops.place or None,
-            env=dict(SEATS_ENV),
-            reads=(model,),
-            passes=tuple(sorted(set(keys))),
-        )
-        for i in range(deploy.desktops.processes)
-    )
-
-
-def _placer(deploy: Deploy) -> PlacerSpec | None:
-    """How the hosts that have a place get their machines."""
-    cluster, desktops, samplers = deploy.cluster, deploy.desktops, deploy.samplers
-    if cluster.engine == "none" or not (desktops.place or samplers.place):
-        return None
-    every = Counter({name: amount * desktops.processes for name, amount in desktops.place.items()})
-    every.update({name: amount * samplers.count for name, amount in samplers.place.items()})
-    arguments = [f"--address={cluster.address}", f"--resources={msgspec.json.encode(every).decode()}"]
-    arguments += [f"--bind={cluster.bind.partition(':')[0]}"] * bool(cluster.bind)
-    where = cluster.address or os.environ.get("RAY_ADDRESS", "") or "this machine's address"
-    named = "Ray, which this machine starts," if where == "local" else f"Ray at {where} (cluster.address)"
-    return PlacerSpec(cluster=named, arguments=tuple(arguments), bind=cluster.bind, wait_s=cluster.wait_s)
-
-
-def _desktop_host(index: int) -> str:
-    return f"desktops/{index}"

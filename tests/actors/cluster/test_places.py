@@ -9,7 +9,7 @@ import pytest
 
 from actors.cluster.config import deploy_files, models
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import compose, doctor
+from actors.cluster.runs import compose, doctor, host_specs
 from actors.desktop.config import SandboxConfig
 from runtime.errors import ConfigError
 from runtime.system import PlacerSpec
@@ -97,7 +97,7 @@ def test_what_can_not_be_placed_is_refused(overrides: list[str], message: str) -
 def test_a_key_for_an_endpoint_reaches_the_desktops_alone() -> None:
     member = "demos.demonstrators=[{type: endpoint, name: e, url: 'http://h/v1', model: m, key_env: KEY_OF_E}]"
     deploy = deployed(member)
-    hosts = compose._desktop_hosts(deploy, "m")
+    hosts = host_specs.desktop_hosts(deploy, "m")
     assert [host.passes for host in hosts] == [("KEY_OF_E",)]
 
 

@@ -21,10 +21,9 @@ from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy, RunConfig
 from actors.cluster.report import show
 from actors.cluster.report.evaluated import gains, pooled
-from actors.cluster.report.gather import Group, gather
+from actors.cluster.report.gather import gather
 from actors.cluster.report.html import join, picture, sealed, tag, text
 from actors.cluster.report.page import SECTIONS
-from actors.cluster.report.pictures import pictures
 from actors.cluster.runs import run_folder
 from actors.replay.database.schema import connect
 from actors.replay.messages import StepPayload, StepRef
@@ -373,19 +372,6 @@ def test_an_experiment_stands_for_its_runs(
     assert cli.main(["report", "e-a-0", "--runs", str(tmp_path)]) == 0
     assert "report/report.html" in capsys.readouterr().out
     assert (tmp_path / "report" / "curve.png").is_file()
-
-
-def test_no_picture_of_a_run_of_one_step_is_empty(tmp_path: Path) -> None:
-    run = Fabricated(tmp_path / "one")
-    run.learn(steps=1)
-    drawn = [*pictures([Group("one", [gather(run.done())])])]
-    names = [one.name for one in drawn]
-    assert {"loss", "token-entropy", "kl", "diversity"} <= set(names)
-    for one in drawn:
-        with Image.open(BytesIO(one.content)) as picture:
-            pixels = picture.convert("RGB").getcolors(1 << 24)
-        drawn_in = (n for n, rgb in pixels if max(rgb) - min(rgb) > 90 or rgb == (0x8A, 0x8A, 0x8A))
-        assert sum(drawn_in) > 20, one.name
 
 
 @given(st.text(max_size=60), st.text(max_size=60))

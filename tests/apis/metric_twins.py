@@ -1,0 +1,339 @@
+"""Twins of published metrics: results whose scores are known.
+
+Each has a right one, near misses and an untouched one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from apis.documents.docx import Run, make_docx
+from apis.documents.xlsx import make_xlsx
+from apis.documents.zip import zipped
+from apis.tasks.verify.verify import FileView
+
+
+def file(content: str | bytes) -> FileView:
+    return FileView("file", data=content.encode() if isinstance(content, str) else content)
+
+
+def book(*rows: list[Any], **others: list[list[Any]]) -> FileView:
+    return file(make_xlsx({"Sheet1": list(rows), **others}))
+
+
+def paper(*paragraphs: Any) -> FileView:
+    return file(make_docx(list(paragraphs)))
+
+
+class Twin(NamedTuple):
+    """One task's judging: the first result is right, the others are near misses, the last of them is untouched."""
+
+    name: str
+    expected: Any
+    options: dict[str, Any]
+    right: Any
+    wrong: list[Any]
+
+
+GOLD = book(["item", "price"], ["tea", 3.5], ["milk", 2])
+UNTOUCHED = book(["item", "price"], ["tea", 3.5])
+DATA = {"type": "sheet_data", "sheet_idx0": 0, "sheet_idx1": "EI0"}
+NAMED = {"type": "sheet_data", "sheet_idx0": "RNSheet2", "sheet_idx1": "ENSheet2"}
+TWO = book(["a"], Sheet2=[["b", 1]])
+FUZZY = {
+    "type": "sheet_fuzzy",
+    "sheet_idx0": "RNSheet1",
+    "sheet_idx1": "ENSheet1",
+    "rules": [
+        {"range": ["B2:B3"], "type": "exact_match"},
+        {"range": ["A2:A3"], "type": "fuzzy_match", "threshold": 80, "ignore_case": True},
+    ],
+}
+CELL = {
+    "type": "check_cell",
+    "sheet_idx": 0,
+    "coordinate": "B2",
+    "props": {"value": {"method": "approx:0.001", "ref": 3.5}},
+}
+SAID = paper("one two", "three")
+FILTER = 'version="9"\nname="x"\nenabled="yes"\nactionValue="%s"\ncondition="AND (subject,contains,sale)"\n'
+FILTERS = {"expect": [{"enabled": "yes", "actionValue": "a@b.c", "condition": ["AND (subject,contains,sale)"]}]}
+VLCRC = "[qt]\n#qt-max-volume=125\n%s\n"
+CLOCK = "Local time: x\nUniversal time: x\nRTC time: x\n               Time zone: %s\n"
+BAR = {"bookmark_bar": {"children": [{"type": "url", "url": "https://a.org/b/"}]}}
+PAGES = {"type": "bookmark_bar_websites_urls", "urls": ["https://a.org/b"]}
+ZIP = zipped({"a.txt": b"one", "b/c.txt": b"two"})
+
+TWINS = [
+    Twin(
+        "compare_table",
+        GOLD,
+        {"rules": [DATA]},
+        book(["item", "price"], ["tea", 3.50001], ["milk", 2]),
+        [
+            book(["item", "price"], ["tea", 3.51], ["milk", 2]),
+            book(["item", "price"], ["tea", "3.5"], ["milk", 2]),
+            book(["item", "price"], ["tea", 3.5], ["milk", 2], [None, "x"]),
+            UNTOUCHED,
+        ],
+    ),
+    Twin(
+        "compare_table",
+        TWO,
+        {"rules": [DATA, NAMED]},
+        TWO,
+        [book(["a"], Sheet2=[["b", 2]]), book(["a"], Sheet3=[["b", 1]]), book(["a"])],
+    ),
+    Twin(
+        "compare_table",
+        TWO,
+        {"rules": [{"type": "sheet_name"}]},
+        book(["other"], Sheet2=[["x"]]),
+        [book(["a"], Sheet3=[["b"]]), book(["a"])],
+    ),
+    Twin(
+        "compare_table",
+        GOLD,
+        {"rules": [FUZZY]},
+        book(["", ""], ["TEAS", 3.5], ["milk", 2]),
+        [book(["", ""], ["tea", 3.4], ["milk", 2]), book(["", ""], ["coffee", 3.5], ["milk", 2]), UNTOUCHED],
+    ),
+    Twin(
+        "compare_table",
+        None,
+        {"rules": [CELL]},
+        book([""], ["x", 3.5004]),
+        [book([""], ["x", 3.6]), book([""], ["x", "3.5"]), book(["", 3.5])],
+    ),
+    Twin(
+        "compare_table",
+        book(["Tea"]),
+        {"rules": [DATA | {"ignore_case": True}]},
+        book(["TEA"]),
+        [book(["tee"]), book([None, "tea"]), book([""])],
+    ),
+    Twin(
+        "compare_spreadsheet",
+        TWO,
+        {},
+        TWO,
+        [book(["a"], Sheet2=[["b", 2]]), book(["a"], Sheet3=[["b", 1]]), book(["a"])],
+    ),
+    Twin(
+        "compare_docx_files",
+        SAID,
+        {},
+        paper("one  two", "", "three"),
+        [paper("one two", "three."), paper("three", "one two"), paper("one")],
+    ),
+    Twin(
+        "compare_docx_files",
+        SAID,
+        {"ignore_blanks": False},
+        paper("one two", "three"),
+        [paper("one  two", "three"), paper("one two", "", "three"), paper("one")],
+    ),
+    Twin(
+        "compare_docx_files",
+        SAID,
+        {"ignore_case": True, "ignore_order": True},
+        paper("three", "ONE two"),
+        [paper("three", "ONE"), paper("three"), paper("one")],
+    ),
+    Twin("compare_docx_files", SAID, {"fuzzy_match": True}, SAID, [paper("one two", "thre"), paper("one")]),
+    Twin(
+        "compare_docx_files_and_ignore_new_lines",
+        SAID,
+        {},
+        paper("one two", "", "three"),
+        [paper("one  two", "three"), paper("one two three"), paper("one")],
+    ),
+    Twin(
+        "simple_docx_compare",
+        paper([Run("a", bold=True)], "b"),
+        {},
+        paper([Run("a", bold=True)], "b"),
+        [paper("a", "b"), paper([Run("a", bold=True)], "b", "c"), paper("a")],
+    ),
+    Twin(
+        "compare_text_file",
+        file("one\ntwo\n"),
+        {},
+        file("one\ntwo\n"),
+        [file("one\ntwo"), file("One\ntwo\n"), file("")],
+    ),
+    Twin(
+        "compare_text_file",
+        file("one two"),
+        {"ignore_blanks": True, "ignore_case": True},
+        file(" One\ttwo\n"),
+        [file("onetwo"), file("one two three"), file("")],
+    ),
+    Twin(
+        "diff_text_file", file("a\nb\nc\nd"), {}, file("a\nb\nc\nd\n"), [file("a\nb\nc\nx"), file("a\nb\nc"), file("")]
+    ),
+    Twin(
+        "compare_csv", file('a,"b"\n1,2\n'), {}, file("a,b\r\n1,2"), [file("a,b\n1,3"), file("a,b\n1,2\n3,4"), file("")]
+    ),
+    Twin("compare_config", {"expected": "x=1\n"}, {}, file("x=1"), [file("x=2"), file("x=1\ny"), file("")]),
+    Twin("fuzzy_match", {"expected": "abcd"}, {}, "abcd", ["abce", "ab", ""]),
+    Twin("literal_match", {"expected": "abcd"}, {"ignore_case": True}, "ABCD", ["abc", "abcde", ""]),
+    Twin("literal_match", {"expected": ["a", "b"]}, {"type": "list"}, ["a", "b"], [["b", "a"], ["a"], []]),
+    Twin(
+        "check_json",
+        {"expect": [{"key": ["a", 0, "b"], "method": "eq", "ref": 1}]},
+        {},
+        file('{"a": [{"b": 1}]}'),
+        [file('{"a": [{"b": 2}]}'), file('{"a": {"b": 1}}'), file("{}")],
+    ),
+    Twin(
+        "check_json",
+        {"expect": [{"key": ["n"], "method": "re", "ref": "^x"}]},
+        {"is_yaml": True},
+        file("n: xy\n"),
+        [file("n: yx\n"), file("m: xy\n"), file("a: &a [x]\nn: *a\n"), file("")],
+    ),
+    Twin(
+        "check_json_settings",
+        {"expected": {"a.b": 50}},
+        {},
+        file('{"a.b": 50, "c": 1}'),
+        [file('{"a.b": "50"}'), file('{"a": {"b": 50}}'), file("[50]"), file("{}")],
+    ),
+    Twin(
+        "check_direct_json_object",
+        {"expected": {"q": "tea"}},
+        {},
+        "{'q': 'tea', 'r': '1'}",
+        ['{"q": "teas"}', '["q"]', "{}"],
+    ),
+    Twin(
+        "check_direct_json_object",
+        {"expected": {"q": ["tea", "milk"]}, "expect_in_result": True},
+        {},
+        {"q": "a milk"},
+        [{"q": "coffee"}, {"r": "tea"}, {}],
+    ),
+    Twin(
+        "check_list",
+        {"expect": ["open\\w+-\\d+"], "unexpect": ["old"]},
+        {},
+        "x\nopenjdk-17",
+        ["openjdk", "openjdk-17 old", ""],
+    ),
+    Twin("is_extension_installed", {"type": "contain", "expected": "a.b"}, {}, "x\na.b\n", ["x\na.c", "a", ""]),
+    Twin("is_extension_installed", {"type": "not_contain", "expected": "a.b"}, {}, "x\n", ["x\na.b", ""]),
+    Twin(
+        "compare_zip_files",
+        file(ZIP),
+        {},
+        file(zipped({"b/c.txt": b"two", "a.txt": b"one"})),
+        [file(zipped({"a.txt": b"one", "b/c.txt": b"twO"})), file(zipped({"a.txt": b"one"})), file(ZIP[:-9])],
+    ),
+    Twin(
+        "check_qt_max_volume",
+        {"expected_qt_max_volume": 200},
+        {},
+        file(VLCRC % "qt-max-volume=200"),
+        [file(VLCRC % "qt-max-volume=20"), file(VLCRC % "#qt-max-volume=200"), file(VLCRC % "")],
+    ),
+    Twin(
+        "check_qt_bgcone",
+        {"expected_qt_bgcone": 0},
+        {},
+        file(VLCRC % "qt-bgcone=0"),
+        [file(VLCRC % "qt-bgcone=1"), file(VLCRC % "#qt-bgcone=0"), file(VLCRC % "")],
+    ),
+    Twin(
+        "check_qt_minimal_view",
+        {"expected_qt_minimal_view": 1},
+        {},
+        file(VLCRC % "qt-minimal-view=1"),
+        [file(VLCRC % "qt-minimal-view=0"), file(VLCRC % "")],
+    ),
+    Twin(
+        "check_one_instance_when_started_from_file",
+        {"expected_one_instance_when_started_from_file": 0},
+        {},
+        file(VLCRC % "one-instance-when-started-from-file=0"),
+        [file(VLCRC % "one-instance-when-started-from-file=1"), file(VLCRC % "one-instance=0"), file(VLCRC % "")],
+    ),
+    Twin(
+        "check_qt_slider_colours",
+        {"type": "blackish"},
+        {},
+        file(VLCRC % f"qt-slider-colours={';'.join(['9'] * 12)}"),
+        [
+            file(VLCRC % f"qt-slider-colours={';'.join(['9'] * 11)};200"),
+            file(VLCRC % "qt-slider-colours=0"),
+            file(VLCRC % ""),
+        ],
+    ),
+    Twin(
+        "check_thunderbird_prefs",
+        {"expect": {"a.b": {"method": "eq", "ref": False}}},
+        {},
+        file('user_pref("a.b", false);\n'),
+        [file('user_pref("a.b", 0);\n'), file('// user_pref("a.b", false);\n'), file('user_pref("c", 1);\n')],
+    ),
+    Twin(
+        "check_thunderbird_filter",
+        FILTERS,
+        {},
+        file(FILTER % "a@b.c"),
+        [file(FILTER % "a@b.d"), file((FILTER % "a@b.c").replace("yes", "no")), file('version="9"\n')],
+    ),
+    Twin(
+        "check_config_status",
+        {"type:": "key-value", "key": "theme", "value": '"Light"'},
+        {},
+        file('# x\n(theme "Light")\n'),
+        [file('(theme "Dark")\n'), file('# (theme "Light")\n'), file("# x\n")],
+    ),
+    Twin("is_utc_0", None, {}, CLOCK % "UTC (UTC, +0000)", [CLOCK % "Europe/Oslo (CET, +0100)", CLOCK % "UTC", ""]),
+    Twin(
+        "is_expected_active_tab",
+        {"type": "url", "url": "https://a.org/b"},
+        {},
+        {"url": "http://www.a.org/b/"},
+        [{"url": "https://a.org/b/c"}, {"url": "https://b.org/b"}, {"url": "chrome://newtab"}],
+    ),
+    Twin(
+        "is_expected_url_pattern_match",
+        {"expected": ["a\\?x=", "y=2"]},
+        {},
+        "https://a?x=1&y=2",
+        ["https://a?x=1", "https://a?y=2", ""],
+    ),
+    Twin(
+        "is_expected_search_query",
+        {"expect": {"pattern": "q=tea(&|$)"}},
+        {},
+        {"url": "https://x/s?q=tea"},
+        [{"url": "https://x/s?q=teas"}, {"url": ""}],
+    ),
+    Twin(
+        "is_expected_tabs",
+        {"type": "url", "urls": ["https://a.org", "https://b.org/x"]},
+        {},
+        [{"url": "https://b.org/x/"}, {"url": "https://a.org/"}],
+        [[{"url": "https://a.org"}], [{"url": "https://a.org"}] * 2, []],
+    ),
+    Twin(
+        "is_expected_bookmarks",
+        PAGES,
+        {},
+        BAR,
+        [
+            {"bookmark_bar": {"children": [{"type": "url", "url": "https://a.org/c"}]}},
+            {"bookmark_bar": {"children": []}},
+        ],
+    ),
+    Twin(
+        "is_cookie_deleted",
+        {"type": "domains", "domains": [".a.org"]},
+        {},
+        [["x", ".b.org"]],
+        [[["x", ".a.org"]], [["x", "www.a.org"]], "no list"],
+    ),
+]
