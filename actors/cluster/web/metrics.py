@@ -66,18 +66,13 @@ class RunMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """One family after the other, of all runs."""
         looks = self._looks()
-        for name, text, label, field in _COUNTERS:
-            counter = CounterMetricFamily(name, text, labels=("run", label))
-            for found in looks:
-                for what, count in getattr(found, field).items():
-                    counter.add_metric((found.run, str(what)), count)
-            yield counter
-        for name, text, label, field in _GAUGES:
-            gauge = GaugeMetricFamily(name, text, labels=("run", label))
-            for found in looks:
-                for what, value in getattr(found, field).items():
-                    gauge.add_metric((found.run, str(what)), value)
-            yield gauge
+        for made, rows in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
+            for name, text, label, field in rows:
+                family = made(name, text, labels=("run", label))
+                for found in looks:
+                    for what, value in getattr(found, field).items():
+                        family.add_metric((found.run, str(what)), value)
+                yield family
         yield _gauge("computerrl_seats_busy", "Seats that play.", {
             found.run: sum(1.0 for seat in found.seats if seat.trace) for found in looks
         })  # fmt: skip
