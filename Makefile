@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-all pytest proofs lint mutants wheel bench sglang-cpu vscode ray smollm clean
+.PHONY: setup train test test-fast test-all pytest proofs lint mutants wheel bench scripted sglang-cpu vscode ray smollm clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -65,6 +65,11 @@ mutants: setup
 
 wheel: setup
 	bash deploy/setup/wheel_check.sh
+
+# Every task file that can be played here, by a scripted endpoint in place of a model. FILES names their folder or set.
+FILES ?= deploy/tasks/files
+scripted: setup
+	$(PY) -P -m actors.cluster.evaluate.scripted --tasks $(FILES) --max-turns 3 --count 2
 
 bench: setup
 	.venv/bin/computerrl bench startup

@@ -244,7 +244,7 @@ class DesktopController(Actor):
                 work, self._tokenizer, seat.format, self.config.noise, space=seat.action_space
             )
         if self._endpoint is not None:
-            return EndpointAnswers(self._endpoint, work, self.config.seat.format, self.config.seat.action_space)
+            return EndpointAnswers(self._endpoint, work, self.config.seat)
         timeout_s = self.config.seat.generate_timeout_s
         return SampledAnswers(self._samplers, self._tokenizer, work, trace, timeout_s)
 

@@ -31,6 +31,7 @@ class Prompt(msgspec.Struct, frozen=True):
     user: str
     system: str | None = None
     earlier: tuple[tuple[str, str], ...] = ()  # turns before it: what the model was shown, and what it answered
+    picture: bytes = b""  # of the screen as PNG, where the model sees it
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -9,9 +9,11 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
+from apis.actions.places import Unit
 from apis.actions.spaces import ActionSpace
 from apis.observation import SCREEN
-from apis.prompts import Form
+from apis.prompts import USUAL, Form, Observed, Sight
+from apis.prompts.template import Template
 from runtime.errors import ConfigError
 from runtime.quarantine import QuarantinePolicy
 from runtime.settings import Section, key, tuning
@@ -154,6 +156,31 @@ class PromptConfig(Section, frozen=True, kw_only=True):
         ActionSpace,
         key("Limits what the agent and demonstrators may do: gui is mouse and keyboard, api is application functions."),
     ] = "both"
+    observation: Annotated[
+        Observed, tuning("Chooses what a model at a URL sees: the tree as text, the screen as a picture, or both.")
+    ] = "tree"
+    coordinates: Annotated[
+        Unit | None,
+        tuning(
+            "Chooses the unit of places that a model at a URL reads and writes; thousandths are from 0 to 1000. null"
+            " takes pixels with a tree alone, thousandths with a picture."
+        ),
+    ] = None
+    template: Template = Template()  # of a model at a URL
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.format == "compact" and self.sight != USUAL:
+            raise ConfigError(
+                "prompt.observation, prompt.coordinates and prompt.template change the published form, and"
+                " prompt.format is compact: set it to published"
+            )
+
+    @property
+    def sight(self) -> Sight:
+        """What a prompt shows, in which unit and words."""
+        unit = self.coordinates or ("pixels" if self.observation == "tree" else "thousandths")
+        return Sight(observed=self.observation, unit=unit, template=self.template)
 
 
 class SeatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -161,6 +188,7 @@ class SeatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     format: Form = "compact"  # of prompts and answers
     action_space: ActionSpace = "both"  # that the agent has
+    sight: Sight = USUAL
     screenshots: Screenshots = "some"  # of an episode's steps, kept with their payloads
     settle_ms: int = 1500  # the longest wait for a desktop to come to rest after an action
     call_timeout_s: float = 20.0  # one call of the guest agent; typing takes at most 16 s of it

@@ -19,8 +19,9 @@ from actors.desktop.config import WHOLE_ONE_IN, SeatConfig
 from actors.desktop.pool.leased import Frozen, LeasedDesktop
 from actors.desktop.recorder import Recorder
 from actors.desktop.stages import EpisodeEnding, Stage, ending_after, needs_verifier, outcome_of
+from actors.desktop.wire import png_of
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
-from actors.replay.messages import Outcome, Reservation, StepPayload, StepRef
+from actors.replay.messages import Lane, Outcome, Reservation, StepPayload, StepRef
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import Action, line
 from apis.observation import Observation, from_guest
@@ -79,7 +80,7 @@ class Episode:
     async def play(self) -> PlayedEpisode:
         """From a booted desktop to an outcome. Raises DesktopFault."""
         feasible = self._task.feasible
-        verified: bool | None = None
+        verdict: TaskVerdict | None = None
         try:
             self._enter(Stage.SETUP)
             await self._prepare()
@@ -91,7 +92,7 @@ class Episode:
                 raise DesktopFault("prompt_refused", str(error), "task") from error
             ending, detail = EpisodeEnding.OUT_OF_STEPS, str(error)
         self._enter(Stage.VERIFYING)
-        if needs_verifier(ending, feasible):
+        if needs_verifier(ending, feasible, scored=self._work.lane is Lane.EVAL):
             try:
                 told = await self._afterwards() if of_set(self._task.id) else {}
                 found = await self._desktop.frozen_files(self._wanted(), self._config.verify_timeout_s)
@@ -101,8 +102,8 @@ class Episode:
                 raise DesktopFault("not_judged", str(error), "task") from error
             else:
                 verdict = await self._judged(found, told)
-                verified, detail = verdict.success, verdict.reason
-        return PlayedEpisode(outcome_of(ending, feasible, verified), self._steps, detail)
+                detail = verdict.reason
+        return PlayedEpisode(outcome_of(ending, feasible, verdict), self._steps, detail)
 
     async def _prepare(self) -> None:
         try:
@@ -153,9 +154,10 @@ class Episode:
         self._enter(Stage.OBSERVING)
         started = time.monotonic()
         observation = await self._observe()
+        shot = await self._shot() if self._config.sight.picture else b""
         observed = time.monotonic()
         self._enter(Stage.GENERATING)
-        prompt = self._prompt(observation, last)
+        prompt = self._prompt(observation, last, shot)
         answer = await self._answerer.answer(self.step, prompt, observation, self._history, last)
         self._enter(Stage.ACTING)
         action = self._parse(answer, observation)
@@ -187,19 +189,32 @@ class Episode:
             frame = await self._desktop.call("observe", {}, self._config.call_timeout_s)
             return from_guest(frame, self._desktop.screen)
         except (ProtocolError, GuestRefused) as error:
-            if not self._desktop.acted:
-                raise DesktopFault("not_observed", str(error), "seat") from error
-            raise AgentBrokeDesktop("not_observed", str(error)) from error
+            raise self._unseen(error) from error
 
-    def _prompt(self, observation: Observation, last: str | None) -> Prompt:
+    async def _shot(self) -> bytes:
+        """The screen as PNG, for a model that sees it. It is of the screen's size, whatever a guest sends."""
+        try:
+            picture = await self._desktop.call("screenshot", {"format": "png"}, self._config.call_timeout_s)
+            return png_of(picture, self._desktop.screen)
+        except (ProtocolError, GuestRefused) as error:
+            raise self._unseen(error) from error
+
+    def _unseen(self, error: Exception) -> DesktopFault | AgentBrokeDesktop:
+        """What it is that a desktop can't be looked at: the policy's doing, once the policy has acted."""
+        if self._desktop.acted:
+            return AgentBrokeDesktop("not_observed", str(error))
+        return DesktopFault("not_observed", str(error), "seat")
+
+    def _prompt(self, observation: Observation, last: str | None, shot: bytes) -> Prompt:
         instruction = self._task.instruction
         if self._config.format == "compact":
             return Prompt(user=render_compact(instruction, self._history, observation, last, self._config.action_space))
         messages = render_published(
-            instruction, observation.app, self._history, observation, last, space=self._config.action_space
-        )
+            instruction, observation.app, self._history, observation, last, space=self._config.action_space,
+            sight=self._config.sight,
+        )  # fmt: skip
         system, *turns, state = [message["content"] for message in messages]
-        return Prompt(user=state, system=system, earlier=tuple(zip(turns[::2], turns[1::2], strict=True)))
+        return Prompt(user=state, system=system, earlier=tuple(zip(turns[::2], turns[1::2], strict=True)), picture=shot)
 
     def _parse(self, answer: Answer, observation: Observation) -> Action | RefusedAnswer:
         if answer.refusal:
@@ -207,12 +222,13 @@ class Episode:
         return parse(
             answer.text,
             observation.app,
-            element_names(observation),
+            element_names(observation) if self._config.sight.tree else (),
             window_names(observation),
             self._config.format,
             space=self._config.action_space,
             cut=answer.cut,
             screen=observation.screen,
+            unit=self._config.sight.unit,
         )
 
     async def _act(self, action: Action | RefusedAnswer, observation: Observation) -> tuple[str, bool | None]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from actors.replay.messages import Outcome
+from apis.tasks.verify.verify import TaskVerdict
 from runtime.errors import ProtocolError
 
 
@@ -92,21 +93,26 @@ def ending_after(step: int, max_turns: int, exit_success: bool | None) -> Episod
     return EpisodeEnding.OUT_OF_STEPS if step + 1 >= max_turns else None
 
 
-def needs_verifier(ending: EpisodeEnding, feasible: bool) -> bool:
-    """Only a claim about a feasible task is worth reading files for."""
-    return ending is EpisodeEnding.CLAIMED and feasible
+def needs_verifier(ending: EpisodeEnding, feasible: bool, *, scored: bool = False) -> bool:
+    """Only a claim about a feasible task is worth reading files for; where its end state is `scored`, a time-out, too.
+
+    OSWorld's score of giving up a feasible task is 0, whatever the files say.
+    """
+    return feasible and (ending is EpisodeEnding.CLAIMED or (scored and ending is EpisodeEnding.OUT_OF_STEPS))
 
 
-def outcome_of(ending: EpisodeEnding, feasible: bool, verified: bool | None) -> Outcome:
-    """The outcome of an ended episode; `verified` is None when no verifier was needed."""
+def outcome_of(ending: EpisodeEnding, feasible: bool, verdict: TaskVerdict | None) -> Outcome:
+    """The outcome of an ended episode; `verdict` is None when no verifier was needed."""
+    score = None if verdict is None else verdict.points
     if ending is EpisodeEnding.CLAIMED and feasible:
-        return Outcome(success=bool(verified), reason="verified" if verified else "not_verified")
+        verified = verdict is not None and verdict.success
+        return Outcome(success=verified, reason="verified" if verified else "not_verified", score=score)
     if ending is EpisodeEnding.GAVE_UP and not feasible:
-        return Outcome(success=True, reason="verified", feasible=False)
+        return Outcome(success=True, reason="verified", feasible=False, score=1.0)
     reason = {
         EpisodeEnding.CLAIMED: "not_verified",
         EpisodeEnding.GAVE_UP: "agent_gave_up",
         EpisodeEnding.OUT_OF_STEPS: "out_of_steps",
         EpisodeEnding.BROKE_DESKTOP: "agent_broke_desktop",
     }[ending]
-    return Outcome(success=False, reason=reason, feasible=feasible)
+    return Outcome(success=False, reason=reason, feasible=feasible, score=score)

@@ -6,11 +6,13 @@ Anything else is the guest's doing.
 
 from __future__ import annotations
 
+import struct
 from typing import Annotated, Any
 
 import msgspec
 
 from apis.observation import Listed, neat
+from runtime.errors import ProtocolError
 
 MAX_FRAME_BYTES = 8 << 20
 Short = Annotated[str, msgspec.Meta(max_length=500)]
@@ -65,6 +67,7 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 MAX_RESULT_BYTES = 2 << 20  # of a method whose answer is no file and no picture; an observation's largest is 1.6 MB
+_PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"  # how each begins; width and height follow
 FILES = frozenset(("screenshot", "read_file"))
 # What each method answers. A method that is not here can't be called.
 RESULTS: dict[str, Any] = {
@@ -107,3 +110,13 @@ def decoded(method: str, raw: msgspec.Raw) -> Any:
     """
     found = neat(bytes(raw)) if method == "observe" else None
     return _DECODERS[method].decode(raw) if found is None else found
+
+
+def png_of(picture: bytes, screen: tuple[int, int]) -> bytes:
+    """`picture`, a PNG whose head says the size of the `screen` (pixels): nothing larger is passed on to a model.
+
+    Raises ProtocolError for anything else.
+    """
+    if picture[:16] != _PNG or picture[16:24] != struct.pack(">II", *screen):
+        raise ProtocolError(f"the guest's picture is no PNG of {screen[0]}x{screen[1]} pixels")
+    return picture

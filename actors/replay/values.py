@@ -105,6 +105,7 @@ class Outcome(Value):
     success: bool
     reason: str  # "verified", "not_verified", "out_of_steps", "agent_broke_desktop", "agent_gave_up"
     feasible: bool = True
+    score: float | None = None  # of the end state, 0 to 1, as OSWorld scores it; None: it was not judged
 
 
 class TrajectoryRef(Value):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from apis.actions.gui import Param
+from apis.actions.places import WHOLE, Unit, pixel
 from apis.functions.keys import KEYS
 from apis.functions.values import NOT_LITERAL, Unfit, fit
 
@@ -28,6 +29,7 @@ class Shown(NamedTuple):
     elements: Names
     windows: Names
     screen: tuple[int, int]  # pixels
+    unit: Unit = "pixels"  # of places
 
 
 def check(param: Param, node: ast.expr, shown: Shown) -> Any:
@@ -84,6 +86,10 @@ def _place(param: Param, node: ast.expr, shown: Shown) -> tuple[int, int] | str:
     if x is None or y is None:
         raise Unfit(f"{param.name}: x and y are whole numbers")
     width, height = shown.screen
+    if shown.unit == "thousandths":
+        if not (0 <= x <= WHOLE and 0 <= y <= WHOLE):
+            raise Unfit(f"{param.name}: x and y are from 0 to {WHOLE}")
+        return pixel(x, width), pixel(y, height)
     if not (0 <= x < width and 0 <= y < height):
         raise Unfit(f"{param.name}: the place lies outside the screen of {width}x{height}")
     return x, y

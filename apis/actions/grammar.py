@@ -18,6 +18,7 @@ import msgspec
 
 from apis.actions.arguments import Shown, Unfit, check
 from apis.actions.gui import LITERALS, AnyAction, Function, Tool, functions_for
+from apis.actions.places import Unit
 from apis.actions.reasoning import spoken
 from apis.actions.spaces import ActionSpace
 from apis.catalogue import app_of
@@ -55,19 +56,20 @@ def parse(
     space: ActionSpace = "both",
     cut: str = "",
     screen: tuple[int, int] = SCREEN,
+    unit: Unit = "pixels",
 ) -> AnyAction | RefusedAnswer:
     """The action of `space` that `answer` asks for while `app` is active.
 
     `elements` and `windows` are the names in the current observation ("e1", "w2", or window numbers in the published
     form); None means that there is no observation and any well-formed name will do. `form` "published" insists on a
-    fenced block; "compact" takes the last line where there is none. `cut` says why the answer is not whole, where it is
-    not: then it is no action, for what it would have gone on with is not known. Places lie on a `screen` of so many
-    pixels. Raises nothing.
+    fenced block, or on `<answer>` around the action; "compact" takes the last line where there is none. `cut` says why
+    the answer is not whole, where it is not: then it is no action, for what it would have gone on with is not known.
+    Places lie on a `screen` of so many pixels and are written in `unit`. Raises nothing.
     """
     try:
         if cut:
             raise _Refused(f"the answer is not whole: {cut}")
-        return _action(_code_line(_said(answer), form), app, space, Shown(elements, windows, screen))
+        return _action(_code_line(*_said(answer, form)), app, space, Shown(elements, windows, screen, unit))
     except (_Refused, Unfit) as refused:
         return RefusedAnswer(_printable(str(refused)))
 
@@ -84,7 +86,8 @@ _CLOSING = re.compile(r"^[ \t]*```|```(?=[ \t]*\r?$)", re.MULTILINE)
 _LABEL = re.compile(r"[ \t]*(?:[A-Za-z]\w*[ \t]*\r?(?=\n\s*\S)|(?:python|py)[ \t])", re.IGNORECASE)
 
 
-_ANSWER = re.compile(r"^[ \t]*<answer>(.*?)</answer>[ \t]*$", re.DOTALL | re.MULTILINE)  # what some models put it in
+# What some models put it in: it begins a line or follows the end of a sentence, and ends its line.
+_ANSWER = re.compile(r"(?:^|(?<=[.!?:>]))[ \t]*<answer>(.*?)</answer>[ \t]*\r?$", re.DOTALL | re.MULTILINE)
 _LINE_END = re.compile(r"\r\n|\r|\n")  # no other sign ends a line of Python
 
 
@@ -93,18 +96,18 @@ def _lines(text: str) -> list[str]:
     return [line for whole in _LINE_END.split(text) if (line := whole.strip())]
 
 
-def _said(answer: str) -> str:
-    """The answer without what it thought first."""
+def _said(answer: str, form: str) -> tuple[str, str]:
+    """The answer without what it thought first, and the form of what is left: an `<answer>` is a fence already."""
     if len(answer) > MAX_READ:
         raise _Refused(f"the answer is longer than {MAX_ANSWER} bytes")
     said, thought, unclosed = spoken(answer)
     if unclosed:
         raise _Refused(f"the reasoning that {unclosed} begins does not end: close it, then give the action")
     if fenced := _ANSWER.findall(said):
-        said = fenced[-1]
+        said, form = fenced[-1], "compact"
     if thought and not said.strip():
         raise _Refused("nothing stands after the reasoning: end it with one line like Agent.wait()")
-    return said
+    return said, form
 
 
 def _code_line(answer: str, form: str) -> str:

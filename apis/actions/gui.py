@@ -9,6 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+from apis.actions.places import MEANING
 from apis.actions.spaces import ActionSpace, holds
 from apis.catalogue import TOOLS, declared
 from apis.functions.declaration import Action, Function, Param, Tool
@@ -92,7 +93,7 @@ OPEN_APP_NAMES = (
     "settings", "vlc", "gimp", "vs code", "thunderbird",
 )  # fmt: skip
 
-_AT = Param("coordinates", "place", "List", meaning="[x, y] in screen pixels")
+_AT = Param("coordinates", "place", "List", meaning=f"[x, y] {MEANING['pixels']}")
 
 GUI: tuple[Function, ...] = (
     Function(

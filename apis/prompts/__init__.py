@@ -4,5 +4,33 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
+from apis.actions.places import Unit
+from apis.prompts.template import Template
+
 Form = Literal["compact", "published"]
 FORMS: tuple[Form, ...] = ("compact", "published")
+Observed = Literal["tree", "picture", "both"]
+OBSERVED: tuple[Observed, ...] = ("tree", "picture", "both")
+
+
+class Sight(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a prompt of the published form shows of a desktop, the unit of its places, and the prompt's words."""
+
+    observed: Observed = "tree"
+    unit: Unit = "pixels"
+    template: Template = Template()
+
+    @property
+    def picture(self) -> bool:
+        """Whether the screen is shown as a picture."""
+        return self.observed != "tree"
+
+    @property
+    def tree(self) -> bool:
+        """Whether the accessibility tree is shown as text."""
+        return self.observed != "picture"
+
+
+USUAL = Sight()

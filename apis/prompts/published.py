@@ -7,13 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from apis.actions.places import counted
 from apis.actions.spaces import ActionSpace
 from apis.observation import Element, Observation, Window
+from apis.prompts import USUAL, Sight
 from apis.prompts.compact import left_out
 from apis.prompts.system import published_system
-from apis.prompts.text import Turn, escaped
+from apis.prompts.template import filled
+from apis.prompts.text import Turn, escaped, whole
 
 LAST_TURNS = 30
+_EARLIER = "**Environment State (Omitted)**\nPrevious Action Result: {{last}}"
+_WITH_TREE = "* A11y Tree: {{tree}}\n\n"
+_STATE = (
+    "* Apps: {{windows}}\n\n* Current App: {{current}}\n\n" + _WITH_TREE + "* App Info: {{info}}\n\n"
+    "* Previous Action Result: {{last}}"
+)
 MAX_ELEMENTS, MAX_TEXT, MAX_INFO, MAX_RESULT, MAX_ANSWER = 300, 500, 5000, 2000, 1500
 
 
@@ -25,27 +34,53 @@ def render_published(
     last: str | None,
     *,
     space: ActionSpace = "both",
+    sight: Sight = USUAL,
 ) -> list[dict[str, str]]:
-    """One step's messages in the published form: a system message, earlier turns without their trees, the state now."""
-    messages = [{"role": "system", "content": published_system(app, space, task)}]
+    """One step's messages in the published form: a system message, earlier turns without their trees, the state now.
+
+    A picture that `sight` has belongs to the last message, and is not of it here.
+    """
+    messages = [{"role": "system", "content": published_system(app, space, task, sight, observation.screen)}]
+    omitted = sight.template.earlier or _EARLIER
     before = None
     for turn in history[-LAST_TURNS:]:
-        state = f"**Environment State (Omitted)**\nPrevious Action Result: {_result(before)}"
-        messages.append({"role": "user", "content": state})
+        messages.append({"role": "user", "content": filled(omitted, {"last": _result(before)})})
         messages.append({"role": "assistant", "content": turn.answer[:MAX_ANSWER]})
         before = turn.result
-    messages.append({"role": "user", "content": _state(observation, last)})
+    messages.append({"role": "user", "content": _state(task, observation, last, sight)})
     return messages
 
 
-def _state(observation: Observation, last: str | None) -> str:
+def _state(task: str, observation: Observation, last: str | None, sight: Sight) -> str:
+    width, height = map(str, observation.screen)
+    values = {
+        "task": whole(task), "windows": _windows(observation), "current": _current(observation),
+        "tree": _tree(observation, sight) if sight.tree else "", "width": width, "height": height,
+        "info": escaped(observation.info, MAX_INFO) or "None", "last": _result(last),
+    }  # fmt: skip
+    return filled(sight.template.state or (_STATE if sight.tree else _STATE.replace(_WITH_TREE, "")), values)
+
+
+def _windows(observation: Observation) -> str:
     apps = ["Window ID    App Name    Title"]
     apps += [f"0x{w.number:08x}    {escaped(w.app, 80)}    {_titled(w)}" for w in observation.windows]
+    return "\n".join(apps)
+
+
+def _current(observation: Observation) -> str:
     active = observation.active
-    current = f"0x{observation.windows[active].number:08x}" if active >= 0 else "None"
+    return f"0x{observation.windows[active].number:08x}" if active >= 0 else "None"
+
+
+def _tree(observation: Observation, sight: Sight) -> str:
+    width, height = observation.screen
+
+    def pair(across: int, down: int) -> str:
+        return f"({counted(across, width, sight.unit)}, {counted(down, height, sight.unit)})"
+
     rows = ["tag\ttext\tposition (center x & y)\tsize (w & h)"]
     rows += [
-        f"{escaped(e.tag, 40)}\t{_labelled(e)}\t({e.cx}, {e.cy})\t({e.w}, {e.h})"
+        f"{escaped(e.tag, 40)}\t{_labelled(e)}\t{pair(e.cx, e.cy)}\t{pair(e.w, e.h)}"
         for e in observation.elements[:MAX_ELEMENTS]
     ]
     if len(observation.elements) > MAX_ELEMENTS:
@@ -54,14 +89,7 @@ def _state(observation: Observation, last: str | None) -> str:
         rows.append(f"more: {more}")
     if observation.unread:
         rows.append(f"front: {observation.unread}")
-    info = escaped(observation.info, MAX_INFO) or "None"
-    parts = (
-        "Apps: " + "\n".join(apps),
-        f"Current App: {current}",
-        "A11y Tree: " + "\n".join(rows),
-        f"App Info: {info}",
-    )
-    return "\n\n".join(f"* {part}" for part in (*parts, f"Previous Action Result: {_result(last)}"))
+    return "\n".join(rows)
 
 
 def _titled(window: Window) -> str:

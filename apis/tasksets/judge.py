@@ -105,4 +105,4 @@ def judged(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture) ->
     found = score(task, read, told, fixture)
     if found.value >= SOLVED or found.value <= 0:
         return TaskVerdict(found.solved, found.reason)
-    return TaskVerdict(False, f"score {found.value:.3f}: {found.reason}")
+    return TaskVerdict(False, f"score {found.value:.3f}: {found.reason}", found.value)

@@ -9,23 +9,28 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from aiohttp import web
 
 from policy.engine.generate import GenerateHandler, json_response
 from policy.engine.protocol import BadRequest, GenerateBody, refuse
+from policy.engine.said import AnswerText
+from policy.errors import EngineError
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 
 _FINISH = {"stop": "stop", "length": "length"}
 _NEUTRAL: dict[str, tuple[Any, ...]] = {  # fields that are taken at these values only
-    "n": (None, 1), "stream": (None, False), "top_p": (None, 1, 1.0), "stop": (None, []), "logprobs": (None, False),
-    "frequency_penalty": (None, 0), "presence_penalty": (None, 0), "logit_bias": (None, {}), "tools": (None, []),
-    "response_format": (None, {"type": "text"}), "functions": (None, []),
+    "n": (None, 1), "logprobs": (None, False), "frequency_penalty": (None, 0), "presence_penalty": (None, 0),
+    "logit_bias": (None, {}), "tools": (None, []), "response_format": (None, {"type": "text"}), "functions": (None, []),
 }  # fmt: skip
+_Stop = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+_Stops = Annotated[list[_Stop], msgspec.Meta(max_length=16)]
 
 
 class _Part(msgspec.Struct, tag_field="type", tag="text"):
@@ -41,12 +46,32 @@ class _Message(msgspec.Struct):
         return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
 
 
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool = False
+
+
 class _ChatBody(msgspec.Struct):
     messages: list[_Message]
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     temperature: float | None = None
+    top_p: float | None = None
     seed: int | None = None
+    stop: _Stop | _Stops | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+
+    @property
+    def stops(self) -> list[str]:
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+
+class _Piece(NamedTuple):
+    """What an answer has grown by; `finish` once it has ended."""
+
+    text: str
+    finish: str | None
+    usage: dict[str, int]
 
 
 class ChatHandler:
@@ -56,9 +81,27 @@ class ChatHandler:
         self._generate, self._folder = generate, folder
         self._tokenizer: Tokenizer | None = None
 
-    async def __call__(self, request: web.Request) -> web.Response:
-        raw = await request.read()
-        body = _read(raw)
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        body = _read(await request.read())
+        asked = await self._asked(body)
+        head = {
+            "id": f"chatcmpl-{secrets.token_hex(12)}",
+            "object": "chat.completion.chunk" if body.stream else "chat.completion",
+            "created": int(time.time()),
+            "model": str(self._folder),
+        }
+        async with aclosing(self._pieces(asked, AnswerText(body.stops))) as pieces:
+            if body.stream:
+                usage = body.stream_options is not None and body.stream_options.include_usage
+                return await _stream(request, pieces, head, usage=usage)
+            found = [piece async for piece in pieces]
+        text = "".join(piece.text for piece in found)
+        message = {"role": "assistant", "content": text}
+        choice = {"index": 0, "message": message, "finish_reason": found[-1].finish}
+        return json_response(head | {"choices": [choice], "usage": found[-1].usage})
+
+    async def _asked(self, body: _ChatBody) -> GenerateBody:
+        """The same of /generate. Raises BadRequest."""
         try:
             if self._tokenizer is None:
                 self._tokenizer = await asyncio.to_thread(Tokenizer.load, self._folder)
@@ -69,29 +112,56 @@ class ChatHandler:
         params = {
             "max_new_tokens": body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
             "temperature": 1.0 if body.temperature is None else body.temperature,
+            "top_p": 1.0 if body.top_p is None else body.top_p,
             "sampling_seed": body.seed,
             "stop_token_ids": tokenizer.stop_ids,
         }
-        found = await self._generate.complete(
-            GenerateBody(input_ids=list(ids), sampling_params=msgspec.Raw(msgspec.json.encode(params)))
-        )
-        meta = found["meta_info"]
-        counted = {"prompt_tokens": meta["prompt_tokens"], "completion_tokens": meta["completion_tokens"]}
-        choice = {
-            "index": 0,
-            "message": {"role": "assistant", "content": found["text"]},
-            "finish_reason": _FINISH.get(meta["finish_reason"]["type"], "stop"),
-        }
-        return json_response(
-            {
-                "id": f"chatcmpl-{secrets.token_hex(12)}",
-                "object": "chat.completion",
-                "created": int(time.time()),
-                "model": str(self._folder),
-                "choices": [choice],
-                "usage": counted | {"total_tokens": sum(counted.values())},
-            }
-        )
+        encoded = msgspec.Raw(msgspec.json.encode(params))
+        return GenerateBody(input_ids=list(ids), sampling_params=encoded, stream=bool(body.stream or body.stops))
+
+    async def _pieces(self, asked: GenerateBody, said: AnswerText) -> AsyncGenerator[_Piece, None]:
+        """The answer piece by piece; a text to stop at ends it before its tokens are all drawn."""
+        async with aclosing(self._generate.growing(asked)) as growing:
+            async for answer in growing:
+                meta = answer["meta_info"]
+                ended = meta["finish_reason"]
+                text = said.grown(answer["text"], ended=ended is not None)
+                finish = "stop" if said.stopped else ended and _FINISH.get(ended["type"], "stop")
+                counted = {name: meta[name] for name in ("prompt_tokens", "completion_tokens")}
+                yield _Piece(text, finish, counted | {"total_tokens": sum(counted.values())})
+                if said.stopped:
+                    return
+
+
+async def _stream(
+    request: web.Request, pieces: AsyncIterator[_Piece], head: dict[str, Any], *, usage: bool
+) -> web.StreamResponse:
+    """Write the answer as server-sent events; an error after the first is an event as well. Raises EngineError."""
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    last: _Piece | None = None
+    try:
+        async for piece in pieces:
+            delta: dict[str, str] = {"content": piece.text}
+            if last is None:
+                await response.prepare(request)
+                delta["role"] = "assistant"
+            last = piece
+            if piece.text or piece.finish:
+                await response.write(_event(head, [{"index": 0, "delta": delta, "finish_reason": piece.finish}]))
+    except EngineError as error:
+        if last is None:
+            raise
+        await response.write(b"data: " + msgspec.json.encode({"error": {"message": str(error)}}) + b"\n\n")
+    else:
+        if usage and last is not None:
+            await response.write(_event(head | {"usage": last.usage}, []))
+        await response.write(b"data: [DONE]\n\n")
+    await response.write_eof()
+    return response
+
+
+def _event(head: dict[str, Any], choices: list[dict[str, Any]]) -> bytes:
+    return b"data: " + msgspec.json.encode(head | {"choices": choices}) + b"\n\n"
 
 
 def _read(raw: bytes) -> _ChatBody:

@@ -230,7 +230,10 @@ class EngineCore:
             part = logits if picked == list(range(len(logits))) else logits[picked]
             owners = [ready[i] for i in drawing]
             tokens, logprobs = draw(
-                part, [owner.draw.temperature for owner in owners], [owner.random.random() for owner in owners]
+                part,
+                [owner.draw.temperature for owner in owners],
+                [owner.random.random() for owner in owners],
+                [owner.draw.top_p for owner in owners],
             )
             for owner, token, logprob in zip(owners, tokens, logprobs, strict=True):
                 self._take(owner, token, logprob, resident.name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import AsyncGenerator
 from collections.abc import Sequence as List
 from dataclasses import dataclass
 from typing import Any
@@ -73,12 +74,19 @@ class GenerateHandler:
             self._engine.discard(subscriptions)
         return json_response(answers[0] if single else answers)
 
-    async def complete(self, body: GenerateBody) -> dict[str, Any]:
-        """The answer to a body with a single prompt. Raises EngineError: BadRequest, EngineBusy, or a failure."""
+    async def growing(self, body: GenerateBody) -> AsyncGenerator[dict[str, Any], None]:
+        """The answer to a body with a single prompt; with `stream` each time that it has grown.
+
+        Closing the iterator ends the answer. Raises EngineError: BadRequest, EngineBusy, or a failure.
+        """
         items, _ = self._items(body)
         subscriptions = await self._submit(items, body.weight_version)
         try:
-            return self._answer(await subscriptions[0].next(), items[0])
+            while True:
+                snapshot = await subscriptions[0].next()
+                yield self._answer(snapshot, items[0])
+                if snapshot.finish is not None:
+                    return
         finally:
             self._engine.discard(subscriptions)
 
@@ -127,6 +135,7 @@ class GenerateHandler:
                 draw = Draw(
                     max_new_tokens=room,
                     temperature=param.temperature,
+                    top_p=param.top_p,
                     stop_ids=self._stops(param),
                     seed=secrets.randbits(63) if param.sampling_seed is None else param.sampling_seed + sample,
                 )

@@ -42,8 +42,8 @@ class SamplingParams(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     no_stop_trim: bool = False  # no influence on ids
     stream_interval: int | None = None
     custom_params: Any = None
-    # neutral
     top_p: float = 1.0
+    # neutral
     top_k: int = -1
     min_p: float = 0.0
     frequency_penalty: float = 0.0
@@ -61,7 +61,7 @@ class SamplingParams(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     watermark: Any = None
 
 
-_NEUTRAL = ("top_p", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "min_new_tokens")
+_NEUTRAL = ("min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "min_new_tokens")
 _ABSENT = (
     "stop",
     "stop_regex",
@@ -159,6 +159,8 @@ def _params(plain: Any) -> SamplingParams:
         raise refuse(f"max_new_tokens must be at least 0, got {params.max_new_tokens}.")
     if not 0.0 <= params.temperature < float("inf"):
         raise refuse(f"temperature must be a non-negative finite number, got {params.temperature}.")
+    if not 0.0 < params.top_p <= 1.0:
+        raise refuse(f"top_p must be in (0, 1], got {params.top_p}.")
     if params.n < 1:
         raise refuse(f"n must be at least 1, got {params.n}.")
     return params

@@ -22,6 +22,7 @@ class Draw:
     temperature: float
     stop_ids: frozenset[int]
     seed: int
+    top_p: float = 1.0  # share of the likeliest tokens that are drawn from
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from actors.desktop.endpoints.completion import Completed, completed
+from policy.engine.said import AnswerText
 from policy.tokenizer import Tokenizer
 from tests.policy import tiny_models
 from tests.policy.chat_models import write_tokenizer
@@ -44,8 +49,10 @@ async def test_a_conversation_is_answered_as_its_ids_are(server: Server) -> None
 @pytest.mark.parametrize(
     ("said", "change"),
     [
-        ("stream", {"stream": True}),
-        ("top_p", {"top_p": 0.5}),
+        ("top_p", {"top_p": 0}),
+        ("stop", {"stop": [""]}),
+        ("tools", {"tools": [{"type": "function"}]}),
+        ("take turns", {"messages": [ASKED[0], ASKED[0]], "stream": True}),
         ("the last one is the user's", {"messages": ASKED[:2]}),
         ("take turns", {"messages": [ASKED[0], ASKED[0]]}),
         ("messages", {"messages": "hi"}),
@@ -56,3 +63,47 @@ async def test_what_is_not_carried_out_is_refused_by_name(server: Server, said: 
     status, answer = await server.post("/v1/chat/completions", {"messages": ASKED} | change)
     assert status == 400
     assert said in str(answer)
+
+
+async def test_a_stream_is_the_same_answer_piece_by_piece(server: Server) -> None:
+    asked = {"messages": ASKED, "temperature": 0, "max_tokens": 12}
+    _, whole = await server.post("/v1/chat/completions", asked)
+    usage = {"stream": True, "stream_options": {"include_usage": True}}
+    _, events = await server.post("/v1/chat/completions", asked | usage)
+    text = whole["choices"][0]["message"]["content"]
+    assert completed(events.encode(), 12) == Completed(text, "it was cut at 12 tokens")
+    *_, counted, done = [line[len("data: ") :] for line in events.splitlines() if line]
+    assert (json.loads(counted)["usage"], done) == (whole["usage"], "[DONE]")
+
+
+async def test_an_answer_ends_before_a_text_to_stop_at(server: Server) -> None:
+    asked = {"messages": ASKED, "temperature": 0, "max_tokens": 12}
+    _, whole = await server.post("/v1/chat/completions", asked)
+    text = whole["choices"][0]["message"]["content"]
+    stop = text[len(text) // 2 :][:2]
+    _, ended = await server.post("/v1/chat/completions", asked | {"stop": ["never said", stop]})
+    assert ended["choices"][0]["message"]["content"] == text[: text.index(stop)]
+    assert ended["choices"][0]["finish_reason"] == "stop"
+    assert ended["usage"]["completion_tokens"] <= whole["usage"]["completion_tokens"]
+
+
+async def test_a_small_share_draws_the_likeliest_token_alone(server: Server) -> None:
+    asked = {"messages": ASKED, "max_tokens": 9}
+    _, greedy = await server.post("/v1/chat/completions", asked | {"temperature": 0})
+    _, drawn = await server.post("/v1/chat/completions", asked | {"temperature": 1, "top_p": 1e-6, "seed": 5})
+    assert drawn["choices"][0]["message"] == greedy["choices"][0]["message"]
+
+
+STOPS = st.lists(st.text("ab\ufffd", min_size=1, max_size=3), max_size=3)
+
+
+@given(st.lists(st.integers(1, 5), max_size=12), STOPS, st.text("ab\ufffd"))
+def test_what_was_given_out_is_never_taken_back(cuts: list[int], stops: list[str], text: str) -> None:
+    said, given, at = AnswerText(stops), "", 0
+    for step in [*cuts, len(text) + 1]:
+        at = min(at + step, len(text))
+        given += said.grown(text[:at], ended=at == len(text))
+        if said.stopped or at == len(text):
+            break
+    ends = [place for stop in stops if (place := text.find(stop)) >= 0]
+    assert given == text[: min(ends, default=len(text))]

@@ -24,6 +24,7 @@ EXAMPLES = (
     "  computerrl eval last --decoding t=1 --episodes 4 --json\n"
     "  computerrl eval exported/ --like local --decoding t=1 --against eval-before\n"
     "  computerrl eval http://127.0.0.1:30000/v1 --model NAME --tasks desktop --screen 1920x1080 --max-turns 50\n"
+    "  computerrl eval http://127.0.0.1:30000/v1 --model NAME --tasks osworld --observation picture --prompt tags\n"
     "  computerrl eval --resume --name cloned                 play the rest of that evaluation\n"
 )
 
@@ -55,6 +56,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--desktops", "--count", type=int, metavar="N", help=count)
     form = "of prompts and answers (default: compact, of a URL published, or the run's)"
     parser.add_argument("--format", choices=("compact", "published"), help=form)
+    parser.add_argument(
+        "--observation", choices=("tree", "picture", "both"), help="of a URL: what the model sees (default: tree)"
+    )
+    unit = "of a URL: the unit of its places, 0 to 1000 or pixels (default: thousandths with a picture)"
+    parser.add_argument("--coordinates", choices=("pixels", "thousandths"), help=unit)
+    parser.add_argument("--prompt", metavar="FILE", help="of a URL: a prompt template, a file or `tags`")
     parser.add_argument("--max-turns", type=int, metavar="N", help="answers per episode (default: 12, or the run's)")
     tokens = "of one answer (default: the run's, or 4096 of a URL)"
     parser.add_argument("--max-tokens", type=int, metavar="N", help=tokens)
@@ -77,6 +84,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", metavar="NAME", help="name of the run (default: eval and the time)")
     parser.add_argument("--resume", action="store_true", help="go on with the newest evaluation, or --name")
     parser.add_argument("--out", metavar="DIR", help="write result.json and episodes.jsonl there")
+    parser.add_argument(
+        "--osworld-out", metavar="DIR", help="write results in OSWorld's own layout there: result.txt, traj.jsonl"
+    )
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
     parser.add_argument("--json", action="store_true", help="print one JSON document; progress goes to standard error")
 

@@ -31,6 +31,7 @@ from actors.replay.config import ReplayConfig, TasksConfig
 from actors.sampler.config import SamplersConfig, WeightSyncConfig
 from actors.settings import DemosConfig, SamplingConfig
 from apis.observation import SCREEN
+from apis.prompts import USUAL
 from runtime.errors import ConfigError
 from runtime.settings import Section, key, tuning
 
@@ -215,6 +216,7 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
         return SeatConfig(
             format=prompt.format,
             action_space=prompt.action_space,
+            sight=prompt.sight,
             screenshots=self.screenshots,
             settle_ms=self.settle_ms,
         )
@@ -265,6 +267,11 @@ class Deploy(Section, frozen=True, kw_only=True):
             for name, amount in place.items():
                 if not 0 < amount < math.inf or (name not in ("CPU", "GPU") and amount != int(amount) and amount > 1):
                     raise ConfigError(f"{part}.place.{name} is {amount:g}: a whole number, or a share of one below 1")
+        if self.model.endpoint is None and self.prompt.sight != USUAL:
+            raise ConfigError(
+                "prompt.observation, prompt.coordinates and prompt.template are of a model at a URL, and model.endpoint"
+                " names none: leave them out"
+            )
         self.samplers.refuse_unreachable(self.weight_sync)
         if self.sampling.eval_temperature == 0 and self.evaluation.episodes > 1:
             episodes = self.evaluation.episodes

@@ -73,8 +73,10 @@ def play(args: argparse.Namespace) -> int:
     places.refuse_unwritable(folder.parent, "--runs")
     if args.out:
         places.refuse_unwritable(Path(args.out), "--out")
+    if args.osworld_out:
+        places.refuse_unwritable(Path(args.osworld_out), "--osworld-out")
     if deploy.model.endpoint is not None:
-        served.refuse_unanswering(deploy.model.endpoint)
+        served.refuse_unanswering(deploy.model.endpoint, picture=deploy.prompt.sight.picture)
     if before is not None:
         show.like(deploy, before)  # what can't be compared is refused before anything is played
     version, kept = Version.parse(weights.version), _place(weights, folder)
@@ -91,7 +93,8 @@ def play(args: argparse.Namespace) -> int:
         status = runcommand.carry_out(request, job)
     if not (folder / LEDGER).is_file():  # it ended before it played anything, and has said so
         return status
-    show.result(folder, weights, deploy, before, Path(args.out) if args.out else None, as_json=args.json)
+    outs = show.Outs(*(Path(out) if out else None for out in (args.out, args.osworld_out)))
+    show.result(folder, weights, deploy, before, outs, as_json=args.json)
     return status
 
 

@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import os
 
 import msgspec
 
 from actors.cluster.runs.weights import NamedWeights
+from actors.desktop.endpoints.chat import pictured
 from actors.desktop.endpoints.client import Endpoint, EndpointDown
 from actors.desktop.endpoints.config import EndpointConfig, key_of
 from runtime.errors import ConfigError
 
 MODEL_FLAG = "--model"
 TRIAL_TOKENS = 16  # some servers refuse fewer
+TRIAL_SIDE = 64  # pixels
 ASKED = "Answer with one word: ready?"
-OF_URLS = {"model_name": MODEL_FLAG, "api_key_env": "--api-key-env"}  # flags by their argument
+OF_URLS = {
+    "model_name": MODEL_FLAG, "api_key_env": "--api-key-env", "observation": "--observation",
+    "coordinates": "--coordinates", "prompt": "--prompt",
+}  # flags by their argument  # fmt: skip
 NOT_OF_URLS = {"at": "--at", "attach": "--attach", "engine": "--engine"}
 
 
@@ -52,15 +58,15 @@ def endpoint_of(args: argparse.Namespace, seats: int) -> EndpointConfig:
     )  # fmt: skip
 
 
-def refuse_unanswering(config: EndpointConfig) -> None:
-    """Raise ConfigError unless the endpoint answers a short question now."""
+def refuse_unanswering(config: EndpointConfig, *, picture: bool) -> None:
+    """Raise ConfigError unless the endpoint answers a short question now, one about a `picture` if it is to see any."""
     key = key_of(config, os.environ)
     once = msgspec.structs.replace(config, retries=1, timeout_s=min(config.timeout_s, 60.0))
 
     async def asked() -> None:
         endpoint = Endpoint(once, key)
         try:
-            question = [{"role": "user", "content": ASKED}]
+            question = [{"role": "user", "content": pictured(ASKED, _blank()) if picture else ASKED}]
             await endpoint.complete(question, seed=0, temperature=0.0, max_tokens=TRIAL_TOKENS)
         finally:
             await endpoint.close()
@@ -69,3 +75,12 @@ def refuse_unanswering(config: EndpointConfig) -> None:
         asyncio.run(asked())
     except EndpointDown as error:
         raise ConfigError(f"MODEL {config.url}: {error} ({error.cause})") from None
+
+
+def _blank() -> bytes:
+    """A white PNG, large enough for models that refuse tiny ones."""
+    from PIL import Image
+
+    out = io.BytesIO()
+    Image.new("RGB", (TRIAL_SIDE, TRIAL_SIDE), "white").save(out, "PNG")
+    return out.getvalue()

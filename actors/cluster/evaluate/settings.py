@@ -9,22 +9,26 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.config import deploy_files, lanes, suites, tasksets
+from actors.cluster.config import deploy_files, lanes, suites, tasksets, typed_yaml
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig, RunConfig
+from actors.cluster.config.suggest import hint
 from actors.cluster.evaluate import served
 from actors.cluster.runs import names
 from actors.cluster.runs.weights import NamedWeights
-from actors.desktop.config import SshConfig
+from actors.desktop.config import PromptConfig, SshConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.replay.config import EVERY, ReplayConfig, TaskRange, TasksConfig
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SglangConfig
 from actors.settings import COLDEST
+from apis.prompts import Form
+from apis.prompts.template import Template
 from apis.tasks.words import HELD_OUT
 from runtime.errors import ConfigError
 
@@ -46,6 +50,9 @@ FLAGS: dict[str, Any] = {
     "decoding": GREEDY,
     "desktops": None,
     "format": None,
+    "observation": None,
+    "coordinates": None,
+    "prompt": None,
     "max_turns": None,
     "seed": 0,
     "attach": [],
@@ -100,9 +107,7 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
     found = Deploy(
         run=RunConfig(seed=args.seed, log_level=like.run.log_level),
         model=ModelConfig(path=weights.folder, endpoint=served.endpoint_of(args, seats) if url else None),
-        prompt=msgspec.structs.replace(
-            like.prompt, format=args.format or ("published" if url and not args.like else like.prompt.format)
-        ),
+        prompt=_prompt(like.prompt, args, usual="published" if url and not args.like else like.prompt.format),
         tasks=TasksConfig(eval=list(ids), max_turns=turns),
         demos=DemonstrationsConfig(count=0),
         desktops=msgspec.structs.replace(
@@ -110,6 +115,7 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
             count=seats,
             processes=min(like.desktops.processes, seats),
             screen=args.screen or like.desktops.screen,
+            screenshots="all" if args.osworld_out else like.desktops.screenshots,
             warm_pool=min(like.desktops.warm_pool if isinstance(like.desktops.provider, SshConfig) else 2, seats),
         ),
         samplers=_samplers(like, args),
@@ -120,6 +126,29 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
         evaluation=EvaluationConfig(episodes=args.episodes or 1),
     )
     return deploy_files.build(msgspec.to_builtins(found), Deploy, args.overrides, source="eval")
+
+
+def _prompt(like: PromptConfig, args: argparse.Namespace, usual: Form) -> PromptConfig:
+    template = (
+        typed_yaml.read(_template_at(args.prompt), Template, name=f"--prompt {args.prompt}") if args.prompt else None
+    )
+    return PromptConfig(
+        format=args.format or usual,
+        action_space=like.action_space,
+        observation=args.observation or like.observation,
+        coordinates=args.coordinates or like.coordinates,
+        template=template or like.template,
+    )
+
+
+def _template_at(name: str) -> Path:
+    """The template called `name`: a path, or a bundled file's name. Raises ConfigError with the nearest name."""
+    if Path(name).is_file():
+        return Path(name)
+    bundled = {path.stem: path for path in Path(str(resources.files("deploy"))).glob("prompts/*.yaml")}
+    if name not in bundled:
+        raise ConfigError(f"--prompt {name}: no such template; {hint(name, bundled)}")
+    return bundled[name]
 
 
 def _patient(like: Deploy, turns: int) -> ReplayConfig:

@@ -5,28 +5,40 @@ Invariant: a rate never stands without its interval, its decoding and its task-s
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from actors.cluster import output
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
+from actors.cluster.evaluate import upstream
 from actors.cluster.runs import criterion, evaluation_rounds
 from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound
 from actors.cluster.runs.weights import NamedWeights
 from actors.replay.statistics.intervals import Rate
-from actors.replay.statistics.scores import side_by_side
+from actors.replay.statistics.scores import Mean, side_by_side
 from actors.replay.statistics.success_rates import Rates, Summary
 from apis.tasks import registry as tasks
 from runtime.errors import ConfigError
 
 
+class Outs(NamedTuple):
+    """Folders to write to, where they are wanted."""
+
+    own: Path | None  # result.json and episodes.jsonl
+    osworld: Path | None
+
+
 def result(
-    folder: Path, weights: NamedWeights, deploy: Deploy, before: Path | None, out: Path | None, *, as_json: bool
+    folder: Path, weights: NamedWeights, deploy: Deploy, before: Path | None, outs: Outs, *, as_json: bool
 ) -> None:
-    """Print the round of the run at `folder`, write it into `out`, and compare it with its like in the run `before`."""
+    """Print the round of the run at `folder`, write it into `outs`, and compare it with its like in the run `before`.
+
+    Raises ConfigError for what can't be compared.
+    """
     rounds = evaluation_rounds.read_rounds(folder)
     if not rounds:
         return
@@ -36,16 +48,21 @@ def result(
         compared = evaluation_rounds.compare(like(deploy, before), found)
         compared = msgspec.structs.replace(compared, before=before.name, after=folder.name)
     document = _document(folder, weights, deploy, found, compared)
-    if out is not None:
+    if (out := outs.own) is not None:
         out.mkdir(parents=True, exist_ok=True)
         (out / "result.json").write_bytes(msgspec.json.format(msgspec.json.encode(document)) + b"\n")
         lines = b"".join(msgspec.json.encode(episode) + b"\n" for episode in found.episodes)
         (out / "episodes.jsonl").write_bytes(lines)
     if as_json:
         output.document(document)
-        return
-    _print(weights, deploy, found, compared)
-    if out is not None:
+    else:
+        _print(weights, deploy, found, compared)
+    if outs.osworld is not None:
+        model = deploy.model.endpoint.model if deploy.model.endpoint else weights.name
+        count = upstream.write(outs.osworld, folder, deploy, model, found)
+        where = upstream.place(outs.osworld, deploy, model)
+        output.line(f"wrote {count} results in OSWorld's layout: {where}", to=sys.stderr if as_json else None)
+    if out is not None and not as_json:
         output.line(f"wrote {out / 'result.json'} and {out / 'episodes.jsonl'}")
 
 
@@ -59,6 +76,9 @@ def like(deploy: Deploy, run: Path) -> EvaluationRound:
         ("tasks.max_turns", before.tasks.max_turns, deploy.tasks.max_turns),
         ("prompt.format", before.prompt.format, deploy.prompt.format),
         ("prompt.action_space", before.prompt.action_space, deploy.prompt.action_space),
+        ("prompt.observation", before.prompt.observation, deploy.prompt.observation),
+        ("prompt.coordinates", before.prompt.sight.unit, deploy.prompt.sight.unit),
+        ("prompt.template", before.prompt.template.digest or "none", deploy.prompt.template.digest or "none"),
         ("desktops.screen", before.desktops.screen, deploy.desktops.screen),
     ):
         if then != now:
@@ -87,6 +107,9 @@ def _document(
         "task_set": found.task_set,
         "format": deploy.prompt.format,
         "action_space": deploy.prompt.action_space,
+        "observation": deploy.prompt.observation,
+        "coordinates": deploy.prompt.sight.unit,
+        "template": deploy.prompt.template.digest,
         "max_turns": deploy.tasks.max_turns,
         "screen": deploy.desktops.screen,
         "closed": found.closed,
@@ -121,8 +144,8 @@ def _print(weights: NamedWeights, deploy: Deploy, found: EvaluationRound, compar
     rows.append(_row("ALL", summary.whole))
     output.table(("FAMILY", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT"), rows)
     scores = side_by_side(found.episodes)
-    if scores[0].infeasible.n:
-        sides = [(one.name, *map(_share, (one.whole, one.feasible, one.infeasible))) for one in scores]
+    if scores[0].infeasible.n or len({one.whole.successes for one in scores[:3]}) > 1:
+        sides = [(one.name, *map(_mean, (one.whole, one.feasible, one.infeasible))) for one in scores]
         output.line("")
         output.table(("SCORE", "ALL", "FEASIBLE", "INFEASIBLE"), sides)
     if len(summary.pass_at) > 1:
@@ -138,3 +161,7 @@ def _row(name: str, rates: Rates) -> tuple[str, ...]:
 
 def _share(rate: Rate) -> str:
     return f"{rate.value:.3f} ({rate.successes}/{rate.n})" if rate.n else "-"
+
+
+def _mean(mean: Mean) -> str:
+    return f"{mean.value:.3f} ({mean.successes:g}/{mean.n})" if mean.n else "-"

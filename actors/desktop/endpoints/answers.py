@@ -10,14 +10,13 @@ import time
 from collections.abc import Sequence
 
 from actors.desktop.answers import Answer, Prompt
+from actors.desktop.config import SeatConfig
 from actors.desktop.endpoints.chat import Chat
 from actors.desktop.endpoints.client import Endpoint, EndpointDown, PromptRefused
 from actors.desktop.endpoints.completion import Completed
 from actors.errors import DesktopFault
 from actors.replay.messages import Reservation, VersionSpan
-from apis.actions.spaces import ActionSpace
 from apis.observation import Observation
-from apis.prompts import Form
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from runtime.seeds import stable_seed
@@ -26,10 +25,10 @@ from runtime.seeds import stable_seed
 class EndpointAnswers:
     """One episode's answers."""
 
-    def __init__(self, endpoint: Endpoint, work: Reservation, form: Form, space: ActionSpace) -> None:
+    def __init__(self, endpoint: Endpoint, work: Reservation, seat: SeatConfig) -> None:
         self._endpoint = endpoint
         self._work = work
-        self._chat = Chat(tasks.task(work.task).instruction, form, space)
+        self._chat = Chat(tasks.task(work.task).instruction, seat.format, seat.action_space, seat.sight)
 
     async def answer(
         self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
@@ -40,7 +39,7 @@ class EndpointAnswers:
         """
         start = time.monotonic()
         try:
-            found = await self._asked(step, observation, self._chat.remembered(history), last)
+            found = await self._asked(step, prompt.picture, observation, self._chat.remembered(history), last)
         except EndpointDown as error:
             raise DesktopFault(error.cause, str(error), "sampler") from error
         self._chat.answered(step, found.text)
@@ -55,11 +54,13 @@ class EndpointAnswers:
             cut=found.cut,
         )
 
-    async def _asked(self, step: int, observation: Observation, turns: Sequence[Turn], last: str | None) -> Completed:
+    async def _asked(
+        self, step: int, picture: bytes, observation: Observation, turns: Sequence[Turn], last: str | None
+    ) -> Completed:
         """The answer to as many of the last turns as the endpoint takes. Raises EndpointDown."""
         drawn = self._work.sampling
         while True:
-            messages = self._chat.messages(observation, turns, last)
+            messages = self._chat.messages(observation, turns, last, picture)
             seed = stable_seed(self._work.seed, step)
             try:
                 return await self._endpoint.complete(

@@ -148,13 +148,16 @@ def rounds_closed(db: Database) -> Iterator[Row]:
 
 def round_episodes(db: Database, round_id: int) -> list[RoundEpisode]:
     """What a round was made of: its episodes as they ended, then what it lost to faults."""
-    played = db.execute(
-        "SELECT task, success, feasible, reason FROM episodes WHERE round_id = ? ORDER BY seq", (round_id,)
-    )
+    played = db.execute("SELECT * FROM episodes WHERE round_id = ? ORDER BY seq", (round_id,))  # of any build's columns
     lost = db.execute("SELECT task FROM round_tasks WHERE round_id = ? AND state = 'fault' ORDER BY n", (round_id,))
     found = [
         RoundEpisode(
-            task=row["task"], success=bool(row["success"]), feasible=bool(row["feasible"]), reason=row["reason"]
+            task=row["task"],
+            success=bool(row["success"]),
+            feasible=bool(row["feasible"]),
+            reason=row["reason"],
+            score=dict(row).get("score"),
+            token=row["token"],
         )
         for row in played
     ]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from runtime.errors import StoreError
 
-FORM = 6  # raise when a table changes
+FORM = 7  # raise when a table changes
 BUSY_TIMEOUT_S = 60.0  # for another process that holds the file; nothing is lost meanwhile
 
 # Versions are stored as `LINEAGE.STEP`. `live` says of an episode that its payloads must stay, `place` that a
@@ -46,7 +46,7 @@ CREATE TABLE episodes(
   stay INTEGER NOT NULL, group_id INTEGER, round_id INTEGER, success INTEGER NOT NULL, feasible INTEGER NOT NULL,
   reason TEXT NOT NULL, wall_s REAL NOT NULL, busy_s REAL NOT NULL, ended_step INTEGER NOT NULL,
   tokens INTEGER NOT NULL DEFAULT 0, surprisal REAL NOT NULL DEFAULT 0, place INTEGER,
-  live INTEGER NOT NULL DEFAULT 1);
+  live INTEGER NOT NULL DEFAULT 1, score REAL);
 CREATE INDEX episodes_group ON episodes(group_id) WHERE group_id IS NOT NULL;
 CREATE INDEX episodes_round ON episodes(round_id) WHERE round_id IS NOT NULL;
 CREATE INDEX episodes_train ON episodes(seq) WHERE lane = 'train';

@@ -221,10 +221,10 @@ def commit(tx: Transaction, msg: Commit) -> Done:
     step = tx.trained.step
     seq = tx.execute(
         "INSERT INTO episodes(token, lane, task, stay, group_id, round_id, success, feasible, reason, wall_s, busy_s,"
-        " ended_step, tokens, surprisal) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " ended_step, tokens, surprisal, score) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         msg.token, lane, row["task"], row["stay"], row["group_id"], row["round_id"], msg.outcome.success,
         msg.outcome.feasible, msg.outcome.reason, msg.wall_s, msg.busy_s, step,
-        sum(one.response_tokens for one in msg.steps), sum(one.surprisal for one in msg.steps),
+        sum(one.response_tokens for one in msg.steps), sum(one.surprisal for one in msg.steps), msg.outcome.score,
     ).lastrowid  # fmt: skip
     assert seq is not None
     store_steps(tx, msg.token, msg.steps)

@@ -21,6 +21,8 @@ class RoundEpisode(msgspec.Struct, frozen=True, kw_only=True):
     feasible: bool = True
     fault: bool = False
     reason: str = ""  # of its outcome
+    score: float | None = None  # of the end state, 0 to 1; None: it was not judged
+    token: int = 0  # of its reservation
 
     @property
     def family(self) -> str:

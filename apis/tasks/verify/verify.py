@@ -129,6 +129,12 @@ class TaskVerdict(msgspec.Struct, frozen=True):
 
     success: bool
     reason: str
+    score: float | None = None  # 0 to 1, where the check has steps between
+
+    @property
+    def points(self) -> float:
+        """The score, of a check without one 0 or 1."""
+        return float(self.success) if self.score is None else self.score
 
 
 Read = Callable[[str], FileView]

@@ -1,10 +1,13 @@
-"""`computerrl eval URL`: what is refused before a desktop boots, and one episode from a scripted endpoint."""
+"""`computerrl eval URL`: what is refused before a desktop boots, and episodes of a scripted endpoint that sees."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import os
 import re
+import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,10 @@ import pytest
 from aiohttp import web
 
 from actors.cluster import cli
-from actors.cluster.evaluate import served, settings
+from actors.cluster.evaluate import scripted, served, settings
+from apis.tasks.osworld import HOME, data_url
+from apis.tasksets import store
+from runtime.errors import ConfigError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "desktop"))
 from endpoint_stand_in import StandIn, completion
@@ -71,27 +77,98 @@ def test_a_model_elsewhere_is_not_trained(tmp_path: Path, capsys: pytest.Capture
     assert "evaluate it with computerrl eval URL" in capsys.readouterr().err
 
 
-async def test_a_scripted_endpoint_is_evaluated_on_a_screen_of_its_own(tmp_path: Path, state_dir: str) -> None:
+def test_what_the_model_sees_is_chosen_by_flags(tmp_path: Path) -> None:
+    template = tmp_path / "mine.yaml"
+    template.write_text("system: Do {{task}}\n")
+    args = arguments(URL, *WORDS, "--observation", "picture", "--prompt", str(template), "--osworld-out", "out")
+    deploy = settings.deploy_of(args, served.named(args))
+    sight = deploy.prompt.sight
+    assert (sight.observed, sight.unit, sight.template.system) == ("picture", "thousandths", "Do {{task}}")
+    assert deploy.desktops.screenshots == "all"
+    args = arguments(URL, *WORDS, "--observation", "both", "--coordinates", "pixels")
+    assert settings.deploy_of(args, served.named(args)).prompt.sight.unit == "pixels"
+    template.write_text("sytem: Do\n")
+    args = arguments(URL, *WORDS, "--prompt", str(template))
+    with pytest.raises(ConfigError, match=r"--prompt .*mine.yaml.*sytem.*system"):
+        settings.deploy_of(args, served.named(args))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((URL, *WORDS, "--observation", "picture", "--format", "compact"), "prompt.format is compact"),
+        (("base", *WORDS[2:], "--observation", "picture"), "--observation: it goes with a server's URL"),
+        (
+            ("base", *WORDS[2:], "--set", "prompt={format: published, observation: both}"),
+            "model.endpoint names none",
+        ),
+    ],
+)
+def test_only_a_model_elsewhere_sees_pictures(
+    words: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["eval", *words, "--runs", str(tmp_path / "runs")]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_script_answers_by_the_turn_and_stays_at_its_end() -> None:
+    roles = ["system", "user"]
+    for said in ("a()", "b()", "b()"):
+        assert scripted.answer(roles, ["a()", "b()"]) == f"<answer>{said}</answer>"
+        roles += ["assistant", "user"]
+
+
+def task_file(folder: Path, name: str, evaluator: dict[str, Any]) -> None:
+    """A file whose one text is right from the start, or an infeasible one."""
+    files = [{"url": data_url(b"new"), "path": f"{HOME}/notes.txt"}]
+    config = [{"type": "download", "parameters": {"files": files}}]
+    task = {"id": name, "instruction": f"Do {name}", "config": config, "evaluator": evaluator}
+    (folder / f"{name}.json").write_text(json.dumps(task))
+
+
+async def test_a_scripted_endpoint_that_sees_the_screen_is_evaluated_on_task_files(
+    tmp_path: Path, state_dir: str
+) -> None:
     async def script(body: dict[str, Any], number: int) -> web.StreamResponse:
         if number == 2:
             return web.Response(status=429, headers={"Retry-After": "0"})
         turns = [one for one in body["messages"] if one["role"] == "assistant"]
-        said = "Agent.exit(success=True)" if turns else "Agent.click(coordinate=[1900, 1000])"
-        return completion(f"<think>so</think>\n```python\n{said}\n```")
+        return completion(f"<answer>{'Agent.wait()' if turns else 'Agent.click(coordinate=[990, 926])'}</answer>")
 
+    tasks = tmp_path / "files" / "notes"
+    tasks.mkdir(parents=True)
+    kept = {"type": "vm_file", "path": f"{HOME}/notes.txt", "dest": "notes.txt"}
+    rule = {"type": "rule", "rules": {"expected": ["new"]}}
+    task_file(tasks, "kept", {"func": "file_contains", "result": kept, "expected": rule})
+    task_file(tasks, "never", {"func": "infeasible"})
     async with StandIn(script) as server:
-        words = ["eval", server.url, *WORDS, "--screen", "1920x1080", "--count", "1", "--name", "far", "--json"]
-        words += ["--runs", str(tmp_path), "--set", f"desktops.provider.state_dir={state_dir}"]
-        words += ["--set", "model.endpoint.first_backoff_s=0.0"]
+        words = ["eval", server.url, "--model", "org/m", "--tasks", str(tasks.parent), "--screen", "1920x1080"]
+        words += ["--count", "1", "--max-turns", "2", "--observation", "picture", "--name", "far", "--json"]
+        words += ["--osworld-out", str(tmp_path / "out"), "--set", f"desktops.provider.state_dir={state_dir}"]
+        words += ["--runs", str(tmp_path / "runs"), "--set", "model.endpoint.first_backoff_s=0.0"]
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", "actors.cluster.cli", *words, stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE, env={**os.environ, store.PLACE: str(tmp_path / "store")},
         )  # fmt: skip
         async with asyncio.timeout(120):
             out, err = await process.communicate()
     assert process.returncode == 0, err.decode()[-2000:]
     document = json.loads(out)
-    whole = document["summary"]["whole"]["all"]
-    assert (document["screen"], whole["n"], document["summary"]["faults"]) == ("1920x1080", 1, 0)
-    assert len(server.bodies) == 4, "asked whether it answers, refused once, then two answers"
+    assert (document["screen"], document["summary"]["episodes"], document["summary"]["faults"]) == ("1920x1080", 2, 0)
+    scores = {one["name"]: (one["feasible"]["successes"], one["infeasible"]["successes"]) for one in document["scores"]}
+    assert (scores["strict"], scores["osworld"], scores["published"]) == ((0, 0), (1, 0), (0, 1))
+    assert len(server.bodies) == 6, "asked whether it answers, refused once, then two answers each"
+    _text, image = server.bodies[-1]["messages"][-1]["content"]
+    head = base64.b64decode(image["image_url"]["url"].partition(",")[2])[:24]
+    assert (head[1:4], struct.unpack(">II", head[16:])) == (b"PNG", (1920, 1080))
     assert "outside the screen" not in json.dumps(server.bodies[-1]["messages"][-1])
+    top = tmp_path / "out" / "both" / "screenshot" / "org_m"
+    assert {path.parent.name: float(path.read_text()) for path in top.glob("notes/*/result.txt")} == {
+        "kept": 1.0, "never": 0.0,
+    }  # fmt: skip
+    first, last = map(json.loads, (top / "notes" / "kept" / "traj.jsonl").read_text().splitlines())
+    assert (first["action"], last["action"], first["done"], last["done"]) == (
+        "Agent.click(coordinates=[1900, 999])", "WAIT", False, True,
+    )  # fmt: skip
+    assert (top / "notes" / "kept" / last["screenshot_file"]).read_bytes()[:2] == b"\xff\xd8"
+    assert json.loads((top / "args.json").read_text())["screen_width"] == 1920

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.desktop.answers import Prompt
+from actors.desktop.config import SeatConfig
 from actors.desktop.endpoints.answers import EndpointAnswers
 from actors.desktop.endpoints.client import MAX_ANSWER_BYTES, Endpoint
 from actors.desktop.endpoints.completion import NoCompletionError, completed
@@ -20,6 +21,7 @@ from actors.desktop.endpoints.config import EndpointConfig
 from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Observation, from_guest
+from apis.prompts import USUAL, Sight
 from apis.prompts.text import Turn
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
@@ -42,12 +44,14 @@ def config(server: StandIn | None, **more: Any) -> EndpointConfig:
     return EndpointConfig(**{**usual, "first_backoff_s": 0.0, **more})
 
 
-async def answered(wanted: EndpointConfig, history: list[Turn] | None = None, key: str = "") -> Any:
+async def answered(
+    wanted: EndpointConfig, history: list[Turn] | None = None, key: str = "", sight: Sight = USUAL, picture: bytes = b""
+) -> Any:
     endpoint = Endpoint(wanted, key)
     try:
-        answers = EndpointAnswers(endpoint, WORK, "published", "both")
+        answers = EndpointAnswers(endpoint, WORK, SeatConfig(format="published", sight=sight))
         turns = history or []
-        return await answers.answer(len(turns), Prompt(user="p"), seen(), turns, None)
+        return await answers.answer(len(turns), Prompt(user="p", picture=picture), seen(), turns, None)
     finally:
         await endpoint.close()
 
@@ -67,6 +71,21 @@ async def test_an_evaluation_is_drawn_as_its_round_says() -> None:
     assert "done 0" in sent["messages"][3]["content"]
     assert (answer.text, answer.cut, [span.version for span in answer.spans]) == (PAPER, "", [PIN])
     assert server.keys == ["Bearer sesame"]
+
+
+async def test_only_the_newest_turn_has_the_picture() -> None:
+    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
+        return completion("<answer>Agent.wait()</answer>")
+
+    sight = Sight(observed="picture", unit="thousandths")
+    async with StandIn(script) as server:
+        turns = [Turn(answer="x", line="Agent.wait()", result="done")]
+        await answered(config(server), turns, sight=sight, picture=b"\x89PNG")
+        _, *earlier, now = server.bodies[0]["messages"]
+    assert all(isinstance(one["content"], str) for one in earlier)
+    text, image = now["content"]
+    assert (text["type"], "A11y" in text["text"]) == ("text", False)
+    assert image == {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}}
 
 
 async def _limited(_body: dict[str, Any], _number: int) -> web.StreamResponse:

@@ -7,14 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.desktop.stages import BUSY, EpisodeEnding, Stage, StageClock, ending_after, needs_verifier, outcome_of
+from apis.tasks.verify.verify import TaskVerdict
 from runtime.errors import ProtocolError
 
 
 def test_only_a_verified_claim_is_a_success_on_a_feasible_task() -> None:
     for ending in EpisodeEnding:
-        for verified in (True, False, None):
-            outcome = outcome_of(ending, True, verified)
-            assert outcome.success == (ending is EpisodeEnding.CLAIMED and verified is True)
+        for verdict in (TaskVerdict(True, ""), TaskVerdict(False, "", 0.5), TaskVerdict(False, ""), None):
+            outcome = outcome_of(ending, True, verdict)
+            assert outcome.success == (ending is EpisodeEnding.CLAIMED and verdict is not None and verdict.success)
+            assert outcome.score == (None if verdict is None else verdict.points)
+
+
+def test_the_end_state_of_a_time_out_is_judged_where_it_is_scored() -> None:
+    scored = {ending for ending in EpisodeEnding if needs_verifier(ending, True, scored=True)}
+    assert scored == {EpisodeEnding.CLAIMED, EpisodeEnding.OUT_OF_STEPS}
+    assert not any(needs_verifier(ending, False, scored=True) for ending in EpisodeEnding)
+    assert not needs_verifier(EpisodeEnding.OUT_OF_STEPS, True)
 
 
 def test_only_giving_up_is_a_success_on_an_infeasible_task() -> None:

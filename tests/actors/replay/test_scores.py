@@ -1,4 +1,4 @@
-"""Scores side by side: a time-out at an infeasible task counts as published only, and trivial policies stand beside."""
+"""Scores side by side: what a time-out counts as tells them apart, and trivial policies stand beside them."""
 
 from __future__ import annotations
 
@@ -9,28 +9,31 @@ from actors.replay.statistics.scores import TIMED_OUT, side_by_side
 from actors.replay.statistics.success_rates import RoundEpisode
 
 EPISODES = [
-    RoundEpisode(task="s/a", success=True, reason="verified"),
-    RoundEpisode(task="s/b", reason=TIMED_OUT),
+    RoundEpisode(task="s/a", success=True, reason="verified", score=1.0),
+    RoundEpisode(task="s/b", reason=TIMED_OUT, score=1.0),  # right, and not claimed
     RoundEpisode(task="s/c", feasible=False, reason=TIMED_OUT),
-    RoundEpisode(task="s/d", success=True, feasible=False, reason="verified"),
-    RoundEpisode(task="s/e", fault=True),
+    RoundEpisode(task="s/d", success=True, feasible=False, reason="verified", score=1.0),
+    RoundEpisode(task="s/e", reason="not_verified", score=0.25),
+    RoundEpisode(task="s/f", reason="agent_gave_up"),
+    RoundEpisode(task="s/g", fault=True),
 ]
 
 
-def test_scores_differ_where_nothing_was_ended() -> None:
+def test_scores_differ_by_what_a_time_out_is() -> None:
     found = {one.name: (one.whole.successes, one.whole.n, one.feasible.successes, one.infeasible.successes)
              for one in side_by_side(EPISODES)}  # fmt: skip
     assert found == {
-        "strict": (2, 4, 1, 1),
-        "published, at least": (3, 4, 1, 2),
-        "never ending, published": (2, 4, 0, 2),
-        "giving up at once": (2, 4, 0, 2),
+        "strict": (2, 6, 1, 1),
+        "osworld": (3.25, 6, 2.25, 1),
+        "published": (3.25, 6, 1.25, 2),
+        "never ending, published": (2, 6, 0, 2),
+        "giving up at once": (2, 6, 0, 2),
     }
 
 
 @given(st.lists(st.sampled_from(EPISODES), max_size=12))
-def test_published_is_never_below_strict_and_denominators_agree(episodes: list[RoundEpisode]) -> None:
-    strict, published, *trivial = side_by_side(episodes)
-    assert published.whole.successes >= strict.whole.successes
-    assert len({one.whole.n for one in (strict, published, *trivial)}) == 1
+def test_no_score_is_below_strict_and_denominators_agree(episodes: list[RoundEpisode]) -> None:
+    strict, osworld, published, *trivial = side_by_side(episodes)
+    assert min(osworld.whole.successes, published.whole.successes) >= strict.whole.successes
+    assert len({one.whole.n for one in (strict, osworld, published, *trivial)}) == 1
     assert all(one.feasible.successes == 0 for one in trivial)
