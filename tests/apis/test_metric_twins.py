@@ -14,7 +14,10 @@ from apis.tasks.metrics.registry import METRICS
 from apis.tasks.metrics.rules import LONGEST, fits, likeness
 from apis.tasks.verify.verify import FileView
 from runtime.errors import ConfigError
-from tests.apis.metric_twins import DATA, GOLD, SAID, TWINS, Twin, file
+from tests.apis import metric_twins, slide_twins
+from tests.apis.metric_twins import DATA, GOLD, SAID, Twin, file
+
+TWINS = [*metric_twins.TWINS, *slide_twins.TWINS]
 
 GARBAGE = [
     b"",

@@ -7,7 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from apis.tasks.verify.documents import text_document_is
-from apis.tasks.verify.verify import FileView, OnDocument, Paragraph, TaskVerdict, TextDocument, TextSpan
+from apis.tasks.verify.spans import Paragraph, TextSpan
+from apis.tasks.verify.verify import FileView, OnDocument, TaskVerdict, TextDocument
 
 TEXTS = st.text("ab ", min_size=1, max_size=3)
 MARKS = st.lists(st.sampled_from(["bold", "size 20", "strike"]), unique=True, max_size=2).map(sorted).map(tuple)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from apis.documents.read.bounds import Bounds, RefusedError
-from apis.documents.read.parse import presentation, text_document, workbook
+from apis.documents.read.parse import PARSERS
 
 _REFUSED, _ANSWERED = b"r", b"a"
 _PIECE = 1 << 20
@@ -30,7 +30,7 @@ def parsed(data: bytes, bounds: Bounds, kind: str = "workbook") -> bytes:
 
     Raises RefusedError, ChildLostError, and KeyError for a kind that is not known.
     """
-    parser = {"workbook": workbook, "text_document": text_document, "presentation": presentation}[kind]
+    parser = PARSERS[kind]
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:

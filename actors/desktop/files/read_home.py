@@ -12,6 +12,7 @@ import subprocess
 import sys
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -19,6 +20,7 @@ from actors.desktop.faults import FaultCause, fault
 from actors.desktop.users import lends_users
 from apis.documents.read.bounds import Bounds
 from apis.tasks.verify.manifest import MANIFEST, Manifest
+from apis.tasks.verify.shows import SlideShow
 from apis.tasks.verify.verify import KINDS, Presentation, TextDocument, WantedFile, Workbook
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -89,6 +91,7 @@ class FileSeen(msgspec.Struct, frozen=True, kw_only=True):
     workbook: Workbook | None = None
     text_document: TextDocument | None = None
     presentation: Presentation | None = None
+    slide_show: SlideShow | None = None
     manifest: Manifest | None = None
     refusal: ReadRefusal | None = None
 
@@ -117,11 +120,8 @@ def parse(wanted: list[WantedFile], output: bytes) -> list[FileSeen]:
             if data is not None and one.as_ == MANIFEST:
                 seen.append(FileSeen(path=one.path, manifest=msgspec.json.decode(data, type=Manifest)))
             elif data is not None and one.as_ in KINDS:
-                document = msgspec.json.decode(data, type=KINDS[one.as_])
-                book = document if isinstance(document, Workbook) else None
-                text = document if isinstance(document, TextDocument) else None
-                presentation = document if isinstance(document, Presentation) else None
-                seen.append(FileSeen(path=one.path, workbook=book, text_document=text, presentation=presentation))
+                document: Any = msgspec.json.decode(data, type=KINDS[one.as_])
+                seen.append(FileSeen(path=one.path, **{one.as_: document}))
             else:
                 seen.append(FileSeen(path=one.path, data=data, names=one.names, refusal=one.refusal))
     except msgspec.DecodeError as error:

@@ -20,7 +20,7 @@ from actors.desktop.link import LinkDown, evidence_of
 from actors.desktop.pool.desktops import BootedDesktop
 from actors.errors import AgentBrokeDesktop, DesktopFault
 from apis.tasks.verify.manifest import MANIFEST, Manifest
-from apis.tasks.verify.verify import FileView, WantedFile
+from apis.tasks.verify.verify import KINDS, FileView, WantedFile
 from runtime.errors import ProtocolError
 
 CALLS_SHARE = 0.75  # of a lease, for all calls after the policy's first action: what a slow agent may take
@@ -137,12 +137,10 @@ def _manifest_of(seen: FileSeen) -> Manifest:
 
 def view_of(file: FileSeen, home: str) -> FileView:
     """What the host saw of a path, as verifiers want it; `home` is HOME as the desktop's programs call it."""
-    if file.workbook is not None:
-        return FileView(kind="workbook", workbook=file.workbook)
-    if file.text_document is not None:
-        return FileView(kind="text_document", text_document=file.text_document)
-    if file.presentation is not None:
-        return FileView(kind="presentation", presentation=file.presentation)
+    for kind in KINDS:
+        document: Any = getattr(file, kind)
+        if document is not None:
+            return FileView(kind=kind, **{kind: document})
     if file.data is not None:
         return FileView(kind="file", data=file.data, home=home)
     if file.names is not None:

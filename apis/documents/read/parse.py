@@ -6,9 +6,10 @@ Invariant: for any bytes the answer is a bounded value or RefusedError. Where me
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
-from apis.documents.read import docx, odp, ods, xlsx
+from apis.documents.read import docx, odp, ods, pptx, xlsx
 from apis.documents.read.archive import Archive
 from apis.documents.read.bounds import Bounds, Budget, RefusedError
 
@@ -44,15 +45,32 @@ def text_document(data: bytes, bounds: Bounds) -> dict[str, Any]:
 
 
 def presentation(data: bytes, bounds: Bounds) -> dict[str, Any]:
-    """The presentation as `apis.tasks.verify.verify.Presentation` has it. Raises RefusedError."""
+    """The OpenDocument presentation as `apis.tasks.verify.verify.Presentation` has it. Raises RefusedError."""
+    return _presentation(data, bounds, lambda archive, budget: {"slides": odp.read(archive, budget)})
+
+
+def slide_show(data: bytes, bounds: Bounds) -> dict[str, Any]:
+    """The Office Open XML presentation as `apis.tasks.verify.shows.SlideShow` has it. Raises RefusedError."""
+    return _presentation(data, bounds, pptx.read)
+
+
+def _presentation(data: bytes, bounds: Bounds, read: Callable[[Archive, Budget], dict[str, Any]]) -> dict[str, Any]:
     budget = Budget(bounds)
     try:
         archive = Archive(data, budget)
-        return {"slides": odp.read(archive, budget), "program": written_by(archive)}
+        return {**read(archive, budget), "program": written_by(archive)}
     except RefusedError as refused:
         if str(refused) == "not_a_workbook":  # what is shared with spreadsheets calls a broken file so
             raise RefusedError("not_a_presentation") from None
         raise
+
+
+PARSERS: dict[str, Callable[[bytes, Bounds], dict[str, Any]]] = {  # by the kinds of `apis.tasks.verify.verify.KINDS`
+    "workbook": workbook,
+    "text_document": text_document,
+    "presentation": presentation,
+    "slide_show": slide_show,
+}
 
 
 def written_by(archive: Archive) -> str:

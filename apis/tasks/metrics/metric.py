@@ -83,9 +83,8 @@ def document(value: Value, kind: str) -> Any:
     """The document of `kind` (one of `KINDS`) in a file: read before, or from its bytes. Raises UnreadableResult."""
     if isinstance(value, FileView) and value.kind == kind:
         return getattr(value, kind)
-    parsers = {"workbook": parse.workbook, "text_document": parse.text_document, "presentation": parse.presentation}
     try:
-        return msgspec.convert(parsers[kind](data(value, DOCUMENT_MAX), Bounds()), KINDS[kind])
+        return msgspec.convert(parse.PARSERS[kind](data(value, DOCUMENT_MAX), Bounds()), KINDS[kind])
     except RefusedError as error:
         raise UnreadableResult(f"it can't be read as a {kind.replace('_', ' ')}: {error}") from None
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from apis.tasks.verify.verify import FileView, Paragraph, Slide, TaskVerdict
+from apis.tasks.verify.spans import Paragraph
+from apis.tasks.verify.verify import FileView, Slide, TaskVerdict
 
 
 def text_document_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> TaskVerdict:

@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 from apis.tasks.osworld import Getter, Task, in_home
+from apis.tasks.verify.shows import SlideShow
+from apis.tasks.verify.spans import Paragraph
 from runtime.errors import ConfigError
 
 
@@ -37,25 +39,6 @@ class Workbook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     sheets: tuple[Sheet, ...]
     program: str = ""
-
-
-class TextSpan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A stretch of text of one look; `marks` are what was set on it ("bold", "strike", "size 20", "color ff0000")."""
-
-    text: str
-    marks: tuple[str, ...] = ()
-
-
-class Paragraph(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A paragraph; neighbours of `spans` differ in looks. `marks` are what was set on it ("center", "line 2")."""
-
-    spans: tuple[TextSpan, ...] = ()
-    marks: tuple[str, ...] = ()
-
-    @property
-    def text(self) -> str:
-        """All of it, as it reads."""
-        return "".join(span.text for span in self.spans)
 
 
 class TextDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,6 +75,7 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "workbook": Workbook,
     "text_document": TextDocument,
     "presentation": Presentation,
+    "slide_show": SlideShow,
 }  # what a file is read as
 
 
@@ -102,9 +86,9 @@ class FileView(msgspec.Struct, frozen=True):
     """What lies at a path of the guest, seen from outside without following links.
 
     `kind` is "file" (`data` holds its bytes), "folder" (`names` are its entries, sorted, folders end in "/"),
-    "workbook", "text_document" or "presentation" (a file that was wanted as such; the field of that name holds it),
-    "missing", or "refused" (`reason` says why it was not read). `home` is what the guest's programs call HOME in what
-    they write.
+    "workbook", "text_document", "presentation" or "slide_show" (a file that was wanted as such; the field of that name
+    holds it), "missing", or "refused" (`reason` says why it was not read). `home` is what the guest's programs call
+    HOME in what they write.
     """
 
     kind: str
@@ -114,6 +98,7 @@ class FileView(msgspec.Struct, frozen=True):
     workbook: Workbook | None = None
     text_document: TextDocument | None = None
     presentation: Presentation | None = None
+    slide_show: SlideShow | None = None
     home: str = GUEST_HOME
 
 
@@ -190,7 +175,12 @@ class OnDocument(msgspec.Struct, frozen=True):
         return self.check(view, rules, options)
 
 
-_CALLED = {"workbook": "workbook", "text_document": "text document", "presentation": "presentation"}
+_CALLED = {
+    "workbook": "workbook",
+    "text_document": "text document",
+    "presentation": "presentation",
+    "slide_show": "presentation",
+}
 
 
 CHECKS: dict[str, Check] = {"file_text_is": file_text_is, "file_contains": file_contains}

@@ -19,13 +19,12 @@ from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal
 from actors.desktop.pool.leased import view_of
 from apis.tasks.osworld import HOME, Evaluator, Task
 from apis.tasks.registry import FAMILIES
+from apis.tasks.verify.spans import Paragraph, TextSpan
 from apis.tasks.verify.verify import (
     FileView,
-    Paragraph,
     Sheet,
     TaskVerdict,
     TextDocument,
-    TextSpan,
     WantedFile,
     Workbook,
     verify,

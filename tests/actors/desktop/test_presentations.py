@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import zipfile
 from typing import Any
 
@@ -16,8 +18,9 @@ from actors.desktop.pool.leased import view_of
 from apis.documents.odp import make_odp
 from apis.documents.read.bounds import Bounds, RefusedError
 from apis.documents.read.odp import MIME
-from apis.documents.read.parse import presentation
+from apis.documents.read.parse import presentation, slide_show
 from apis.tasks.verify.verify import GUEST_HOME, SlideBox, WantedFile
+from tests.apis.made_slides import Box, Page, make_pptx
 
 SMALL = Bounds(
     members=20, member_bytes=20_000, unpacked_bytes=40_000, ratio=50, ratio_from=5000, depth=12, elements=500,
@@ -147,3 +150,35 @@ async def test_the_worker_reads_them_without_rights_and_refuses_the_others() -> 
     assert (refused.kind, refused.reason) == ("refused", "not_a_presentation")
     assert raw.data == b"y"
     assert b'"text": "x"' in forked.parsed(GOOD, Bounds(), "presentation")
+
+
+SHOW = make_pptx(Page([Box(["one"], role="title"), Box(["a"], kind="table")], "FF0000", "noted"))
+_RELS = "ppt/_rels/presentation.xml.rels"
+
+
+@pytest.mark.parametrize(
+    ("part", "old", "new", "wanted"),
+    [
+        ("ppt/slides/slide0.xml", "<a:t>one", "<a:t>" + "x" * 40_000, "too_big"),
+        ("ppt/slides/slide0.xml", "<p:spTree>", "<p:spTree>" + "<p:grpSp>" * 99 + "</p:grpSp>" * 99, "too_big"),
+        ("ppt/slides/slide0.xml", "<p:spTree>", "<p:spTree>" + "<p:sp/>" * 60_000, "too_big"),
+        ("ppt/slides/slide0.xml", "<p:sld ", "<!DOCTYPE a [<!ENTITY x 'y'>]><p:sld ", "xml_entity"),
+        ("ppt/presentation.xml", "<p:sldIdLst>", "<p:sldIdLst><p:sldId r:id='r0'/>", "not_a_presentation"),
+        ("ppt/presentation.xml", "r:id", "r:other", "not_a_presentation"),
+        (_RELS, "slides/slide0.xml", "../../../etc/passwd", "not_a_presentation"),
+    ],
+)
+def test_a_hostile_slide_show_is_refused_by_name(part: str, old: str, new: str, wanted: str) -> None:
+    archive = zipfile.ZipFile(io.BytesIO(SHOW))
+    parts: dict[str, bytes | str] = {name: archive.read(name).decode() for name in archive.namelist()}
+    parts[part] = str(parts[part]).replace(old, new, 1)
+    with pytest.raises(RefusedError) as refused:
+        slide_show(packed(parts), Bounds())
+    assert str(refused.value) == ReadRefusal(wanted)
+    assert len(slide_show(SHOW, Bounds())["slides"]) == 1
+
+
+@given(st.integers(0, len(SHOW) - 1), PIECES)
+def test_a_damaged_slide_show_is_read_or_refused(at: int, piece: bytes) -> None:
+    with contextlib.suppress(RefusedError):
+        slide_show(SHOW[:at] + piece + SHOW[at + len(piece) :], Bounds())

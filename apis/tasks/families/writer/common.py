@@ -13,7 +13,8 @@ from apis.documents.docx import MIME, make_docx
 from apis.tasks.families.calc.common import WORKBOOK, WorkbookGoal
 from apis.tasks.families.document import DocumentKind
 from apis.tasks.goal import Goal
-from apis.tasks.verify.verify import FileView, Paragraph, TextDocument, TextSpan
+from apis.tasks.verify.spans import Paragraph, TextSpan
+from apis.tasks.verify.verify import FileView, TextDocument
 from apis.tasks.words import words
 
 WRITER = "libreoffice_writer"
