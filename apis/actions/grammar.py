@@ -88,6 +88,7 @@ _LABEL = re.compile(r"[ \t]*(?:[A-Za-z]\w*[ \t]*\r?(?=\n\s*\S)|(?:python|py)[ \t
 
 # What some models put it in: it begins a line or follows the end of a sentence, and ends its line.
 _ANSWER = re.compile(r"(?:^|(?<=[.!?:>]))[ \t]*<answer>(.*?)</answer>[ \t]*\r?$", re.DOTALL | re.MULTILINE)
+_OPEN_ANSWER = re.compile(r"^[ \t]*<answer>(.*)\Z", re.DOTALL | re.MULTILINE)  # of a server that stops at its end
 _LINE_END = re.compile(r"\r\n|\r|\n")  # no other sign ends a line of Python
 
 
@@ -103,7 +104,12 @@ def _said(answer: str, form: str) -> tuple[str, str]:
     said, thought, unclosed = spoken(answer)
     if unclosed:
         raise _Refused(f"the reasoning that {unclosed} begins does not end: close it, then give the action")
-    if fenced := _ANSWER.findall(said):
+    if len(said) > MAX_ANSWER or len(said.encode("utf-8", "surrogatepass")) > MAX_ANSWER:
+        raise _Refused(f"the answer is longer than {MAX_ANSWER} bytes")
+    fenced = _ANSWER.findall(said)
+    if not fenced and "</answer>" not in said:
+        fenced = _OPEN_ANSWER.findall(said)
+    if fenced:
         said, form = fenced[-1], "compact"
     if thought and not said.strip():
         raise _Refused("nothing stands after the reasoning: end it with one line like Agent.wait()")
@@ -112,8 +118,6 @@ def _said(answer: str, form: str) -> tuple[str, str]:
 
 def _code_line(answer: str, form: str) -> str:
     """The one line of code in an answer."""
-    if len(answer) > MAX_ANSWER or len(answer.encode("utf-8", "surrogatepass")) > MAX_ANSWER:
-        raise _Refused(f"the answer is longer than {MAX_ANSWER} bytes")
     opening = _OPENING.search(answer)
     start = opening.end() if opening else answer.find("```") + 3 if form == "published" and "```" in answer else -1
     if start < 0:

@@ -63,6 +63,7 @@ def test_a_place_that_is_listed_is_found_again(side: int, data: st.DataObject) -
         "I am done. <answer>\nAgent.exit(success=True)\n</answer>\r\n",
         "<answer>```python\nAgent.exit(success=True)\n```</answer>",
         "```python\nAgent.exit(success=True)\n```",
+        "so\n<answer>Agent.exit(success=True)",
     ],
 )
 def test_an_answer_in_tags_needs_no_fence(text: str) -> None:

@@ -47,7 +47,7 @@ def test_published_models_names_of_arguments_are_taken() -> None:
 def test_an_answer_may_stand_in_a_fence_of_its_own() -> None:
     assert parse("so\n<answer>\n```python\nAgent.wait()\n```\n</answer>", "", form="published") == Wait()
     assert parse("<answer>Agent.wait()</answer>", "") == Wait()
-    assert isinstance(parse("<answer>Agent.wait()</answer>", "", form="published"), RefusedAnswer)
+    assert parse("<answer>Agent.wait()</answer>", "", form="published") == Wait()
     typed = parse("Agent.quote('<answer>x</answer>')", "")
     assert typed == Quote(content="<answer>x</answer>")
 

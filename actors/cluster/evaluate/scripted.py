@@ -17,7 +17,7 @@ from aiohttp import web
 
 from actors.cluster import cli
 
-SAYS = ("Agent.wait()", "Agent.exit(success=False)")  # looks once more, then gives up
+SAYS = ("Agent.wait()",)  # never ends, so every end state is judged as it was set up
 START_S = 10.0
 MAX_BODY_BYTES = 64 << 20  # a picture of the screen goes along
 

@@ -69,17 +69,18 @@ def _write_steps(folder: Path, played: EpisodeView | None) -> None:
         picture = f"step_{number}.jpg" if number in played.pictures else ""
         if picture:
             (folder / picture).write_bytes(played.pictures[number])
-        lines.append(msgspec.json.encode(_step(number, step, number == len(played.steps), picture)) + b"\n")
+        lines.append(msgspec.json.encode(_step(number, step, picture)) + b"\n")
     (folder / "traj.jsonl").write_bytes(b"".join(lines))
 
 
-def _step(number: int, step: ShownStep, last: bool, picture: str) -> dict[str, Any]:
+def _step(number: int, step: ShownStep, picture: str) -> dict[str, Any]:
+    action = _action(step)
     return {
         "step_num": number,
-        "action": _action(step),
+        "action": action,
         "response": step.response,
         "reward": 0,
-        "done": last,
+        "done": action in ("DONE", "FAIL"),
         "info": {"result": step.result, "refused": step.refusal},
         "screenshot_file": picture,
     }
