@@ -196,13 +196,13 @@ def test_what_was_evaluated_or_recorded_is_no_run_of_a_file_called_alike(tmp_pat
     assert run_folder.newest_of(tmp_path, "local", "local").name == "a"
 
 
-STAYS = {"help", "model", "against", "name", "resume", "out", "runs", "json"}
+STAYS = {"help", "model", "against", "name", "resume", "out", "osworld_out", "runs", "json"}
 SAMPLES = {
     "at": ["final"], "tasks": ["desktop"], "like": ["local"], "split": ["held-out"], "instances": ["3"], "first": ["0"],
     "untrained": [], "episodes": ["1"], "decoding": ["greedy"], "desktops": ["2"], "format": ["compact"],
     "max_turns": ["9"], "seed": ["0"], "attach": ["http://x"], "engine": ["embedded"],
     "model_name": ["m"], "api_key_env": ["KEY"], "screen": ["800x600"], "max_tokens": ["9"],
-    "overrides": ["run.seed=1"],
+    "overrides": ["run.seed=1"], "observation": ["both"], "coordinates": ["pixels"], "prompt": ["tags"],
 }  # fmt: skip
 
 
