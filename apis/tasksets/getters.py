@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace as replace_in
+
 from apis.plans.action import Call
 from apis.tasks.osworld import Evaluator, Getter
 from apis.tasks.verify.verify import FileView, Read
@@ -43,10 +45,19 @@ def _several(getter: Getter) -> bool:
     return str(getter.get("multi", "")).lower() == "true"
 
 
-def _picked(getter: Getter, views: list[Any]) -> Any:
-    """One value, or a list of those that `gives` names."""
+def given_of(getter: Getter) -> list[str]:
+    """Of `files_of` those that a metric is given; the others lie beside them. Raises Lacking."""
+    paths = files_of(getter)
+    return [paths[number] for number in _chosen(getter)] if _several(getter) else paths
+
+
+def _picked(getter: Getter, views: list[FileView]) -> Any:
+    """One value, or a list of those that `gives` names, which know the others."""
     if not _several(getter):
         return views[0] if len(views) == 1 else views
+    names = [name.rpartition("/")[2] for name in listed(getter.get("dest", getter["path"]))]
+    beside = dict(zip(names, views, strict=False))
+    views = [replace_in(view, name=name, beside=beside) for name, view in beside.items()]
     picked = [views[number] for number in _chosen(getter)]
     return picked[0] if len(picked) == 1 else picked
 

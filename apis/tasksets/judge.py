@@ -60,8 +60,10 @@ def wanted(task: Task) -> list[WantedFile]:
     try:
         for name, result, expected, _ in task.evaluator.rows():
             reads = METRICS[name].reads if name in METRICS else "bytes"
-            for path in (path for side in (result, expected) if side for path in getters.files_of(side)):
-                kinds.setdefault(path, set()).add(reads)
+            for side in (side for side in (result, expected) if side):
+                given = getters.given_of(side)
+                for path in getters.files_of(side):
+                    kinds.setdefault(path, set()).add(reads if path in given else "bytes")
     except Lacking as lacking:
         raise ConfigError(f"task {task.id}: its verifier needs {lacking.need}") from None
     return [WantedFile(path, next(iter(reads)) if len(reads) == 1 else "bytes") for path, reads in kinds.items()]

@@ -18,7 +18,8 @@ from apis.tasks import registry as tasks
 from apis.tasks.families.calc import calc_oracle, sheet_from_note
 from apis.tasks.families.calc.common import CALC, WorkbookGoal
 from apis.tasks.osworld import data_of
-from apis.tasks.verify.verify import FileView, Sheet, Workbook, verify
+from apis.tasks.verify.sheets import Sheet, Workbook
+from apis.tasks.verify.verify import FileView, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.moves import answers_alike, families_on, moved, parts
 from tests.apis.test_workbook import read

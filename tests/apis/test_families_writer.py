@@ -16,8 +16,9 @@ from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from apis.tasks.families.writer import writer_look, writer_oracle
 from apis.tasks.families.writer.common import WRITER, TextDocumentGoal
+from apis.tasks.verify.sheets import Sheet, Workbook
 from apis.tasks.verify.spans import Paragraph, TextSpan
-from apis.tasks.verify.verify import FileView, Sheet, TextDocument, Workbook, verify
+from apis.tasks.verify.verify import FileView, TextDocument, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.moves import answers_alike, families_on, moved, parts
 from tests.apis.test_families_calc import calc

@@ -14,10 +14,10 @@ from apis.tasks.metrics.registry import METRICS
 from apis.tasks.metrics.rules import LONGEST, fits, likeness
 from apis.tasks.verify.verify import FileView
 from runtime.errors import ConfigError
-from tests.apis import metric_twins, slide_twins
+from tests.apis import metric_twins, slide_twins, table_twins
 from tests.apis.metric_twins import DATA, GOLD, SAID, Twin, file
 
-TWINS = [*metric_twins.TWINS, *slide_twins.TWINS]
+TWINS = [*metric_twins.TWINS, *slide_twins.TWINS, *table_twins.TWINS]
 
 GARBAGE = [
     b"",
@@ -108,7 +108,7 @@ def test_every_metric_has_a_twin() -> None:
 
 def test_what_the_task_has_wrong_is_its_fault() -> None:
     for name, expected, options in (
-        ("compare_table", GOLD, {"rules": [{"type": "pivot_table"}]}),
+        ("compare_table", GOLD, {"rules": [{"type": "sparkline"}]}),
         ("compare_table", GOLD, {"rules": [DATA | {"sheet_idx1": "EI7"}]}),
         ("compare_table", file(b"no workbook"), {"rules": [DATA]}),
         ("compare_table", GOLD, {}),
@@ -119,7 +119,7 @@ def test_what_the_task_has_wrong_is_its_fault() -> None:
         right = GOLD if name == "compare_table" else file('{"a": 1}') if name.startswith("check") else SAID
         with pytest.raises(ConfigError, match=name):
             scored(METRICS[name], right, expected, options)
-    assert METRICS["compare_table"].lacks({"rules": [DATA, {"type": "chart"}]}) == "rule chart"
+    assert METRICS["compare_table"].lacks({"rules": [DATA, {"type": "sparkline"}]}) == "rule sparkline"
 
 
 @given(st.text("ab", max_size=12), st.text("ab", max_size=12))

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from apis.tasks.verify.verify import FileView, Sheet, Workbook
+from apis.tasks.verify.sheets import Sheet, Workbook
+from apis.tasks.verify.verify import FileView
 from apis.tasks.verify.workbooks import references, same, workbook_is
 
 PLACES = st.builds("{}{}".format, st.sampled_from("ABC"), st.integers(1, 6))

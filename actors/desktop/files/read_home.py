@@ -19,9 +19,11 @@ import msgspec
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.users import lends_users
 from apis.documents.read.bounds import Bounds
+from apis.tasks.verify.looks import StyledWorkbook
 from apis.tasks.verify.manifest import MANIFEST, Manifest
+from apis.tasks.verify.sheets import Workbook
 from apis.tasks.verify.shows import SlideShow
-from apis.tasks.verify.verify import KINDS, Presentation, TextDocument, WantedFile, Workbook
+from apis.tasks.verify.verify import KINDS, Presentation, TextDocument, WantedFile
 
 ROOT = Path(__file__).resolve().parents[3]
 # Isolated from the environment and without site packages; the program's own folder comes last on the path.
@@ -92,6 +94,7 @@ class FileSeen(msgspec.Struct, frozen=True, kw_only=True):
     text_document: TextDocument | None = None
     presentation: Presentation | None = None
     slide_show: SlideShow | None = None
+    styled_workbook: StyledWorkbook | None = None
     manifest: Manifest | None = None
     refusal: ReadRefusal | None = None
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from apis.documents.read import docx, odp, ods, pptx, xlsx
+from apis.documents.read import docx, odp, ods, pptx, xlsx, xlsx_looks
 from apis.documents.read.archive import Archive
 from apis.documents.read.bounds import Bounds, Budget, RefusedError
 
@@ -30,6 +30,13 @@ def workbook(data: bytes, bounds: Bounds) -> dict[str, Any]:
     is_ods = "mimetype" in archive and archive.read("mimetype", len(ods.MIME) + 2).strip() == ods.MIME
     grids = ods.read(archive, budget) if is_ods else xlsx.read(archive, budget)
     return {"sheets": [grid.answer() for grid in grids], "program": written_by(archive)}
+
+
+def styled_workbook(data: bytes, bounds: Bounds) -> dict[str, Any]:
+    """The workbook as `apis.tasks.verify.looks.StyledWorkbook` has it. Raises RefusedError."""
+    found, archive = workbook(data, bounds), Archive(data, Budget(bounds))
+    is_ods = "mimetype" in archive
+    return {**found, "looks": [] if is_ods else xlsx_looks.read(archive, Budget(bounds))}
 
 
 def text_document(data: bytes, bounds: Bounds) -> dict[str, Any]:
@@ -70,6 +77,7 @@ PARSERS: dict[str, Callable[[bytes, Bounds], dict[str, Any]]] = {  # by the kind
     "text_document": text_document,
     "presentation": presentation,
     "slide_show": slide_show,
+    "styled_workbook": styled_workbook,
 }
 
 

@@ -7,39 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from apis.guest import addresses
-from apis.tasks.metrics import rules
-from apis.tasks.metrics.metric import SOLVED, Declared, Options, Score, Value, document, gold
-from apis.tasks.verify.verify import Sheet, Workbook
+from apis.tasks.metrics import rules, table_looks
+from apis.tasks.metrics.metric import SOLVED, Declared, Options, Score, Value, document, gold, gold_text, text
+from apis.tasks.metrics.sheets import Rule, chosen
+from apis.tasks.verify.looks import StyledWorkbook
+from apis.tasks.verify.sheets import Sheet
+from apis.tasks.verify.verify import FileView
 
 PRECISION = 4  # digits behind the point that count
 RANGE_MAX = 100_000  # cells
 _RANGE = re.compile(r"\$?([A-Z]{1,3}\$?[1-9]\d{0,6})(?::\$?([A-Z]{1,3}\$?[1-9]\d{0,6}))?", re.ASCII)
+KIND, PRINTED = "styled_workbook", "sheet_print"
 Cell = str | float | bool | None
-Rule = Mapping[str, Any]
-
-
-def _chosen(which: int | str, result: Workbook, expected: Workbook | None) -> Sheet | None:
-    """The sheet that a task file names: a number, or R (result) or E (expected), then I and a number or N and a name.
-
-    None where the result has no such sheet. Raises LookupError where the expectation has none, or the word is none.
-    """
-    word = f"RI{which}" if isinstance(which, int) else which
-    side, how, name = word[:1], word[1:2], word[2:]
-    if side not in ("R", "E") or how not in ("I", "N"):
-        raise LookupError(f"there is no sheet {which!r}")
-    book = result if side == "R" else expected
-    if book is None:
-        raise LookupError(f"sheet {which!r}: nothing is expected")
-    if how == "N":
-        found = next((sheet for sheet in book.sheets if sheet.name == name), None)
-    else:
-        found = book.sheets[int(name)] if int(name) < len(book.sheets) else None
-    if found is None and side == "E":
-        raise LookupError(f"what is expected has no sheet {which!r}")
-    return found
 
 
 def _shown(sheet: Sheet, place: str, digits: int = PRECISION) -> Cell:
@@ -67,27 +48,30 @@ def _other_cell(one: Sheet, other: Sheet, rule: Rule) -> str:
     return next(differ, "")
 
 
-def _sheet_data(rule: Rule, result: Workbook, expected: Workbook | None) -> str:
-    one, other = (_chosen(rule[key], result, expected) for key in ("sheet_idx0", "sheet_idx1"))
+def _sheet_data(rule: Rule, result: StyledWorkbook, expected: StyledWorkbook | None) -> str:
+    one, other = (chosen(rule[key], result, expected) for key in ("sheet_idx0", "sheet_idx1"))
     if one is None or other is None:
         return "a sheet is missing"
     place = _other_cell(one, other, rule)
     return f"{place} of sheet {one.name[:40]!r} is another" if place else ""
 
 
-def _sheet_name(_: Rule, result: Workbook, expected: Workbook | None) -> str:
+def _sheet_name(_: Rule, result: StyledWorkbook, expected: StyledWorkbook | None) -> str:
     if expected is None:
         raise LookupError("nothing is expected")
     same = [sheet.name for sheet in result.sheets] == [sheet.name for sheet in expected.sheets]
     return "" if same else "the sheets have other names"
 
 
-def _check_cell(rule: Rule, result: Workbook, expected: Workbook | None) -> str:
-    sheet, place = _chosen(rule["sheet_idx"], result, expected), str(rule["coordinate"])
+def _check_cell(rule: Rule, result: StyledWorkbook, expected: StyledWorkbook | None) -> str:
+    sheet, place = chosen(rule["sheet_idx"], result, expected), str(rule["coordinate"])
     if sheet is None:
         return "a sheet is missing"
-    value = sheet.cells.get(place)
-    return "" if rules.fits(value, rule["props"]["value"]) else f"{place} is {str(value)[:40]!r}"
+    for name, wanted in rule["props"].items():
+        value = sheet.cells.get(place) if name == "value" else table_looks.look(rule["sheet_idx"], place, name, result)
+        if not rules.fits(value, wanted):
+            return f"{place} has the {name} {str(value)[:40]!r}"
+    return ""
 
 
 def _places(spans: list[str]) -> Iterator[str]:
@@ -122,8 +106,8 @@ _LIKE: dict[str, Callable[[str, str, Rule], bool]] = {
 }
 
 
-def _sheet_fuzzy(rule: Rule, result: Workbook, expected: Workbook | None) -> str:
-    one, other = (_chosen(rule[key], result, expected) for key in ("sheet_idx0", "sheet_idx1"))
+def _sheet_fuzzy(rule: Rule, result: StyledWorkbook, expected: StyledWorkbook | None) -> str:
+    one, other = (chosen(rule[key], result, expected) for key in ("sheet_idx0", "sheet_idx1"))
     if one is None or other is None:
         return "a sheet is missing"
     for part in rule["rules"]:
@@ -136,22 +120,43 @@ def _sheet_fuzzy(rule: Rule, result: Workbook, expected: Workbook | None) -> str
     return ""
 
 
-_RULES: dict[str, Callable[[Rule, Workbook, Workbook | None], str]] = {
+_RULES: dict[str, Callable[[Rule, StyledWorkbook, StyledWorkbook | None], str]] = {
     "sheet_data": _sheet_data,
     "sheet_name": _sheet_name,
     "sheet_fuzzy": _sheet_fuzzy,
     "check_cell": _check_cell,
+    **table_looks.RULES,
 }
 
 
 def _lacks(options: Options) -> str:
-    """The first rule that looks at what is not read: looks, charts, pivot tables, how a cell is printed."""
+    """The first rule, or property that it names, that is not here."""
     for rule in options.get("rules", []):
         kind = rule.get("type") if isinstance(rule, Mapping) else None
-        if kind not in _RULES:
+        if kind not in _RULES and kind != PRINTED:
             return f"rule {kind}"
-        if kind == "check_cell" and set(rule.get("props", {})) != {"value"}:
-            return "rule check_cell of a cell's looks"
+        if lacking := table_looks.lacks(rule):
+            return f"rule {kind} of {lacking}"
+    return ""
+
+
+def _sheet_print(rule: Rule, views: tuple[Value, Value], books: tuple[StyledWorkbook, StyledWorkbook | None]) -> str:
+    """Whether two sheets look otherwise in the tables of text that were made of them, called BOOK-SHEET.csv."""
+    printed = []
+    for key in ("sheet_idx0", "sheet_idx1"):
+        word, sheet = str(rule[key]), chosen(rule[key], *books)
+        expected = word.startswith("E")
+        view = views[expected]
+        if sheet is None or not isinstance(view, FileView):
+            return "a sheet is missing"
+        name = f"{view.name.rpartition('.')[0]}-{sheet.name}.csv"
+        if expected and name not in view.beside:
+            raise LookupError(f"what is expected has no {name}")
+        lines = (gold_text if expected else text)(view.beside.get(name)).rstrip().splitlines()
+        printed.append([line.strip().lower() if rule.get("ignore_case") else line.strip() for line in lines])
+    at = next((n for n, pair in enumerate(zip(*printed, strict=False), 1) if pair[0] != pair[1]), 0)
+    if at or len(printed[0]) != len(printed[1]):
+        return f"line {at} is printed otherwise" if at else "it has other lines"
     return ""
 
 
@@ -161,9 +166,15 @@ def compare_table(result: Value, expected: Value, options: Options) -> Score:
         raise LookupError(f"{lacking} is not here")
     if not options.get("rules"):
         raise LookupError("there are no rules")
-    wanted = gold(expected, "workbook") if expected is not None else None
-    there = document(result, "workbook")
-    trouble = next((said for rule in options["rules"] if (said := _RULES[rule["type"]](rule, there, wanted))), "")
+    wanted = gold(expected, KIND) if expected is not None else None
+    there = document(result, KIND)
+
+    def said(rule: Rule) -> str:
+        if rule["type"] == PRINTED:
+            return _sheet_print(rule, (result, expected), (there, wanted))
+        return _RULES[rule["type"]](rule, there, wanted)
+
+    trouble = next(filter(None, map(said, options["rules"])), "")
     return Score(0.0, trouble) if trouble else Score(SOLVED, "the tables are as they should be")
 
 
@@ -182,8 +193,9 @@ DECLARED = (
     Declared(
         "compare_table",
         compare_table,
-        "a formula without a stored result equals no value, text is no number, and blank rows count by their place",
-        reads="workbook",
+        "a formula without a stored result equals no value, text is no number, blank rows count by their place, looks "
+        "that depend on values score 0",
+        reads=KIND,
         lacks=_lacks,
     ),
     Declared("compare_spreadsheet", compare_spreadsheet, "all cells of all sheets count", reads="workbook"),

@@ -13,32 +13,11 @@ from typing import Any
 import msgspec
 
 from apis.tasks.osworld import Getter, Task, in_home
+from apis.tasks.verify.looks import StyledWorkbook
+from apis.tasks.verify.sheets import Workbook
 from apis.tasks.verify.shows import SlideShow
 from apis.tasks.verify.spans import Paragraph
 from runtime.errors import ConfigError
-
-
-class Sheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One sheet. Keys are addresses ("B3"); an empty cell is absent.
-
-    `cells` holds what a cell shows: a number is a float (a date of an xlsx too), an error its text ("#DIV/0!").
-    `formulas` holds the formulas by cell, each with "=" in front, in the words of the file's format; "" where the file
-    only points at another cell's formula.
-    """
-
-    name: str
-    cells: dict[str, str | float | bool]
-    formulas: dict[str, str] = {}
-    hidden: bool = False
-
-
-class Workbook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A spreadsheet file's sheets, in their order. `program` names the writer that the file states, "" where it
-    states none.
-    """
-
-    sheets: tuple[Sheet, ...]
-    program: str = ""
 
 
 class TextDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,6 +55,7 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "text_document": TextDocument,
     "presentation": Presentation,
     "slide_show": SlideShow,
+    "styled_workbook": StyledWorkbook,
 }  # what a file is read as
 
 
@@ -86,9 +66,10 @@ class FileView(msgspec.Struct, frozen=True):
     """What lies at a path of the guest, seen from outside without following links.
 
     `kind` is "file" (`data` holds its bytes), "folder" (`names` are its entries, sorted, folders end in "/"),
-    "workbook", "text_document", "presentation" or "slide_show" (a file that was wanted as such; the field of that name
-    holds it), "missing", or "refused" (`reason` says why it was not read). `home` is what the guest's programs call
-    HOME in what they write.
+    "workbook", "text_document", "presentation", "slide_show" or "styled_workbook" (a file that was wanted as such; the
+    field of that name holds it), "missing", or "refused" (`reason` says why it was not read). `home` is what the
+    guest's programs call HOME in what they write. `name` is what a task file calls it,
+    `beside` the others of the same getter by theirs.
     """
 
     kind: str
@@ -99,7 +80,10 @@ class FileView(msgspec.Struct, frozen=True):
     text_document: TextDocument | None = None
     presentation: Presentation | None = None
     slide_show: SlideShow | None = None
+    styled_workbook: StyledWorkbook | None = None
     home: str = GUEST_HOME
+    name: str = ""
+    beside: dict[str, FileView] = {}
 
 
 class WantedFile(msgspec.Struct, frozen=True):

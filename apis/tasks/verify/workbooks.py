@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from apis.tasks.verify.formula import FormulaError, evaluate
-from apis.tasks.verify.verify import FileView, Sheet, TaskVerdict
+from apis.tasks.verify.sheets import Sheet
+from apis.tasks.verify.verify import FileView, TaskVerdict
 
 TOLERANCE = 1e-9  # relative, of a number: what a file's decimal form may lose
 _PLACE = r"\$?([A-Z]{1,3})\$?([1-9][0-9]{0,6})"

@@ -19,14 +19,13 @@ from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal
 from actors.desktop.pool.leased import view_of
 from apis.tasks.osworld import HOME, Evaluator, Task
 from apis.tasks.registry import FAMILIES
+from apis.tasks.verify.sheets import Workbook
 from apis.tasks.verify.spans import Paragraph, TextSpan
 from apis.tasks.verify.verify import (
     FileView,
-    Sheet,
     TaskVerdict,
     TextDocument,
     WantedFile,
-    Workbook,
     verify,
 )
 
@@ -186,7 +185,6 @@ WORDS = st.sampled_from(
 )
 TEXTS = WORDS | st.text(max_size=12)
 SHEETS = st.builds(
-    Sheet,
     name=st.sampled_from(["Sheet1", "One", ""]) | st.text(max_size=5),
     cells=st.dictionaries(PLACES, TEXTS | st.floats() | st.booleans(), max_size=5),
     formulas=st.dictionaries(PLACES, TEXTS, max_size=5),

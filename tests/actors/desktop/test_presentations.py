@@ -18,8 +18,9 @@ from actors.desktop.pool.leased import view_of
 from apis.documents.odp import make_odp
 from apis.documents.read.bounds import Bounds, RefusedError
 from apis.documents.read.odp import MIME
-from apis.documents.read.parse import presentation, slide_show
+from apis.documents.read.parse import presentation, slide_show, styled_workbook
 from apis.tasks.verify.verify import GUEST_HOME, SlideBox, WantedFile
+from tests.apis.made_books import chart, pivot, styled
 from tests.apis.made_slides import Box, Page, make_pptx
 
 SMALL = Bounds(
@@ -182,3 +183,12 @@ def test_a_hostile_slide_show_is_refused_by_name(part: str, old: str, new: str, 
 def test_a_damaged_slide_show_is_read_or_refused(at: int, piece: bytes) -> None:
     with contextlib.suppress(RefusedError):
         slide_show(SHOW[:at] + piece + SHOW[at + len(piece) :], Bounds())
+
+
+BOOK = styled({"Sheet1": [["a"], [1]]}, marked="A1", charts=(chart(),), pivots=(pivot(),))
+
+
+@given(st.integers(0, len(BOOK) - 1), PIECES)
+def test_a_damaged_styled_workbook_is_read_or_refused(at: int, piece: bytes) -> None:
+    with contextlib.suppress(RefusedError):
+        styled_workbook(BOOK[:at] + piece + BOOK[at + len(piece) :], Bounds())

@@ -22,7 +22,8 @@ from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal, as
 from actors.errors import DesktopFault
 from apis.documents.read.bounds import Bounds
 from apis.tasks.verify.manifest import Entry, Manifest
-from apis.tasks.verify.verify import WantedFile, Workbook
+from apis.tasks.verify.sheets import Workbook
+from apis.tasks.verify.verify import WantedFile
 
 USER = 29_999 if os.geteuid() == 0 else os.geteuid()
 

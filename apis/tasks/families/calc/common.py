@@ -12,7 +12,8 @@ from apis.documents.xlsx import MIME, cells, make_xlsx
 from apis.tasks.families.document import DocumentKind
 from apis.tasks.goal import Goal
 from apis.tasks.numbers import numbers
-from apis.tasks.verify.verify import FileView, Sheet, Workbook
+from apis.tasks.verify.sheets import Sheet, Workbook
+from apis.tasks.verify.verify import FileView
 from apis.tasks.words import words
 
 CALC = "libreoffice_calc"
