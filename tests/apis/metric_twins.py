@@ -175,6 +175,20 @@ TWINS = [
     Twin(
         "compare_csv", file('a,"b"\n1,2\n'), {}, file("a,b\r\n1,2"), [file("a,b\n1,3"), file("a,b\n1,2\n3,4"), file("")]
     ),
+    Twin(
+        "compare_conference_city_in_order",
+        {"expected": ["Oslo", ["New York", "NYC"]]},
+        {},
+        book(["a", "b", "c"], ["x", 1, "Oslo, Norway"], ["y", 2, "NYC"]),
+        [book(["", "", ""], ["", "", "NYC"], ["", "", "Oslo"]), book(["", "Oslo"], ["", "NYC"]), book(["a"])],
+    ),
+    Twin(
+        "check_moved_jpgs",
+        {"expected": ["a.jpg", "b.jpg"]},
+        {},
+        {"children": [{"name": "b.jpg"}, {"name": "a.jpg"}]},
+        [{"children": [{"name": "a.jpg"}]}, {"children": [{"name": n} for n in ("a.jpg", "b.jpg", "c")]}, {}],
+    ),
     Twin("compare_config", {"expected": "x=1\n"}, {}, file("x=1"), [file("x=2"), file("x=1\ny"), file("")]),
     Twin("fuzzy_match", {"expected": "abcd"}, {}, "abcd", ["abce", "ab", ""]),
     Twin("literal_match", {"expected": "abcd"}, {"ignore_case": True}, "ABCD", ["abc", "abcde", ""]),

@@ -14,10 +14,10 @@ from apis.tasks.metrics.registry import METRICS
 from apis.tasks.metrics.rules import LONGEST, fits, likeness
 from apis.tasks.verify.verify import FileView
 from runtime.errors import ConfigError
-from tests.apis import metric_twins, slide_twins, table_twins
+from tests.apis import document_twins, metric_twins, slide_twins, table_twins
 from tests.apis.metric_twins import DATA, GOLD, SAID, Twin, file
 
-TWINS = [*metric_twins.TWINS, *slide_twins.TWINS, *table_twins.TWINS]
+TWINS = [*metric_twins.TWINS, *slide_twins.TWINS, *table_twins.TWINS, *document_twins.TWINS]
 
 GARBAGE = [
     b"",

@@ -47,6 +47,9 @@ class _Body(MarkupHandler):
         self._depth = 0
         self._marks: dict[str, str] = {}  # of the run
         self._inside = 0  # how deep in paragraphs
+        self.page_breaks = 0
+        self.tables: list[list[list[list[int]]]] = []  # of each its rows, of a row its cells, of a cell its paragraphs
+        self._tables: list[list[list[list[int]]]] = []  # that we are in
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self._path.append(name)
@@ -57,13 +60,27 @@ class _Body(MarkupHandler):
         elif name == "p":
             self._inside += 1
             self._budget.spend("cells")
+            if self._tables and self._tables[-1] and self._tables[-1][-1]:
+                self._tables[-1][-1][-1].append(len(self.paragraphs))
             self.paragraphs.append({"spans": [], "marks": {}})
         elif name == "br" and attributes.get("type") is not None:
+            self.page_breaks += attributes["type"] == "page"
             self._more(f"{attributes['type']} break")
         elif name in _IN_WORDS:
             self._text.add(_IN_WORDS[name])
         elif name not in _PLAIN:
             self._more(name)
+            self._table(name)
+
+    def _table(self, name: str) -> None:
+        if name == "tbl":
+            self._tables.append([])
+            self.tables.append(self._tables[-1])
+        elif self._tables and name == "tr":
+            self._tables[-1].append([])
+        elif self._tables and self._tables[-1] and name == "tc":
+            self._budget.spend("cells")
+            self._tables[-1][-1].append([])
 
     def text(self, data: str) -> None:
         if self._path and self._path[-1] == "t":
@@ -77,6 +94,8 @@ class _Body(MarkupHandler):
             self._end_run(self._text.take())
             self._marks = {}
             self._inside -= name == "p"
+        elif name == "tbl":
+            self._tables.pop()
         self._path.pop()
 
     def _more(self, name: str) -> None:
@@ -157,7 +176,12 @@ def read(archive: Archive, budget: Budget) -> dict[str, Any]:
     parse(main, body)
     if not body.paragraphs:
         raise RefusedError("not_a_workbook")
-    return {"paragraphs": [_answer(paragraph) for paragraph in body.paragraphs], "extras": sorted(body.extras)}
+    return {
+        "paragraphs": [_answer(paragraph) for paragraph in body.paragraphs],
+        "extras": sorted(body.extras),
+        "tables": body.tables,
+        "page_breaks": body.page_breaks,
+    }
 
 
 def _answer(paragraph: Mapping[str, Any]) -> dict[str, Any]:

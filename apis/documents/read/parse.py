@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from apis.documents.read import docx, odp, ods, pptx, xlsx, xlsx_looks
+from apis.documents.read import docx, odp, ods, odt, pptx, xlsx, xlsx_looks
 from apis.documents.read.archive import Archive
 from apis.documents.read.bounds import Bounds, Budget, RefusedError
 
@@ -46,7 +46,8 @@ def text_document(data: bytes, bounds: Bounds) -> dict[str, Any]:
         if data.startswith(_COMPOUND):
             raise RefusedError("encrypted" if "EncryptedPackage".encode("utf-16-le") in data else "not_a_workbook")
         archive = Archive(data, budget)
-        return {**docx.read(archive, budget), "program": written_by(archive)}
+        is_odt = "mimetype" in archive and archive.read("mimetype", len(odt.MIME) + 2).strip() == odt.MIME
+        return {**(odt if is_odt else docx).read(archive, budget), "program": written_by(archive)}
     except RefusedError as refused:
         raise RefusedError("not_a_text_document" if str(refused) == "not_a_workbook" else str(refused)) from None
 

@@ -12,13 +12,15 @@ from apis.documents.read.markup import MarkupHandler
 
 
 class PartElement:
-    """An element: its name without a prefix, attributes likewise, the elements in it, and its own text."""
+    """An element: its name without a prefix, attributes likewise, the elements in it, its own text in front of
+    them, and `tail`, the text behind it."""
 
     def __init__(self, name: str, attributes: dict[str, str]) -> None:
         self.name = name
         self.attributes = attributes
         self.inside: list[PartElement] = []
         self.text = ""
+        self.tail = ""
 
     def all(self, *path: str) -> Iterator[PartElement]:
         """Elements at `path` below this one, each step a child's name."""
@@ -62,7 +64,11 @@ class Tree(MarkupHandler):
 
     def text(self, data: str) -> None:
         self._budget.spend("chars", len(data))
-        self._open[-1].text += data
+        inside = self._open[-1].inside
+        if inside:
+            inside[-1].tail += data
+        else:
+            self._open[-1].text += data
 
     def end(self, name: str) -> None:
         self._open.pop()

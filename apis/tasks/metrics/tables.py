@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from apis.guest import addresses
 from apis.tasks.metrics import rules, table_looks
-from apis.tasks.metrics.metric import SOLVED, Declared, Options, Score, Value, document, gold, gold_text, text
+from apis.tasks.metrics.metric import SOLVED, Declared, Options, Score, Value, document, gold, gold_text, is_, text
 from apis.tasks.metrics.sheets import Rule, chosen
 from apis.tasks.verify.looks import StyledWorkbook
 from apis.tasks.verify.sheets import Sheet
@@ -189,6 +189,17 @@ def compare_spreadsheet(result: Value, expected: Value, options: Options) -> Sco
     return Score(SOLVED, "the workbooks say the same")
 
 
+def compare_conference_city_in_order(result: Value, expected: Value, _: Options) -> Score:
+    """Column C of the first sheet, from row 2 on, has in each cell a name of that place in the list `expected`."""
+    sheet = document(result, "workbook").sheets[0]
+    for row, names in enumerate(expected["expected"], 2):
+        found = sheet.cells.get(f"C{row}")
+        wanted = [names] if isinstance(names, str) else list(names)
+        if not isinstance(found, str) or not any(name in found for name in wanted):
+            return Score(0.0, f"C{row} is {str(found)[:40]!r}")
+    return is_(bool(expected["expected"]), "the names are in order", "nothing is expected")
+
+
 DECLARED = (
     Declared(
         "compare_table",
@@ -198,5 +209,6 @@ DECLARED = (
         reads=KIND,
         lacks=_lacks,
     ),
+    Declared("compare_conference_city_in_order", compare_conference_city_in_order, reads="workbook"),
     Declared("compare_spreadsheet", compare_spreadsheet, "all cells of all sheets count", reads="workbook"),
 )

@@ -49,10 +49,18 @@ def file_contains(result: Value, expected: Value, _: Options) -> Score:
     return is_(not absent, "it has what it should", f"{len(absent)} of {len(expected['expected'])} texts are absent")
 
 
+def check_moved_jpgs(result: Value, expected: Value, _: Options) -> Score:
+    """The folder holds files of the names `expected`, and nothing else."""
+    children = result.get("children") if isinstance(result, dict) else None
+    names = [str(one.get("name")) for one in children or [] if isinstance(one, dict)]
+    return is_(sorted(names) == sorted(expected["expected"]), "it holds them", f"it holds {len(names)} others")
+
+
 DECLARED = (
     Declared("exact_match", exact_match),
     Declared("match_in_list", match_in_list),
     Declared("is_in_list", is_in_list),
     Declared("check_include_exclude", check_include_exclude, "an empty text scores 0, even with nothing to include"),
     Declared("file_contains", file_contains),
+    Declared("check_moved_jpgs", check_moved_jpgs),
 )

@@ -21,10 +21,15 @@ from runtime.errors import ConfigError
 
 
 class TextDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A text document's paragraphs in their order; `extras` names what else it has ("tbl", "drawing", "ins")."""
+    """A text document's paragraphs in their order; `extras` names what else it has ("tbl", "drawing", "ins").
+
+    A table is its rows, a row its cells, a cell the numbers of its paragraphs, counted from 0.
+    """
 
     paragraphs: tuple[Paragraph, ...]
     extras: tuple[str, ...] = ()
+    tables: tuple[tuple[tuple[tuple[int, ...], ...], ...], ...] = ()
+    page_breaks: int = 0  # that stand in texts
     program: str = ""
 
 
