@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-all pytest proofs lint mutants wheel bench scripted sglang-cpu vscode ray smollm clean
+.PHONY: setup train test test-fast test-all pytest proofs lint style types mutants wheel bench scripted sglang-cpu vscode ray smollm clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -16,11 +16,13 @@ setup:
 train: setup
 	.venv/bin/computerrl run deploy/local.yaml
 
-test: lint pytest
+# Types are checked beside the tests, which wait more than they compute.
+test: style
+	@$(MAKE) --no-print-directory -j2 types pytest
 
-# What boots no desktop, starts no engines or ranks and is no longer proof: a minute or two.
+# What boots no desktop, starts no engines or ranks and takes less than half a second: two minutes.
 test-fast: setup
-	$(PYTEST) -n 3 -m "not desktop and not engine and not proof"
+	$(PYTEST) -n 4 -m "not desktop and not engine and not slow and not proof"
 
 # The suite, its longer proofs, every function on its real application, the tests against real SGLang and on several
 # machines with Ray, and a shortened main job with SGLang.
@@ -48,17 +50,21 @@ vscode:
 	@bash deploy/setup/vscode.sh
 
 pytest: setup
-	$(PYTEST) -n 3 -m "not proof"
+	$(PYTEST) -n 4 -m "not proof"
 
 # Whole matrices, long sweeps and runs that lose every process: of each, `make test` has a short one.
 proofs: setup
-	$(PYTEST) -n 3 -m proof
+	$(PYTEST) -n 4 -m proof
 
-lint: setup
+lint: style types
+
+style: setup
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(PY) -m mypy
 	.venv/bin/lint-imports
+
+types: setup
+	$(PY) -m mypy
 
 mutants: setup
 	$(PY) tests/mutants/run.py

@@ -93,6 +93,7 @@ def test_sentences_and_percentiles_are_counted_as_the_rules_mean() -> None:
     assert ninetieth([*range(1, 9), 98, 99]) == 98
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in PACKAGES if name not in UNFINISHED])
 def test_module_docstrings_have_short_sentences(name: str) -> None:
     texts = {path: ast.get_docstring(tree) or "" for path, tree in modules().items() if package(path) == name}
@@ -102,6 +103,7 @@ def test_module_docstrings_have_short_sentences(name: str) -> None:
     assert ninetieth(list(counts.values()) or [0]) <= MOST_WORDS, f"the longest sentences of {name}:\n{listed}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in PACKAGES if name not in UNFINISHED])
 def test_docstrings_and_comments_name_their_subjects(name: str) -> None:
     said = [

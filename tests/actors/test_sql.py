@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 TOP = Path(__file__).parents[2]
 LEDGER = TOP / "actors" / "replay"
 SQL = re.compile(
@@ -32,6 +34,7 @@ def modules() -> list[Path]:
     return [path for part in ("actors", "apis", "policy", "runtime") for path in (TOP / part).rglob("*.py")]
 
 
+@pytest.mark.slow
 def test_no_sql_outside_of_the_ledger() -> None:
     outside = {path: list(found(path.read_text())) for path in modules() if not path.is_relative_to(LEDGER)}
     assert len(outside) > 300

@@ -47,6 +47,7 @@ def _is_step(line: str) -> bool:
     return not line.startswith("commit")
 
 
+@pytest.mark.slow
 def test_committed_is_kept_after_kill_9(tmp_path: Path) -> None:
     """A store that serves eight seats and a learner is killed at three moments, each time on the same folder."""
     episodes: dict[int, bool] = {}

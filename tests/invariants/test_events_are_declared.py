@@ -103,6 +103,7 @@ def is_relay(call: ast.Call) -> bool:
     return len(call.args) == 1 and all(keyword.arg in (None, "trace") for keyword in call.keywords)
 
 
+@pytest.mark.slow
 def test_events_are_declared_where_they_are_emitted():
     known, used, wrong = declarations(), set(), []
     for path in sources():
@@ -127,6 +128,7 @@ def test_events_are_declared_where_they_are_emitted():
     assert sorted(d.where for name, d in known.items() if name not in used) == [], "declared but never emitted"
 
 
+@pytest.mark.slow
 def test_events_are_declared_once():
     by_event: dict[str, list[str]] = {}
     for declared in declarations().values():

@@ -161,6 +161,7 @@ def bounded(tree: ast.Module, node: ast.AST, seen: frozenset[str] = frozenset())
     return False
 
 
+@pytest.mark.slow
 def test_every_wait_has_a_deadline_in_the_code():
     found: set[str] = set()
     for path in sources():
@@ -179,6 +180,7 @@ def test_every_wait_has_a_deadline_in_the_code():
     assert sorted(WITHOUT.keys() - found) == [], "these exceptions are not needed any more"
 
 
+@pytest.mark.slow
 def test_every_wait_has_a_deadline_in_asks():
     for path in sources():
         for node in ast.walk(tree_of(path)):

@@ -38,6 +38,7 @@ def test_faults_are_not_outcomes_in_types() -> None:
         decode(encode({"token": 1, "success": False, "steps": [], "fault": None}), TrajectoryRef)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(faults=st.lists(st.booleans(), min_size=6, max_size=6))
 def test_faults_are_not_outcomes_for_the_learner(faults: list[bool]) -> None:

@@ -48,6 +48,7 @@ def test_groups_end_once_in_every_life() -> None:
     assert all((status.ending is not None) == (status.state is GroupState.ENDED) for status in reached)
 
 
+@pytest.mark.slow
 class TestGroupsEndOnceInTheLedger(LedgerMachine.TestCase):
     settings = FEW_LONG_RUNS
 

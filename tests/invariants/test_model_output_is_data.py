@@ -35,7 +35,7 @@ _watching: list[set[str]] = []
 
 
 def _hook(event: str, _: object) -> None:
-    for seen in _watching:
+    for seen in _watching or ():  # None when the interpreter ends
         seen.add(event)
 
 
@@ -133,6 +133,7 @@ def test_model_output_is_data_for_the_guest_too(text: str) -> None:
         plan(Hotkey(keys=(f"no {text}",)), SCREEN)
 
 
+@pytest.mark.slow
 def test_model_output_is_data_because_nothing_here_evaluates() -> None:
     """No module that handles answers or actions evaluates, compiles, imports by name, unpickles or starts a shell."""
     forbidden = {"eval", "exec", "compile", "literal_eval", "__import__", "system", "popen", "loads", "Popen", "run"}
@@ -162,6 +163,7 @@ def glued(node: ast.AST | None) -> bool:
     return isinstance(node, ast.JoinedStr | ast.BinOp) or (isinstance(node, ast.Call) and called(node) == "format")
 
 
+@pytest.mark.slow
 def test_model_output_is_data_inside_the_desktop_and_on_its_way_there() -> None:
     """Programs get their words one by one: no shell reads what was glued together, and nothing is evaluated."""
     desktop = ROOT / "actors" / "desktop"

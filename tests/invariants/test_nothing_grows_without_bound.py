@@ -60,6 +60,7 @@ def caches_all(function: ast.AST) -> bool:
     return any(ast.unparse(d) in ("cache", "functools.cache") for d in decorators)
 
 
+@pytest.mark.slow
 def test_nothing_grows_without_bound_in_the_code():
     """A deque, queue or cache has a bound in its constructor, or a reason above."""
     found = [
@@ -71,6 +72,7 @@ def test_nothing_grows_without_bound_in_the_code():
     assert [where for where in found if where.split(":")[0] not in BOUNDED_ELSEWHERE] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["main", "one"])
 async def test_nothing_grows_without_bound_in_mailboxes(tmp_path, host):
     async with ActorSystem(tmp_path, hosts=HOSTS) as system:
@@ -79,7 +81,7 @@ async def test_nothing_grows_without_bound_in_mailboxes(tmp_path, host):
         end = tmp_path / "end"
         busy = asyncio.ensure_future(ref.ask(Hold(until=str(end)), timeout_s=60))
         await asyncio.sleep(0.2)
-        flood = [asyncio.ensure_future(ref.tell(Greet(text="x"), timeout_s=1.0)) for _ in range(300)]
+        flood = [asyncio.ensure_future(ref.tell(Greet(text="x"), timeout_s=20)) for _ in range(300)]
         await asyncio.sleep(0.2)
         (status,) = await system.statuses()
         assert status.mailbox <= 10

@@ -18,6 +18,7 @@ from actors.replay.messages import Batch
 from actors.replay.rules.staleness import Lineages, too_stale
 
 
+@pytest.mark.slow
 class TestStalenessIsBoundedUnderEverything(LedgerMachine.TestCase):
     settings = FEW_LONG_RUNS
 

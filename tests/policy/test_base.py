@@ -42,6 +42,7 @@ def test_base_imports_nothing_from_apis() -> None:
             assert not [name for name in names if name.split(".")[0] in {"apis", "actors"}], file
 
 
+@pytest.mark.slow
 def test_corpus_holds_no_task_template(shipped: Tokenizer) -> None:
     stretches: set[str] = set()
     whole: set[str] = set()  # wordings with anything in their holes; some have no stretch that says something
@@ -105,6 +106,7 @@ def test_parts_meet_at_token_borders(shipped: Tokenizer) -> None:
             assert " ".join(map(str, whole)) in " ".join(map(str, ids))
 
 
+@pytest.mark.slow
 def test_one_seed_gives_one_start(tmp_path: Path) -> None:
     digests = set()
     for name in ("a", "b"):
@@ -127,6 +129,7 @@ def test_learning_rate_warms_up_and_falls() -> None:
     assert rates[-1] == pytest.approx(0.1, abs=0.01)
 
 
+@pytest.mark.slow
 def test_shipped_files_are_small_and_belong_together(shipped: Tokenizer) -> None:
     sizes = {path.name: path.stat().st_size for path in MODEL.iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "recipe.json"} <= set(sizes)
@@ -155,6 +158,7 @@ def test_shipped_model_loads_in_transformers(shipped: Tokenizer) -> None:
     assert theirs.eos_token_id == shipped.eos_id
 
 
+@pytest.mark.slow
 def test_shipped_model_points_and_copies(shipped: Tokenizer) -> None:
     from policy.megatron.trainer import OptimConfig, Trainer
 
@@ -164,6 +168,7 @@ def test_shipped_model_points_and_copies(shipped: Tokenizer) -> None:
     assert figures["sentence_accuracy"] > 0.8
 
 
+@pytest.mark.slow
 def test_shipped_model_is_as_good_as_readme_says(shipped: Tokenizer) -> None:
     from policy.megatron.trainer import OptimConfig, Trainer
 
@@ -173,6 +178,7 @@ def test_shipped_model_is_as_good_as_readme_says(shipped: Tokenizer) -> None:
     assert figures["sentence_accuracy"] > 0.89
 
 
+@pytest.mark.slow
 def test_the_layout_copies_and_points_before_any_training(tmp_path: Path) -> None:
     from policy.megatron.trainer import OptimConfig, Trainer
 

@@ -91,6 +91,7 @@ def test_engines_get_what_is_sent_and_are_let_go_when_one_is_lost(peers: Peers) 
         group.join()
 
 
+@pytest.mark.slow
 def test_a_bucket_is_one_broadcast_of_all_bytes(peers: Peers) -> None:
     engines = peers(1)
     group = SendingGroup("bucket", 1, address="127.0.0.1", backend="gloo", timeout_s=30.0)
@@ -101,6 +102,7 @@ def test_a_bucket_is_one_broadcast_of_all_bytes(peers: Peers) -> None:
     group.close()
 
 
+@pytest.mark.slow
 def test_engines_are_let_go_when_one_does_not_come(peers: Peers) -> None:
     engines = peers(1)
     group = SendingGroup("missing", 2, address="127.0.0.1", backend="gloo", timeout_s=2.0)
@@ -111,6 +113,7 @@ def test_engines_are_let_go_when_one_does_not_come(peers: Peers) -> None:
     assert said(engines[0]) == "refused"
 
 
+@pytest.mark.slow
 def test_engines_are_let_go_when_one_dies_in_the_group(peers: Peers) -> None:
     engines = peers(2)
     group = SendingGroup("death", 2, address="127.0.0.1", backend="gloo", timeout_s=30.0)

@@ -46,6 +46,7 @@ async def test_a_conversation_is_answered_as_its_ids_are(server: Server) -> None
     assert (await server.post("/v1/chat/completions", {"messages": parts, "max_tokens": 1}))[0] == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "change"),
     [

@@ -47,6 +47,7 @@ def check(folder, one, temperature=0.0):
     assert one.logprobs == pytest.approx(reference_logprobs(folder, plain, one.output, temperature), abs=TOLERANCE)
 
 
+@pytest.mark.slow
 def test_a_mixed_batch_equals_transformers(model):
     core = make_core(model, prefill_tokens=16, max_running_requests=4)
     many = [response(str(i), prompt(3 + 7 * i, i), 4 + i, temperature=0.7 * (i % 2)) for i in range(7)]

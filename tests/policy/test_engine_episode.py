@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from apis.observation import Element, Observation, Window
 from apis.prompts.compact import render_compact
 from apis.prompts.text import Turn
@@ -17,6 +19,7 @@ def looked(text: str) -> Observation:
     return Observation(windows=(window,), elements=(field,))
 
 
+@pytest.mark.slow
 async def test_an_episodes_second_step_reuses_its_prefix() -> None:
     tokenizer, instruction = Tokenizer.load(MODEL), task("text_editor/train/7").instruction
     turn = Turn(answer="select all", line="Agent.hotkey(keys=['ctrl', 'a'])", result="Hotkey Success")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ OPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(blocks=st.integers(1, 6), ops=OPS)
 def test_found_blocks_hold_exactly_the_prefix(blocks, ops):
     index = PrefixIndex(blocks, BLOCK)

@@ -102,6 +102,7 @@ def test_the_reference_is_the_model_without_its_adapters_until_it_is_set_anew(mo
     assert trainer.grpo_step(BATCH, 0.0, KL)["kl"] > 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_resume_goes_on_to_the_bit(model: Path, tmp_path: Path, dtype: str) -> None:
     trainer = taught(model, dtype=dtype)

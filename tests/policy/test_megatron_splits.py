@@ -69,6 +69,7 @@ def gradient(trainer: Trainer) -> torch.Tensor:
     return torch.cat([p.main_grad.flatten() for p in trainer.model.parameters()]).clone()  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregation", list(Aggregation))
 def test_every_split_gives_the_same_gradient(trainer: Trainer, aggregation: Aggregation) -> None:
     policy = "decoupled" if aggregation is Aggregation.STEP_MEAN else "direct"
@@ -92,6 +93,7 @@ def test_every_split_gives_the_same_gradient(trainer: Trainer, aggregation: Aggr
     assert tried == 52
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("masked_most", [spec.MASKED_MOST, 0], ids=["one mask", "one by one"])
 def test_a_prompt_that_samples_share_is_computed_once_and_changes_nothing(
     trainer: Trainer, monkeypatch: pytest.MonkeyPatch, masked_most: int
@@ -146,6 +148,7 @@ def test_every_split_of_a_cross_entropy_batch_does(trainer: Trainer) -> None:
         assert figures["loss"] == pytest.approx(whole["loss"], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_rehearsal_adds_its_gradient_to_that_of_the_phase(trainer: Trainer) -> None:
     rng = random.Random(5)
     exercises = [

@@ -141,6 +141,7 @@ def test_decoupled_steps_are_on_policy_with_capped_corrections(model: Path) -> N
     assert figures["mismatch_mean"] > 0.1
 
 
+@pytest.mark.slow
 def test_the_proximal_policy_is_that_of_the_take(model: Path) -> None:
     """Later passes are held against the policy from before the first, not against the one before them."""
     settings = OptimConfig(weight_decay=0.0)
@@ -245,6 +246,7 @@ def batches_of(seed: int, budget: int = 64) -> list[MicroBatch]:
     return pack_cross_entropy(sequences, budget, Aggregation.TOKEN_MEAN)
 
 
+@pytest.mark.slow
 def test_cross_entropy_learns_and_evaluate_changes_nothing(model: Path) -> None:
     trainer = trainer_of(model)
     batches = batches_of(0)
@@ -280,6 +282,7 @@ def test_a_resume_takes_the_configured_betas_and_refuses_other_numbers(model: Pa
         Trainer.resume(tmp_path / "checkpoint", OptimConfig(dtype="bfloat16"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_resume_gives_the_same_losses(model: Path, tmp_path: Path, dtype: str) -> None:
     config = OptimConfig(dtype=dtype)

@@ -66,6 +66,7 @@ def test_round_trip(own: Tokenizer, text: str) -> None:
     assert own.decode(own.encode(text)) == sound
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(text=texts)
 def test_content_never_makes_a_special_token(own: Tokenizer, text: str) -> None:
@@ -74,6 +75,7 @@ def test_content_never_makes_a_special_token(own: Tokenizer, text: str) -> None:
     assert [i for i in own.prompt_ids(text, system=text) if i in special] == [4, 1, 2, 1, 3]
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(text=texts)
 @example(text=LINES * 20)

@@ -64,6 +64,7 @@ def events(run_dir: Path, name: str) -> list[dict]:
     return list(read_logs(run_dir, event=name))
 
 
+@pytest.mark.slow
 async def test_a_conversation_is_the_same_wherever_the_peer_lives(system, host):
     await system.spawn(spec("a/1", host, config=CounterConfig(start=5)), spec("b", "two" if host == "one" else "main"))
     a = system.ref("a/1")
@@ -219,6 +220,7 @@ def test_two_handlers_of_one_message_are_a_defect():
         Twice.handlers()
 
 
+@pytest.mark.slow
 async def test_a_killed_host_comes_back_with_its_actors(system):
     await system.spawn(spec("a/1", "one"), spec("a/2", "one"), spec("b", "two"), spec("c"))
     a, pid = system.ref("a/1"), (await system.ref("a/2").ask(Pid(), timeout_s=5)).n
@@ -241,6 +243,7 @@ async def test_a_killed_host_comes_back_with_its_actors(system):
     assert (lost["exit_code"], lost["pid"], sorted(lost["actors"])) == (-9, pid, ["a/1", "a/2"])
 
 
+@pytest.mark.slow
 async def test_a_host_that_keeps_dying_fails_the_system(system):
     await system.spawn(spec("a", "one"))
     a = system.ref("a")

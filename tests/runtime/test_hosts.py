@@ -193,6 +193,7 @@ def test_a_killed_parent_takes_its_hosts_with_it(tmp_path):
     assert gone(child)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_stops_cleanly(tmp_path, number):
     parent, child = start(tmp_path)

@@ -136,6 +136,7 @@ async def test_a_factory_that_is_not_there(tmp_path):
             await system.spawn(ActorSpec(name="a", factory="nowhere:Actor"))
 
 
+@pytest.mark.slow
 def test_it_runs_on_uvloop_and_leaves_no_descriptors(tmp_path):
     async def once(folder: Path) -> str:
         async with ActorSystem(folder) as system:

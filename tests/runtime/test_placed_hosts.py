@@ -93,6 +93,7 @@ async def test_an_actor_elsewhere_answers_and_nothing_is_left(tmp_path, monkeypa
     assert not lines(tmp_path, "host_lost")
 
 
+@pytest.mark.slow
 async def test_what_it_stores_reads_and_says_is_with_the_main_host(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     model = tmp_path / "model"
@@ -120,6 +121,7 @@ async def test_what_it_stores_reads_and_says_is_with_the_main_host(tmp_path, mon
     SegmentStore(run / "segments", "away").close()  # no writer holds it any more
 
 
+@pytest.mark.slow
 async def test_weights_are_copied_once_and_the_oldest_copies_go(tmp_path):
     weights = tmp_path / "weights"
     made = [weights / str(number) for number in range(COPIES + 1)]
@@ -149,6 +151,7 @@ async def test_weights_are_copied_once_and_the_oldest_copies_go(tmp_path):
     assert not newest.exists()
 
 
+@pytest.mark.slow
 async def test_a_killed_life_comes_back(tmp_path):
     async with placed(tmp_path) as system:
         pid = await counter(system)
@@ -164,6 +167,7 @@ def gone_of(pid: int):
     return lambda: gone(pid)
 
 
+@pytest.mark.slow
 async def test_a_lost_placer_ends_neither_the_run_nor_what_is_asked_later(tmp_path):
     async with placed(tmp_path) as system:
         pid = await counter(system)
@@ -238,6 +242,7 @@ async def proxied() -> AsyncIterator[tuple[Proxy, int]]:
         await proxy.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reached", "gives_up"),
     [(True, False), (False, False), (False, True)],

@@ -45,6 +45,7 @@ def one_host(silent_limit_s: float) -> HostSpec:
     )
 
 
+@pytest.mark.slow
 async def test_a_stopped_host_is_named_killed_and_started_again(tmp_path):
     async with ActorSystem(tmp_path, hosts=[one_host(6.0)]) as system:
         await system.spawn(ActorSpec(name="a", factory=Counter, host="one"))

@@ -244,6 +244,7 @@ async def test_unknown_keys_beside_the_parameters_pass(fresh: Server) -> None:
     assert await fresh.generate(input_ids=[1], sampling_params=GREEDY, routing_key="x", something_else=3)
 
 
+@pytest.mark.slow
 async def test_what_it_says_about_itself(fresh: Server) -> None:
     _, cards = await fresh.get("/v1/models")
     assert cards["data"][0]["max_model_len"] == CONTEXT

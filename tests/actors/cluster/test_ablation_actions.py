@@ -74,6 +74,7 @@ def test_held_out_instances_are_held_out() -> None:
     assert split_of == {"train": {TRAIN}, "demo": {TRAIN}, "eval": {HELD_OUT}}
 
 
+@pytest.mark.slow
 def test_a_dry_run_shows_each_arms_actions_and_demonstrators(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", FILE, "--dry-run", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["runs"]

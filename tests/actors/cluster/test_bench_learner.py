@@ -64,6 +64,7 @@ def trained_run(folder: Path, successes: dict[int, list[bool]], *, lost: int = 0
     return folder
 
 
+@pytest.mark.slow
 def test_all_ways_compute_the_same_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -171,6 +171,7 @@ def test_parse_reads_an_answer_and_exits_with_the_verdict() -> None:
     assert "\x1b" not in plain.stdout
 
 
+@pytest.mark.slow
 def test_dry_run_from_another_folder_starts_nothing(tmp_path: Path) -> None:
     done = call("run", "--dry-run", "deploy/local.yaml", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -179,12 +180,14 @@ def test_dry_run_from_another_folder_starts_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_dry_run_looks_for_a_recording_where_the_run_would(tmp_path: Path) -> None:
     done = call("run", "--dry-run", "local", "--runs", "mine", "--set", "demos.source=cold", cwd=tmp_path)
     assert done.returncode == 2
     assert "a run in mine" in done.stderr
 
 
+@pytest.mark.slow
 def test_doctor_says_what_it_looked_at(tmp_path: Path) -> None:
     done = call("doctor", "--json", cwd=tmp_path)
     report = json.loads(done.stdout)
@@ -195,6 +198,7 @@ def test_doctor_says_what_it_looked_at(tmp_path: Path) -> None:
     assert all(check["mend"] for check in report["checks"] if not check["ok"])
 
 
+@pytest.mark.slow
 def test_doctor_asks_for_office_only_where_tasks_need_it(tmp_path: Path) -> None:
     lane = [{"family": "text_editor", "split": "held-out", "count": 2}]
     for family in ("text_editor", "calc_cell"):

@@ -173,6 +173,7 @@ def test_a_dry_run_says_what_a_recording_holds_and_what_is_wanted(
     assert shown["tasks"].endswith(f"held out, {tasks}")
 
 
+@pytest.mark.slow
 def test_a_dry_run_shows_what_differs_by_arm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     at = ["run", "ablation-entropulse", "--dry-run", "--runs", str(tmp_path), "--name", "e", "--arm", "none", "full"]
     assert cli.main(at) == 0

@@ -182,6 +182,7 @@ def test_a_recording_of_what_the_run_must_not_have_seen_is_refused(tmp_path: Pat
     assert refused("text_editor/train/3", ["text_editor/train/4"]) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", ["local", "bc-alone"])
 def test_a_recording_that_comes_along_is_one_for_its_job_and_has_all_strata(job: str) -> None:
     path = Path(__file__).resolve().parents[3] / "deploy" / "demos" / f"{job}.parquet"

@@ -180,6 +180,7 @@ def test_arms_may_begin_where_the_main_job_had_cloned_and_are_comparable() -> No
     assert all(share == pytest.approx(at_floor) for found in rounds.values() for share in (found or {}).values())
 
 
+@pytest.mark.slow
 def test_arms_that_anneal_or_rehearse_otherwise_are_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     once = {"learner.rl.lr_cycle_steps": 0}
     for changes, said in (

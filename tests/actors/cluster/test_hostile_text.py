@@ -62,6 +62,7 @@ def test_prompts_hold_guest_text_on_one_line_and_cut(kind: str):
     assert len(paper) < 30_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TEXTS)
 def test_terminals_and_documents_get_it_escaped(kind: str, capsys: pytest.CaptureFixture[str]):
     output.line(TEXTS[kind])

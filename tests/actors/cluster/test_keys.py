@@ -78,6 +78,7 @@ def said(document: object, at: str = "") -> Iterator[str]:
         yield at
 
 
+@pytest.mark.slow
 def test_each_is_set_by_a_bundled_file_or_looked_at_by_a_test() -> None:
     files = [typed_yaml.plain(file, "f") for file in deploy_files.bundled().values()]
     bundled = {re.sub(r"^tasks\.(eval|demo)\[\]", "tasks.train[]", key) for file in files for key in said(file)}

@@ -18,6 +18,7 @@ from tests.actors.cluster.test_report_page import reported, whole
 CURVES = ("curve.png", "token-entropy.png", "groups.png")
 
 
+@pytest.mark.slow
 def test_figures_stand_for_their_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [whole(tmp_path / f"s{seed}", seed=seed, shift=seed) for seed in (0, 1)]
     reported(runs, tmp_path / "out")
@@ -48,6 +49,7 @@ def test_an_episode_leaves_with_its_run_alone(tmp_path: Path) -> None:
     assert again.figures.observations == (1, 7)
 
 
+@pytest.mark.slow
 def test_figures_of_a_build_without_versions_are_of_the_first_observation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

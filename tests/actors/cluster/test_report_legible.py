@@ -54,6 +54,7 @@ def axis(*stays: list[float]) -> tuple[tuple[float, float], list[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_first_value_far_above_all_others_does_not_set_the_axis() -> None:
     (low, high), said = axis([20.0, *[1.0 + n / 1000 for n in range(200)]])
     assert 0.9 < low < 1.0
@@ -115,6 +116,7 @@ def test_a_column_without_a_value_is_left_out() -> None:
     assert str(html.folded("three", "x")) == "<details><summary>three</summary>x</details>"
 
 
+@pytest.mark.slow
 def test_a_file_given_twice_counts_once_and_a_namesake_is_said_to_be_renamed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

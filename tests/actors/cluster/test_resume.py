@@ -27,6 +27,7 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
     return unplayed(tmp_path, monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "runs"),
     [
@@ -206,6 +207,7 @@ SAMPLES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_an_evaluation_goes_on_as_it_was_begun_or_not_at_all(
     broken: Broken, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -295,6 +297,7 @@ def test_arms_begin_where_another_run_has_cloned(broken: Broken, capsys: pytest.
     assert "--cloned f-far-3: it began from what e-cloning-3 had cloned: name that" in shown
 
 
+@pytest.mark.slow
 def test_last_stays_what_it_was_when_an_experiment_began(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", "my arms.yaml", "--seed", "3", "--name", "e", *AT]) == 130
     line = told(capsys)

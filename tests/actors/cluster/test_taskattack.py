@@ -24,6 +24,7 @@ def scenes(name: str, count: int = 8) -> list[Scene]:
     return [Scene(tasks.task(f"{name}/{split}/{number}"), BEFORE) for number in range(count)]
 
 
+@pytest.mark.slow
 def test_every_cheat_goes_with_some_task_and_is_a_program_for_the_shell() -> None:
     used = {cheat.name: [cheat.script(scene) for name in tasks.FAMILIES for scene in scenes(name)] for cheat in CHEATS}
     assert len(used) == len(CHEATS), "names differ"

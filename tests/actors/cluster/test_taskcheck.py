@@ -100,6 +100,7 @@ def test_pieces_are_counted_one_after_another() -> None:
     assert coverage.cumulative(tasks) == [("a", 2), ("b", 4), ("c", 5)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["desktop", "code"])
 def test_a_whole_suite_is_sound_by_its_form(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["tasks", "check", name, "--static", "--instances", "12", "--json"]) == 0

@@ -161,6 +161,7 @@ async def test_viewers_share_looks_and_get_what_changed(run: Path, monkeypatch: 
     assert len(looks) == seen  # the last viewer ended the looking
 
 
+@pytest.mark.slow
 async def test_a_browser_follows_a_run_through_a_restart_of_the_server(run: Path, tmp_path: Path) -> None:
     async with browser(tmp_path / "profile") as page:
         async with served(run.parent) as at:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import hostile
+import pytest
 from conftest import Guest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -205,6 +206,7 @@ VIEWS = (
 JUDGED = [family.task(f"{family.name}/held-out/{number}") for family in FAMILIES.values() for number in range(3)]
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=20_000, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(JUDGED), st.lists(VIEWS, min_size=1, max_size=3))
 def test_whatever_lies_there_gets_a_verdict(judged: Task, views: list[FileView]):

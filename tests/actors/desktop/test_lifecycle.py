@@ -138,7 +138,7 @@ class LivesMachine(RuleBasedStateMachine):
         assert {self.lives.state(name) for name in self.last} <= {DesktopState.GONE}
 
 
-TestLives = LivesMachine.TestCase
+TestLives = pytest.mark.slow(LivesMachine.TestCase)
 TestLives.settings = settings(max_examples=60, stateful_step_count=40, deadline=None, phases=GENERATED)
 
 

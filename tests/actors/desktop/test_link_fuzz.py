@@ -126,6 +126,7 @@ SAID = (
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(said=st.lists(SAID, max_size=4).map(b"".join), method=st.sampled_from(sorted(RESULTS)), last=st.binary())
 def test_any_answer_ends_in_a_declared_way(said: bytes, method: str, last: bytes):
@@ -158,12 +159,14 @@ def within_bounds(frame: Any) -> None:
     prompt.encode()
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(FRAME | ANY)
 def test_any_observation_is_bounded_or_refused(frame: Any):
     within_bounds(frame)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(
     st.fixed_dictionaries(

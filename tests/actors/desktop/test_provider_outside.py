@@ -120,6 +120,7 @@ async def test_a_worker_that_fails_or_hangs_is_a_fault(guest_home: Path, tmp_pat
         await read_home(str(guest_home), USER, wants("a"), ReadLimits())
 
 
+@pytest.mark.slow
 @given(path=st.text(max_size=30) | st.text(alphabet="./ab\0", max_size=12))
 def test_any_path_gets_an_answer(path: str, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp() / "any"

@@ -185,6 +185,7 @@ def attempt(data: bytes) -> tuple[dict[str, Any], str]:
         return {}, str(refused)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=20_000, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=200) | mutated() | bodies().map(docx))
 def test_any_bytes_get_a_bounded_answer_or_a_refusal(data: bytes):

@@ -67,6 +67,7 @@ def test_sheets_keep_their_order_and_hidden_ones_are_marked():
     assert [(sheet["name"], sheet["hidden"]) for sheet in sheets] == [("Zwei", False), ("Eins", True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_hostile_file_is_refused_by_name(kind: str):
     wanted, make = KINDS[kind]
@@ -152,6 +153,7 @@ def attempt(data: bytes) -> tuple[list[dict[str, Any]], str]:
         return [], str(refused)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=20_000, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=200) | mutated() | sheets())
 def test_any_bytes_get_a_bounded_answer_or_a_refusal(data: bytes):
@@ -168,6 +170,7 @@ def test_any_bytes_get_a_bounded_answer_or_a_refusal(data: bytes):
     assert sum(lengths) <= SMALL.chars
 
 
+@pytest.mark.slow
 def test_what_a_file_costs_is_the_kernels_to_bound(monkeypatch: pytest.MonkeyPatch):
     good, bounds = xlsx('<row r="1"><c r="A1"><v>1</v></c></row>'), Bounds(cpu_s=1)
     assert b'"A1": 1.0' in forked.parsed(good, bounds)

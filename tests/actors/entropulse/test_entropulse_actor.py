@@ -196,6 +196,7 @@ PLATEAU = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "phases", "cause"),
     [

@@ -225,6 +225,7 @@ def test_a_long_runs_noise_alone_never_fires(number: int) -> None:
     assert fires_at(curves) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [5, *proofs(40)])
 def test_false_alarms_are_as_rare_as_is_aimed_for(count: int) -> None:
     for correlation, most in ((0.0, 0.05), (0.3, 0.10)):

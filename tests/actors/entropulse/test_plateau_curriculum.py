@@ -74,12 +74,14 @@ def fires(success: list[float], seed: int) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0.15, 0.4])
 def test_success_that_gains_the_margin_fires_nothing_under_a_curriculum(start: float) -> None:
     mean = [start + CONFIG.plateau_gain * n / CONFIG.plateau_window for n in range(100)]
     assert not [seed for seed in range(8) if fires(told(seed, mean), seed)]
 
 
+@pytest.mark.slow
 def test_what_steps_say_is_right_on_average_and_errs_independently() -> None:
     mean = [0.2 + 0.004 * n for n in range(150)]
     errors = [value - wanted for seed in range(6) for value, wanted in zip(told(seed, mean), mean, strict=True)]

@@ -186,6 +186,7 @@ async def test_from_demonstrations_to_rl_and_back_after_a_killed_rank(tmp_path: 
         assert (announced["samplers"], announced["missed"]) == (["sampler/0"], ["sampler/1"])
 
 
+@pytest.mark.slow
 async def test_a_new_start_goes_on_from_the_last_checkpoint(
     tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +272,7 @@ async def test_a_checkpoint_that_was_changed_is_never_unpickled(tmp_path: Path, 
         assert v(again.logged("learner_started")[-1]["version"]).step < 9000
 
 
+@pytest.mark.slow
 async def test_weights_by_collective_are_on_disk_when_somebody_needs_them_there(tmp_path: Path, base: Path) -> None:
     folder = tmp_path / "run" / "weights"
 

@@ -40,6 +40,7 @@ def test_a_small_batch_goes_in_its_message(tmp_path: Path) -> None:
     assert plan_file.received(plan(BATCHES)) == BATCHES
 
 
+@pytest.mark.slow
 def test_a_batch_that_no_message_holds_goes_by_a_file(tmp_path: Path) -> None:
     whole = plan(large(1300))
     assert len(msgspec.msgpack.encode(whole)) > MAX_FRAME_BYTES

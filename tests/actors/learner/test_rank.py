@@ -147,6 +147,7 @@ async def test_a_reference_is_there_only_where_a_kl_term_is(rank: Ref, model: Pa
     assert figures["kl"] > 1e-6
 
 
+@pytest.mark.slow
 async def test_it_answers_while_it_computes(rank: Ref, model: Path) -> None:
     await load(rank, model)
     sequences = [([1, 2, 3, 4] * 100, [(200, 400)])] * 40
@@ -187,6 +188,7 @@ def sending(step: int, group: str) -> Broadcast:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_what_was_exported_is_sent_while_training_goes_on(rank: Ref, model: Path, tmp_path: Path) -> None:
     await load(rank, model)
     with pytest.raises(NoModel, match="has kept None"):

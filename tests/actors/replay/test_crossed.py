@@ -66,6 +66,7 @@ def played(
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("of_seeds", "alone"), [(0.0, 0.93), (0.15, 0.0)])
 def test_intervals_cover_the_true_difference_in_95_of_100_draws_of_seeds_and_instances(
     of_seeds: float, alone: float

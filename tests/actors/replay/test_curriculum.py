@@ -128,6 +128,7 @@ def played(play: Play, first: int = 0, last: int = 1 << 40) -> PolicyEstimate | 
     return found[0]
 
 
+@pytest.mark.slow
 def test_success_and_entropy_are_told_of_the_tasks_own_mixture(tmp_path: Path) -> None:
     """What was played before tells how much each kind is favoured; of success and entropy it tells nothing."""
     play = Play(tmp_path, with_kinds())

@@ -216,6 +216,7 @@ ids = st.lists(st.integers(0, 2**31 - 1), max_size=5)
 reals = st.floats(allow_nan=False, allow_infinity=False)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(texts, ids, reals, st.none() | texts, st.booleans()), min_size=1, max_size=4))
 def test_any_step_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple]) -> None:
     folder = tmp_path_factory.mktemp("trip")

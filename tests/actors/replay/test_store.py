@@ -189,6 +189,7 @@ class Lot:
         return [name for name, wait in self.waits.items() if wait.done()]
 
 
+@pytest.mark.slow
 async def test_a_change_costs_what_it_can_satisfy() -> None:
     one = Lot()
     task = asyncio.ensure_future(one.lot.run())
@@ -220,6 +221,7 @@ async def test_a_change_costs_what_it_can_satisfy() -> None:
     await asyncio.gather(task, *one.waits.values(), return_exceptions=True)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(["park", "work"]), st.integers(1, 60)), min_size=1, max_size=12))
 def test_all_work_there_is_goes_to_the_oldest(moves: list[tuple[str, int]]) -> None:
     async def play() -> None:

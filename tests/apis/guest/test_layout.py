@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ def test_the_layouts_own_keys_are_not_lent() -> None:
     assert [layout.place(keysym) for keysym in (0x61, 0x41, 0x21)] == [(9, False), (9, True), (13, True)]
 
 
+@pytest.mark.slow
 @given(st.lists(signs, max_size=6))
 def test_a_part_has_a_key_for_each_sign_and_nothing_gives_way_unsaid(texts: list[list[int]]) -> None:
     layout = Layout(FIRST, ROWS)
