@@ -16,19 +16,16 @@ import msgspec
 
 from actors.desktop.answers import Answer, Answerer, Prompt, PromptTooLong
 from actors.desktop.config import WHOLE_ONE_IN, SeatConfig
+from actors.desktop.hands import Hands
 from actors.desktop.pool.leased import Frozen, LeasedDesktop
 from actors.desktop.recorder import Recorder
 from actors.desktop.stages import EpisodeEnding, Stage, ending_after, needs_verifier, outcome_of
-from actors.desktop.wire import png_of
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from actors.replay.messages import Lane, Outcome, Reservation, StepPayload, StepRef
-from apis.actions.grammar import RefusedAnswer, parse
+from apis.actions.grammar import RefusedAnswer
 from apis.actions.gui import Action, line
-from apis.observation import Observation, from_guest
-from apis.plans.action import ActionPlan, Call, plan
-from apis.plans.setup import setup
+from apis.observation import Observation
 from apis.prompts.compact import render_compact
-from apis.prompts.names import element_names, window_names
 from apis.prompts.published import render_published
 from apis.prompts.text import Turn
 from apis.tasks.osworld import Task
@@ -39,7 +36,7 @@ from apis.tasks.verify.verify import TaskVerdict, WantedFile, wanted
 from apis.tasksets import store
 from apis.tasksets.judge import afterwards, told_as_published
 from apis.tasksets.judge import wanted as wanted_by_metrics
-from runtime.errors import ConfigError, ProtocolError
+from runtime.errors import ConfigError
 
 Enter = Callable[[Stage], None]
 
@@ -68,6 +65,7 @@ class Episode:
         self._work = work
         self._task: Task = task_of(work.task)
         self._desktop = desktop
+        self._hands = Hands(desktop, config)
         self._answerer = answerer
         self._recorder = recorder
         self._config = config
@@ -106,12 +104,7 @@ class Episode:
         return PlayedEpisode(outcome_of(ending, feasible, verdict), self._steps, detail)
 
     async def _prepare(self) -> None:
-        try:
-            at = self._desktop
-            calls = await asyncio.to_thread(setup, self._task, at.home, store.fixture, at.screen)  # it reads fixtures
-            await self._carry_out(calls, self._config.setup_timeout_s)
-        except (GuestRefused, ConfigError) as refused:
-            raise DesktopFault("setup_failed", str(refused), "task") from refused
+        await self._hands.prepare(self._task)
         if self._task.feasible:
             self._before = await self._desktop.manifest(self._config.verify_timeout_s)
 
@@ -133,7 +126,7 @@ class Episode:
         told: dict[str, str] = {}
         for call in afterwards(self._task, self._desktop.home, store.fixture, self._desktop.screen):
             with contextlib.suppress(GuestRefused):
-                answer = (await self._carry_out([call], self._config.setup_timeout_s))[0]
+                answer = (await self._hands.carry_out([call], self._config.setup_timeout_s))[0]
                 if call.kept:
                     told[call.kept] = told_as_published(answer.out, self._desktop.home)
         return told
@@ -153,8 +146,8 @@ class Episode:
         """
         self._enter(Stage.OBSERVING)
         started = time.monotonic()
-        observation = await self._observe()
-        shot = await self._shot() if self._config.sight.picture else b""
+        observation = await self._hands.observe()
+        shot = await self._hands.shot() if self._config.sight.picture else b""
         observed = time.monotonic()
         self._enter(Stage.GENERATING)
         prompt = self._prompt(observation, last, shot)
@@ -184,27 +177,6 @@ class Episode:
             self._history.append(Turn(answer=answer.text, line=typed, result=result))
         return ending, result
 
-    async def _observe(self) -> Observation:
-        try:
-            frame = await self._desktop.call("observe", {}, self._config.call_timeout_s)
-            return from_guest(frame, self._desktop.screen)
-        except (ProtocolError, GuestRefused) as error:
-            raise self._unseen(error) from error
-
-    async def _shot(self) -> bytes:
-        """The screen as PNG, for a model that sees it. It is of the screen's size, whatever a guest sends."""
-        try:
-            picture = await self._desktop.call("screenshot", {"format": "png"}, self._config.call_timeout_s)
-            return png_of(picture, self._desktop.screen)
-        except (ProtocolError, GuestRefused) as error:
-            raise self._unseen(error) from error
-
-    def _unseen(self, error: Exception) -> DesktopFault | AgentBrokeDesktop:
-        """What it is that a desktop can't be looked at: the policy's doing, once the policy has acted."""
-        if self._desktop.acted:
-            return AgentBrokeDesktop("not_observed", str(error))
-        return DesktopFault("not_observed", str(error), "seat")
-
     def _prompt(self, observation: Observation, last: str | None, shot: bytes) -> Prompt:
         instruction = self._task.instruction
         if self._config.format == "compact":
@@ -219,38 +191,13 @@ class Episode:
     def _parse(self, answer: Answer, observation: Observation) -> Action | RefusedAnswer:
         if answer.refusal:
             return RefusedAnswer(answer.refusal)
-        return parse(
-            answer.text,
-            observation.app,
-            element_names(observation) if self._config.sight.tree else (),
-            window_names(observation),
-            self._config.format,
-            space=self._config.action_space,
-            cut=answer.cut,
-            screen=observation.screen,
-            unit=self._config.sight.unit,
-        )
+        return self._hands.parse(answer.text, observation, answer.cut)
 
     async def _act(self, action: Action | RefusedAnswer, observation: Observation) -> tuple[str, bool | None]:
         """What the model reads of its action or refusal, and the claim when it ends the episode."""
         if isinstance(action, RefusedAnswer):
             return action.reason, None
-        todo: ActionPlan = plan(action, observation)
-        self._desktop.acted = True
-        try:
-            answers = await self._carry_out(list(todo.calls), self._config.call_timeout_s)
-        except GuestRefused as refused:
-            return f"Failed: {refused.text}", todo.ends
-        return todo.result if todo.answer is None else answers[todo.answer], todo.ends
-
-    async def _carry_out(self, calls: list[Call], timeout_s: float) -> list[Any]:
-        answers = []
-        for call in calls:
-            args: dict[str, Any] = dict(call.args)
-            if call.method == "settle":
-                args["timeout_ms"] = min(args["timeout_ms"], self._config.settle_ms)
-            answers.append(await self._desktop.call(call.method, args, timeout_s))
-        return answers
+        return await self._hands.act(action, observation)
 
     async def _picture(self, ending: EpisodeEnding | None) -> Any:
         """A screenshot if one is wanted; none from an agent that refuses: an episode is judged without one as well.
@@ -263,9 +210,7 @@ class Episode:
         if wanted == "none" or (ending is None and not whole):
             return None
         try:
-            return await self._desktop.call(
-                "screenshot", {"format": "jpeg", "quality": 60}, self._config.call_timeout_s
-            )
+            return await self._hands.screenshot()
         except GuestRefused:
             return None
         except AgentBrokeDesktop:
