@@ -6,9 +6,9 @@ Invariant: an application is declared once, in its folder of `apis/apps`.
 from __future__ import annotations
 
 from apis.apps.application import OFFICE, App
-from apis.apps.folders import parts
+from apis.apps.folders import NEEDED, parts
 
-BY_FOLDER: dict[str, App] = {folder: module.APP for folder, module in parts("app")}
+BY_FOLDER: dict[str, App] = {folder: module.APP for folder, module in parts(NEEDED)}
 APPS = tuple(BY_FOLDER.values())
 
 PROGRAMS = {app.argv[0] for app in APPS if app.argv} | {"libreoffice"}  # what opens a window when it is started

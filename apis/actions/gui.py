@@ -11,6 +11,7 @@ from typing import Any
 
 from apis.actions.places import MEANING
 from apis.actions.spaces import ActionSpace, holds
+from apis.applications import APPS
 from apis.catalogue import TOOLS, declared
 from apis.functions.declaration import Action, Function, Param, Tool
 from apis.functions.keys import KEYS
@@ -88,10 +89,11 @@ class Exit(Action, frozen=True, tag="exit"):
 AnyAction = Click | Type | DragAndDrop | Scroll | OpenApp | SwitchWindow | Hotkey | Quote | Wait | Exit | Tool
 
 
-OPEN_APP_NAMES = (
+OPEN_APP_NAMES: tuple[str, ...] = (
     "chrome", "files", "terminal", "gedit", "libreoffice writer", "libreoffice calc", "libreoffice impress",
     "settings", "vlc", "gimp", "vs code", "thunderbird",
 )  # fmt: skip
+OPEN_APP_NAMES += tuple(app.published for app in APPS if app.published and app.published not in OPEN_APP_NAMES)
 
 _AT = Param("coordinates", "place", "List", meaning=f"[x, y] {MEANING['pixels']}")
 

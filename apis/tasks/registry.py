@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+from apis import entries
 from apis.actions.spaces import ActionSpace, routes_in
+from apis.applications import APP_NAMES
 from apis.discovery import declaring
 from apis.tasks import ends, families, programs
 from apis.tasks.family import Family, Files
@@ -39,10 +42,24 @@ CHECKS.update(
 
 
 def declared() -> dict[str, Family]:
-    """The families below `apis.tasks.families`, by name and in its order; a module declares its family as `FAMILY`."""
-    return {module.FAMILY.name: with_mixed(module.FAMILY) for module in declaring(families, "FAMILY", families.ORDER)}
+    """The families below `apis.tasks.families`, by name and in its order; a module declares its family as `FAMILY`.
+
+    Families of other packages come after them. Raises ConfigError for one that can't be used.
+    """
+    found = {module.FAMILY.name: with_mixed(module.FAMILY) for module in declaring(families, "FAMILY", families.ORDER)}
+    for one in entries.brought(entries.FAMILIES):
+        other = one.load()
+        one.checked(other, Family, found, "name")
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", other.name):
+            one.refuse(f"its name is {other.name!r}: small letters, digits and underscores only")
+        if unknown := [app for app in other.apps if app not in APP_NAMES]:
+            one.refuse(f"it needs an application {unknown[0]}, and there is none")
+        found[other.name] = with_mixed(other)
+        OTHERS[other.name] = one.package
+    return found
 
 
+OTHERS: dict[str, str] = {}  # families of other packages -> the package
 FAMILIES = declared()
 
 

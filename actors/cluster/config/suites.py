@@ -37,7 +37,7 @@ class SuiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     splits: dict[str, SplitConfig]
     about: str = ""
-    trained: list[str] = []  # families that may be trained on; `all`: every one whose applications set-up installs
+    trained: list[str] = []  # that may be trained on; `all`: each of the program whose applications set-up installs
     untrained: list[str] = []  # families never trained on, reported apart; `all` likewise
 
 
@@ -193,7 +193,8 @@ def refuse_for_training(lane: str, ids: list[str]) -> None:
 def _named(name: str, key: str, listed: list[str], *, trained: bool) -> tuple[str, ...]:
     known = [family.name for family in tasks.FAMILIES.values() if family.trained is trained]
     if ALL in listed:
-        return tuple(family for family in known if not tasks.FAMILIES[family].optional)
+        own = (family for family in known if family not in tasks.OTHERS)  # what is installed beside changes no suite
+        return tuple(family for family in own if not tasks.FAMILIES[family].optional)
     for place, family in enumerate(listed):
         if family not in tasks.FAMILIES:
             raise ConfigError(f"{name}: {key}.{place}: there is no family {family}; {hint(family, tasks.FAMILIES)}")

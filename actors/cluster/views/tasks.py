@@ -60,6 +60,8 @@ def list_suite(args: argparse.Namespace) -> int:
     output.line(
         f"\ninstances per family: {numbers}   (computerrl tasks show {families[0].name}/{_first(families[0])}/0)"
     )
+    if beside := [name for name in tasks.OTHERS if name not in suite.families]:
+        output.line(f"of other packages: {', '.join(f'{name} ({tasks.OTHERS[name]})' for name in beside)}")
     return 0
 
 
@@ -107,6 +109,7 @@ def _facts(family: Family) -> dict[str, Any]:
         "apps": family.apps,
         "routes": sorted(family.routes),
         "trained": family.trained,
+        "package": tasks.OTHERS.get(family.name, ""),
         "kinds": {
             kind: {split: len(texts) for split, texts in by_split.items()}
             for kind, by_split in family.templates.items()

@@ -20,11 +20,10 @@ import msgspec
 
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers import home, ssh_place
+from apis import guest_source
 
 PYTHON = "/usr/bin/python3"
-GUEST_SOURCE = Path(__file__).resolve().parents[3] / "apis" / "guest"
 PROGRAM = Path(ssh_place.__file__).read_text()
-_LEFT_OUT = {".md", ".pyc"}
 
 
 class GuestArchive(msgspec.Struct, frozen=True):
@@ -41,8 +40,7 @@ class GuestArchive(msgspec.Struct, frozen=True):
 @functools.cache
 def archive() -> GuestArchive:
     """What this build gives to sessions: equal files make equal bytes. Raises ConfigError."""
-    sources = sorted(path for path in GUEST_SOURCE.rglob("*") if path.is_file() and path.suffix not in _LEFT_OUT)
-    files = {f"guest/{path.relative_to(GUEST_SOURCE)}": path.read_bytes() for path in sources}
+    files = {f"guest/{name}": path.read_bytes() for name, path in guest_source.files().items()}
     found = home.load()
     files |= {f"home/{path}": content.encode() for path, content in found.files.items()}
     folders = {"run", "home", *(f"home/{path}" for path in found.folders)}

@@ -1,16 +1,27 @@
 """All metrics by their published names.
 
-Invariant: a name has one metric. A module below `apis.tasks.metrics` that declares `DECLARED` is found by itself.
+Invariant: a name has one metric. A module below `apis.tasks.metrics` that declares `DECLARED` is found by itself, and
+so is an entry point of another package: one metric, or several in a tuple.
 """
 
 from __future__ import annotations
 
+from apis import entries
 from apis.discovery import declaring
 from apis.tasks import metrics
 from apis.tasks.metrics.metric import Declared
 
-METRICS: dict[str, Declared] = {
-    found.name: found
-    for module in declaring(metrics, "DECLARED", metrics.ORDER)
-    for found in module.DECLARED
-}  # fmt: skip
+
+def declared() -> dict[str, Declared]:
+    """The program's metrics, then those of other packages. Raises ConfigError for one that can't be used."""
+    modules = declaring(metrics, "DECLARED", metrics.ORDER)
+    known = {found.name: found for module in modules for found in module.DECLARED}
+    for one in entries.brought(entries.METRICS):
+        other = one.load()
+        for metric in other if isinstance(other, tuple) else (other,):
+            one.checked(metric, Declared, known, "name")
+            known[metric.name] = metric
+    return known
+
+
+METRICS = declared()

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from actors.desktop.providers import ssh_place
-from actors.desktop.providers.ssh_code import GUEST_SOURCE, GuestArchive, archive
+from actors.desktop.providers.ssh_code import GuestArchive, archive
+from apis.apps.folders import GUEST
 
 
 def ran(
@@ -36,9 +37,9 @@ def test_an_archive_is_asked_for_once_and_unpacked_whole(tmp_path: Path, kept: P
     assert ran(archive(), "keep", tmp_path).stdout == b"held\n"
     session = tmp_path / "session"
     assert ran(archive(), "unpack", tmp_path, str(session), "ls", str(session)).stdout == b"guest\nhome\nrun\n"
-    for source in GUEST_SOURCE.rglob("*"):
+    for source in GUEST.rglob("*"):
         if source.is_file() and source.suffix not in (".md", ".pyc"):
-            assert (session / "guest" / source.relative_to(GUEST_SOURCE)).read_bytes() == source.read_bytes()
+            assert (session / "guest" / source.relative_to(GUEST)).read_bytes() == source.read_bytes()
     assert (session / "home/.config").is_dir()
     assert {stat.S_IMODE(path.stat().st_mode) for path in session.rglob("*") if path.is_dir()} == {0o700}
 

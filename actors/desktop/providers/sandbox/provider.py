@@ -36,6 +36,8 @@ from actors.desktop.providers.sandbox.process import Watched
 from actors.desktop.providers.sandbox.sandbox import GONE_S, Sandbox
 from actors.desktop.users import lease_user
 from actors.errors import DesktopFault
+from apis import guest_source
+from apis.apps.folders import GUEST
 from apis.guest.chromium import start as chromium_start
 from apis.tasks.verify.verify import WantedFile
 from runtime.errors import ConfigError
@@ -45,7 +47,6 @@ SOCKET_PATH_MAX = 107
 START_S = 20.0
 COMPILE_S = 60.0
 LAY_OUT_S = 120.0  # dead runs' desktops are removed first, and another provider may be at it
-GUEST_SOURCE = Path(__file__).resolve().parents[4] / "apis" / "guest"
 
 
 def _pipe_that_never_breaks() -> tuple[int, int]:
@@ -119,12 +120,15 @@ class SandboxProvider(abc.Provider):
         (etc / "passwd").write_text(command.PASSWD)
         (etc / "group").write_text(command.GROUP)
         (etc / "chromium.d").mkdir()
-        helper = Path(chromium_start.__file__).with_name(chromium_start.HELPER).resolve().relative_to(GUEST_SOURCE)
+        helper = Path(chromium_start.__file__).with_name(chromium_start.HELPER).resolve().relative_to(GUEST)
         (etc / "chromium.d" / "desktop").write_text(chromium_start.wrapper(f"{command.GUEST_CODE}/{helper}"))
         (etc / "code").write_text(command.EDITOR_PROGRAM)
         (etc / "code").chmod(0o755)
         # A copy: the sources may lie where the desktops' users can't go, and must not change under a running desktop.
-        shutil.copytree(GUEST_SOURCE, self._folder / "guest", ignore=shutil.ignore_patterns("__pycache__"))
+        for name, source in guest_source.files().items():
+            copy = self._folder / "guest" / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, copy)
         # Desktops can't write there, so each would compile what it imports anew.
         compiled = [command.PYTHON, "-I", "-m", "compileall", "-q", str(self._folder / "guest")]
         subprocess.run(compiled, check=True, stdout=subprocess.DEVNULL, timeout=COMPILE_S)

@@ -1,0 +1,23 @@
+"""The guest's program: which files a desktop is given.
+
+Invariant: sandboxes and SSH machines get the same files, those of other packages' applications among them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from apis.apps.folders import GUEST, guest_folders
+
+_LEFT_OUT = {".md", ".pyc"}
+
+
+def files() -> dict[str, Path]:
+    """Path below `guest` on a desktop -> the file here. Raises ConfigError for an application that can't be used."""
+    places = [("", GUEST), *((f"{name}/", place) for name, place in guest_folders())]
+    return {
+        f"{prefix}{path.relative_to(place)}": path
+        for prefix, place in places
+        for path in sorted(place.rglob("*"))
+        if path.is_file() and path.suffix not in _LEFT_OUT
+    }

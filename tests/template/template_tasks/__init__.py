@@ -1,0 +1,1 @@
+"""What the template brings: a family of tasks, an application and a metric."""
