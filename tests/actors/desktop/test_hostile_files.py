@@ -20,7 +20,7 @@ from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal
 from actors.desktop.pool.leased import view_of
 from apis.tasks.osworld import HOME, Evaluator, Task
 from apis.tasks.registry import FAMILIES
-from apis.tasks.verify.sheets import Workbook
+from apis.tasks.verify.sheets import Sheet, Workbook
 from apis.tasks.verify.spans import Paragraph, TextSpan
 from apis.tasks.verify.verify import (
     FileView,
@@ -186,6 +186,7 @@ WORDS = st.sampled_from(
 )
 TEXTS = WORDS | st.text(max_size=12)
 SHEETS = st.builds(
+    Sheet,
     name=st.sampled_from(["Sheet1", "One", ""]) | st.text(max_size=5),
     cells=st.dictionaries(PLACES, TEXTS | st.floats() | st.booleans(), max_size=5),
     formulas=st.dictionaries(PLACES, TEXTS, max_size=5),

@@ -50,6 +50,8 @@ def test_what_the_program_makes_is_read_back():
             {"spans": [], "marks": []},
         ],
         "extras": [],
+        "tables": [],
+        "page_breaks": 0,
         "program": "",
     }
 

@@ -186,7 +186,7 @@ def test_what_a_file_costs_is_the_kernels_to_bound(monkeypatch: pytest.MonkeyPat
         return "x" * 1000
 
     for parser, wanted in ((spins, "too_slow"), (eats, "too_big"), (says_much, "too_big")):
-        monkeypatch.setattr(forked, "workbook", parser)
+        monkeypatch.setitem(forked.PARSERS, "workbook", parser)
         with pytest.raises(RefusedError, match=wanted):
             forked.parsed(good, replace(bounds, answer_bytes=500))
 
@@ -203,9 +203,9 @@ def test_a_parser_that_breaks_refuses_and_one_that_is_killed_does_not(monkeypatc
         return parser
 
     for parser in (broken, ended_by(11)):
-        monkeypatch.setattr(forked, "workbook", parser)
+        monkeypatch.setitem(forked.PARSERS, "workbook", parser)
         with pytest.raises(RefusedError, match="broke_reader"):
             forked.parsed(b"", Bounds())
-    monkeypatch.setattr(forked, "workbook", ended_by(9))
+    monkeypatch.setitem(forked.PARSERS, "workbook", ended_by(9))
     with pytest.raises(forked.ChildLostError, match="signal 9"):
         forked.parsed(b"", Bounds())
