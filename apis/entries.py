@@ -7,7 +7,7 @@ comes after the program's own and replaces none of it. A package that is install
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from functools import cache
+from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
@@ -55,7 +55,7 @@ class Brought:
             self.refuse(f"there is a {kind.__name__} {getattr(found, name)} already: give it another name")
 
 
-@cache
+@lru_cache(maxsize=1)
 def _all() -> tuple[EntryPoint, ...]:
     """Of all three groups, in an order that does not depend on where packages lie."""
     found = [point for group in GROUPS for point in entry_points(group=group)]

@@ -9,6 +9,7 @@ import json
 import pkgutil
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,8 @@ def declared_events() -> list[str]:
     """The names of all events that an actor of this program can log."""
     import_module("runtime.logs.runtime_events")
     for package in (found for found in pkgutil.iter_modules(actors.__path__) if found.ispkg):
-        import_module(f"actors.{package.name}.events")
+        if find_spec(f"actors.{package.name}.events"):  # a package without actors logs nothing
+            import_module(f"actors.{package.name}.events")
     return sorted(catalogue())
 
 
