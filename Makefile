@@ -20,7 +20,7 @@ train: setup
 test: style
 	@$(MAKE) --no-print-directory -j2 types pytest
 
-# What boots no desktop, starts no engines or ranks and takes less than half a second: two minutes.
+# What boots no desktop, starts no engines or ranks and takes less than half a second: two to three minutes.
 test-fast: setup
 	$(PYTEST) -n 4 -m "not desktop and not engine and not slow and not proof"
 

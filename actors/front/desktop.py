@@ -61,10 +61,10 @@ class DesktopHandle:
             pool = await held.enter_async_context(opened(self._settings, [self._task.id] if self._task else []))
             booted = await pool.acquire(self._seat.lease_timeout_s, holder="library")
             held.callback(pool.retire, booted)
-            self._desktop = LeasedDesktop(booted)
+            desktop = LeasedDesktop(booted)
             if self._task is not None:
-                await self._hands.prepare(self._task.file)
-            self._held = held.pop_all()
+                await Hands(desktop, self._seat).prepare(self._task.file)
+            self._desktop, self._held = desktop, held.pop_all()
         return self
 
     async def __aexit__(

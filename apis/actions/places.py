@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Literal
 
 Unit = Literal["pixels", "thousandths"]
-UNITS: tuple[Unit, ...] = ("pixels", "thousandths")
 WHOLE = 1000  # thousandths of a side of the screen
 MEANING: Mapping[Unit, str] = {
     "pixels": "in screen pixels",

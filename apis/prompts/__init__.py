@@ -12,7 +12,6 @@ from apis.prompts.template import Template
 Form = Literal["compact", "published"]
 FORMS: tuple[Form, ...] = ("compact", "published")
 Observed = Literal["tree", "picture", "both"]
-OBSERVED: tuple[Observed, ...] = ("tree", "picture", "both")
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

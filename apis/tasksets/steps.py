@@ -41,7 +41,6 @@ MEDIA = ("mp4", "mp3", "avi", "mkv", "wav", "ogg", "flac", "m4a", "mov", "webm")
 VIEWERS = {"pdf": "evince", **dict.fromkeys(("png", "jpg", "jpeg", "gif", "bmp", "tiff", "webp"), "eog")}
 # Titles and classes of windows as the published desktop has them -> as they are here.
 TITLES = {"google chrome": "Chromium", "terminal": "xterm", "files": "file manager"}
-EDITOR_WINDOW = "Visual Studio Code"  # its free builds are called VSCodium or Code - OSS
 
 Fixture = Callable[[str], bytes]  # the content of a URL; raises Lacking where it is not at hand
 

@@ -109,7 +109,6 @@ _REFUSED = (
 )
 
 _body_decoder = msgspec.json.Decoder(GenerateBody)
-_params_decoder = msgspec.json.Decoder(SamplingParams)
 _any_decoder = msgspec.json.Decoder()
 
 

@@ -158,10 +158,6 @@ def read_weights(folder: Path) -> NamedWeights:
         raise ConfigError(f"{folder} is no run of eval: {error}") from None
 
 
-def _is_evaluation(path: Path, _: run_folder.RunRecord) -> bool:
-    return (path / _EVALUATED).is_file()
-
-
 def _refuse_other(model: str | None, weights: NamedWeights, runs: Path, name: str) -> None:
     """Raise ConfigError where a resume of evaluation `name` was told of another model than that of `weights`."""
     if model is None:
