@@ -147,7 +147,7 @@ class Episode:
         self._enter(Stage.OBSERVING)
         started = time.monotonic()
         observation = await self._hands.observe()
-        shot = await self._hands.shot() if self._config.sight.picture else b""
+        shot = await self._hands.picture() if self._config.sight.picture else b""
         observed = time.monotonic()
         self._enter(Stage.GENERATING)
         prompt = self._prompt(observation, last, shot)

@@ -47,8 +47,8 @@ class Hands:
         except (ProtocolError, GuestRefused) as error:
             raise self._unseen(error) from error
 
-    async def shot(self) -> bytes:
-        """The screen as PNG, for a model that sees it: of the screen's size, whatever a guest sends.
+    async def picture(self) -> bytes:
+        """The screen as PNG for a model. A picture of another size than the screen's is refused.
 
         Raises DesktopFault, and AgentBrokeDesktop after the first action.
         """
@@ -59,7 +59,7 @@ class Hands:
             raise self._unseen(error) from error
 
     def _unseen(self, error: Exception) -> DesktopFault | AgentBrokeDesktop:
-        """What it is that a desktop can't be looked at: the policy's doing, once the policy has acted."""
+        """The error of a failed look: the policy has broken the desktop once it has acted, else it is a fault."""
         if self._desktop.acted:
             return AgentBrokeDesktop("not_observed", str(error))
         return DesktopFault("not_observed", str(error), "seat")

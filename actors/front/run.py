@@ -1,7 +1,7 @@
 """A run for a program: `computerrl.Run`.
 
-Invariant: a run is started as the command starts it, in a process of its own, and read from its folder alone. What
-becomes of the program that started it does nothing to the run.
+Invariant: a run is started as the command starts it, in a process of its own, and read from its folder alone. It goes
+on when the program that started it ends.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _said(answer: str, form: str) -> tuple[str, str]:
-    """The answer without what it thought first, and the form of what is left: an `<answer>` is a fence already."""
+    """The answer without its reasoning, and the form to read it in: `<answer>` tags serve as the fence."""
     if len(answer) > MAX_READ:
         raise _Refused(f"the answer is longer than {MAX_ANSWER} bytes")
     said, thought, unclosed = spoken(answer)

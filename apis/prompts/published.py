@@ -38,7 +38,7 @@ def render_published(
 ) -> list[dict[str, str]]:
     """One step's messages in the published form: a system message, earlier turns without their trees, the state now.
 
-    A picture that `sight` has belongs to the last message, and is not of it here.
+    The caller adds the picture that `sight` asks for to the last message.
     """
     messages = [{"role": "system", "content": published_system(app, space, task, sight, observation.screen)}]
     omitted = sight.template.earlier or _EARLIER

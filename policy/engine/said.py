@@ -19,7 +19,7 @@ class AnswerText:
         self.stopped = False
 
     def grown(self, text: str, *, ended: bool) -> str:
-        """What can be given out now, of `text` so far; all of it where the answer has `ended`."""
+        """The next piece of `text` that can be given out; all that is left once the answer has `ended`."""
         found = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
         self.stopped = bool(found)  # at the one that is whole first
         until = min(found)[1] if found else len(text) if ended else len(text) - self._unsure(text)

@@ -45,7 +45,7 @@ def draw(
 
 
 def _nucleus(likely: Tensor, shares: Tensor) -> Tensor:
-    """`likely` [rows, vocab] without the tokens that the likelier ones of their row leave no room for."""
+    """`likely` [rows, vocab], 0 for a token where the likelier tokens of its row have the share of `shares` already."""
     ordered, order = likely.sort(dim=-1, descending=True, stable=True)
     before = ordered.cumsum(-1, dtype=torch.float64) - ordered
     return torch.zeros_like(likely).scatter(-1, order, ordered.masked_fill(before >= shares, 0.0))

@@ -193,7 +193,7 @@ def refuse_for_training(lane: str, ids: list[str]) -> None:
 def _named(name: str, key: str, listed: list[str], *, trained: bool) -> tuple[str, ...]:
     known = [family.name for family in tasks.FAMILIES.values() if family.trained is trained]
     if ALL in listed:
-        own = (family for family in known if family not in tasks.OTHERS)  # what is installed beside changes no suite
+        own = (family for family in known if family not in tasks.OTHERS)  # other packages change no suite
         return tuple(family for family in own if not tasks.FAMILIES[family].optional)
     for place, family in enumerate(listed):
         if family not in tasks.FAMILIES:

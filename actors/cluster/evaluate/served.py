@@ -59,7 +59,7 @@ def endpoint_of(args: argparse.Namespace, seats: int) -> EndpointConfig:
 
 
 def refuse_unanswering(config: EndpointConfig, *, picture: bool) -> None:
-    """Raise ConfigError unless the endpoint answers a short question now, one about a `picture` if it is to see any."""
+    """Raise ConfigError unless the endpoint answers a short question now, with a `picture` if it will be shown any."""
     key = key_of(config, os.environ)
     once = msgspec.structs.replace(config, retries=1, timeout_s=min(config.timeout_s, 60.0))
 

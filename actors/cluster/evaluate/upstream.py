@@ -1,7 +1,7 @@
 """An evaluation in the layout of OSWorld's own results, for the scripts that read those.
 
-Invariant: a result stands only where an episode has an outcome: of one that a fault took there is none, as there. What
-a desktop or a model wrote is data in JSON; a picture is copied as it is stored and never decoded.
+Invariant: an episode that ended by a fault has no result, as in OSWorld. What a desktop or a model wrote is data in
+JSON. A picture is copied as it is stored and never decoded.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def as_published(episode: RoundEpisode) -> float:
 def side_by_side(episodes: Iterable[RoundEpisode]) -> list[Scored]:
     """The three scores, and what two trivial policies score on the same tasks: never ending, and giving up at once.
 
-    By the other two scores giving up at once has the same, and never ending has 0.
+    The strict and the osworld score of giving up at once are the same, and of never ending 0.
     """
     played = [episode for episode in episodes if not episode.fault]
     return [
