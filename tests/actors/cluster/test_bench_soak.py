@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -174,7 +175,7 @@ def test_only_the_named_run_is_looked_at(tmp_path: Path) -> None:
 
 
 def test_a_stopped_part_is_let_go_again(tmp_path: Path) -> None:
-    sleeper = subprocess.Popen(["python3", "-c", "import time; time.sleep(30)", "--name=ranks/0"])
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)", "--name=ranks/0"])
     try:
         while b"--name=ranks/0" not in Path(f"/proc/{sleeper.pid}/cmdline").read_bytes():
             time.sleep(0.01)  # within exec it is empty for a moment
