@@ -81,7 +81,7 @@ async def test_nothing_grows_without_bound_in_mailboxes(tmp_path, host):
         end = tmp_path / "end"
         busy = asyncio.ensure_future(ref.ask(Hold(until=str(end)), timeout_s=60))
         await asyncio.sleep(0.2)
-        flood = [asyncio.ensure_future(ref.tell(Greet(text="x"), timeout_s=20)) for _ in range(300)]
+        flood = [asyncio.ensure_future(ref.tell(Greet(text="x"), timeout_s=4)) for _ in range(300)]
         await asyncio.sleep(0.2)
         (status,) = await system.statuses()
         assert status.mailbox <= 10
