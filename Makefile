@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-all pytest proofs lint style types mutants wheel bench scripted sglang-cpu vscode ray smollm clean
+.PHONY: setup train test test-fast test-all pytest proofs lint style types mutants wheel bench scripted sglang-cpu vscode osworld-apps ray smollm clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -48,6 +48,10 @@ smollm: setup
 # VS Code for the desktops: 200 MB, half a minute. Only tasks of the suite `code` need it.
 vscode:
 	@bash deploy/setup/vscode.sh
+
+# GIMP, Thunderbird, evince and eog, as published task files name them: 109 MB to fetch, 511 MB on disk.
+osworld-apps:
+	@COMPUTERRL_OSWORLD=1 bash deploy/setup/setup.sh
 
 pytest: setup
 	$(PYTEST) -n 4 -m "not proof"

@@ -40,7 +40,8 @@ CSV_FILTER = "--infilter=Text - txt - csv (StarCalc):44,34,76,1"
 MEDIA = ("mp4", "mp3", "avi", "mkv", "wav", "ogg", "flac", "m4a", "mov", "webm")
 VIEWERS = {"pdf": "evince", **dict.fromkeys(("png", "jpg", "jpeg", "gif", "bmp", "tiff", "webp"), "eog")}
 # Titles and classes of windows as the published desktop has them -> as they are here.
-TITLES = {"google chrome": "Chromium", "terminal": "xterm", "files": "file manager"}
+TITLES = {"google chrome": "Chromium", "files": "file manager"}
+CLASSES = {"terminal": "xterm", "visual studio code": "code", "mail.thunderbird": "thunderbird"}  # titles differ here
 
 Fixture = Callable[[str], bytes]  # the content of a URL; raises Lacking where it is not at hand
 
@@ -125,8 +126,8 @@ def opening(path: str, home: str) -> list[Call]:
 
 def _raised(name: str, *, strict: bool, by_class: bool) -> Call:
     alias = TITLES.get(name.lower())
-    if alias == "xterm":
-        return Call("raise_window", {"title": alias, "strict": False, "by_class": True, "timeout_ms": WINDOW_MS})
+    if known := CLASSES.get(name.lower().rpartition(" - ")[2]):
+        return Call("raise_window", {"title": known, "strict": False, "by_class": True, "timeout_ms": WINDOW_MS})
     if alias:
         name, strict = alias, False
     return Call("raise_window", {"title": name, "strict": strict, "by_class": by_class, "timeout_ms": WINDOW_MS})

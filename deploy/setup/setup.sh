@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Brings this machine to where `make train` and `make test` work. Repeating it costs a second: every step first looks
 # whether it is needed. COMPUTERRL_OFFICE=0 leaves LibreOffice out, COMPUTERRL_APPS=0 the applications beside it
-# (VLC, Chromium); PYTHON=... picks another interpreter.
+# (VLC, Chromium); COMPUTERRL_OSWORLD=1 adds programs that published task files name; PYTHON=... picks another
+# interpreter.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
@@ -78,6 +79,7 @@ if [ "${COMPUTERRL_APPS:-1}" != 0 ]; then
         if [ "$list" != deploy/setup/office-packages.txt ]; then lists+=("$list"); fi
     done
 fi
+if [ "${COMPUTERRL_OSWORLD:-0}" != 0 ]; then lists+=(deploy/setup/osworld.txt); fi
 mapfile -t wanted < <(words "${lists[@]}")
 mapfile -t missing < <(missing_debs "${wanted[@]}")
 if [ ${#missing[@]} -gt 0 ]; then

@@ -241,5 +241,10 @@ def test_steps_of_a_file_are_carried_out_or_named() -> None:
     task = loaded(config=[{"type": "open", "parameters": {"path": "/home/user/a.pdf"}}, {"type": "execute"}])
     opened, broken = task.config
     assert calls_of(opened, GUEST)[0].args["argv"] == ["evince", f"{GUEST}/a.pdf"]
+    named = {"window_name": "test.py - Visual Studio Code"}
+    (raised,) = loaded(config=[{"type": "activate_window", "parameters": named}]).config
+    assert calls_of(raised, GUEST)[0].args | {"timeout_ms": 0} == {
+        "title": "code", "strict": False, "by_class": True, "timeout_ms": 0,
+    }  # fmt: skip
     with pytest.raises(Lacking, match="step execute"):
         calls_of(broken, GUEST)

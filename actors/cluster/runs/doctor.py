@@ -65,6 +65,7 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
         yield check_applications()
         apps = apps_of(deploy)
         yield check_editor(needed="code" in apps)
+        yield check_task_files()
         for program, listed in sorted({(app.program, app.packages) for app in map(app_named, apps) if app.packages}):
             yield check_application(program, listed)
         if any(app.startswith("libreoffice") for app in apps):
@@ -209,6 +210,14 @@ def check_applications() -> Check:
     found = f"missing for {', '.join(lacking)}" if lacking else ", ".join(missing)
     mend = "make setup   (or: apt-get install --no-install-recommends the packages named)"
     return Check(name="applications", ok=not lacking, found=found, mend=mend, needed=False)
+
+
+def check_task_files() -> Check:
+    """Debian packages of programs that only published task files name."""
+    wanted = packages("setup", "osworld.txt")
+    missing = absent(wanted)
+    found = f"missing: {' '.join(missing)}" if missing else ", ".join(wanted)
+    return Check(name="task files", ok=not missing, found=found, mend="make osworld-apps", needed=False)
 
 
 def check_editor(*, needed: bool = False) -> Check:

@@ -48,6 +48,7 @@ def environment(run: Path, home: Path, token: str) -> dict[str, str]:
         "GDK_BACKEND": "x11",
         "GTK_MODULES": "gail:atk-bridge",
         "NO_AT_BRIDGE": "0",
+        "GNOME_ACCESSIBILITY": "1",  # without it Thunderbird has no tree
         "QT_ACCESSIBILITY": "1",
         "QT_LINUX_ACCESSIBILITY_ALWAYS_ON": "1",
         "SAL_USE_VCLPLUGIN": "gtk3",

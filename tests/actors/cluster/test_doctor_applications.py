@@ -26,6 +26,12 @@ def test_nothing_missing_names_the_lists(monkeypatch: pytest.MonkeyPatch) -> Non
     assert check.found == "chromium, office, vlc"
 
 
+def test_programs_of_task_files_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "absent", lambda wanted: [name for name in wanted if name == "gimp"])
+    check = doctor.check_task_files()
+    assert (check.ok, check.fatal, check.found, check.mend) == (False, False, "missing: gimp", "make osworld-apps")
+
+
 def checks(monkeypatch: pytest.MonkeyPatch, file: str, *overrides: str) -> dict[str, doctor.Check]:
     """Those of a machine on which no program is installed."""
     monkeypatch.setattr(doctor, "_output", lambda command: (1, ""))

@@ -53,9 +53,9 @@ LogLevel ERROR
 """
 # Of /etc only what programs of a desktop read; host keys, accounts and services stay out.
 _ETC = (
-    "X11", "alternatives", "at-spi2", "bash.bashrc", "dbus-1", "dconf", "fonts", "gtk-2.0", "gtk-3.0", "inputrc",
-    "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "libreoffice", "localtime", "machine-id", "mime.types", "pango",
-    "profile", "python3", "python3.11", "ssh/moduli", "terminfo", "vdpau_wrapper.cfg", "xdg",
+    "X11", "alternatives", "at-spi2", "bash.bashrc", "dbus-1", "dconf", "fonts", "gimp", "gtk-2.0", "gtk-3.0",
+    "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "libreoffice", "localtime", "machine-id", "mime.types",
+    "pango", "profile", "python3", "python3.11", "ssh/moduli", "terminfo", "vdpau_wrapper.cfg", "xdg",
 )  # fmt: skip
 _VAR = ("/var/lib/dbus", "/var/cache/fontconfig", "/var/lib/libreoffice")
 
