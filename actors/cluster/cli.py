@@ -18,8 +18,8 @@ from actors.cluster.output import Unwritten, clean, standing, unheard, write
 from runtime.errors import ConfigError
 
 COMMANDS = (
-    "run", "logs", "runs", "status", "web", "episodes", "report", "audit", "keys", "parse", "doctor", "tasks", "apis",
-    "demos", "eval", "export", "model", "base", "bench",
+    "run", "logs", "runs", "status", "web", "play", "episodes", "report", "audit", "keys", "parse", "doctor", "tasks",
+    "apis", "demos", "eval", "export", "model", "base", "bench",
 )  # fmt: skip
 RENAMED = {"--seats": "--desktops", "--form": "--format", "--max-steps": "--max-turns", "--base": "--model"}
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")
@@ -106,6 +106,7 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the process's exit status."""
     standing()
+    prog = "computerrl"
     try:
         parser = build_parser()
         args, rest = parser.parse_known_args(argv)
@@ -116,10 +117,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         if rest:
             args.parser.unknown(rest)
+        prog = args.parser.prog
         args.parser.refuse_empty(args)
         return int(args.main(args))
     except ConfigError as error:
-        sys.stderr.write(clean(f"{args.parser.prog}: {error}") + "\n")
+        sys.stderr.write(clean(f"{prog}: {error}") + "\n")
         return 2
     except Unwritten as error:
         unheard()

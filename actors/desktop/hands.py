@@ -101,6 +101,6 @@ class Hands:
             answers.append(await self._desktop.call(call.method, args, timeout_s))
         return answers
 
-    async def screenshot(self) -> Any:
+    async def screenshot(self) -> bytes:
         """A JPEG of the screen, as the guest sent it. Raises like `LeasedDesktop.call`."""
         return await self._desktop.call("screenshot", {"format": "jpeg", "quality": 60}, self._config.call_timeout_s)

@@ -94,7 +94,7 @@ class DesktopHandle:
 
     async def screenshot(self) -> bytes:
         """The screen as JPEG."""
-        return bytes(await self._hands.screenshot())
+        return await self._hands.screenshot()
 
     async def functions(self) -> dict[str, str]:
         """What can be called while the window in front is there: name -> signature and description."""

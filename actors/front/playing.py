@@ -24,9 +24,11 @@ from actors.desktop.pool.pool import DesktopPool
 from actors.errors import DesktopFault
 from actors.front.pool import DesktopSettings, opened
 from actors.front.task import TaskHandle, task_of
+from apis.actions.grammar import RefusedAnswer
 from apis.actions.gui import Action, line
 from apis.actions.spaces import ActionSpace
 from apis.observation import Observation
+from apis.prompts import Form
 from apis.prompts.text import Turn
 from policy.tokenizer import Tokenizer
 
@@ -42,7 +44,10 @@ class Seen(msgspec.Struct, frozen=True):
     observation: Observation
     last: str | None  # what came of the action before; None at first
     history: Sequence[Turn]  # the turns before
+    form: Form  # of prompt and answer
     screenshot: Callable[[], Awaitable[bytes]]  # a JPEG of the screen
+    parse: Callable[[str], Action | RefusedAnswer]  # what an answer would mean now
+    prompt_ids: Callable[[Tokenizer], list[int]]  # the whole prompt in a model's tokens
 
 
 # The answer is a model's text or a line, such as `Agent.click(e3)`, or a typed action. It may be awaited.
@@ -54,6 +59,7 @@ async def play(
     policy: Policy,
     *,
     max_turns: int = MAX_STEPS,
+    form: Form = "compact",
     actions: ActionSpace = "both",
     desktops: DesktopPool | None = None,
     **settings: Any,
@@ -61,7 +67,8 @@ async def play(
     """Play `task` on a fresh desktop: the verdict, and every step with what was seen, answered and done.
 
     The policy has `max_turns` answers and ends the episode by `Agent.exit`. Success needs that claim and the verifier.
-    `settings` are fields of DesktopSettings; `desktops`, an open pool, is taken in their place.
+    `form` is of prompts and answers, "compact" or "published". `settings` are fields of DesktopSettings; `desktops`,
+    an open pool, is taken in their place.
 
     Raises DesktopFault when the infrastructure broke the episode, ConfigError for no such task or a machine without
     desktops, and what the policy raises.
@@ -69,8 +76,9 @@ async def play(
     if desktops is None:
         found = task_of(task)
         async with opened(DesktopSettings(**settings), [found.id]) as pool:
-            return await play(found, policy, max_turns=max_turns, actions=actions, desktops=pool)
-    answers = _PolicyAnswers(task_of(task), policy, SeatConfig(action_space=actions, screenshots="none"))
+            return await play(found, policy, max_turns=max_turns, form=form, actions=actions, desktops=pool)
+    seat = SeatConfig(format=form, action_space=actions, screenshots="none")
+    answers = _PolicyAnswers(task_of(task), policy, seat)
     player = Player(desktops, answers.seat, retries=0, desktop=answers.leased)
     played = await player.play(answers.task.id, lambda _: answers, max_turns=max_turns)
     if played.outcome is None:
@@ -100,10 +108,16 @@ class _PolicyAnswers:
     ) -> Answer:
         """What the policy says."""
         start = time.monotonic()
-        seen = Seen(self.task, step, prompt.user, observation, last, tuple(history), self._screenshot)
+        hands = self._hands
+        assert hands is not None, "an episode has a desktop before its first turn"
+        seen = Seen(
+            self.task, step, prompt.user, observation, last, tuple(history), self.seat.format, hands.screenshot,
+            lambda text: hands.parse(text, observation),
+            lambda tokenizer: tokenizer.prompt_ids(prompt.user, prompt.system, prompt.earlier),
+        )  # fmt: skip
         said = self._policy(seen)
         answer = await said if inspect.isawaitable(said) else said
-        text = answer if isinstance(answer, str) else line(answer)
+        text = answer if isinstance(answer, str) else _written(answer, self.seat.format)
         return Answer(
             text=text,
             prompt_ids=await prompt_ids(self._tokenizer, prompt),
@@ -114,6 +128,7 @@ class _PolicyAnswers:
             by=BY,
         )
 
-    async def _screenshot(self) -> bytes:
-        assert self._hands is not None, "an episode has a desktop before its first turn"
-        return bytes(await self._hands.screenshot())
+
+def _written(action: Action, form: Form) -> str:
+    """A typed action as an answer of that form."""
+    return line(action) if form == "compact" else f"```python\n{line(action)}\n```"

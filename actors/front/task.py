@@ -39,7 +39,7 @@ class TaskHandle:
         Raises ConfigError for a route that its family does not have, and for a task of a task set.
         """
         oracle = tasks.oracle(self.id, seed, route=route)
-        return lambda seen: oracle.answer(seen.observation, seen.history)
+        return lambda seen: oracle.answer(seen.observation, seen.history, seen.form)
 
     @staticmethod
     def listed(suite: str, split: str = TRAIN, *, first: int = 0, count: int = 20) -> list[TaskHandle]:

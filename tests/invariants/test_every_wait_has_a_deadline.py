@@ -95,6 +95,7 @@ WITHOUT = {
     "actors/cluster/bench/seats/guests.py:_listen": STOP,
     "actors/cluster/bench/hold.py:_answers": "each call inside is bounded",
     "actors/front/playing.py:_PolicyAnswers.answer": CALLER,
+    "actors/front/command.py:_turn": "a person and a server have their own limits, a model's answer its tokens",
     "actors/cluster/bench/hold.py:hold.one": "each boot inside is bounded",
     "actors/cluster/bench/web.py:_view": "a viewer is cancelled at the end of the measurement",
     "actors/cluster/web/serve.py:serve": STOP,

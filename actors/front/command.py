@@ -1,0 +1,112 @@
+"""`computerrl play`: one episode before a person's eyes, by the person or by a model.
+
+Invariant: what can't be played or kept is refused before a desktop boots. The exit status is 0 only for a solved task.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from actors.cluster import output
+from actors.cluster.evaluate import served
+from actors.cluster.evaluate.settings import URL_TOKENS
+from actors.cluster.runs import weights
+from actors.desktop.endpoints.config import key_of
+from actors.desktop.player import Play
+from actors.errors import DesktopFault
+from actors.front import keeping, models
+from actors.front.page import PlayPage
+from actors.front.person import Person, read_line
+from actors.front.playing import Policy, Seen, play
+from actors.front.task import TaskHandle
+from apis.actions.gui import Action
+from apis.prompts import Form
+from runtime.errors import ConfigError
+from runtime.system import run as run_loop
+
+MODEL_TOKENS = 96  # of an answer of a model folder
+PERSON, MODEL = "person", "model"  # who played, in a demonstration
+
+
+def main(args: argparse.Namespace) -> int:
+    """Play what the arguments ask for; 0 where it was solved, else 1."""
+    task = TaskHandle(args.task)
+    url = served.is_url(args.model)
+    form: Form = "published" if url else "compact"
+    if args.max_turns < 1:
+        raise ConfigError(f"--max-turns is {args.max_turns}: it counts from 1")
+    for name, flag in (("model_name", "--model-name"), ("api_key_env", "--api-key-env")):
+        if getattr(args, name) and not url:
+            raise ConfigError(f"{flag}: it goes with a server's URL as --model")
+    if url and not args.model_name:
+        raise ConfigError(f"--model {args.model}: name the model as that server calls it: --model-name NAME")
+    if args.step and not args.model:
+        raise ConfigError("--step waits for a key before each turn of a model: add --model")
+    file = Path(args.keep) if args.keep else None
+    if file is not None:
+        keeping.refuse_unkept(file, task.id, form, args.actions)
+    try:
+        played = run_loop(_played(args, task, form))
+    except DesktopFault as fault:
+        output.line(output.clean(f"broken by a fault, no verdict: {fault}"))
+        return 1
+    if file is not None and played.success:
+        by = MODEL if args.model else PERSON
+        count = keeping.keep(file, played, by=by, form=form, actions=args.actions)
+        output.line(f"kept in {file}, which holds {count} demonstrations (computerrl demos show {file})")
+    elif file is not None:
+        output.line("not kept: only a solved task is a demonstration")
+    return 0 if played.success else 1
+
+
+async def _played(args: argparse.Namespace, task: TaskHandle, form: Form) -> Play:
+    page = PlayPage(task.instruction, args.max_turns)
+    async with _policy(args, task, form) as policy, page.served(args.port) as address:
+        output.line(output.clean(f"task: {task.instruction}"))
+        output.line(f"page: {address}   (a desktop boots; ? lists what can be done, Ctrl-C leaves)")
+        watched = functools.partial(_turn, policy, page, by_model=bool(args.model), wait=args.step)
+        settings = {"screen": args.screen} if args.screen else {}
+        found = await play(
+            task, watched, max_turns=args.max_turns, form=form, actions=args.actions, **settings
+        )  # fmt: skip
+        assert found.outcome is not None, "play raises where there is no outcome"
+        verdict = f"{'solved' if found.success else 'not solved'} ({found.outcome.reason}): {found.detail}"
+        page.end(verdict)
+        output.line(output.clean(f"verdict: {verdict}; {len(found.steps)} turns"))
+        return found
+
+
+async def _turn(policy: Policy, page: PlayPage, seen: Seen, *, by_model: bool, wait: bool) -> str | Action:
+    """One turn of `policy`, shown on the page and in the terminal."""
+    page.show(seen, await seen.screenshot())
+    output.line(f"\nturn {seen.step + 1}")
+    output.quoted(seen.prompt)
+    if wait and await read_line(ask="Enter goes on: ") is None:
+        wait = False
+    said = policy(seen)
+    answer = await said if isinstance(said, Awaitable) else said
+    if by_model:
+        output.line("answer")
+        output.quoted(str(answer))
+    return answer
+
+
+@asynccontextmanager
+async def _policy(args: argparse.Namespace, task: TaskHandle, form: Form) -> AsyncIterator[Policy]:
+    if not args.model:
+        yield Person(args.actions)
+    elif form == "compact":
+        found = weights.locate(args.model, Path(args.runs))
+        yield models.of_folder(Path(found.folder), max_tokens=args.max_tokens or MODEL_TOKENS)
+    else:
+        config = served.endpoint_of(args, 1)
+        tokens = args.max_tokens or URL_TOKENS
+        async with models.of_endpoint(
+            config, key_of(config, os.environ), task.instruction, form=form, actions=args.actions, max_tokens=tokens
+        ) as policy:
+            yield policy

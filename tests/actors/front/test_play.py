@@ -1,0 +1,200 @@
+"""`computerrl play`: by hand, by a model, kept, and shown on a page."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+
+from actors.cluster import cli
+from actors.cluster.config import models as folders
+from actors.cluster.runs import recordings
+from actors.desktop.player import Play
+from actors.front import command, keeping, models
+from actors.front import playing as library
+from actors.front.page import PlayPage
+from actors.front.person import Person, thought
+from actors.front.task import TaskHandle
+from actors.replay.demos import demo_files
+from actors.replay.messages import Outcome, StepPayload
+from apis.actions.grammar import parse as grammar
+from apis.actions.gui import Click
+from apis.observation import Element, Observation, Window
+from apis.prompts.compact import render_compact
+from policy.tokenizer import Tokenizer
+from runtime.errors import ConfigError
+
+TASK = "file_manager/train/3"
+SCREEN = Observation(
+    (Window(1, "pcmanfm", "<b>Documents</b>", True),), (Element("icon", "a.txt", "", 10, 20, 80, 20, ("sen",)),)
+)
+
+
+def seen(step: int = 0, last: str | None = None) -> library.Seen:
+    """A turn before a screen with one icon."""
+    task = TaskHandle(TASK)
+    prompt = render_compact(task.instruction, [], SCREEN, last)
+
+    async def picture() -> bytes:
+        return b"\xff\xd8 a picture"
+
+    def parse(text: str) -> Any:
+        return grammar(text, SCREEN.app, ["e1"], ["w1"])
+
+    def ids(tokenizer: Tokenizer) -> list[int]:
+        return tokenizer.prompt_ids(prompt)
+
+    return library.Seen(task, step, prompt, SCREEN, last, (), "compact", picture, parse, ids)
+
+
+def lines(*said: str) -> Any:
+    """A terminal that gives these lines and ends."""
+    left: Iterator[str] = iter(said)
+
+    def read(_: str) -> str:
+        try:
+            return next(left)
+        except StopIteration:
+            raise EOFError from None
+
+    return read
+
+
+async def test_a_person_is_helped_and_refused_without_losing_the_turn(capsys: pytest.CaptureFixture[str]) -> None:
+    person = Person(read=lines("", "?", "? scroll", "Agent.clik(e1)", "Agent.click(e9)", " Agent.click(e1) "))
+    assert await person(seen()) == "e1 icon a.txt -> click\nAgent.click(coordinates=e1)"
+    said = capsys.readouterr().out
+    assert "Agent.click(coordinates: List" in said
+    assert "direction: which way the wheel turns: one of 'up', 'down'" in said
+    assert "did you mean Agent.click?" in said
+    assert "e9" in said
+    assert await Person(read=lines())(seen()) == "Agent.exit(success=False)"
+
+
+def test_a_thought_names_the_element_that_is_acted_on() -> None:
+    assert thought(Click(coordinates="e1"), seen()) == "e1 icon a.txt -> click"
+    assert thought(Click(coordinates=(3, 4)), seen()) == "click"
+
+
+async def test_the_bundled_model_answers_within_its_context() -> None:
+    policy = models.of_folder(folders.bundled(), max_tokens=24)
+    first, again = await policy(seen()), await policy(seen())  # type: ignore[misc]
+    assert first == again
+    assert "icon a.txt" in str(first)
+    long = msgspec.structs.replace(seen(), prompt_ids=lambda _: [5] * 100_000)
+    assert "the prompt has 100000 tokens" in str(await policy(long))  # type: ignore[misc]
+
+
+async def test_the_page_shows_the_look_as_data_to_this_machine_alone() -> None:
+    page = PlayPage("Delete a.txt", 12)
+    page.show(seen(last="Click Success"), b"\xff\xd8 a picture")
+    async with page.served(0) as address, aiohttp.ClientSession() as browser:
+
+        async def get(path: str, **headers: str) -> tuple[int, bytes, str]:
+            async with browser.get(address + path, headers=headers) as answer:
+                policy = answer.headers.get("Content-Security-Policy", "")
+                return answer.status, await answer.read(), policy
+
+        status, body, policy = await get("")
+        assert status == 200
+        assert b"<script src" in body
+        assert "default-src 'none'" in policy
+        state = msgspec.json.decode((await get("state"))[1])
+        assert state["elements"] == [["e1", 10, 20, 80, 20]]
+        assert (state["turn"], state["last"], state["verdict"]) == (0, "Click Success", "")
+        assert "<b>Documents</b>" in state["prompt"]
+        assert (await get("screen.jpg"))[1] == b"\xff\xd8 a picture"
+        assert (await get("state", Host="rebound.example:80"))[0] == 403
+        assert (await get("page.py"))[0] == 404
+        page.end("solved")
+        assert msgspec.json.decode((await get("state"))[1])["verdict"] == "solved"
+        port = int(address.rstrip("/").rpartition(":")[2])
+        with pytest.raises(ConfigError, match=rf"--port {port}: can't be served"):
+            async with PlayPage("x", 1).served(port):
+                pass
+
+
+def played(**changes: Any) -> Play:
+    """A solved episode of one step."""
+    tokenizer = Tokenizer.load(folders.bundled())
+    response = "done\nAgent.exit(success=True)"
+    step = StepPayload(
+        prompt_ids=tokenizer.prompt_ids("task"), response_ids=tokenizer.response_ids(response), logprobs=[], spans=[],
+        temperature=1.0, observation="task", response=response, action='{"function":"exit","success":true}',
+        refusal=None, result="", screenshot=None, observe_ms=1.0, generate_ms=1.0, act_ms=1.0,
+    )  # fmt: skip
+    solved = Play(
+        task=TASK, route="", outcome=Outcome(success=True, reason="verified"), detail="", steps=[step], faults=[],
+        wall_s=2.0, cpu_s=1.0, boot_cpu_s=1.0,
+    )  # fmt: skip
+    return msgspec.structs.replace(solved, **changes)
+
+
+@pytest.mark.parametrize("name", ["mine.jsonl", "mine.parquet"])
+def test_an_episode_is_kept_as_a_demonstration_beside_others(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    keeping.refuse_unkept(file, TASK, "compact", "both")
+    assert keeping.keep(file, played(), by="person", form="compact", actions="both") == 1
+    keeping.refuse_unkept(file, TASK, "compact", "both")
+    assert keeping.keep(file, played(), by="person", form="compact", actions="both") == 2
+    recordings.refuse_leaks(file, "demos.source")
+    header, demos = demo_files.read(file)
+    assert [(one.member, one.reason, len(one.steps)) for one in demos] == [("person", "verified", 1)] * 2
+    assert (header.tasks[0].tries, header.tasks[0].wins) == (2, 2)
+    with pytest.raises(ConfigError, match="actions is both, this episode has gui"):
+        keeping.refuse_unkept(file, TASK, "compact", "gui")
+    lost = played(outcome=Outcome(success=False, reason="agent_gave_up"))
+    with pytest.raises(ConfigError, match="only a solved task"):
+        keeping.keep(file, lost, by="person", form="compact", actions="both")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["file_managr/train/3"], "did you mean file_manager"),
+        ([TASK, "--keep", "mine.txt"], r"--keep mine\.txt: a recording is"),
+        (["file_manager/held-out/3", "--keep", "mine.jsonl"], "--keep: file_manager/held-out/3 is held out"),
+        ([TASK, "--step"], "--step waits for a key"),
+        ([TASK, "--model-name", "x"], "--model-name: it goes with a server's URL"),
+        ([TASK, "--model", "http://127.0.0.1:9/v1"], "name the model as that server calls it: --model-name NAME"),
+        ([TASK, "--max-turns", "0"], "--max-turns is 0"),
+    ],
+)
+def test_what_can_not_be_played_is_refused_in_one_line(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["play", *words]) == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert re.search(why, said), said
+
+
+@pytest.mark.desktop
+def test_a_task_is_played_by_hand_to_its_verdict_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = TaskHandle("text_editor/train/100")
+    oracle = task.oracle(route="gui")
+
+    class Hand(Person):
+        """A person whose lines are the oracle's."""
+
+        async def __call__(self, seen: library.Seen) -> str:
+            self._read = lines(str(oracle(seen)).rpartition("\n")[2])
+            return await super().__call__(seen)
+
+    monkeypatch.setattr(command, "Person", Hand)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    file = tmp_path / "mine.jsonl"
+    assert cli.main(["play", task.id, "--keep", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert f"task: {task.instruction}" in said
+    assert "page: http://127.0.0.1:" in said
+    assert "verdict: solved (verified)" in said
+    assert f"kept in {file}, which holds 1 demonstrations" in said
