@@ -70,6 +70,13 @@ class Actor:
     async def on_start(self) -> None:
         """Before the first message. Raising makes the start fail: the supervisor decides."""
 
+    async def on_config(self, config: Any) -> None:
+        """A new config of the same type, beside whatever else goes on; later lives start with it, too.
+
+        It counts from the next time that the actor reads it. An actor with more to do overrides this.
+        """
+        self.config = config
+
     async def on_stop(self) -> None:
         """After the last message, every handler and spawned task ended; called after a failed `on_start` too."""
 

@@ -37,6 +37,7 @@ from runtime.tasks import TaskScope
 from runtime.waits import PendingWait, waiting
 
 MOST_WAITS = 20  # of one actor in its status
+CONFIG_S = 600.0  # for an actor to take a new config: it may finish what it does by the old one
 
 
 class Cell:
@@ -94,6 +95,13 @@ class Cell:
     def stop(self) -> None:
         """Ask `live` to end."""
         self._stop.set()
+
+    async def configure(self, spec: WireSpec) -> None:
+        """Give the actor the config of `spec`, now or as soon as it has started, and all its later lives."""
+        self.spec = spec
+        if self._actor is not None and self.state == "running":
+            async with waiting(self._node.name, self.name, "on_config", CONFIG_S):
+                await self._actor.on_config(spec.made_config())
 
     def close(self) -> None:
         """Release the log. After `live` has ended."""
@@ -163,13 +171,16 @@ class Cell:
 
     async def _serve(self, scope: TaskScope) -> None:
         began = time.monotonic()
-        actor: Actor = self.spec.build()
+        spec = self.spec
+        actor: Actor = spec.build()
         actor.ctx = Context(self._node, self.name, self._log, scope)
         self._actor = actor
         handlers = type(actor).handlers()
         async with waiting(self._node.name, self.name, "on_start", self.spec.start_timeout_s):
             await actor.on_start()
         self.state = "running"
+        if self.spec is not spec:  # it came meanwhile
+            await self.configure(self.spec)
         self._budget.up(self._node.clock.now())
         self._node.log.emit(
             ACTOR_STARTED,

@@ -1,7 +1,8 @@
-"""Looking into a running system from another process.
+"""Looking into a running system from another process, and asking it to change.
 
-Invariant: the control socket answers with statuses and changes nothing. A client that is silent, sends too much or
-does not read is dropped in bounded time.
+Invariant: the control socket by itself changes nothing: what may be asked beside statuses is a command of the system's
+owner. A client that is silent, sends too much or does not read is dropped in bounded time. A command that has begun
+does not end with its client.
 """
 
 from __future__ import annotations
@@ -13,15 +14,27 @@ from pathlib import Path
 
 import msgspec
 
-from runtime.errors import ActorGone, ProtocolError
+from runtime.errors import ActorGone, ComputerRLError, ConfigError, ProtocolError
 from runtime.messaging.codec import decode, encode
 from runtime.sockets import connect_unix, listen_unix
 from runtime.status import ActorStatus
 
 SOCKET = "control.sock"
-REQUEST = b"status\n"
+STATUS = "status"
 CLIENT_TIMEOUT_S = 10.0
+SILENT_S = 120.0  # between two lines of a command
 MAX_CLIENTS = 16
+MAX_BODY_BYTES = 4 << 20
+
+Say = Callable[[str], None]
+
+
+class CommandReply(msgspec.Struct, frozen=True):
+    """A line of a command's answer: what it says, why it was refused, or that it is done."""
+
+    text: str = ""
+    refused: bool = False
+    done: bool = False
 
 
 class ControlServer:
@@ -30,6 +43,8 @@ class ControlServer:
     def __init__(self, run_dir: Path, statuses: Callable[[], Awaitable[list[ActorStatus]]]) -> None:
         self._path = run_dir / SOCKET
         self._statuses = statuses
+        # By name; each gets its body and a way to say something, and raises ComputerRLError to refuse.
+        self.commands: dict[str, Callable[[bytes, Say], Awaitable[None]]] = {}
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
 
@@ -54,9 +69,16 @@ class ControlServer:
         try:
             # Anybody may hang up at any moment: that is the client's loss alone.
             with contextlib.suppress(ConnectionError, TimeoutError, asyncio.IncompleteReadError):
-                async with asyncio.timeout(CLIENT_TIMEOUT_S):
-                    if len(self._clients) <= MAX_CLIENTS and await reader.readexactly(len(REQUEST)) == REQUEST:
-                        writer.write(encode(await self._statuses()))
+                async with asyncio.timeout(CLIENT_TIMEOUT_S) as limit:
+                    if len(self._clients) <= MAX_CLIENTS:
+                        name = (await reader.readline()).decode("ascii", "replace").strip()
+                        if name == STATUS:
+                            writer.write(encode(await self._statuses()))
+                        elif (command := self.commands.get(name)) is not None:
+                            body = await self._body(reader)
+                            limit.reschedule(None)  # a command has limits of its own
+                            await self._carry_out(command, body, writer)
+                            limit.reschedule(asyncio.get_running_loop().time() + CLIENT_TIMEOUT_S)
                         await writer.drain()
                     writer.close()
                     await writer.wait_closed()
@@ -64,13 +86,53 @@ class ControlServer:
             writer.transport.abort()
             self._clients.discard(task)
 
+    async def _body(self, reader: asyncio.StreamReader) -> bytes:
+        size = int.from_bytes(await reader.readexactly(4))
+        if size > MAX_BODY_BYTES:
+            raise ConnectionError(f"a body of {size} bytes")
+        return await reader.readexactly(size)
+
+    async def _carry_out(
+        self, command: Callable[[bytes, Say], Awaitable[None]], body: bytes, writer: asyncio.StreamWriter
+    ) -> None:
+        def write(reply: CommandReply) -> None:
+            if not writer.is_closing():
+                writer.write(msgspec.json.encode(reply) + b"\n")
+
+        try:
+            await command(body, lambda text: write(CommandReply(text)))
+        except ComputerRLError as error:
+            write(CommandReply(str(error), refused=True))
+        else:
+            write(CommandReply(done=True))
+
+
+def command(run_dir: Path, name: str, body: bytes, heard: Say) -> None:
+    """Have the run in `run_dir` carry out command `name`; `heard` gets what it says.
+
+    Raises ActorGone when no process runs it or it ends first, ConfigError with what it refuses.
+    """
+    try:
+        with connect_unix(run_dir.resolve() / SOCKET, SILENT_S) as sock, sock.makefile("rb") as lines:
+            sock.sendall(name.encode() + b"\n" + len(body).to_bytes(4) + body)
+            for line in lines:
+                reply = msgspec.json.decode(line, type=CommandReply)
+                if reply.refused:
+                    raise ConfigError(reply.text)
+                if reply.done:
+                    return
+                heard(reply.text)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ActorGone(f"no process runs {run_dir}: {error}") from error
+    raise ActorGone(f"the run in {run_dir} ended, or does not know {name}")
+
 
 def query_status(run_dir: Path, timeout_s: float = 15.0) -> list[ActorStatus]:
     """What every actor of the run in `run_dir` is doing. Raises ActorGone when no process runs it."""
     body = bytearray()
     try:
         with connect_unix(run_dir.resolve() / SOCKET, timeout_s) as sock:
-            sock.sendall(REQUEST)
+            sock.sendall(f"{STATUS}\n".encode())
             while chunk := sock.recv(1 << 16):
                 body += chunk
     except OSError as error:

@@ -33,8 +33,11 @@ class WireSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def build(self) -> Any:
         """A new actor. Raises ConfigError when the factory or the config type can't be loaded."""
-        factory = load(self.factory)
-        return factory(decode(self.config, load(self.config_type)) if self.config_type else None)
+        return load(self.factory)(self.made_config())
+
+    def made_config(self) -> Any:
+        """The config as the actor gets it, or None. Raises ConfigError when its type can't be loaded."""
+        return decode(self.config, load(self.config_type)) if self.config_type else None
 
 
 class ActorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

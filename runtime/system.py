@@ -7,7 +7,7 @@ can't be kept alive makes `failed` return the reason; it never just disappears.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 import uvloop
 
 from runtime.clock import Clock, RealClock
-from runtime.control import ControlServer
+from runtime.control import ControlServer, Say
 from runtime.errors import ActorGone, ConfigError
 from runtime.hosts import launch
 from runtime.hosts.frames import PeersLost
@@ -31,7 +31,7 @@ from runtime.messaging.envelope import Envelope
 from runtime.messaging.node import Node
 from runtime.messaging.refs import Ref
 from runtime.origin import check_origin
-from runtime.spec import MAIN, ActorSpec, HostSpec, check_name
+from runtime.spec import MAIN, ActorSpec, HostSpec, WireSpec, check_name
 from runtime.stall import StallWatch
 from runtime.status import ActorStatus
 from runtime.storage.bulk import Bulk
@@ -85,6 +85,7 @@ class ActorSystem:
         self.log = host_log(self.run_dir, MAIN, log_level, clock)
         self._stall_after_s = stall_after_s
         self._specs = {spec.name: spec for spec in hosts}
+        self._later: set[str] = set()  # hosts that a run begins after its start
         self._routes = _Routes()
         self._node = Node(MAIN, self.run_dir, clock, self.log, self._routes)
         self._inline = InlineHost(self._node, self.give_up)
@@ -119,13 +120,16 @@ class ActorSystem:
         """What hosts wait for, where they wait for machines."""
         return self._placer.waits() if self._placer is not None else []
 
-    async def spawn(self, *specs: ActorSpec) -> None:
+    async def spawn(self, *specs: ActorSpec, hosts: Sequence[HostSpec] = ()) -> None:
         """Start actors side by side; returns when every `on_start` has. They may ask each other while starting.
 
-        Raises ActorFailed when one can't be started within its restart budget, ConfigError for a name in use.
+        `hosts` are of processes that a run begins later: one that finds no machine waits for it without end. Raises
+        ActorFailed when an actor can't be started within its restart budget, ConfigError for a name in use.
         """
         if not self._running:
             raise ConfigError("the system is not running")
+        self._specs.update({spec.name: spec for spec in hosts})
+        self._later.update(spec.name for spec in hosts)
         wires = [(spec.host, spec.wire()) for spec in specs]
         for host, wire in wires:
             if wire.name in self._routes.places:
@@ -134,6 +138,40 @@ class ActorSystem:
             self._order.append(wire.name)
         started = [(self._inline if host == MAIN else self._host(host)).add(wire) for host, wire in wires]
         await asyncio.gather(*started)
+
+    async def configure(self, *specs: ActorSpec) -> None:
+        """Give actors that are there new configs (`Actor.on_config`); their later lives start with them, too.
+
+        Raises ConfigError for an actor that is not there or lives in another host.
+        """
+        by_host: dict[str, list[WireSpec]] = {}
+        for spec in specs:
+            if self._routes.places.get(spec.name) != spec.host:
+                raise ConfigError(f"there is no actor {spec.name} in host {spec.host}")
+            by_host.setdefault(spec.host, []).append(spec.wire())
+        hosts = self._routes.hosts
+        told = [(self._inline if host == MAIN else hosts[host]).configure(wires) for host, wires in by_host.items()]
+        await asyncio.gather(*told)
+
+    async def remove(self, names: Collection[str]) -> None:
+        """Stop these actors side by side, and every child process that has none left: its name is free again."""
+        places, hosts = self._routes.places, self._routes.hosts
+        found = [name for name in self._order if name in names]
+        of_hosts = {places[name] for name in found} - {MAIN}
+        await asyncio.gather(self._inline.remove(found), *(hosts[host].remove(found) for host in of_hosts))
+        for name in found:
+            del places[name]
+            self._order.remove(name)
+        empty = [hosts.pop(host) for host in of_hosts - set(places.values())]
+        await asyncio.gather(*(host.close() for host in empty))
+
+    def on_command(self, name: str, command: Callable[[bytes, Say], Awaitable[None]]) -> None:
+        """Let other processes of this user ask for `command` (`runtime/control.py`)."""
+        self._control.commands[name] = command
+
+    def names(self) -> list[str]:
+        """The actors that are there, in the order of spawning."""
+        return list(self._order)
 
     def ref(self, name: str, sender: str = "system") -> Ref:
         """A way to ask an actor from outside any actor."""
@@ -210,6 +248,7 @@ class ActorSystem:
             return launch.launch_here(spec, self.run_dir, self.log_level, self._stall_after_s)
         told = [*launch.arguments(spec, self.log_level, self._stall_after_s), f"--silent-limit-s={spec.silent_limit_s}"]
         bulk = Bulk(self.run_dir, spec.name, spec.reads, spec.reads_weights)
+        first = first and spec.name not in self._later
         return PlacedHost(self._placer, spec, told, bulk, first=first)
 
 

@@ -49,10 +49,12 @@ from actors.replay.messages import (
     Reserve,
 )
 from policy.tokenizer import Tokenizer
-from runtime.actor import Actor
+from runtime.actor import Actor, handles
 from runtime.errors import ComputerRLError, StoreError
+from runtime.messaging.message import Done, Request
 from runtime.messaging.refs import TRANSIENT
 from runtime.quarantine import Quarantine
+from runtime.waits import waiting
 
 RESERVE_WAIT_S = 20.0
 RESERVE_MARGIN_S = 10.0  # for the ledger to say that there is no work
@@ -60,6 +62,7 @@ REPORT_TIMEOUT_S = 60.0  # one try
 REPORT_GIVE_UP_S = 300.0  # all tries: longer than a slow disk or a restart takes
 LEDGER_BACK_S = 1.0  # pause after the ledger did not answer; it is restarted by its supervisor meanwhile
 POOL_WAIT_S = 30.0  # for a host or image to be let back, before it is looked at again
+DRAIN_SLOW_S = 3600.0  # its wait has a limit of its own
 EPISODE, PROBE = 0, 1  # what a seat is used for, as its quarantine counts it
 
 
@@ -74,6 +77,10 @@ class DesktopSeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     demonstrators: list[Member] = []  # [] has the tasks' oracles alone
     endpoint: EndpointConfig | None = None  # answers evaluations in place of the samplers
     replay: str = "replay"
+
+
+class Drain(Request[Done]):
+    """Take no more work; answered once the ledger has the report on all that was taken."""
 
 
 class DesktopController(Actor):
@@ -101,6 +108,9 @@ class DesktopController(Actor):
         self._episode: Episode | None = None
         self._faults = 0
         self._silent_since: float | None = None  # since when the ledger has not answered
+        self._draining = False
+        self._owes_nothing = asyncio.Event()  # unset from a request for work until it was answered and reported
+        self._owes_nothing.set()
         self._life = f"{name}-{uuid.uuid4().hex[:8]}"
         self.ctx.spawn(self._live(), "work")
 
@@ -126,6 +136,15 @@ class DesktopController(Actor):
 
     async def _make_recorder(self) -> Recorder:
         return Recorder(self.ctx.segments(), self.ctx.log)
+
+    @handles(Drain, concurrent=True, slow_after_s=DRAIN_SLOW_S)
+    async def drain(self, _: Drain) -> Done:
+        """End what it plays. Raises DeadlineExceeded where that takes longer than any lease."""
+        self._draining = True
+        limit_s = RESERVE_WAIT_S + self.config.desktops.pool.lease_s + REPORT_GIVE_UP_S
+        async with waiting(self.ctx.name, self.ctx.name, "the end of its episode", limit_s):
+            await self._owes_nothing.wait()
+        return Done()
 
     def doing(self) -> str:
         """Stage, task and step."""
@@ -153,6 +172,9 @@ class DesktopController(Actor):
                 await self._wait_for_pool()
             if self._recorder.gate.shut:
                 await self._wait_for_disk()
+            if self._draining and self._owes_nothing.is_set():
+                return
+            self._owes_nothing.clear()
             # An answer that was lost on its way is asked for again under the same name.
             request = Reserve(seat=self.ctx.name, request_id=f"{self._life}.{number}", wait_s=RESERVE_WAIT_S)
             try:
@@ -165,11 +187,13 @@ class DesktopController(Actor):
             self._silent_since = None
             number += 1
             if isinstance(work, NoWork):
+                self._owes_nothing.set()
                 self._report_time()
                 if work.final:
                     return
                 continue
             await self._serve(work)
+            self._owes_nothing.set()
             self._report_time()
 
     async def _serve(self, work: Reservation) -> None:

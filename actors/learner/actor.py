@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -105,6 +106,11 @@ class LearnerActor(Actor):
             except (TimeoutError, ActorGone, DeadlineExceeded, LearnerError, MailboxFull) as error:
                 self.ctx.log.emit(events.RANK_LOST, version=str(self._version), cause=f"no last checkpoint: {error}")
 
+    async def on_config(self, config: LearnerSettings) -> None:
+        """Other samplers, which are told of the newest weights."""
+        self.config = config
+        await self._tell_samplers(config.samplers)
+
     def doing(self) -> str:
         return f"{self._doing}, at {self._version}"
 
@@ -169,7 +175,7 @@ class LearnerActor(Actor):
                 await self._exports.on_disk(self._version)
             if taken.checkpoint or (taken.final and self._saved != self._version):
                 await self._checkpoint("phase over" if taken.checkpoint else "run over")
-            await self._tell_samplers()  # one may have restarted, and nothing newer is coming soon
+            await self._tell_samplers(self.config.samplers)  # one may have restarted, and nothing newer is coming soon
             return not taken.final
         waited_s, self._idle_since = self.ctx.clock.now() - self._idle_since, None
         try:
@@ -263,10 +269,10 @@ class LearnerActor(Actor):
         self._doing = f"announcing {self._version}"
         publisher = self._publisher
         weights, export_s = await self._exports.take(self._version, write=write)
-        began = self.ctx.clock.now()
+        began, samplers = self.ctx.clock.now(), self.config.samplers
         if publisher is not None:
-            publisher.offer(self._version, self.config.samplers)
-        missed = await self._tell_samplers()
+            publisher.offer(self._version, samplers)
+        missed = await self._tell_samplers(samplers)
         if publisher is not None:
             publisher.decline(self._version, missed)
         self.ctx.log.emit(
@@ -276,7 +282,7 @@ class LearnerActor(Actor):
             location=weights.location,
             export_s=round(export_s, 4),
             announce_s=round(self.ctx.clock.now() - began, 4),
-            samplers=[name for name in self.config.samplers if name not in missed],
+            samplers=[name for name in samplers if name not in missed],
             missed=missed,
         )
         if self._folders.weights_count() > self.config.keep_weights:
@@ -287,14 +293,14 @@ class LearnerActor(Actor):
     async def _export(self, request: ExportWeights | WriteKept) -> Saved:
         return await self._ask_rank(request, self.config.load_timeout_s)
 
-    async def _tell_samplers(self) -> list[str]:
+    async def _tell_samplers(self, samplers: Sequence[str]) -> list[str]:
         """Announce the newest weights; returns the samplers that could not be reached. They get the next weights."""
         if (newest := self._exports.newest) is None:
             return []
-        tells = (self.ctx.ref(name).tell(newest, timeout_s=TELL_TIMEOUT_S) for name in self.config.samplers)
+        tells = (self.ctx.ref(name).tell(newest, timeout_s=TELL_TIMEOUT_S) for name in samplers)
         results = await asyncio.gather(*tells, return_exceptions=True)
         missed = []
-        for name, error in zip(self.config.samplers, results, strict=True):
+        for name, error in zip(samplers, results, strict=True):
             if isinstance(error, (ActorGone, DeadlineExceeded, MailboxFull)):
                 missed.append(name)
             elif error is not None:

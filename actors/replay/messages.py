@@ -234,7 +234,7 @@ class Serving(Request[Done]):
     """
 
     sampler: str
-    version: Version
+    version: Version | None  # None of a sampler that is gone for good
 
 
 class OpenEval(Request[Done]):

@@ -184,6 +184,10 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
         """Whether SGLang's servers are behind the samplers."""
         return bool(self.attach) or isinstance(self.engine, SglangConfig)
 
+    def of_one(self) -> SamplersConfig:
+        """What one sampler is told: all but how many there are and what each gets for itself."""
+        return msgspec.structs.replace(self, count=1, attach=[], gpus=[])
+
     def actors(self) -> int:
         """How many sampler actors there are."""
         return len(self.attach) or self.count

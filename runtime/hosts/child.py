@@ -28,6 +28,8 @@ from runtime.hosts.frames import (
     AskStatus,
     Beat,
     Beaten,
+    Configure,
+    Configured,
     FromChild,
     FromMain,
     GaveUp,
@@ -147,6 +149,8 @@ class ChildHost:
                 self._starting += len(frame.specs)
                 for spec in frame.specs:
                     self._inline.add(spec).add_done_callback(functools.partial(self._started, spec.name))
+            case Configure():
+                self._jobs.spawn(self._configure(frame), f"configure {frame.id}")
             case StopActors():
                 self._jobs.spawn(self._stop_actors(frame), f"stop {frame.id}")
             case AskStatus():
@@ -174,11 +178,15 @@ class ChildHost:
         await self._inline.remove(frame.names)
         self._report(Stopped(id=frame.id))
 
+    async def _configure(self, frame: Configure) -> None:
+        await self._inline.configure(frame.specs)
+        self._report(Configured(id=frame.id))
+
     def _beaten(self, frame: Beat) -> Beaten:
         clock, lag_s = self._clock.own.now(), self._watch.take_lag_s()
         return Beaten(id=frame.id, clock=clock, cpu_s=process_s(), machine_cpu_s=machine_s(), lag_s=lag_s)
 
-    def _report(self, frame: Started | GaveUp | Stopped | Beaten | Statuses) -> None:
+    def _report(self, frame: Started | GaveUp | Stopped | Configured | Beaten | Statuses) -> None:
         with contextlib.suppress(HostLost):  # `run` is about to see the end of the link and to stop
             self._link.write(frame)
 

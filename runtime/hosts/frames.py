@@ -47,8 +47,21 @@ class StopActors(Message):
     names: list[str]
 
 
+class Configure(Message):
+    """Main: give these actors their new configs, then answer `Configured` with the same id."""
+
+    id: int
+    specs: list[WireSpec]
+
+
 class Stopped(Message):
     """Child: done."""
+
+    id: int
+
+
+class Configured(Message):
+    """Child: they have taken them."""
 
     id: int
 
@@ -111,5 +124,5 @@ class StopHost(Message):
     """Main: stop everything and exit."""
 
 
-FromChild = Envelope | Hello | LogLine | Started | GaveUp | Stopped | Beaten | Statuses
-FromMain = Envelope | Start | StopActors | Beat | SetClock | AskStatus | PeersLost | StopHost
+FromChild = Envelope | Hello | LogLine | Started | GaveUp | Stopped | Configured | Beaten | Statuses
+FromMain = Envelope | Start | StopActors | Configure | Beat | SetClock | AskStatus | PeersLost | StopHost

@@ -36,6 +36,10 @@ class InlineHost:
         self._lives[spec.name] = self._scope.spawn(cell.live(), spec.name)
         return cell.started
 
+    async def configure(self, specs: Sequence[WireSpec]) -> None:
+        """Give actors new configs; returns when each has taken its own. Raises the first error of theirs."""
+        await asyncio.gather(*(self.cells[spec.name].configure(spec) for spec in specs))
+
     async def remove(self, names: Sequence[str]) -> None:
         """Stop these actors, all at once, and forget them."""
         known = [name for name in names if name in self.cells]

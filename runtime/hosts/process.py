@@ -12,14 +12,18 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Protocol
 
+from runtime.cell import CONFIG_S
 from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, DeadlineExceeded, HostLost, MailboxFull
 from runtime.hosts.dead_man import MARGIN_S, STOP_S
 from runtime.hosts.frames import (
     AskStatus,
     Beat,
     Beaten,
+    Configure,
+    Configured,
     FromChild,
     FromMain,
     GaveUp,
@@ -50,7 +54,7 @@ from runtime.waits import waiting
 STATUS_TIMEOUT_S = 5.0
 
 ChildLink = Link[FromChild | FromMain]
-Answer = Stopped | Statuses | Beaten
+Answer = Stopped | Configured | Statuses | Beaten
 
 
 class Hub(Protocol):
@@ -109,6 +113,13 @@ class ProcessHost:
         if self._link is not None:
             self._write(Start(specs=[spec]))
         return future
+
+    async def configure(self, specs: Sequence[WireSpec]) -> None:
+        """Give actors new configs; a child that is lost meanwhile comes back with them."""
+        self._actors.update({spec.name: spec for spec in specs})
+        if self._link is not None:
+            with suppress(HostLost):
+                await self._exchange(lambda key: Configure(id=key, specs=list(specs)), "configure", CONFIG_S)
 
     async def remove(self, names: Sequence[str]) -> None:
         """Stop these actors."""
@@ -333,7 +344,7 @@ class ProcessHost:
                     if (future := self._started.get(frame.name)) is not None and not future.done():
                         future.set_exception(ActorFailed("GaveUp", frame.reason))
                     self._hub.give_up(frame.name, frame.reason)
-                case Stopped() | Statuses() | Beaten():
+                case Stopped() | Configured() | Statuses() | Beaten():
                     if (answer := self._answers.get(frame.id)) is not None and not answer.done():
                         answer.set_result(frame)
 

@@ -175,13 +175,12 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
             )
 
     def host_of(self, seat: int) -> int:
-        """The host process that a seat belongs to."""
-        return seat * self.processes // self.count
+        """The host process that a seat belongs to: in turn, so that another count moves none."""
+        return seat % self.processes
 
     def seats_of(self, index: int) -> int:
         """How many seats belong to host process `index`."""
-        first, after = (-(-place * self.count // self.processes) for place in (index, index + 1))
-        return after - first
+        return self.count // self.processes + (index < self.count % self.processes)
 
     @property
     def ready(self) -> int:

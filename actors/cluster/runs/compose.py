@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -37,7 +39,7 @@ from runtime.spec import MAIN
 from runtime.system import ActorSpec, HostSpec, PlacerSpec
 
 TENSOR_PARALLEL = {"tp", "tp-size", "tensor-parallel-size"}
-ROUTER = "router"  # in front of several samplers
+ROUTER = "router"  # in front of the samplers, and of a single one: it can get others while the run lives
 ANSWER_MARGIN_S = 5.0  # that a seat waits for an answer beyond the sampler's own limit
 HUNG_S, SGLANG_HUNG_S = 20.0, 60.0  # without an answer for so long an engine is asked whether it still generates
 
@@ -60,7 +62,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         """Host, the actors in it, and where it goes."""
         where = {"main": "here"} | {one.name: _where(one) for one in self.hosts}
         specs = self._specs()
-        return [(name, _ranges([spec.name for spec in specs if spec.host == name]), at) for name, at in where.items()]
+        return [(name, ranges([spec.name for spec in specs if spec.host == name]), at) for name, at in where.items()]
 
     def actor_rows(self) -> list[tuple[str, int, str]]:
         """Kind, count, factory."""
@@ -115,14 +117,23 @@ def _kind(name: str) -> str:
     return head if tail.isdigit() else name
 
 
-def _ranges(names: list[str]) -> str:
-    """`desktop/0 desktop/1 desktop/2` as `desktop/0..2`."""
+def ranges(names: Sequence[str]) -> str:
+    """`desktop/0 desktop/1 desktop/2` as `desktop/0..2`, and every second one as `desktop/0,2..8`."""
     by_kind: dict[str, list[str]] = {}
     for name in names:
-        by_kind.setdefault(_kind(name), []).append(name)
-    return ", ".join(
-        found[0] if len(found) == 1 else f"{found[0]}..{found[-1].rpartition('/')[2]}" for found in by_kind.values()
-    )
+        by_kind.setdefault(_kind(name), []).append(name.rpartition("/")[2])
+    return ", ".join(_range(kind, found) for kind, found in by_kind.items())
+
+
+def _range(kind: str, found: list[str]) -> str:
+    if not found[0].isdigit():
+        return kind
+    numbers = [int(one) for one in found]
+    steps = {after - before for before, after in pairwise(numbers)}
+    if len(steps) != 1:
+        return f"{kind}/{','.join(found)}"
+    second = "" if steps == {1} else f",{found[1]}"
+    return f"{kind}/{found[0]}{second}..{found[-1]}" if not second or len(found) > 2 else f"{kind}/{found[0]}{second}"
 
 
 def plan(deploy: Deploy, *, run_dir: Path, incarnation: str, dry: bool = False) -> Plan:
@@ -302,7 +313,7 @@ def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = B
             name=name,
             factory="actors.sampler.actor:SamplerActor",
             config=SamplerSettings(
-                samplers=deploy.samplers,
+                samplers=deploy.samplers.of_one(),
                 weight_sync=deploy.weight_sync,
                 model=model,
                 attach=url,
@@ -315,10 +326,8 @@ def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = B
         )
         for name, url, gpus in zip(names, attached, deploy.samplers.gpus or [""] * len(names), strict=True)
     ]
-    if len(names) > 1:
-        settings = DispatchSettings(samplers=names, generate_timeout_s=deploy.samplers.generate_timeout_s)
-        made.append(ActorSpec(name=ROUTER, factory="actors.sampler.routing.actor:DispatchActor", config=settings))
-    return made
+    settings = DispatchSettings(samplers=names, generate_timeout_s=deploy.samplers.generate_timeout_s)
+    return [*made, ActorSpec(name=ROUTER, factory="actors.sampler.routing.actor:DispatchActor", config=settings)]
 
 
 def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
@@ -330,7 +339,7 @@ def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
             seat=msgspec.structs.replace(desktops.seat(deploy.prompt), generate_timeout_s=patience_s),
             desktops=desktops.of_one_host(deploy.replay.lease_s, index),
             model=model,
-            samplers=[ROUTER] if len(samplers) > 1 else samplers,
+            samplers=[ROUTER] if samplers else [],
             noise=deploy.demos.noise,
             demonstrators=demopool.pool_of(deploy.demos, deploy.prompt.action_space),
             endpoint=deploy.model.endpoint,

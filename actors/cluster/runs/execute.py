@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from actors.cluster.runs import compose, criterion, evaluation_rounds, progress, tensorboard
 from actors.cluster.runs import cpu as usage
+from actors.cluster.runs.apply import Standing
 from actors.cluster.runs.compose import Plan
 from actors.cluster.runs.run_folder import OUT_OF_TIME, RunRecord
 from actors.learner.messages import GetLearnerState
@@ -69,6 +70,7 @@ async def _until_the_end(
     system: ActorSystem, plan: Plan, job: Job, stop: asyncio.Event, shown: progress.Display
 ) -> Verdict:
     limit_s = plan.deploy.run.limit_s
+    standing = Standing(system, plan, job.plan)
     ledger, *later = plan.stages
     await system.spawn(*ledger)
     start = asyncio.ensure_future(_spawn(system, later))  # watched from its first moment, not when all is up
@@ -85,6 +87,7 @@ async def _until_the_end(
             await asyncio.wait({start, failed, stopped, used, drawn, room}, return_when=asyncio.FIRST_COMPLETED)
             if start.done():
                 start.result()
+                standing.begin(limit)
                 await asyncio.wait({watch, failed, stopped, used, drawn, room}, return_when=asyncio.FIRST_COMPLETED)
         for aside in (used, drawn, room):
             if aside.done():
@@ -92,13 +95,14 @@ async def _until_the_end(
         if failed.done():
             return "crashed", failed.result()
         if watch.done():
-            return job.judge(plan, watch.result())
+            return job.judge(standing.plan, watch.result())
         return await _break_off(system, shown)
     except TimeoutError:
         if not limit.expired():
             raise
-        return await _out_of_time(system, plan, job, shown)
+        return await _out_of_time(system, standing.plan, job, shown)
     finally:
+        await standing.close()
         for future in watched:
             future.cancel()
         await asyncio.gather(*watched, return_exceptions=True)
@@ -156,6 +160,7 @@ async def follow(
         figures = await replay.ask_until(request, timeout_s=ASK_S, give_up_s=math.inf)  # its supervisor gives up
         busy_s = await busy() if busy is not None else None
         revision = figures.revision
+        meter.seats = sum(name.startswith("desktop/") for name in system.names())  # `apply` changes it
         shown.show(seen(meter.read(time.monotonic(), started, figures, busy_s, plan.deploy.demos.count), figures))
         if over(figures):
             await close(system)

@@ -43,7 +43,7 @@ class Meter:
     """Turns figures into snapshots; keeps a minute of counts for the rates."""
 
     def __init__(self, seats: int) -> None:
-        self._seats = seats
+        self.seats = seats  # of now
         self._recent: deque[tuple[float, int, float]] = deque(maxlen=600)
 
     def read(self, now: float, started: float, figures: Figures, busy_s: float | None, demos_wanted: int) -> Snapshot:
@@ -66,7 +66,7 @@ class Meter:
             entropy=figures.entropy[-1] if figures.entropy else None,
             episodes_min=(episodes - episodes_before) / span * 60 if span > 1 else 0.0,
             seats_busy=figures.seats_busy,
-            seats=self._seats,
+            seats=self.seats,
             learner_busy=None if busy_s is None else _share(busy_s - busy_before, span),
             staleness=sum(int(k) * n for k, n in figures.staleness.items()) / trained if trained else None,
             demos=f"{figures.demos}/{demos_wanted}" if figures.phase.phase is Phase.DEMO else "",

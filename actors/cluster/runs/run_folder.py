@@ -148,11 +148,7 @@ class RunFolder:
 
     def write(self, name: str, content: bytes) -> None:
         """Write one of the folder's own files, the whole of it or nothing."""
-        partial = self.path / f"{name}.part"
-        with os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as file:
-            file.write(content)  # over what was set aside for it, if that was
-            file.truncate()
-        partial.replace(self.path / name)
+        write(self.path, name, content)
 
     def end(self, verdict: str, reason: str | None) -> None:
         """Record how it ended and give the folder back."""
@@ -169,6 +165,15 @@ class RunFolder:
         """Own it no longer."""
         self._lock.close()
         os.umask(self._umask)
+
+
+def write(path: Path, name: str, content: bytes) -> None:
+    """Write file `name` of the run's folder `path`, which this process owns, the whole of it or nothing."""
+    partial = path / f"{name}.part"
+    with os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as file:
+        file.write(content)  # over what was set aside for it, if that was
+        file.truncate()
+    partial.replace(path / name)
 
 
 def claim(path: Path, record: RunRecord, *, resume: bool) -> RunFolder:

@@ -98,7 +98,7 @@ def expected_actors(path: Path) -> list[str]:
     deploy = deploy_files.stored(path)
     seats = [f"desktop/{k}" for k in range(deploy.desktops.count)]
     samplers = [f"sampler/{k}" for k in range(deploy.samplers.actors())]
-    router = ["router"] * (len(samplers) > 1)
+    router = ["router"]
     ranks = [f"rank/{k}" for k in range(deploy.learner.parallel.ranks)]
     return ["replay", *ranks, "learner", *samplers, *router, "entropulse", *seats]
 

@@ -93,7 +93,10 @@ def _name(phase: PhaseRef) -> str:
 
 
 def serving(tx: Transaction, msg: Serving) -> Done:
-    """A sampler says what it serves."""
+    """A sampler says what it serves; of one that is gone for good, nothing."""
+    if msg.version is None:
+        tx.execute("DELETE FROM samplers WHERE name = ?", msg.sampler)
+        return Done()
     tx.execute("INSERT OR REPLACE INTO samplers VALUES(?, ?, ?)", msg.sampler, str(msg.version), tx.now)
     return Done()
 

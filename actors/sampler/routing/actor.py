@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import suppress
 
 import msgspec
 
@@ -47,6 +48,15 @@ class DispatchActor(Actor):
     async def on_start(self) -> None:
         self.ctx.spawn(self._report(), "report")
 
+    async def on_config(self, config: DispatchSettings) -> None:
+        """Other samplers. Returns when those that leave have answered what they were sent, or are too late."""
+        self.config = config
+        self._router.rename(config.samplers)
+        with suppress(DeadlineExceeded):  # what is left goes to another one when its sampler ends
+            async with waiting(self.ctx.name, "samplers", "the last answers", config.generate_timeout_s):
+                while self._router.leaving:
+                    await self.ctx.clock.sleep(_BUSY_S)
+
     def doing(self) -> str:
         return ", ".join(f"{name}: {engine.outstanding} tokens" for name, engine in self._router.engines.items())
 
@@ -62,7 +72,6 @@ class DispatchActor(Actor):
 
     async def _route(self, msg: Generate, limit_s: float) -> Generated | Refused:
         tokens = len(msg.prompt_ids) + msg.sampling.max_new_tokens
-        asked = msgspec.structs.replace(msg, elsewhere=True)
         attempt, busy = 0, set[str]()  # up, but with a full line or other weights than the pinned
         while True:
             choice = self._router.choose(msg.affinity, tokens, self.ctx.clock.now(), without=busy)
@@ -77,6 +86,8 @@ class DispatchActor(Actor):
             if attempt == 1 and choice.affinity:
                 self._seen[choice.affinity] += 1
             try:
+                # Only one sampler: it waits for its own engine.
+                asked = msgspec.structs.replace(msg, elsewhere=len(self._router.engines) > 1)
                 reply = await self.ctx.ref(choice.name).ask(asked, timeout_s=limit_s)
             except EngineBusy:
                 busy.add(choice.name)

@@ -49,6 +49,7 @@ class Router:
     def __init__(self, names: Sequence[str], config: RouterConfig) -> None:
         self._config = config
         self.engines = {name: EngineAccount() for name in names}
+        self.leaving: dict[str, EngineAccount] = {}  # sent nothing more, and asked until what they were sent has ended
         self._homes: OrderedDict[str, str] = OrderedDict()
 
     def choose(self, affinity: str, tokens: int, now: float, *, without: Collection[str] = ()) -> Choice | None:
@@ -73,18 +74,30 @@ class Router:
         what = "" if not affinity else NEW if home is None else HIT if name == home else MOVED
         return Choice(name, what)
 
+    def rename(self, names: Sequence[str]) -> None:
+        """These are the engines from now on; accounts of the others stay until what they were sent has ended."""
+        known = self.engines | self.leaving
+        self.engines = {name: known.get(name, EngineAccount()) for name in names}
+        self.leaving = {name: one for name, one in known.items() if one.outstanding and name not in self.engines}
+
     def ended(self, name: str, tokens: int) -> None:
         """A request that was sent there has ended, however."""
-        self.engines[name].outstanding -= tokens
+        account = self._account(name)
+        account.outstanding -= tokens
+        if not account.outstanding:
+            self.leaving.pop(name, None)
+
+    def _account(self, name: str) -> EngineAccount:
+        return self.engines.get(name) or self.leaving[name]
 
     def answered(self, name: str) -> None:
         """It gave a real answer: nothing is held against it any more."""
-        engine = self.engines[name]
+        engine = self._account(name)
         engine.failures, engine.down_until = 0, 0.0
 
     def failed(self, name: str, now: float) -> None:
         """It could not be asked: leave it alone for a while."""
-        engine, config = self.engines[name], self._config
+        engine, config = self._account(name), self._config
         if now < engine.down_until:
             return  # of the requests that were on their way to it when it failed, each says so
         engine.failures += 1

@@ -34,6 +34,9 @@ class Parts(Ref):
     def ref(self, name: str, _: str = "") -> Parts:
         return self if name == "replay" else Parts(*[ActorGone(name)] * 9)
 
+    def names(self) -> list[str]:
+        return ["desktop/0"]
+
     async def ask(self, msg: Any, *, timeout_s: float, trace: str | None = None) -> Any:
         if isinstance(msg, CloseRun):
             return None

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from actors.desktop import actor
-from actors.desktop.actor import DesktopSeat
+from actors.desktop.actor import DesktopSeat, Drain
 from actors.desktop.answers import Prompt, SampledAnswers
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, ScreenConfig, SeatConfig
 from actors.errors import Deferred, DesktopFault
@@ -89,6 +89,20 @@ class Ledger(Actor):
         await asyncio.wait_for(type(self).held.wait(), 60)
         await asyncio.sleep(0.1)
         return NoWork(final=False)
+
+
+async def test_a_seat_that_is_to_leave_waits_for_the_answer_to_its_request_and_asks_no_more(tmp_path, state_dir):
+    async with ActorSystem(tmp_path) as system:
+        await system.spawn(ActorSpec(name="replay", factory=Ledger))
+        await system.spawn(ActorSpec(name="desktop/0", factory=SEAT, config=seat_config(state_dir)))
+        await until(lambda: Ledger.asked == 1)
+        draining = asyncio.ensure_future(system.ref("desktop/0").ask(Drain(), timeout_s=30))
+        await asyncio.sleep(0.2)
+        assert not draining.done()  # what the ledger may answer with would be lost
+        Ledger.held.set()
+        await draining
+        await asyncio.sleep(0.3)
+        assert Ledger.asked == 1
 
 
 async def test_a_full_ledger_is_named_and_the_seat_goes_on(tmp_path, state_dir, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -25,17 +26,21 @@ class Sampler(Actor):
 
     does: dict[str, str] = {}
     asked: list[str] = []
+    came: asyncio.Event
+    held: asyncio.Event
 
     @handles(Generate, concurrent=True)
     async def generate(self, msg: Generate) -> Generated | Refused:
         """Do it."""
-        assert msg.elsewhere
         Sampler.asked.append(self.ctx.name)
         match self.does.get(self.ctx.name, ""):
             case "gone":
                 raise EngineGone("it was killed")
             case "busy":
                 raise EngineBusy("it holds other weights")
+            case "hold":
+                Sampler.came.set()
+                await Sampler.held.wait()
             case "refuse":
                 return Refused(reason="too long")
         span = VersionSpan(version=HELD, start=0, end=1)
@@ -77,3 +82,35 @@ async def test_a_refusal_is_an_answer(tmp_path: Path) -> None:
 async def test_no_engine_at_all_ends_at_the_deadline(tmp_path: Path, fault: str) -> None:
     with pytest.raises(SamplerTimeout):
         await ask(tmp_path, dict.fromkeys(NAMES, fault), timeout_s=0.6)
+
+
+async def test_a_sampler_that_leaves_has_answered_first_and_is_asked_no_more(tmp_path: Path) -> None:
+    Sampler.does, Sampler.asked = {}, []
+    Sampler.came, Sampler.held = asyncio.Event(), asyncio.Event()
+    both = DispatchSettings(samplers=NAMES)
+
+    def router(names: list[str]) -> ActorSpec:
+        return ActorSpec(name="router", factory=DispatchActor, config=DispatchSettings(samplers=names))
+
+    def step(rid: str) -> Generate:
+        return Generate(rid=rid, prompt_ids=[1], sampling=Sampling(temperature=1.0, max_new_tokens=4), affinity="e")
+
+    async with ActorSystem(tmp_path) as system:
+        await system.spawn(*(ActorSpec(name=name, factory=Sampler) for name in NAMES), router(both.samplers))
+        Sampler.does = {"sampler/0": "hold"}
+        first = asyncio.ensure_future(system.ref("router").ask(step("e.0"), timeout_s=30))
+        await Sampler.came.wait()
+        leaving = asyncio.ensure_future(system.configure(router(NAMES[1:])))
+        for _ in range(500):  # until the router has it
+            if [one.doing for one in await system.statuses() if one.name == "router"] == ["sampler/1: 0 tokens"]:
+                break
+            await asyncio.sleep(0.02)
+        await system.ref("router").ask(step("e.1"), timeout_s=30)  # its episode began at the one that leaves
+        assert not leaving.done()
+        Sampler.held.set()
+        await first
+        await leaving
+        await system.remove(NAMES[:1])
+        await system.ref("router").ask(step("e.2"), timeout_s=30)
+    assert Sampler.asked == ["sampler/0", "sampler/1", "sampler/1"]
+    assert not [line for line in read_logs(tmp_path) if line["event"] == "request_moved"]

@@ -1,0 +1,145 @@
+"""What a live run has to begin, end and be told to become what another deploy file says. Pure.
+
+Invariant: carried out in the order `removed`, `added`, `configured`, a change makes the present layout the wanted one.
+A seat is ended only where it, its process or what that process shares changes. A change that would cost an actor what
+it knows is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from actors.cluster.config.schema import Deploy
+from actors.replay.config import LedgerSettings
+from runtime.errors import ConfigError
+from runtime.spec import MAIN, ActorSpec, HostSpec
+
+# Keys that change while a run lives. All others are read by what would lose weights, batches or work to a new start.
+LIVE = (
+    "desktops", "samplers.count", "samplers.attach", "samplers.gpus", "evaluation", "run.limit_s", "run.require",
+)  # fmt: skip
+ONCE = ("evaluation.rollout_share",)  # of LIVE, but read by the ledger
+# By kind of actor what of its config it takes while it lives (`Actor.on_config`).
+TAKES = {
+    "desktop": ("seat",),
+    "router": ("samplers", "generate_timeout_s"),
+    "learner": ("samplers",),
+    "entropulse": ("samplers", "evaluation"),
+}
+SEAT, SAMPLER = "desktop", "sampler"
+Key = tuple[str, Any, Any]  # path, value before, value after
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """What is there: child processes and actors by name, in the order of their start."""
+
+    hosts: Mapping[str, HostSpec]
+    actors: Mapping[str, ActorSpec]
+
+
+class LiveChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done. An actor both in `removed` and `added` is begun anew."""
+
+    removed: tuple[str, ...] = ()
+    added: tuple[ActorSpec, ...] = ()
+    hosts: tuple[HostSpec, ...] = ()  # of processes that are begun, some of them anew
+    configured: tuple[ActorSpec, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.added or self.configured)
+
+
+def layout(hosts: Iterable[HostSpec], stages: Iterable[Sequence[ActorSpec]]) -> Layout:
+    """Of what a plan names."""
+    return Layout({one.name: one for one in hosts}, {spec.name: spec for stage in stages for spec in stage})
+
+
+def keys(before: Deploy, after: Deploy) -> list[Key]:
+    """The keys that differ, in the order of the schema."""
+    old, new = (_flat("", msgspec.to_builtins(one)) for one in (before, after))
+    return [
+        (path, old.get(path), new.get(path)) for path in dict.fromkeys([*old, *new]) if old.get(path) != new.get(path)
+    ]
+
+
+def _flat(path: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {path: value}
+    found: dict[str, Any] = {}
+    for name, inner in value.items():
+        found |= _flat(f"{path}.{name}" if path else name, inner)
+    return found
+
+
+def refused(found: Iterable[Key]) -> list[str]:
+    """Those of the keys that do not change while a run lives."""
+    return [path for path, *_ in found if not _under(path, LIVE) or _under(path, ONCE)]
+
+
+def _under(path: str, keys: Sequence[str]) -> bool:
+    return any(path == key or path.startswith(f"{key}.") for key in keys)
+
+
+def decide(now: Layout, then: Layout) -> LiveChange:
+    """What makes `now` become `then`. Raises ConfigError, naming the actor, where that would cost what it knows."""
+    anew = {name for name in now.hosts.keys() & then.hosts.keys() if _is_anew(name, now, then)}
+    removed, added, configured = [], [], []
+    for name, was in now.actors.items():
+        wanted = then.actors.get(name)
+        if wanted is None:
+            if _kind(name) not in (SEAT, SAMPLER):
+                raise ConfigError(f"{name} can't leave a run that lives")
+            removed.append(name)
+        elif _kind(name) != SEAT:
+            if was.host != wanted.host or was.host in anew or _lasting(was) != _lasting(wanted):
+                raise ConfigError(f"{name} would have to begin anew, and lose what it holds")
+        elif was.host != wanted.host or was.host in anew:
+            removed.append(name)
+    for name, spec in then.actors.items():
+        before = now.actors.get(name)
+        if before is None and _kind(name) not in (SEAT, SAMPLER):
+            raise ConfigError(f"{name} can't join a run that lives")
+        if before is None or name in removed:
+            added.append(spec)
+        elif _taken(before) != _taken(spec):
+            configured.append(spec)
+    begun = (host for name, host in then.hosts.items() if name in anew or name not in now.hosts)
+    return LiveChange(removed=tuple(removed), added=tuple(added), hosts=tuple(begun), configured=tuple(configured))
+
+
+def _is_anew(host: str, now: Layout, then: Layout) -> bool:
+    """Whether a process is not what it has to be: what its seats share was made by the first of them."""
+    before, after = (
+        [_lasting(spec) for spec in one.actors.values() if spec.host == host and _kind(spec.name) == SEAT]
+        for one in (now, then)
+    )
+    return now.hosts[host] != then.hosts[host] or (before[:1] != after[:1] and bool(before and after))
+
+
+def _lasting(spec: ActorSpec) -> Any:
+    """Of an actor's config what it has from its start to its end."""
+    config = spec.config
+    if isinstance(config, LedgerSettings):  # a recording is read once, and then named no more
+        return msgspec.structs.replace(config, demos=msgspec.structs.replace(config.demos, source=""))
+    taken = TAKES.get(_kind(spec.name), ())
+    return {name: getattr(config, name) for name in config.__struct_fields__ if name not in taken}
+
+
+def _taken(spec: ActorSpec) -> Any:
+    return [getattr(spec.config, name) for name in TAKES.get(_kind(spec.name), ())]
+
+
+def _kind(name: str) -> str:
+    return name.partition("/")[0]
+
+
+def done(now: Layout, change: LiveChange) -> Layout:
+    """What is there after `change`."""
+    actors = {name: spec for name, spec in now.actors.items() if name not in change.removed}
+    actors |= {spec.name: spec for spec in (*change.added, *change.configured)}
+    hosts = dict(now.hosts) | {host.name: host for host in change.hosts}
+    held = {spec.host for spec in actors.values()} - {MAIN}
+    return Layout({name: host for name, host in hosts.items() if name in held}, actors)

@@ -1,0 +1,156 @@
+"""What a change ends and begins is what differs, and no seat that may stay is ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.cluster.config import deploy_files
+from actors.cluster.config.schema import Deploy
+from actors.cluster.runs import apply, changes, compose
+from actors.cluster.runs.changes import Layout, LiveChange
+from actors.desktop.actor import DesktopSeat
+from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, SeatConfig
+from actors.sampler.routing.actor import DispatchSettings
+from runtime.errors import ConfigError
+from runtime.spec import ActorSpec, HostSpec
+
+FACTORY = "actors.desktop.actor:DesktopController"
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What a layout is made of."""
+
+    seats: int
+    processes: int
+    samplers: int
+    memory_mib: int = 500
+    settle_ms: int = 100
+    nice: int = 0
+
+
+def laid(shape: Shape) -> Layout:
+    hosts = [HostSpec(name=f"desktops/{i}", nice=shape.nice) for i in range(shape.processes)]
+    desktops = DesktopsConfig(
+        provider=SandboxConfig(memory_mib=shape.memory_mib), pool=PoolConfig(processes=shape.processes)
+    )
+    seat = DesktopSeat(seat=SeatConfig(settle_ms=shape.settle_ms), desktops=desktops, model="m", samplers=["router"])
+    samplers = [f"sampler/{i}" for i in range(shape.samplers)]
+    made = [
+        *(ActorSpec(name=name, factory="s:S", config=SeatConfig()) for name in samplers),
+        ActorSpec(name="router", factory="r:R", config=DispatchSettings(samplers=samplers)),
+        *(
+            ActorSpec(name=f"desktop/{k}", factory=FACTORY, config=seat, host=f"desktops/{k % shape.processes}")
+            for k in range(shape.seats)
+        ),
+    ]
+    return changes.layout(hosts, [made])
+
+
+shapes = st.integers(1, 12).flatmap(
+    lambda seats: st.builds(
+        Shape,
+        seats=st.just(seats),
+        processes=st.integers(1, seats),
+        samplers=st.integers(1, 4),
+        memory_mib=st.sampled_from([500, 900]),
+        settle_ms=st.sampled_from([100, 200]),
+        nice=st.sampled_from([0, 5]),
+    )
+)
+
+
+@given(shapes, shapes)
+def test_a_change_carried_out_is_what_was_wanted(before: Shape, after: Shape) -> None:
+    now, then = laid(before), laid(after)
+    change = changes.decide(now, then)
+    reached = changes.done(now, change)
+    assert (dict(reached.actors), dict(reached.hosts)) == (dict(then.actors), dict(then.hosts))
+    assert not changes.decide(reached, then)
+    # A process that is begun has lost all its seats first, and a seat that is begun is not there.
+    left = changes.done(now, LiveChange(removed=change.removed))
+    assert not {host.name for host in change.hosts} & {spec.host for spec in left.actors.values()}
+    assert not {spec.name for spec in change.added} & left.actors.keys()
+
+
+@given(shapes, shapes)
+def test_a_seat_is_ended_only_where_its_process_or_what_it_shares_changes(before: Shape, after: Shape) -> None:
+    now, then = laid(before), laid(after)
+    change = changes.decide(now, then)
+    same = msgspec.structs.replace(after, seats=0, samplers=0, settle_ms=0) == msgspec.structs.replace(
+        before, seats=0, samplers=0, settle_ms=0
+    )
+    ended = {name for name in change.removed if name.startswith("desktop/")}
+    if same:  # only how many there are, and what a seat takes while it lives
+        assert ended == {f"desktop/{k}" for k in range(after.seats, before.seats)}
+    if before == after:
+        assert change == LiveChange()
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "said"),
+    [
+        (["rank/1", "rank/0"], ["rank/1"], "rank/0 can't leave"),
+        (["rank/1"], ["rank/1", "replay"], "replay can't join"),
+    ],
+)
+def test_what_holds_something_neither_joins_nor_leaves(now: list[str], then: list[str], said: str) -> None:
+    def of(names: list[str]) -> Layout:
+        return changes.layout([], [[ActorSpec(name=name, factory="f:F", config=SeatConfig()) for name in names]])
+
+    with pytest.raises(ConfigError, match=said):
+        changes.decide(of(now), of(then))
+
+
+def test_an_actor_that_would_begin_anew_is_refused() -> None:
+    one, other = (
+        changes.layout([], [[ActorSpec(name="sampler/0", factory="f:F", config=SeatConfig(settle_ms=n))]])
+        for n in (1, 2)
+    )
+    with pytest.raises(ConfigError, match="sampler/0 would have to begin anew"):
+        changes.decide(one, other)
+
+
+def planned(**changed: Any) -> tuple[Deploy, compose.Plan]:
+    deploy, _ = deploy_files.load("smoke", [f"{name}={value}" for name, value in changed.items()])
+    return deploy, compose.plan(deploy, run_dir=Path("run"), incarnation="i")
+
+
+def test_a_plan_becomes_another_by_what_its_file_says() -> None:
+    begun, before = planned()
+    wanted, after = planned(**{
+        "desktops.count": 6, "desktops.processes": 2, "samplers.count": 2, "evaluation.interval": 3, "run.limit_s": 99,
+    })  # fmt: skip
+    now = changes.layout(before.hosts, before.stages)
+    change = changes.decide(now, changes.layout(after.hosts, after.stages))
+    found = changes.keys(begun, wanted)
+    assert not changes.refused(found)
+    assert {spec.name for spec in change.configured} >= {"router", "learner", "entropulse"}
+    lines = apply.told(found, change, now)
+    assert "+ sampler/1" in lines
+    assert "+ desktop/4..5" in lines
+    assert "+ process desktops/1" in lines
+    assert "~ run.limit_s: null -> 99.0" in lines or any(line.startswith("~ run.limit_s") for line in lines)
+
+
+@pytest.mark.parametrize("key", ["learner.rl.lr=0.5", "evaluation.rollout_share=0.25", "replay.group_size=3"])
+def test_a_key_that_is_read_at_the_start_is_refused_with_what_to_do(key: str) -> None:
+    name, _, value = key.partition("=")
+    begun, wanted = deploy_files.load("smoke")[0], deploy_files.load("smoke", [f"{name}={value}"])[0]
+    with pytest.raises(ConfigError, match=rf"{name}: run r .*--resume --set {name}=VALUE"):
+        apply.refuse(changes.keys(begun, wanted), "r")
+
+
+def test_a_recording_that_was_taken_in_makes_no_difference() -> None:
+    _, plan = planned()
+    ledger = plan.stages[0][0]
+    other = msgspec.structs.replace(
+        ledger,
+        config=msgspec.structs.replace(ledger.config, demos=msgspec.structs.replace(ledger.config.demos, source="x")),
+    )
+    assert not changes.decide(changes.layout([], [[other]]), changes.layout([], [[ledger]]))

@@ -1,0 +1,102 @@
+"""Actors and hosts join, leave and get other configs while a system lives, and other processes may ask for it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from runtime.actor import Actor, handles
+from runtime.control import Say, command
+from runtime.errors import ActorGone, ConfigError
+from runtime.messaging.message import Message, Request
+from runtime.system import ActorSpec, ActorSystem, HostSpec
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    n: int
+
+
+class Held(Message):
+    n: int
+    pid: int
+
+
+class Read(Request[Held]):
+    """What is your setting, or with `fail` its last word?"""
+
+    fail: bool = False
+
+
+class Holder(Actor):
+    config: Setting
+
+    @handles(Read)
+    async def read(self, msg: Read) -> Held:
+        if msg.fail:
+            raise RuntimeError("begin again")
+        return Held(n=self.config.n, pid=os.getpid())
+
+
+def holder(n: int, host: str, name: str = "holder") -> ActorSpec:
+    return ActorSpec(name=name, factory="tests.runtime.test_changing:Holder", config=Setting(n=n), host=host)
+
+
+@pytest.fixture
+async def system(tmp_path: Path) -> AsyncIterator[ActorSystem]:
+    async with ActorSystem(tmp_path) as made:
+        yield made
+
+
+@pytest.mark.parametrize("host", ["main", "one"])
+async def test_an_actor_keeps_its_new_config_over_its_lives(system: ActorSystem, host: str) -> None:
+    await system.spawn(holder(1, host))
+    await system.configure(holder(2, host))
+    ref = system.ref("holder")
+    assert (await ref.ask(Read(), timeout_s=10)).n == 2
+    with pytest.raises(Exception, match="begin again"):
+        await ref.ask(Read(fail=True), timeout_s=10)
+    assert (await ref.ask_until(Read(), timeout_s=10, give_up_s=20)).n == 2
+    with pytest.raises(ConfigError, match="no actor holder in host other"):
+        await system.configure(holder(3, "other"))
+
+
+async def test_a_process_ends_with_its_last_actor_and_its_name_is_free(system: ActorSystem) -> None:
+    await system.spawn(holder(1, "one"), holder(2, "one", "second"))
+    pid = (await system.ref("second").ask(Read(), timeout_s=10)).pid
+    await system.remove(["holder"])
+    assert (await system.ref("second").ask(Read(), timeout_s=10)).n == 2
+    with pytest.raises(ActorGone):
+        await system.ref("holder").ask(Read(), timeout_s=10)
+    await system.remove(["second"])
+    assert not os.path.exists(f"/proc/{pid}")  # noqa: ASYNC240
+    assert system.names() == []
+    await system.spawn(holder(3, "one"), hosts=[HostSpec(name="one", env={"WORD": "w"})])
+    held = await system.ref("holder").ask(Read(), timeout_s=10)
+    assert held.n == 3
+    assert held.pid != pid
+
+
+async def test_a_command_says_refuses_and_outlives_its_client(system: ActorSystem, tmp_path: Path) -> None:
+    done = asyncio.Event()
+
+    async def carry_out(body: bytes, say: Say) -> None:
+        say(f"{len(body)} bytes")
+        if body == b"bad":
+            raise ConfigError("that is bad")
+        done.set()
+
+    system.on_command("do", carry_out)
+    heard: list[Any] = []
+    await asyncio.to_thread(command, tmp_path, "do", b"good", heard.append)
+    assert heard == ["4 bytes"]
+    assert done.is_set()
+    with pytest.raises(ConfigError, match="that is bad"):
+        await asyncio.to_thread(command, tmp_path, "do", b"bad", heard.append)
+    with pytest.raises(ActorGone, match="does not know other"):
+        await asyncio.to_thread(command, tmp_path, "other", b"", heard.append)
