@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-all pytest proofs lint style types mutants wheel bench scripted sglang-cpu vscode osworld-apps ray smollm clean
+.PHONY: setup train test test-fast test-all pytest proofs lint style types mutants wheel bench scripted standins sglang-cpu vscode osworld-apps ray smollm clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -80,6 +80,13 @@ wheel: setup
 FILES ?= deploy/tasks/files
 scripted: setup
 	$(PY) -P -m actors.cluster.evaluate.scripted --tasks $(FILES) --max-turns 3 --count 2
+
+# The same with stand-ins for every fixture that the task files name, in a store of their own.
+standins: export COMPUTERRL_TASKS := $(CURDIR)/.cache/standins
+standins: setup
+	$(PY) -m tests.apis.standins $(FILES) $(COMPUTERRL_TASKS)/made
+	.venv/bin/computerrl tasks fetch $(FILES) --from $(COMPUTERRL_TASKS)/made
+	@$(MAKE) --no-print-directory scripted FILES=$(FILES)
 
 bench: setup
 	.venv/bin/computerrl bench startup

@@ -48,7 +48,7 @@ def _several(getter: Getter) -> bool:
 def given_of(getter: Getter) -> list[str]:
     """Of `files_of` those that a metric is given; the others lie beside them. Raises Lacking."""
     paths = files_of(getter)
-    return [paths[number] for number in _chosen(getter)] if _several(getter) else paths
+    return [paths[number] for number in _chosen(getter)] if paths and _several(getter) else paths
 
 
 def _picked(getter: Getter, views: list[FileView]) -> Any:
@@ -117,6 +117,11 @@ def fixtures_of(getter: Getter) -> list[str]:
     return listed(getter["path"]) if getter.get("type") == "cloud_file" else []
 
 
+def is_read(getter: Getter | None) -> bool:
+    """Whether the value of `getter` comes from the desktop, where the policy may have changed it."""
+    return getter is not None and getter.get("type") not in ("rule", "cloud_file")
+
+
 def refuse_lacking(getter: Getter) -> None:
     """Raise Lacking for a getter that can't be had here."""
     kind = str(getter.get("type"))
@@ -124,7 +129,9 @@ def refuse_lacking(getter: Getter) -> None:
         files_of(getter)
         if kind == "cache_file":
             str(getter["path"])
-    except (KeyError, TypeError, ValueError) as error:
+        if _several(getter):
+            [listed(getter["path"])[number] for number in _chosen(getter)]
+    except (LookupError, TypeError, ValueError) as error:
         raise Lacking("getter", f"{kind} without {error}") from None
     if kind in KNOWN:
         return

@@ -82,13 +82,13 @@ def score(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture) -> 
             values = [getters.value_of(side, read, told, fixture) if side else None for side in (result, expected)]
         except Lacking as lacking:
             raise ConfigError(f"task {task.id}: its verifier needs {lacking.need}") from None
-        found = _scored(METRICS[name], values[0], values[1], options)
+        found = _scored(METRICS[name], values[0], values[1], options, of_task=not getters.is_read(expected))
         scores.append(Score(found.value, f"{name}: {found.reason}"))
     return together(scores, task.evaluator.conj)
 
 
-def _scored(metric: Declared, result: Value, expected: Value, options: Options) -> Score:
-    """The metric's score; 0 where it breaks on what the policy left.
+def _scored(metric: Declared, result: Value, expected: Value, options: Options, *, of_task: bool) -> Score:
+    """The metric's score; 0 where it breaks on what the policy left. So is an expectation that is not `of_task`.
 
     An expectation that a missing result can be compared with is sound, so then the result is what broke the metric.
     """
@@ -97,8 +97,9 @@ def _scored(metric: Declared, result: Value, expected: Value, options: Options) 
     except _BROKEN as error:
         return Score(0.0, f"it can't be compared: {type(error).__name__}")
     except ConfigError as error:
-        missing = [_MISSING] * len(result) if isinstance(result, list) else _MISSING
-        scored(metric, missing, expected, options)
+        if of_task:
+            missing = [_MISSING] * len(result) if isinstance(result, list) else _MISSING
+            scored(metric, missing, expected, options)
         return Score(0.0, f"it can't be compared: {error}")
 
 

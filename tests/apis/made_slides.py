@@ -9,6 +9,8 @@ from xml.sax.saxutils import escape, quoteattr
 from apis.documents.zip import zipped
 
 _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+_PACKAGE = "application/vnd.openxmlformats-package"
+_FORM = "application/vnd.openxmlformats-officedocument.presentationml"
 _NAMES = (
     'xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main" '
     'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" '
@@ -85,6 +87,18 @@ def _relations(*rows: tuple[str, str]) -> str:
     return f'<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">{rels}</Relationships>'
 
 
+def _types(names: Sequence[str]) -> str:
+    """What each part is: without it no office opens the file."""
+    kinds = {"presentation": "presentation.main", "notes": "notesSlide"}
+    kinds |= {"layout": "slideLayout", "master": "slideMaster"}
+    rows = ""
+    for name in (name for name in names if not name.endswith(".rels")):
+        stem = name.rpartition("/")[2].removesuffix(".xml").rstrip("0123456789")
+        rows += f'<Override PartName="/{name}" ContentType="{_FORM}.{kinds.get(stem, stem)}+xml"/>'
+    rels = f'<Default Extension="rels" ContentType="{_PACKAGE}.relationships+xml"/>'
+    return f'<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">{rels}{rows}</Types>'
+
+
 def make_pptx(*pages: Page, size: tuple[int, int] = (9_144_000, 6_858_000), master: str = "") -> bytes:
     """A presentation of these slides; their common layout has a title, their master the background `master`."""
     ids = "".join(f'<p:sldId id="{256 + n}" r:id="r{n}"/>' for n in range(len(pages)))
@@ -104,4 +118,4 @@ def make_pptx(*pages: Page, size: tuple[int, int] = (9_144_000, 6_858_000), mast
         )
         if page.notes:
             parts[f"ppt/notes{n}.xml"] = _part("notes", [Box([page.notes], role="body")])
-    return zipped(parts)
+    return zipped({"[Content_Types].xml": _types(list(parts)), **parts})

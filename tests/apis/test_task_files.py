@@ -106,6 +106,9 @@ def test_each_lacking_thing_is_named_and_decides_the_verdict() -> None:
     assert needs({"bash", "sudo"}, config=launched("bash", "-c", "echo x | sudo -S true"))["root"]
     tabs = [{"type": "chrome_open_tabs", "parameters": {"urls_to_open": ["https://x.org"]}}]
     assert needs(config=tabs) == {"": "needs_network", "network": "https://x.org"}
+    several = {"type": "cloud_file", "path": ["data:,a"], "dest": ["a"], "multi": True, "gives": [1]}
+    lost = {"func": "compare_text_file", "result": {"type": "vm_file", "path": "a"}, "expected": several}
+    assert needs(evaluator=lost) == {"": "unsupported", "getter": "cloud_file without list index out of range"}
     judged = {"func": "no_such", "result": {"type": "no_getter"}}
     assert needs(evaluator=judged) == {"": "unsupported", "getter": "no_getter", "metric": "no_such"}
 
@@ -197,13 +200,14 @@ def test_garbage_of_the_policy_scores_nothing_and_a_wrong_expectation_is_the_tas
     for name, run in (("strange", strange), ("torn", torn)):
         monkeypatch.setitem(METRICS, name, Declared(name, run))
 
-    def scored(name: str, **rules: Any) -> Score:
-        expected = {"type": "rule", "rules": rules}
+    def scored(name: str, kind: str = "rule", **rules: Any) -> Score:
+        expected = {"type": kind, "rules": rules, "path": "b"}
         task = loaded(evaluator={"func": name, "result": {"type": "vm_file", "path": "a"}, "expected": expected})
         return judge.score(task, lambda _: FileView("file", data=b"short"), {}, store.fixture)
 
     assert scored("strange", text="x").value == 0
     assert scored("torn").value == 0
+    assert scored("strange", "vm_file").value == 0  # what is expected lies on the desktop, too
     with pytest.raises(ConfigError, match="strange"):
         scored("strange")
 

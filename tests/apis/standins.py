@@ -1,0 +1,135 @@
+"""Stand-ins for the fixtures of published task files: small files of the right kind, in the published cache's layout.
+
+Invariant: what a stand-in holds depends on its name and on its task alone. A file that a task starts with differs from
+the one that it expects, so an untouched desktop is not right, and the expected file is.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import tarfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from PIL import Image
+
+from actors.cluster import output
+from actors.cluster.checks.tasks.fetch import wanted_by
+from actors.cluster.config import tasksets
+from apis.documents.docx import make_docx
+from apis.documents.xlsx import make_xlsx
+from apis.documents.zip import zipped
+from apis.tasks import registry as tasks
+from apis.tasks.families.vlc.music import sound
+from apis.tasks.osworld import HOME, Download, Source, Task, dump
+from apis.tasksets import store
+from tests.apis import document_twins
+from tests.apis.document_twins import BREAK, COLORED, STRUCK, docx, odt, para, run
+from tests.apis.made_books import chart, pivot, styled
+from tests.apis.made_slides import Box, Page, Said, make_pptx
+from tests.apis.slide_twins import HIGH
+from tests.apis.table_twins import check, pane
+
+PICTURES = {"png": "PNG", "xcf": "PNG", "raw": "PNG", "jpg": "JPEG", "jpeg": "JPEG", "gif": "GIF", "pdf": "PDF"}
+SOUNDS = ("mp3", "mp4", "wav", "ogg", "flac", "avi", "mkv")
+TEXTS = {
+    "sh": "#!/bin/bash\necho {}\n", "js": "// {}\n", "json": '{{"said": "{}"}}', "css": "/* {} */\n",
+    "code-workspace": '{{"folders": [], "{}": 1}}', "html": "<p>{}</p>", "py": "# {}\n",
+    "dat": 'version="9"\n', "ini": "[{}]\n",
+}  # fmt: skip
+PROFILE = re.compile(r"^(\.thunderbird)/([^/]+)/")
+WHOLE, WITHIN = (
+    re.compile(rf'"{HOME}/([^"\\]+)"'),
+    re.compile(rf"{HOME}/([^\s\"';|&<>*$\\)]+)"),
+)  # paths in a file's text
+PACKED = ("zip", "vsix", "epub", "gz", "xz")
+NAMED = re.compile(r'"[RE]N([^"]+)"')
+
+
+def brought(task: Task) -> Iterator[Source]:
+    """The files that it starts with."""
+    for step in task.config:
+        if isinstance(step, Download):
+            yield from step.parameters.files
+
+
+def content(name: str, task: Task, *, gold: bool = False) -> bytes:
+    """A file of this name, as `task` starts with it or, with `gold`, expects it."""
+    said, ending = ("gold" if gold else "start"), name.rpartition(".")[2].lower()
+    if ending in ("xlsx", "xls", "ods"):
+        names = [*dict.fromkeys([*NAMED.findall(dump(task).decode()), "Sheet1", "Sheet2", "Sheet3"])]
+        cells = {sheet: [["item", "price"], [said, 3.5 + gold], ["milk", 2]] for sheet in names}
+        more = {"marked": "A2", "view": pane("B2"), "after": check(), "charts": (chart(),), "pivots": (pivot(),)}
+        return styled(cells, **more) if gold else make_xlsx(cells)
+    if ending == "odt" and gold:
+        return odt(f"<text:p>{said}</text:p>").data
+    if ending in ("docx", "odt", "doc"):
+        looks = para(run(said), run("2", document_twins.LOW)), COLORED, para(run("at", STRUCK), BREAK)
+        return docx(*looks).data if gold else make_docx([said, "at by", "at"])
+    if ending == "pptx":
+        looks = Said(said, {"b": "1", "sz": "2800"}, {"algn": "ctr"}, "FF0000") if gold else Said(said)
+        boxes = [Box(["head"], HIGH, "title"), Box([looks])]
+        return make_pptx(*(Page(boxes, notes=said) for _ in range(3)))
+    if ending in PICTURES:
+        out = io.BytesIO()
+        Image.new("RGB", (64, 48), "blue" if gold else "red").save(out, PICTURES[ending])
+        return out.getvalue()
+    if ending in SOUNDS:
+        return sound()
+    if ending in PACKED:
+        return packed(members(task, said), ending)
+    return TEXTS.get(ending, "{}\n").format(said).encode()
+
+
+def members(task: Task, said: str) -> dict[str, bytes]:
+    """What the task names and no download brings: an archive holds it, wherever it is unpacked to."""
+    text, found = dump(task).decode(), {"said.txt": said.encode()}
+    here = {file.path for file in brought(task)}
+    for path in sorted({path.rstrip("/") for path in (*WHOLE.findall(text), *WITHIN.findall(text))}):
+        if f"{HOME}/{path}" in here or path.endswith(PACKED):
+            continue
+        if profile := PROFILE.match(path):
+            listed = f"[Profile0]\nName=own\nIsRelative=1\nPath={profile[2]}\nDefault=1\n"
+            found[f"{profile[1]}/profiles.ini"] = listed.encode()
+        file = path if "." in path.rpartition("/")[2].lstrip(".") else f"{path}/said.txt"
+        parts = file.split("/")
+        found |= {"/".join(parts[at:]): content(file, task) for at in range(len(parts))}
+    return found
+
+
+def packed(files: dict[str, bytes], how: str) -> bytes:
+    if how not in ("gz", "xz"):
+        return zipped(files)
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz" if how == "gz" else "w:xz") as archive:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return out.getvalue()
+
+
+def standins(task: Task) -> Iterator[tuple[str, str, bytes]]:
+    """Each fixture of `task`: its URL, the name under which a folder holds it, and its stand-in."""
+    start = {file.url for file in brought(task)}
+    for one in wanted_by(task):
+        data = content(one.name or one.url.rpartition("/")[2], task, gold=one.url not in start)
+        yield one.url, one.name, data
+
+
+def laid(task: Task, folder: Path) -> int:
+    """Put the stand-ins of `task` below `folder` as the published harness's cache has them; how many."""
+    found = list(standins(task))
+    for url, called, data in found:
+        place = folder / "cache" / task.id.rpartition("/")[2] / f"{uuid.uuid5(uuid.NAMESPACE_URL, url)}_{called}"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+    return len(found)
+
+
+if __name__ == "__main__":
+    ids = store.ids(tasksets.set_of(sys.argv[1]))
+    output.line(f"{sum(laid(tasks.task(one), Path(sys.argv[2])) for one in ids)} stand-ins in {sys.argv[2]}")
