@@ -18,8 +18,8 @@ from actors.cluster.output import Unwritten, clean, standing, unheard, write
 from runtime.errors import ConfigError
 
 COMMANDS = (
-    "run", "apply", "logs", "runs", "status", "web", "play", "episodes", "report", "audit", "keys", "parse", "doctor",
-    "tasks", "apis", "demos", "eval", "export", "model", "base", "bench",
+    "run", "apply", "logs", "runs", "status", "web", "play", "episodes", "rerun", "reverify", "report", "audit", "keys",
+    "parse", "doctor", "tasks", "apis", "demos", "eval", "export", "model", "base", "bench",
 )  # fmt: skip
 RENAMED = {"--seats": "--desktops", "--form": "--format", "--max-steps": "--max-turns", "--base": "--model"}
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")

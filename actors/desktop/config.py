@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
+from actors.desktop import statefolder
 from apis.actions.places import Unit
 from apis.actions.spaces import ActionSpace
 from apis.observation import SCREEN
@@ -39,8 +40,11 @@ class SandboxConfig(Section, frozen=True, kw_only=True, tag="sandbox"):
 
     state_dir: Annotated[
         str,
-        tuning("Keeps the sockets of running desktops here. A Unix socket's path holds 107 bytes, so keep it short."),
-    ] = "/run/computerrl"
+        tuning(
+            "Keeps the sockets of running desktops here. A Unix socket's path holds 107 bytes, so keep it short. Empty"
+            " is /run/computerrl for root, and for another user ~/.local/state/computerrl."
+        ),
+    ] = ""
     memory_mib: Annotated[
         int,
         tuning(
@@ -55,6 +59,11 @@ class SandboxConfig(Section, frozen=True, kw_only=True, tag="sandbox"):
     ] = 600
     open_files: Annotated[int, tuning("Limits the open files of one process of a desktop.", ge=OPEN_FILES_LEAST)] = 512
     terminals: Annotated[int, tuning("Limits the terminals of one desktop at the same time.", ge=TERMINALS_LEAST)] = 64
+
+    @property
+    def folder(self) -> str:
+        """`state_dir`, or the user's own place where it is empty."""
+        return self.state_dir or statefolder.own()
 
 
 class MachineConfig(Section, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ import msgspec
 
 from actors.desktop.answers import Answer, Answerer, Prompt, PromptTooLong
 from actors.desktop.config import WHOLE_ONE_IN, SeatConfig
+from actors.desktop.end_state import EndState
 from actors.desktop.hands import Hands
 from actors.desktop.pool.leased import Frozen, LeasedDesktop
 from actors.desktop.recorder import Recorder
@@ -47,6 +48,11 @@ class PlayedEpisode(msgspec.Struct, frozen=True):
     outcome: Outcome
     steps: list[StepRef]
     detail: str  # the verifier's sentence, or what broke
+
+
+def wanted_of(task: Task) -> list[WantedFile]:
+    """The files that the verifier of `task` reads. Raises ConfigError where a path is lacking."""
+    return wanted_by_metrics(task) if of_set(task.id) else wanted(task)
 
 
 class Episode:
@@ -93,7 +99,7 @@ class Episode:
         if needs_verifier(ending, feasible, scored=self._work.lane is Lane.EVAL):
             try:
                 told = await self._afterwards() if of_set(self._task.id) else {}
-                found = await self._desktop.frozen_files(self._wanted(), self._config.verify_timeout_s)
+                found = await self._desktop.frozen_files(wanted_of(self._task), self._config.verify_timeout_s)
             except AgentBrokeDesktop as broken:
                 ending, detail = EpisodeEnding.BROKE_DESKTOP, str(broken)
             except ConfigError as error:
@@ -101,15 +107,15 @@ class Episode:
             else:
                 verdict = await self._judged(found, told)
                 detail = verdict.reason
+                if found.files is not None:
+                    end = EndState(found.files, self._before, found.manifest, self._desktop.home, told)
+                    self._steps[-1] = await self._recorder.end_state(self._steps[-1], end)
         return PlayedEpisode(outcome_of(ending, feasible, verdict), self._steps, detail)
 
     async def _prepare(self) -> None:
         await self._hands.prepare(self._task)
         if self._task.feasible:
             self._before = await self._desktop.manifest(self._config.verify_timeout_s)
-
-    def _wanted(self) -> list[WantedFile]:
-        return wanted_by_metrics(self._task) if of_set(self._task.id) else wanted(self._task)
 
     async def _judged(self, found: Frozen, told: dict[str, str]) -> TaskVerdict:
         """The verdict; other seats go on meanwhile. Raises DesktopFault for what the task itself has wrong."""

@@ -14,6 +14,7 @@ import msgspec
 from actors.desktop.answers import Answerer
 from actors.desktop.config import SeatConfig
 from actors.desktop.demonstrators.pool import of_oracle
+from actors.desktop.end_state import EndState
 from actors.desktop.episode import Episode, PlayedEpisode
 from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import LeasedDesktop
@@ -143,6 +144,10 @@ class _Steps(Recorder):
     async def picture(self, jpeg: object) -> BlobRef | None:
         """Pictures are not kept."""
         return None
+
+    async def end_state(self, step: StepRef, end: EndState) -> StepRef:
+        """Nor is what it was judged by."""
+        return step
 
     async def step(self, payload: StepPayload, *, well_formed: bool) -> StepRef:
         """Keep one step."""

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from actors.desktop.end_state import EndState
 from actors.replay.messages import StepPayload, StepRef
 from runtime.disk import DiskGate
 from runtime.errors import DiskRefuses, StoreError
@@ -73,10 +74,15 @@ class Recorder:
             surprisal=-sum(payload.logprobs),
         )
 
+    async def end_state(self, step: StepRef, end: EndState) -> StepRef:
+        """Store what the episode was judged by beside its last `step`. Raises StoreError."""
+        parts = end.parts()
+        blobs = await self._do("append", lambda: [self._store.append(part) for part in parts])
+        return msgspec.structs.replace(step, end=blobs)
+
     async def flush(self, steps: Sequence[StepRef]) -> None:
         """Make `steps`, stored before, safe from a power cut. Raises StoreError."""
-        blobs = [blob for step in steps for blob in (step.blob, step.screenshot) if blob is not None]
-        files = {blob.segment for blob in blobs}
+        files = {blob.segment for step in steps for blob in step.blobs}
         await self._do("flush", lambda: self._store.flush(files))
 
     async def close(self) -> None:

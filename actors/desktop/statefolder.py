@@ -17,6 +17,13 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _ALL_USERS = ["0", "0", str(2**32 - 1)]  # the map of a user namespace that has all
 
 
+def own() -> str:
+    """Where this process's user keeps sandboxes, unless a deploy file says so: root in /run, others in their HOME."""
+    if os.geteuid() == 0 and os.access("/run", os.W_OK):
+        return "/run/computerrl"
+    return str(Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "computerrl")
+
+
 def unsafe(folder: Path) -> str | None:
     """How other users could change what lies in `folder`, with the command that mends it; None where they can't.
 

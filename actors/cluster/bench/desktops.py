@@ -42,7 +42,7 @@ class DesktopsOptions(msgspec.Struct, frozen=True, kw_only=True):
     episodes: int = 10
     hold: int = 0
     hold_app: str = "text_editor"
-    state_dir: str = "/run/computerrl"
+    state_dir: str = ""
     targets: bool = True
 
 

@@ -47,7 +47,7 @@ class TypingOptions(msgspec.Struct, frozen=True, kw_only=True):
     tries: int = 20
     load: int = 10  # busy programs beside it
     seed: int = 0
-    state_dir: str = "/run/computerrl"
+    state_dir: str = ""
 
 
 class Typed(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument("--repeats", type=int, default=20, metavar="N", help="timed repetitions of each call (20)")
     check.add_argument("--no-targets", action="store_true", help="measure, but miss no target")
     check.add_argument(
-        "--state-dir", default="/run/computerrl", metavar="DIR", help="where sandboxes are kept (/run/computerrl)"
+        "--state-dir", metavar="DIR", help="where sandboxes are kept (default: /run/computerrl, or below HOME)"
     )
     check.add_argument("--json", action="store_true", help="print one JSON document: a list of functions")
     check.set_defaults(parser=check)

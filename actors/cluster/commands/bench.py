@@ -164,7 +164,7 @@ def _desktops(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hold", type=int, default=0, metavar="N", help="hold N desktops at once (0: none)")
     parser.add_argument("--hold-app", default="text_editor", metavar="APP", help="open in each of them (text_editor)")
     parser.add_argument(
-        "--state-dir", default="/run/computerrl", metavar="DIR", help="where sandboxes are kept (/run/computerrl)"
+        "--state-dir", metavar="DIR", help="where sandboxes are kept (default: /run/computerrl, or below HOME)"
     )
     parser.add_argument(
         "--no-targets", dest="targets", action="store_false", help="measure only: exit status 0 whatever comes out"
@@ -212,7 +212,7 @@ def _typing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--load", type=int, default=10, metavar="N", help="busy programs beside it (10)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the signs (0)")
     parser.add_argument(
-        "--state-dir", default="/run/computerrl", metavar="DIR", help="where sandboxes are kept (/run/computerrl)"
+        "--state-dir", metavar="DIR", help="where sandboxes are kept (default: /run/computerrl, or below HOME)"
     )
 
 

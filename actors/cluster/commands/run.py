@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from actors.cluster.commands.web import PORT
+
 SUMMARY = "train: run a deploy file"
 DESCRIPTION = (
     "Run a deploy file: boot desktops, record demonstrations, clone them, train online, evaluate.\n"
@@ -22,6 +24,7 @@ EXAMPLES = (
     "  computerrl run local                                   the main job\n"
     "  computerrl run local --dry-run                         check and show the plan, start nothing\n"
     "  computerrl run local --print                           the file with every default\n"
+    "  computerrl run smoke --web                             with a live page in the browser\n"
     "  computerrl run smoke --set desktops.count=2 --set run.seed=7\n"
     "  computerrl run local --resume                          continue what is newest of that file\n"
     "  computerrl run local --seed 0 1 2 --name three         the same job from three seeds\n"
@@ -53,6 +56,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--print", action="store_true", help=printed)
     parser.add_argument("--name", metavar="NAME", help="name of the run (default: file's name and the time)")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
+    served = f"serve the live page at this machine's PORT meanwhile (default: {PORT}; 0: any free one)"
+    parser.add_argument("--web", nargs="?", const=PORT, type=int, metavar="PORT", help=served)
     parser.add_argument("--json", action="store_true", help="with --dry-run: print the plan as one JSON document")
 
 
@@ -62,6 +67,8 @@ def main(args: argparse.Namespace) -> int:
 
     if args.json and not args.dry_run:
         args.parser.error("--json goes with --dry-run; a run's figures are in  computerrl report RUN --json")
+    if args.web is not None and (args.print or args.dry_run):
+        args.parser.error("--web goes with a run that is started: leave it out")
     if args.print:
         return _print(args)
     return runcommand.dry_run(args) if args.dry_run else runcommand.start(args)

@@ -40,5 +40,14 @@ def main(args: argparse.Namespace) -> int:
         raise ConfigError(f"--port {args.port}: it is between 0 and 65535")
     runs = run_folder.of_runs(args.runs)
     run = names.find(runs, args.run).name if args.run is not None else ""
-    asyncio.run(serve.serve(runs, run, host=args.host, port=args.port))
+    try:
+        asyncio.run(serve.serve(runs, run, host=args.host, port=args.port, told=_told))
+    except ConfigError as error:
+        raise ConfigError(f"--host {args.host} --port {args.port}: {error}") from None
     return 0
+
+
+def _told(address: str) -> None:
+    from actors.cluster import output
+
+    output.line(f"live page: {address}   (Ctrl-C ends it; runs go on)")

@@ -6,22 +6,15 @@ longer than RL, their steps are drawn narrower and the axis says so.
 
 from __future__ import annotations
 
-import io
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import Any, NamedTuple
 
 from actors.cluster.report.axis import NARROWED, knots
 from actors.cluster.report.bands import Band, Series, band, smooth
+from actors.cluster.report.drawing import INK, LINES, SHADES, Drawing, drawn, pyplot
 from actors.replay.values import Phase
-from runtime.errors import ConfigError
 
-SHADES: dict[str, str] = {Phase.BC: "#dfe8f5", Phase.RL: "#e6f3e6", Phase.PULSE: "#fbeed5"}
-LINES = (
-    "#1f5f99", "#b5482a", "#2f7d46", "#7a4a9e", "#8a6d1f", "#3f7f86",
-    "#c23b75", "#5b6b1a", "#4458c4", "#d0872c", "#5f5f5f", "#20a39e",
-)  # fmt: skip
 STEPS = "step (one batch)"
 WINDOW = 5  # steps over which training success is averaged
 USUAL = 98  # percentile of a segment's values up to which a cut axis reaches at the least
@@ -51,28 +44,6 @@ class Dots(NamedTuple):
     nth: int = 0  # which of the group's decodings
 
 
-def pyplot() -> Any:
-    """Matplotlib's, drawing into memory. Raises ConfigError where it is missing."""
-    try:
-        import matplotlib
-    except ImportError as error:
-        mend = f"make setup, or {sys.executable} -m pip install matplotlib"
-        raise ConfigError(f"drawing needs matplotlib: {mend}") from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    return plt
-
-
-def png(figure: Any) -> bytes:
-    """The picture, and nothing of it left in memory."""
-    buffer = io.BytesIO()
-    figure.tight_layout()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
-    pyplot().close(figure)
-    return buffer.getvalue()
-
-
 def lines(
     groups: Mapping[str, Sequence[Series]],
     stretches: Sequence[Stretch],
@@ -84,7 +55,7 @@ def lines(
     cut: bool = False,
     axis: str = STEPS,
     called: str = "seeds",
-) -> bytes | None:
+) -> Drawing | None:
     """One line per group over the steps, or None without a value. `whole`: cloning in full; `share`: from 0 to 1.
 
     `cut`: a few values far above all others are off the axis, which says so. `called`: what the runs of a group are.
@@ -96,24 +67,24 @@ def lines(
     figure, axes = plt.subplots(figsize=(7, 3.2), dpi=150)
     last = max(found.steps[-1] for found in bands.values() if found.steps)
     first = 0.0 if whole else _first_shown(stretches, last)
-    drawn: list[Band] = []
+    parts: list[Band] = []
     for (label, found), colour in zip(bands.items(), _colours(), strict=False):
         _, shown = _cut(found, first)  # what lies before must not stretch the other axis
         for part in _parts(shown, stretches):
-            drawn.append(part)
+            parts.append(part)
             said = _named(label, found, called) if part.steps[0] == shown.steps[0] else None
             _line(axes, part, colour, said, window)
-    if not drawn:
+    if not parts:
         plt.close(figure)
         return None
     axes.set(xlabel=_dress(axes, stretches, last, axis, whole=whole), ylabel=ylabel)
     if share:
         axes.set_ylim(0, 1)
     if cut:
-        _shorten(axes, drawn)
+        _shorten(axes, parts)
     if len(bands) > 1 or any(found.seeds > 1 for found in bands.values()):
         axes.legend(fontsize=8)
-    return png(figure)
+    return drawn(figure)
 
 
 def success(
@@ -122,7 +93,7 @@ def success(
     stretches: Sequence[Stretch],
     axis: str = STEPS,
     called: str = "seeds",
-) -> bytes | None:
+) -> Drawing | None:
     """Held-out rounds with intervals over training success; None where there is neither."""
     bands = {label: band(several) for label, several in groups.items()}
     if not dots and not any(found.steps for found in bands.values()):
@@ -151,7 +122,7 @@ def success(
     said = _dress(axes, stretches, max(steps), axis, whole=False, causes=True)
     axes.set(xlabel=said, ylabel="success", ylim=(0, 1))
     axes.legend(fontsize=8, loc="best")
-    return png(figure)
+    return drawn(figure)
 
 
 def _shorten(axes: Any, drawn: Sequence[Band]) -> None:
@@ -169,10 +140,10 @@ def _shorten(axes: Any, drawn: Sequence[Band]) -> None:
         return
     axes.set_ylim(least - room, usual + room)
     said = f"off the axis: up to {most:.3g}"
-    axes.text(0.99, 0.97, said, ha="right", va="top", fontsize=8, color="#555555", transform=axes.transAxes)
+    axes.text(0.99, 0.97, said, ha="right", va="top", fontsize=8, color=INK, transform=axes.transAxes)
 
 
-def counts(groups: Mapping[str, Mapping[Any, float]], xlabel: str, ylabel: str) -> bytes | None:
+def counts(groups: Mapping[str, Mapping[Any, float]], xlabel: str, ylabel: str) -> Drawing | None:
     """Bars side by side by category, None without one."""
     names = sorted({name for found in groups.values() for name in found})
     if not names:
@@ -187,7 +158,7 @@ def counts(groups: Mapping[str, Mapping[Any, float]], xlabel: str, ylabel: str) 
     axes.set_xticklabels([str(name) for name in names])
     if len(groups) > 1:
         axes.legend(fontsize=8)
-    return png(figure)
+    return drawn(figure)
 
 
 def _colours() -> Iterator[str]:

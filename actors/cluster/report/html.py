@@ -27,9 +27,10 @@ def text(words: object) -> Markup:
 
 
 def tag(name: str, *children: object, **attributes: str | None) -> Markup:
-    """An element; children that are no `Markup` are escaped. `class_` is the attribute `class`, None leaves one out."""
+    """An element; children that are no `Markup` are escaped. `class_` is the attribute `class`, `aria_label` is
+    `aria-label`; None leaves one out."""
     head = "".join(
-        f' {key.rstrip("_")}="{html.escape(output.clean(value))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{html.escape(output.clean(value))}"'
         for key, value in attributes.items()
         if value is not None
     )

@@ -6,21 +6,22 @@ whatever the runs have, and says what is missing. Every word of a guest and of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import resources
 
 from actors.cluster import output
 from actors.cluster.report import evaluated
+from actors.cluster.report.drawing import inlined
 from actors.cluster.report.episodes import EpisodeView, ShownStep
 from actors.cluster.report.gather import Group, RunData
-from actors.cluster.report.html import Markup, join, picture, sealed, table, tag
+from actors.cluster.report.headline import gain_said, gain_shown, headline, state
+from actors.cluster.report.html import Markup, folded, join, picture, sealed, table, tag
 from actors.cluster.report.pagephases import phases_of
 from actors.cluster.report.pagerounds import rate_said, rounds_of
 from actors.cluster.report.pagetime import time_of
 from actors.cluster.report.pictures import Picture
 from actors.cluster.runs import criterion
 from actors.replay import observed
-from actors.replay.statistics.intervals import Gain
 
 SECTIONS = (
     ("runs", "Runs"), ("success", "Success"), ("phases", "Phases"), ("learning", "Learning"), ("groups", "Groups"),
@@ -57,34 +58,39 @@ def page(groups: Sequence[Group], drawn: Sequence[Picture]) -> str:
     places = tag("nav", *(tag("a", name, href=f"#{key}") for key, name in SECTIONS))
     parts = {
         "runs": _runs(groups),
-        "success": join(
-            [_figures(drawn, SUCCESS), _gains(groups), _differences(groups), *(rounds_of(run) for run in runs)]
-        ),
-        "phases": join(phases_of(run) for run in runs),
+        "success": join([_figures(drawn, SUCCESS), _gains(groups), _differences(groups), *_each(runs, rounds_of)]),
+        "phases": join(_each(runs, phases_of)),
         "learning": _learning(drawn),
         "groups": join([_figures(drawn, GROUPS), _endings(runs)]),
-        "time": join(
-            [_figures(drawn, {p.name for p in drawn if p.name.startswith(TIME)}), *(time_of(r) for r in runs)]
-        ),
-        "episodes": join(episodes_of(run) for run in runs),
+        "time": join([_figures(drawn, {p.name for p in drawn if p.name.startswith(TIME)}), *_each(runs, time_of)]),
+        "episodes": join(_each(runs, episodes_of)),
         "reading": join(tag("p", words) for words in READING),
     }
     body = (tag("section", tag("h2", name), parts[key], id=key) for key, name in SECTIONS)
-    return styled(title, join([places, *body]))
+    return styled(title, join([headline(groups), places, *body]))
+
+
+def _each(runs: Sequence[RunData], of: Callable[[RunData], Markup]) -> Iterable[Markup]:
+    """What `of` says of every run; of several it is folded."""
+    return (of(run) if len(runs) == 1 else folded(run.name, of(run)) for run in runs)
 
 
 def styled(title: str, body: Markup) -> str:
     """A page that looks like a report."""
-    style = (resources.files("actors.cluster.report") / "style.css").read_text(encoding="utf-8")
+    style = "".join(map(style_sheet, ("colours.css", "style.css")))
     return sealed(title, style, tag("main", tag("h1", title), body))
+
+
+def style_sheet(name: str) -> str:
+    """One of this package's."""
+    return (resources.files("actors.cluster.report") / name).read_text(encoding="utf-8")
 
 
 def _runs(groups: Sequence[Group]) -> Markup:
     rows = []
     for group in groups:
         for run in group.runs:
-            good = "good" if run.state == "ok" else "bad" if run.state in ("failed", "crashed", "killed") else None
-            said = join([tag("span", run.state, class_=good), f" - {run.reason}" if run.reason else ""])
+            said = join([state(run), f" - {run.reason}" if run.reason else ""])
             steps = _counts(_by_phase(run)) or "none yet"
             seen = observed.as_text(run.figures.observations)
             seed = "" if run.seed is None else run.seed
@@ -110,9 +116,7 @@ def _gains(groups: Sequence[Group]) -> Markup:
         for found in evaluated.gains(group.runs):
             together, each = found.together, [one.value for one in found.each]
             seeds = f"{len(each)} {group.called}: {', '.join(f'{value:+.3f}' for value in each)}" * (len(each) > 1)
-            said = tag(
-                "span", gain_said(together), class_="good" if together.low > 0 else "bad" if together.high < 0 else None
-            )
+            said = gain_shown(together)
             rows.append(
                 (group.label, found.decoding, f"{found.before} to {found.after}", rate_said(together.before),
                  rate_said(together.after), said, criterion.instances(together),
@@ -157,11 +161,6 @@ def _differences(groups: Sequence[Group]) -> Markup:
     )
 
 
-def gain_said(found: Gain) -> str:
-    """`+0.142 (0.061 to 0.223)`."""
-    return f"{found.value:+.3f} ({found.low:+.3f} to {found.high:+.3f})"
-
-
 def _learning(drawn: Sequence[Picture]) -> Markup:
     rest = {one.name for one in drawn if one.name not in SUCCESS | GROUPS and not one.name.startswith(TIME)}
     if not rest:
@@ -173,7 +172,7 @@ def _learning(drawn: Sequence[Picture]) -> Markup:
 def _enlarged(one: Picture) -> Markup:
     """A figure that a link to itself makes wide: the style does so to the one that the address ends in."""
     place = f"picture-{one.name}"  # a section may have the picture's own name
-    shown = tag("a", picture(one.content, f"{one.title}: {one.said}"), href=f"#{place}")
+    shown = tag("a", inlined(one.content.svg, one.name, f"{one.title}: {one.said}"), href=f"#{place}")
     head = tag("h3", tag("a", one.title, href="#learning"))
     return tag("figure", head, shown, tag("figcaption", one.said), id=place)
 
@@ -188,7 +187,7 @@ def _figures(drawn: Sequence[Picture], names: set[str]) -> Markup:
         tag(
             "figure",
             tag("h3", one.title),
-            picture(one.content, f"{one.title}: {one.said}"),
+            inlined(one.content.svg, one.name, f"{one.title}: {one.said}"),
             tag("figcaption", one.said),
         )
         for one in drawn
@@ -206,7 +205,11 @@ def episodes_of(run: RunData) -> Markup:
     if not run.episodes:
         return join([head, tag("p", *_none(run))])
     rows = [(one.family, one.task, _verdict(one), len(one.steps), one.where) for one in run.episodes]
-    whole = (episode_of(one, run.details.get(one.token, "")) for one in run.episodes)
+    whole = (
+        folded(f"{one.task}: {'success' if one.success else 'failure'}, step by step",
+               episode_of(one, run.details.get(one.token, ""), "h4"))
+        for one in run.episodes
+    )  # fmt: skip
     return join(
         [head, table(("Family", "Task", "Verdict", "Steps", "Played in"), rows, words={"Task", "Verdict"}), *whole]
     )
@@ -228,11 +231,11 @@ def _verdict(episode: EpisodeView) -> Markup:
     return tag("span", f"{word} ({episode.reason})", class_="good" if episode.success else "bad")
 
 
-def episode_of(episode: EpisodeView, detail: str) -> Markup:
-    """A whole episode, step by step; `detail` is what the verifier saw."""
+def episode_of(episode: EpisodeView, detail: str, heading: str = "h2") -> Markup:
+    """A whole episode, step by step; `detail` is what the verifier saw, `heading` the level below what is around it."""
     verdict = join([_verdict(episode), f": {detail}" if detail else ""])
     steps = (_step(number, step, episode) for number, step in enumerate(episode.steps, 1))
-    return tag("article", tag("h4", f"{episode.task} ({episode.lane}, {episode.where})"), tag("p", verdict), *steps)
+    return tag("article", tag(heading, f"{episode.task} ({episode.lane}, {episode.where})"), tag("p", verdict), *steps)
 
 
 def _step(number: int, step: ShownStep, episode: EpisodeView) -> Markup:

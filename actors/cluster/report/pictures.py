@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from actors.cluster.report import curves, history
-from actors.cluster.report.curves import Dots, png, pyplot
+from actors.cluster.report.curves import Dots
+from actors.cluster.report.drawing import Drawing, drawn, pyplot
 from actors.cluster.report.evaluated import pooled
 from actors.cluster.report.gather import Group, RunData
 from actors.cluster.report.machine import MachineTime
@@ -24,7 +25,7 @@ class Picture(NamedTuple):
     name: str  # of its file, without an ending
     title: str
     said: str  # what it shows, in a sentence
-    content: bytes
+    content: Drawing
 
 
 class _Curve(NamedTuple):
@@ -92,37 +93,37 @@ def pictures(groups: Sequence[Group]) -> Iterator[Picture]:
         axis = "step of RL"
     trained = {group.label: [history.series(run.steps, "success", Phase.RL) for run in group.runs] for group in placed}
     called = "runs" if any(group.called == "runs" for group in groups if len(group.runs) > 1) else "seeds"
-    drawn = curves.success(trained, dots(placed), stretches, axis, called)
+    made = curves.success(trained, dots(placed), stretches, axis, called)
     said = (
         "Held-out rounds with 95 % intervals, over training episodes. Families that are never trained on are left out"
         " where there are others."
     )
-    yield from _if("curve", "Success", said, drawn)
+    yield from _if("curve", "Success", said, made)
     for curve in CURVES:
         names = (curve.figure,) if isinstance(curve.figure, str) else curve.figure
         of, along = (placed, axis) if curve.phase == Phase.RL else (groups, curves.STEPS)
         found = {group.label: [_first(run, names, curve.phase) for run in group.runs] for group in of}
-        drawn = curves.lines(
+        made = curves.lines(
             found, stretches, curve.label, window=curve.window, whole=curve.whole, share=curve.share, axis=along,
             called=called, cut=curve.cut,
         )  # fmt: skip
-        yield from _if(curve.name, curve.title, curve.said, drawn)
-    drawn = curves.counts(
+        yield from _if(curve.name, curve.title, curve.said, made)
+    made = curves.counts(
         _shares(groups, lambda run: history.total(run.steps, lambda step: step.staleness)),
         "versions", "share of trajectories",
     )  # fmt: skip
     said = "Age of what was trained: the version trained minus that of a trajectory's oldest token."
-    yield from _if("staleness", "Staleness", said, drawn)
-    drawn = curves.counts(
+    yield from _if("staleness", "Staleness", said, made)
+    made = curves.counts(
         _shares(groups, lambda run: {name: n for name, n in run.figures.endings.items() if name in ENDINGS}),
         "how a group ended", "share of groups",
     )  # fmt: skip
-    yield from _if("groups", "Groups by ending", "All but `trained` taught nothing.", drawn)
+    yield from _if("groups", "Groups by ending", "All but `trained` taught nothing.", made)
     for run in runs:
         if run.figures.seats is not None:
             name = "seats" if len(runs) == 1 else f"seats-{run.name}"
             said = "Above, the seats' time by what they did or waited for; below, the processor's by part of the run."
-            yield Picture(name, f"Time of {run.name}", said, bars_png(run.figures.seats, run.figures.machine))
+            yield Picture(name, f"Time of {run.name}", said, bars(run.figures.seats, run.figures.machine))
 
 
 ENDINGS = frozenset(("trained", "stale", "zero_variance", "lost", "phase_closed", "orphaned"))
@@ -167,9 +168,9 @@ def _shares(groups: Sequence[Group], of: Callable[[RunData], dict[str, int]]) ->
     return shares
 
 
-def _if(name: str, title: str, said: str, drawn: bytes | None) -> Iterator[Picture]:
-    if drawn is not None:
-        yield Picture(name, title, said, drawn)
+def _if(name: str, title: str, said: str, made: Drawing | None) -> Iterator[Picture]:
+    if made is not None:
+        yield Picture(name, title, said, made)
 
 
 LABEL_SHARE = 0.04
@@ -192,7 +193,7 @@ def ink(colour: str) -> str:
     return "#000000" if (light + 0.05) / 0.05 > 1.05 / (light + 0.05) else "#ffffff"
 
 
-def bars_png(seats: SeatTime, machine: MachineTime | None) -> bytes:
+def bars(seats: SeatTime, machine: MachineTime | None) -> Drawing:
     """The picture. Raises ConfigError where matplotlib is missing."""
     plt = pyplot()
     rows: list[tuple[str, Mapping[str, float]]] = [(f"{seats.seats} seats", seat_shares(seats))]
@@ -202,7 +203,7 @@ def bars_png(seats: SeatTime, machine: MachineTime | None) -> bytes:
     figure, axes = plt.subplots(len(rows), 1, figsize=(9, 2.0 * len(rows)), dpi=140, squeeze=False)
     for row, (name, pieces) in enumerate(rows):
         _bar(axes[row][0], name, pieces, CPU_COLOURS if row else None)
-    return png(figure)
+    return drawn(figure)
 
 
 def _bar(axes: object, name: str, pieces: Mapping[str, float], colours: tuple[str, ...] | None) -> None:

@@ -166,7 +166,7 @@ def write(runs: Sequence[RunData], paths: Sequence[Path], out: Path) -> list[Pat
     out.mkdir(parents=True, exist_ok=True)
     groups = grouped(runs)
     drawn = list(pictures(groups))
-    files = {"report.html": page(groups, drawn).encode()} | {f"{one.name}.png": one.content for one in drawn}
+    files = {"report.html": page(groups, drawn).encode()} | {f"{one.name}.png": one.content.png for one in drawn}
     files |= {f"{run.name}{figures_file.SUFFIX}": figures_file.packed(run) for run in runs}
     folders = [path for path in paths if path.is_dir()]
     picture = next((found for path in folders if (found := last_picture(path)) is not None), None)

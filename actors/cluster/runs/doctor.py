@@ -54,7 +54,7 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
         yield check_ray()
     if isinstance(deploy.desktops.provider, SandboxConfig) and not deploy.desktops.place:
         yield check_root()
-        yield check_state(deploy.desktops.provider.state_dir)
+        yield check_state(deploy.desktops.provider.folder)
         yield check_debian()
         yield check_program("sshd", "openssh-server", "/usr/sbin/sshd")
         yield check_program("Xvfb", "xvfb", "/usr/bin/Xvfb")

@@ -149,6 +149,14 @@ def start(args: argparse.Namespace) -> int:
     for one in found[1:]:  # the first is found good as it is carried out
         if one.is_own:
             _planned(one, execute.training())
+    from actors.cluster.web.beside import live_page  # what serves is loaded last
+
+    with live_page(Path(args.runs), runs[0].folder.name if len(runs) == 1 else "", args.web):
+        return _carry_out_all(found, runs)
+
+
+def _carry_out_all(found: Sequence[RunRequest], runs: Sequence[RunRequest]) -> int:
+    """One after the other; `runs` are those of `found` that were asked for."""
     worst = 0
     for one in found:
         if one.news:

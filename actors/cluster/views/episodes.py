@@ -73,7 +73,7 @@ def found(run: Path, named: str) -> tuple[EpisodeLine, EpisodeView, str]:
     """
     with ledgers.opened(run) as db:
         rows = {row["token"]: row for row in queries.episodes(db)}
-        every = [*map(_line, rows.values())]
+        every = [*map(line_of, rows.values())]
         meant = [one for one in every if named in (one.trace, str(one.token))]
         if not meant:
             raise ConfigError(f"{named}: no such episode in {run.name}; {hint(named, (one.trace for one in every))}")
@@ -131,10 +131,11 @@ def _gone(run: Path, one: EpisodeLine, released: dict[str, Any]) -> str:
 
 
 def _lines(db: queries.Database) -> Iterator[EpisodeLine]:
-    return map(_line, queries.episodes(db))
+    return map(line_of, queries.episodes(db))
 
 
-def _line(row: queries.Row) -> EpisodeLine:
+def line_of(row: queries.Row) -> EpisodeLine:
+    """A row of `queries.episodes`."""
     group = "" if row["group_id"] is None else str(row["group_id"])
     ending = FAULT if row["success"] is None else "success" if row["success"] else "failure"
     return EpisodeLine(

@@ -1,25 +1,28 @@
 """Starts the live page and says where it is.
 
-Invariant: an address that can't be had is one line that names the flag.
+Invariant: an address is told only once it is served.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 
 from aiohttp import web
 
-from actors.cluster import output
 from actors.cluster.web.server import LiveServer, is_loopback
 from runtime.errors import ConfigError
 
 END_S = 2.0  # for browsers that still listen
 
 
-async def serve(runs: Path, run: str, *, host: str, port: int) -> None:
-    """Serve the runs below `runs` until cancelled. Raises ConfigError."""
+async def serve(runs: Path, run: str, *, host: str, port: int, told: Callable[[str], None]) -> None:
+    """Serve the runs below `runs` until cancelled; `told` gets the address of `run`, or of all runs.
+
+    Raises ConfigError where the address can't be had.
+    """
     token = "" if is_loopback(host) else secrets.token_urlsafe(24)
     runner = web.AppRunner(LiveServer(runs, token=token).app, access_log=None, shutdown_timeout=END_S)
     await runner.setup()
@@ -27,13 +30,10 @@ async def serve(runs: Path, run: str, *, host: str, port: int) -> None:
         try:
             await web.TCPSite(runner, host, port).start()
         except OSError as error:
-            raise ConfigError(
-                f"--host {host} --port {port}: can't be served: {error.strerror}; --port 0 takes a free one"
-            ) from None
+            raise ConfigError(f"can't be served: {error.strerror}; port 0 is any free one") from None
         bound = runner.addresses[0][1]
         shown = f"[{host}]" if ":" in host else host
-        at = f"http://{shown}:{bound}{f'/runs/{run}' if run else '/'}{f'?token={token}' if token else ''}"
-        output.line(f"live page: {at}   (Ctrl-C ends it; runs go on)")
+        told(f"http://{shown}:{bound}{f'/runs/{run}' if run else '/'}{f'?token={token}' if token else ''}")
         await asyncio.Event().wait()
     finally:
         await runner.cleanup()

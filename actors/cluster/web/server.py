@@ -38,6 +38,7 @@ LOG_BYTES = 256 << 10  # of each file, before what comes
 LOG_LINES = 400  # at most in a look; the oldest of more are left out, and the page says how many
 LOOK_S = 1.0
 SHOWN_EPISODES = 300
+WAITS = "Who waits for whom"
 _ASSETS = {"live.js": "text/javascript", "live.css": "text/css"}
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
@@ -139,6 +140,7 @@ class LiveServer:
         if name not in _ASSETS:
             raise web.HTTPNotFound
         content = (resources.files("actors.cluster.web") / name).read_text(encoding="utf-8")
+        content = pages.style_sheet("colours.css") + content if name.endswith(".css") else content
         return web.Response(text=content, content_type=_ASSETS[name], charset="utf-8")
 
     async def _metrics(self, _: web.Request) -> web.Response:
@@ -195,13 +197,15 @@ class LiveServer:
             found = await asyncio.to_thread(query_status, path) if run_folder.owner(path) is not None else []
         except ActorGone as error:
             return _html(
-                _live_page(path.name, join([_back(path), tag("p", f"It does not answer: {error}")]), script=False)
+                _live_page(
+                    path.name, join([_head(path, WAITS), tag("p", f"It does not answer: {error}")]), script=False
+                )
             )
         rows = [(actor.name, actor.state, actor.restarts, *_doing(actor)) for actor in found]
         body = (
             table(("Actor", "State", "Restarts", "Busy with", "Waits"), rows) if rows else tag("p", "It does not run.")
         )
-        return _html(_live_page(path.name, join([_back(path), body]), script=False))
+        return _html(_live_page(path.name, join([_head(path, WAITS), body]), script=False))
 
     async def _episodes(self, request: web.Request) -> web.Response:
         path = await asyncio.to_thread(self._path, request)
@@ -213,12 +217,12 @@ class LiveServer:
             for one in found
         ]  # fmt: skip
         body = table(("Episode", "Task", "Played in", "Verdict", "Steps"), rows, f"The newest {len(rows)} of them")
-        return _html(_live_page(path.name, join([_back(path), body]), script=False))
+        return _html(_live_page(path.name, join([_head(path, f"Episodes of {path.name}"), body]), script=False))
 
     async def _episode(self, request: web.Request) -> web.Response:
         path = await asyncio.to_thread(self._path, request)
         one, episode, detail = await asyncio.to_thread(episodes.found, path, request.match_info["token"])
-        body = join([_back(path), tag("h1", one.trace), pages.episode_of(episode, detail)])
+        body = join([_head(path, one.trace), pages.episode_of(episode, detail)])
         return _html(_live_page(f"{path.name} {one.trace}", body, script=False))
 
     async def _picture(self, request: web.Request) -> web.Response:
@@ -236,8 +240,9 @@ def _doing(actor: ActorStatus) -> tuple[str, str]:
     return busy, f"{duration(wait.waited_s)} for {wait.what} from {wait.whom}" if wait else ""
 
 
-def _back(path: Path) -> Markup:
-    return tag("p", tag("a", f"{path.name}, live", href=f"/runs/{path.name}"))
+def _head(path: Path, title: str) -> Markup:
+    """The way back, and the page's own heading."""
+    return join([tag("p", tag("a", f"{path.name}, live", href=f"/runs/{path.name}")), tag("h1", title)])
 
 
 def _live_page(title: str, body: Markup, *, script: bool) -> str:

@@ -1,27 +1,23 @@
 """Small pictures of what seats showed last.
 
-Invariant: a picture is made when a browser asks for it, two at a time, and the newest are kept up to a bound. What a
-guest drew is decoded by its own rules alone: a picture of another kind or of too many pixels is none.
+Invariant: a picture is made when a browser asks for it, two at a time, and the newest are kept up to a bound.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from io import BytesIO
 from pathlib import Path
 
 import msgspec
-from PIL import Image
 
+from actors.cluster.report.small import small
 from actors.cluster.runs import ledgers
 from actors.replay.database import queries
 from runtime.errors import ComputerRLError
 from runtime.storage.segments import read_blob
 
-WIDTH = 320  # pixels
 MOST_BYTES = 32 << 20  # of all that are kept
-MOST_PIXELS = 8192 * 8192
 AT_ONCE = 2
 
 
@@ -54,13 +50,6 @@ def _made(run: Path, token: int) -> bytes | None:
             shots = [ref.screenshot for ref in queries.steps_of(db, token) if ref.screenshot is not None]
         if not shots:
             return None
-        with Image.open(BytesIO(read_blob(run / "segments", shots[-1])), formats=("JPEG", "PNG")) as picture:
-            if picture.width * picture.height > MOST_PIXELS:
-                return None
-            picture.draft("RGB", (WIDTH, WIDTH))
-            picture.thumbnail((WIDTH, WIDTH))
-            out = BytesIO()
-            picture.convert("RGB").save(out, "JPEG", quality=60)
-    except (ComputerRLError, OSError, msgspec.DecodeError, ValueError):
-        return None  # its payload went meanwhile, or it is no picture
-    return out.getvalue()
+        return small(read_blob(run / "segments", shots[-1]))
+    except (ComputerRLError, OSError, msgspec.DecodeError):
+        return None  # its payload went meanwhile

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -30,10 +30,14 @@ _ALL = WantedFile("", MANIFEST)
 
 
 class Frozen(msgspec.Struct, frozen=True):
-    """What was read of a desktop in one go: the files that were wanted, and the manifest of its HOME."""
+    """What was read of a desktop in one go: the files that were wanted, and the manifest of its HOME.
+
+    `files` are the same files with their bytes, documents unparsed; None where not all of them could be had so.
+    """
 
     read: Callable[[str], FileView]
     manifest: Manifest
+    files: list[FileSeen] | None = None
 
 
 class LeasedDesktop:
@@ -112,10 +116,12 @@ class LeasedDesktop:
 
     async def look(self, wanted: list[WantedFile]) -> Frozen:
         """What is `wanted` of HOME, and its manifest, from outside as they are now. Raises DesktopFault."""
-        all_of_it, *files = await self._provider.read_home(self._desktop, [_ALL, *wanted], ReadLimits())
-        seen = {file.path: view_of(file, self.home) for file in files}
-        unasked = FileView(kind="refused", reason="it was not asked for beforehand")
-        return Frozen(lambda path: seen.get(path, unasked), _manifest_of(all_of_it))
+        # Once more as they are, after all that decides: what they take of the bounds is taken from nothing else.
+        again = [WantedFile(one.path) for one in wanted if one.as_ in KINDS]
+        asked = [_ALL, *wanted, *again]
+        all_of_it, *files = await self._provider.read_home(self._desktop, asked, ReadLimits())
+        seen = files[: len(wanted)]
+        return Frozen(views(seen, self.home), _manifest_of(all_of_it), _unparsed(seen, files[len(wanted) :]))
 
     async def _freeze(self) -> None:
         try:
@@ -129,6 +135,20 @@ class LeasedDesktop:
                 raise
             down = LinkDown(LinkState.LOST, error.detail)
             raise error_for(evidence_of(health, down, acted=self.acted, ready=True)) from error
+
+
+def views(seen: Sequence[FileSeen], home: str) -> Callable[[str], FileView]:
+    """What verifiers read files by, each by its path; any other one is refused."""
+    found = {file.path: view_of(file, home) for file in seen}
+    unasked = FileView(kind="refused", reason="it was not asked for beforehand")
+    return lambda path: found.get(path, unasked)
+
+
+def _unparsed(seen: Sequence[FileSeen], again: Sequence[FileSeen]) -> list[FileSeen] | None:
+    plain = {file.path: file for file in again}
+    if any(plain[file.path].data is None and file.refusal is None for file in seen if file.path in plain):
+        return None
+    return [plain.get(file.path, file) for file in seen]
 
 
 def _manifest_of(seen: FileSeen) -> Manifest:

@@ -228,9 +228,7 @@ def _references(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
     owed: Counter[tuple[str, int, str]] = Counter()
     for row in ledger.execute("SELECT s.ref FROM episodes e JOIN steps s ON s.token = e.token WHERE e.live = 1"):
         step = msgspec.msgpack.decode(row["ref"], type=StepRef)
-        for blob in (step.blob, step.screenshot):
-            if blob is not None:
-                owed[blob.segment, blob.offset, blob.digest] += 1
+        owed.update((blob.segment, blob.offset, blob.digest) for blob in step.blobs)
     held = {
         (row["segment"], row["at"], row["digest"]): row["refs"]
         for row in ledger.execute("SELECT * FROM blobs WHERE refs > 0")

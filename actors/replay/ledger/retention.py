@@ -90,10 +90,7 @@ def give_up(tx: Transaction, row: Row) -> int:
 
 
 def _blobs(steps: list[StepRef]) -> Iterable[BlobRef]:
-    for step in steps:
-        yield step.blob
-        if step.screenshot is not None:
-            yield step.screenshot
+    return (blob for step in steps for blob in step.blobs)
 
 
 def _add_references(tx: Transaction, blobs: Iterable[BlobRef], by: int) -> None:

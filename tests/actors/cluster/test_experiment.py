@@ -228,7 +228,8 @@ class SimulatedRuns:
 
 
 def arguments(file: str, runs: Path, **given: Any) -> argparse.Namespace:
-    found = {"arm": [], "seed": [], "overrides": [], "name": None, "resume": False, "json": False, "cloned": None}
+    found = {"arm": [], "seed": [], "overrides": [], "name": None, "resume": False, "json": False, "cloned": None,
+             "web": None}  # fmt: skip
     return argparse.Namespace(file=file, runs=str(runs), **{**found, **given})
 
 

@@ -21,7 +21,7 @@ def test_no_picture_of_a_run_of_one_step_is_empty(tmp_path: Path) -> None:
     names = [one.name for one in drawn]
     assert {"loss", "token-entropy", "kl", "diversity"} <= set(names)
     for one in drawn:
-        with Image.open(BytesIO(one.content)) as picture:
+        with Image.open(BytesIO(one.content.png)) as picture:
             pixels = picture.convert("RGB").getcolors(1 << 24)
         drawn_in = (n for n, rgb in pixels if max(rgb) - min(rgb) > 90 or rgb == (0x8A, 0x8A, 0x8A))
         assert sum(drawn_in) > 20, one.name

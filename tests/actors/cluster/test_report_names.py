@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from actors.cluster.report import curves, figures_file, show
+from actors.cluster.report.drawing import Drawing
 from tests.actors.cluster.test_report_page import jpeg, reported, whole
 
 
@@ -15,7 +16,7 @@ def test_runs_of_one_seed_are_not_called_seeds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     legends: list[str] = []
-    monkeypatch.setattr(curves, "png", lambda figure: _legend(figure, legends))
+    monkeypatch.setattr(curves, "drawn", lambda figure: _legend(figure, legends))
     paths = [whole(tmp_path / place / "local-0", shift=shift) for shift, place in enumerate(("here", "there"))]
     show.show(paths, None, as_json=False)
     said = capsys.readouterr().out
@@ -30,12 +31,12 @@ def test_runs_of_one_seed_are_not_called_seeds(
         assert "seeds" not in words.lower()
 
 
-def _legend(figure: Any, said: list[str]) -> bytes:
+def _legend(figure: Any, said: list[str]) -> Drawing:
     """Its words instead of the picture."""
     for axes in figure.axes:
         said += [one.get_text() for one in (axes.get_legend().get_texts() if axes.get_legend() else ())]
     curves.pyplot().close(figure)
-    return jpeg()
+    return Drawing(jpeg(), '<svg viewBox="0 0 1 1"></svg>')
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from actors.cluster.report import curves
 from actors.cluster.report.axis import SHARE, knots
+from actors.cluster.report.drawing import Drawing
 
 STAYS = st.lists(st.tuples(st.sampled_from(["bc", "rl", "pulse"]), st.integers(1, 900)), min_size=1, max_size=8)
 
@@ -46,12 +47,12 @@ def test_the_axis_increases_strictly(stays: list[tuple[str, int]]) -> None:
 def test_the_names_of_phases_never_lie_on_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     names: list[Any] = []
 
-    def look(figure: Any) -> bytes:
+    def look(figure: Any) -> Drawing:
         names.extend((one.get_text(), one.get_window_extent()) for one in figure.axes[0].texts)
         curves.pyplot().close(figure)
-        return b""
+        return Drawing(b"", "")
 
-    monkeypatch.setattr(curves, "png", look)
+    monkeypatch.setattr(curves, "drawn", look)
     stays, at = [curves.Stretch("bc", 0, 900)], 900
     for _ in range(4):
         stays += [

@@ -19,10 +19,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from actors.cluster import cli
 from actors.cluster.runs import run_folder
 from actors.cluster.web import shared_look
+from actors.cluster.web.beside import live_page
 from actors.cluster.web.run_reader import RunReader
 from actors.cluster.web.server import LiveServer
 from actors.cluster.web.shared_look import SharedLook
 from actors.replay.database.schema import connect
+from runtime.errors import ConfigError
 from tests.actors.cluster.browser import browser
 from tests.actors.cluster.test_report_page import HOSTILE, Reader, whole
 
@@ -183,7 +185,7 @@ async def test_a_browser_follows_a_run_through_a_restart_of_the_server(run: Path
             await page.eval("document.querySelector('#filter button').click()")
             await page.until("document.getElementById('logs').textContent.includes('episode_ended')")
             await page.eval("document.querySelector('#wall a').click()")
-            await page.until("document.querySelector('article h4') !== null")
+            await page.until("document.querySelector('article h2') !== null")
             assert HOSTILE.partition("&")[0] in await page.eval("document.body.textContent")
             assert await page.eval("document.querySelectorAll('script').length") == 0
 
@@ -219,3 +221,15 @@ def test_a_bad_address_is_one_line(
     assert cli.main(["web", *words, "--runs", str(run.parent)]) == 2
     assert expected in (said := capsys.readouterr().err)
     assert said.count("\n") == 1
+
+
+async def test_a_page_beside_a_run_ends_with_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with live_page(run.parent, "one", 0):
+        address = capsys.readouterr().out.strip().removeprefix("live page: ")
+        assert address.endswith("/runs/one")
+        assert (await got(address))[0] == 200
+        port = int(address.split(":")[2].partition("/")[0])
+        with pytest.raises(ConfigError, match=f"--web {port}: can't be served"), live_page(run.parent, "one", port):
+            pass
+    with pytest.raises(aiohttp.ClientConnectorError):
+        await got(address)

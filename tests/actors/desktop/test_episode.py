@@ -11,10 +11,13 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from actors.cluster.checks.played.reverify import judged_again
 from actors.desktop.answers import Answer, Prompt, PromptTooLong
 from actors.desktop.config import WHOLE_ONE_IN, DesktopsConfig, PoolConfig, SandboxConfig, SeatConfig
 from actors.desktop.demonstrators.pool import PoolAnswers, of_oracle
+from actors.desktop.end_state import EndState
 from actors.desktop.episode import Episode, PlayedEpisode
+from actors.desktop.files.read_home import FileSeen
 from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.recorder import Recorder
@@ -25,6 +28,7 @@ from apis.observation import Observation
 from apis.prompts.text import Turn
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
+from runtime.errors import ConfigError
 from runtime.storage.segments import SegmentStore, read_blob
 
 TASK = "text_editor/train/100"
@@ -135,6 +139,12 @@ async def test_a_demonstrator_succeeds_and_its_steps_can_be_read_back(stand: Sta
     played = await stand.play(of_oracle(reservation(), tokenizer, "compact", 0.0), reservation())
     assert played.outcome.success, played.detail
     assert all(step.well_formed and step.oldest is None for step in played.steps)
+    end = EndState.of([read_blob(stand.segments, blob) for blob in played.steps[-1].end])
+    assert (await judged_again(TASK, end)).success
+    spoilt = [FileSeen(path=one.path, data=b"another") for one in end.files]
+    assert not (await judged_again(TASK, msgspec.structs.replace(end, files=spoilt))).success
+    with pytest.raises(ConfigError, match="was not kept"):
+        await judged_again(TASK, msgspec.structs.replace(end, files=[]))
     last = stand.payload(played, -1)
     assert tokenizer.decode(last.response_ids[:-1]) == last.response
     assert last.response_ids[-1] == tokenizer.eos_id

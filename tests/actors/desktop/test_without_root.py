@@ -48,7 +48,8 @@ AWKWARD = (
 
 async def main(state_dir):
     said = {}
-    for check in (check_root(), check_state(state_dir), check_state(sys.argv[1] + "/README.md/x"), check_sandbox()):
+    places = (state_dir, SandboxConfig().folder, sys.argv[1] + "/README.md/x")
+    for check in (check_root(), *map(check_state, places), check_sandbox()):
         said[f"{check.name} {check.found}"] = [check.ok, check.fatal]
     provider = await SandboxProvider.start(SandboxConfig(state_dir=state_dir), "t")
     try:
@@ -105,6 +106,8 @@ def test_a_desktop_without_root(folder: str, way: str):
     uid = 0 if way != "ordinary user" else (UID if become else os.geteuid())
     assert said[f"root uid {uid}: desktops share it, their disks have no limit"] == [False, False]
     assert said[f"state dir {folder}"] == [True, False]
+    if way == "ordinary user":
+        assert said[f"state dir {folder}/.local/state/computerrl"] == [True, False]
     assert said[f"state dir {ROOT / 'README.md'} is not yours to write to"] == [False, True]
     (sandbox,) = (name for name in said if name.startswith("sandbox user, pid, ipc, uts and net namespaces"))
     assert said[sandbox] == [True, False]

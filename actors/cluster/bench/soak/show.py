@@ -15,7 +15,7 @@ from actors.cluster.bench.report import percentile
 from actors.cluster.bench.soak.levels import Level
 from actors.cluster.bench.soak.soak import Soak, SoakOptions
 from actors.cluster.bench.soak.verdict import SoakResult, windows
-from actors.cluster.report.curves import pyplot
+from actors.cluster.report.drawing import pyplot
 
 DRAWN = ("processes", "guest_processes", "descriptors", "rss_bytes", "desktops", "folders")
 

@@ -78,7 +78,7 @@ class Soak:
             )
         self.wanted = wanted
         self.said = said
-        self.state_dir = provider.state_dir
+        self.state_dir = provider.folder
         seats = deploy.desktops
         self.desktops = seats.count + seats.processes * (seats.warm_pool + 1)  # leased, spare, one that is thrown away
         self.run = wanted.runs.resolve() / f"soak-{time.strftime('%Y%m%d-%H%M%S')}"

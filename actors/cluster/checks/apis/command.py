@@ -84,7 +84,7 @@ async def _all(
     found: list[FunctionVerdict] = []
     targets: list[Target] = []
     notes: list[str] = []
-    async with provider(args.state_dir) as made:
+    async with provider(args.state_dir or "") as made:
         for app, wanted in names.items():
             lacking = missing(app)
             if lacking:

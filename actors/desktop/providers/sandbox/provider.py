@@ -72,7 +72,7 @@ class SandboxProvider(abc.Provider):
 
     def __init__(self, config: SandboxConfig, owner: owners.SandboxOwner) -> None:
         self._config = config
-        self._folder = Path(config.state_dir) / owner.name
+        self._folder = Path(config.folder) / owner.name
         self._owner = owner
         self._held = -1  # its folder, locked
         self._sandboxes: dict[str, Sandbox] = {}
@@ -91,7 +91,7 @@ class SandboxProvider(abc.Provider):
         except OSError as error:
             raise ConfigError(f"desktops.provider: no sandboxes: {error.strerror or error}") from error
         if len(str(provider._folder / "000000" / "ssh")) > SOCKET_PATH_MAX:
-            raise ConfigError(f"desktops.provider.state_dir {config.state_dir!r} is too long for a Unix socket's path")
+            raise ConfigError(f"desktops.provider.state_dir {config.folder!r} is too long for a Unix socket's path")
         if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
             raise ConfigError(f"missing programs: {', '.join(missing)}; install deploy/guest/packages.txt")
         laying_out = asyncio.ensure_future(asyncio.to_thread(provider._lay_out))
@@ -103,16 +103,16 @@ class SandboxProvider(abc.Provider):
             provider._pack_up()
             raise
         except TimeoutError as error:
-            place = f"desktops.provider.state_dir {config.state_dir!r}"
+            place = f"desktops.provider.state_dir {config.folder!r}"
             raise ConfigError(f"{place}: what dead runs left was not removed within {LAY_OUT_S:g} s") from error
         except OSError as error:
             provider._pack_up()
             detail = error.strerror or str(error)[:300]  # a copy that failed has no number of its own
-            raise ConfigError(f"desktops.provider.state_dir {config.state_dir!r}: {detail}") from error
+            raise ConfigError(f"desktops.provider.state_dir {config.folder!r}: {detail}") from error
         return provider
 
     def _lay_out(self) -> None:
-        leftovers.reap(self._config.state_dir)
+        leftovers.reap(self._config.folder)
         lease_user().release()  # where none can be had, no desktop would boot
         self._held = self._owner.settle(self._folder.parent)
         etc = self._folder / "etc"
@@ -205,7 +205,7 @@ class SandboxProvider(abc.Provider):
                     if leaving := [task for name, task in self._leaving.items() if name != sandbox.name]:
                         await asyncio.wait(leaving, return_when=asyncio.FIRST_COMPLETED)
                     elif not reaped:
-                        await asyncio.to_thread(leftovers.reap, self._config.state_dir)
+                        await asyncio.to_thread(leftovers.reap, self._config.folder)
                         reaped = True
                     else:
                         raise fault(FaultCause.SANDBOX_REFUSED, f"{full}; desktops of other runs have to end") from full

@@ -1,0 +1,1 @@
+"""Recorded episodes, played and judged again."""

@@ -1,0 +1,57 @@
+"""What people see in a browser: nothing that axe objects to, in light and dark, and nothing wider than a phone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actors.cluster import cli
+from actors.cluster.report import show
+from tests.actors.cluster.browser import Browser, browser
+from tests.actors.cluster.test_report_page import whole
+from tests.actors.cluster.test_web import served
+
+axe = pytest.importorskip("axe_core_python", reason="axe-core-python is of the extra dev")
+PAGES = {  # what differs in its colours is looked at in both
+    "light": ("/", "/runs/one", "/runs/one/episodes", "/runs/one/episodes/203", "/runs/one/actors"),
+    "dark": ("/runs/one", "/runs/one/episodes/203"),
+}
+FOUND = "axe.run().then((found) => found.violations.map((one) => [one.id, one.nodes.map((node) => node.html)]))"
+PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 24, 26)"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    show.show([whole(folder / "one")], folder / "report", as_json=True)
+    return folder
+
+
+async def looked_at(page: Browser, address: str, scheme: str) -> None:
+    await page.ask("Page.navigate", url=address)
+    await page.until(f"location.href === '{address}' && document.readyState === 'complete'")
+    await page.until("document.getElementById('wall')?.childElementCount !== 0")  # a live page has been filled
+    await page.eval(Path(axe.__file__).with_name("axe.min.js").read_text() + ";0")
+    assert await page.eval(FOUND) == [], f"{address} in {scheme}"
+    assert await page.eval("getComputedStyle(document.body).backgroundColor") == PAPER[scheme]
+    assert await page.eval("document.documentElement.scrollWidth <= window.innerWidth"), address
+
+
+async def test_pages_are_accessible_in_both_schemes_on_a_phone(runs: Path, tmp_path: Path) -> None:
+    async with browser(tmp_path / "profile") as page, served(runs) as at:
+        await page.ask("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=False)
+        for scheme in PAPER:
+            wanted = [{"name": "prefers-color-scheme", "value": scheme}]
+            await page.ask("Emulation.setEmulatedMedia", features=wanted)
+            for path in PAGES[scheme]:
+                await looked_at(page, at + path, scheme)
+        await looked_at(page, f"file://{runs / 'report' / 'report.html'}", scheme)
+
+
+def test_a_page_beside_a_run_is_refused_where_it_can_not_be_served(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "smoke", "--web", "70000"]) == 2
+    assert "--web 70000: it is between 0 and 65535" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["run", "smoke", "--web", "--dry-run"])
+    assert "--web goes with a run that is started" in capsys.readouterr().err
