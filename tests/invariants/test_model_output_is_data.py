@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import get_ident
 
 import msgspec
 import pytest
@@ -31,12 +33,13 @@ SCREEN = Observation(
 COMMANDS = [list(app.argv) for app in APPS]
 HARMLESS = {"compile"}  # `ast.parse` reports itself as this; what it makes is a tree, nothing runs
 
-_watching: list[set[str]] = []
+_watching: list[tuple[int, set[str]]] = []
 
 
 def _hook(event: str, _: object) -> None:
-    for seen in _watching or ():  # None when the interpreter ends
-        seen.add(event)
+    for thread, seen in _watching or ():  # None when the interpreter ends
+        if thread == get_ident():
+            seen.add(event)
 
 
 sys.addaudithook(_hook)  # can't be taken away again; outside of `watched` it does nothing
@@ -44,13 +47,16 @@ sys.addaudithook(_hook)  # can't be taken away again; outside of `watched` it do
 
 @contextmanager
 def watched() -> Iterator[set[str]]:
-    """The interpreter's audit events while the block runs."""
+    """This thread's audit events while the block runs, without any of what an earlier test left to be collected."""
     seen: set[str] = set()
-    _watching.append(seen)
+    watching = (get_ident(), seen)
+    gc.disable()
+    _watching.append(watching)
     try:
         yield seen
     finally:
-        _watching.remove(seen)
+        _watching.remove(watching)
+        gc.enable()
 
 
 PAYLOADS = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from apis.observation import Observation
 from apis.prompts.text import Turn
 from runtime.system import run as run_loop
 
+PARTS = ("observation", "action", "result")  # of a step
 SHOWN_LINES = 12  # of one difference
 
 
@@ -81,9 +83,11 @@ def _parts(before: ShownStep | None, after: StepPayload | None) -> Iterator[tupl
     if before is None or after is None:
         yield "step", "taken" if before else "not taken", "taken" if after else "not taken"
         return
-    yield "observation", before.observation, after.observation
-    yield "action", before.action or f"refused: {before.refusal}", after.action or f"refused: {after.refusal}"
-    yield "result", before.result or "", after.result or ""
+    observations = before.observation, after.observation
+    actions = before.action or f"refused: {before.refusal}", after.action or f"refused: {after.refusal}"
+    results = before.result or "", after.result or ""
+    for what, (was, now) in zip(PARTS, (observations, actions, results), strict=True):
+        yield what, was, now
 
 
 async def played_again(deploy: Deploy, recorded: EpisodeView) -> Play:
@@ -126,9 +130,10 @@ def _print(trace: str, recorded: EpisodeView, play: Play, found: Sequence[StepDi
         output.quoted("\n".join(lines[:SHOWN_LINES]))
         if lines[SHOWN_LINES:]:
             output.line(f"and {len(lines) - SHOWN_LINES} more lines (--json has all)")
-    same = len(recorded.steps) - len({one.step for one in found if one.step})
+    total, others = len(recorded.steps), Counter(one.what for one in found if one.step)
+    same = ", ".join(f"{total - others[what] - others['step']} {what}s" for what in PARTS)
     assert play.outcome is not None
     verdict = _verdict(play.outcome.success, play.outcome.reason)
     as_before = "as recorded" if not found or found[-1].step else f"recorded was {found[-1].recorded}"
-    output.line(f"{trace}: {same} of {len(recorded.steps)} steps came as recorded")
+    output.line(f"{trace}: as recorded in its {total} steps: {same}")
     output.line(output.clean(f"verdict: {verdict}, {as_before}: {play.detail}", lines=True))
