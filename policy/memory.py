@@ -13,7 +13,7 @@ import msgspec
 from policy.architecture import Architecture
 from policy.optim import OptimConfig
 from policy.parallel import ParallelConfig
-from policy.tensornames import EMBEDDING, HEAD, ParameterTensors, expected, inside, outside
+from policy.tensornames import ParameterTensors, expected, inside, outside
 
 GIB = 2**30
 CHUNK = {"cpu": 1 << 24, "cuda": 1 << 27}  # logits at once: 64 MiB and 512 MiB of fp32
@@ -60,7 +60,7 @@ def plan(
     ConfigError for adapters that `arch` can't have.
     """
     size = FP32 if optim.dtype == "float32" else BF16
-    held, adapters, head = parameters(arch, parallel), optim.lora.parameters(arch), arch.vocab // parallel.tensor
+    held, adapters, head = parameters(arch, parallel), optim.lora.parameters(arch), parallel.vocab_rows(arch)
     trained = adapters or held
     rows = min(token_budget, max(1, CHUNK[device] // head))
     worked_on = 4 * (arch.ffn // parallel.tensor + arch.hidden)  # gradients within one layer
@@ -84,12 +84,12 @@ def parameters(arch: Architecture, parallel: ParallelConfig) -> int:
         count = sum(math.prod(size) for size in part.tensors.values())
         return count if part.split is None else count // parallel.tensor
 
-    parts = {name: of(part) for part in outside(arch).values() for name in part.tensors}
-    first, head = parts.pop(EMBEDDING), parts.pop(HEAD)
-    layers, last = arch.layers // parallel.pipeline * sum(map(of, inside(arch).values())), sum(parts.values())
+    layers = arch.layers // parallel.pipeline * sum(map(of, inside(arch).values()))
+    norm = sum(of(part) for part in outside(arch).values() if part.split is None)
+    embedding = parallel.vocab_rows(arch) * arch.hidden  # and as much in the output layer
     if parallel.pipeline == 1:
-        return layers + first + last + (0 if arch.tied else head)
-    return layers + max(first, last + head)  # the last stage has its own copy of a tied embedding
+        return layers + norm + (1 if arch.tied else 2) * embedding
+    return layers + norm + embedding  # the last stage, which has its own copy of a tied embedding
 
 
 def activations(arch: Architecture, optim: OptimConfig, parallel: ParallelConfig) -> int:

@@ -40,17 +40,22 @@ class ParallelConfig(Section, frozen=True, kw_only=True):
         """Processes that train together."""
         return self.tensor * self.pipeline * self.context * self.data
 
+    def vocab_rows(self, model: Architecture) -> int:
+        """Rows of the vocabulary that each tensor rank holds; the last rank's may end in padding."""
+        return -(-model.vocab // self.tensor)
+
     def refuse(self, model: Architecture) -> None:
         """Raise ConfigError of one line where `model` can't be split so."""
         split_by_tensor = {
             "num_attention_heads": model.heads,
             "num_key_value_heads": model.kv_heads,
             "intermediate_size": model.ffn,
-            "vocab_size": model.vocab,
         }
         for name, count in split_by_tensor.items():
             if count % self.tensor:
                 raise ConfigError(f"learner.parallel.tensor is {self.tensor}: it does not divide {name} {count}")
+        if (self.tensor - 1) * self.vocab_rows(model) >= model.vocab:
+            raise ConfigError(f"learner.parallel.tensor is {self.tensor}: vocab_size {model.vocab} is too small for it")
         if model.layers % self.pipeline:
             name = "num_hidden_layers"
             raise ConfigError(f"learner.parallel.pipeline is {self.pipeline}: it does not divide {name} {model.layers}")

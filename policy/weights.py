@@ -1,7 +1,8 @@
 """Hugging Face weights to Megatron's layout and back, bit for bit, by the table of `tensornames`.
 
 Megatron's layout: `linear_qkv` rows are, per group of queries, [its query heads | key | value]. `linear_fc1` is [gate;
-up]. Under tensor parallelism each rank holds [its part of gate; its part of up].
+up]. Under tensor parallelism each rank holds [its part of gate; its part of up]. Rows of zeros fill a vocabulary up
+to a multiple of the ranks.
 
 Invariant: `to_hf(from_hf(x)) == x` exactly, at any tensor-parallel size.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from policy.architecture import Architecture
@@ -33,6 +35,8 @@ def from_hf(name: str, hf: dict[str, Tensor], shape: Architecture, *, tp_size: i
         return parts[0]
     if len(parts) < strips(name):  # a folder whose gate and up are one tensor
         parts = list(parts[0].chunk(strips(name)))
+    if missing := -parts[0].size(split) % tp_size:  # of a vocabulary alone: `ParallelConfig.refuse` refuses the rest
+        parts = [F.pad(parts[0], (0, 0, 0, missing))]
     return torch.cat([part.chunk(tp_size, split)[tp_rank] for part in parts])
 
 
@@ -60,6 +64,7 @@ def to_hf(
             widths = [shape.heads // shape.kv_heads * shape.head_dim, shape.head_dim, shape.head_dim]
             tensors = [x.reshape(-1, *whole.shape[1:]) for x in rows.split(widths, 1)]
         else:
-            tensors = [parts[0] if split is None else torch.cat(parts, split)]
+            whole = parts[0] if split is None else torch.cat(parts, split)
+            tensors = [whole[: next(iter(names.values()))[0]]]
         out.update(zip(names, (tensor.contiguous() for tensor in tensors), strict=True))
     return out

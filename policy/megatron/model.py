@@ -32,12 +32,13 @@ class PolicyModel(GPTModel):
     def __init__(
         self, shape: Architecture, dtype: str, parallel: ParallelConfig | None = None, recompute: str = "none"
     ) -> None:
+        parallel = parallel or ParallelConfig()
         config = transformer_config(shape, DTYPES[dtype], parallel, recompute)
         with shim.cuda_literals():
             super().__init__(
                 config,
                 layer_spec(config, post_norms=shape.traits.post_norms),
-                vocab_size=shape.vocab,
+                vocab_size=parallel.vocab_rows(shape) * parallel.tensor,
                 max_sequence_length=shape.context,
                 position_embedding_type="rope",
                 share_embeddings_and_output_weights=shape.tied,
@@ -77,7 +78,8 @@ class PolicyModel(GPTModel):
     def rows(self, hidden: Tensor) -> VocabRows:
         """What the last stage's forward pass gave, before the output layer."""
         tied = self.share_embeddings_and_output_weights
-        return VocabRows(hidden, self.shared_embedding_or_output_weight() if tied else self.output_layer.weight)
+        weight = self.shared_embedding_or_output_weight() if tied else self.output_layer.weight
+        return VocabRows(hidden, weight, self.shape.vocab)
 
     def named_weights(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
         """The parameters by the names that they have in a model of one stage.

@@ -156,7 +156,7 @@ class Trainer:
         return tally.figures()
 
     def logits(self, micro_batch: MicroBatch) -> list[Tensor]:
-        """Logits [response_len, vocab / tensor-parallel size] of every sample's trained tokens, in the micro-batch's
+        """Logits [response_len, tokens of this tensor rank] of every sample's trained tokens, in the micro-batch's
         order. Raises LearnerError where pipeline stages share the model.
         """
         found = self._runner(self.model).read([micro_batch], lambda inputs, rows: inputs.by_sample(rows.logits()))

@@ -1,7 +1,8 @@
 """Log-probabilities and entropy over a vocabulary that may be split over tensor-parallel ranks.
 
-Invariant: every rank gets the same values, those of the whole vocabulary; their arithmetic is in fp32. No more rows
-than a chunk's have logits at once: the backward pass computes them again where there are several chunks.
+Invariant: every rank gets the same values, those of the whole vocabulary; their arithmetic is in fp32. A row that only
+fills a rank's shard up has no logit, so it gets no probability and no gradient. No more rows than a chunk's have logits
+at once: the backward pass computes them again where there are several chunks.
 """
 
 from __future__ import annotations
@@ -31,22 +32,41 @@ class TokenScores:
 
 @dataclass(frozen=True)
 class VocabRows:
-    """The predicted rows of a micro-batch: hidden states [r, h] and the output layer's weight [vocab shard, h]."""
+    """The predicted rows of a micro-batch: hidden states [r, h] and the output layer's weight [vocab shard, h].
+
+    All shards have equally many rows; of the last those beyond the `vocab` tokens are padding.
+    """
 
     hidden: Tensor
     weight: Tensor
+    vocab: int
 
     def logits(self) -> Tensor:
-        """Logits [r, vocab shard] in fp32, all at once."""
-        return _logits(self.hidden, self.weight)
+        """Logits [r, tokens of this rank's shard] in fp32, all at once."""
+        return _logits(self.hidden, self._of_tokens())
 
     def scores(self, targets: Tensor, temperatures: Tensor | None = None, *, entropy: bool = False) -> TokenScores:
         """Of `targets` [r], which have `temperatures` [r] where not all are 1."""
         most = CHUNK["cpu" if self.hidden.device.type == "cpu" else "cuda"]
         unit, drawn, spread, predicted = _Scores.apply(
-            self.hidden, self.weight, targets, temperatures, entropy, max(1, most // self.weight.size(0))
+            self.hidden,
+            self._of_tokens(),
+            targets,
+            temperatures,
+            entropy,
+            self._first(),
+            max(1, most // self.weight.size(0)),  # of the padded shard: ranks have their chunks together
         )
         return TokenScores(unit, unit if drawn is None else drawn, spread, predicted)
+
+    def _first(self) -> int:
+        """The token of this rank's first row."""
+        return int(parallel_state.get_tensor_model_parallel_rank()) * self.weight.size(0)
+
+    def _of_tokens(self) -> Tensor:
+        """The weight without padding."""
+        tokens = self.vocab - self._first()
+        return self.weight if tokens >= self.weight.size(0) else self.weight[:tokens]
 
 
 def _logits(hidden: Tensor, weight: Tensor) -> Tensor:
@@ -59,9 +79,8 @@ def _reduced(values: Tensor, operation: dist.ReduceOp.RedOpType) -> Tensor:
     return values
 
 
-def _places(targets: Tensor, shard: int) -> tuple[Tensor, Tensor]:
-    """Where in this rank's shard the targets are [r, 1], and whether they are in it [r]."""
-    first = parallel_state.get_tensor_model_parallel_rank() * shard
+def _places(targets: Tensor, first: int, shard: int) -> tuple[Tensor, Tensor]:
+    """Where the targets are among the `shard` tokens from `first` on [r, 1], and whether they are there [r]."""
     here = (targets >= first) & (targets < first + shard)
     return torch.where(here, targets - first, 0)[:, None], here
 
@@ -87,15 +106,16 @@ class _Scores(torch.autograd.Function):
         targets: Tensor,
         temperatures: Tensor | None,
         entropy: bool,
+        first: int,
         rows: int,
     ) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
-        """Values of `TokenScores`; `rows` is the most of a chunk."""
+        """Values of `TokenScores`; `first` is the token of the weight's first row, `rows` the most of a chunk."""
         logits = torch.empty(0)
         parts: list[list[Tensor]] = []  # of each chunk: unit, its normalizer, predicted, then what else is wanted
         for chunk in _chunks(targets.numel(), rows):
             logits = _logits(hidden[chunk], weight)
             peak = _reduced(logits.amax(-1), dist.ReduceOp.MAX)
-            places, here = _places(targets[chunk], weight.size(0))
+            places, here = _places(targets[chunk], first, weight.size(0))
             target = logits.gather(-1, places)[:, 0]
             norm, of_target, *expected = _summed(logits, peak, here, target, entropy=entropy)
             part = [of_target - norm, norm, of_target >= peak, *(norm - one for one in expected)]
@@ -108,7 +128,7 @@ class _Scores(torch.autograd.Function):
         unit, unit_norm, predicted, *rest = (torch.cat(values) for values in zip(*parts, strict=True))
         spread = rest.pop(0) if entropy else unit.new_empty(0)
         drawn, drawn_norm = rest or (None, None)
-        ctx.rows = rows
+        ctx.first, ctx.rows = first, rows
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(predicted, spread)
         kept = logits if len(parts) == 1 and any(ctx.needs_input_grad) else None
@@ -123,7 +143,7 @@ class _Scores(torch.autograd.Function):
         of_weight: Tensor | None = None
         for chunk in _chunks(targets.numel(), ctx.rows):
             logits = _logits(hidden[chunk], weight) if kept is None else kept
-            places, here = _places(targets[chunk], weight.size(0))
+            places, here = _places(targets[chunk], ctx.first, weight.size(0))
             grad = torch.zeros_like(logits) if unit is None and drawn is None else None
             if unit is not None:
                 grad = _slope(logits, unit_norm[chunk], places, here, unit[chunk])
@@ -139,7 +159,7 @@ class _Scores(torch.autograd.Function):
                 part = grad.t() @ hidden[chunk].to(weight.dtype)
                 # The sum over chunks is fp32's, as inside one product.
                 of_weight = part if of_weight is None else of_weight.float().add_(part)
-        return of_hidden, None if of_weight is None else of_weight.to(weight.dtype), None, None, None, None
+        return of_hidden, None if of_weight is None else of_weight.to(weight.dtype), *[None] * 5
 
 
 def _slope(scaled: Tensor, norm: Tensor, places: Tensor, here: Tensor, of_value: Tensor) -> Tensor:

@@ -34,7 +34,8 @@ NOTES = ("tensor_model_parallel", "partition_dim", "partition_stride")
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     base = tmp_path_factory.mktemp("models")
-    return [tiny_models.write(base / style, style, tied=style == "glm4") for style in STYLES]
+    odd = {"vocab_size": rank_processes.VOCAB}
+    return [tiny_models.write(base / style, style, tied=style == "glm4", **odd) for style in STYLES]
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +77,7 @@ def test_ranks_train_as_one_process_does(ran: Path, layout: str, model: str) -> 
             for key, value in ours.items():
                 if not key.endswith("_s"):
                     assert theirs[key] == pytest.approx(value, abs=1e-5, rel=1e-5), (rank, key)
+        assert together[-1]["padding"] == 0.0
     assert min(step["grad_norm"] for step in alone[: rank_processes.STEPS]) > 4 * rank_processes.CLIP
     assert_same_weights(ran / f"{layout}-{model}.safetensors", ran / f"one-{model}.safetensors")
     exported = ran / f"{layout}-{model}.export"
@@ -97,6 +99,7 @@ def test_a_checkpoint_goes_on_at_any_layout(ran: Path, model: str) -> None:
         ours, theirs = alone[number], said(ran, f"chain-{number}")[model][0]
         for key in ("loss", "grad_norm", "entropy", "tokens"):
             assert theirs[key] == pytest.approx(ours[key], abs=1e-5, rel=1e-5), (rank_processes.CHAIN[number], key)
+    assert said(ran, "chain-1", rank=1)[model][0]["padding"] == 0.0
     assert_same_weights(ran / f"chain-{model}" / "3.safetensors", ran / f"one-{model}.safetensors")
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from megatron.core import parallel_state
 from safetensors.torch import save_file
 
 from policy.architecture import read_architecture
@@ -36,7 +37,8 @@ OBJECTIVE = Objective(kl_coef=0.05)
 LR, BUDGET, STEPS = 1e-3, 40, 4
 LIMIT_S = 100.0
 ONE = ParallelConfig()
-vocab.CHUNK["cpu"] = 4 * 96  # several chunks of rows in each micro-batch, and twice as many rows where ranks split them
+VOCAB = 97  # two tensor ranks share it with a row of padding
+vocab.CHUNK["cpu"] = 4 * VOCAB  # several chunks of rows in each micro-batch; of twice the rows where ranks split them
 LAYOUTS = {
     "one": ONE,
     "tensor2": ParallelConfig(tensor=2),
@@ -58,7 +60,7 @@ def samples(seed: int) -> list[PackedSample]:
     draw = torch.Generator().manual_seed(seed)
 
     def ids(count: int) -> list[int]:
-        return torch.randint(96, (count,), generator=draw).tolist()
+        return torch.randint(VOCAB, (count,), generator=draw).tolist()
 
     shared = ids(11)
     prompts, lengths = [shared, shared, ids(5), ids(19), ids(8)], [4, 7, 2, 5, 13]
@@ -94,7 +96,7 @@ def train(folder: Path, parallel: ParallelConfig, out: Path) -> list[dict[str, f
     trainer.new_reference()
     figures = [step(trainer, number) for number in range(STEPS)]
     figures.append(trainer.evaluate(batches(9)))
-    figures.append({"canary": sum(map(sum, trainer.logprobs(batches(9)[0])))})
+    figures.append({"canary": sum(map(sum, trainer.logprobs(batches(9)[0]))), "padding": padding(trainer)})
     weights = trainer.snapshot()
     trainer.export(out.with_suffix(".export"))
     if dist.get_rank() == 0:
@@ -114,7 +116,15 @@ def go_on(folder: Path, parallel: ParallelConfig, out: Path, number: int) -> lis
     weights = trainer.snapshot()
     if dist.get_rank() == 0:
         save_file(weights, out / f"{number}.safetensors")
-    return [figures]
+    return [figures | {"padding": padding(trainer)}]
+
+
+def padding(trainer: Trainer) -> float:
+    """What is in the rows that only fill this rank's part of the vocabulary up, and in their gradients."""
+    tokens = VOCAB - parallel_state.get_tensor_model_parallel_rank() * trainer.parallel.vocab_rows(trainer.shape)
+    ends = ("embedding.word_embeddings.weight", "output_layer.weight")
+    held = [one for name, weight in trainer.model.named_weights() if name in ends for one in (weight, weight.main_grad)]
+    return sum(float(one[tokens:].abs().sum()) for one in held)
 
 
 def refusal(folder: Path) -> str:

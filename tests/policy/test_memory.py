@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 
@@ -28,6 +29,10 @@ def test_parameter_counts_are_the_published_ones(shape: str) -> None:
     count = sum(math.prod(size) for size in expected(arch).values())
     assert count / 1e9 == pytest.approx(PUBLISHED[shape], rel=0.015)
     assert memory.parameters(arch, ALONE) == count
+    assert memory.parameters(arch, ParallelConfig(tensor=2)) < count * 0.51
+    odd = msgspec.structs.replace(arch, vocab=arch.vocab + 1)
+    more = memory.parameters(odd, ParallelConfig(tensor=2)) - memory.parameters(arch, ParallelConfig(tensor=2))
+    assert more == arch.hidden * (1 if arch.tied else 2)
     halves = memory.parameters(arch, ParallelConfig(tensor=2, pipeline=2))
     assert count / 4 < halves < count / 4 * 1.1 + arch.vocab * arch.hidden / 2
 

@@ -17,6 +17,7 @@ def test_ranks_are_the_product() -> None:
     assert ParallelConfig().ranks == 1
     assert ParallelConfig(tensor=4, pipeline=3, data=5, sequence=True).ranks == 60
     ParallelConfig(tensor=4, pipeline=3, data=5, sequence=True).refuse(MODEL)
+    ParallelConfig(tensor=4).refuse(msgspec.structs.replace(MODEL, vocab=125))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_what_no_model_allows_is_refused_at_once(settings: dict[str, int], line:
         ({"tensor": 3}, {}, "tensor is 3: it does not divide num_attention_heads 8"),
         ({"tensor": 8}, {}, "tensor is 8: it does not divide num_key_value_heads 4"),
         ({"tensor": 4}, {"ffn": 98}, "tensor is 4: it does not divide intermediate_size 98"),
-        ({"tensor": 2}, {"vocab": 127}, "tensor is 2: it does not divide vocab_size 127"),
+        ({"tensor": 4}, {"vocab": 6}, "tensor is 4: vocab_size 6 is too small for it"),
         ({"pipeline": 4}, {}, "pipeline is 4: it does not divide num_hidden_layers 6"),
     ],
 )

@@ -31,7 +31,7 @@ def drawn(seed: int) -> tuple[VocabRows, torch.Tensor, torch.Tensor]:
     hidden = torch.randn(ROWS, HIDDEN, generator=generator, requires_grad=True)
     weight = (0.3 * torch.randn(VOCAB, HIDDEN, generator=generator)).requires_grad_()
     targets = torch.randint(VOCAB, (ROWS,), generator=generator)
-    return VocabRows(hidden, weight), targets, 0.5 + torch.rand(ROWS, generator=generator)
+    return VocabRows(hidden, weight, VOCAB), targets, 0.5 + torch.rand(ROWS, generator=generator)
 
 
 def loss(unit: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
@@ -73,7 +73,7 @@ def test_no_more_rows_than_a_chunk_s_have_logits(monkeypatch: pytest.MonkeyPatch
 
 def test_a_weight_that_is_frozen_gets_no_gradient() -> None:
     found, targets, _ = drawn(0)
-    frozen = VocabRows(found.hidden, found.weight.detach())
+    frozen = VocabRows(found.hidden, found.weight.detach(), VOCAB)
     frozen.scores(targets).unit.sum().backward()
     assert found.hidden.grad is not None
     assert frozen.weight.grad is None

@@ -48,10 +48,10 @@ def test_logits_equal_transformers(tmp_path: Path, style: str, *, tied: bool) ->
         assert (ours - expected).abs().max() < 1e-5
 
 
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize(("size", "vocab"), [(1, 97), (2, 96), (2, 97)])
 @pytest.mark.parametrize("style", ["qwen2", "qwen3", "llama", "glm4"])
-def test_the_mapping_inverts_at_any_tensor_parallel_size(tmp_path: Path, style: str, size: int) -> None:
-    shape = read_architecture(tiny_models.write(tmp_path / "model", style, tied=False))
+def test_the_mapping_inverts_at_any_tensor_parallel_size(tmp_path: Path, style: str, size: int, vocab: int) -> None:
+    shape = read_architecture(tiny_models.write(tmp_path / "model", style, tied=False, vocab_size=vocab))
     hf = hf_folder.read(tmp_path / "model")
     layers = (f"decoder.layers.{layer}.{suffix}" for layer in range(shape.layers) for suffix in inside(shape))
     names = [*outside(shape), *layers]
