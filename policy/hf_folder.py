@@ -21,9 +21,6 @@ from runtime.errors import ConfigError
 WEIGHTS = "model.safetensors"
 ADAPTER = "adapter"  # folder beside the weights
 WEIGHTS_INDEX = ".safetensors.index.json"
-# Config, tokenizer, template and what people read: never a program or a pickle.
-COMPANION_KINDS = (".json", ".txt", ".model", ".tiktoken", ".jinja", ".md")
-COMPANION_NAMES = ("LICENSE", "NOTICE")
 DTYPE_NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 
@@ -60,7 +57,7 @@ def companions(folder: Path) -> Companions:
 def _taken_along(name: str) -> bool:
     if name.startswith(".") or name.endswith(WEIGHTS_INDEX):
         return False
-    return name in COMPANION_NAMES or name.endswith(COMPANION_KINDS)
+    return name in tensorfiles.COMPANION_NAMES or name.endswith(tensorfiles.COMPANION_KINDS)
 
 
 def write_companions(files: Companions, folder: Path) -> None:

@@ -17,6 +17,9 @@ from policy.architecture import read_architecture
 from policy.tensornames import EMBEDDING, HEAD, expected
 
 FLOATS = ("F64", "F32", "F16", "BF16")  # of safetensors, as a model's weights are stored
+# Config, tokenizer, template and what people read: never a program or a pickle.
+COMPANION_KINDS = (".json", ".txt", ".model", ".tiktoken", ".jinja", ".md")
+COMPANION_NAMES = ("LICENSE", "NOTICE")
 _HEAD_MOST = 100_000_000  # bytes: the format's own limit
 _ADAPTERS = ("adapter_config.json", "adapter_model.*", "*lora*")
 _QUANTISERS = ("quantize_config.json", "quant_config.json", "hf_quant_config.json", "quant_strategy.json")

@@ -6,7 +6,6 @@ Invariant: exit status 0 means that learner and engine load the folder and agree
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 from actors.cluster import output
 from actors.cluster.config import models
@@ -16,8 +15,12 @@ from runtime.errors import ConfigError
 QUIET_S = 2.0
 
 
-def check(folder: Path, dtype: str, *, as_json: bool) -> int:
-    """Print the verdict on `folder`; its exit status."""
+def check(model: str, dtype: str, *, as_json: bool) -> int:
+    """Print the verdict on `model`, a folder or a name on the hub; its exit status.
+
+    Raises ConfigError where there is none.
+    """
+    folder = models.folder_of(model)
     from transformers.utils import logging
 
     logging.set_verbosity_error()
@@ -35,15 +38,15 @@ def check(folder: Path, dtype: str, *, as_json: bool) -> int:
     if as_json:
         output.document(verdict)
     else:
-        _say(folder, dtype, verdict)
+        _say(model, dtype, verdict)
     return 1 if verdict.why else 0
 
 
-def _say(folder: Path, dtype: str, verdict: ModelVerdict) -> None:
+def _say(model: str, dtype: str, verdict: ModelVerdict) -> None:
     if verdict.why:
-        output.line(f"{folder}: {verdict.why}")
+        output.line(f"{model}: {verdict.why}")
         return
     output.line(
-        f"{folder}: {verdict.architecture}, {dtype}: largest difference of a logit {verdict.max_logit_diff:.2g};"
+        f"{model}: {verdict.architecture}, {dtype}: largest difference of a logit {verdict.max_logit_diff:.2g};"
         " generates; every tensor comes back"
     )

@@ -7,11 +7,11 @@ import argparse
 SUMMARY = "evaluate a model or a run's weights on real desktops"
 DESCRIPTION = (
     "Play held-out instances with fixed weights and decoding on real desktops; nothing learns.\n"
-    "MODEL is `base` (the bundled model), a Hugging Face folder, a run's name or folder, or the URL of a server that\n"
-    "speaks the OpenAI chat completions protocol, with --model and mostly --tasks. --at chooses among a\n"
-    "run's weights. It is `newest` (default), an evaluation round's name (after_bc, final), or a version (0.240).\n"
-    "Success comes by family with a 95 % interval (Wilson): over all episodes, feasible ones and those without\n"
-    "faults. With several episodes per instance, pass@k is given, too. Without --tasks, a run's own held-out\n"
+    "MODEL is `base` (the bundled model), a Hugging Face folder, OWNER/MODEL of the hub, a run's name or folder, or\n"
+    "the URL of a server that speaks the OpenAI chat completions protocol, with --model and mostly --tasks. --at\n"
+    "chooses among a run's weights: `newest` (default), an evaluation round's name (after_bc, final), or a version\n"
+    "(0.240). Success comes by family with a 95 % interval (Wilson): over all episodes, feasible ones and those\n"
+    "without faults. With several episodes per instance, pass@k is given, too. Without --tasks, a run's own held-out\n"
     "instances are played, with its prompt format and length of episodes.\n"
     "The evaluation is itself a run: logs, report and --resume work on it. --resume plays the rest of what was begun:\n"
     "MODEL may be left out, and flags that would play something else are refused.\n"
@@ -32,7 +32,10 @@ EXAMPLES = (
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     parser.add_argument(
-        "model", metavar="MODEL", nargs="?", help="base, a model folder, a run, `last` (that trained), a URL"
+        "model",
+        metavar="MODEL",
+        nargs="?",
+        help="base, a model folder or hub name, a run, `last` (that trained), a URL",
     )
     parser.add_argument(
         "--model", dest="model_name", metavar="NAME", help="of a URL: the model, as that server calls it"

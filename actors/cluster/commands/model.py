@@ -6,8 +6,8 @@ import argparse
 
 SUMMARY = "check a model folder beside transformers"
 DESCRIPTION = (
-    "Load a Hugging Face folder as the learner and as the embedded engine do, compare logits with transformers, draw\n"
-    "a greedy answer through the model's own chat template, export the weights and read them back.\n"
+    "Load a Hugging Face folder, or a model of the hub, as learner and embedded engine do, compare logits with\n"
+    "transformers, draw a greedy answer through the model's own chat template, export the weights and read them back.\n"
     "float32: a logit may differ by 1e-4, or by 1e-5 of the largest logit. bfloat16: the rms distance from float32\n"
     "may be at most 1.5 times that of transformers' own bfloat16. A model that is not covered is named by its key of\n"
     "config.json.\n"
@@ -16,6 +16,7 @@ DESCRIPTION = (
 EXAMPLES = (
     "examples:\n"
     "  computerrl model check models/smollm2\n"
+    "  computerrl model check Qwen/Qwen2.5-0.5B@main\n"
     "  computerrl model check ~/Qwen3-1.7B --dtype bfloat16 --json\n"
 )
 
@@ -24,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     check = verbs.add_parser("check", help="compare with transformers", description=DESCRIPTION, epilog=EXAMPLES)
-    check.add_argument("folder", metavar="DIR", help="the model's Hugging Face folder")
+    check.add_argument("folder", metavar="MODEL", help="a Hugging Face folder, or OWNER/MODEL[@REVISION] on the hub")
     check.add_argument(
         "--dtype", choices=("float32", "bfloat16"), default="float32", help="what to compute in (default: float32)"
     )
@@ -35,13 +36,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Check it; 0 where all is good, else 1."""
     import warnings
-    from pathlib import Path
 
-    from runtime.errors import ConfigError
-
-    if not Path(args.folder).is_dir():
-        raise ConfigError(f"there is no folder {args.folder}")
     warnings.simplefilter("ignore")  # Megatron's, of kernels that it lacks
     from actors.cluster.checks import model
 
-    return model.check(Path(args.folder), args.dtype, as_json=args.json)
+    return model.check(args.folder, args.dtype, as_json=args.json)

@@ -1,4 +1,4 @@
-"""Where the model that a run starts from lies.
+"""Where the model that a run starts from lies: a folder, or a name on the hub.
 
 Invariant: a located model folder has the files that every part reads, sound, and the weights of the whole model.
 """
@@ -9,6 +9,7 @@ import hashlib
 from importlib import resources
 from pathlib import Path
 
+from actors.cluster.config import hub
 from policy import tensorfiles
 from policy.architecture import read_architecture
 from policy.tokenizer import Tokenizer
@@ -37,10 +38,10 @@ def of_flag(base: str | None, flag: str) -> Path:
 def planned(base: str, shape: str) -> Path:
     """What a plan that starts nothing goes by: the model's folder, or `shape` where that is not on this machine.
 
-    Raises ConfigError.
+    Of a model on the hub no weights are fetched. Raises ConfigError.
     """
     if not shape or (base and Path(base).is_dir()):
-        return locate(base)
+        return locate(base, weights=False)
     for folder in (Path(shape), shapes() / shape):
         if (folder / "config.json").is_file():
             return folder.resolve()
@@ -53,15 +54,27 @@ def shapes() -> Path:
     return Path(str(resources.files("deploy"))) / "shapes"
 
 
-def locate(base: str) -> Path:
-    """The folder of model `base`: "" is the bundled one, else a Hugging Face folder. Raises ConfigError."""
-    folder = Path(base).resolve() if base else bundled()
-    if not folder.is_dir():
-        raise ConfigError(f"there is no model folder {folder}")
+def folder_of(base: str, *, weights: bool = True) -> Path:
+    """Where the files of `base`, a Hugging Face folder or a name on the hub, are, whatever they are.
+
+    The files of a name are fetched where the cache lacks them, without `weights` where they are not wanted. Raises
+    ConfigError.
+    """
+    folder = Path(base).resolve()
+    if folder.is_dir():
+        return folder
+    if name := hub.named(base):
+        return hub.snapshot(name, weights=weights)
+    raise ConfigError(f"there is no model folder {folder}")
+
+
+def locate(base: str, *, weights: bool = True) -> Path:
+    """The folder of model `base`: "" is the bundled one, else as `folder_of` finds it. Raises ConfigError."""
+    folder = folder_of(base, weights=weights) if base else bundled()
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise ConfigError(f"model folder {folder} lacks {', '.join(missing)}")
-    if wrong := tensorfiles.problem(folder):
+    if (weights or Path(base).is_dir()) and (wrong := tensorfiles.problem(folder)):
         raise ConfigError(f"model folder {folder}: {wrong}")
     tokenizer, vocab = Tokenizer.load(folder), read_architecture(folder).vocab
     if (largest := tokenizer.largest_id) >= vocab:

@@ -115,7 +115,12 @@ class ModelConfig(Section, frozen=True, kw_only=True):
 
     AT: ClassVar[str] = "model"
 
-    path: Annotated[str, key("Names the Hugging Face folder to start from. Empty is the bundled base model.")] = ""
+    path: Annotated[
+        str,
+        key(
+            "Names the Hugging Face folder to start from, or OWNER/MODEL[@REVISION] on the hub. Empty: the bundled one."
+        ),
+    ] = ""
     shape: Annotated[
         str,
         tuning(

@@ -337,7 +337,7 @@ def check_base(deploy: Deploy) -> Check:
     """The files of the model that the run starts from."""
     mend = "computerrl base build --out DIR, and --set model.path=DIR"
     try:
-        folder = models.locate(deploy.model.path)
+        folder = models.locate(deploy.model.path, weights=False)
     except ConfigError as error:
         return Check(name="base model", ok=False, found=str(error), mend=mend)
     return Check(name="base model", ok=True, found=str(folder), mend=mend)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster.config import models
+from actors.cluster.config import hub, models
 from actors.cluster.config.suggest import hint
 from actors.cluster.runs import evaluation_rounds, names, run_folder
 from runtime.errors import ConfigError
@@ -27,14 +27,15 @@ class NamedWeights(msgspec.Struct, frozen=True, kw_only=True):
     """Weights and what they are called."""
 
     folder: str  # Hugging Face folder
-    name: str  # `base`, a run's name or a folder's path, as asked for
+    name: str  # `base`, a run's name, a folder's path or a name on the hub, as asked for
     version: str = "0.0"  # LINEAGE.STEP
     run: str = ""  # folder of the run that made them
     at: str = ""  # round, version or `newest`
 
 
 def locate(name: str, runs: Path, at: str = "") -> NamedWeights:
-    """The weights called `name`: `base`, a run's name or folder, `last` (the newest that trained), or a model folder.
+    """The weights called `name`: `base`, a run's name or folder, `last` (the newest that trained), or a model's folder
+    or name on the hub.
 
     `at` chooses among a run's: the name of an evaluation round, a version, or `newest` (the default). Raises
     ConfigError with the nearest name.
@@ -45,7 +46,7 @@ def locate(name: str, runs: Path, at: str = "") -> NamedWeights:
         raise ConfigError(f"--at {at}: {name} is a model, only a run has weights at several points")
     if name == BASE:
         return NamedWeights(folder=str(models.locate("")), name=BASE)
-    if os.path.isdir(name):
+    if os.path.isdir(name) or hub.named(name):
         return NamedWeights(folder=str(models.locate(name)), name=name)
     known = [BASE, *(path.name for path, _ in run_folder.all_runs(runs))]
     raise ConfigError(f"{name}: no such run in {runs} and no such model folder; {hint(name, known)}")
