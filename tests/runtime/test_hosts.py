@@ -19,6 +19,7 @@ from runtime.errors import ConfigError, HostLost, ProtocolError
 from runtime.hosts.frames import FromMain, PeersLost, StopHost
 from runtime.logs.reader import read_logs
 from runtime.messaging.transport import MAX_FRAME_BYTES, Link
+from runtime.signals import TOGETHER_S
 from runtime.sockets import connect_unix, listen_unix
 from runtime.system import ActorSystem, HostSpec, RestartPolicy
 
@@ -195,20 +196,22 @@ def test_a_killed_parent_takes_its_hosts_with_it(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_first_signal_stops_cleanly(tmp_path, number):
+def test_the_first_signal_stops_cleanly_and_its_like_beside_it_too(tmp_path, number):
     parent, child = start(tmp_path)
     parent.send_signal(number)
+    parent.send_signal(signal.SIGTERM)
     out, _ = parent.communicate(timeout=20)
     assert (out, parent.returncode) == ("clean\n", 0)
     assert gone(child)
     assert not (tmp_path / "control.sock").exists()
 
 
-def test_the_second_signal_stops_at_once(tmp_path):
+def test_a_later_signal_stops_at_once(tmp_path):
     parent, child = start(tmp_path, "hang")
     parent.send_signal(signal.SIGINT)
     assert parent.stdout is not None
     assert parent.stdout.readline() == "hanging\n"
+    time.sleep(TOGETHER_S + 0.1)
     parent.send_signal(signal.SIGINT)
     parent.communicate(timeout=5)
     assert parent.returncode == 130

@@ -12,8 +12,8 @@ DESCRIPTION = (
 )
 EXAMPLES = (
     "examples:\n"
-    "  computerrl episodes list last --failure --family file_manager\n"
-    "  computerrl episodes list last --phase rl --json\n"
+    "  computerrl episodes last --failure --family file_manager\n"
+    "  computerrl episodes last --phase rl --json\n"
     "  computerrl episodes show last g12.3\n"
     "  computerrl episodes show last g12.3 --tokens           each token with its log-probability\n"
     "  computerrl episodes show last eval.final.4 --html FILE.html   a page with the screenshots\n"
@@ -23,31 +23,21 @@ MOST = 40
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    every = verbs.add_parser("list", help="list them", description=DESCRIPTION, epilog=EXAMPLES)
-    _run(every)
+    parser.usage = "computerrl episodes [-h] [options] RUN\n       computerrl episodes show [-h] [options] RUN EPISODE"
+    named = "a run's name, a path, or `last`; `show RUN EPISODE` shows the episode of that trace or token"
+    parser.add_argument("words", nargs="+", metavar="RUN", help=named)
+    every = parser.add_argument_group("of a list")
     every.add_argument("--family", metavar="NAME", help="only tasks of this family")
     every.add_argument("--phase", metavar="NAME", help="only this phase or evaluation round: bc, rl, after_bc, ...")
     kinds = every.add_mutually_exclusive_group()
     for kind, what in (("success", "that succeeded"), ("failure", "that failed"), ("fault", "broken by a fault")):
         kinds.add_argument(f"--{kind}", dest="ending", action="store_const", const=kind, help=f"only episodes {what}")
-    every.add_argument("--most", type=int, default=MOST, metavar="N", help=f"at most so many (default: {MOST})")
-    every.add_argument("--json", action="store_true", help="print one JSON document")
-    one = verbs.add_parser("show", help="show one step by step", description=DESCRIPTION, epilog=EXAMPLES)
-    _run(one)
-    one.add_argument(
-        "episode", metavar="EPISODE", help="its trace, as `episodes list` and `logs` name it, or its token"
-    )
+    every.add_argument("--most", type=int, metavar="N", help=f"at most so many (default: {MOST})")
+    one = parser.add_argument_group("of one episode")
     one.add_argument("--tokens", action="store_true", help="print the prompt, and each token with its log-probability")
     form = one.add_mutually_exclusive_group()
     form.add_argument("--html", metavar="FILE", help="write a page with the screenshots instead")
-    form.add_argument("--json", action="store_true", help="print one JSON document")
-    for verb in (every, one):
-        verb.set_defaults(parser=verb)
-
-
-def _run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run's name, a path, or `last`")
+    form.add_argument("--json", action="store_true", help="print one JSON document, of a list as well")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
 
 
@@ -58,13 +48,31 @@ def main(args: argparse.Namespace) -> int:
     from actors.cluster.views import episodes
     from runtime.errors import ConfigError
 
-    if args.verb == "list" and args.most < 1:
-        raise ConfigError(f"--most {args.most}: it counts from 1")
-    run = names.find(Path(args.runs), args.run)
-    if args.verb == "list":
+    run, episode = _meant(args)
+    found = names.find(Path(args.runs), run)
+    if episode is None:
+        most = MOST if args.most is None else args.most
+        if most < 1:
+            raise ConfigError(f"--most {most}: it counts from 1")
         wanted = episodes.Wanted(family=args.family, phase=args.phase, ending=args.ending)
-        return episodes.show_all(run, wanted, most=args.most, as_json=args.json)
+        return episodes.show_all(found, wanted, most=most, as_json=args.json)
     page = Path(args.html) if args.html is not None else None
     if page is not None:
         paths.refuse_no_folder(page, "--html")
-    return episodes.show_one(run, args.episode, tokens=args.tokens, page=page, as_json=args.json)
+    return episodes.show_one(found, episode, tokens=args.tokens, page=page, as_json=args.json)
+
+
+def _meant(args: argparse.Namespace) -> tuple[str, str | None]:
+    """The run, and the episode where one is to be shown."""
+    words = args.words
+    if len(words) > 1 and (words[0] != "show" or len(words) != 3):
+        forms = "a list is  computerrl episodes RUN,  one of them  computerrl episodes show RUN EPISODE"
+        args.parser.error(f"{' '.join(words)}: {forms}")
+    *_, run, episode = words if len(words) > 1 else (words[0], None)
+    strange = ("family", "phase", "ending", "most") if episode else ("tokens", "html")
+    if given := [name for name in strange if getattr(args, name) not in (None, False)]:
+        flag = args.ending if given[0] == "ending" else given[0]
+        args.parser.error(
+            f"--{flag} is of {'a list' if episode else 'one episode: computerrl episodes show RUN EPISODE'}"
+        )
+    return run, episode

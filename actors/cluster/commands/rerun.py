@@ -21,9 +21,7 @@ EXAMPLES = (
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     parser.add_argument("run", metavar="RUN", help="a run's name, a path, or `last`")
-    parser.add_argument(
-        "episode", metavar="EPISODE", help="its trace, as `episodes list` and `logs` name it, or its token"
-    )
+    parser.add_argument("episode", metavar="EPISODE", help="its trace, as `episodes` and `logs` name it, or its token")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 

@@ -205,7 +205,7 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
     if caution := plan.caution():
         output.line(caution, to=sys.stderr)
     run = claim(request, deploy)
-    named = f"{folder.name}{run_folder.runs_flag(folder.parent)}"
+    named = run_folder.words_for(folder)
     verdict: str = "crashed"
     reason: str | None = "ended unexpectedly"
     try:
@@ -265,7 +265,7 @@ def _tell_ended(request: RunRequest, record: RunRecord) -> None:
         return
     output.news(f"run {folder.name} has ended: {record.verdict}{reason}")
     if record.verb == run_folder.RUN:
-        seen = f"computerrl report {folder.name}{run_folder.runs_flag(folder.parent)}"
+        seen = f"computerrl report {run_folder.words_for(folder)}"
         output.news(f"nothing was started; see  {seen}  or go on with  --set PATH=VALUE")
 
 

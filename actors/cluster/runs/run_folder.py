@@ -277,6 +277,11 @@ def runs_flag(runs: Path) -> str:
     return f" --runs {shlex.quote(str(there.relative_to(here) if there.is_relative_to(here) else there))}"
 
 
+def words_for(run: Path) -> str:
+    """What commands are given to find `run`."""
+    return f"{run.name}{runs_flag(run.parent)}"
+
+
 def _describe(by: LockOwner | None) -> str:
     return f"process {by.pid} since {by.started}" if by else "another process"
 

@@ -18,7 +18,7 @@ from actors.cluster.config import deploy_files, models
 from actors.cluster.config.suggest import hint
 from actors.cluster.report import page as pages
 from actors.cluster.report.episodes import EpisodeView, ShownStep, read
-from actors.cluster.runs import ledgers
+from actors.cluster.runs import ledgers, run_folder
 from actors.replay.database import queries
 from actors.replay.messages import Lane, trace_of
 from policy.tokenizer import Tokenizer
@@ -105,7 +105,7 @@ def show_all(run: Path, wanted: Wanted, *, most: int, as_json: bool) -> int:
     more = f", the newest {most} shown: --most {len(shown)} shows all" if shown[most:] else ""
     output.line(f"{len(shown)} episodes{more}")
     if (first := next((one for one in shown if one.stored), None)) is not None:
-        output.line(f"one step by step: computerrl episodes show {run.name} {first.trace}")
+        output.line(f"one step by step: computerrl episodes show {run_folder.words_for(run)} {first.trace}")
     return 0
 
 
@@ -126,7 +126,8 @@ def show_one(run: Path, named: str, *, tokens: bool, page: Path | None, as_json:
 def _gone(run: Path, one: EpisodeLine, released: dict[str, Any]) -> str:
     if one.ending == FAULT:
         cause = f": {released['cause']}: {released['detail']}" if released else ""
-        return f"{one.trace} was broken by a fault{cause}; computerrl logs {run.name} --trace {one.trace} tells more"
+        more = f"computerrl logs {run_folder.words_for(run)} --trace {one.trace}"
+        return f"{one.trace} was broken by a fault{cause}; {more} tells more"
     return f"{one.trace} ended as {one.ending} ({one.reason}), and its steps are kept no longer"
 
 
@@ -180,9 +181,8 @@ def _print(run: Path, one: EpisodeLine, episode: EpisodeView, detail: str, *, to
     said = f"{one.ending} ({one.reason})" + (f": {detail}" if detail else "")
     output.line(output.clean(f"\nverdict: {said}", lines=True))
     if episode.pictures:
-        output.line(
-            f"{len(episode.pictures)} screenshots: computerrl episodes show {run.name} {one.trace} --html FILE.html"
-        )
+        whole = f"computerrl episodes show {run_folder.words_for(run)} {one.trace} --html FILE.html"
+        output.line(f"{len(episode.pictures)} screenshots: {whole}")
 
 
 def _decoder(run: Path) -> Callable[[list[int]], str]:

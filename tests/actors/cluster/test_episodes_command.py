@@ -26,20 +26,20 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shown(capsys: pytest.CaptureFixture[str], runs: Path, *words: str, status: int = 0) -> str:
-    assert cli.main(["episodes", words[0], words[1], "--runs", str(runs), *words[2:]]) == status
+    assert cli.main(["episodes", *words, "--runs", str(runs)]) == status
     captured = capsys.readouterr()
     return captured.err if status else captured.out
 
 
 def test_episodes_are_listed_newest_first(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    listed = json.loads(shown(capsys, runs, "list", "one", "--json"))
+    listed = json.loads(shown(capsys, runs, "one", "--json"))
     assert [one["token"] for one in listed] == [*range(205, 199, -1), *range(105, 99, -1)]
     assert (listed[0]["trace"], listed[0]["where"], listed[0]["steps"]) == ("eval.final.5", "final", 1)
-    failed = json.loads(shown(capsys, runs, "list", "one", "--failure", "--phase", "final", "--json"))
+    failed = json.loads(shown(capsys, runs, "one", "--failure", "--phase", "final", "--json"))
     assert [(one["trace"], one["ending"]) for one in failed] == [("eval.final.3", "failure")]
-    table = shown(capsys, runs, "list", "one", "--most", "2", "--family", "file_manager")
+    table = shown(capsys, runs, "one", "--most", "2", "--family", "file_manager")
     assert "12 episodes, the newest 2 shown: --most 12 shows all" in table
-    assert "computerrl episodes show one eval.final.5" in table
+    assert f"computerrl episodes show one --runs {runs} eval.final.5" in table
 
 
 def test_an_episode_is_shown_step_by_step(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,8 +65,8 @@ def test_an_episode_is_a_page(runs: Path, tmp_path: Path, capsys: pytest.Capture
         (("show", "one", "eval.final.9"), "eval.final.9: no such episode in one; did you mean eval.final."),
         (("show", "one", "eval.after_bc.2"), "ended as failure"),
         (("show", "torn", "7"), "was broken by a fault: boot_failed: no room"),
-        (("list", "one", "--family", "file_manger"), "did you mean file_manager"),
-        (("list", "one", "--most", "0"), "--most 0: it counts from 1"),
+        (("one", "--family", "file_manger"), "did you mean file_manager"),
+        (("one", "--most", "0"), "--most 0: it counts from 1"),
         (("show", "one", "203", "--html", "no/such/page.html"), "--html no/such/page.html: there is no folder"),
     ],
 )
@@ -81,3 +81,21 @@ def test_what_is_not_there_is_one_line(
 def test_no_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == 0
     assert "first steps:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("list", "one"), "list one: a list is  computerrl episodes RUN,"),
+        (("one", "eval.final.3"), "one of them  computerrl episodes show RUN EPISODE"),
+        (("show", "one"), "one of them  computerrl episodes show RUN EPISODE"),
+        (("one", "--tokens"), "--tokens is of one episode"),
+        (("show", "one", "203", "--fault"), "--fault is of a list"),
+    ],
+)
+def test_another_form_is_refused_by_the_right_one(
+    runs: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], expected: str
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["episodes", *words, "--runs", str(runs)])
+    assert expected in capsys.readouterr().err
