@@ -5,6 +5,7 @@ Invariant:
   and no modifier is pressed or locked when it begins.
 - A stroke waits for the pace that its application needs, as long as the time of the text lasts (`spending.py`).
 - A key gets another sign only after its last stroke was read. Where that is not known, the answer says so.
+- Nothing is typed behind a line that Writer has not made yet.
 - A text that takes several calls goes on behind the last stroke of the call before. The answer counts what is typed.
 """
 
@@ -34,6 +35,9 @@ PACE_S = 0.012
 # LibreOffice finishes a move of its cursor after the fact, and what is typed into the next cell until then gets lost:
 # the first two to four characters at 12 ms apart. So it must have rested this long before typing starts or goes on.
 OFFICE_REST_S = 0.04
+# Writer's Return is a shortcut, and its shortcuts run once no key waits any more. So what is typed behind a Return
+# would come before the new line.
+WRITER = "libreoffice-writer"
 AFTER_LINE_S = 0.06  # Return may close a dialog: what follows must reach the window that comes next
 # GTK's file dialogs swallow a Return that comes while they complete a name: 120 ms after the last character is too
 # soon, 160 enough on an idle machine. So a dialog must have rested this long.
@@ -104,6 +108,7 @@ class Text:
     spending: Spending
     at: int = 0  # how many are typed
     ready: int = 0  # how many have keys
+    line: bool = False  # whether the last line may not be made yet
     sure: bool = True  # whether the application was known to have read each sign before its key got another
     why: str = ""  # not all are typed
     deaf: bool = False  # the application read no key in a whole call
@@ -117,6 +122,11 @@ class Text:
     def office(self) -> bool:
         """Whether it is LibreOffice's."""
         return self.app.startswith(("libreoffice", "soffice"))
+
+    def line_breaks(self, at: int) -> bool:
+        """Whether Writer has to make a line before what stands at `at` is typed."""
+        following = self.keysyms[at - 1 : at + 1]
+        return self.app == WRITER and following[0] == XK.XK_Return and following[-1] != XK.XK_Return
 
     @property
     def said(self) -> str:
@@ -236,6 +246,9 @@ class Keyboard:
         """Type until the text ends, the call's time, or the patience with an application that reads no keys."""
         began_at, text.why = text.at, LATE
         while not text.done and not text.spending.over(time.monotonic()):
+            if text.line:
+                text.line = not self._line_made(text.spending.wait_s(time.monotonic()))
+                continue
             if self._link.layout_changed:
                 self._learn()
                 text.ready = text.at
@@ -249,7 +262,12 @@ class Keyboard:
                 text.sure = text.sure and known is True
             self._character(text)
             text.at += 1
+            text.line = text.line_breaks(text.at)
         return text.said
+
+    def _line_made(self, seconds: float) -> bool:
+        """Whether Writer has read a Return within `seconds`, and has come to rest."""
+        return self._read(self._link.active(), seconds) is not False and self._rest(OFFICE_REST_S)
 
     def _character(self, text: Text) -> None:
         """Type the next one, with the rests and pauses that it needs."""
@@ -268,7 +286,7 @@ class Keyboard:
         self._line = "" if control else (self._line + chr(keysym & 0xFFFFFF))[-LINE_MAX:]
         if text.dialog and keysym == XK.XK_Return:
             self._link.expect_activation()
-        if text.office and careful:
+        if text.office and careful and not (text.app == WRITER and keysym == XK.XK_Return):  # that is waited for
             self._rest(OFFICE_REST_S)
         elif not text.at and text.app == "libreoffice-impress":
             self._read(self._link.active(), spending.wait_s(time.monotonic()))

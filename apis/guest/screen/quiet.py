@@ -3,7 +3,8 @@
 Invariant: the wait is bounded by the caller's deadline and is never a fixed pause. It ends when three things hold:
 
 - For `quiet_ms` no pixel changed.
-- For `quiet_ms` no other program of the desktop used the processor or stood in line for it.
+- For `quiet_ms` no other program of the desktop used the processor or stood in line for it, nor did the X server stand
+  in line.
 - No toolkit is known to wait by the clock before it acts.
 
 A program that starts, or works before it draws, changes no pixel for a while: so the processor is looked at. The X
@@ -20,7 +21,8 @@ from guest.screen.screenlink import ScreenLink
 
 LOOK_S = 0.01
 IDLE_NS = 400_000  # processor time within one look that a resting desktop may use
-_OURS = {b"Xvfb", b"sshd", b"bwrap"}
+_OURS = {b"", b"sshd", b"bwrap"}
+_SERVER = b"Xvfb"  # its work for the agent is no unrest, but a program that waits for its answer seems to rest
 
 
 def _stat(folder: str) -> list[bytes]:
@@ -34,22 +36,21 @@ class Work:
 
     def __init__(self) -> None:
         self._skip = {os.getpid()}
-        self._names: dict[int, bool] = {}
+        self._names: dict[int, bytes] = {}
 
-    def _counts(self, pid: int) -> bool:
+    def _name(self, pid: int) -> bytes:
         if pid not in self._names:
             try:
-                name = Path(f"/proc/{pid}/comm").read_bytes().strip()
+                self._names[pid] = Path(f"/proc/{pid}/comm").read_bytes().strip()
             except OSError:
-                return False
-            self._names[pid] = name not in _OURS
+                return b""
         return self._names[pid]
 
     def total(self) -> tuple[int, int]:
         """Nanoseconds used so far, and how many programs run or wait for the processor now."""
         used = running = 0
         for entry in os.listdir("/proc"):
-            if not entry.isdigit() or int(entry) in self._skip or not self._counts(int(entry)):
+            if not entry.isdigit() or int(entry) in self._skip or (name := self._name(int(entry))) in _OURS:
                 continue
             try:
                 threads = [f"/proc/{entry}"]
@@ -57,6 +58,8 @@ class Work:
                     threads = [f"/proc/{entry}/task/{thread}" for thread in os.listdir(f"/proc/{entry}/task")]
                 for thread in threads:
                     running += _stat(thread)[0] in (b"R", b"D")
+                    if name == _SERVER:
+                        continue
                     with open(f"{thread}/schedstat", "rb") as file:
                         used += int(file.read().split()[0])
             except (OSError, IndexError):  # it ended meanwhile

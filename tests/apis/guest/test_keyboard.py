@@ -36,6 +36,8 @@ class Screen:
         self.layout_changed = self.selected = False
         rows = [[code, code] for code in (*range(0x20, 0x7F), *KEYS.values())] + [[0, 0]] * 20
         self.rows = dict(enumerate(rows, 8))
+        self.waits: list[str] = []  # what was typed at each wait for a rest
+        self.every = 1  # which of them meet one
         self.signs = ""  # typed so far, as the layout stood at each stroke
         self.shifted = False
         info = SimpleNamespace(min_keycode=8, max_keycode=8 + len(rows) - 1)
@@ -102,7 +104,7 @@ def _module(name: str, holds: dict[str, Any]) -> ModuleType:
 
 
 @pytest.mark.parametrize("text", ["x\n" * 500, "\n" * MAX_TEXT, "word\n" * 130 + "y" * 350, "y" * MAX_TEXT])
-@pytest.mark.parametrize("app", ["libreoffice-writer", "libreoffice-impress", "mousepad", "another"])
+@pytest.mark.parametrize("app", ["libreoffice-calc", "libreoffice-impress", "mousepad", "another"])
 @pytest.mark.parametrize("dialog", [False, True])
 def test_any_text_that_may_be_typed_is_typed_within_the_calls_time(
     keyboard: Any, monkeypatch: pytest.MonkeyPatch, text: str, app: str, dialog: bool
@@ -132,7 +134,8 @@ def typing(keyboard: Any, monkeypatch: pytest.MonkeyPatch, took_s: float, reads:
 
     def rest(_: float) -> bool:
         screen.now += LONGEST_REST_S
-        return True
+        screen.waits.append(screen.signs)
+        return len(screen.waits) % screen.every == 0
 
     monkeypatch.setattr(keyboard, "time", SimpleNamespace(monotonic=lambda: screen.now))
     monkeypatch.setattr(keyboard, "Hearing", lambda: Application(screen, took_s, reads))
@@ -154,11 +157,11 @@ def test_a_slow_application_costs_rests_and_pauses_before_it_costs_the_end_of_a_
     assert screen.now < SeatConfig().call_timeout_s - MARGIN_S
 
 
-def carried_out(keyboard: Any, typist: Any, screen: Screen, text: str) -> list[str]:
+def carried_out(keyboard: Any, typist: Any, screen: Screen, text: str, app: str = "libreoffice-calc") -> list[str]:
     """The answers of the calls that type `text`; each call ends in its time."""
     answers = []
     for call in typed(text):
-        began, args = screen.now, dict(call.args) | ({"app": "libreoffice-calc"} if call.args else {})
+        began, args = screen.now, dict(call.args) | ({"app": app} if call.args else {})
         answers.append(getattr(typist, call.method)(**args))
         assert screen.now - began < SeatConfig().call_timeout_s - MARGIN_S
     return answers
@@ -175,6 +178,24 @@ def test_a_long_text_goes_on_in_further_calls_and_no_sign_is_lost_or_doubled_bet
     assert answers[-1] == keyboard.TYPED
     assert screen.signs == text.replace("\n", chr(KEYS["XK_Return"]))
     assert (answers[0] == keyboard.TYPED) == (took_s < 0.1 and line == MAX_TEXT)
+
+
+@pytest.mark.parametrize("every", [1, 2, 9])
+def test_nothing_is_typed_behind_a_line_that_writer_has_not_made(
+    keyboard: Any, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    screen, typist = typing(keyboard, monkeypatch, 0.01)
+    screen.every = every
+    lines = ["word"] * 10 + [""] * 20 + ["word" * 20] * 6
+    answers = carried_out(keyboard, typist, screen, "\n".join(lines), "libreoffice-writer")
+    wanted = chr(KEYS["XK_Return"]).join(lines)
+    assert wanted.startswith(screen.signs)
+    assert (answers[-1] == keyboard.TYPED) == (screen.signs == wanted) == (every < 9)
+    rested = set(screen.waits[every - 1 :: every])
+    made = [at for at, sign in enumerate(screen.signs) if sign == chr(KEYS["XK_Return"])]
+    followed = [at for at in made if screen.signs[at + 1 : at + 2] == "w"]
+    assert followed
+    assert all(screen.signs[: at + 1] in rested for at in followed)
 
 
 def test_what_was_typed_is_told_when_an_application_stops_reading(
