@@ -17,15 +17,19 @@ from typing import IO, NoReturn
 
 from guest.code import link as code_link
 from guest.code import start as code_start
+from guest.code.installed import installed
 from guest.errors import Refused
 
 READY_S = 40.0  # until a window answers that has just been started
 SERVER_S = 30.0
 STOP_S = 3.0
+LIST = "--list-extensions"
 
 
 def main(argv: list[str]) -> int:
-    """Open the files and folders named; the exit status."""
+    """Open the files and folders named, or list the extensions; the exit status."""
+    if LIST in argv:
+        return _list()
     names = [os.path.abspath(name) for name in code_start.paths(argv)]
     lost = next((name for name in names if not os.path.exists(name)), None)
     if lost is not None:
@@ -35,6 +39,16 @@ def main(argv: list[str]) -> int:
         if not code_link.hold(lock):
             return _tell(names)
         return _keep(names)
+
+
+def _list() -> int:
+    """Print the extensions, each in a line."""
+    try:
+        sys.stdout.writelines(f"{each.id}\n" for each in installed())
+    except Refused as refused:
+        sys.stderr.write(f"code: {refused}\n")
+        return 1
+    return 0
 
 
 def _tell(names: list[str]) -> int:

@@ -115,6 +115,20 @@ def test_a_server_that_says_nothing_is_ended_in_time(run: Path, monkeypatch: pyt
     assert time.monotonic() - began < 20
 
 
+def test_code_lists_extensions_and_opens_no_window_for_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from apis.guest.code import open as code_open
+
+    assert (code_open.main(["--list-extensions"]), capsys.readouterr().out) == (0, "")
+    place = run / ".vscode" / "extensions" / "a.b-1"
+    place.mkdir(parents=True)
+    (place / "package.json").write_text("{}")
+    row = {"identifier": {"id": "A.b"}, "version": "1", "relativeLocation": "a.b-1"}
+    (place.parent / "extensions.json").write_text(json.dumps([row]))
+    assert (code_open.main(["--list-extensions"]), capsys.readouterr().out) == (0, "a.b\n")
+    (place.parent / "extensions.json").write_text("{")
+    assert code_open.main(["--list-extensions"]) == 1
+
+
 def test_a_state_that_does_not_come_is_late(link: Any, window: Callable[[Answer], None]) -> None:
     window(lambda asked: _line(value={"folders": []}))
     with pytest.raises(link.Late, match="has not shown it yet"):
