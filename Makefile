@@ -84,6 +84,7 @@ scripted: setup
 # The same with stand-ins for every fixture that the task files name, in a store of their own.
 standins: export COMPUTERRL_TASKS := $(CURDIR)/.cache/standins
 standins: setup
+	rm -rf $(COMPUTERRL_TASKS)
 	$(PY) -m tests.apis.standins $(FILES) $(COMPUTERRL_TASKS)/made
 	.venv/bin/computerrl tasks fetch $(FILES) --from $(COMPUTERRL_TASKS)/made
 	@$(MAKE) --no-print-directory scripted FILES=$(FILES)

@@ -12,8 +12,16 @@ from tests.apis.metric_twins import Twin, file
 
 _NAMES = " ".join(
     f'xmlns:{key}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
-    for key, name in (("office", "office"), ("text", "text"), ("style", "style"), ("fo", "xsl-fo-compatible"))
+    for key, name in (
+        ("office", "office"),
+        ("manifest", "manifest"),
+        ("text", "text"),
+        ("style", "style"),
+        ("fo", "xsl-fo-compatible"),
+    )
 )
+
+ODT = "application/vnd.oasis.opendocument.text"
 
 
 def run(text: str, looks: str = "") -> str:
@@ -41,7 +49,12 @@ def odt(body: str, color: str = "#ffff00") -> FileView:
     look = f'<style:style style:name="T1"><style:text-properties fo:background-color="{color}"/></style:style>'
     content = f"<office:automatic-styles>{look}</office:automatic-styles><office:body><office:text>{body}"
     whole = f"<office:document-content {_NAMES}>{content}</office:text></office:body></office:document-content>"
-    return file(zipped({"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": whole}))
+    entries = "".join(
+        f'<manifest:file-entry manifest:full-path="{path}" manifest:media-type="{kind}"/>'
+        for path, kind in (("/", ODT), ("content.xml", "text/xml"))
+    )
+    listed = f"<manifest:manifest {_NAMES}>{entries}</manifest:manifest>"
+    return file(zipped({"mimetype": ODT, "content.xml": whole, "META-INF/manifest.xml": listed}))
 
 
 TIMES, LOW, STRUCK = '<w:rFonts w:ascii="Times New Roman"/>', '<w:vertAlign w:val="subscript"/>', "<w:strike/>"

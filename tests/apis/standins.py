@@ -64,9 +64,9 @@ def content(name: str, task: Task, *, gold: bool = False) -> bytes:
         cells = {sheet: [["item", "price"], [said, 3.5 + gold], ["milk", 2]] for sheet in names}
         more = {"marked": "A2", "view": pane("B2"), "after": check(), "charts": (chart(),), "pivots": (pivot(),)}
         return styled(cells, **more) if gold else make_xlsx(cells)
-    if ending == "odt" and gold:
+    if ending == "odt":
         return odt(f"<text:p>{said}</text:p>").data
-    if ending in ("docx", "odt", "doc"):
+    if ending in ("docx", "doc"):
         looks = para(run(said), run("2", document_twins.LOW)), COLORED, para(run("at", STRUCK), BREAK)
         return docx(*looks).data if gold else make_docx([said, "at by", "at"])
     if ending == "pptx":
