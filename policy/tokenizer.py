@@ -21,7 +21,7 @@ from policy.architecture import end_ids
 from runtime.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 PAD, END, USER, ASSISTANT, SYSTEM = SPECIAL_TOKENS = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>")
 
@@ -235,6 +235,10 @@ class Tokenizer:
         sound = text.encode("utf-8", "backslashreplace").decode("utf-8")
         # Without offsets of the tokens, which nothing here needs; and unlike `encode` it lets other threads run.
         ids = self._content.encode_batch_fast([sound], add_special_tokens=False)[0].ids
+        return self.listed(ids)
+
+    def listed(self, ids: Iterable[int]) -> list[int]:
+        """The ids as a list of numbers that all its lists share."""
         return list(map(self._numbers.__getitem__, ids))
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -251,7 +255,7 @@ class Tokenizer:
         digest = hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16).digest()
         kept = self._systems.get(digest)
         if kept is not None:
-            return list(map(self._numbers.__getitem__, kept))
+            return self.listed(kept)
         ids = self.encode(text)
         self._systems.put(digest, ids)
         return ids

@@ -215,6 +215,7 @@ class GuestLink:
                 answer = self._waiting.get(reply.i)
                 if answer is not None and not answer.done():
                     answer.set_result(reply)
+                    del reply, answer  # until the next one comes they would hold a whole frame
                     continue
                 strays += 1
                 if strays > _STRAYS:

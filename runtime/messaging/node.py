@@ -75,15 +75,17 @@ class Node:
         if len(self._pending) >= MAX_PENDING:
             raise MailboxFull(f"{MAX_PENDING} asks are under way in {self.name}")
         future: asyncio.Future[Envelope] = asyncio.get_running_loop().create_future()
-        self._pending[envelope.id] = (envelope.to, future)
+        key = envelope.id
+        self._pending[key] = (envelope.to, future)
         try:
             if (mailbox := self.mailboxes.get(envelope.to)) is not None:
                 await self._put(mailbox, envelope)
             else:
                 await self.uplink.send(envelope)
+            del envelope  # its body may be large, and the answer late
             return await future
         finally:
-            del self._pending[envelope.id]
+            del self._pending[key]
 
     async def tell(self, envelope: Envelope) -> Envelope | None:
         """Deliver; the answer is that of the other process, None inside this one."""

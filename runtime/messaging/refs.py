@@ -56,7 +56,9 @@ class Ref:
         wanted = reply_type(type(msg))
         envelope = self._wrap("ask", msg, timeout_s, trace)
         async with waiting(self._sender, self.name, envelope.message, timeout_s, trace=envelope.trace):
-            answer = await self._node.ask(envelope)
+            asked = self._node.ask(envelope)
+            del msg, envelope  # what was sent is not kept while its answer is waited for
+            answer = await asked
         if answer.kind == "error":
             raise decode_error(answer.body, from_handler=answer.message == "handler")
         return cast(R, decode(answer.body, wanted))

@@ -253,3 +253,11 @@ def test_escaped_text_is_one_printable_line_within_its_limit(text: str, limit: i
 @pytest.mark.parametrize(("text", "shown"), [("a\nb\t", "a\\nb\\t"), ("\u202e", "\\u202e"), ("é 字", "é 字")])
 def test_escapes(text: str, shown: str) -> None:
     assert escaped(text, 50) == shown
+
+
+def test_what_elements_have_in_common_is_held_once() -> None:
+    seen = from_guest(FRAME | {"elements": [row("push-button", f"b{at}", at=10 + at) for at in range(2)]})
+    one, other = ((e.tag, e.states, e.x, e.y) for e in seen.elements)
+    assert one[0] is other[0]
+    assert one[1] is other[1]
+    assert (one[3], other[3]) == (420, 460)

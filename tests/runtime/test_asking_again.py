@@ -1,8 +1,11 @@
-"""A peer that restarts or whose disk refuses is asked again; one that refuses is not."""
+"""A peer that restarts or whose disk refuses is asked again; one that refuses is not. What was sent is not kept."""
 
 from __future__ import annotations
 
+import asyncio
 import math
+import tracemalloc
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +21,10 @@ from runtime.errors import (
     ProtocolError,
     StoreError,
 )
+from runtime.messaging.codec import encode
+from runtime.messaging.envelope import Envelope
 from runtime.messaging.message import Done, Request
+from runtime.messaging.node import Node
 from runtime.messaging.refs import Ref
 from tests.leaping_clock import LeapingClock
 
@@ -86,3 +92,32 @@ async def test_a_disk_that_refuses_is_waited_for_however_long_that_takes():
     peer = Peer(*[DiskRefuses("full")] * 100, ActorGone("restarts"))
     assert [type(error) for error in await asked(peer, give_up_s=20.0)] == [ActorGone]
     assert peer.clock.now() > 400.0
+
+
+class Large(Request[Done]):
+    payload: bytes
+
+
+class Uplink:
+    """Sends nothing, and has the answer ready."""
+
+    sent: Envelope | None = None
+
+    async def send(self, envelope: Envelope) -> None:
+        self.sent = envelope.answer("reply", "Done", encode(Done()))
+
+
+async def test_what_was_sent_is_not_kept_while_its_answer_is_waited_for(tmp_path: Path) -> None:
+    uplink = Uplink()
+    node = Node("one", tmp_path, LeapingClock(), SimpleNamespace(), uplink)  # type: ignore[arg-type]
+    tracemalloc.start()
+    try:
+        asked = asyncio.ensure_future(Ref(node, "a", "b").ask(Large(payload=bytes(4 << 20)), timeout_s=30))
+        assert tracemalloc.get_traced_memory()[0] > 4 << 20
+        await asyncio.sleep(0)  # it runs until it waits for the answer
+        assert uplink.sent is not None
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    node.resolve(uplink.sent)
+    assert await asked == Done()
