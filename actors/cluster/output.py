@@ -6,12 +6,17 @@ exactly one JSON document on standard output.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
+
+UNBOUNDED = 1 << 16  # characters of a line that goes to no terminal
 
 
 def clean(text: str, *, lines: bool = False) -> str:
@@ -73,11 +78,38 @@ def quoted(text: str) -> None:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Aligned columns; the last column is not padded."""
-    cells = [[clean(str(cell)) for cell in row] for row in (head, *rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    """Aligned columns, below `head` where there is one. In a terminal a long cell goes on below itself."""
+    cells = [[clean(str(cell)) for cell in row] for row in ((head, *rows) if head else rows)]
+    widths = _fitted([*zip(*cells, strict=True)], columns())
     for row in cells:
-        line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        parts = [
+            [cell] if len(cell) <= width else textwrap.wrap(cell, width)
+            for cell, width in zip(row, widths, strict=True)
+        ]
+        for below in itertools.zip_longest(*parts, fillvalue=""):
+            line("  ".join(part.ljust(width) for part, width in zip(below, widths, strict=True)).rstrip())
+
+
+def columns() -> int:
+    """The terminal's width in characters; very many where standard output is none."""
+    return shutil.get_terminal_size((UNBOUNDED, 0)).columns
+
+
+def _fitted(texts: Sequence[Sequence[str]], room: int) -> list[int]:
+    """A width for each column of `texts` such that a line has `room`: the widest give way first.
+
+    Words stay whole where all longest words have room.
+    """
+    longest = [max(1, *map(len, column)) for column in texts]
+    words = [max((len(word) for text in column for word in text.split()), default=1) for column in texts]
+    room -= 2 * (len(texts) - 1)
+    least = words if sum(words) <= room else [1] * len(texts)
+    widths = longest
+    for cap in range(max(longest, default=0), 0, -1):
+        if sum(widths) <= room:
+            break
+        widths = [max(low, min(width, cap)) for low, width in zip(least, longest, strict=True)]
+    return widths
 
 
 def document(value: Any) -> None:

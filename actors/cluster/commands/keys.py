@@ -50,7 +50,7 @@ def main(args: argparse.Namespace) -> int:
         output.document(found)
         return 0
     for one in found:
-        output.line(keys.told(one))
+        output.line(keys.told(one, min(108, output.columns())))
     if not args.word and not args.all:
         output.line(f"\n{len(known) - len(found)} more with --all")
     return 0

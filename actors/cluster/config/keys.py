@@ -121,11 +121,11 @@ def matching(word: str, keys: Iterable[Key]) -> list[Key]:
     return [one for one in keys if low in one.key.lower() or low in one.meaning.lower()]
 
 
-def told(one: Key) -> str:
-    """Name, default and type on a line, and what it means on the next ones."""
+def told(one: Key, columns: int) -> str:
+    """Name, default and type on a line, and what it means on the next ones, of at most `columns` characters."""
     default = "(no default)" if one.default is None else f"= {one.default}"
     head = f"{one.key} {default}   {one.type}"
-    return "\n".join([head, *textwrap.wrap(one.meaning, 108, initial_indent="    ", subsequent_indent="    ")])
+    return "\n".join([head, *textwrap.wrap(one.meaning, columns, initial_indent="    ", subsequent_indent="    ")])
 
 
 def schema() -> dict[str, Any]:

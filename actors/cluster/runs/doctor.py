@@ -10,12 +10,14 @@ import importlib.metadata
 import os
 import shlex
 import shutil
+import socket
 import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -37,6 +39,7 @@ from runtime.errors import ConfigError
 from runtime.origin import check_origin as code_origin
 
 DISTRIBUTION = "computerrl"
+CONNECT_S = 3.0
 _NAMESPACES = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"]
 _VIEW = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--die-with-parent"]
 
@@ -74,6 +77,7 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
     here = not deploy.samplers.attach and not deploy.samplers.place  # are engines started
     if deploy.samplers.device == "cuda" and here:
         yield check_gpu()
+    yield from map(check_attached, deploy.samplers.attach)
     yield from check_learner()
     if isinstance(deploy.samplers.engine, SglangConfig) and here:
         yield check_sglang(deploy.samplers.engine)
@@ -236,6 +240,17 @@ def check_program(name: str, package: str, path: str) -> Check:
         found=found or "missing",
         mend=f"apt-get install --no-install-recommends {package}",
     )
+
+
+def check_attached(url: str) -> Check:
+    """Whether anything listens at the URL of a server that is to be attached."""
+    parts = urlsplit(url)
+    port, found = parts.port or (443 if parts.scheme == "https" else 80), url
+    try:
+        socket.create_connection((parts.hostname or "", port), CONNECT_S).close()
+    except OSError as error:
+        found = f"{url} can't be reached: {error.strerror or error}"
+    return Check(name="server", ok=found == url, found=found, mend="start that server, or name another")
 
 
 def check_application(program: str, listed: str) -> Check:

@@ -136,8 +136,7 @@ def _show_plan(plan: compose.Plan) -> None:
     output.line()
     output.table(("ACTOR", "COUNT", "WHAT"), plan.actor_rows())
     output.line()
-    for label, value in plan.summary():
-        output.line(f"{label:<14}{value}")
+    output.table((), plan.summary())
 
 
 def start(args: argparse.Namespace) -> int:

@@ -41,7 +41,8 @@ def list_suite(args: argparse.Namespace) -> int:
             }
         )
         return 0
-    output.line(f"{suite.name}{': ' + suite.about if suite.about else ''}\n")
+    output.table((), [(suite.name, suite.about)])
+    output.line()
     output.table(
         ("FAMILY", "REPORTED UNDER", "APPLICATIONS", "ORACLES", "TRAINED", "KINDS"),
         [

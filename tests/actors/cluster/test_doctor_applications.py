@@ -1,5 +1,6 @@
 """What doctor says of applications that are not installed."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,14 @@ def test_engines_on_a_gpu_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "gpu" not in checks(monkeypatch, "sglang-gpu", "samplers.attach=[http://a:1]")
     monkeypatch.setattr(doctor, "_output", lambda command: (0, "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"))
     assert doctor.check_gpu().ok
+
+
+def test_a_server_that_is_to_be_attached_has_to_listen() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        assert doctor.check_attached(url).ok
+    gone = doctor.check_attached(url)
+    assert (gone.fatal, gone.found) == (True, f"{url} can't be reached: Connection refused")
 
 
 def test_an_application_without_a_package_of_its_list_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

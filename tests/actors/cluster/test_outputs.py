@@ -7,10 +7,14 @@ import io
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.runs import ledgers, progress
 from actors.replay.database.schema import connect
@@ -80,3 +84,28 @@ def test_a_terminal_that_is_gone_ends_the_telling_and_not_the_work(monkeypatch: 
     monkeypatch.setattr(sys, "stdout", Gone())
     with progress.display("run x") as shown:
         shown.note("still at work")
+
+
+@given(
+    st.lists(st.lists(st.text("ab /\n", max_size=40), min_size=3, max_size=3), min_size=1, max_size=4),
+    st.integers(12, 90),
+)
+def test_a_table_fits_its_terminal_and_loses_no_word(rows: list[list[str]], room: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("COLUMNS", str(room))
+        out = io.StringIO()
+        patched.setattr(sys, "stdout", out)
+        output.table(("HEAD", "X", ""), rows)
+    lines = out.getvalue().split("\n")
+    assert max(map(len, lines)) <= room
+    shown = Counter("".join(lines)) - Counter(" \n")
+    for letter in "ab/":
+        assert shown[letter] == sum(cell.count(letter) for row in rows for cell in row)
+
+
+def test_a_table_that_goes_to_no_terminal_has_a_line_a_row(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    output.table((), [("a  b", "word " * 90), ("c", "d")])
+    assert capsys.readouterr().out == f"a  b  {('word ' * 90).rstrip()}\nc     d\n"
