@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors.desktop.endpoints.completion import Completed, completed
@@ -99,6 +99,7 @@ STOPS = st.lists(st.text("ab\ufffd", min_size=1, max_size=3), max_size=3)
 
 
 @given(st.lists(st.integers(1, 5), max_size=12), STOPS, st.text("ab\ufffd"))
+@example(cuts=[], stops=["\ufffd", "a\ufffda"], text="a\ufffda")
 def test_what_was_given_out_is_never_taken_back(cuts: list[int], stops: list[str], text: str) -> None:
     said, given, at = AnswerText(stops), "", 0
     for step in [*cuts, len(text) + 1]:
@@ -106,5 +107,5 @@ def test_what_was_given_out_is_never_taken_back(cuts: list[int], stops: list[str
         given += said.grown(text[:at], ended=at == len(text))
         if said.stopped or at == len(text):
             break
-    ends = [place for stop in stops if (place := text.find(stop)) >= 0]
-    assert given == text[: min(ends, default=len(text))]
+    ends = [(place + len(stop), place) for stop in stops if (place := text.find(stop)) >= 0]
+    assert given == text[: min(ends, default=(0, len(text)))[1]]  # at the stop that is whole first

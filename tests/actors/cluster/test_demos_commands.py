@@ -64,7 +64,7 @@ def digests(path: Path) -> list[str]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.desktop
-@pytest.mark.parametrize("used", [False, *proofs(True)], ids=["refused", "used"])
+@pytest.mark.parametrize("used", proofs(False, True), ids=["refused", "used"])
 def test_one_recording_is_shared_byte_for_byte(
     used: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,6 +36,7 @@ desktops: {count: 2, warm_pool: 1, screenshots: none, provider: {type: sandbox, 
 """
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(300)
 def test_a_pool_records_what_it_solves_and_says_who_did(
     tmp_path: Path, state_dir: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -214,6 +214,7 @@ async def test_weights_that_were_never_written_are_written_for_an_engine_that_ne
     assert {(line["version"], line["served"]) for line in events(tmp_path, "weights_refused")} == {("0.1", "None")}
 
 
+@pytest.mark.proof
 async def test_weights_whose_file_is_torn_start_no_engine(tmp_path, models):
     async with sampling(tmp_path, settings(models)) as ref:
         await ref.tell(Weights(version=FIRST, digest="", location=str(models[1])))
