@@ -20,7 +20,13 @@ TOKENS = 256
 MARGIN = 0.1  # of activations
 ALONE = ParallelConfig()
 SHAPES = Path(__file__).resolve().parents[2] / "deploy" / "shapes"
-PUBLISHED = {"qwen2.5-1.5b": 1.54, "qwen3-1.7b": 1.7, "glm-4-9b-0414": 9.4, "qwen2.5-14b": 14.7}  # billions
+PUBLISHED = {
+    "qwen2.5-0.5b": 0.49,
+    "qwen2.5-1.5b": 1.54,
+    "qwen3-1.7b": 1.7,
+    "glm-4-9b-0414": 9.4,
+    "qwen2.5-14b": 14.7,
+}  # billions
 
 
 @pytest.mark.parametrize("shape", PUBLISHED)

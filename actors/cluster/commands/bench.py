@@ -25,6 +25,7 @@ EXAMPLES = (
     "  computerrl bench sampler --engines embedded,batched --episodes 8 --json\n"
     "  computerrl bench publish --widths 128,512 --run last\n"
     "  computerrl bench learner --run last\n"
+    "  computerrl bench learner --shapes qwen2.5-0.5b,qwen2.5-1.5b --tokens 4096,16384\n"
     "  computerrl bench ledger --episodes 1000000\n"
     "  computerrl bench seats --seats 2000 --period 40\n"
     "  computerrl bench seats --format published --model DIR\n"
@@ -61,7 +62,9 @@ PUBLISH = (
 LEARNER = (
     "Time a step of RL on the newest groups that a run still stores, from its newest weights: once with prompts that\n"
     "samples share computed once, as in training, and once with every sample whole. Prints processor seconds. Exit\n"
-    "status 1 when the two ways disagree on the loss, the entropy or the gradient's norm. The run is only read."
+    "status 1 when the two ways disagree on the loss, the entropy or the gradient's norm. The run is only read.\n"
+    "With --shapes, time steps of models of those shapes with random weights instead, on a GPU where there is one,\n"
+    "and print the share of its arithmetic that they use (MFU)."
 )
 LEDGER = (
     "Make a ledger of many episodes in a temporary folder, and time every request that an actor makes of it, beside\n"
@@ -221,6 +224,12 @@ def _learner(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--times", type=int, default=3, metavar="N", help="steps of each way, in turns (3)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="that a step computes with (1)")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
+    parser.add_argument("--shapes", metavar="LIST", help="of deploy/shapes, or folders with a config.json: no run")
+    parser.add_argument("--tokens", metavar="LIST", help="of --shapes: tokens of a step (4096,16384)")
+    parser.add_argument("--recompute", choices=("none", "selective", "full"), help="of --shapes: learner.recompute")
+    parser.add_argument(
+        "--peak", type=float, metavar="TFLOPS", help="of --shapes: the device's most, if it is not known"
+    )
 
 
 def main(args: argparse.Namespace) -> int:
@@ -235,6 +244,13 @@ def main(args: argparse.Namespace) -> int:
 
         return sampler.run(_asked(sampler.SamplerOptions, args, engines=sampler.known(args.engines)), as_json=as_json)
     if args.kind == "learner":
+        if args.shapes:
+            from actors.cluster.bench import utilisation
+
+            shapes = tuple(args.shapes.split(","))
+            others = {"tokens": utilisation.lengths_of(args.tokens)} if args.tokens else {}
+            of_shapes = _asked(utilisation.UtilisationOptions, args, **{"shapes": shapes} | others)
+            return utilisation.run(of_shapes, as_json=as_json)
         from actors.cluster.bench import learner
 
         return learner.run(_asked(learner.LearnerOptions, args), as_json=as_json)

@@ -10,17 +10,20 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import torch
 
 from actors.cluster import cli
-from actors.cluster.bench import learner
+from actors.cluster.bench import learner, utilisation
 from actors.cluster.config import deploy_files, models
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import run_folder
 from actors.replay.database.schema import connect
 from actors.replay.messages import StepPayload, StepRef, VersionSpan
+from policy.architecture import read_architecture
 from policy.packing import PackedSample, siblings
 from runtime.messaging.message import Version
 from runtime.storage.segments import SegmentStore
+from tests.policy import tiny_models
 
 SIZE, PROMPT, ANSWER = 4, 40, 5
 
@@ -105,3 +108,35 @@ def test_a_whole_sample_is_the_same_sample_without_siblings() -> None:
     alone = learner.whole([sample, sample])
     assert [list(one.targets()) for one in alone] == [list(sample.targets())] * 2
     assert siblings(alone) == [[0], [1]]
+
+
+def test_a_shape_is_timed_with_random_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tiny").mkdir()
+    shape = tmp_path / "tiny" / "config.json"
+    shape.write_text(json.dumps(tiny_models.config("qwen3", tied=True, layers=1)))
+    asked = ["bench", "learner", "--shapes", str(tmp_path / "tiny"), "--tokens", "8,24", "--times", "1"]
+    assert cli.main([*asked, "--peak", "0.5", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["dtype"], found["targets"], [one["tokens"] for one in found["speeds"]]) == ("float32", [], [8, 24])
+    for one in found["speeds"]:
+        assert one["tokens_per_s"] == pytest.approx(one["tokens"] / one["step_s"])
+        assert one["used"] == pytest.approx(one["tflops"] / 0.5)
+    assert cli.main([*asked, "--recompute", "full"]) == 0
+    assert "no peak is known of cpu" in capsys.readouterr().out
+    assert cli.main([*asked, "--tokens", "1024"]) == 2
+    assert "--tokens 1024" in capsys.readouterr().err
+    assert cli.main([*asked, "--tokens", "many"]) == 2
+    assert "such as 4096,16384" in capsys.readouterr().err
+
+
+def test_useful_operations_are_those_of_torch_s_own_count(tmp_path: Path) -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+    from transformers import AutoModelForCausalLM
+
+    folder = tiny_models.write(tmp_path / "model", "qwen3", tied=True)
+    arch, ids = read_architecture(folder), torch.arange(64)[None]
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    with FlopCounterMode(display=False) as counted:
+        model(ids).logits.sum().backward()
+    whole = 3 * 64 * 2 * arch.layers * arch.heads * arch.head_dim * 64  # eager attention computes the masked half, too
+    assert counted.get_total_flops() == pytest.approx(utilisation.operations(arch, 64) + whole, rel=0.01)
