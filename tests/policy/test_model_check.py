@@ -14,20 +14,27 @@ from actors.cluster import cli
 from tests.policy import tiny_models
 from tests.policy.chat_models import write_tokenizer
 
-ODD: dict[str, tuple[str, dict[str, object]]] = {  # style -> model_type or llama3, and what is odd
-    "llama": ("llama", {"tied": False, "num_key_value_heads": 1, "layers": 1, "head_dim": 20}),
-    "llama3": ("llama3", {"tied": True, "vocab_size": 131}),
-    "mistral": ("mistral", {"tied": False, "hidden_size": 30, "num_attention_heads": 4, "head_dim": 10}),
-    "qwen2": ("qwen2", {"tied": True, "num_key_value_heads": 1, "vocab_size": 131, "layers": 1}),
-    "qwen3": ("qwen3", {"tied": True, "hidden_size": 30, "num_attention_heads": 9, "num_key_value_heads": 3}),
-    "glm4": ("glm4", {"tied": False, "num_key_value_heads": 1, "head_dim": 12, "partial_rotary_factor": 0.5}),
-    "glm4 without biases": ("glm4", {"tied": True, "attention_bias": False, "layers": 1}),
+# Heads that don't divide the hidden size, one key head, one layer, a vocabulary that is no multiple of anything.
+ALL_ODD: dict[str, object] = {
+    "hidden_size": 30, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 12, "layers": 1,
+    "vocab_size": 131,
+}  # fmt: skip
+DIVIDES = {"hidden_size": 32}  # transformers refuses a Llama of another
+ODD: dict[str, tuple[str, dict[str, object]]] = {  # model_type or llama3, and what else is odd
+    "llama": ("llama", {"tied": False, **DIVIDES}),
+    "llama3": ("llama3", {"tied": True, **DIVIDES}),
+    "mistral": ("mistral", {"tied": False}),
+    "qwen2, tied with biases": ("qwen2", {"tied": True}),
+    "qwen3": ("qwen3", {"tied": True, "num_attention_heads": 9, "num_key_value_heads": 3, "layers": 2}),
+    "qwen3, one key head": ("qwen3", {"tied": False}),
+    "glm4, tied with biases": ("glm4", {"tied": True}),
+    "glm4 without biases": ("glm4", {"tied": False, "attention_bias": False, "layers": 2}),
 }
 
 
 def folder_of(path: Path, name: str) -> Path:
     style, odd = ODD[name]
-    folder = tiny_models.write(path / "model", style, **odd)  # type: ignore[arg-type]
+    folder = tiny_models.write(path / "model", style, **ALL_ODD | odd)  # type: ignore[arg-type]
     write_tokenizer(folder, style)
     return folder
 
@@ -46,7 +53,7 @@ def test_an_odd_shape_agrees_with_transformers(tmp_path: Path, name: str, capsys
 
 
 def test_bfloat16_has_a_margin_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = folder_of(tmp_path, "glm4")
+    folder = folder_of(tmp_path, "glm4 without biases")
     file = folder / "model.safetensors"
     save_file({name: tensor.bfloat16() for name, tensor in load_file(file).items()}, file)
     status, found = checked(folder, capsys, "--dtype", "bfloat16")
@@ -58,7 +65,7 @@ def test_bfloat16_has_a_margin_of_its_own(tmp_path: Path, capsys: pytest.Capture
 def test_a_difference_and_a_key_that_is_not_covered_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = folder_of(tmp_path, "qwen2")
+    folder = folder_of(tmp_path, "qwen2, tied with biases")
     monkeypatch.setattr("policy.engine.model.inverse_frequencies", lambda arch: torch.zeros(arch.rotary_dim // 2))
     status, found = checked(folder, capsys)
     assert status == 1
@@ -73,5 +80,5 @@ def test_a_difference_and_a_key_that_is_not_covered_are_named(
 
 
 def test_the_stand_in_tokenizers_are_those_of_transformers(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, "glm4")
+    folder = folder_of(tmp_path, "glm4 without biases")
     assert PreTrainedTokenizerFast.from_pretrained(folder).chat_template
