@@ -76,7 +76,8 @@ class Adapter(nn.Module):
             else weight.new_zeros(size, dtype=torch.float32)
             for hf, size in self.tensors.items()
         }
-        return weight.float().add_(from_hf(self.name, parts, self.arch), alpha=self.scale).to(weight.dtype)
+        added = from_hf(self.name, parts, self.arch)
+        return weight.float().add(added, alpha=self.scale).to(weight.dtype)  # of float32, `float` is the weight itself
 
 
 def attach(model: PolicyModel, lora: LoraConfig, seed: int) -> dict[str, Adapter]:
