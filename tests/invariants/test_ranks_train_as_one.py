@@ -66,8 +66,10 @@ def assert_same_weights(found: Path, expected: Path) -> None:
         torch.testing.assert_close(theirs[name], tensor, rtol=0, atol=5e-5, msg=lambda m, n=name: f"{n}: {m}")
 
 
-@pytest.mark.parametrize("layout", [name for name in rank_processes.LAYOUTS if name != "one"])
-@pytest.mark.parametrize("model", STYLES)
+@pytest.mark.parametrize(
+    ("layout", "model"),
+    [(name, style) for style in STYLES for name in rank_processes.LAYOUTS if name != "one"] + [("data2", "adapters")],
+)
 def test_ranks_train_as_one_process_does(ran: Path, layout: str, model: str) -> None:
     alone = said(ran, "one")[model]
     for rank in range(rank_processes.LAYOUTS[layout].ranks):
@@ -77,11 +79,14 @@ def test_ranks_train_as_one_process_does(ran: Path, layout: str, model: str) -> 
             for key, value in ours.items():
                 if not key.endswith("_s"):
                     assert theirs[key] == pytest.approx(value, abs=1e-5, rel=1e-5), (rank, key)
-        assert together[-1]["padding"] == 0.0
+        assert together[rank_processes.STEPS + 1]["padding"] == 0.0
     assert min(step["grad_norm"] for step in alone[: rank_processes.STEPS]) > 4 * rank_processes.CLIP
     assert_same_weights(ran / f"{layout}-{model}.safetensors", ran / f"one-{model}.safetensors")
     exported = ran / f"{layout}-{model}.export"
     assert_same_weights(exported / "model.safetensors", ran / f"{layout}-{model}.safetensors")
+    if model == "adapters":
+        found = [ran / f"{name}-{model}.export" / "adapter" / "adapter_model.safetensors" for name in (layout, "one")]
+        assert_same_weights(*found)
     assert hf_folder.companions(exported).keys() == hf_folder.companions(ran / f"one-{model}.export").keys()
 
 

@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 
 from policy.architecture import read_architecture
 from policy.errors import LearnerError
+from policy.lora import LoraConfig
 from policy.losses import Objective
 from policy.megatron import ranks, vocab
 from policy.megatron.model import PolicyModel
@@ -33,6 +34,7 @@ from policy.parallel import ParallelConfig
 
 CLIP = 0.05  # far below the gradient's norm, so that a wrong norm is a wrong step
 SETTINGS = OptimConfig(clip_grad=CLIP)
+ADAPTERS = OptimConfig(clip_grad=CLIP, lora=LoraConfig(rank=3, alpha=48.0))
 OBJECTIVE = Objective(kl_coef=0.05)
 LR, BUDGET, STEPS = 1e-3, 40, 4
 LIMIT_S = 100.0
@@ -90,9 +92,11 @@ def step(trainer: Trainer, number: int) -> dict[str, float]:
     return trainer.grpo_step(batches(number), LR, OBJECTIVE, 1, [exercise] if number == 1 else ())
 
 
-def train(folder: Path, parallel: ParallelConfig, out: Path) -> list[dict[str, float]]:
+def train(
+    folder: Path, parallel: ParallelConfig, out: Path, settings: OptimConfig = SETTINGS
+) -> list[dict[str, float]]:
     """Figures of all steps; the weights after them are written to `out`, as tensors and as an export."""
-    trainer = Trainer(folder, SETTINGS, parallel=parallel)
+    trainer = Trainer(folder, settings, parallel=parallel)
     trainer.new_reference()
     figures = [step(trainer, number) for number in range(STEPS)]
     figures.append(trainer.evaluate(batches(9)))
@@ -102,6 +106,18 @@ def train(folder: Path, parallel: ParallelConfig, out: Path) -> list[dict[str, f
     if dist.get_rank() == 0:
         save_file(weights, out)
     return figures
+
+
+def adapters(folder: Path, parallel: ParallelConfig, out: Path) -> list[dict[str, float]]:
+    """The same with adapters alone, and a step from what one process has saved."""
+    figures = train(folder, parallel, out, ADAPTERS)
+    saved = out.with_name("adapters")
+    if parallel == ONE:
+        trainer = Trainer(folder, ADAPTERS)
+        trainer.new_reference()
+        step(trainer, 0)
+        trainer.save(saved)
+    return [*figures, step(Trainer.resume(saved, ADAPTERS, parallel=parallel), 1)]
 
 
 def go_on(folder: Path, parallel: ParallelConfig, out: Path, number: int) -> list[dict[str, float]]:
@@ -123,7 +139,8 @@ def padding(trainer: Trainer) -> float:
     """What is in the rows that only fill this rank's part of the vocabulary up, and in their gradients."""
     tokens = VOCAB - parallel_state.get_tensor_model_parallel_rank() * trainer.parallel.vocab_rows(trainer.shape)
     ends = ("embedding.word_embeddings.weight", "output_layer.weight")
-    held = [one for name, weight in trainer.model.named_weights() if name in ends for one in (weight, weight.main_grad)]
+    weights = [weight for name, weight in trainer.model.named_weights() if name in ends]
+    held = [*weights, *(weight.main_grad for weight in weights if weight.requires_grad)]
     return sum(float(one[tokens:].abs().sum()) for one in held)
 
 
@@ -186,6 +203,8 @@ def main(out: Path, folders: list[Path], layouts: dict[str, ParallelConfig]) -> 
             said: dict[str, Any] = {"refusal": refusal(folders[0])} if name == "tensor2" else {}
             for folder in folders:
                 said[folder.name] = train(folder, parallel, out / f"{name}-{folder.name}.safetensors")
+            if name in {"one", "data2"}:
+                said["adapters"] = adapters(folders[0], parallel, out / f"{name}-adapters.safetensors")
             return said
 
         forked(parallel, out / name, everything)
