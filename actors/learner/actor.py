@@ -78,6 +78,7 @@ class LearnerActor(Actor):
         self._steps = 0
         self._skips = 0
         self._busy_s = 0.0
+        self._loss: float | None = None
         self._idle_since: float | None = None  # monotonic; None while there is a batch
         self._doing = "starting"
 
@@ -117,9 +118,9 @@ class LearnerActor(Actor):
     @handles(GetLearnerState, concurrent=True)
     async def state(self, _: GetLearnerState) -> LearnerState:
         """The newest announced weights. Before the first, those that were started from."""
-        if (newest := self._exports.newest) is None:
-            return LearnerState(version=self._version, location=self.config.model, busy_s=self._busy_s)
-        return LearnerState(version=newest.version, location=newest.location, busy_s=self._busy_s)
+        newest = self._exports.newest
+        version, location = (self._version, self.config.model) if newest is None else (newest.version, newest.location)
+        return LearnerState(version=version, location=location, busy_s=self._busy_s, loss=self._loss)
 
     @handles(WriteWeights, concurrent=True)
     async def write_weights(self, msg: WriteWeights) -> Weights:
@@ -210,6 +211,7 @@ class LearnerActor(Actor):
         self._version = version
         self._steps += 1
         self._busy_s += result.t1 - result.t0
+        self._loss = result.figures["loss"]
         sizes = {"micro_batches": len(plan.micro_batches), "samples": sum(len(m.samples) for m in plan.micro_batches)}
         known = {**planned.figures, **sizes, "wait_s": waited_s, **result.figures}
         result = msgspec.structs.replace(result, figures=known)

@@ -129,6 +129,7 @@ class LearnerState(Message):
     version: Version
     location: str
     busy_s: float  # seconds inside optimizer steps since start
+    loss: float | None = None  # of the newest optimizer step since start
 
 
 class GetLearnerState(Request[LearnerState]):

@@ -12,6 +12,7 @@ mkdir -p .cache
 exec 9>.cache/setup.lock
 flock 9
 
+worked=
 say() { printf 'setup: %s\n' "$*"; }
 
 words() { sed 's/#.*//' "$@" | tr -s '[:space:]' '\n' | sed '/^$/d'; }
@@ -26,6 +27,7 @@ step() {
         return 0
     fi
     say "$name ..."
+    worked=yes
     local start=$SECONDS
     "$@"
     mkdir -p "$stamps"
@@ -84,6 +86,7 @@ mapfile -t wanted < <(words "${lists[@]}")
 mapfile -t missing < <(missing_debs "${wanted[@]}")
 if [ ${#missing[@]} -gt 0 ]; then
     say "Debian packages: ${missing[*]}"
+    worked=yes
     start=$SECONDS
     install_debs "${missing[@]}"
     say "Debian packages: $((SECONDS - start)) s"
@@ -142,3 +145,4 @@ if [ "$(id -u)" = 0 ]; then
     [ -d "$home" ] || rm -f "$stamps/home"
     step home "$(digest actors/desktop/providers/home_template.py deploy/guest/*.yaml deploy/setup/*-packages.txt)" make_home
 fi
+say "${worked:+done: }all is there; next:  .venv/bin/computerrl doctor   .venv/bin/computerrl run smoke"

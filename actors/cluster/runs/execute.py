@@ -142,13 +142,13 @@ async def follow(
     over: Callable[[Figures], bool],
     *,
     begin: Callable[[], Awaitable[None]] | None = None,
-    busy: Callable[[], Awaitable[float]] | None = None,
+    learnt: Callable[[], Awaitable[tuple[float, float | None]]] | None = None,
     seen: Callable[[progress.Snapshot, Figures], progress.Snapshot] = lambda shot, _: shot,
 ) -> Figures:
     """Show figures until they are `over`; returns the last ones, with every parked request answered.
 
-    `begin` is done first. `busy` says for how long the learner was
-    busy, in seconds. What is shown is what `seen` makes of it.
+    `begin` is done first. `learnt` says for how many seconds the learner was busy, and its newest loss. What is shown
+    is what `seen` makes of it.
     """
     started, revision = time.monotonic(), -1
     replay = system.ref("replay", "progress")
@@ -158,10 +158,11 @@ async def follow(
     while True:
         request = WaitFigures(since=revision, wait_s=5.0)
         figures = await replay.ask_until(request, timeout_s=ASK_S, give_up_s=math.inf)  # its supervisor gives up
-        busy_s = await busy() if busy is not None else None
+        busy_s, loss = await learnt() if learnt is not None else (None, None)
         revision = figures.revision
         meter.seats = sum(name.startswith("desktop/") for name in system.names())  # `apply` changes it
-        shown.show(seen(meter.read(time.monotonic(), started, figures, busy_s, plan.deploy.demos.count), figures))
+        shot = meter.read(time.monotonic(), started, figures, busy_s, plan.deploy.demos.count, loss=loss)
+        shown.show(seen(shot, figures))
         if over(figures):
             await close(system)
             return figures
@@ -177,14 +178,16 @@ async def close(system: ActorSystem) -> None:
 async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display) -> Figures:
     """Until the phases are done."""
     learner, busy_s = system.ref("learner", "progress"), 0.0
+    loss: float | None = None
 
-    async def busy() -> float:
-        nonlocal busy_s
-        with suppress(ComputerRLError):  # the learner may be restarting; its last figure stands
-            busy_s = (await learner.ask(GetLearnerState(), timeout_s=1.0)).busy_s
-        return busy_s
+    async def learnt() -> tuple[float, float | None]:
+        nonlocal busy_s, loss
+        with suppress(ComputerRLError):  # the learner may be restarting; its last figures stand
+            state = await learner.ask(GetLearnerState(), timeout_s=1.0)
+            busy_s, loss = state.busy_s, state.loss
+        return busy_s, loss
 
-    return await follow(system, plan, shown, lambda figures: figures.phase.phase is Phase.DONE, busy=busy)
+    return await follow(system, plan, shown, lambda figures: figures.phase.phase is Phase.DONE, learnt=learnt)
 
 
 def _judge(plan: Plan, figures: Figures) -> Verdict:

@@ -16,7 +16,7 @@ import msgspec
 
 from actors.cluster import output
 from actors.cluster.runs import criterion
-from actors.replay.messages import Figures, Phase
+from actors.replay.messages import Figures, Phase, PhaseRef
 
 WINDOW_S = 60.0
 
@@ -29,6 +29,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     steps: int | None  # of this segment; None when a condition ends it
     success: float | None  # train lane, mean over the last steps of the segment
     held_out: float | None  # last closed evaluation round, share of all tasks
+    loss: float | None  # of the newest optimizer step
     entropy: float | None  # nats per token
     episodes_min: float
     seats_busy: int
@@ -36,6 +37,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     learner_busy: float | None  # share of the last minute inside optimizer steps; None where nothing learns
     staleness: float | None  # mean over trained trajectories
     demos: str
+    left_s: float | None  # of this segment, at its mean pace since it was first seen
     elapsed_s: float
 
 
@@ -45,8 +47,12 @@ class Meter:
     def __init__(self, seats: int) -> None:
         self.seats = seats  # of now
         self._recent: deque[tuple[float, int, float]] = deque(maxlen=600)
+        self._segment: tuple[PhaseRef, float, int] | None = None  # when it was first seen, and what was done then
 
-    def read(self, now: float, started: float, figures: Figures, busy_s: float | None, demos_wanted: int) -> Snapshot:
+    def read(
+        self, now: float, started: float, figures: Figures, busy_s: float | None, demos_wanted: int, *,
+        loss: float | None = None,
+    ) -> Snapshot:  # fmt: skip
         """The snapshot at monotonic second `now`; `busy_s` is None where nothing learns."""
         episodes = sum(figures.episodes.values())
         self._recent.append((now, episodes, busy_s or 0.0))
@@ -63,6 +69,7 @@ class Meter:
             steps=figures.phase_limit,
             success=sum(tail) / len(tail) if tail else None,
             held_out=closed[-1].successes / closed[-1].planned if closed else None,
+            loss=loss,
             entropy=figures.entropy[-1] if figures.entropy else None,
             episodes_min=(episodes - episodes_before) / span * 60 if span > 1 else 0.0,
             seats_busy=figures.seats_busy,
@@ -70,8 +77,20 @@ class Meter:
             learner_busy=None if busy_s is None else _share(busy_s - busy_before, span),
             staleness=sum(int(k) * n for k, n in figures.staleness.items()) / trained if trained else None,
             demos=f"{figures.demos}/{demos_wanted}" if figures.phase.phase is Phase.DEMO else "",
+            left_s=self._left_s(now, figures, demos_wanted),
             elapsed_s=now - started,
         )
+
+    def _left_s(self, now: float, figures: Figures, demos_wanted: int) -> float | None:
+        done, whole = figures.phase_steps, figures.phase_limit
+        if figures.phase.phase is Phase.DEMO:
+            done, whole = figures.demos, demos_wanted
+        if self._segment is None or self._segment[0] != figures.phase:
+            self._segment = figures.phase, now, done
+        _, since, before = self._segment
+        if whole is None or done <= before:
+            return None
+        return (now - since) / (done - before) * max(0, whole - done)
 
 
 def _share(part_s: float, span_s: float) -> float:
@@ -82,7 +101,11 @@ def cells(shot: Snapshot) -> list[tuple[str, str]]:
     """Label and value, in order; what is not known yet is left out."""
     step = f"{shot.step}/{shot.steps}" if shot.steps is not None else str(shot.step)
     found = [("phase", shot.phase), ("demos", shot.demos) if shot.demos else ("step", step)]
-    optional = (("success", shot.success), ("held-out", shot.held_out), ("entropy", shot.entropy))
+    if shot.left_s is not None:
+        found.append(("left", output.duration(shot.left_s)))
+    optional = (
+        ("success", shot.success), ("held-out", shot.held_out), ("loss", shot.loss), ("entropy", shot.entropy),
+    )  # fmt: skip
     found += [(label, f"{value:.2f}") for label, value in optional if value is not None]
     found += [("episodes/min", f"{shot.episodes_min:.0f}"), ("seats busy", f"{shot.seats_busy}/{shot.seats}")]
     if shot.learner_busy is not None:

@@ -125,6 +125,9 @@ def test_progress_shows_rates_over_the_last_minute() -> None:
     shown = dict(progress.cells(shot))
     assert shown["step"] == "3/10"
     assert shown["held-out"] == "0.40"
+    assert not {"left", "loss"} & shown.keys(), "no step was made while it was looked at"
+    shown = dict(progress.cells(meter.read(60.0, 0.0, figures(phase_steps=5), 15.0, 64, loss=0.125)))
+    assert (shown["left"], shown["loss"]) == ("2m30s", "0.12")  # two of ten steps a minute, five are left
 
 
 def test_plain_lines_are_few(capsys: Any) -> None:
