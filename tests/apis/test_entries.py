@@ -139,6 +139,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow
 def test_the_template_is_found_whole(tmp_path: Path) -> None:
     groups = tomllib.loads((TEMPLATE / "pyproject.toml").read_text())["project"]["entry-points"]
     lines = [line for group, points in groups.items() for line in (f"[{group}]", *map(" = ".join, points.items()))]

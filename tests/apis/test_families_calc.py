@@ -115,6 +115,7 @@ def test_only_the_wanted_cells_may_change(part: str) -> None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("form", ["compact", "published"])
+@pytest.mark.slow
 def test_every_answer_is_an_action_and_the_same_when_asked_again(name: str, form: str) -> None:
     for seed in range(30):
         task_id = f"{name}/{HELD_OUT}/{seed}"

@@ -29,6 +29,7 @@ def as_wanted(slides: list[Slide]) -> list[dict[str, Any]]:
 
 
 @given(SLIDES, SLIDES)
+@pytest.mark.slow
 def test_the_same_slides_and_no_others_are_accepted(slides: list[Slide], others: list[Slide]) -> None:
     wanted = msgspec.json.decode(msgspec.json.encode(as_wanted(slides)))
     assert verdict(slides, wanted) == ""

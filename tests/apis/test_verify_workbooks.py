@@ -35,6 +35,7 @@ def test_the_same_cells_are_accepted_also_after_a_trip_through_json(cells: dict[
 
 
 @given(CELLS, CELLS)
+@pytest.mark.slow
 def test_any_other_cells_are_not(cells: dict[str, Any], others: dict[str, Any]) -> None:
     assume(cells.keys() != others.keys() or any(not same(others[place], cells[place]) for place in cells))
     assert not verdict(Sheet("Sheet1", others), cells)

@@ -34,6 +34,7 @@ def _words_around_holes(template: str) -> list[str]:
     return [part for part in re.split(r"\{\w*\}", template.lower()) if len(re.findall(r"[a-z]+", part)) >= 3]
 
 
+@pytest.mark.slow
 def test_base_imports_nothing_from_apis() -> None:
     for file in [*BASE.rglob("*.py"), BASE.parent / "tokenizer.py", BASE / "tokenizer.py"]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

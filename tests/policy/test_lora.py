@@ -56,6 +56,7 @@ def logits_of(model: torch.nn.Module) -> torch.Tensor:
     ("style", "targets"),
     [("qwen2", ()), ("qwen3", ("q_proj", "v_proj", "down_proj")), ("glm4", ("k_proj", "gate_up_proj"))],
 )
+@pytest.mark.slow
 def test_peft_and_the_merged_weights_compute_what_the_learner_does(
     tmp_path: Path, style: str, targets: tuple[str, ...]
 ) -> None:

@@ -112,6 +112,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Case(style, folder, independent(folder, style))
 
 
+@pytest.mark.slow
 def test_ten_steps_equal_those_of_an_independent_script(case: Case) -> None:
     expected = case.steps
     trainer = Trainer(case.folder, OptimConfig(betas=(0.9, 0.95), weight_decay=0.01, clip_grad=1.0))

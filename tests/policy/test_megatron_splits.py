@@ -132,6 +132,7 @@ def test_a_prompt_that_samples_share_is_computed_once_and_changes_nothing(
     assert packed == 17 + 9 + sum(length for _, length in responses)
 
 
+@pytest.mark.slow
 def test_every_split_of_a_cross_entropy_batch_does(trainer: Trainer) -> None:
     rng = random.Random(3)
     lengths = [2, 9, 1, 30]

@@ -119,6 +119,7 @@ def test_grpo_makes_good_tokens_likelier_and_bad_ones_less(model: Path) -> None:
     assert gain > 0
 
 
+@pytest.mark.slow
 def test_kl_needs_a_reference_and_then_holds_the_policy_to_it(model: Path) -> None:
     trainer = trainer_of(model)
     samples = rollouts(trainer)
@@ -258,6 +259,7 @@ def test_cross_entropy_learns_and_evaluate_changes_nothing(model: Path) -> None:
     assert trainer.cross_entropy_step(batches, 0.0)["loss"] == pytest.approx(first["loss"], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_fresh_optimizer_forgets_momentum(model: Path, tmp_path: Path) -> None:
     used, new = trainer_of(model), trainer_of(model)
     for step in range(3):

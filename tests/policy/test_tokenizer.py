@@ -61,6 +61,7 @@ def test_one_seed_gives_one_tokenizer() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(text=texts)
+@pytest.mark.slow
 def test_round_trip(own: Tokenizer, text: str) -> None:
     sound = text.encode("utf-8", "backslashreplace").decode("utf-8")
     assert own.decode(own.encode(text)) == sound

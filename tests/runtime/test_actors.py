@@ -162,6 +162,7 @@ async def test_one_message_at_a_time_and_concurrent_ones_up_to_their_limit(syste
     assert max(reply.n for reply in await asyncio.gather(*parked)) == 3
 
 
+@pytest.mark.slow
 async def test_a_full_mailbox_pushes_back(system, host, tmp_path):
     await system.spawn(spec("a", host, mailbox=2))
     a = system.ref("a")
@@ -333,6 +334,7 @@ class Big(Message):
     body: bytes
 
 
+@pytest.mark.slow
 async def test_a_message_too_big_for_a_frame_is_refused_where_it_is_sent(system):
     await system.spawn(spec("a", "one"))
     with pytest.raises(ProtocolError, match="is the most"):

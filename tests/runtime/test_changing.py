@@ -54,6 +54,7 @@ async def system(tmp_path: Path) -> AsyncIterator[ActorSystem]:
 
 
 @pytest.mark.parametrize("host", ["main", "one"])
+@pytest.mark.slow
 async def test_an_actor_keeps_its_new_config_over_its_lives(system: ActorSystem, host: str) -> None:
     await system.spawn(holder(1, host))
     await system.configure(holder(2, host))
@@ -66,6 +67,7 @@ async def test_an_actor_keeps_its_new_config_over_its_lives(system: ActorSystem,
         await system.configure(holder(3, "other"))
 
 
+@pytest.mark.slow
 async def test_a_process_ends_with_its_last_actor_and_its_name_is_free(system: ActorSystem) -> None:
     await system.spawn(holder(1, "one"), holder(2, "one", "second"))
     pid = (await system.ref("second").ask(Read(), timeout_s=10)).pid

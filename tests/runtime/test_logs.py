@@ -171,6 +171,7 @@ def test_no_text_moves_the_terminal(text):
         max_leaves=30,
     )
 )
+@pytest.mark.slow
 def test_anything_can_be_bounded_and_rendered(value):
     logs._render(None, "", {"x": bounded(value)})
 

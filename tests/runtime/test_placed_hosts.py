@@ -71,6 +71,7 @@ async def again_from(system: ActorSystem) -> int:
     return (await system.ref("a").ask_until(Pid(), timeout_s=5, give_up_s=60)).n
 
 
+@pytest.mark.slow
 async def test_an_actor_elsewhere_answers_and_nothing_is_left(tmp_path, monkeypatch):
     monkeypatch.setenv("SECRET_OF_A_SHELL", "1")
     monkeypatch.setenv("NEEDED_THERE", "2")

@@ -37,6 +37,7 @@ def test_what_was_appended_reads_back(tmp_path_factory, payloads, max_bytes):
 
 
 @given(payloads=st.lists(st.binary(min_size=1, max_size=80), min_size=1, max_size=6), data=st.data())
+@pytest.mark.slow
 def test_a_torn_tail_costs_only_the_torn_record(tmp_path_factory, payloads, data):
     folder = tmp_path_factory.mktemp("torn")
     store = SegmentStore(folder, "w")

@@ -103,6 +103,7 @@ async def test_a_look_at_all_actors_passes_once_over_the_waits(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("host", ["main", "one"])
+@pytest.mark.slow
 async def test_a_full_mailbox_is_named_once(tmp_path, host):
     async with ActorSystem(tmp_path, hosts=[one_host(60.0)]) as system:
         await system.spawn(ActorSpec(name="a", factory=Counter, host=host, mailbox=1))

@@ -77,6 +77,7 @@ def logprobs_of(answer: dict[str, Any]) -> list[float]:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
+@pytest.mark.slow
 async def test_logprobs_are_those_of_transformers(fresh: Server, models: list[Path], temperature: float) -> None:
     params = {"temperature": temperature, "max_new_tokens": 24}
     answer = await fresh.generate(input_ids=ids(3, 20), sampling_params=params, return_logprob=True)

@@ -57,6 +57,7 @@ READING = st.fixed_dictionaries({kind: st.floats(0, 1e5) for kind in (*KINDS, "a
 
 
 @given(READING, READING)
+@pytest.mark.slow
 def test_parts_add_up_to_the_group_or_to_what_threads_used(a: dict[str, float], b: dict[str, float]) -> None:
     parts = spent(a, b)
     living = sum(max(0.0, b[kind] - a[kind]) for kind in KINDS)
@@ -136,6 +137,7 @@ def test_every_part_of_a_run_is_told_by_its_command_line() -> None:
     assert used.seconds["entry point"] >= 0
 
 
+@pytest.mark.slow
 def test_what_a_servers_own_processes_use_is_the_engines(tmp_path: Path) -> None:
     burn = "import time\nt = time.process_time()\nwhile time.process_time() - t < 0.3: pass\nprint(flush=True); input()"
     (tmp_path / "sglang_launch.py").write_text(

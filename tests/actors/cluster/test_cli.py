@@ -158,6 +158,7 @@ def test_the_command_line_starts_fast() -> None:
     subprocess.run([sys.executable, "-P", "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_parse_reads_an_answer_and_exits_with_the_verdict() -> None:
     good = call("parse", "--app", "text_editor", "--json", text="type it\nAgent.type(text='kiwi')\n")
     assert good.returncode == 0
@@ -216,6 +217,7 @@ def test_nobody_moves_the_readers_cursor() -> None:
     assert output.clean("ä\nb", lines=True) == "ä\nb"
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_ends_no_run(tmp_path: Path) -> None:
     work = """
 import sys, time

@@ -105,6 +105,7 @@ def test_what_would_make_it_meaningless_is_refused(
         experiment.expand(file, overrides, **chosen)
 
 
+@pytest.mark.slow
 def test_a_dry_run_shows_every_run(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     at = ["run", file, "--dry-run", "--runs", str(tmp_path)]
     assert cli.main([*at, "--name", "mine"]) == 0
@@ -233,6 +234,7 @@ def arguments(file: str, runs: Path, **given: Any) -> argparse.Namespace:
     return argparse.Namespace(file=file, runs=str(runs), **{**found, **given})
 
 
+@pytest.mark.slow
 def test_runs_share_a_recording_and_a_resume_passes_by_what_has_ended(
     file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

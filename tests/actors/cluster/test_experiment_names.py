@@ -22,6 +22,7 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
     return unplayed(tmp_path, monkeypatch)
 
 
+@pytest.mark.slow
 def test_another_experiment_takes_nothing_from_one_of_its_name(
     broken: Broken, capsys: pytest.CaptureFixture[str]
 ) -> None:

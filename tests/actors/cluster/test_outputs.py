@@ -30,6 +30,7 @@ def told(words: str, to: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("words", ["keys", "keys --json", "--help", "--version", "parse --app vlc </dev/null"])
+@pytest.mark.slow
 def test_a_full_standard_output_is_one_line(words: str) -> None:
     found = told(words, "> /dev/full")
     assert (found.returncode, found.stderr) == (
@@ -38,6 +39,7 @@ def test_a_full_standard_output_is_one_line(words: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_closed_standard_output_takes_nothing_and_is_no_fault() -> None:
     found = told("keys", ">&-")
     assert (found.returncode, found.stderr) == (0, "")

@@ -12,6 +12,7 @@ from actors.cluster.report.drawing import Drawing
 from tests.actors.cluster.test_report_page import jpeg, reported, whole
 
 
+@pytest.mark.slow
 def test_runs_of_one_seed_are_not_called_seeds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

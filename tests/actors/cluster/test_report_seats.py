@@ -212,6 +212,7 @@ def test_a_killed_lifes_rounds_and_desktops_are_over_in_the_report_of_its_run(tm
     assert found.machine.desktops_up == 0.5
 
 
+@pytest.mark.slow
 def test_seats_and_processor_are_printed_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "told"
     (run / "logs").mkdir(parents=True)

@@ -57,6 +57,7 @@ def test_an_experiment_goes_on_by_the_line_that_is_printed(
 
 
 @pytest.mark.parametrize("named", [["--name", "e"], []])
+@pytest.mark.slow
 def test_what_a_resume_does_not_say_is_as_it_was_begun(
     broken: Broken, named: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,6 +144,7 @@ def test_a_resume_that_says_something_else_is_refused(broken: Broken, capsys: py
     assert "--seed 3 --resume --name e" in run_folder.to_continue(older, Path("my runs/e-3"))
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_what_it_was_made_with(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", "my file.yaml", *AT, "--name", "e"]) == 130
     on = ["run", "my file.yaml", "--resume", "--name", "e", *AT, "--set"]
@@ -249,6 +251,7 @@ def test_a_recording_goes_on_as_it_was_begun_or_not_at_all(broken: Broken, capsy
     assert broken.begun == ["cold"] * 2, "the last had ended"
 
 
+@pytest.mark.slow
 def test_a_file_that_says_something_else_by_now_is_refused(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
     """What is begun later has the settings that the first runs were begun with."""
     file = Path("my arms.yaml")
@@ -265,6 +268,7 @@ def test_a_file_that_says_something_else_by_now_is_refused(broken: Broken, capsy
     assert "it has changed since e-far-5 was begun with it" in refused(capsys, *line)
 
 
+@pytest.mark.slow
 def test_arms_begin_where_another_run_has_cloned(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
     begin = ["run", "my arms.yaml", "--seed", "3", *AT]
     assert cli.main([*begin, "--name", "e"]) == 130

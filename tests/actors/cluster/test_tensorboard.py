@@ -147,6 +147,7 @@ async def test_a_full_disk_is_said_once_and_ends_no_thread(tmp_path: Path) -> No
 
 @settings(max_examples=10, deadline=None)
 @given(lengths=st.lists(st.integers(1, 4), min_size=1, max_size=3), data=st.data())
+@pytest.mark.slow
 def test_every_step_has_one_value_however_often_the_learner_starts_anew(
     tmp_path_factory: pytest.TempPathFactory, lengths: list[int], data: st.DataObject
 ) -> None:

@@ -223,6 +223,7 @@ def test_a_bad_address_is_one_line(
     assert said.count("\n") == 1
 
 
+@pytest.mark.slow
 async def test_a_page_beside_a_run_ends_with_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with live_page(run.parent, "one", 0):
         address = capsys.readouterr().out.strip().removeprefix("live page: ")

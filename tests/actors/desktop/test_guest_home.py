@@ -48,6 +48,7 @@ def test_nothing_is_written_outside_home(monkeypatch, path: str):
         home.load()
 
 
+@pytest.mark.slow
 def test_a_template_is_made_by_the_script(tmp_path: Path):
     """Without LibreOffice in sight, so that it takes no time; the rest of the script needs a desktop."""
     out = tmp_path / "template"

@@ -169,6 +169,7 @@ _RELS = "ppt/_rels/presentation.xml.rels"
         (_RELS, "slides/slide0.xml", "../../../etc/passwd", "not_a_presentation"),
     ],
 )
+@pytest.mark.slow
 def test_a_hostile_slide_show_is_refused_by_name(part: str, old: str, new: str, wanted: str) -> None:
     archive = zipfile.ZipFile(io.BytesIO(SHOW))
     parts: dict[str, bytes | str] = {name: archive.read(name).decode() for name in archive.namelist()}

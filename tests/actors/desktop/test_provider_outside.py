@@ -272,6 +272,7 @@ async def test_of_what_was_read_elsewhere_documents_alone_are_parsed_here():
     assert await as_wanted([wanted[0], wanted[2]], nothing, ReadLimits()) is nothing
 
 
+@pytest.mark.slow
 async def test_a_listing_may_have_its_last_name_and_a_file_its_last_byte(guest_home: Path):
     (everything,) = await read_home(str(guest_home), USER, wants("docs"), ReadLimits())
     assert everything.names is not None

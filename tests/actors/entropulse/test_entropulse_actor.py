@@ -157,6 +157,7 @@ async def test_a_whole_run_with_a_supervisor_that_keeps_crashing(
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_every_round_beside_training_has_its_greedy_twin_on_the_same_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

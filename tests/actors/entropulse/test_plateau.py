@@ -234,6 +234,7 @@ def test_false_alarms_are_as_rare_as_is_aimed_for(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [5, *proofs(40)])
+@pytest.mark.slow
 def test_entropy_at_its_threshold_does_not_fire(count: int) -> None:
     runs = [
         simulated(f"entropy {n}", lambda _: 0.7, lambda n: -math.log(2) * min(1, n / CONFIG.plateau_window))

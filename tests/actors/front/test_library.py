@@ -31,6 +31,7 @@ def own() -> Iterator[dict[str, Any]]:
         yield {"provider": SandboxConfig(state_dir=folder)}
 
 
+@pytest.mark.slow
 def test_it_is_imported_from_any_folder_without_a_second_copy_of_its_modules(tmp_path: Path) -> None:
     look = (
         "import sys, computerrl; print(computerrl.Desktop.__module__, [n for n in sys.modules if 'computerrl.' in n])"
@@ -60,6 +61,7 @@ def test_tasks_are_named_listed_and_refused_with_the_nearest() -> None:
         task.oracle(route="flying")
 
 
+@pytest.mark.desktop
 async def test_a_desktop_is_looked_at_and_acted_on_by_lines_and_typed_actions(own: dict[str, Any]) -> None:
     desktop = computerrl.Desktop(TASK, **own)
     with pytest.raises(computerrl.ComputerRLError, match="not open"):
@@ -83,6 +85,7 @@ async def test_a_desktop_is_looked_at_and_acted_on_by_lines_and_typed_actions(ow
         await desktop.observe()
 
 
+@pytest.mark.desktop
 async def test_policies_of_all_kinds_are_judged_and_what_they_raise_arrives(own: dict[str, Any]) -> None:
     task = computerrl.Task(TASK)
     seen: list[computerrl.Seen] = []
@@ -111,6 +114,7 @@ async def test_policies_of_all_kinds_are_judged_and_what_they_raise_arrives(own:
     assert task.instruction in seen[0].prompt
 
 
+@pytest.mark.desktop
 async def test_the_example_of_the_package_runs(own: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     (example,) = re.findall(r"\n    import asyncio\n.*?asyncio.run\(main\(\)\)\n", computerrl.__doc__ or "", re.DOTALL)
     text = textwrap.dedent(example).replace("asyncio.run(main())", "")
@@ -121,6 +125,7 @@ async def test_the_example_of_the_package_runs(own: dict[str, Any], capsys: pyte
     assert app.startswith("file_manager [")
 
 
+@pytest.mark.slow
 def test_a_run_that_is_refused_says_why_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(computerrl.ConfigError, match=r"desktops.cuont.*desktops.count"):
         computerrl.Run.start("smoke", name="bad", runs=tmp_path, settings={"desktops.cuont": 2})

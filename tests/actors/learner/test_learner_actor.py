@@ -219,6 +219,7 @@ async def test_a_new_start_goes_on_from_the_last_checkpoint(
     assert after < before[0]
 
 
+@pytest.mark.slow
 async def test_a_segment_that_is_gone_costs_its_groups_and_samples_and_not_the_run(tmp_path: Path, base: Path) -> None:
     async with running(tmp_path / "run", base, checkpoint_every=100) as run:
         await run.seats.play(2, None)
@@ -251,6 +252,7 @@ class Planted:
         return os.system, (f"touch {self.file}",)
 
 
+@pytest.mark.slow
 async def test_a_checkpoint_that_was_changed_is_never_unpickled(tmp_path: Path, base: Path) -> None:
     async with running(tmp_path / "run", base, checkpoint_every=100) as run:
         await run.seats.play(2, None)

@@ -118,6 +118,7 @@ async def test_a_checkpoint_starts_a_lineage(rank: Ref, model: Path, tmp_path: P
         await rank.ask(LoadModel(location=str(tmp_path), checkpoint=False, version=v(0)), timeout_s=60)
 
 
+@pytest.mark.slow
 async def test_a_reference_is_there_only_where_a_kl_term_is(rank: Ref, model: Path, tmp_path: Path) -> None:
     samples = [
         PackedSample(ids=[3, 1, 4, 1, 5], response_len=2, weight=0.5, advantage=1.0, behaviour_logprobs=[-4, -5])

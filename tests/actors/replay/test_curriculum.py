@@ -68,6 +68,7 @@ def test_the_first_of_an_order_comes_in_proportion() -> None:
         assert abs(first[kind] - share * draws) < 5 * (share * (1 - share) * draws) ** 0.5
 
 
+@pytest.mark.slow
 def test_groups_go_where_success_is_mixed_and_mastered_tasks_are_seen_again(tmp_path: Path) -> None:
     play = Play(tmp_path, with_kinds())
     play.rl()

@@ -116,6 +116,7 @@ def drawn(rng: random.Random, instances: int, episodes: int, lift: float) -> tup
 
 
 @pytest.mark.parametrize(("instances", "episodes", "lift"), [(120, 1, 0.0), (60, 1, 0.2), (40, 4, 0.1)])
+@pytest.mark.slow
 def test_intervals_cover_what_is_true_in_95_of_100_simulated_pairs(instances: int, episodes: int, lift: float) -> None:
     rng = random.Random(f"{instances} {episodes}")
     rounds, covered, rated = 1000, 0, 0

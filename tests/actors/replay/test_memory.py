@@ -95,6 +95,7 @@ def test_failures_go_and_successes_stay(tmp_path: Path) -> None:
             read_blob(desk.folder, ref.blob)
 
 
+@pytest.mark.slow
 def test_disk_is_bounded_while_a_run_goes_on(tmp_path: Path) -> None:
     """Forty steps of two 100 kB episodes each need no more space than a few of them."""
     desk = Desk(tmp_path, keep_payload_steps=1, reservoir_per_task=1)

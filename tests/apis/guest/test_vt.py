@@ -40,6 +40,7 @@ def test_what_shows(name: str) -> None:
     st.integers(-1, 300),
     st.integers(-1, 600),
 )
+@pytest.mark.slow
 def test_whatever_is_written_the_screen_keeps_its_size_and_holds_no_control(
     parts: list[str], rows: int, columns: int
 ) -> None:
