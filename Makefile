@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-all pytest proofs lint style types mutants wheel bench scripted standins sglang-cpu vscode osworld-apps ray smollm clean
+.PHONY: setup train test test-fast test-all pytest proofs lint style types mutants wheel bench scripted standins sglang-cpu vscode osworld-apps ray extras smollm clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -27,11 +27,12 @@ test-fast: setup
 # The suite, its longer proofs, every function on its real application, the tests against real SGLang and on several
 # machines with Ray, and a shortened main job with SGLang.
 # Where VS Code can't be fetched, its functions are called unavailable and nothing fails.
-test-all: test proofs sglang-cpu ray
+test-all: test proofs sglang-cpu ray extras
 	@$(MAKE) --no-print-directory vscode || echo "test-all: VS Code could not be set up"
 	.venv/bin/computerrl apis check --repeats 2 --no-targets
 	COMPUTERRL_TEST_SGLANG=1 $(PY) -m pytest tests/sglang -n 0
 	COMPUTERRL_TEST_RAY=1 $(PY) -m pytest tests/cluster -n 0
+	.cache/extras/bin/python -m pytest tests/extras -n 0 -rs
 	@bash deploy/setup/sglang_smoke.sh
 
 sglang-cpu:
@@ -40,6 +41,10 @@ sglang-cpu:
 # Ray, for runs on several machines: 235 MB.
 ray: setup
 	@bash deploy/setup/ray.sh
+
+# OpenEnv and TRL for tests/extras, in an environment above .venv: 0.5 GB.
+extras: setup
+	@bash deploy/setup/extras.sh
 
 # SmolLM2-135M-Instruct as a model folder, for deploy/smollm.yaml: 93 MB.
 smollm: setup

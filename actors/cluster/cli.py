@@ -18,8 +18,8 @@ from actors.cluster.output import Unwritten, clean, standing, unheard, write
 from runtime.errors import ConfigError
 
 COMMANDS = (
-    "run", "apply", "logs", "runs", "status", "web", "play", "episodes", "rerun", "reverify", "report", "audit", "keys",
-    "parse", "doctor", "tasks", "apis", "demos", "eval", "export", "model", "base", "bench",
+    "run", "apply", "logs", "runs", "status", "web", "play", "serve-env", "episodes", "rerun", "reverify", "report",
+    "audit", "keys", "parse", "doctor", "tasks", "apis", "demos", "eval", "export", "model", "base", "bench",
 )  # fmt: skip
 RENAMED = {"--seats": "--desktops", "--form": "--format", "--max-steps": "--max-turns", "--base": "--model"}
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")
@@ -96,7 +96,7 @@ def build_parser() -> Parser:
     parser.add_argument("--version", action=VersionAction, nargs=0, help="print version and build, and end")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name in COMMANDS:
-        module = import_module(f"actors.cluster.commands.{name}")
+        module = import_module(f"actors.cluster.commands.{name.replace('-', '_')}")
         sub = commands.add_parser(name, help=module.SUMMARY, description=module.DESCRIPTION, epilog=module.EXAMPLES)
         module.arguments(sub)
         sub.set_defaults(main=module.main, parser=sub)

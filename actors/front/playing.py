@@ -48,6 +48,7 @@ class Seen(msgspec.Struct, frozen=True):
     screenshot: Callable[[], Awaitable[bytes]]  # a JPEG of the screen
     parse: Callable[[str], Action | RefusedAnswer]  # what an answer would mean now
     prompt_ids: Callable[[Tokenizer], list[int]]  # the whole prompt in a model's tokens
+    system: str = ""  # the system message; the compact form has none
 
 
 # The answer is a model's text or a line, such as `Agent.click(e3)`, or a typed action. It may be awaited.
@@ -114,6 +115,7 @@ class _PolicyAnswers:
             self.task, step, prompt.user, observation, last, tuple(history), self.seat.format, hands.screenshot,
             lambda text: hands.parse(text, observation),
             lambda tokenizer: tokenizer.prompt_ids(prompt.user, prompt.system, prompt.earlier),
+            prompt.system or "",
         )  # fmt: skip
         said = self._policy(seen)
         answer = await said if inspect.isawaitable(said) else said

@@ -1,0 +1,107 @@
+"""`computerrl serve-env`: serves desktops by the OpenEnv protocol.
+
+Invariant: only programs of this machine are served, and no page of a browser is. All desktops are gone when it ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import functools
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
+from typing import Any
+
+from actors.cluster import output
+from actors.cluster.web.server import is_loopback
+from actors.front.pool import DesktopSettings, opened
+from actors.front.task import TaskHandle
+from actors.front.turns import ANSWER_S
+from runtime.errors import ConfigError
+from runtime.system import run as run_loop
+
+HOST = "127.0.0.1"
+END_S = 2  # for sessions that still play
+MISSING = "serve-env needs the package {}: pip install 'computerrl[openenv]'"
+
+
+def main(args: argparse.Namespace) -> int:
+    """Serve what the arguments ask for until SIGINT or SIGTERM; 0. Raises ConfigError."""
+    for name in ("count", "desktops", "max_turns"):
+        if getattr(args, name) < 1:
+            raise ConfigError(f"--{name.replace('_', '-')} is {getattr(args, name)}: it counts from 1")
+    tasks = [task.id for task in TaskHandle.listed(args.suite, args.split, first=args.first, count=args.count)]
+    if missing := [name for name in ("openenv", "uvicorn") if find_spec(name) is None]:
+        raise ConfigError(MISSING.format(missing[0]))
+    with _listening(args.port) as listener:
+        run_loop(_serve(args, tasks, listener))
+    return 0
+
+
+@contextmanager
+def _listening(port: int) -> Iterator[socket.socket]:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+            listener.listen()  # a client that is quick waits
+        except (OSError, OverflowError) as error:
+            raise ConfigError(f"--port {port}: can't be served: {error}; 0 takes a free one") from None
+        yield listener
+
+
+async def _serve(args: argparse.Namespace, tasks: list[str], listener: socket.socket) -> None:
+    import uvicorn
+    from openenv.core.env_server.http_server import create_fastapi_app
+    from openenv.core.env_server.types import ConcurrencyConfig
+
+    from actors.front.environment import (
+        DesktopAction,
+        DesktopEnvironment,
+        DesktopObservation,
+        SessionState,
+        TaskServer,
+    )
+
+    settings = {"screen": args.screen} if args.screen else {}
+    async with opened(DesktopSettings(count=args.desktops, **settings), tasks) as pool:
+        shared = TaskServer(
+            pool, tasks, max_turns=args.max_turns, form=args.format, actions=args.actions, pictures=args.screenshots
+        )
+        app = create_fastapi_app(
+            functools.partial(DesktopEnvironment, shared), DesktopAction, DesktopObservation,
+            concurrency_config=ConcurrencyConfig(max_concurrent_envs=args.desktops, session_timeout=ANSWER_S),
+            state_cls=SessionState,
+        )  # fmt: skip
+        # A trainer's loop may stand still while it learns: no ping ends its session.
+        settled = uvicorn.Config(
+            _guarded(app), log_level="warning", ws_ping_interval=None, timeout_graceful_shutdown=END_S
+        )
+        server = uvicorn.Server(settled)
+        server.capture_signals = nullcontext  # its own handlers raise the signal anew before the desktops are gone
+        output.line(f"serving {len(tasks)} tasks at http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C ends it)")
+        loop = asyncio.get_running_loop()
+        for one in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(one, setattr, server, "should_exit", True)
+        await server.serve(sockets=[listener])
+
+
+def _guarded(app: Any) -> Any:
+    """`app` for programs of this machine: no other name may point here, and no site's page may ask."""
+
+    async def guard(scope: Any, receive: Any, send: Any) -> None:
+        headers = dict(scope.get("headers", ()))
+        host = headers.get(b"host", b"").decode("latin-1")
+        local = is_loopback(host.rpartition(":")[0] or host) and b"origin" not in headers
+        if local or scope["type"] == "lifespan":
+            await app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await send({"type": "http.response.start", "status": 403, "headers": []})
+            await send({"type": "http.response.body", "body": b"programs of this machine are served, and no pages\n"})
+
+    return guard

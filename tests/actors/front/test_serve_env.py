@@ -1,0 +1,131 @@
+"""`computerrl serve-env`: turns that are answered from outside, who is served, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from actors.cluster import cli
+from actors.errors import DesktopFault
+from actors.front import serving
+from actors.front.turns import EpisodeByTurns
+
+PLAYED: Any = SimpleNamespace(success=True)
+
+
+def turn(number: int) -> Any:
+    return SimpleNamespace(step=number)
+
+
+async def test_turns_are_given_and_answered_in_order_until_the_end() -> None:
+    said = []
+
+    async def episode(policy: Any) -> Any:
+        said.extend([await policy(turn(0)), await policy(turn(1))])
+        return PLAYED
+
+    play = EpisodeByTurns(episode)
+    assert (await play.look()).step == 0
+    assert (await play.answer("a")).step == 1
+    assert await play.answer("b") is PLAYED
+    assert said == ["a", "b"]
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+async def test_what_breaks_an_episode_is_raised_at_the_next_turn(turns: int) -> None:
+    async def episode(policy: Any) -> Any:
+        for number in range(turns):
+            await policy(turn(number))
+        raise DesktopFault("boot_failed", "no desktop", "host")
+
+    play = EpisodeByTurns(episode)
+    for _ in range(turns):
+        await play.look()
+        play._answers.put_nowait("x")
+    with pytest.raises(DesktopFault, match="no desktop"):
+        await play.look()
+
+
+async def test_an_episode_without_an_answer_is_given_up_and_one_that_is_ended_is_cancelled() -> None:
+    ended = asyncio.Event()
+
+    async def episode(policy: Any) -> Any:
+        try:
+            await policy(turn(0))
+        finally:
+            ended.set()
+
+    slow = EpisodeByTurns(episode, answer_s=0.01)
+    await slow.look()
+    with pytest.raises(TimeoutError):
+        await slow.look()
+    ended.clear()
+    left = EpisodeByTurns(episode)
+    await left.look()
+    left.end()
+    await asyncio.wait_for(ended.wait(), 5)
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "served"),
+    [
+        ("127.0.0.1:8610", "", True),
+        ("localhost", "", True),
+        ("rebound.example:8610", "", False),
+        ("127.0.0.1:8610", "https://evil.example", False),
+        ("", "", False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+async def test_programs_of_this_machine_are_served_and_no_pages(
+    host: str, origin: str, served: bool, kind: str
+) -> None:
+    sent: list[Any] = []
+    reached: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        reached.append(scope["type"])
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"host", host.encode())] + ([(b"origin", origin.encode())] if origin else [])
+    await serving._guarded(app)({"type": kind, "headers": headers}, None, send)
+    assert reached == ([kind] if served else [])
+    assert bool(sent) != served
+    if sent:
+        assert sent[0].get("status") == 403 or sent[0]["type"] == "websocket.close"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["file_managr"], "did you mean file_manager"),
+        (["file_manager", "--desktops", "0"], "--desktops is 0: it counts from 1"),
+        (["file_manager", "--max-turns", "0"], "--max-turns is 0"),
+        (["file_manager", "--count", "9999999"], "is not within"),
+        (["file_manager"], r"needs the package openenv: pip install 'computerrl\[openenv\]'"),
+    ],
+)
+def test_what_can_not_be_served_is_refused_in_one_line(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "find_spec", lambda name: None)
+    assert cli.main(["serve-env", *words]) == 2
+    said = capsys.readouterr().err
+    assert len(said.splitlines()) == 1
+    assert re.search(why, said), said
+
+
+def test_a_taken_port_is_named() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(serving.ConfigError, match=rf"--port {port}: can't be served"), serving._listening(port):
+            pass
