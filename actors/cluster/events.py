@@ -12,3 +12,5 @@ CHANGED = declare("changed", "info", lines=list[str])
 DRAIN_FAILED = declare("drain_failed", "warning", seat=str, cause=str)
 # TensorBoard's file could not be written any more; the run goes on without it.
 SCALARS_STOPPED = declare("scalars_stopped", "warning", cause=str)
+# A tracker takes nothing more; the run goes on without it.
+TRACKER_STOPPED = declare("tracker_stopped", "warning", tracker=str, cause=str)

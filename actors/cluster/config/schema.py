@@ -108,6 +108,10 @@ class RunConfig(Section, frozen=True, kw_only=True):
         key("Stops the run after this many seconds of wall time. null sets no limit."),
     ] = None
     require: RequireConfig = RequireConfig()
+    trackers: Annotated[
+        tuple[Literal["wandb", "trackio", "mlflow"], ...],
+        tuning("Sends the curves to these trackers, too. Each needs its package: computerrl[trackers]."),
+    ] = ()
 
 
 class ModelConfig(Section, frozen=True, kw_only=True):

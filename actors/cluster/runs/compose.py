@@ -19,7 +19,7 @@ from actors.cluster.config import models
 from actors.cluster.config import summary as plansummary
 from actors.cluster.config.lanes import Lanes, lanes_of, refuse_undoable, routes_of
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import fits, host_specs, ledgers, recordings, refusals
+from actors.cluster.runs import fits, host_specs, ledgers, recordings, refusals, trackers
 from actors.cluster.runs.weights import BEGIN
 from actors.desktop.actor import DesktopSeat
 from actors.desktop.config import SandboxConfig
@@ -148,6 +148,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str, dry: bool = False) 
         raise ConfigError(f"model.path: {error}") from None
     architecture = read_architecture(Path(model))
     refusals.elsewhere(deploy)
+    trackers.refuse_missing(deploy.run.trackers)
     refusals.beyond_context(deploy, architecture.context)
     lanes = lanes_of(deploy.tasks)
     refusals.idle_phases(deploy, lanes)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from actors.cluster.runs import compose, criterion, evaluation_rounds, progress, tensorboard
+from actors.cluster.runs import compose, criterion, evaluation_rounds, progress, tensorboard, trackers
 from actors.cluster.runs import cpu as usage
 from actors.cluster.runs.apply import Standing
 from actors.cluster.runs.compose import Plan
@@ -79,9 +79,10 @@ async def _until_the_end(
     stopped = asyncio.ensure_future(stop.wait())
     used = asyncio.ensure_future(usage.log_cpu(system.log))
     drawn = asyncio.ensure_future(tensorboard.follow(plan.run_dir, system.log))
+    sent = asyncio.ensure_future(trackers.follow(plan.run_dir, plan.deploy.run.trackers, system.log))
     room = asyncio.ensure_future(watch_disk(plan.run_dir, shown.note))
     waits = asyncio.ensure_future(_tell_waits(system, shown))
-    watched: set[asyncio.Future[Any]] = {start, watch, failed, stopped, used, drawn, room, waits}
+    watched: set[asyncio.Future[Any]] = {start, watch, failed, stopped, used, drawn, sent, room, waits}
     try:
         async with asyncio.timeout(limit_s) as limit:
             await asyncio.wait({start, failed, stopped, used, drawn, room}, return_when=asyncio.FIRST_COMPLETED)

@@ -35,26 +35,19 @@ class EventFile:
 
     def __init__(self, run_dir: Path) -> None:
         self._folder = run_dir / FOLDER
-        self._run_dir = run_dir
-        self._seen = LedgerPosition()
+        self._scalars = LedgerScalars(run_dir)
         self._file: IO[bytes] | None = None
 
     def catch_up(self) -> int:
         """Write what the ledger has got since the last call; returns how many scalars. Raises OSError, StoreError."""
-        if not (self._run_dir / LEDGER).is_file():
-            return 0  # the run has only begun
-        with reading(self._run_dir, of_this_form=False) as ledger:
-            if not queries.at_one_moment(ledger):
-                return 0
-            found, seen = of_ledger(ledger, self._seen)
-        anew = self._file is None or seen.lineages != self._seen.lineages
-        count = self._again(found) if anew else self._add(found)
-        self._seen = seen
-        return count
+        found, anew = self._scalars.new()
+        if anew:
+            return self._again(found)
+        return self._add(found) if found else 0
 
     def begin_anew(self) -> None:
         """Write all of it with the next call: how much of the last call is in the file is unknown."""
-        self._seen = LedgerPosition()
+        self._scalars = LedgerScalars(self._scalars.run_dir)
 
     def close(self) -> None:
         """Close the file. Raises OSError."""
@@ -139,6 +132,29 @@ class Scalar(NamedTuple):
     step: int
     wall_s: float  # since the epoch
     value: float
+
+
+class LedgerScalars:
+    """The scalars of the ledger of the run at `run_dir`, each given once."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self._seen: LedgerPosition | None = None
+
+    def new(self) -> tuple[list[Scalar], bool]:
+        """What was added since the last call, and whether it is all: at first, and after a new lineage.
+
+        Raises StoreError.
+        """
+        if not (self.run_dir / LEDGER).is_file():
+            return [], False  # the run has only begun
+        with reading(self.run_dir, of_this_form=False) as ledger:
+            if not queries.at_one_moment(ledger):
+                return [], False
+            found, seen = of_ledger(ledger, self._seen or LedgerPosition())
+        anew = self._seen is None or seen.lineages != self._seen.lineages
+        self._seen = seen
+        return found, anew
 
 
 class LedgerPosition(NamedTuple):
