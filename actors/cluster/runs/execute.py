@@ -85,12 +85,14 @@ async def _until_the_end(
     watched: set[asyncio.Future[Any]] = {start, watch, failed, stopped, used, drawn, sent, room, waits}
     try:
         async with asyncio.timeout(limit_s) as limit:
-            await asyncio.wait({start, failed, stopped, used, drawn, room}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({start, failed, stopped, used, drawn, sent, room}, return_when=asyncio.FIRST_COMPLETED)
             if start.done():
                 start.result()
                 standing.begin(limit)
-                await asyncio.wait({watch, failed, stopped, used, drawn, room}, return_when=asyncio.FIRST_COMPLETED)
-        for aside in (used, drawn, room):
+                await asyncio.wait(
+                    {watch, failed, stopped, used, drawn, sent, room}, return_when=asyncio.FIRST_COMPLETED
+                )
+        for aside in (used, drawn, sent, room):
             if aside.done():
                 aside.result()
         if failed.done():
