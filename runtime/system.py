@@ -17,7 +17,7 @@ import uvloop
 
 from runtime.clock import Clock, RealClock
 from runtime.control import ControlServer, Say
-from runtime.errors import ActorGone, ConfigError
+from runtime.errors import ActorFailed, ActorGone, ConfigError
 from runtime.hosts import launch
 from runtime.hosts.frames import PeersLost
 from runtime.hosts.inline import InlineHost
@@ -86,6 +86,7 @@ class ActorSystem:
         self._stall_after_s = stall_after_s
         self._specs = {spec.name: spec for spec in hosts}
         self._later: set[str] = set()  # hosts that a run begins after its start
+        self._joining: dict[str, str] = {}  # what `join` begins, actors and `host NAME`, and why it was given up
         self._routes = _Routes()
         self._node = Node(MAIN, self.run_dir, clock, self.log, self._routes)
         self._inline = InlineHost(self._node, self.give_up)
@@ -139,6 +140,20 @@ class ActorSystem:
         started = [(self._inline if host == MAIN else self._host(host)).add(wire) for host, wire in wires]
         await asyncio.gather(*started)
 
+    async def join(self, *specs: ActorSpec, hosts: Sequence[HostSpec] = ()) -> None:
+        """`spawn` for a system that goes on without them: until all are up, `failed` returns for none of them.
+
+        Raises like `spawn`, also for a part that was up and is given up before the others are. `remove` them then.
+        """
+        new = {spec.host for spec in specs} - {MAIN, *self._routes.hosts}
+        names = [*(spec.name for spec in specs), *(f"host {host}" for host in new)]
+        self._joining |= dict.fromkeys(names, "")
+        await self.spawn(*specs, hosts=hosts)
+        reasons = [reason for name in names if (reason := self._joining.pop(name))]
+        if reasons:  # of one that was up before the others
+            self._joining |= dict.fromkeys(names, "")
+            raise ActorFailed("GaveUp", reasons[0])
+
     async def configure(self, *specs: ActorSpec) -> None:
         """Give actors that are there new configs (`Actor.on_config`); their later lives start with them, too.
 
@@ -164,6 +179,8 @@ class ActorSystem:
             self._order.remove(name)
         empty = [hosts.pop(host) for host in of_hosts - set(places.values())]
         await asyncio.gather(*(host.close() for host in empty))
+        for name in (*found, *(f"host {host.name}" for host in empty)):
+            self._joining.pop(name, None)
 
     def on_command(self, name: str, command: Callable[[bytes, Say], Awaitable[None]]) -> None:
         """Let other processes of this user ask for `command` (`runtime/control.py`)."""
@@ -211,7 +228,10 @@ class ActorSystem:
             self.log.close()
 
     def give_up(self, name: str, reason: str) -> None:
-        """A part can't be kept alive: `failed` returns the first such reason."""
+        """A part can't be kept alive: `failed` returns the first such reason; of what joins, `join` raises it."""
+        if name in self._joining:
+            self._joining[name] = reason
+            return
         self.log.emit(SYSTEM_FAILED, name=name, reason=reason)
         if self._failure is None:
             self._failure = reason

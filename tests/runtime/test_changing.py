@@ -13,7 +13,7 @@ import pytest
 
 from runtime.actor import Actor, handles
 from runtime.control import Say, command
-from runtime.errors import ActorGone, ConfigError
+from runtime.errors import ActorFailed, ActorGone, ConfigError
 from runtime.messaging.message import Message, Request
 from runtime.system import ActorSpec, ActorSystem, HostSpec
 
@@ -35,6 +35,10 @@ class Read(Request[Held]):
 
 class Holder(Actor):
     config: Setting
+
+    async def on_start(self) -> None:
+        if self.config.n < 0:
+            raise ConfigError(f"{self.config.n} is below 0")
 
     @handles(Read)
     async def read(self, msg: Read) -> Held:
@@ -82,6 +86,22 @@ async def test_a_process_ends_with_its_last_actor_and_its_name_is_free(system: A
     held = await system.ref("holder").ask(Read(), timeout_s=10)
     assert held.n == 3
     assert held.pid != pid
+
+
+@pytest.mark.parametrize("host", ["main", "one"])
+async def test_what_can_not_join_ends_no_system(system: ActorSystem, host: str) -> None:
+    await system.spawn(holder(1, "main", "first"))
+    with pytest.raises(ActorFailed, match="-1 is below 0"):
+        await system.join(holder(-1, host), holder(2, host, "second"))
+    await system.remove(["holder", "second"])
+    assert system.names() == ["first"]
+    failed = asyncio.ensure_future(system.failed())
+    await system.join(holder(2, host))
+    assert (await system.ref("holder").ask(Read(), timeout_s=10)).n == 2
+    assert not failed.done()
+    with pytest.raises(ActorFailed, match="-1 is below 0"):  # what a system can't do without
+        await system.spawn(holder(-1, host, "second"))
+    assert "-1 is below 0" in await failed
 
 
 async def test_a_command_says_refuses_and_outlives_its_client(system: ActorSystem, tmp_path: Path) -> None:

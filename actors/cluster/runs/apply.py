@@ -20,10 +20,11 @@ from actors.cluster.runs import changes, run_folder
 from actors.cluster.runs.changes import SAMPLER, Key, LiveChange
 from actors.cluster.runs.compose import Plan, ranges
 from actors.desktop.actor import REPORT_GIVE_UP_S, RESERVE_WAIT_S, Drain
+from actors.desktop.providers.sandbox import shares
 from actors.replay.config import LedgerSettings
 from actors.replay.messages import Serving
 from runtime.control import Say
-from runtime.errors import ActorGone, ComputerRLError, ConfigError, DeadlineExceeded
+from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, DeadlineExceeded
 from runtime.spec import ActorSpec, HostSpec
 from runtime.system import ActorSystem
 
@@ -82,7 +83,7 @@ class Standing:
         )
         if plan.placer is not None and self.plan.placer is None:
             raise ConfigError("desktops.place: the run began on this machine alone; stop it and go on with --resume")
-        change = changes.decide(self._there, changes.layout(plan.hosts, plan.stages))
+        change = changes.decide(self._there, wanted(self._there, self.plan.deploy, plan))
         for line in told(found, change, self._there):
             say(line)
         if request.dry_run:
@@ -101,6 +102,7 @@ class Standing:
 
     async def _carry_out(self, system: ActorSystem, change: LiveChange, wait_s: float) -> None:
         """First what leaves, so that at no time there is more than the greater of both plans."""
+        before = self._there
         leaving = [name for name in change.removed if _is_sampler(name)]
         seats = [name for name in change.removed if not _is_sampler(name)]
         await asyncio.gather(*(_drain(system, self._there.actors[name]) for name in seats))
@@ -113,7 +115,8 @@ class Standing:
             for name in leaving:
                 gone = Serving(sampler=name, version=None)
                 await system.ref("replay").ask_until(gone, timeout_s=ASK_S, give_up_s=math.inf)
-        await self._spawn(system, change.added, change.hosts, wait_s)
+        if failed := await self._join(system, change.added, change.hosts, wait_s):
+            raise ConfigError(f"{failed}; {await self._back(system, before, seats, wait_s)}")
         if not leaving:
             await self._configure(system, change.configured)
 
@@ -121,18 +124,41 @@ class Standing:
         await system.configure(*specs)
         self._there = changes.done(self._there, LiveChange(configured=tuple(specs)))
 
-    async def _spawn(
-        self, system: ActorSystem, specs: Sequence[ActorSpec], hosts: Sequence[HostSpec], wait_s: float
-    ) -> None:
-        names = [spec.name for spec in specs]
+    async def _join(
+        self, system: ActorSystem, specs: Sequence[ActorSpec], hosts: Iterable[HostSpec], wait_s: float
+    ) -> str:
+        """Begin them, all or none; returns why none, "" where all are there."""
+        names, hosts = [spec.name for spec in specs], tuple(hosts)
+        limit_s = max(wait_s, *(spec.start_timeout_s for spec in specs), 0.0)
         try:
-            async with asyncio.timeout(max(wait_s, *(spec.start_timeout_s for spec in specs), 0.0)):
-                await system.spawn(*specs, hosts=hosts)
-        except TimeoutError:
-            waits = "; ".join(system.waits())
+            async with asyncio.timeout(limit_s):
+                await system.join(*specs, hosts=hosts)
+        except (TimeoutError, ComputerRLError) as error:
+            why = error.text if isinstance(error, ActorFailed) else str(error)
+            if isinstance(error, TimeoutError):
+                why = "; ".join([f"{limit_s:g} s were too short", *system.waits()])
             await system.remove(names)
-            raise ConfigError(f"{ranges(names)} did not start in {wait_s:g} s and is left out: {waits}") from None
-        self._there = changes.done(self._there, LiveChange(added=tuple(specs), hosts=tuple(hosts)))
+            return f"{ranges(names)} did not start: {why}"
+        self._there = changes.done(self._there, LiveChange(added=tuple(specs), hosts=hosts))
+        return ""
+
+    async def _back(self, system: ActorSystem, before: changes.Layout, seats: Sequence[str], wait_s: float) -> str:
+        """Begin the seats again that left for what did not start; returns what there is now."""
+        specs = [before.actors[name] for name in seats]
+        lost = {spec.host for spec in specs} - self._there.hosts.keys()
+        hosts = [host for name, host in before.hosts.items() if name in lost]
+        failed = await self._join(system, specs, hosts, wait_s) if specs else ""
+        gone = [name for name in before.actors if name not in self._there.actors]
+        there = f"the run goes on without {ranges(gone)}" if gone else "the run goes on as before"
+        return f"{failed}; {there}" if failed else there
+
+
+def wanted(there: changes.Layout, deploy: Deploy, plan: Plan) -> changes.Layout:
+    """What a run of `deploy`, whose layout is `there`, is to be by `plan`."""
+    then, desktops = changes.layout(plan.hosts, plan.stages), plan.deploy.desktops
+    if desktops.place or desktops.provider != deploy.desktops.provider:
+        return then
+    return changes.kept(there, then, shares.room())
 
 
 async def _drain(system: ActorSystem, spec: ActorSpec) -> None:

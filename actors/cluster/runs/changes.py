@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 from actors.cluster.config.schema import Deploy
+from actors.desktop.config import SandboxConfig
+from actors.desktop.providers.sandbox.shares import Room, fitted
 from actors.replay.config import LedgerSettings
 from runtime.errors import ConfigError
 from runtime.spec import MAIN, ActorSpec, HostSpec
@@ -81,6 +83,28 @@ def refused(found: Iterable[Key]) -> list[str]:
 
 def _under(path: str, keys: Sequence[str]) -> bool:
     return any(path == key or path.startswith(f"{key}.") for key in keys)
+
+
+def kept(now: Layout, then: Layout, there: Room) -> Layout:
+    """`then` with the limits of the desktops that run, where `there` holds the memory and the processes of all so.
+
+    It is for two plans that ask for the same limits: what of them each desktop gets depends on the count of desktops,
+    and another count is to end no seat.
+    """
+    seats = [spec for spec in then.actors.values() if _kind(spec.name) == SEAT]
+    running = next((spec.config.desktops.provider for spec in now.actors.values() if _kind(spec.name) == SEAT), None)
+    if not seats or not isinstance(running, SandboxConfig):
+        return then
+    pool = seats[0].config.desktops.pool
+    most = fitted(running, len(seats), pool.warm_pool * pool.processes, there)
+    if (most.memory_mib, most.max_processes) != (running.memory_mib, running.max_processes):
+        return then
+    actors = dict(then.actors)
+    for spec in seats:
+        desktops = msgspec.structs.replace(spec.config.desktops, provider=running)
+        config = msgspec.structs.replace(spec.config, desktops=desktops)
+        actors[spec.name] = msgspec.structs.replace(spec, config=config)
+    return Layout(then.hosts, actors)
 
 
 def decide(now: Layout, then: Layout) -> LiveChange:

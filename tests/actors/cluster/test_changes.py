@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,17 @@ from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import apply, changes, compose
 from actors.cluster.runs.changes import Layout, LiveChange
-from actors.desktop.actor import DesktopSeat
+from actors.desktop.actor import DesktopSeat, Drain
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, SeatConfig
+from actors.desktop.providers.sandbox import shares
 from actors.sampler.routing.actor import DispatchSettings
+from runtime.actor import Actor, handles
+from runtime.control import command
 from runtime.errors import ConfigError
-from runtime.spec import ActorSpec, HostSpec
+from runtime.messaging.codec import encode
+from runtime.messaging.message import Done
+from runtime.spec import MAIN, ActorSpec, HostSpec
+from runtime.system import ActorSystem
 
 FACTORY = "actors.desktop.actor:DesktopController"
 
@@ -154,3 +161,76 @@ def test_a_recording_that_was_taken_in_makes_no_difference() -> None:
         config=msgspec.structs.replace(ledger.config, demos=msgspec.structs.replace(ledger.config.demos, source="x")),
     )
     assert not changes.decide(changes.layout([], [[other]]), changes.layout([], [[ledger]]))
+
+
+@pytest.mark.parametrize(
+    ("changed", "memory_mib", "moved"),
+    [
+        ({"desktops.count": 5}, 10_500, []),
+        ({"desktops.count": 3}, 10_500, ["desktop/3"]),
+        ({"desktops.count": 5}, 9_000, [f"desktop/{k}" for k in range(4)]),  # 1500 MiB for 6 desktops, not for 7
+        ({"desktops.count": 5, "desktops.provider.disk_mib": 300}, 10_500, [f"desktop/{k}" for k in range(4)]),
+    ],
+)
+def test_another_count_ends_no_other_seat_while_their_limits_fit(
+    monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], memory_mib: int, moved: list[str]
+) -> None:
+    room = shares.Room(memory_mib=memory_mib, processes=6_000, open_files=6 * 600 * 512, terminals=300)
+    monkeypatch.setattr(shares, "room", lambda: room)
+    begun, before = planned()
+    _, after = planned(**changed)
+    now = changes.layout(before.hosts, before.stages)
+    then = apply.wanted(now, begun, after)
+    assert list(changes.decide(now, then).removed) == moved
+    limits = {spec.config.desktops.provider for spec in then.actors.values() if spec.name.startswith("desktop/")}
+    assert len(limits) == 1  # all that may share a process have the same
+
+
+class ShortSeat(Actor):
+    """Takes no long `state_dir`, and has no desktop."""
+
+    config: DesktopSeat
+
+    async def on_start(self) -> None:
+        if len(self.config.desktops.provider.folder) > 100:
+            raise ConfigError("desktops.provider.state_dir is too long")
+
+    @handles(Drain)
+    async def drain(self, msg: Drain) -> Done:
+        return Done()
+
+
+async def test_a_run_goes_on_as_before_where_a_change_can_not_start(tmp_path: Path) -> None:
+    def of_seats(deploy: Deploy, *, run_dir: Path, incarnation: str) -> compose.Plan:
+        made = compose.plan(deploy, run_dir=run_dir, incarnation=incarnation)
+        seats = [
+            msgspec.structs.replace(spec, factory=ShortSeat, host=MAIN)
+            for spec in made.stages[1]
+            if spec.name.startswith("desktop/")
+        ]
+        ledger = msgspec.structs.replace(made.stages[0][0], host="ledger")
+        # In this very process, as if it were one of the seats': it is begun anew with them.
+        return msgspec.structs.replace(made, hosts=(HostSpec(name=MAIN),), stages=((ledger,), tuple(seats)))
+
+    async def applied(*overrides: str) -> list[str]:
+        deploy, lines = deploy_files.load("smoke", list(overrides))[0], list[str]()
+        body = encode(apply.WantedSettings(deploy=deploy))
+        await asyncio.to_thread(command, tmp_path, apply.COMMAND, body, lines.append)
+        return lines
+
+    begun = of_seats(deploy_files.load("smoke", [])[0], run_dir=tmp_path, incarnation="i")
+    async with ActorSystem(tmp_path) as system, asyncio.timeout(None) as limit:
+        standing = apply.Standing(system, begun, of_seats)
+        await system.spawn(*begun.stages[1])
+        standing.begin(limit)
+        failed = asyncio.ensure_future(system.failed())
+        refused = "desktop/0..4 did not start: .*state_dir is too long; the run goes on as before"
+        with pytest.raises(ConfigError, match=refused):
+            await applied("desktops.count=5", f"desktops.provider.state_dir=/{'d' * 125}")
+        assert [one.state for one in await system.statuses()] == ["running"] * 4
+        assert not (tmp_path / deploy_files.STORED).exists()
+        assert "+ desktop/4" in await applied("desktops.count=5")
+        assert system.names() == [f"desktop/{k}" for k in range(5)]
+        assert not failed.done()
+        await standing.close()
+        failed.cancel()
