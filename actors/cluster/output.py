@@ -92,7 +92,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
 def columns() -> int:
     """The terminal's width in characters; very many where standard output is none."""
-    return shutil.get_terminal_size((UNBOUNDED, 0)).columns
+    return shutil.get_terminal_size((UNBOUNDED, 0)).columns if sys.stdout.isatty() else UNBOUNDED
 
 
 def _fitted(texts: Sequence[Sequence[str]], room: int) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from actors.desktop.config import SeatConfig
 from actors.desktop.pool.leased import LeasedDesktop
-from actors.desktop.wire import png_of
+from actors.desktop.wire import is_jpeg, png_of
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import Action
@@ -102,5 +102,9 @@ class Hands:
         return answers
 
     async def screenshot(self) -> bytes:
-        """A JPEG of the screen, as the guest sent it. Raises like `LeasedDesktop.call`."""
-        return await self._desktop.call("screenshot", {"format": "jpeg", "quality": 60}, self._config.call_timeout_s)
+        """The screen as JPEG. Raises like `LeasedDesktop.call`, and GuestRefused where another thing was sent."""
+        asked = {"format": "jpeg", "quality": 60}
+        picture: object = await self._desktop.call("screenshot", asked, self._config.call_timeout_s)
+        if not is_jpeg(picture):
+            raise GuestRefused("screenshot", "what the guest sent is no JPEG of sane size")
+        return picture

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from actors.desktop.end_state import EndState
+from actors.desktop.wire import is_jpeg
 from actors.replay.messages import StepPayload, StepRef
 from runtime.disk import DiskGate
 from runtime.errors import DiskRefuses, StoreError
@@ -24,7 +25,6 @@ from runtime.storage.far_store import FarStore
 from runtime.storage.segments import SegmentStore
 from runtime.storage.slow_disk import Log, on_disk
 
-MAX_PICTURE = 4 << 20  # bytes; a guest that sends more sends no picture
 STUCK_S = 300.0
 TOOL = "tool"  # the function of an action that calls an application's tool, which `owner` and `name` tell
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Recorder:
 
     async def picture(self, jpeg: object) -> BlobRef | None:
         """Store a screenshot; anything but a JPEG of sane size is left out. Raises StoreError."""
-        if not isinstance(jpeg, bytes) or not jpeg.startswith(b"\xff\xd8") or len(jpeg) > MAX_PICTURE:
+        if not is_jpeg(jpeg):
             return None
         return await self._do("append", lambda: self._store.append(jpeg))
 

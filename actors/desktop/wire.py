@@ -7,7 +7,7 @@ Anything else is the guest's doing.
 from __future__ import annotations
 
 import struct
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeGuard
 
 import msgspec
 
@@ -15,6 +15,7 @@ from apis.observation import Listed, neat
 from runtime.errors import ProtocolError
 
 MAX_FRAME_BYTES = 8 << 20
+MAX_PICTURE = 4 << 20  # bytes of a screenshot; a guest that sends more sends no picture
 Short = Annotated[str, msgspec.Meta(max_length=500)]
 ToolText = Annotated[str, msgspec.Meta(max_length=5000)]  # what an application's functions say, for the model
 Pixel = Annotated[int, msgspec.Meta(ge=-(1 << 16), le=1 << 16)]
@@ -110,6 +111,11 @@ def decoded(method: str, raw: msgspec.Raw) -> Any:
     """
     found = neat(bytes(raw)) if method == "observe" else None
     return _DECODERS[method].decode(raw) if found is None else found
+
+
+def is_jpeg(picture: object) -> TypeGuard[bytes]:
+    """Whether what a guest sent as its screenshot is a JPEG, by its first bytes, of at most `MAX_PICTURE` bytes."""
+    return isinstance(picture, bytes) and picture.startswith(b"\xff\xd8") and len(picture) <= MAX_PICTURE
 
 
 def png_of(picture: bytes, screen: tuple[int, int]) -> bytes:

@@ -23,6 +23,6 @@ def small(picture: bytes) -> bytes | None:
             opened.thumbnail((WIDTH, WIDTH))
             out = BytesIO()
             opened.convert("RGB").save(out, "JPEG", quality=60)
-    except (OSError, ValueError):
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):  # a broken PNG is a SyntaxError
         return None
     return out.getvalue()

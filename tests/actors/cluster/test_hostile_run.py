@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import sys
 import unicodedata
+import zlib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "replay"))  # ledge
 from ledger_tools import Play, settings
 
 from actors.cluster import cli
+from actors.cluster.report.small import small
 from actors.cluster.runs import run_folder
 from actors.replay.database.schema import connect
 from actors.replay.ledger import demo_import
@@ -166,3 +169,11 @@ def test_a_task_file_is_shown_escaped(tmp_path: Path, capsys: pytest.CaptureFixt
     out, err = capsys.readouterr()
     unharmed(out)
     unharmed(err)
+
+
+@pytest.mark.parametrize(("side", "second"), [(30000, b"IDAT"), (8, b"\0\0\0\0")], ids=["vast", "broken"])
+def test_a_picture_of_too_many_pixels_or_with_a_broken_chunk_is_none(side: int, second: bytes) -> None:
+    head = b"IHDR" + struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    parts = (head, b"IDAT" + zlib.compress(bytes(200), 0)[:100], second)
+    chunks = (struct.pack(">I", len(part) - 4) + part + struct.pack(">I", zlib.crc32(part)) for part in parts)
+    assert small(b"\x89PNG\r\n\x1a\n" + b"".join(chunks)) is None

@@ -96,6 +96,7 @@ def test_a_table_fits_its_terminal_and_loses_no_word(rows: list[list[str]], room
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("COLUMNS", str(room))
         out = io.StringIO()
+        out.isatty = lambda: True  # type: ignore[method-assign]
         patched.setattr(sys, "stdout", out)
         output.table(("HEAD", "X", ""), rows)
     lines = out.getvalue().split("\n")
@@ -108,6 +109,6 @@ def test_a_table_fits_its_terminal_and_loses_no_word(rows: list[list[str]], room
 def test_a_table_that_goes_to_no_terminal_has_a_line_a_row(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("COLUMNS", "20")
     output.table((), [("a  b", "word " * 90), ("c", "d")])
     assert capsys.readouterr().out == f"a  b  {('word ' * 90).rstrip()}\nc     d\n"
