@@ -6,7 +6,6 @@ Invariant: what can't be played or kept is refused before a desktop boots. The e
 from __future__ import annotations
 
 import argparse
-import functools
 import os
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
@@ -16,9 +15,10 @@ from actors.cluster import output
 from actors.cluster.evaluate import served
 from actors.cluster.evaluate.settings import URL_TOKENS
 from actors.cluster.runs import weights
+from actors.cluster.web.serve import refuse_port
 from actors.desktop.endpoints.config import key_of
 from actors.desktop.player import Play
-from actors.errors import DesktopFault
+from actors.errors import DesktopFault, GuestRefused
 from actors.front import keeping, models
 from actors.front.page import PlayPage
 from actors.front.person import Person, read_line
@@ -40,6 +40,11 @@ def main(args: argparse.Namespace) -> int:
     form: Form = "published" if url else "compact"
     if args.max_turns < 1:
         raise ConfigError(f"--max-turns is {args.max_turns}: it counts from 1")
+    refuse_port(args.port, "--port")
+    if args.max_tokens is not None and not args.model:
+        raise ConfigError("--max-tokens is of a model's answer: add --model")
+    if args.max_tokens is not None and args.max_tokens < 1:
+        raise ConfigError(f"--max-tokens is {args.max_tokens}: it counts from 1")
     for name, flag in (("model_name", "--model-name"), ("api_key_env", "--api-key-env")):
         if getattr(args, name) and not url:
             raise ConfigError(f"{flag}: it goes with a server's URL as --model")
@@ -69,7 +74,7 @@ async def _played(args: argparse.Namespace, task: TaskHandle, form: Form) -> Pla
     async with _policy(args, task, form) as policy, page.served(args.port) as address:
         output.line(output.clean(f"task: {task.instruction}"))
         output.line(f"page: {address}   (a desktop boots; ? lists what can be done, Ctrl-C leaves)")
-        watched = functools.partial(_turn, policy, page, by_model=bool(args.model), wait=args.step)
+        watched = WatchedPolicy(policy, page, by_model=bool(args.model), wait=args.step)
         settings = {"screen": args.screen} if args.screen else {}
         found = await play(
             task, watched, max_turns=args.max_turns, form=form, actions=args.actions, **settings
@@ -81,19 +86,30 @@ async def _played(args: argparse.Namespace, task: TaskHandle, form: Form) -> Pla
         return found
 
 
-async def _turn(policy: Policy, page: PlayPage, seen: Seen, *, by_model: bool, wait: bool) -> str | Action:
-    """One turn of `policy`, shown on the page and in the terminal."""
-    page.show(seen, await seen.screenshot())
-    output.line(f"\nturn {seen.step + 1}")
-    output.quoted(seen.prompt)
-    if wait and await read_line(ask="Enter goes on: ") is None:
-        wait = False
-    said = policy(seen)
-    answer = await said if isinstance(said, Awaitable) else said
-    if by_model:
-        output.line("answer")
-        output.quoted(str(answer))
-    return answer
+class WatchedPolicy:
+    """`policy`, each turn shown on the page and in the terminal."""
+
+    def __init__(self, policy: Policy, page: PlayPage, *, by_model: bool, wait: bool) -> None:
+        self._policy, self._page, self._by_model = policy, page, by_model
+        self._wait = wait  # for Enter, until the end of input
+
+    async def __call__(self, seen: Seen) -> str | Action:
+        """What it says to a look; one that has no picture is shown without."""
+        try:
+            picture = await seen.screenshot()
+        except GuestRefused:
+            picture = b""
+        self._page.show(seen, picture)
+        output.line(f"\nturn {seen.step + 1}")
+        output.quoted(seen.prompt)
+        if self._wait:
+            self._wait = await read_line(ask="Enter goes on: ") is not None
+        said = self._policy(seen)
+        answer = await said if isinstance(said, Awaitable) else said
+        if self._by_model:
+            output.line("answer")
+            output.quoted(str(answer))
+        return answer
 
 
 @asynccontextmanager

@@ -25,11 +25,12 @@ from runtime.storage.segments import digest_of
 def refuse_unkept(file: Path, task: str, form: Form, actions: ActionSpace) -> None:
     """Raise ConfigError where an episode of `task` could not be kept in `file`, before it is played."""
     suites.refuse_for_training("--keep", [task])
-    if file.suffix not in (".jsonl", ".parquet"):
+    if file.suffix not in (".jsonl", ".parquet") or file.is_dir():
         raise ConfigError(f"--keep {file}: a recording is a .jsonl or a .parquet file")
     places.refuse_no_folder(file, "--keep")
+    places.refuse_unwritable(file.absolute().parent, "--keep")
     if file.exists():
-        _refuse_foreign(file, _header(form, actions))
+        _read_own(file, _header(form, actions))
 
 
 def keep(file: Path, played: Play, *, by: str, form: Form, actions: ActionSpace) -> int:
@@ -50,11 +51,10 @@ def keep(file: Path, played: Play, *, by: str, form: Form, actions: ActionSpace)
     )  # fmt: skip
     if problem := demo_files.unfit(demo):
         raise ConfigError(f"{played.task}: {problem}")
-    header, before = _header(form, actions), []
+    header, before = _header(form, actions), list[Demo]()
+    if file.exists():
+        header, before = _read_own(file, header)
     try:
-        if file.exists():
-            header = _refuse_foreign(file, header)
-            before = list(demo_files.read(file)[1])
         tried = {one.task: one for one in header.tasks}
         old = tried.get(demo.task, TaskAttempts(task=demo.task, tries=0, wins=0))
         tried[demo.task] = msgspec.structs.replace(old, tries=old.tries + 1, wins=old.wins + 1)
@@ -72,14 +72,15 @@ def _header(form: Form, actions: ActionSpace) -> RecordingHeader:
     )  # fmt: skip
 
 
-def _refuse_foreign(file: Path, wanted: RecordingHeader) -> RecordingHeader:
-    """The header of the recording `file`. Raises ConfigError unless it says of itself what `wanted` does."""
+def _read_own(file: Path, wanted: RecordingHeader) -> tuple[RecordingHeader, list[Demo]]:
+    """The recording `file`, whole. Raises ConfigError unless it is, and says of itself what `wanted` does."""
     try:
-        found = demo_files.read(file)[0]
+        found, demos = demo_files.read(file)
+        whole = list(demos)
     except StoreError as error:
         raise ConfigError(f"--keep {error}") from None
     for name in ("tokenizer", "form", "actions", "observations"):
         if getattr(found, name) != getattr(wanted, name):
             said = f"{getattr(found, name)}, this episode has {getattr(wanted, name)}"
             raise ConfigError(f"--keep {file}: that recording's {name} is {said}: name another file")
-    return found
+    return found, whole

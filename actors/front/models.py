@@ -33,7 +33,8 @@ DTYPE = "float32"
 def of_folder(folder: Path, *, temperature: float = 0.0, max_tokens: int = 96, seed: int = 0) -> Policy:
     """The model of a Hugging Face folder, drawn on the CPU; temperature 0 is greedy.
 
-    A prompt that leaves no room for `max_tokens` in the model's context ends the episode by a refused answer.
+    An answer has as many tokens as the prompt leaves of the model's context, `max_tokens` at most. Where it leaves none
+    the answer says so: that is no action, and costs the turn.
     """
     arch, tokenizer = read_architecture(folder), Tokenizer.load(folder)
     options = EngineOptions(model_path=str(folder), dtype=DTYPE, max_running_requests=1, context_length=arch.context)

@@ -7,6 +7,8 @@ this program's.
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import threading
 from collections.abc import Callable
 
@@ -27,8 +29,21 @@ HELP = (
 )
 
 
-async def read_line(read: Callable[[str], str] = input, ask: str = ASK) -> str | None:
-    """One line of the terminal; None at the end of input, and after `ANSWER_S` seconds.
+def typed() -> str:
+    """A line of standard input. Raises EOFError at its end.
+
+    It comes from the descriptor, byte by byte: Python aborts when it ends while a thread holds the lock of `sys.stdin`.
+    """
+    text = bytearray()
+    while (byte := os.read(0, 1)) not in (b"", b"\n"):
+        text += byte
+    if not byte and not text:
+        raise EOFError
+    return text.decode("utf-8", "replace")
+
+
+async def read_line(read: Callable[[], str] = typed, ask: str = ASK) -> str | None:
+    """The answer to `ask`, one line; None at the end of input, and after `ANSWER_S` seconds.
 
     A thread that does not keep the program waits for it, so that Ctrl-C ends the program at once.
     """
@@ -41,12 +56,13 @@ async def read_line(read: Callable[[str], str] = input, ask: str = ASK) -> str |
 
     def work() -> None:
         try:
-            text: str | None = read(ask)
-        except EOFError:
+            text: str | None = read()
+        except (EOFError, OSError):  # a terminal that is gone ends, too
             text = None
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, text)
 
+    output.write(ask, sys.stdout)
     threading.Thread(target=work, name="terminal", daemon=True).start()
     try:
         async with asyncio.timeout(ANSWER_S):
@@ -56,9 +72,9 @@ async def read_line(read: Callable[[str], str] = input, ask: str = ASK) -> str |
 
 
 class Person:
-    """Asks for each action; `read` reads a line after a question."""
+    """Asks for each action; `read` reads a line."""
 
-    def __init__(self, actions: ActionSpace = "both", read: Callable[[str], str] = input) -> None:
+    def __init__(self, actions: ActionSpace = "both", read: Callable[[], str] = typed) -> None:
         self._actions: ActionSpace = actions
         self._read = read
 

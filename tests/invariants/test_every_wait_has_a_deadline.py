@@ -99,7 +99,7 @@ WITHOUT = {
     "actors/front/environment.py:DesktopEnvironment._found": CALLER,
     "actors/cluster/runs/trackers.py:follow": STOP,
     "actors/cluster/runs/trackers.py:_until_it_ends": STOP,
-    "actors/front/command.py:_turn": "a person and a server have their own limits, a model's answer its tokens",
+    "actors/front/command.py:WatchedPolicy.__call__": "a person, a server and an answer have their own limits",
     "actors/cluster/bench/hold.py:hold.one": "each boot inside is bounded",
     "actors/cluster/bench/web.py:_view": "a viewer is cancelled at the end of the measurement",
     "actors/cluster/web/serve.py:serve": STOP,

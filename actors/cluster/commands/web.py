@@ -36,8 +36,7 @@ def main(args: argparse.Namespace) -> int:
     from actors.cluster.web import serve
     from runtime.errors import ConfigError
 
-    if not 0 <= args.port < 1 << 16:
-        raise ConfigError(f"--port {args.port}: it is between 0 and 65535")
+    serve.refuse_port(args.port, "--port")
     runs = run_folder.of_runs(args.runs)
     run = names.find(runs, args.run).name if args.run is not None else ""
     try:

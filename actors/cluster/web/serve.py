@@ -18,6 +18,12 @@ from runtime.errors import ConfigError
 END_S = 2.0  # for browsers that still listen
 
 
+def refuse_port(port: int, flag: str) -> None:
+    """Raise ConfigError unless `port`, which `flag` named, can be one: servers take another in its place."""
+    if not 0 <= port < 1 << 16:
+        raise ConfigError(f"{flag} {port}: it is between 0 and 65535")
+
+
 async def serve(runs: Path, run: str, *, host: str, port: int, told: Callable[[str], None]) -> None:
     """Serve the runs below `runs` until cancelled; `told` gets the address of `run`, or of all runs.
 

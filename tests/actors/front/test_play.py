@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import io
+import functools
+import inspect
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import msgspec
@@ -15,11 +18,16 @@ import pytest
 from actors.cluster import cli
 from actors.cluster.config import models as folders
 from actors.cluster.runs import recordings
+from actors.desktop.config import SeatConfig
+from actors.desktop.hands import Hands
 from actors.desktop.player import Play
+from actors.desktop.pool.leased import LeasedDesktop
+from actors.desktop.wire import MAX_PICTURE
+from actors.errors import GuestRefused
 from actors.front import command, keeping, models
 from actors.front import playing as library
 from actors.front.page import PlayPage
-from actors.front.person import Person, thought
+from actors.front.person import Person, read_line, thought, typed
 from actors.front.task import TaskHandle
 from actors.replay.demos import demo_files
 from actors.replay.messages import Outcome, StepPayload
@@ -57,7 +65,7 @@ def lines(*said: str) -> Any:
     """A terminal that gives these lines and ends."""
     left: Iterator[str] = iter(said)
 
-    def read(_: str) -> str:
+    def read() -> str:
         try:
             return next(left)
         except StopIteration:
@@ -75,6 +83,48 @@ async def test_a_person_is_helped_and_refused_without_losing_the_turn(capsys: py
     assert "did you mean Agent.click?" in said
     assert "e9" in said
     assert await Person(read=lines())(seen()) == "Agent.exit(success=False)"
+
+
+def test_the_program_ends_while_a_thread_waits_for_a_line() -> None:
+    """Of a pipe that stays open; only what it takes is loaded, to be quick."""
+    code = f"import os, threading, time\n{inspect.getsource(typed)}\nprint(typed())\n"
+    code += "threading.Thread(target=typed, daemon=True).start()\ntime.sleep(0.2)"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("kiwi \N{BANANA}\nleft".encode())
+        process.stdin.flush()
+        assert process.wait(30) == 0
+        assert process.stdout.read().decode() == "kiwi \N{BANANA}\n"
+
+
+async def test_a_look_without_a_picture_is_shown_and_the_end_of_input_ends_the_questions(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def refused() -> bytes:
+        raise GuestRefused("failed", "no picture")
+
+    monkeypatch.setattr(command, "read_line", functools.partial(read_line, lines("")))
+    watched = command.WatchedPolicy(lambda _: "Agent.wait()", PlayPage("x", 9), by_model=True, wait=True)
+    for step in range(4):
+        assert await watched(msgspec.structs.replace(seen(step), screenshot=refused)) == "Agent.wait()"
+    assert capsys.readouterr().out.count("Enter goes on: ") == 2
+
+
+@pytest.mark.parametrize("sent", [b"\xff\xd8 a picture", "text", b"\x89PNG", b"\xff\xd8" + bytes(MAX_PICTURE)])
+async def test_a_screenshot_is_a_jpeg_of_sane_size_or_refused(sent: object) -> None:
+    class Desktop:
+        """Sends this as its screenshot."""
+
+        async def call(self, *_: object) -> object:
+            return sent
+
+    hands = Hands(cast("LeasedDesktop", Desktop()), SeatConfig())
+    if sent == b"\xff\xd8 a picture":
+        assert await hands.screenshot() == sent
+    else:
+        with pytest.raises(GuestRefused, match="no JPEG of sane size"):
+            await hands.screenshot()
 
 
 def test_a_thought_names_the_element_that_is_acted_on() -> None:
@@ -149,6 +199,9 @@ def test_an_episode_is_kept_as_a_demonstration_beside_others(tmp_path: Path, nam
     assert (header.tasks[0].tries, header.tasks[0].wins) == (2, 2)
     with pytest.raises(ConfigError, match="actions is both, this episode has gui"):
         keeping.refuse_unkept(file, TASK, "compact", "gui")
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(ConfigError, match=f"^--keep .*{name}"):
+        keeping.refuse_unkept(file, TASK, "compact", "both")
     lost = played(outcome=Outcome(success=False, reason="agent_gave_up"))
     with pytest.raises(ConfigError, match="only a solved task"):
         keeping.keep(file, lost, by="person", form="compact", actions="both")
@@ -164,6 +217,10 @@ def test_an_episode_is_kept_as_a_demonstration_beside_others(tmp_path: Path, nam
         ([TASK, "--model-name", "x"], "--model-name: it goes with a server's URL"),
         ([TASK, "--model", "http://127.0.0.1:9/v1"], "name the model as that server calls it: --model-name NAME"),
         ([TASK, "--max-turns", "0"], "--max-turns is 0"),
+        ([TASK, "--max-tokens", "5"], "--max-tokens is of a model's answer: add --model"),
+        ([TASK, "--model", "base", "--max-tokens", "0"], "--max-tokens is 0"),
+        ([TASK, "--port", "99999"], "--port 99999: it is between 0 and 65535"),
+        ([TASK, "--keep", "/proc/mine.jsonl"], "--keep /proc: nothing can be written there"),
     ],
 )
 def test_what_can_not_be_played_is_refused_in_one_line(
@@ -190,7 +247,6 @@ def test_a_task_is_played_by_hand_to_its_verdict_and_kept(
             return await super().__call__(seen)
 
     monkeypatch.setattr(command, "Person", Hand)
-    monkeypatch.setattr("sys.stdin", io.StringIO())
     file = tmp_path / "mine.jsonl"
     assert cli.main(["play", task.id, "--keep", str(file)]) == 0
     said = capsys.readouterr().out
