@@ -57,8 +57,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", metavar="NAME", help="name of the run (default: file's name and the time)")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
     served = f"serve the live page at this machine's PORT meanwhile (default: {PORT}; 0: any free one)"
-    parser.add_argument("--web", nargs="?", const=PORT, type=int, metavar="PORT", help=served)
+    parser.add_argument("--web", nargs="?", const=PORT, type=_port, metavar="PORT", help=served)
     parser.add_argument("--json", action="store_true", help="with --dry-run: print the plan as one JSON document")
+
+
+def _port(word: str) -> int:
+    try:
+        return int(word)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{word} is no port; where it is FILE, put it before --web") from None
 
 
 def main(args: argparse.Namespace) -> int:

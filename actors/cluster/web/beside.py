@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from runtime.signals import die_with
 
 HOST = "127.0.0.1"
 _SERVED = "live page: "
+START_S = 60.0  # until its address is served
 END_S = 5.0
 
 
@@ -29,13 +31,12 @@ END_S = 5.0
 def live_page(runs: Path, run: str, port: int | None) -> Iterator[None]:
     """Serve the page of `run` below `runs` at this machine's `port` while the block lasts; nothing where it is None.
 
-    Raises ConfigError where the port can't be had.
+    Raises ConfigError where the port can't be had, and where no address is served within `START_S` seconds.
     """
     if port is None:
         yield
         return
-    if not 0 <= port < 1 << 16:
-        raise ConfigError(f"--web {port}: it is between 0 and 65535")
+    serve.refuse_port(port, "--web")
     words = (str(os.getpid()), str(runs.absolute()), run, str(port))
     page = subprocess.Popen(
         [sys.executable, "-P", "-m", "actors.cluster.web.beside", *words],
@@ -45,6 +46,8 @@ def live_page(runs: Path, run: str, port: int | None) -> Iterator[None]:
     )  # fmt: skip
     try:
         assert page.stdout is not None
+        if not select.select([page.stdout], [], [], START_S)[0]:
+            raise ConfigError(f"--web {port}: the page did not begin within {START_S:g} s")
         said = page.stdout.readline().strip()
         if not said.startswith(_SERVED):
             raise ConfigError(f"--web {port}: {said or 'the page ended as it began'}")

@@ -8,6 +8,8 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.report import show
+from actors.cluster.web import beside
+from runtime.errors import ConfigError
 from tests.actors.cluster.browser import Browser, browser
 from tests.actors.cluster.test_report_page import whole
 from tests.actors.cluster.test_web import served
@@ -49,9 +51,20 @@ async def test_pages_are_accessible_in_both_schemes_on_a_phone(runs: Path, tmp_p
         await looked_at(page, f"file://{runs / 'report' / 'report.html'}", scheme)
 
 
-def test_a_page_beside_a_run_is_refused_where_it_can_not_be_served(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_beside_a_run_is_refused_where_it_can_not_be_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["run", "smoke", "--web", "70000"]) == 2
     assert "--web 70000: it is between 0 and 65535" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         cli.main(["run", "smoke", "--web", "--dry-run"])
     assert "--web goes with a run that is started" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["run", "--web", "smoke"])
+    assert "--web: smoke is no port; where it is FILE, put it before --web" in capsys.readouterr().err
+    monkeypatch.setattr(beside, "START_S", 0.0)
+    with (
+        pytest.raises(ConfigError, match=r"^--web 0: the page did not begin within 0 s$"),
+        beside.live_page(tmp_path, "", 0),
+    ):
+        pass
