@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 
 from runtime.errors import ActorGone, ComputerRLError, ConfigError, ProtocolError
+from runtime.logs.runtime_events import COMMAND_FAILED
+from runtime.logs.writer import ActorLog
 from runtime.messaging.codec import decode, encode
 from runtime.sockets import connect_unix, listen_unix
 from runtime.status import ActorStatus
@@ -40,9 +43,9 @@ class CommandReply(msgspec.Struct, frozen=True):
 class ControlServer:
     """Serves `<run_dir>/control.sock` in the main host."""
 
-    def __init__(self, run_dir: Path, statuses: Callable[[], Awaitable[list[ActorStatus]]]) -> None:
+    def __init__(self, run_dir: Path, statuses: Callable[[], Awaitable[list[ActorStatus]]], log: ActorLog) -> None:
         self._path = run_dir / SOCKET
-        self._statuses = statuses
+        self._statuses, self._log = statuses, log
         # By name; each gets its body and a way to say something, and raises ComputerRLError to refuse.
         self.commands: dict[str, Callable[[bytes, Say], Awaitable[None]]] = {}
         self._server: asyncio.Server | None = None
@@ -68,16 +71,18 @@ class ControlServer:
         self._clients.add(task)
         try:
             # Anybody may hang up at any moment: that is the client's loss alone.
-            with contextlib.suppress(ConnectionError, TimeoutError, asyncio.IncompleteReadError):
+            with contextlib.suppress(
+                ConnectionError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError
+            ):
                 async with asyncio.timeout(CLIENT_TIMEOUT_S) as limit:
                     if len(self._clients) <= MAX_CLIENTS:
-                        name = (await reader.readline()).decode("ascii", "replace").strip()
+                        name = (await reader.readuntil(b"\n")).decode("ascii", "replace").strip()
                         if name == STATUS:
                             writer.write(encode(await self._statuses()))
-                        elif (command := self.commands.get(name)) is not None:
+                        elif name in self.commands:
                             body = await self._body(reader)
                             limit.reschedule(None)  # a command has limits of its own
-                            await self._carry_out(command, body, writer)
+                            await self._carry_out(name, body, writer)
                             limit.reschedule(asyncio.get_running_loop().time() + CLIENT_TIMEOUT_S)
                         await writer.drain()
                     writer.close()
@@ -92,17 +97,19 @@ class ControlServer:
             raise ConnectionError(f"a body of {size} bytes")
         return await reader.readexactly(size)
 
-    async def _carry_out(
-        self, command: Callable[[bytes, Say], Awaitable[None]], body: bytes, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _carry_out(self, name: str, body: bytes, writer: asyncio.StreamWriter) -> None:
         def write(reply: CommandReply) -> None:
             if not writer.is_closing():
                 writer.write(msgspec.json.encode(reply) + b"\n")
 
         try:
-            await command(body, lambda text: write(CommandReply(text)))
+            await self.commands[name](body, lambda text: write(CommandReply(text)))
         except ComputerRLError as error:
             write(CommandReply(str(error), refused=True))
+        except Exception as error:  # noqa: BLE001 - the system goes on, and the client is told
+            cause = f"{type(error).__name__}: {error}"
+            self._log.emit(COMMAND_FAILED, name=name, error=cause, traceback=traceback.format_exception(error)[-60:])
+            write(CommandReply(f"{name} failed, perhaps in part: {cause}; the run's log says where", refused=True))
         else:
             write(CommandReply(done=True))
 

@@ -90,7 +90,7 @@ class ActorSystem:
         self._routes = _Routes()
         self._node = Node(MAIN, self.run_dir, clock, self.log, self._routes)
         self._inline = InlineHost(self._node, self.give_up)
-        self._control = ControlServer(self.run_dir, self.statuses)
+        self._control = ControlServer(self.run_dir, self.statuses, self.log)
         self._tasks = TaskScope(lambda name, error: self.give_up(name, f"{name} failed: {error!r}"))
         self._placer: Placer | None = None
         if placer is not None:

@@ -22,6 +22,8 @@ DISK_SLOW = declare("disk_slow", "warning", file=str, what=str, waited_s=float)
 DISK_REFUSES = declare("disk_refuses", "error", folder=str, cause=str)
 DISK_ACCEPTS = declare("disk_accepts", "info", folder=str, after_s=float)
 DISK_ANSWERS = declare("disk_answers", "info", file=str, what=str, took_s=float)
+# What another process asked of the run was not carried out, by a defect or by this machine.
+COMMAND_FAILED = declare("command_failed", "error", name=str, error=str, traceback=list)
 HOST_LAGS = declare("host_lags", "warning", lag_s=float)
 # `machine` is "" for the one that the run was started on.
 HOST_STARTED = declare("host_started", "info", name=str, machine=str, pid=int, start_s=float, restarts=int)

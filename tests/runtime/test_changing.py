@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import msgspec
 import pytest
 
 from runtime.actor import Actor, handles
-from runtime.control import Say, command
+from runtime.control import SOCKET, Say, command, query_status
 from runtime.errors import ActorFailed, ActorGone, ConfigError
+from runtime.logs.reader import read_logs
 from runtime.messaging.message import Message, Request
 from runtime.system import ActorSpec, ActorSystem, HostSpec
 
@@ -111,6 +113,8 @@ async def test_a_command_says_refuses_and_outlives_its_client(system: ActorSyste
         say(f"{len(body)} bytes")
         if body == b"bad":
             raise ConfigError("that is bad")
+        if body == b"worse":
+            raise OSError(28, "No space left")
         done.set()
 
     system.on_command("do", carry_out)
@@ -120,5 +124,22 @@ async def test_a_command_says_refuses_and_outlives_its_client(system: ActorSyste
     assert done.is_set()
     with pytest.raises(ConfigError, match="that is bad"):
         await asyncio.to_thread(command, tmp_path, "do", b"bad", heard.append)
+    with pytest.raises(ConfigError, match=r"do failed, perhaps in part: OSError: .*No space left"):
+        await asyncio.to_thread(command, tmp_path, "do", b"worse", heard.append)
+    (said,) = read_logs(tmp_path, event="command_failed")
+    assert (said["name"], "carry_out" in "".join(said["traceback"])) == ("do", True)
     with pytest.raises(ActorGone, match="does not know other"):
         await asyncio.to_thread(command, tmp_path, "other", b"", heard.append)
+
+
+async def test_a_client_whose_line_has_no_end_is_dropped(system: ActorSystem, tmp_path: Path) -> None:
+    failures: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    reader, writer = await asyncio.open_unix_connection(tmp_path / SOCKET)
+    writer.write(b"x" * (1 << 17))
+    async with asyncio.timeout(10):
+        with suppress(ConnectionError):  # what it sent was not all read
+            assert await reader.read() == b""
+    writer.close()
+    await asyncio.to_thread(query_status, tmp_path)  # the next one is served
+    assert failures == []

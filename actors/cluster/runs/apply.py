@@ -24,7 +24,8 @@ from actors.desktop.providers.sandbox import shares
 from actors.replay.config import LedgerSettings
 from actors.replay.messages import Serving
 from runtime.control import Say
-from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, DeadlineExceeded
+from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, DeadlineExceeded, ProtocolError
+from runtime.messaging.codec import decode
 from runtime.spec import ActorSpec, HostSpec
 from runtime.system import ActorSystem
 
@@ -69,7 +70,10 @@ class Standing:
             raise ConfigError(self._refuses)
         if self._change is not None and not self._change.done():
             raise ConfigError("another change is under way: wait until it is done")
-        request = msgspec.msgpack.decode(body, type=WantedSettings)
+        try:
+            request = decode(body, WantedSettings)
+        except ProtocolError as error:
+            raise ConfigError(f"this command is of another version than the run: {error}") from None
         self._change = asyncio.ensure_future(self._apply(self._system, request, say))
         await asyncio.shield(self._change)
 
@@ -97,8 +101,13 @@ class Standing:
             limit_s = request.deploy.run.limit_s
             self._limit.reschedule(None if limit_s is None else self._began + limit_s)
         self.plan = plan
-        run_folder.write(plan.run_dir, deploy_files.STORED, deploy_files.dump(request.deploy).encode())
         system.log.emit(events.CHANGED, lines=told(found, change, self._there))
+        try:
+            run_folder.write(plan.run_dir, deploy_files.STORED, deploy_files.dump(request.deploy).encode())
+        except OSError as error:
+            stored = plan.run_dir / deploy_files.STORED
+            why = f"the run has changed, but {stored}, by which --resume goes on, can't be written: {error.strerror}"
+            raise ConfigError(why) from error
 
     async def _carry_out(self, system: ActorSystem, change: LiveChange, wait_s: float) -> None:
         """First what leaves, so that at no time there is more than the greater of both plans."""

@@ -92,6 +92,7 @@ async def _until_the_end(
                 await asyncio.wait(
                     {watch, failed, stopped, used, drawn, sent, room}, return_when=asyncio.FIRST_COMPLETED
                 )
+        await standing.close()  # no change outlives the limit that it may move
         for aside in (used, drawn, sent, room):
             if aside.done():
                 aside.result()
@@ -103,6 +104,7 @@ async def _until_the_end(
     except TimeoutError:
         if not limit.expired():
             raise
+        await standing.close()
         return await _out_of_time(system, standing.plan, job, shown)
     finally:
         await standing.close()

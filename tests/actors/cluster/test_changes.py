@@ -142,7 +142,7 @@ def test_a_plan_becomes_another_by_what_its_file_says() -> None:
     assert "+ sampler/1" in lines
     assert "+ desktop/4..5" in lines
     assert "+ process desktops/1" in lines
-    assert "~ run.limit_s: null -> 99.0" in lines or any(line.startswith("~ run.limit_s") for line in lines)
+    assert "~ run.limit_s: 600.0 -> 99.0" in lines
 
 
 @pytest.mark.parametrize("key", ["learner.rl.lr=0.5", "evaluation.rollout_share=0.25", "replay.group_size=3"])
@@ -229,7 +229,13 @@ async def test_a_run_goes_on_as_before_where_a_change_can_not_start(tmp_path: Pa
             await applied("desktops.count=5", f"desktops.provider.state_dir=/{'d' * 125}")
         assert [one.state for one in await system.statuses()] == ["running"] * 4
         assert not (tmp_path / deploy_files.STORED).exists()
+        with pytest.raises(ConfigError, match=r"of another version than the run: .* unknown field `hue`"):
+            await asyncio.to_thread(command, tmp_path, apply.COMMAND, encode({"deploy": {"hue": 1}}), print)
         assert "+ desktop/4" in await applied("desktops.count=5")
+        (tmp_path / deploy_files.STORED).unlink()
+        (tmp_path / deploy_files.STORED).mkdir()  # no file takes its place
+        with pytest.raises(ConfigError, match=r"the run has changed, but .*deploy.yaml.* can't be written: Is a dir"):
+            await applied("desktops.count=5", "run.limit_s=99")
         assert system.names() == [f"desktop/{k}" for k in range(5)]
         assert not failed.done()
         await standing.close()
