@@ -86,13 +86,13 @@ class SampledAnswers:
         self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
     ) -> Answer:
         """Draw from the policy at the reservation's temperature."""
-        ids = await prompt_ids(self._tokenizer, prompt)
-        kept = array("I", ids)  # a seat waits longer than it does anything else: four bytes an id, and no request
-        asked = self._sampler.ask(self._request(step, ids), timeout_s=self._timeout_s, trace=self._trace)
-        del ids
+        # A seat waits longer than it does anything else: four bytes an id, and no request.
+        kept = array("I", await prompt_ids(self._tokenizer, prompt))
         start = time.monotonic()
         try:
-            reply = await asked
+            reply = await self._sampler.ask(
+                self._request(step, self._tokenizer.listed(kept)), timeout_s=self._timeout_s, trace=self._trace
+            )
         except Deferred as error:
             raise DesktopFault(DEFERRED, str(error), "sampler") from error
         except (DeadlineExceeded, ActorGone, ActorFailed, MailboxFull, SamplerError) as error:
