@@ -27,12 +27,13 @@ test-fast: setup
 # The suite, its longer proofs, every function on its real application, the tests against real SGLang and on several
 # machines with Ray, and a shortened main job with SGLang.
 # Where VS Code can't be fetched, its functions are called unavailable and nothing fails.
-test-all: test proofs sglang-cpu ray extras
+# The check (.ci/run) leaves the extras' packages out: half a gigabyte, and minutes of installing.
+test-all: test proofs sglang-cpu ray $(if $(CI),,extras)
 	@$(MAKE) --no-print-directory vscode || echo "test-all: VS Code could not be set up"
 	.venv/bin/computerrl apis check --repeats 2 --no-targets
 	COMPUTERRL_TEST_SGLANG=1 $(PY) -m pytest tests/sglang -n 0
 	COMPUTERRL_TEST_RAY=1 $(PY) -m pytest tests/cluster -n 0
-	.cache/extras/bin/python -m pytest tests/extras -n 0 -rs
+	$(if $(CI),,.cache/extras/bin/python -m pytest tests/extras -n 0 -rs)
 	@bash deploy/setup/sglang_smoke.sh
 
 sglang-cpu:
