@@ -34,7 +34,8 @@ def para(*runs: str) -> str:
 
 def table(*rows: list[str]) -> str:
     cells = ("".join(f"<w:tc>{para(one)}</w:tc>" for one in row) for row in rows)
-    return f"<w:tbl>{''.join(f'<w:tr>{row}</w:tr>' for row in cells)}</w:tbl>"
+    grid = "<w:gridCol/>" * len(rows[0])
+    return f"<w:tbl><w:tblPr/><w:tblGrid>{grid}</w:tblGrid>{''.join(f'<w:tr>{row}</w:tr>' for row in cells)}</w:tbl>"
 
 
 def docx(*blocks: str) -> FileView:

@@ -11,10 +11,9 @@ from apis.documents.zip import zipped
 
 _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _MAIN = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
-_DRAWN = (
-    'xmlns:c="http://schemas.openxmlformats.org/drawingml/2006/chart" '
-    'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
-)
+_PLACED = "http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing"
+_CHART = "http://schemas.openxmlformats.org/drawingml/2006/chart"
+_DRAWN = f'xmlns:c="{_CHART}" xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
 
 
 def _relations(*rows: tuple[str, str]) -> str:
@@ -38,9 +37,24 @@ def chart(
 ) -> str:
     said = f"<c:title><c:tx><c:rich><a:p><a:r><a:t>{title}</a:t></a:r></a:p></c:rich></c:tx></c:title>"
     cats = "<c:cat><c:strRef><c:f>Sheet1!$A$2:$A$3</c:f></c:strRef></c:cat>"
-    series = f"<c:ser>{cats}<c:val><c:numRef><c:f>{values}</c:f></c:numRef></c:val></c:ser>"
-    drawn = f'<c:{kind}><c:barDir val="{direction}"/>{series}</c:{kind}>'
+    shown = f"<c:val><c:numRef><c:f>{values}</c:f></c:numRef></c:val>"
+    series = f'<c:ser><c:idx val="0"/><c:order val="0"/>{cats}{shown}</c:ser>'
+    way = f'<c:barDir val="{direction}"/>' if kind == "barChart" else ""
+    drawn = f"<c:{kind}>{way}{series}</c:{kind}>"
     return f"<c:chartSpace {_DRAWN}><c:chart>{said}<c:plotArea>{drawn}</c:plotArea></c:chart></c:chartSpace>"
+
+
+def _drawing(charts: int) -> str:
+    """A drawing that places its charts one upon the other."""
+    own = '<xdr:cNvPr id="2" name="a"/><xdr:cNvGraphicFramePr/>'
+    head = f"<xdr:nvGraphicFramePr>{own}</xdr:nvGraphicFramePr><xdr:xfrm/>"
+    shown = "".join(
+        f'<xdr:absoluteAnchor><xdr:pos x="0" y="0"/><xdr:ext cx="9" cy="9"/><xdr:graphicFrame>{head}<a:graphic>'
+        f'<a:graphicData uri="{_CHART}"><c:chart r:id="rId{n}"/></a:graphicData></a:graphic></xdr:graphicFrame>'
+        "<xdr:clientData/></xdr:absoluteAnchor>"
+        for n in range(1, charts + 1)
+    )
+    return f'<xdr:wsDr xmlns:xdr="{_PLACED}" {_DRAWN} xmlns:r="{_OFFICE}">{shown}</xdr:wsDr>'
 
 
 def pivot(rows: str = "0", data: str = "1", subtotal: str = "sum", hidden: str = "") -> str:
@@ -48,7 +62,9 @@ def pivot(rows: str = "0", data: str = "1", subtotal: str = "sum", hidden: str =
     own = f'<rowFields><field x="{rows}"/></rowFields>'
     summed = f'<dataFields><dataField fld="{data}" subtotal="{subtotal}"/></dataFields>'
     inside = f"<pivotFields>{fields}</pivotFields>{own}{summed}"
-    return f'<pivotTableDefinition {_MAIN} name="P">{inside}</pivotTableDefinition>'
+    place = '<location ref="D1:E3" firstHeaderRow="1" firstDataRow="1" firstDataCol="1"/>'
+    told = 'name="P" cacheId="1" dataCaption="a"'
+    return f"<pivotTableDefinition {_MAIN} {told}>{place}{inside}</pivotTableDefinition>"
 
 
 def styled(
@@ -75,9 +91,18 @@ def styled(
     rels = "xl/_rels/workbook.xml.rels"
     last = f'<Relationship Id="looks" Type="{_OFFICE}/styles" Target="styles.xml"/></Relationships>'
     parts[rels] = parts[rels].replace("</Relationships>", last)
+    caches = "".join(f'<pivotCache cacheId="1" r:id="cache{n}"/>' for n in range(len(pivots)))
+    if caches:
+        book = parts["xl/workbook.xml"]
+        parts["xl/workbook.xml"] = book.replace("</workbook>", f"<pivotCaches>{caches}</pivotCaches></workbook>")
+        kept = "".join(
+            f'<Relationship Id="cache{n}" Type="{_OFFICE}/pivotCacheDefinition" Target="cache{n}.xml"/>'
+            for n in range(len(pivots))
+        )
+        parts[rels] = parts[rels].replace("</Relationships>", f"{kept}</Relationships>")
     tables = [("pivotTable", f"../pivot{n}.xml") for n in range(len(pivots))]
     parts["xl/worksheets/_rels/sheet1.xml.rels"] = _relations(("drawing", "../drawing.xml"), *tables)
-    parts["xl/drawing.xml"] = "<drawing/>"
+    parts["xl/drawing.xml"] = _drawing(len(charts))
     parts["xl/_rels/drawing.xml.rels"] = _relations(*(("chart", f"chart{n}.xml") for n in range(len(charts))))
     parts |= {f"xl/chart{n}.xml": one for n, one in enumerate(charts)}
     for n, one in enumerate(pivots):

@@ -16,7 +16,9 @@ _NAMES = (
     'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" '
     f'xmlns:r="{_OFFICE}"'
 )
-_TREE = "<p:nvGrpSpPr/><p:grpSpPr/>"
+_NAMED = '<p:cNvPr id="2" name="a"/>'
+_TREE = f"<p:nvGrpSpPr>{_NAMED}<p:cNvGrpSpPr/><p:nvPr/></p:nvGrpSpPr><p:grpSpPr/>"
+_TABLE = "http://schemas.openxmlformats.org/drawingml/2006/table"
 
 
 class Said(NamedTuple):
@@ -58,7 +60,7 @@ def _paragraph(said: Said | str) -> str:
 
 
 def _box(box: Box) -> str:
-    role = f"<p:nvPr><p:ph type={quoteattr(box.role)}/></p:nvPr>" if box.role else ""
+    role = f"<p:nvPr><p:ph type={quoteattr(box.role)}/></p:nvPr>" if box.role else "<p:nvPr/>"
     words = "".join(map(_paragraph, box.said))
     tag = "p:xfrm" if box.kind == "table" else "a:xfrm"
     place = ""
@@ -66,11 +68,18 @@ def _box(box: Box) -> str:
         x, y, wide, high = box.place
         place = f'<{tag}><a:off x="{x}" y="{y}"/><a:ext cx="{wide}" cy="{high}"/></{tag}>'
     if box.kind == "table":
-        rows = "".join(f"<a:tr><a:tc><a:txBody>{_paragraph(one)}</a:txBody></a:tc></a:tr>" for one in box.said)
-        grid = f"<a:tbl><a:tblGrid><a:gridCol/></a:tblGrid>{rows}</a:tbl>"
-        return f"<p:graphicFrame>{place}<a:graphic><a:graphicData>{grid}</a:graphicData></a:graphic></p:graphicFrame>"
-    text = f"<p:txBody>{words}</p:txBody>" if box.kind == "sp" else ""
-    return f"<p:{box.kind}><p:nvSpPr>{role}</p:nvSpPr><p:spPr>{place}</p:spPr>{text}</p:{box.kind}>"
+        cells = (f"<a:tc><a:txBody><a:bodyPr/>{_paragraph(one)}</a:txBody><a:tcPr/></a:tc>" for one in box.said)
+        rows = "".join(f'<a:tr h="9">{cell}</a:tr>' for cell in cells)
+        grid = f'<a:tbl><a:tblGrid><a:gridCol w="9"/></a:tblGrid>{rows}</a:tbl>'
+        head = f"<p:nvGraphicFramePr>{_NAMED}<p:cNvGraphicFramePr/>{role}</p:nvGraphicFramePr>"
+        shown = f'<a:graphic><a:graphicData uri="{_TABLE}">{grid}</a:graphicData></a:graphic>'
+        return f"<p:graphicFrame>{head}{place}{shown}</p:graphicFrame>"
+    shape = f'<p:spPr>{place}<a:prstGeom prst="rect"/></p:spPr>'
+    if box.kind == "pic":
+        head = f"<p:nvPicPr>{_NAMED}<p:cNvPicPr/>{role}</p:nvPicPr><p:blipFill/>"
+        return f"<p:pic>{head}{shape}</p:pic>"
+    head = f"<p:nvSpPr>{_NAMED}<p:cNvSpPr/>{role}</p:nvSpPr>"
+    return f"<p:sp>{head}{shape}<p:txBody><a:bodyPr/>{words}</p:txBody></p:sp>"
 
 
 def _part(tag: str, boxes: Sequence[Box], background: str = "") -> str:

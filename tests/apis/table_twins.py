@@ -63,7 +63,7 @@ TWINS = [
         book(view=zoom("260")),
         book(view=zoom("x")),
         sheet_idx=0,
-        method="range",
+        method="range.te",
         ref=[150, 259],
     ),
     _rule(

@@ -128,6 +128,7 @@ def test_methods_of_rules() -> None:
         ("a\nb", "re.S", "a.b", True),
         ('"b,a"', "str_set_eq", ["a", "b"], True),
         ("D2:D9", "spreadsheet_range", ["D2:D9"], True),
-        (2.5, "range", [2, 3], True),
+        (3, "range.te", [2, 3], True),
+        (2, "range.te", [2, 3], False),
     ):
         assert fits(value, {"method": method, "ref": ref}) is fit, (value, method)

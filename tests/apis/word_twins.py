@@ -13,7 +13,7 @@ def settings(path: str, *values: tuple[str, str]) -> FileView:
     """An office's settings file with these properties at `path`."""
     props = (f'<prop oor:name="{name}" oor:op="fuse"><value>{value}</value></prop>' for name, value in values)
     items = "".join(f'<item oor:path="/org.openoffice.Office.{path}">{prop}</item>' for prop in props)
-    return file(f"<oor:items>{items}</oor:items>")
+    return file(f'<oor:items xmlns:oor="http://openoffice.org/2001/registry">{items}</oor:items>')
 
 
 def _setting(name: str, expected: dict[str, object] | None, path: str, prop: str, right: str, wrong: str) -> Twin:

@@ -59,8 +59,8 @@ def _compared(there: list[str], wanted: list[str]) -> Score:
 
 
 def compare_docx_files_and_ignore_new_lines(result: Value, expected: Value, options: Options) -> Score:
-    """The paragraphs that are not empty agree."""
-    return compare_docx_files(result, expected, {**options, "ignore_blanks": False, "delete_empty_lines": True})
+    """As `compare_docx_files`, of the paragraphs that are not empty."""
+    return compare_docx_files(result, expected, {**options, "delete_empty_lines": True})
 
 
 def simple_docx_compare(result: Value, expected: Value, _: Options) -> Score:
@@ -196,6 +196,11 @@ DECLARED = (
         reads=KIND,
     ),
     Declared("contains_page_break", contains_page_break, reads=KIND),
-    Declared("check_highlighted_words", check_highlighted_words, "without any text it scores 0", reads=KIND),
+    Declared(
+        "check_highlighted_words",
+        check_highlighted_words,
+        "without any text it scores 0; headings, tabs and spaces count as text",
+        reads=KIND,
+    ),
     Declared("is_first_line_centered", is_first_line_centered, reads=KIND),
 )

@@ -145,7 +145,7 @@ def check_json_settings(result: Value, expected: Value, _: Options) -> Score:
 
 
 def check_direct_json_object(result: Value, expected: Value, _: Options) -> Score:
-    """Each key of `expected` has its value; with `expect_in_result` it is a part of it, or one of several is."""
+    """Each key of `expected` has its value; with `expect_in_result` a part of it, or one of several values."""
     content = read_json(result.replace("'", '"') if isinstance(result, str) else result)
     if not isinstance(content, dict) or not content:
         return Score(0.0, "it is no object")
@@ -159,7 +159,7 @@ def check_direct_json_object(result: Value, expected: Value, _: Options) -> Scor
 
 def _holds(there: Any, wanted: Any) -> bool:
     if isinstance(wanted, list):
-        return isinstance(there, str | list) and any(one in there for one in wanted)
+        return any(one in there if isinstance(there, list) else one == there for one in wanted)
     if isinstance(wanted, str):
         return isinstance(there, str | list) and wanted in there
     return bool(there == wanted)
@@ -213,8 +213,8 @@ _EQUAL = "all or nothing: the share of equal lines is no score"
 DECLARED = (
     Declared("compare_text_file", compare_text_file),
     Declared("diff_text_file", diff_text_file, _EQUAL),
-    Declared("compare_csv", compare_csv),
-    Declared("compare_config", compare_config),
+    Declared("compare_csv", compare_csv, "cells count, so quotes and ends of lines make no difference"),
+    Declared("compare_config", compare_config, "the end of the last line makes no difference"),
     Declared("fuzzy_match", fuzzy_match),
     Declared("literal_match", literal_match),
     Declared("check_json", check_json, "with neither expect nor unexpect it scores 0"),

@@ -19,6 +19,7 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "gt": lambda value, ref: value > ref,
     "ge": lambda value, ref: value >= ref,
 }
+_ENDS = {"t": _ORDER["lt"], "e": _ORDER["le"]}
 
 
 def found(pattern: str, value: object, flags: int = 0) -> bool:
@@ -32,7 +33,7 @@ def found(pattern: str, value: object, flags: int = 0) -> bool:
 def fits(value: object, rule: Mapping[str, Any]) -> bool:
     """Whether `value` is what `rule` says: `{"method": ..., "ref": ...}`. Raises LookupError for another method."""
     method, ref = str(rule["method"]), rule.get("ref")
-    name, _, more = method.partition("." if method.startswith("re") else ":")
+    name, _, more = method.partition("." if method.startswith(("re", "range.")) else ":")
     if name == "re":
         flags = 0
         for flag in filter(None, more.split("|")):
@@ -49,7 +50,8 @@ def fits(value: object, rule: Mapping[str, Any]) -> bool:
             return abs(value - float(str(ref))) <= float(more)
         if name == "range":
             low, high = list(ref or [])
-            return bool(low <= value <= high)
+            above, below = _ENDS[more[:1]], _ENDS[more[1:]]  # "range.te": above the first, at most the second
+            return bool(above(low, value) and below(value, high))
         return _ORDER[name](value, ref)
     if name in ("str_set_eq", "str_list_eq"):
         parts = [part.strip() for part in str(value).strip('"').split(",")]

@@ -118,13 +118,14 @@ def is_utc_0(result: Value, _: Value, __: Options) -> Score:
     return is_(zone is not None and zone[2] == "+0000", "the zone is UTC", "the zone is another")
 
 
+_SET = "a setting that is commented out is not set"
 DECLARED = (
-    Declared("check_qt_max_volume", _setting("qt-max-volume", "125")),
-    Declared("check_qt_bgcone", _setting("qt-bgcone", "1")),
-    Declared("check_qt_minimal_view", _setting("qt-minimal-view", "0")),
-    Declared("check_one_instance_when_started_from_file", _setting("one-instance-when-started-from-file", "1")),
-    Declared("check_qt_slider_colours", check_qt_slider_colours),
-    Declared("check_thunderbird_prefs", check_thunderbird_prefs, "a file without preferences scores 0"),
+    Declared("check_qt_max_volume", _setting("qt-max-volume", "125"), _SET),
+    Declared("check_qt_bgcone", _setting("qt-bgcone", "1"), _SET),
+    Declared("check_qt_minimal_view", _setting("qt-minimal-view", "0"), _SET),
+    Declared("check_one_instance_when_started_from_file", _setting("one-instance-when-started-from-file", "1"), _SET),
+    Declared("check_qt_slider_colours", check_qt_slider_colours, _SET),
+    Declared("check_thunderbird_prefs", check_thunderbird_prefs, "a file without preferences scores 0; false is not 0"),
     Declared("check_thunderbird_filter", check_thunderbird_filter, "a file without filters scores 0"),
     Declared("check_config_status", check_config_status),
     Declared("is_utc_0", is_utc_0),

@@ -207,9 +207,12 @@ def check_slide_orientation(result: Value, _expected: Value, _: Options) -> Scor
     return is_(0 < show.width < show.height, "slides stand upright", f"they are {show.width} by {show.height}")
 
 
-_SAME = "runs that look alike count as one, a table's words count, and a theme's colours are told apart"
+_SAME = (
+    "runs that look alike count as one, a table's words count, a theme's colours are told apart, and a title of any "
+    "words is one"
+)
 DECLARED = (
     Declared("compare_pptx_files", compare_pptx_files, _SAME, reads=KIND, lacks=_lacks),
     Declared("simple_pptx_compare", simple_pptx_compare, "looks and places count, all or nothing", reads=KIND),
-    Declared("check_slide_orientation_Portrait", check_slide_orientation, reads=KIND),
+    Declared("check_slide_orientation_Portrait", check_slide_orientation, "without a width it scores 0", reads=KIND),
 )

@@ -205,10 +205,16 @@ DECLARED = (
         "compare_table",
         compare_table,
         "a formula without a stored result equals no value, text is no number, blank rows count by their place, looks "
-        "that depend on values score 0",
+        "that depend on values score 0, a split is no freeze, text that stands in its cell is read, case is ignored "
+        "wherever `ignore_case` says so",
         reads=KIND,
         lacks=_lacks,
     ),
-    Declared("compare_conference_city_in_order", compare_conference_city_in_order, reads="workbook"),
+    Declared(
+        "compare_conference_city_in_order",
+        compare_conference_city_in_order,
+        "as many rows count as names are expected, not 21",
+        reads="workbook",
+    ),
     Declared("compare_spreadsheet", compare_spreadsheet, "all cells of all sheets count", reads="workbook"),
 )

@@ -86,12 +86,12 @@ def is_cookie_deleted(result: Value, expected: Value, _: Options) -> Score:
     return is_(not left, "none is left", f"cookies of {left[:1]} are left")
 
 
-_WHOLE = "the query counts in any order, and www and http are left out"
+_WHOLE = "the query counts in any order; www, http and a last slash make no difference"
 DECLARED = (
     Declared("is_expected_active_tab", is_expected_active_tab, _WHOLE),
     Declared("is_expected_url_pattern_match", is_expected_url_pattern_match, "with no pattern it scores 0"),
     Declared("is_expected_search_query", is_expected_search_query),
     Declared("is_expected_tabs", is_expected_tabs, _WHOLE),
-    Declared("is_expected_bookmarks", is_expected_bookmarks),
+    Declared("is_expected_bookmarks", is_expected_bookmarks, _WHOLE),
     Declared("is_cookie_deleted", is_cookie_deleted),
 )
