@@ -18,7 +18,7 @@ from megatron.core.transformer.module import Float16Module
 from torch import Tensor
 from torch.nn import Parameter
 
-from policy.megatron import partition, shim
+from policy.megatron import lists, partition, shim
 from policy.megatron.config import DTYPES
 from policy.megatron.model import PolicyModel
 from policy.optim import OptimConfig
@@ -71,6 +71,8 @@ class Updater:
                 [self.ddp],
             )
         (self._adam,) = getattr(self.optimizer, "chained_optimizers", [self.optimizer])
+        lists.install()
+        lists.fuse(self._adam.optimizer)
 
     def trained(self) -> list[tuple[str, Parameter]]:
         """The parameters that have a gradient, by name: all, or the adapters."""
@@ -147,7 +149,9 @@ class Updater:
         if MAIN in parts:
             stepped.copy_(parts[MAIN])
         moments = {name: parts[name].clone() for name in MOMENTS}
-        self._adam.optimizer.state[stepped] = {"step": torch.tensor(steps), **moments}
+        # Adam's kernel for a GPU reads the count there.
+        counted = torch.tensor(steps, device=stepped.device if stepped.is_cuda else None)
+        self._adam.optimizer.state[stepped] = {"step": counted, **moments}
 
     def _stepped(self, parameter: Parameter) -> tuple[Tensor | None, slice | None]:
         """The tensor that Adam steps here for `parameter`, and which of its elements that are; None for all of them."""
