@@ -75,7 +75,6 @@ WITHOUT = {
     "policy/engine/worker.py:Subscription.next": "the engine's loop ends or fails every sequence",
     "policy/engine/worker.py:EngineThread.call": DISK,
     "policy/engine/worker.py:EngineThread.stop": DISK,
-    "actors/desktop/answers.py:SampledAnswers.answer": "the request that it waits for was asked with a limit",
     "actors/desktop/link.py:connect": CALLER,
     "actors/desktop/link.py:GuestLink._read": IDLE,
     "actors/desktop/link.py:GuestLink.close": "a cancelled task of its own",
