@@ -16,7 +16,7 @@ from policy.parallel import ParallelConfig
 from policy.tensornames import ParameterTensors, expected, inside, outside
 
 GIB = 2**30
-CHUNK = {"cpu": 1 << 24, "cuda": 1 << 27}  # logits at once: 64 MiB and 512 MiB of fp32
+CHUNK = {"cpu": 1 << 24, "cuda": 1 << 29}  # logits at once: 64 MiB and 2 GiB of fp32
 LOGITS_AT_ONCE = 3  # tensors of a chunk's size that the loss has at the same time
 FP32, BF16 = 4, 2
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-UNBOUNDED = 1 << 16  # characters of a line that goes to no terminal
+UNBOUNDED = sys.maxsize  # characters of a line that goes to no terminal
 
 
 def clean(text: str, *, lines: bool = False) -> str:
