@@ -12,7 +12,7 @@ from ledger_tools import Play, settings, step
 
 from actors.errors import LedgerError
 from actors.replay.ledger import phases
-from actors.replay.messages import NothingToTake, NoWork, Phase
+from actors.replay.messages import NothingToTake, NoWork, Phase, Serving
 from actors.settings import DemosConfig
 
 Start = Callable[..., Play]
@@ -220,6 +220,15 @@ def test_a_sampler_is_silent_from_its_limit_on_and_the_first_of_all_is_waited_fo
     assert (said["sampler"], said["silent_s"]) == ("sampler/0", 100.0)
     play.wall = 2000.0
     assert play.do(phases.forget_silent) is None
+
+
+def test_a_sampler_that_is_gone_for_good_serves_nothing_and_the_others_do(start: Start) -> None:
+    play = start(sampler_silent_s=100.0)
+    play.serving("0.0", "sampler/0")
+    play.serving("0.0", "sampler/1")
+    play.do(lambda tx: phases.serving(tx, Serving(sampler="sampler/1", version=None)))
+    assert [row["name"] for row in play.ledger.tx.rows("SELECT * FROM samplers")] == ["sampler/0"]
+    assert not play.events("sampler_silent")
 
 
 def test_a_run_that_is_closed_gives_nothing_out(start: Start) -> None:
