@@ -1,8 +1,8 @@
 """Looking into a running system from another process, and asking it to change.
 
 Invariant: the control socket by itself changes nothing: what may be asked beside statuses is a command of the system's
-owner. A client that is silent, sends too much or does not read is dropped in bounded time. A command that has begun
-does not end with its client.
+owner. A client that is silent or does not read is dropped in bounded time. A command that is too large is refused
+unread. A command that has begun does not end with its client.
 """
 
 from __future__ import annotations
@@ -80,10 +80,14 @@ class ControlServer:
                         if name == STATUS:
                             writer.write(encode(await self._statuses()))
                         elif name in self.commands:
-                            body = await self._body(reader)
-                            limit.reschedule(None)  # a command has limits of its own
-                            await self._carry_out(name, body, writer)
-                            limit.reschedule(asyncio.get_running_loop().time() + CLIENT_TIMEOUT_S)
+                            size = int.from_bytes(await reader.readexactly(4))
+                            if why := too_large(name, size):
+                                _say(writer, CommandReply(why, refused=True))
+                            else:
+                                body = await reader.readexactly(size)
+                                limit.reschedule(None)  # a command has limits of its own
+                                await self._carry_out(name, body, writer)
+                                limit.reschedule(asyncio.get_running_loop().time() + CLIENT_TIMEOUT_S)
                         await writer.drain()
                     writer.close()
                     await writer.wait_closed()
@@ -91,34 +95,40 @@ class ControlServer:
             writer.transport.abort()
             self._clients.discard(task)
 
-    async def _body(self, reader: asyncio.StreamReader) -> bytes:
-        size = int.from_bytes(await reader.readexactly(4))
-        if size > MAX_BODY_BYTES:
-            raise ConnectionError(f"a body of {size} bytes")
-        return await reader.readexactly(size)
-
     async def _carry_out(self, name: str, body: bytes, writer: asyncio.StreamWriter) -> None:
-        def write(reply: CommandReply) -> None:
-            if not writer.is_closing():
-                writer.write(msgspec.json.encode(reply) + b"\n")
-
         try:
-            await self.commands[name](body, lambda text: write(CommandReply(text)))
+            await self.commands[name](body, lambda text: _say(writer, CommandReply(text)))
         except ComputerRLError as error:
-            write(CommandReply(str(error), refused=True))
+            _say(writer, CommandReply(str(error), refused=True))
         except Exception as error:  # noqa: BLE001 - the system goes on, and the client is told
             cause = f"{type(error).__name__}: {error}"
             self._log.emit(COMMAND_FAILED, name=name, error=cause, traceback=traceback.format_exception(error)[-60:])
-            write(CommandReply(f"{name} failed, perhaps in part: {cause}; the run's log says where", refused=True))
+            why = f"{name} failed, perhaps in part: {cause}; the run's log says where"
+            _say(writer, CommandReply(why, refused=True))
         else:
-            write(CommandReply(done=True))
+            _say(writer, CommandReply(done=True))
+
+
+def too_large(name: str, size: int) -> str:
+    """Why command `name` can't be asked with a body of `size` bytes; "" where it can."""
+    if size <= MAX_BODY_BYTES:
+        return ""
+    return f"{name} is asked with {size / (1 << 20):.1f} MiB, and a live run takes at most {MAX_BODY_BYTES >> 20} MiB"
+
+
+def _say(writer: asyncio.StreamWriter, reply: CommandReply) -> None:
+    if not writer.is_closing():
+        writer.write(msgspec.json.encode(reply) + b"\n")
 
 
 def command(run_dir: Path, name: str, body: bytes, heard: Say) -> None:
     """Have the run in `run_dir` carry out command `name`; `heard` gets what it says.
 
-    Raises ActorGone when no process runs it or it ends first, ConfigError with what it refuses.
+    Raises ActorGone when no process runs it or it ends first, ConfigError with what it refuses or for a `body` that is
+    too large.
     """
+    if why := too_large(name, len(body)):  # the run would not read it, and so end the connection
+        raise ConfigError(why)
     try:
         with connect_unix(run_dir.resolve() / SOCKET, SILENT_S) as sock, sock.makefile("rb") as lines:
             sock.sendall(name.encode() + b"\n" + len(body).to_bytes(4) + body)

@@ -23,6 +23,7 @@ class ActorStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     host: str
+    machine: str = ""  # of the host's process, where it is on another one than the run
     pid: int
     state: str  # starting, running, restarting, stopping, failed, host_lost or host_silent
     doing: str

@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+import msgspec
+
 from runtime.cell import CONFIG_S
 from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, DeadlineExceeded, HostLost, MailboxFull
 from runtime.hosts.dead_man import MARGIN_S, STOP_S
@@ -174,16 +176,18 @@ class ProcessHost:
     async def statuses(self) -> list[ActorStatus]:
         """What its actors are doing; a silent or lost child's actors say so."""
         state = "host_lost"
+        machine = self._child.machine if self._child is not None else ""
         if self._link is not None:
             try:
                 answer = await self._exchange(lambda key: AskStatus(id=key), "status", STATUS_TIMEOUT_S)
                 if isinstance(answer, Statuses):
-                    return answer.actors
+                    return [msgspec.structs.replace(one, machine=machine) for one in answer.actors]
             except DeadlineExceeded:
                 state = "host_silent"
             except HostLost:
                 state = "host_lost"
-        return [ActorStatus(name=n, host=self.name, pid=self._pid, state=state, doing="") for n in self._actors]
+        told = ActorStatus(name="", host=self.name, machine=machine, pid=self._pid, state=state, doing="")
+        return [msgspec.structs.replace(told, name=name) for name in self._actors]
 
     async def close(self) -> None:
         """Stop the child and everything in its process group. Can be repeated."""

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from runtime.actor import Actor, handles
-from runtime.control import SOCKET, Say, command, query_status
+from runtime.control import MAX_BODY_BYTES, SOCKET, CommandReply, Say, command, query_status
 from runtime.errors import ActorFailed, ActorGone, ConfigError
 from runtime.logs.reader import read_logs
 from runtime.messaging.message import Message, Request
@@ -131,6 +131,19 @@ async def test_a_command_says_refuses_and_outlives_its_client(system: ActorSyste
     assert (said["name"], "carry_out" in "".join(said["traceback"])) == ("do", True)
     with pytest.raises(ActorGone, match="does not know other"):
         await asyncio.to_thread(command, tmp_path, "other", b"", heard.append)
+
+
+async def test_a_command_that_is_too_large_is_refused_by_both_sides(system: ActorSystem, tmp_path: Path) -> None:
+    system.on_command("do", lambda body, say: asyncio.sleep(0))
+    with pytest.raises(ConfigError, match=r"do is asked with 4\.1 MiB, and a live run takes at most 4 MiB"):
+        await asyncio.to_thread(command, tmp_path, "do", bytes(4_300_000), print)
+    reader, writer = await asyncio.open_unix_connection(tmp_path / SOCKET)
+    writer.write(b"do\n" + (MAX_BODY_BYTES + 1).to_bytes(4))
+    async with asyncio.timeout(10):
+        said = msgspec.json.decode(await reader.readline(), type=CommandReply)
+    assert (said.refused, "at most 4 MiB" in said.text) == (True, True)
+    writer.close()
+    await asyncio.to_thread(command, tmp_path, "do", bytes(MAX_BODY_BYTES), print)
 
 
 async def test_a_client_whose_line_has_no_end_is_dropped(system: ActorSystem, tmp_path: Path) -> None:

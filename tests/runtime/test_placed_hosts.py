@@ -84,6 +84,7 @@ async def test_an_actor_elsewhere_answers_and_nothing_is_left(tmp_path, monkeypa
         assert not any(one.startswith(b"SECRET_OF_A_SHELL") for one in variables)
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
         assert b"--fd" not in command
+        assert [(one.name, one.machine) for one in await system.statuses()] == [("a", "m0")]
         folder = Path(os.readlink(f"/proc/{pid}/cwd"))
         assert folder != tmp_path
         assert folder.stat().st_mode & 0o777 == 0o700

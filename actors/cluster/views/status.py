@@ -53,9 +53,9 @@ def show(path: Path, *, as_json: bool) -> int:
         output.line(output.clean(f"continue it with  {run_folder.to_continue(record, path)}"))
     if actors:
         output.line()
-        output.table(
-            ("ACTOR", "HOST", "PID", "STATE", "BUSY", "MAIL", "RESTARTS", "DOING"), [_row(actor) for actor in actors]
-        )
+        away = any(actor.machine for actor in actors)
+        heads = ("ACTOR", "HOST", *["MACHINE"] * away, "PID", "STATE", "BUSY", "MAIL", "RESTARTS", "DOING")
+        output.table(heads, [_row(actor, away=away) for actor in actors])
     return int(bad)
 
 
@@ -67,9 +67,10 @@ def _evaluated(path: Path, record: run_folder.RunRecord) -> evaluation_rounds.Ev
     return rounds[-1] if rounds and rounds[-1].summary.whole.all.n else None
 
 
-def _row(actor: ActorStatus) -> tuple[object, ...]:
+def _row(actor: ActorStatus, *, away: bool) -> tuple[object, ...]:
     busy = f"{actor.current} {output.duration(actor.busy_s)}" if actor.current else "-"
     wait = max(actor.waits, key=lambda found: found.waited_s, default=None)
     waits = f"waits {output.duration(wait.waited_s)} for {wait.what} from {wait.whom}" if wait else ""
     doing = "; ".join(part for part in (actor.doing, waits) if part)
-    return actor.name, actor.host, actor.pid, actor.state, busy, actor.mailbox, actor.restarts, doing
+    machine = [actor.machine or "here"] * away
+    return actor.name, actor.host, *machine, actor.pid, actor.state, busy, actor.mailbox, actor.restarts, doing

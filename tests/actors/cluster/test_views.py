@@ -4,11 +4,13 @@ import asyncio
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from actors.cluster import cli
 from actors.cluster.runs import run_folder, startup
 from actors.cluster.views import logs as logview
+from actors.cluster.views import status as statusview
 from actors.replay import events
 from runtime.actor import Actor
 from runtime.logs.writer import host_log
@@ -169,7 +171,9 @@ class Idle(Actor):
         return "idling \x1b[2J"
 
 
-async def test_status_of_a_live_run_asks_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_status_of_a_live_run_asks_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     record = run_folder.RunRecord(name="x", file="f", seed=1, build="b", versions={}, started="", started_s=5.0)
     run = run_folder.claim(tmp_path / "x", record, resume=False)
     async with ActorSystem(tmp_path / "x") as system:
@@ -177,9 +181,16 @@ async def test_status_of_a_live_run_asks_it(tmp_path: Path, capsys: pytest.Captu
         assert await asyncio.to_thread(cli.main, ["status", "x", "--runs", str(tmp_path), "--json"]) == 0
         report = json.loads(capsys.readouterr().out)
         assert await asyncio.to_thread(cli.main, ["status", "x", "--runs", str(tmp_path)]) == 0
+        here = await system.statuses()
+        away = msgspec.structs.replace(here[0], name="desktop/0", host="desktops/0", machine="node7")
+        monkeypatch.setattr(statusview, "query_status", lambda _: [*here, away])
+        assert await asyncio.to_thread(cli.main, ["status", "x", "--runs", str(tmp_path)]) == 0
     run.end("ok", None)
     assert (report["state"], [actor["name"] for actor in report["actors"]]) == ("running", ["idle"])
-    assert "\x1b" not in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert shown.count("MACHINE") == 1  # not where all is here
+    assert [row.split()[2] for row in shown.splitlines()[-2:]] == ["here", "node7"]
 
 
 def test_start_up_parts_come_in_the_order_they_happened() -> None:
