@@ -17,13 +17,25 @@ from actors.cluster.bench import stage
 from actors.cluster.bench.reference import Reference, ReferenceRound, middle
 from actors.cluster.bench.report import median, percentile
 from actors.cluster.config import models
-from actors.desktop.config import PoolConfig, SandboxConfig
+from actors.cluster.config.suggest import hint
+from actors.desktop.config import PoolConfig, SandboxConfig, screen_of
 from actors.desktop.player import Play, Player, demonstrated
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from apis.tasks import registry as tasks
 from policy.tokenizer import Tokenizer
+from runtime.errors import ConfigError
+
+# By kind of episode: the applications of which a family needs one, beside light ones.
+OFFICE = frozenset({"libreoffice_calc", "libreoffice_writer", "libreoffice_impress"})
+EPISODES = {
+    "light": stage.LIGHT,
+    "Calc": frozenset({"libreoffice_calc"}),
+    "office": OFFICE,
+    "Chromium": frozenset({"google_chrome"}),
+    "VLC": frozenset({"vlc"}),
+}
 
 Said = Callable[[str], None]
 
@@ -44,6 +56,7 @@ class OracleEpisodes(msgspec.Struct, frozen=True, kw_only=True):
     """Oracle episodes one after the other."""
 
     kind: str
+    screen: str  # WIDTHxHEIGHT in pixels
     n: int
     successes: int
     faults: int
@@ -84,28 +97,40 @@ async def boots(made: SandboxProvider, count: int, reference: Reference, said: S
     )
 
 
-def families(*, calc: bool) -> list[str]:
-    """The families whose episodes need Calc, or those that need none but the light applications."""
+def kinds(wanted: str) -> list[str]:
+    """The kinds of episodes in a comma-separated list. Raises ConfigError."""
+    found = [name.strip() for name in wanted.split(",") if name.strip()]
+    for name in found:
+        if name not in EPISODES:
+            raise ConfigError(f"--kinds {name}: no such kind of episodes; {hint(name, EPISODES)}")
+    return found
+
+
+def families(kind: str) -> list[str]:
+    """The families that need an application of `kind` and, beside it, none but the light ones."""
+    apps = EPISODES[kind]
     return [
         name
         for name, found in tasks.FAMILIES.items()
-        if ("libreoffice_calc" in found.apps if calc else stage.LIGHT.issuperset(found.apps))
-    ]
+        if not apps.isdisjoint(found.apps) and (apps | stage.LIGHT | OFFICE).issuperset(found.apps)
+        and (kind != "light" or stage.LIGHT.issuperset(found.apps))
+    ]  # fmt: skip
 
 
 async def episodes(
-    state_dir: str, kind: str, named: list[str], count: int, reference: Reference, *, said: Said
+    state_dir: str, kind: str, screen: str, count: int, reference: Reference, *, said: Said
 ) -> OracleEpisodes:
-    """Play `count` held-out instances of `named` in turns, each on a desktop of its own, one after the other."""
-    said(f"{count} {kind} episodes by oracle" if named else f"no family for {kind} episodes")
+    """Play `count` held-out instances of a kind's families in turns, each on a desktop of its own, one by one."""
+    said(f"{count} {kind} episodes by oracle at {screen}")
+    named, (width, height) = families(kind), screen_of(screen)
     tokenizer = Tokenizer.load(models.locate(""))
     plays: list[Play] = []
     rounds = [await reference.round()]
     made = await SandboxProvider.start(SandboxConfig(state_dir=state_dir), f"bench-{os.getpid()}")
     began = _cpu_s()
-    pool = DesktopPool(made, DesktopSpec(), PoolConfig(warm_pool=0))
+    pool = DesktopPool(made, DesktopSpec(width=width, height=height), PoolConfig(warm_pool=0))
     try:
-        for number in range(count if named else 0):
+        for number in range(count):
             task = f"{named[number % len(named)]}/held-out/{number}"
             plays.append(await Player(pool).play(task, demonstrated(tokenizer), seed=number))
             rounds.append(await reference.round())
@@ -116,6 +141,7 @@ async def episodes(
     counted = _counted(guests)
     return OracleEpisodes(
         kind=kind,
+        screen=screen,
         n=len(plays),
         successes=sum(play.success for play in plays),
         faults=sum(len(play.faults) for play in plays),

@@ -20,6 +20,7 @@ EXAMPLES = (
     "  computerrl bench desktops\n"
     "  computerrl bench desktops --apps libreoffice_calc --actions 30 --boots 0 --episodes 0\n"
     "  computerrl bench desktops --actions 0 --boots 0 --episodes 0 --hold 64 --hold-app libreoffice_calc\n"
+    "  computerrl bench desktops --actions 0 --boots 0 --kinds office,Chromium,VLC --screens 1280x720,1920x1080\n"
     "  computerrl bench soak --minutes 30 --seed 0 --out soak/\n"
     "  computerrl bench sampler\n"
     "  computerrl bench sampler --engines embedded,batched --episodes 8 --json\n"
@@ -163,7 +164,13 @@ def _desktops(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--apps", default=all_of_them, metavar="LIST", help=f"applications (default: {all_of_them})")
     parser.add_argument("--actions", type=int, default=60, metavar="N", help="of each kind and application (60)")
     parser.add_argument("--boots", type=int, default=10, metavar="N", help="boots to measure (10)")
-    parser.add_argument("--episodes", type=int, default=10, metavar="N", help="oracle episodes, light and Calc (10)")
+    parser.add_argument("--episodes", type=int, default=10, metavar="N", help="oracle episodes of each kind (10)")
+    parser.add_argument(
+        "--kinds", default="light,Calc", metavar="LIST", help="of episodes: light,Calc,office,Chromium,VLC (light,Calc)"
+    )
+    parser.add_argument(
+        "--screens", default="1280x720", metavar="LIST", help="of episodes, compared with the first (1280x720)"
+    )
     parser.add_argument("--hold", type=int, default=0, metavar="N", help="hold N desktops at once (0: none)")
     parser.add_argument("--hold-app", default="text_editor", metavar="APP", help="open in each of them (text_editor)")
     parser.add_argument(

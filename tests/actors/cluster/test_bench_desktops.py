@@ -20,7 +20,20 @@ from actors.errors import GuestRefused
 @pytest.mark.timeout(300)
 @pytest.mark.proof
 def test_a_desktop_is_measured(state_dir: str) -> None:
-    counts = ["--actions", "2", "--boots", "1", "--episodes", "1", "--hold", "1", "--hold-app", "terminal"]
+    counts = [
+        "--actions",
+        "2",
+        "--boots",
+        "1",
+        "--episodes",
+        "1",
+        "--hold",
+        "1",
+        "--hold-app",
+        "terminal",
+        "--kinds",
+        "light",
+    ]
     command = [
         sys.executable, "-P", "-m", "actors.cluster.cli", "bench", "desktops", "--apps", "text_editor", *counts,
         "--state-dir", state_dir, "--no-targets", "--json",
@@ -36,7 +49,7 @@ def test_a_desktop_is_measured(state_dir: str) -> None:
     assert click["reference"]["cpu_ms"] > 0
     assert found["boots"]["cpu_s"] > found["boots"]["guest_cpu_s"] > 0
     (light,) = found["episodes"]
-    assert (light["kind"], light["n"], light["faults"]) == ("light", 1, 0)
+    assert (light["kind"], light["screen"], light["n"], light["faults"]) == ("light", "1280x720", 1, 0)
     assert light["cpu_s"] > light["play_cpu_s"] > 0
     assert light["reference"]["wall_ms"] > 0
     assert (found["held"]["held"], found["held"]["answering"]) == (1, 1)
@@ -96,6 +109,8 @@ async def test_where_nothing_counts_processor_time_no_target_is_met(
         (["desktops", "--hold", "100000"], "at most"),
         (["desktops", "--hold-app", "calc"], "libreoffice_calc"),
         (["desktops", "--actions", "-1"], "counts start at 0"),
+        (["desktops", "--kinds", "Chromum"], "did you mean Chromium?"),
+        (["desktops", "--screens", "1280x720,1920"], "desktops.screen is '1920'"),
         (["soak", "--file", "soka"], "did you mean soak?"),
         (["soak", "--minutes", "0.1"], "--minutes"),
         (["soak", "--set", "run.limit_s=60"], "run.limit_s"),

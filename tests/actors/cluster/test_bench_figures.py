@@ -90,6 +90,21 @@ def test_a_bound_holds_on_a_machine_that_is_slower_throughout() -> None:
     assert bounds(1.0) == bounds(7.0) == [(2.5, True)]
 
 
+def test_an_episode_on_a_larger_screen_is_held_against_the_first() -> None:
+    def played(screen: str, cpu_s: float, reference_ms: float) -> lives.OracleEpisodes:
+        beside = ReferenceRound(cpu_ms=reference_ms, wall_ms=reference_ms)
+        return lives.OracleEpisodes(
+            kind="VLC", screen=screen, n=1, successes=1, faults=0, families=[], boot_cpu_s=0.2, play_cpu_s=0.5,
+            host_cpu_s=0.1, cpu_s=cpu_s, wall_p50_s=1.0, steps=3.0, reference=beside,
+        )  # fmt: skip
+
+    found = [played("1280x720", 1.0, 100.0), played("1920x1080", 3.2, 200.0)]
+    targets = desktops.targets_of([], None, found, None)
+    assert [(one.measured, one.met) for one in targets] == [(10.0, True), (pytest.approx(1.6), False)]
+    assert all(lives.families(kind) for kind in lives.EPISODES)
+    assert not set(lives.families("light")) & set(lives.families("office"))
+
+
 def test_a_reference_that_nothing_counts_gives_no_multiple() -> None:
     counted, uncounted = ReferenceRound(cpu_ms=90.0, wall_ms=100.0), ReferenceRound(cpu_ms=None, wall_ms=300.0)
     assert middle([counted, ReferenceRound(cpu_ms=110.0, wall_ms=200.0), counted]) == counted
