@@ -127,12 +127,11 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("tensor", "pipeline"):
-            if self.lora.rank and (ranks := getattr(self.parallel, name)) > 1:
-                raise ConfigError(
-                    f"learner.parallel.{name} is {ranks}: with learner.lora.rank it is 1, for adapters are not split;"
-                    " learner.parallel.data shares the batches"
-                )
+        if self.lora.rank and self.parallel.pipeline > 1:
+            raise ConfigError(
+                f"learner.parallel.pipeline is {self.parallel.pipeline}: with learner.lora.rank it is 1;"
+                " learner.parallel.tensor splits layers, and learner.parallel.data shares the batches"
+            )
 
     def optim(self) -> OptimConfig:
         """The part that is the trainer's."""

@@ -1,7 +1,8 @@
 """Low-rank adapters beside a model's frozen linear layers.
 
 Invariant: without its adapters a model computes what it did before. The reference policy is the same model with the
-adapters as they were when it was set (none at first), so it costs no weights of its own.
+adapters as they were when it was set (none at first), so it costs no weights of its own. Every tensor-parallel rank
+holds whole adapters, with the same values and gradients.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812  the name everyone knows
+from megatron.core import tensor_parallel
+from megatron.core.parallel_state import get_tensor_model_parallel_rank, get_tensor_model_parallel_world_size
 from torch import Tensor, nn
 
 from policy.architecture import Architecture
 from policy.lora import LoraConfig, projection
 from policy.tensornames import held
-from policy.weights import from_hf
+from policy.weights import from_hf, strips
 
 if TYPE_CHECKING:
     from policy.megatron.model import PolicyModel
@@ -29,11 +32,25 @@ MARK = ".lora."  # in the names of parameters that no model folder has
 class Adapter(nn.Module):
     """What is added to one of Megatron's linear layers: scale * B A x of its projections, in that layer's order."""
 
-    def __init__(self, name: str, lora: LoraConfig, arch: Architecture, dtype: torch.dtype, draw: torch.Generator):
-        """`name` is that of the layer's weight in any layer. A is drawn as PEFT draws it, and B is zero."""
+    def __init__(
+        self,
+        name: str,
+        lora: LoraConfig,
+        arch: Architecture,
+        dtype: torch.dtype,
+        draw: torch.Generator,
+        *,
+        sequence: bool = False,
+    ) -> None:
+        """`name` is that of the layer's weight in any layer. A is drawn as PEFT draws it, and B is zero.
+
+        With `sequence`, tensor ranks share the tokens between layers, too.
+        """
         super().__init__()
         self.name, self.rank, self.scale, self.arch = name, lora.rank, lora.alpha / lora.rank, arch
-        self.tensors = held(name, arch).tensors
+        self.tensors, self.split = held(name, arch)
+        self.sequence = sequence
+        self.part, self.parts = get_tensor_model_parallel_rank(), get_tensor_model_parallel_world_size()
         self.of_reference = False
         sizes = {projection(hf): size for hf, size in lora.adapted(arch)[name.split(".", 3)[3]].items()}
         for kind in ("", "reference_"):
@@ -53,18 +70,38 @@ class Adapter(nn.Module):
         return self.get_submodule(f"{kind}a"), self.get_submodule(f"{kind}b")  # type: ignore[return-value]
 
     def forward(self, x: Tensor) -> Tensor:
-        """What to add [.., rows of the layer] for its inputs [.., in]."""
+        """What to add [.., rows of the layer on this rank] for what the layer takes on this rank [.., in]."""
         a, b = self._matrices()
-        low = F.linear(x, torch.cat(list(a.values()))).split(self.rank, -1)
-        found = {target: F.linear(part, b[target]) for target, part in zip(a, low, strict=True)}
+        down = torch.cat(list(a.values()))
+        if self.split == 1:  # ranks share the inputs
+            low = F.linear(x, self._mine(_summed(down), 1))
+            if self.sequence:
+                low = tensor_parallel.reduce_scatter_to_sequence_parallel_region(low)
+            else:
+                low = tensor_parallel.reduce_from_tensor_model_parallel_region(low)
+            up = {target: _summed(rows) if self.sequence else rows for target, rows in b.items()}
+        else:  # ranks share the rows
+            low = F.linear(x, _summed(down) if self.sequence else down)
+            if self.sequence:
+                low = tensor_parallel.gather_from_sequence_parallel_region(low)
+            else:
+                low = tensor_parallel.copy_to_tensor_model_parallel_region(low)
+            up = {target: self._mine(_summed(rows), 0) for target, rows in b.items()}
+        found = {target: F.linear(part, up[target]) for target, part in zip(a, low.split(self.rank, -1), strict=True)}
+        shared = self.parts if self.split == 0 else 1
         parts = [
-            found[projection(hf)] if projection(hf) in found else x.new_zeros(*x.shape[:-1], size[0])
+            found[projection(hf)] if projection(hf) in found else low.new_zeros(*low.shape[:-1], size[0] // shared)
             for hf, size in self.tensors.items()
         ]
         if "linear_qkv" in self.name:
-            grouped = [part.unflatten(-1, (self.arch.kv_heads, -1)) for part in parts]
+            grouped = [part.unflatten(-1, (self.arch.kv_heads // shared, -1)) for part in parts]
             return self.scale * torch.cat(grouped, -1).flatten(-2)
         return self.scale * torch.cat(parts, -1)
+
+    def _mine(self, matrix: Tensor, dim: int) -> Tensor:
+        """This tensor rank's rows or columns of a projection's matrix."""
+        pieces = matrix.chunk(strips(self.name), dim) if len(self.tensors) < strips(self.name) else [matrix]
+        return torch.cat([piece.chunk(self.parts, dim)[self.part] for piece in pieces], dim)
 
     @torch.no_grad()
     def merged(self, weight: Tensor) -> Tensor:
@@ -76,8 +113,14 @@ class Adapter(nn.Module):
             else weight.new_zeros(size, dtype=torch.float32)
             for hf, size in self.tensors.items()
         }
-        added = from_hf(self.name, parts, self.arch)
+        added = from_hf(self.name, parts, self.arch, tp_size=self.parts, tp_rank=self.part)
         return weight.float().add(added, alpha=self.scale).to(weight.dtype)  # of float32, `float` is the weight itself
+
+
+def _summed(matrix: Tensor) -> Tensor:
+    """`matrix`, whose gradient is the sum of all tensor ranks' parts of it."""
+    summed: Tensor = tensor_parallel.copy_to_tensor_model_parallel_region(matrix)
+    return summed
 
 
 def attach(model: PolicyModel, lora: LoraConfig, seed: int) -> dict[str, Adapter]:
@@ -87,7 +130,9 @@ def attach(model: PolicyModel, lora: LoraConfig, seed: int) -> dict[str, Adapter
     for name, parameter in list(model.named_weights()):
         if name.startswith("decoder.layers.") and name.split(".", 3)[3] in lora.adapted(model.shape):
             linear = model.get_submodule(name.removesuffix(".weight"))
-            linear.lora = adapters[name] = Adapter(name, lora, model.shape, parameter.dtype, draw)
+            linear.lora = adapters[name] = Adapter(
+                name, lora, model.shape, parameter.dtype, draw, sequence=model.config.sequence_parallel
+            )
             linear.register_forward_hook(_add)
     # Megatron computes a layer again only where its input has a gradient, and a frozen embedding's output has none.
     model.embedding.register_forward_hook(lambda *called: called[2].requires_grad_(torch.is_grad_enabled()))

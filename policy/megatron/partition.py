@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def _weights(model: PolicyModel) -> Iterator[tuple[str, nn.Parameter]]:
-    """All but adapters, which are not split."""
+    """All but adapters, which every tensor rank holds whole."""
     return ((name, parameter) for name, parameter in model.named_parameters() if lora.MARK not in name)
 
 

@@ -54,6 +54,7 @@ LONG = {
     "pipeline2-data2": ParallelConfig(pipeline=2, data=2),
     "data4": ParallelConfig(data=4),
 }
+OF_ADAPTERS = ("tensor2-sequence", "tensor2-data2")  # the layouts in which adapters alone are trained, too
 CHAIN = ("one", "tensor2", "data2", "pipeline2")  # each goes on from what the one before it has saved
 
 
@@ -203,7 +204,7 @@ def main(out: Path, folders: list[Path], layouts: dict[str, ParallelConfig]) -> 
             said: dict[str, Any] = {"refusal": refusal(folders[0])} if name == "tensor2" else {}
             for folder in folders:
                 said[folder.name] = train(folder, parallel, out / f"{name}-{folder.name}.safetensors")
-            if name in {"one", "data2"}:
+            if name in ("one", *OF_ADAPTERS):
                 said["adapters"] = adapters(folders[0], parallel, out / f"{name}-adapters.safetensors")
             return said
 

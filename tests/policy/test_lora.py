@@ -133,5 +133,5 @@ def test_recomputed_layers_give_adapters_the_same_gradient(model: Path) -> None:
 def test_settings_that_cant_be_are_refused_by_their_key(model: Path) -> None:
     with pytest.raises(ConfigError, match=r"learner\.lora\.targets: 'query' is not one of q_proj"):
         trainer_of(model, lora=LoraConfig(rank=2, targets=("query",)))
-    with pytest.raises(ConfigError, match=r"learner\.parallel\.tensor is 2.*learner\.lora\.rank"):
-        LearnerConfig(lora=LORA, parallel=ParallelConfig(tensor=2))
+    with pytest.raises(ConfigError, match=r"learner\.parallel\.pipeline is 2.*learner\.lora\.rank"):
+        LearnerConfig(lora=LORA, parallel=ParallelConfig(pipeline=2))
