@@ -73,6 +73,7 @@ class DesktopSeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     desktops: DesktopsConfig
     model: str  # folder of tokenizer.json
     samplers: list[str]  # names of sampler actors
+    fit_seats: int = 0  # lower the limits to what this machine has room for, with so many seats; 0: they fit already
     noise: float = 0.0  # how often a demonstrator takes a harmless wrong step
     demonstrators: list[Member] = []  # [] has the tasks' oracles alone
     endpoint: EndpointConfig | None = None  # answers evaluations in place of the samplers
@@ -96,6 +97,8 @@ class DesktopController(Actor):
         self._samplers = [self.ctx.ref(sampler) for sampler in self.config.samplers]
         self._tokenizer = await self.ctx.shared("tokenizer", self._make_tokenizer)
         self._pool = await self.ctx.shared("desktops", self._make_pool)
+        if self.config.fit_seats:  # there may be more seats than when the first of them made the pool
+            self._pool.fit(self.config.desktops, self.config.fit_seats)
         self._recorder = await self.ctx.shared("segments", self._make_recorder)
         self._demonstrators = await self.ctx.shared("demonstrators", self._make_demonstrators)
         self._endpoint: Endpoint | None = None
@@ -114,12 +117,19 @@ class DesktopController(Actor):
         self._life = f"{name}-{uuid.uuid4().hex[:8]}"
         self.ctx.spawn(self._live(), "work")
 
+    async def on_config(self, config: DesktopSeat) -> None:
+        """A count of seats that share this machine counts from the next boot, all else from the next episode."""
+        if config.fit_seats != self.config.fit_seats:
+            self._pool.fit(config.desktops, config.fit_seats)
+        self.config = config
+
     async def on_stop(self) -> None:
         """Report the time since the last request."""
         self._report_time()
 
     async def _make_pool(self) -> DesktopPool:
-        return await DesktopPool.open(self.config.desktops, self.ctx.run_dir, self.ctx.log)
+        config = self.config
+        return await DesktopPool.open(config.desktops, self.ctx.run_dir, self.ctx.log, fit_seats=config.fit_seats)
 
     async def _make_tokenizer(self) -> Tokenizer:
         folder = await self.ctx.folder(self.config.model)

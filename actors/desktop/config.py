@@ -143,7 +143,6 @@ class DesktopsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     provider: SandboxConfig | SshConfig = SandboxConfig()
     pool: PoolConfig = PoolConfig()
-    fit_seats: int = 0  # lower the limits to what this machine has room for, with so many seats; 0: they fit already
     screen: ScreenConfig = ScreenConfig()
 
 

@@ -211,13 +211,12 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
         provider = self.provider
         if isinstance(provider, SshConfig):
             provider = provider.share(index, self.processes)
-        fit_seats = self.seats_of(index) if self.place else 0
         pool = PoolConfig(
             warm_pool=self.warm_pool, boots_at_once=self.boots_at_once, processes=self.processes, lease_s=lease_s
         )
         width, height = screen_of(self.screen)
         screen = ScreenConfig(width=width, height=height)
-        return DesktopsConfig(provider=provider, pool=pool, fit_seats=fit_seats, screen=screen)
+        return DesktopsConfig(provider=provider, pool=pool, screen=screen)
 
     def seat(self, prompt: PromptConfig) -> SeatConfig:
         """What every seat is told."""

@@ -26,7 +26,7 @@ LIVE = (
 ONCE = ("evaluation.rollout_share",)  # of LIVE, but read by the ledger
 # By kind of actor what of its config it takes while it lives (`Actor.on_config`).
 TAKES = {
-    "desktop": ("seat",),
+    "desktop": ("seat", "fit_seats"),
     "router": ("samplers", "generate_timeout_s"),
     "learner": ("samplers",),
     "entropulse": ("samplers", "evaluation"),

@@ -341,6 +341,7 @@ def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
             desktops=desktops.of_one_host(deploy.replay.lease_s, index),
             model=model,
             samplers=[ROUTER] if samplers else [],
+            fit_seats=desktops.seats_of(index) if desktops.place else 0,
             noise=deploy.demos.noise,
             demonstrators=demopool.pool_of(deploy.demos, deploy.prompt.action_space),
             endpoint=deploy.model.endpoint,

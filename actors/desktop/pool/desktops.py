@@ -41,14 +41,14 @@ class ProvidedDesktops:
         self, provider: Provider, spec: DesktopSpec, lives: Lives, log: Log, left: Callable[[Desktop], None]
     ) -> None:
         self._provider = provider
-        self._spec = spec
+        self.spec = spec  # of the next boot
         self._lives = lives
         self._log = log
         self._left = left
 
     async def boot(self, timeout_s: float) -> BootedDesktop:
         """A new desktop that has answered. Raises DesktopFault and OSError."""
-        desktop = await self._provider.boot(self._spec)
+        desktop = await self._provider.boot(self.spec)
         self._lives.begin(desktop.name)
         try:
             link = await GuestLink.open(desktop, timeout_s=timeout_s)

@@ -25,7 +25,7 @@ from actors.desktop.pool.health import PoolHealth
 from actors.desktop.pool.lifecycle import DesktopState, Lease, Lives
 from actors.desktop.pool.plan import PoolPlan
 from actors.desktop.provider import Desktop, DesktopSpec, Provider
-from actors.desktop.providers.open import open_provider
+from actors.desktop.providers.open import desktop_of, open_provider
 from actors.desktop.providers.sandbox import shares
 from actors.errors import DesktopFault
 from runtime.logs.events import Event
@@ -64,13 +64,23 @@ class DesktopPool:
         self._tend()
 
     @classmethod
-    async def open(cls, config: DesktopsConfig, run_dir: Path, log: Log | None = None) -> DesktopPool:
-        """The configured provider with a pool before it. Raises ConfigError."""
-        provider, spec = await open_provider(config, run_dir.name)
+    async def open(
+        cls, config: DesktopsConfig, run_dir: Path, log: Log | None = None, *, fit_seats: int = 0
+    ) -> DesktopPool:
+        """The configured provider with a pool before it. `fit_seats` is that of `fit`. Raises ConfigError."""
+        spec = desktop_of(config, fit_seats)
+        provider = await open_provider(config.provider, run_dir.name)
         boots = config.pool.boots_at_once or boots_at_once(
             config.provider, config.pool.processes, len(os.sched_getaffinity(0)), shares.room().memory_mib
         )
         return cls(provider, spec, msgspec.structs.replace(config.pool, boots_at_once=boots), log)
+
+    def fit(self, config: DesktopsConfig, fit_seats: int) -> None:
+        """From the next boot on desktops have the limits that this machine has room for, with so many seats.
+
+        Those that are up keep theirs until their episodes end. Raises ConfigError, and then nothing has changed.
+        """
+        self._desktops.spec = desktop_of(config, fit_seats)
 
     async def acquire(self, timeout_s: float, holder: str = "") -> BootedDesktop:
         """A desktop that answers, for the caller alone, for `lease_s` at most; give it back with `retire`.

@@ -15,23 +15,31 @@ from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.providers.ssh import SshProvider
 
 
-async def open_provider(config: DesktopsConfig, run_id: str) -> tuple[Provider, DesktopSpec]:
-    """The provider, and the desktops that it boots. `run_id` is the run's name. Raises ConfigError."""
-    return await _opened(config.provider, config, run_id)
-
-
 @singledispatch
-async def _opened(settings: object, config: DesktopsConfig, run_id: str) -> tuple[Provider, DesktopSpec]:
+async def open_provider(settings: object, run_id: str) -> Provider:
+    """The provider of these settings. `run_id` is the run's name. Raises ConfigError."""
     raise TypeError(f"{type(settings).__name__} names no provider")
 
 
-@_opened.register
-async def _(settings: SandboxConfig, config: DesktopsConfig, run_id: str) -> tuple[Provider, DesktopSpec]:
-    if config.fit_seats:
-        settings = shares.fitted(settings, config.fit_seats, config.pool.warm_pool, shares.room())
-    return await SandboxProvider.start(settings, run_id), DesktopSpec.of(settings, config.screen)
+@open_provider.register
+async def _(settings: SandboxConfig, run_id: str) -> Provider:
+    return await SandboxProvider.start(settings, run_id)
 
 
-@_opened.register
-async def _(settings: SshConfig, config: DesktopsConfig, run_id: str) -> tuple[Provider, DesktopSpec]:
-    return SshProvider(settings), DesktopSpec(width=config.screen.width, height=config.screen.height)
+@open_provider.register
+async def _(settings: SshConfig, run_id: str) -> Provider:
+    return SshProvider(settings)
+
+
+def desktop_of(config: DesktopsConfig, fit_seats: int = 0) -> DesktopSpec:
+    """What the provider boots. With `fit_seats` a desktop's limits are lowered to what this machine has for so many.
+
+    Raises ConfigError where even the least limits of so many don't fit.
+    """
+    settings = config.provider
+    if isinstance(settings, SshConfig):
+        return DesktopSpec(width=config.screen.width, height=config.screen.height)
+    if fit_seats:
+        key = "desktops.count per process"
+        settings = shares.fitted(settings, fit_seats, config.pool.warm_pool, shares.room(), key=key)
+    return DesktopSpec.of(settings, config.screen)

@@ -186,6 +186,20 @@ def test_another_count_ends_no_other_seat_while_their_limits_fit(
     assert len(limits) == 1  # all that may share a process have the same
 
 
+@pytest.mark.parametrize(("count", "moved"), [(7, []), (3, ["desktop/3"])])
+def test_another_count_of_placed_desktops_ends_no_other_seat(count: int, moved: list[str]) -> None:
+    elsewhere = {"cluster.engine": "ray", "desktops.place": "{CPU: 1}", "desktops.processes": 2}
+    begun, before = planned(**elsewhere)
+    _, after = planned(**elsewhere, **{"desktops.count": count})
+    now = changes.layout(before.hosts, before.stages)
+    change = changes.decide(now, apply.wanted(now, begun, after))
+    assert list(change.removed) == moved
+    assert [spec.name for spec in change.added] == [f"desktop/{k}" for k in range(4, count)]
+    taken = {spec.name: spec.config.fit_seats for spec in change.configured if spec.name.startswith("desktop/")}
+    kept = [k for k in range(min(4, count)) if (count + 1 - k % 2) // 2 != 2]  # whose process has another count
+    assert taken == {f"desktop/{k}": (count + 1 - k % 2) // 2 for k in kept}
+
+
 class ShortSeat(Actor):
     """Takes no long `state_dir`, and has no desktop."""
 

@@ -65,9 +65,9 @@ def test_samplers_are_placed_with_the_weights_that_they_load() -> None:
 
 def test_limits_of_placed_desktops_are_fitted_where_they_are() -> None:
     seats = [spec for spec in planned(*PLACED).stages[1] if spec.name.startswith("desktop/")]
-    assert [spec.config.desktops.fit_seats for spec in seats] == [2] * 4
+    assert [spec.config.fit_seats for spec in seats] == [2] * 4
     assert seats[0].config.desktops.provider == SandboxConfig()
-    assert all(spec.config.desktops.fit_seats == 0 for spec in planned().stages[1] if spec.name.startswith("desktop/"))
+    assert all(spec.config.fit_seats == 0 for spec in planned().stages[1] if spec.name.startswith("desktop/"))
 
 
 @pytest.mark.parametrize(

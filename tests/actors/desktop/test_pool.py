@@ -21,9 +21,11 @@ from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.plan import PoolPlan
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import Desktop, DesktopHealth, DesktopSpec, SshAddress
+from actors.desktop.providers.sandbox import shares
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.providers.sandbox.sandbox import Sandbox
 from actors.errors import DesktopFault, GuestRefused
+from runtime.errors import ConfigError
 from tests.heard import Heard, until
 
 
@@ -284,6 +286,30 @@ async def test_a_boot_that_is_over_while_it_cleans_up_leaves_nothing(monkeypatch
     pool = DesktopPool(provider, DesktopSpec(), config)
     await until(lambda: provider.destroyed == ["late"])
     await until(lambda: len(pool.lives) == 0)
+    await pool.close()
+
+
+async def test_desktops_have_from_the_next_boot_what_fits_so_many_seats(monkeypatch: pytest.MonkeyPatch):
+    room = shares.Room(memory_mib=3000, processes=6000, open_files=6000 * 512, terminals=300)
+    monkeypatch.setattr(shares, "room", lambda: room)
+    provider = OneSpare(stuck=False)
+    booted: list[int] = []
+
+    async def boot(spec: DesktopSpec) -> Desktop:
+        booted.append(spec.memory_bytes >> 20)
+        raise provider.end
+
+    monkeypatch.setattr(provider, "boot", boot)
+    pool, config = provider.pool(), DesktopsConfig(pool=PoolConfig(warm_pool=1))
+    for seats in (1, 5):
+        pool.fit(config, seats)
+        with pytest.raises(DesktopFault):
+            await pool._desktops.boot(1.0)
+    with pytest.raises(ConfigError, match=r"desktops\.count per process is 100: this machine has 3000 MiB"):
+        pool.fit(config, 100)
+    with pytest.raises(DesktopFault):
+        await pool._desktops.boot(1.0)
+    assert booted == [1500, 500, 500]
     await pool.close()
 
 
