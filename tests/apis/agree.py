@@ -20,7 +20,7 @@ from apis.tasks.metrics.metric import Score, scored
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.verify.verify import FileView
 from tests.apis.metric_twins import Twin
-from tests.apis.test_metric_twins import TWINS
+from tests.apis.test_metric_twins import GARBAGE, TWINS
 
 ROOT = Path(__file__).parents[2]
 HOME, CODE = ROOT / ".venv-osworld", Path(__file__).with_name("published.py")
@@ -32,33 +32,46 @@ FILED = {"check_list"}  # published: what a command said, as a file
 
 
 class Case(NamedTuple):
-    """A twin's result, and whether it is the right one."""
+    """A twin's result, and which of it: right, wrong, garbage, or elsewhere (a file under another name)."""
 
     twin: Twin
     result: Any
-    right: bool
+    kind: str
 
 
 def cases(twins: Sequence[Twin]) -> Iterator[Case]:
-    for twin in twins:
-        yield Case(twin, twin.right, right=True)
-        yield from (Case(twin, result, right=False) for result in twin.wrong)
+    """Each twin's results; for a file also some garbage, another for each twin, and no file at all."""
+    for number, twin in enumerate(twins):
+        yield Case(twin, twin.right, "right")
+        yield from (Case(twin, result, "wrong") for result in twin.wrong)
+        if isinstance(twin.right, FileView):
+            yield Case(twin, FileView("file", data=GARBAGE[number % len(GARBAGE)]), "garbage")
+            yield Case(twin, FileView("missing"), "elsewhere")
 
 
-def sent(value: Any, stem: str) -> Any:
-    """An argument as JSON."""
+def suffix(value: Any) -> str:
+    """What the name of such a file ends in."""
+    packed = isinstance(value, FileView) and value.data[:2] == b"PK"
+    return next((f".{kind}" for kind, mark in MARKS if packed and mark in value.data), "")
+
+
+def sent(value: Any, called: str) -> Any:
+    """An argument as JSON. A file that is missing is none, as the published getters have it."""
     if not isinstance(value, FileView):
         return value
-    suffix = next((f".{kind}" for kind, mark in MARKS if value.data[:2] == b"PK" and mark in value.data), "")
-    name = value.name or stem + suffix
+    if value.kind == "missing":
+        return None
+    name = value.name or called
     views = {name: value, **value.beside}
     return {"name": name, "files": {key: base64.b64encode(one.data).decode() for key, one in views.items()}}
 
 
 def order(case: Case) -> str:
     twin = case.twin
-    result = FileView("file", data=case.result.encode()) if twin.name in FILED else case.result
-    arguments = [sent(result, "mine")] + ([] if twin.expected is None else [sent(twin.expected, "gold")])
+    told = twin.name in FILED and isinstance(case.result, str)
+    result = FileView("file", data=case.result.encode()) if told else case.result
+    arguments = [sent(result, "mine" + suffix(twin.right))]
+    arguments += [] if twin.expected is None else [sent(twin.expected, "gold" + suffix(twin.expected))]
     return json.dumps({"metric": twin.name, "arguments": arguments, "options": twin.options})
 
 
@@ -92,6 +105,7 @@ def main() -> int:
         return 1
     asked = list(cases(TWINS))
     counts: dict[str, Counter[str]] = {name: Counter() for name in METRICS}
+    kinds: Counter[tuple[str, bool]] = Counter()
     lines, missing, unexplained = [], {}, 0
     for case, theirs in zip(asked, published([order(case) for case in asked]), strict=True):
         name = case.twin.name
@@ -102,12 +116,12 @@ def main() -> int:
         ours = scored(METRICS[name], case.result, case.twin.expected, case.twin.options)
         same = agrees(ours, theirs)
         counts[name].update(twins=1, agree=same, differ=not same, raised="raised" in theirs)
+        kinds[case.kind, same] += 1
         if not same:
             why = METRICS[name].instead
             unexplained += not why
-            kind = "right" if case.right else "wrong"
             told = theirs.get("raised", theirs.get("score"))
-            found = f"{name} ({kind}; {ours.reason[:60]}): here {ours.value:g}, published {told}"
+            found = f"{name} ({case.kind}; {ours.reason[:60]}): here {ours.value:g}, published {told}"
             lines.append(f"{found}: {why or 'NOT EXPLAINED'}")
     columns = ("twins", "agree", "differ", "raised", "not compared")
     output.line(f"{'metric':44}" + "".join(f"{column:>13}" for column in columns))
@@ -117,6 +131,8 @@ def main() -> int:
     for line in [*lines, *(f"{name}: not compared: {why}" for name, why in missing.items())]:
         output.line(line)
     share = whole["agree"] / whole["twins"]
+    for kind in dict.fromkeys(kind for kind, _ in kinds):
+        output.line(f"{kind}: {kinds[kind, True]} of {kinds[kind, True] + kinds[kind, False]} agree")
     output.line(f"{whole['agree']} of {whole['twins']} agree: {share:.1%}; published raised on {whole['raised']}")
     return int(unexplained > 0)
 

@@ -29,7 +29,8 @@ def _styles(font: str, fill: str) -> str:
     plain = '<fill><patternFill patternType="none"/></fill>'
     fonts = f'<fonts><font><name val="Arial"/></font><font><name val="Arial"/>{font}</font></fonts>'
     xfs = '<cellXfs><xf fontId="0" fillId="0"/><xf fontId="1" fillId="1"/></cellXfs>'
-    return f"<styleSheet {_MAIN}>{fonts}<fills>{plain}{solid}</fills>{xfs}</styleSheet>"
+    depending = '<dxfs><dxf><fill><patternFill><bgColor rgb="FF00FF00"/></patternFill></fill></dxf></dxfs>'
+    return f"<styleSheet {_MAIN}>{fonts}<fills>{plain}{solid}</fills>{xfs}{depending}</styleSheet>"
 
 
 def chart(

@@ -60,7 +60,7 @@ FILTER = 'version="9"\nname="x"\nenabled="yes"\nactionValue="%s"\ncondition="AND
 FILTERS = {"expect": [{"enabled": "yes", "actionValue": "a@b.c", "condition": ["AND (subject,contains,sale)"]}]}
 VLCRC = "[qt]\n#qt-max-volume=125\n%s\n"
 CLOCK = "Local time: x\nUniversal time: x\nRTC time: x\n               Time zone: %s\n"
-BAR = {"bookmark_bar": {"children": [{"type": "url", "url": "https://a.org/b/"}]}}
+BAR = {"bookmark_bar": {"children": [{"type": "url", "url": "https://a.org/b"}]}}
 PAGES = {"type": "bookmark_bar_websites_urls", "urls": ["https://a.org/b"]}
 ZIP = zipped({"a.txt": b"one", "b/c.txt": b"two"})
 
@@ -109,8 +109,8 @@ TWINS = [
         "compare_table",
         book(["Tea"]),
         {"rules": [DATA | {"ignore_case": True}]},
-        book(["TEA"]),
-        [book(["tee"]), book([None, "tea"]), book([""])],
+        book(["Tea"]),
+        [book(["TEA"]), book(["tee"]), book([None, "tea"]), book([""])],
     ),
     Twin(
         "compare_spreadsheet",
@@ -180,7 +180,18 @@ TWINS = [
         "diff_text_file", file("a\nb\nc\nd"), {}, file("a\nb\nc\nd\n"), [file("a\nb\nc\nx"), file("a\nb\nc"), file("")]
     ),
     Twin(
-        "compare_csv", file('a,"b"\n1,2\n'), {}, file("a,b\r\n1,2"), [file("a,b\n1,3"), file("a,b\n1,2\n3,4"), file("")]
+        "compare_csv",
+        file('a,"b"\n1,2\n'),
+        {},
+        file('a,"b"\r\n1,2\r\n'),
+        [file("a,b\r\n1,2"), file('a,"b"\n1,3\n'), file('a,"b"\n1,2\n3,4\n'), file("")],
+    ),
+    Twin(
+        "compare_csv",
+        file("A,b\n1,2\n"),
+        {"strict": False, "ignore_case": True},
+        file("a,B \n 1,2"),
+        [file("a,b\n1, 2"), file("a,b"), file("")],
     ),
     Twin(
         "compare_conference_city_in_order",
@@ -196,7 +207,13 @@ TWINS = [
         {"children": [{"name": "b.jpg"}, {"name": "a.jpg"}]},
         [{"children": [{"name": "a.jpg"}]}, {"children": [{"name": n} for n in ("a.jpg", "b.jpg", "c")]}, {}],
     ),
-    Twin("compare_config", {"expected": "x=1\n"}, {}, file("x=1"), [file("x=2"), file("x=1\ny"), file("")]),
+    Twin(
+        "compare_config",
+        {"expected": "x=1\n"},
+        {},
+        file("x=1\n"),
+        [file("x=1"), file("x=2\n"), file("x=1\ny"), file("")],
+    ),
     Twin("fuzzy_match", {"expected": "abcd"}, {}, "abcd", ["abce", "ab", ""]),
     Twin("literal_match", "abcd", {"ignore_case": True}, "ABCD", ["abc", "abcde", ""]),
     Twin("literal_match", ["a", "b"], {"type": "list"}, ["a", "b"], [["b", "a"], ["a"], []]),
@@ -316,8 +333,14 @@ TWINS = [
         "is_expected_active_tab",
         {"type": "url", "url": "https://a.org/b"},
         {},
-        {"url": "http://www.a.org/b/"},
-        [{"url": "https://a.org/b/c"}, {"url": "https://b.org/b"}, {"url": "chrome://newtab"}],
+        {"url": "https://www.a.org/b"},
+        [
+            {"url": "http://www.a.org/b/"},
+            {"url": "https://a.org/b/c"},
+            {"url": "https://a.com/b"},
+            {"url": "https://b.org/b"},
+            {"url": "chrome://newtab"},
+        ],
     ),
     Twin(
         "is_expected_url_pattern_match",
@@ -337,8 +360,13 @@ TWINS = [
         "is_expected_tabs",
         {"type": "url", "urls": ["https://a.org", "https://b.org/x"]},
         {},
-        [{"url": "https://b.org/x/"}, {"url": "https://a.org/"}],
-        [[{"url": "https://a.org"}], [{"url": "https://a.org"}] * 2, []],
+        [{"url": "https://b.org/x"}, {"url": "https://a.org/"}],
+        [
+            [{"url": "https://b.org/x/"}, {"url": "https://a.org/"}],
+            [{"url": "https://a.org"}],
+            [{"url": "https://a.org"}] * 2,
+            [],
+        ],
     ),
     Twin(
         "is_expected_bookmarks",
@@ -346,6 +374,7 @@ TWINS = [
         {},
         BAR,
         [
+            {"bookmark_bar": {"children": [{"type": "url", "url": "https://a.org/b/"}]}},
             {"bookmark_bar": {"children": [{"type": "url", "url": "https://a.org/c"}]}},
             {"other": BAR["bookmark_bar"]},
             {"bookmark_bar": {"children": []}},

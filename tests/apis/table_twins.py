@@ -45,6 +45,7 @@ CHECKED = {
     "type": {"method": "eq", "ref": "list"},
     "formula1": {"method": "str_set_eq", "ref": ["no", "yes"]},
 }
+DEAR = '<cfRule type="cellIs" dxfId="0" priority="1" operator="greaterThan"><formula>3</formula></cfRule>'
 RED = {"method": "eq", "ref": "FFFF0000"}
 BLUE = '<color rgb="FF0000FF"/>'
 TWINS = [
@@ -69,10 +70,10 @@ TWINS = [
     _rule(
         "style",
         book(marked="A2"),
-        book(marked="A2"),
+        book(marked="A2", after="<conditionalFormatting/>"),
         book(marked="A3"),
         book(marked="A2", fill="FFFF0001"),
-        book(marked="A2", after="<conditionalFormatting/>"),
+        book(marked="A2", after=f'<conditionalFormatting sqref="B2">{DEAR}</conditionalFormatting>'),
         props=["bgcolor"],
         **PAIR,
     ),

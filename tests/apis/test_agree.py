@@ -38,7 +38,7 @@ def test_what_a_metric_does_to_its_process_is_its_answer() -> None:
 
 def test_a_result_arrives_as_a_file_of_its_kind() -> None:
     twin = next(twin for twin in TWINS if twin.name == "compare_table")
-    sent = json.loads(agree.order(agree.Case(twin, twin.right, right=True)))["arguments"]
+    sent = json.loads(agree.order(agree.Case(twin, twin.right, "right")))["arguments"]
     assert [one["name"] for one in sent] == ["mine.xlsx", "gold.xlsx"]
     assert asked(lambda path, _: len(Path(path).read_bytes()), *sent) == {"score": len(twin.right.data)}
 

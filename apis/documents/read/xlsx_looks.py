@@ -101,7 +101,7 @@ def read(archive: Archive, budget: Budget) -> list[dict[str, Any]]:
             {
                 "plain": plain,
                 "looks": {cell: style for cell, style in known if style != plain},
-                "conditional": about.first("conditionalFormatting") is not None,
+                "conditional": about.first("conditionalFormatting", "cfRule") is not None,
                 **_view(about),
                 "checks": [_check(one) for one in about.all("dataValidations", "dataValidation")][:_CHECKS],
                 "charts": [_chart(opened(path)) for path in charts[:_PARTS]],

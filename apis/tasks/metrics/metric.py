@@ -70,11 +70,11 @@ def data(value: Value, most: int = TEXT_MAX) -> bytes:
 
 
 def text(value: Value, most: int = TEXT_MAX) -> str:
-    """A text as it is, or that of a file in UTF-8. Raises UnreadableResult."""
+    """A text as it is, or that of a file in UTF-8, lines ending in a newline alone. Raises UnreadableResult."""
     if isinstance(value, str):
         return value
     try:
-        return data(value, most).decode("utf-8")
+        return data(value, most).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         raise UnreadableResult("it is not UTF-8 text") from None
 

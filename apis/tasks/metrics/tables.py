@@ -30,21 +30,15 @@ def _shown(sheet: Sheet, place: str, digits: int = PRECISION) -> Cell:
     return round(value, digits) if isinstance(value, float) else value
 
 
-def _folded(value: Cell, rule: Rule) -> Cell:
-    return value.lower() if isinstance(value, str) and rule.get("ignore_case") else value
-
-
-def _same(one: Cell, other: Cell, rule: Rule) -> bool:
-    return type(one) is type(other) and _folded(one, rule) == _folded(other, rule)
+def _same(one: Cell, other: Cell) -> bool:
+    return type(one) is type(other) and one == other
 
 
 def _other_cell(one: Sheet, other: Sheet, rule: Rule) -> str:
     """The first cell in which two sheets differ, "" where there is none."""
     digits = int(rule.get("precision", PRECISION))
     places = one.cells.keys() | one.formulas.keys() | other.cells.keys() | other.formulas.keys()
-    differ = (
-        place for place in sorted(places) if not _same(_shown(one, place, digits), _shown(other, place, digits), rule)
-    )
+    differ = (place for place in sorted(places) if not _same(_shown(one, place, digits), _shown(other, place, digits)))
     return next(differ, "")
 
 
@@ -205,8 +199,7 @@ DECLARED = (
         "compare_table",
         compare_table,
         "a formula without a stored result equals no value, text is no number, blank rows count by their place, looks "
-        "that depend on values score 0, a split is no freeze, text that stands in its cell is read, case is ignored "
-        "wherever `ignore_case` says so",
+        "that depend on values score 0, a split is no freeze, text that stands in its cell is read",
         reads=KIND,
         lacks=_lacks,
     ),
