@@ -119,7 +119,7 @@ class DesktopController(Actor):
 
     async def on_config(self, config: DesktopSeat) -> None:
         """A count of seats that share this machine counts from the next boot, all else from the next episode."""
-        if config.fit_seats != self.config.fit_seats:
+        if config.fit_seats != self.config.fit_seats and hasattr(self, "_pool"):
             self._pool.fit(config.desktops, config.fit_seats)
         self.config = config
 
@@ -158,6 +158,8 @@ class DesktopController(Actor):
 
     def doing(self) -> str:
         """Stage, task and step."""
+        if not hasattr(self, "_life"):
+            return "starting"
         if self._work is None:
             quarantined = " and ".join((*self._pool.quarantined, *(["seat"] * self._quarantine.quarantined)))
             return f"{self._clock.stage} ({quarantined} quarantined)" if quarantined else str(self._clock.stage)

@@ -72,6 +72,13 @@ def seat_config(state_dir: str, *, spares: int = 0, template: str = "") -> Deskt
     )
 
 
+async def test_a_seat_that_is_starting_says_so_and_takes_a_new_count_of_seats(state_dir: str) -> None:
+    seat = actor.DesktopController(seat_config(state_dir))
+    assert seat.doing() == "starting"
+    await seat.on_config(msgspec.structs.replace(seat.config, fit_seats=3))
+    assert seat.config.fit_seats == 3
+
+
 class Ledger(Actor):
     """Counts wishes; while `held`, it answers none and its mailbox fills up."""
 
