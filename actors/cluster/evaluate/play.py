@@ -176,6 +176,8 @@ async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display, versi
 
     def seen(shot: progress.Snapshot, figures: Figures) -> progress.Snapshot:
         found = _this(figures)
+        if found is None:
+            return msgspec.structs.replace(shot, phase="start", demos="")
         done = found.played + found.faults
         rate = found.successes / done if done else None
         return msgspec.structs.replace(shot, phase=ROUND, demos="", step=done, steps=found.planned, held_out=rate)
@@ -183,7 +185,11 @@ async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display, versi
     def begin() -> Awaitable[None]:
         return _open(system, plan, version)
 
-    return await execute.follow(system, plan, shown, lambda figures: _this(figures).closed, begin=begin, seen=seen)
+    def over(figures: Figures) -> bool:
+        found = _this(figures)
+        return found is not None and found.closed
+
+    return await execute.follow(system, plan, shown, over, begin=begin, seen=seen)
 
 
 async def _open(system: ActorSystem, plan: Plan, version: Version) -> None:
@@ -202,12 +208,12 @@ async def _open(system: ActorSystem, plan: Plan, version: Version) -> None:
     await system.ref("replay", "progress").ask_until(opening, timeout_s=execute.ASK_S, give_up_s=math.inf)
 
 
-def _this(figures: Figures) -> EvalFigures:
-    return next(found for found in figures.evals if found.round == ROUND)
+def _this(figures: Figures) -> EvalFigures | None:
+    return next((found for found in figures.evals if found.round == ROUND), None)
 
 
 def _judge(plan: Plan, figures: Figures) -> execute.Verdict:
-    found = next((one for one in figures.evals if one.round == ROUND), None)
+    found = _this(figures)
     if found is None:
         return "failed", "the round was never opened"
     if not found.closed:

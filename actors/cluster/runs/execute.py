@@ -152,26 +152,32 @@ async def follow(
 ) -> Figures:
     """Show figures until they are `over`; returns the last ones, with every parked request answered.
 
-    `begin` is done first. `learnt` says for how many seconds the learner was busy, and its newest loss. What is shown
-    is what `seen` makes of it.
+    What `begin` does may take minutes, as an engine's start: figures are shown meanwhile, and nothing is over before.
+    `learnt` says for how many seconds the learner was busy, and its newest loss. What is shown is what `seen` makes
+    of it.
     """
     started, revision = time.monotonic(), -1
     replay = system.ref("replay", "progress")
     meter = progress.Meter(plan.deploy.desktops.count)
-    if begin is not None:
-        await begin()
-    while True:
-        request = WaitFigures(since=revision, wait_s=5.0)
-        figures = await replay.ask_until(request, timeout_s=ASK_S, give_up_s=math.inf)  # its supervisor gives up
-        busy_s, loss = await learnt() if learnt is not None else (None, None)
-        revision = figures.revision
-        meter.seats = sum(name.startswith("desktop/") for name in system.names())  # `apply` changes it
-        shot = meter.read(time.monotonic(), started, figures, busy_s, plan.deploy.demos.count, loss=loss)
-        shown.show(seen(shot, figures))
-        if over(figures):
-            await close(system)
-            return figures
-        await asyncio.sleep(REFRESH_S)
+    begun = None if begin is None else asyncio.ensure_future(begin())
+    try:
+        while True:
+            request = WaitFigures(since=revision, wait_s=5.0)
+            figures = await replay.ask_until(request, timeout_s=ASK_S, give_up_s=math.inf)  # its supervisor gives up
+            busy_s, loss = await learnt() if learnt is not None else (None, None)
+            revision = figures.revision
+            meter.seats = sum(name.startswith("desktop/") for name in system.names())  # `apply` changes it
+            shot = meter.read(time.monotonic(), started, figures, busy_s, plan.deploy.demos.count, loss=loss)
+            shown.show(seen(shot, figures))
+            if begun is not None and begun.done():
+                begun = begun.result()
+            if begun is None and over(figures):
+                await close(system)
+                return figures
+            await asyncio.sleep(REFRESH_S)
+    finally:
+        if begun is not None:
+            begun.cancel()
 
 
 async def close(system: ActorSystem) -> None:

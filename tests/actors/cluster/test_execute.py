@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,3 +72,26 @@ async def test_what_fails_for_good_is_a_verdict(
     run = RunRecord(name="r", file="smoke", seed=0, build="b", versions={}, started="", started_s=0.0)
     monkeypatch.setattr(execute, "_until_the_end", fails)
     assert await execute.execute(here, run, execute.training()) == ("crashed", "it is torn")
+
+
+async def test_figures_are_shown_while_a_run_begins_and_what_breaks_its_beginning_ends_it(plan: compose.Plan) -> None:
+    shown: list[progress.Snapshot] = []
+    begins = asyncio.Event()
+
+    class Shown(progress.PlainLines):
+        def show(self, shot: progress.Snapshot) -> None:
+            shown.append(shot)
+            if len(shown) == 2:
+                begins.set()
+
+    async def begin() -> None:
+        await begins.wait()
+
+    async def breaks() -> None:
+        raise StoreError("the disk is full")
+
+    many = Parts(*[DONE] * 9)
+    assert await execute.follow(many, plan, Shown(), lambda _: True, begin=begin) is DONE  # type: ignore[arg-type]
+    assert 2 <= len(shown) < 9
+    with pytest.raises(StoreError, match="the disk is full"):
+        await execute.follow(Parts(*[DONE] * 9), plan, Shown(), lambda _: True, begin=breaks)  # type: ignore[arg-type]
