@@ -214,7 +214,7 @@ def _override(data: dict[Any, Any], override: str) -> str:
     path, said = path.strip(), _said(override)
     if not equals or not path or not all(path.split(".")):
         raise ConfigError(f"{said}: expected path=value, for example run.seed=7")
-    _place(data, path, parse_yaml(text, said), said)
+    _place(data, path, parse_yaml(text, said) if text.strip() else "", said)  # nothing behind = is an empty text
     return path
 
 
