@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ MOST_SPANS = 40_000
 LOG_BYTES = 8 << 20  # of each file, for the first look
 _IN_QUARANTINE = {"seat_rests": "seat", "host_rests": "host", "image_rests": "image", "task_rests": "task"}
 _LET_BACK = {"seat_let_back": "seat", "host_let_back": "host", "image_let_back": "image", "task_let_back": "task"}
-_EVENTS = frozenset(("seat_time", *_IN_QUARANTINE, *_LET_BACK))
+_EVENTS = frozenset(("seat_time", "episode_committed", *_IN_QUARANTINE, *_LET_BACK))
 _FIGURES = ("loss", "entropy", "kl", "clip_fraction")
 
 
@@ -104,7 +105,7 @@ class RunReader:
         self._logs = LogWatch(path, newest_bytes=LOG_BYTES)
         self._seq = -1
         self._finished: dict[str, tuple[int, bool]] = {}  # seat -> token and success of its newest episode
-        self._ended: deque[float] = deque(maxlen=100_000)  # when episodes were first seen
+        self._ended: deque[float] = deque(maxlen=100_000)  # wall times of their commits
         self._spans: deque[tuple[float, dict[str, float]]] = deque(maxlen=MOST_SPANS)
         self._quarantine: dict[str, str] = {}
         self._last: RunNow | None = None
@@ -144,7 +145,7 @@ class RunReader:
                 "rounds": [RoundNow(**dict(row)) for row in queries.rounds_so_far(db)],
                 "samplers": [SamplerNow(name=row["name"], version=row["version"]) for row in queries.samplers(db)],
                 "episodes": {lane: counters.get(f"episodes:{lane}", 0) for lane in Lane},
-                "episodes_per_min": float(sum(1 for moment in self._ended if moment > time.monotonic() - 60)),
+                "episodes_per_min": float(sum(1 for moment in self._ended if moment > time.time() - 60)),
                 "faults": _named(counters, "fault:"),
                 "staleness": _named(counters, "staleness:"),
                 "groups": queries.groups_alive(db),
@@ -153,13 +154,11 @@ class RunReader:
             }
 
     def _note_episodes(self, db: queries.Database) -> None:
-        first = self._seq < 0
-        self._seq = max(self._seq, queries.newest_episode(db) - OLD_EPISODES) if first else self._seq
+        if self._seq < 0:
+            self._seq = max(self._seq, queries.newest_episode(db) - OLD_EPISODES)
         for row in queries.episodes_since(db, self._seq):
             self._seq = row["seq"]
             self._finished[row["seat"]] = row["token"], bool(row["success"])
-            if not first:
-                self._ended.append(time.monotonic())
 
     def _seats(self, out: list[queries.Row]) -> list[SeatNow]:
         playing = {row["seat"]: row for row in out}
@@ -184,6 +183,8 @@ class RunReader:
             event = line["event"]
             if event == "seat_time":
                 self._spans.append((float(line["t1"]), dict(line["seconds"])))
+            elif event == "episode_committed":
+                self._ended.append(datetime.fromisoformat(line["ts"]).timestamp())
             elif (kind := _IN_QUARANTINE.get(event)) is not None:
                 self._quarantine[f"{kind} {_what(kind, line)}"] = str(line.get("cause", ""))
             else:

@@ -7,6 +7,7 @@ import contextlib
 import re
 import shutil
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,11 @@ def test_a_look_reads_what_is_new(run: Path) -> None:
         for event, more in (("seat_rests", {"cause": "boot_failed", "faults": 3}), ("seat_time", time)):
             head = {"ts": "2026-01-01T00:00:00+00:00", "level": "info", "actor": "desktop/7", "event": event}
             file.write(orjson.dumps(head | more).decode() + "\n")
+        for at in (datetime.now(UTC), datetime.now(UTC) - timedelta(seconds=70)):
+            committed = {"ts": at.isoformat(), "level": "info", "actor": "replay", "event": "episode_committed"}
+            file.write(orjson.dumps(committed).decode() + "\n")
     reader = RunReader(run)
+    assert reader.look().episodes_per_min == 1.0
     assert reader.look().quarantine == {"seat desktop/7": "boot_failed"}
     reserve(run, 7, "calc/train/1")
     found = reader.look()
