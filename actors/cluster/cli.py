@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
@@ -16,6 +17,7 @@ from typing import Any, NoReturn
 from actors.cluster.config.suggest import hint
 from actors.cluster.output import Unwritten, clean, standing, unheard, write
 from runtime.errors import ConfigError
+from runtime.program import NAME, program
 
 COMMANDS = (
     "run", "apply", "logs", "runs", "status", "web", "play", "serve-env", "episodes", "rerun", "reverify", "report",
@@ -25,11 +27,24 @@ RENAMED = {"--seats": "--desktops", "--form": "--format", "--max-steps": "--max-
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")
 
 
-def _own(examples: str | None, prog: str) -> str | None:
-    """Of a command's examples those of `prog`, which may be one of its verbs; all where none is."""
+def _own(examples: str | None, prog: str) -> str:
+    """Of a command's examples those of `prog`, which may be one of its verbs; all where none is. They can be pasted."""
     head, *lines = (examples or "").splitlines() or [""]
     mine = [line for line in lines if f"{prog} " in f"{line} "]
-    return "\n".join([head, *mine]) if mine else examples
+    return "\n".join([head, *(mine or lines)]).replace(f"{NAME} ", f"{program()} ")
+
+
+class HelpFormatter(argparse.HelpFormatter):
+    """argparse's, with paragraphs that fill the terminal's width. A line with an example stays whole."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        filled = []
+        for part in re.split(r"(?<=\.)\n|\n(?= )", text):
+            if found := re.fullmatch(r"(  .*?\S)(?P<remark>   +\S.*)", part.rstrip()):
+                filled += [part] if len(part) <= width else [found[1], f"      {found['remark'].strip()}"]
+            else:
+                filled.append(part if part.startswith(" ") else textwrap.fill(part, width, break_on_hyphens=False))
+        return "\n".join(filled)
 
 
 class VersionAction(argparse.Action):
@@ -49,8 +64,7 @@ class Parser(argparse.ArgumentParser):
     """argparse whose errors are one line with the nearest right word."""
 
     def __init__(self, **options: Any) -> None:
-        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        super().__init__(allow_abbrev=False, **options)
+        super().__init__(allow_abbrev=False, formatter_class=HelpFormatter, **options)
         self.epilog = _own(self.epilog, self.prog)
 
     def _print_message(self, message: str, file: Any = None) -> None:
@@ -62,7 +76,7 @@ class Parser(argparse.ArgumentParser):
         if found:
             options = [option.strip(" '") for option in found["options"].split(",")]
             message = f"{found['name']}: {found['word']} is not one of them; {hint(found['word'], options)}"
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(2, f"{self.prog}: {message} (see {program()}{self.prog.removeprefix(NAME)} --help)\n")
 
     def unknown(self, words: Sequence[str]) -> NoReturn:
         """End with status 2 over arguments that nothing takes."""
@@ -89,7 +103,7 @@ class Parser(argparse.ArgumentParser):
 def build_parser() -> Parser:
     """The whole command line."""
     parser = Parser(
-        prog="computerrl",
+        prog=NAME,
         description="Train computer-use agents on real desktops.",
         epilog="first steps:\n  computerrl doctor\n  computerrl run --dry-run local\n  computerrl run smoke\n",
     )
@@ -106,7 +120,7 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the process's exit status."""
     standing()
-    prog = "computerrl"
+    prog = NAME
     try:
         parser = build_parser()
         args, rest = parser.parse_known_args(argv)

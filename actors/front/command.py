@@ -27,6 +27,7 @@ from actors.front.task import TaskHandle
 from apis.actions.gui import Action
 from apis.prompts import Form
 from runtime.errors import ConfigError
+from runtime.program import program
 from runtime.system import run as run_loop
 
 MODEL_TOKENS = 96  # of an answer of a model folder
@@ -63,7 +64,7 @@ def main(args: argparse.Namespace) -> int:
     if file is not None and played.success:
         by = MODEL if args.model else PERSON
         count = keeping.keep(file, played, by=by, form=form, actions=args.actions)
-        output.line(f"kept in {file}, which holds {count} demonstrations (computerrl demos show {file})")
+        output.line(f"kept in {file}, which holds {count} demonstrations ({program()} demos show {file})")
     elif file is not None:
         output.line("not kept: only a solved task is a demonstration")
     return 0 if played.success else 1

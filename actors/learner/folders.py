@@ -13,6 +13,7 @@ from pathlib import Path
 from policy import checkpoints
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
+from runtime.program import program
 
 CHECKPOINTS, WEIGHTS = "checkpoints", "weights"  # in a run's folder
 
@@ -82,6 +83,6 @@ def newest_known(
     if found and trained != base:
         raise ConfigError(
             f"{found[0][1]}: the ledger has no digest of this checkpoint, so it is not loaded (older builds recorded"
-            " none); begin a new run from the weights: computerrl export RUN DIR, then --set model.path=DIR"
+            f" none); begin a new run from the weights: {program()} export RUN DIR, then --set model.path=DIR"
         )
     return base, None, ""

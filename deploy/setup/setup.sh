@@ -131,7 +131,7 @@ make_home() {
     rm -rf "$home"
     "$venv/bin/python" -P -m actors.desktop.providers.home_template "$home" >.cache/home.log 2>&1 || {
         tail -n 3 .cache/home.log >&2
-        say "no finished LibreOffice profile, so it opens more slowly: \`computerrl doctor\` says what desktops lack"
+        say "no finished LibreOffice profile, so it opens more slowly: \`.venv/bin/computerrl doctor\` says what desktops lack"
     }
 }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from runtime.program import program
+
 SUMMARY = "list a run's episodes, or show one step by step"
 DESCRIPTION = (
     "List the episodes of a run, newest first, or show one: what the desktop showed, what the model answered, the"
@@ -66,13 +68,13 @@ def _meant(args: argparse.Namespace) -> tuple[str, str | None]:
     """The run, and the episode where one is to be shown."""
     words = args.words
     if len(words) > 1 and (words[0] != "show" or len(words) != 3):
-        forms = "a list is  computerrl episodes RUN,  one of them  computerrl episodes show RUN EPISODE"
+        forms = f"a list is  {program()} episodes RUN,  one of them  {program()} episodes show RUN EPISODE"
         args.parser.error(f"{' '.join(words)}: {forms}")
     *_, run, episode = words if len(words) > 1 else (words[0], None)
     strange = ("family", "phase", "ending", "most") if episode else ("tokens", "html")
     if given := [name for name in strange if getattr(args, name) not in (None, False)]:
         flag = args.ending if given[0] == "ending" else given[0]
         args.parser.error(
-            f"--{flag} is of {'a list' if episode else 'one episode: computerrl episodes show RUN EPISODE'}"
+            f"--{flag} is of {'a list' if episode else f'one episode: {program()} episodes show RUN EPISODE'}"
         )
     return run, episode

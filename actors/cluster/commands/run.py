@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from actors.cluster.commands.web import PORT
+from runtime.program import program
 
 SUMMARY = "train: run a deploy file"
 DESCRIPTION = (
@@ -73,7 +74,7 @@ def main(args: argparse.Namespace) -> int:
     from actors.cluster.runs import run as runcommand
 
     if args.json and not args.dry_run:
-        args.parser.error("--json goes with --dry-run; a run's figures are in  computerrl report RUN --json")
+        args.parser.error(f"--json goes with --dry-run; a run's figures are in  {program()} report RUN --json")
     if args.web is not None and (args.print or args.dry_run):
         args.parser.error("--web goes with a run that is started: leave it out")
     if args.print:

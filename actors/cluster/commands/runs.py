@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from runtime.program import program
+
 SUMMARY = "list runs"
 DESCRIPTION = "List the runs below a folder, newest last, and how each ended."
 EXAMPLES = "examples:\n  computerrl runs\n  computerrl runs --json | python3 -m json.tool\n"
@@ -34,7 +36,7 @@ def main(args: argparse.Namespace) -> int:
         )
         return 0
     if not rows and not broken:
-        output.line(f"no runs in {args.runs}: start one with  computerrl run smoke")
+        output.line(f"no runs in {args.runs}: start one with  {program()} run smoke")
         return 0
     output.table(
         ("RUN", "STATE", "STARTED", "AGE", "FILE", "REASON"),

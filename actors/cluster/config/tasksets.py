@@ -22,6 +22,7 @@ from apis.tasks.osworld import Download, Task
 from apis.tasksets import getters, store
 from apis.tasksets.coverage import Covered, Present, covered
 from runtime.errors import ConfigError
+from runtime.program import program
 
 
 def programs() -> Present:
@@ -94,7 +95,7 @@ def chosen(wanted: TaskRange) -> list[str]:
     found = [one.id for one in verdicts(wanted.set) if one.verdict == "runnable"]
     if not found:
         raise ConfigError(
-            f"task set {wanted.set} has no task that can be played here: computerrl tasks check {wanted.set} --static"
+            f"task set {wanted.set} has no task that can be played here: {program()} tasks check {wanted.set} --static"
             " says what each lacks"
         )
     last = wanted.first + (1 if wanted.count == EVERY else wanted.count)

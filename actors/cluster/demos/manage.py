@@ -21,6 +21,7 @@ from actors.replay.demos import demo_files, demo_run
 from actors.replay.demos.format import Demo, RecordingHeader
 from actors.replay.rules.strata import family_of, name_of
 from runtime.errors import ConfigError, StoreError
+from runtime.program import program
 
 
 class StratumFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +53,7 @@ def list_runs(args: argparse.Namespace) -> int:
     if args.json:
         output.document(rows)
     elif not rows:
-        output.line(f"no demonstrations in {args.runs}: record some with  computerrl demos record desktop --count 64")
+        output.line(f"no demonstrations in {args.runs}: record some with  {program()} demos record desktop --count 64")
     else:
         output.table(
             ("RUN", "STATE", "STARTED", "SEED", "DEMOS", "FORM", "OBSERVATION", "TOKENIZER", "FAMILIES"),

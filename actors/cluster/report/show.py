@@ -31,6 +31,7 @@ from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from actors.cluster.runs.names import LAST, find
 from actors.replay import observed
 from runtime.errors import ConfigError
+from runtime.program import program
 
 BESIDE = 8  # rounds of a table by family
 
@@ -49,7 +50,7 @@ def paths_of(name: str, runs: Path) -> list[Path]:
             _refuse_other_place(path)
         if next(run_folder.all_runs(runs), None) is None and not run_folder.broken(runs):
             what = "" if name == LAST else f"no run {name}: there are "
-            raise ConfigError(f"{what}no runs in {runs} yet: make one with  computerrl run smoke")
+            raise ConfigError(f"{what}no runs in {runs} yet: make one with  {program()} run smoke")
     return [find(runs, name)]
 
 

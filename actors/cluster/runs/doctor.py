@@ -37,6 +37,7 @@ from apis.applications import app_named
 from apis.tasks.registry import FAMILIES, of_set
 from runtime.errors import ConfigError
 from runtime.origin import check_origin as code_origin
+from runtime.program import program
 
 DISTRIBUTION = "computerrl"
 CONNECT_S = 3.0
@@ -350,7 +351,7 @@ def check_profile() -> Check:
 
 def check_base(deploy: Deploy) -> Check:
     """The files of the model that the run starts from."""
-    mend = "computerrl base build --out DIR, and --set model.path=DIR"
+    mend = f"{program()} base build --out DIR, and --set model.path=DIR"
     try:
         folder = models.locate(deploy.model.path, weights=False)
     except ConfigError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from actors.cluster.config.lanes import Lanes
 from actors.cluster.config.schema import Deploy
 from runtime.errors import ConfigError
+from runtime.program import program
 
 
 def idle_phases(deploy: Deploy, lanes: Lanes) -> None:
@@ -31,7 +32,7 @@ def elsewhere(deploy: Deploy) -> None:
     """Raise ConfigError where the model that is to be trained lies behind an endpoint."""
     if deploy.model.endpoint is not None:
         raise ConfigError(
-            "model.endpoint names a model elsewhere, which can't be trained: evaluate it with computerrl eval URL"
+            f"model.endpoint names a model elsewhere, which can't be trained: evaluate it with  {program()} eval URL"
         )
 
 

@@ -25,6 +25,7 @@ from actors.replay.database.ledger_file import LEDGER
 from runtime import system
 from runtime.errors import ConfigError
 from runtime.origin import check_origin
+from runtime.program import program
 
 STATUS = {"ok": 0, "failed": 1, "crashed": 1, "stopped": 130}
 REPORT = "report"
@@ -208,7 +209,7 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
     verdict: str = "crashed"
     reason: str | None = "ended unexpectedly"
     try:
-        output.news(f"run {folder.name}{' resumed' if request.resume else ''}   (computerrl logs {named} -f)")
+        output.news(f"run {folder.name}{' resumed' if request.resume else ''}   ({program()} logs {named} -f)")
         verdict, reason = system.run(execute.execute(plan, run.record, job))
     except KeyboardInterrupt:
         verdict, reason = "stopped", "interrupted"
@@ -219,9 +220,9 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
         run.end(verdict, reason)
     output.news(f"run {folder.name}: {verdict}{f' - {reason}' if reason else ''}")
     if verdict in ("ok", "failed") and run.record.verb == run_folder.RUN:
-        output.news(f"look at it with  computerrl report {named}  or  computerrl web {named}")
+        output.news(f"look at it with  {program()} report {named}  or  {program()} web {named}")
     if verdict == "crashed":
-        output.news(f"see  computerrl logs {named} --level warning")
+        output.news(f"see  {program()} logs {named} --level warning")
     if verdict in ("crashed", "stopped") and (wrong := ledgers.damage(folder)):
         output.news(f"it can't go on: {wrong}")
     elif verdict in ("crashed", "stopped"):
@@ -264,7 +265,7 @@ def _tell_ended(request: RunRequest, record: RunRecord) -> None:
         return
     output.news(f"run {folder.name} has ended: {record.verdict}{reason}")
     if record.verb == run_folder.RUN:
-        seen = f"computerrl report {run_folder.words_for(folder)}"
+        seen = f"{program()} report {run_folder.words_for(folder)}"
         output.news(f"nothing was started; see  {seen}  or go on with  --set PATH=VALUE")
 
 
@@ -273,7 +274,7 @@ def _refuse_unless_fit(deploy: Deploy, runs: Path) -> None:
     bad = [check for check in doctor.examine(deploy, place=runs.absolute()) if check.fatal]
     if bad:
         first = f"this machine can't run it: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}"
-        more = f"; and {len(bad) - 1} more (computerrl doctor)" if len(bad) > 1 else ""
+        more = f"; and {len(bad) - 1} more ({program()} doctor)" if len(bad) > 1 else ""
         raise ConfigError(first + more)
 
 

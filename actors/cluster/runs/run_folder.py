@@ -24,6 +24,7 @@ from actors.cluster.config import renamed
 from actors.cluster.config.suggest import hint
 from actors.replay.database.ledger_file import LEDGER
 from runtime.errors import ConfigError
+from runtime.program import program
 
 # Arms of an experiment that are no arms: runs that record or clone what the others begin from.
 RECORDING, CLONING = "demos", "cloning"
@@ -266,7 +267,7 @@ def to_continue(record: RunRecord, path: Path) -> str:
         if record.experiment:  # of an older build's at least this run
             words += (record.asked or Asked(seeds=[record.seed])).words()
         words += ["--resume", "--name", record.experiment or path.name]
-    return f"computerrl {shlex.join(words)}{runs_flag(path.parent)}"
+    return f"{program()} {shlex.join(words)}{runs_flag(path.parent)}"
 
 
 def runs_flag(runs: Path) -> str:

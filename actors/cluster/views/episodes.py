@@ -24,6 +24,7 @@ from actors.replay.messages import Lane, trace_of
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 from runtime.logs.reader import read_logs
+from runtime.program import program
 
 FAULT = "fault"
 
@@ -105,7 +106,7 @@ def show_all(run: Path, wanted: Wanted, *, most: int, as_json: bool) -> int:
     more = f", the newest {most} shown: --most {len(shown)} shows all" if shown[most:] else ""
     output.line(f"{len(shown)} episodes{more}")
     if (first := next((one for one in shown if one.stored), None)) is not None:
-        output.line(f"one step by step: computerrl episodes show {run_folder.words_for(run)} {first.trace}")
+        output.line(f"one step by step: {program()} episodes show {run_folder.words_for(run)} {first.trace}")
     return 0
 
 
@@ -126,7 +127,7 @@ def show_one(run: Path, named: str, *, tokens: bool, page: Path | None, as_json:
 def _gone(run: Path, one: EpisodeLine, released: dict[str, Any]) -> str:
     if one.ending == FAULT:
         cause = f": {released['cause']}: {released['detail']}" if released else ""
-        more = f"computerrl logs {run_folder.words_for(run)} --trace {one.trace}"
+        more = f"{program()} logs {run_folder.words_for(run)} --trace {one.trace}"
         return f"{one.trace} was broken by a fault{cause}; {more} tells more"
     return f"{one.trace} ended as {one.ending} ({one.reason}), and its steps are kept no longer"
 
@@ -181,7 +182,7 @@ def _print(run: Path, one: EpisodeLine, episode: EpisodeView, detail: str, *, to
     said = f"{one.ending} ({one.reason})" + (f": {detail}" if detail else "")
     output.line(output.clean(f"\nverdict: {said}", lines=True))
     if episode.pictures:
-        whole = f"computerrl episodes show {run_folder.words_for(run)} {one.trace} --html FILE.html"
+        whole = f"{program()} episodes show {run_folder.words_for(run)} {one.trace} --html FILE.html"
         output.line(f"{len(episode.pictures)} screenshots: {whole}")
 
 

@@ -20,6 +20,7 @@ from apis.tasks.osworld import Download, Task, UnknownStep
 from apis.tasksets import store
 from apis.tasksets.coverage import covered
 from runtime.errors import ConfigError
+from runtime.program import program
 
 INSTRUCTION_SHOWN = 80  # characters, in a list
 CONTENT_SHOWN = 160  # characters of a file's content or of a verifier's rules
@@ -59,7 +60,7 @@ def list_suite(args: argparse.Namespace) -> int:
     )
     numbers = ", ".join(f"{split} {found.count}" for split, found in suite.splits.items())
     output.line(
-        f"\ninstances per family: {numbers}   (computerrl tasks show {families[0].name}/{_first(families[0])}/0)"
+        f"\ninstances per family: {numbers}   ({program()} tasks show {families[0].name}/{_first(families[0])}/0)"
     )
     if beside := [name for name in tasks.OTHERS if name not in suite.families]:
         output.line(f"of other packages: {', '.join(f'{name} ({tasks.OTHERS[name]})' for name in beside)}")
@@ -80,7 +81,7 @@ def _list_files(files: list[Path], *, as_json: bool) -> int:
             for row in rows
         ],
     )
-    output.line(f"\n{len(rows)} task file{'s' * (len(rows) > 1)}   (computerrl tasks show {rows[0]['file']})")
+    output.line(f"\n{len(rows)} task file{'s' * (len(rows) > 1)}   ({program()} tasks show {rows[0]['file']})")
     return 0
 
 

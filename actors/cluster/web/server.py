@@ -30,6 +30,7 @@ from actors.cluster.web.thumbnails import Thumbnails
 from runtime.control import query_status
 from runtime.errors import ActorGone, ComputerRLError, ConfigError
 from runtime.logs.reader import Filter, LogWatch
+from runtime.program import program
 from runtime.status import ActorStatus
 
 COOKIE = "computerrl"
@@ -131,7 +132,7 @@ class LiveServer:
              record.started, record.reason or "")
             for path, record in found
         ]  # fmt: skip
-        none = tag("p", "No run yet: ", tag("code", "computerrl run smoke"), " makes one.")
+        none = tag("p", "No run yet: ", tag("code", f"{program()} run smoke"), " makes one.")
         body = table(("Run", "State", "File", "Started", "Why it ended"), rows) if rows else none
         return _html(_live_page("Runs", join([tag("h1", "Runs"), body]), script=False))
 

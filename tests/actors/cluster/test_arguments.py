@@ -21,6 +21,7 @@ from actors.replay.messages import StepPayload
 from apis.observation import OBSERVATION_VERSION
 from apis.tasks import registry as tasks
 from runtime.errors import ConfigError
+from runtime.program import program
 from runtime.storage.segments import digest_of
 
 
@@ -230,7 +231,7 @@ def test_a_report_of_what_is_no_run_says_what_it_is(capsys: pytest.CaptureFixtur
     assert "exists, but a file of a run's figures ends in .figures.gz" in refused(capsys, "report", "notes.md")
     assert "did you mean local-0.figures.gz?" in refused(capsys, "report", "local-0.figure.gz")
     assert "is no run and holds no file of a run's figures" in refused(capsys, "report", "empty")
-    assert "no runs in runs yet: make one with  computerrl run smoke" in refused(capsys, "report")
+    assert f"no runs in runs yet: make one with  {program()} run smoke" in refused(capsys, "report")
     assert "no run x: there are no runs in runs yet" in refused(capsys, "report", "x")
 
 

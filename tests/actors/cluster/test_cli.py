@@ -10,6 +10,7 @@ import pytest
 
 from actors.cluster import cli, output
 from runtime.origin import check_origin
+from runtime.program import program
 
 COMMANDS = cli.COMMANDS
 
@@ -20,20 +21,26 @@ def call(*args: str, cwd: Path | None = None, text: str = "") -> subprocess.Comp
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_teaches(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_teaches_within_the_terminal(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as ended:
         cli.main([command, "--help"])
     assert ended.value.code == 0
     shown = capsys.readouterr().out
     assert "examples:" in shown
     assert f"computerrl {command}" in shown
+    assert all(line.startswith(f"  {program()} ") for line in shown.splitlines() if len(line) > 80), (
+        "only what is pasted"
+    )
 
 
 def test_help_of_a_verb_shows_its_own_examples(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["demos", "show", "--help"])
     examples = capsys.readouterr().out.partition("examples:\n")[2].splitlines()
-    assert examples == ["  computerrl demos show cold --task text_editor/train/3"]
+    assert examples == [f"  {program()} demos show cold --task text_editor/train/3"]
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from actors.cluster import cli
+from runtime.program import program
 from tests.actors.cluster.test_report_page import Fabricated, Reader, whole
 
 
@@ -86,9 +87,9 @@ def test_no_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("list", "one"), "list one: a list is  computerrl episodes RUN,"),
-        (("one", "eval.final.3"), "one of them  computerrl episodes show RUN EPISODE"),
-        (("show", "one"), "one of them  computerrl episodes show RUN EPISODE"),
+        (("list", "one"), f"list one: a list is  {program()} episodes RUN,"),
+        (("one", "eval.final.3"), f"one of them  {program()} episodes show RUN EPISODE"),
+        (("show", "one"), f"one of them  {program()} episodes show RUN EPISODE"),
         (("one", "--tokens"), "--tokens is of one episode"),
         (("show", "one", "203", "--fault"), "--fault is of a list"),
     ],

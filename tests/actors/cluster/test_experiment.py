@@ -24,6 +24,7 @@ from actors.cluster.runs import comparable, compose, execute, experiment, resume
 from actors.cluster.runs import run as runcommand
 from actors.replay.database.schema import connect
 from runtime.errors import ConfigError
+from runtime.program import program
 
 FILE = """
 arms:
@@ -262,7 +263,7 @@ def test_runs_share_a_recording_and_a_resume_passes_by_what_has_ended(
     assert reported == [["e-near-3", "e-far-3", "e-near-5", "e-far-5"]]
     assert [path.name for path in run_folder.of_experiment(runs, "e")][:2] == ["e-near-3", "e-far-3"]
     assert run_folder.to_continue(run_folder.read_record(runs / "e-far-3"), runs / "e-far-3").startswith(
-        f"computerrl run {file} --resume --name e"
+        f"{program()} run {file} --resume --name e"
     )
     with pytest.raises(ConfigError, match="nothing to resume"):
         run_folder.newest_of(runs, "exp", file)

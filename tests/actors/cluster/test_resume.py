@@ -19,6 +19,7 @@ from actors.cluster.runs.run_folder import Asked, RunRecord
 from actors.cluster.runs.weights import NamedWeights
 from actors.replay.database.schema import connect
 from runtime.errors import ConfigError
+from runtime.program import program
 from tests.actors.cluster.unplayed import AT, FILE, Broken, refused, told, unplayed
 
 
@@ -176,10 +177,10 @@ def record(name: str, file: str, **more: Any) -> RunRecord:
 @pytest.mark.parametrize(
     ("file", "expected"),
     [
-        ("my file.yaml", "computerrl run 'my file.yaml' --resume --name x"),
-        ("eval my model", "computerrl eval --resume --name x"),
-        ("demos record my suite.yaml", "computerrl demos record --resume --name x"),
-        ("demos import my demos.jsonl", "computerrl demos import 'my demos.jsonl' x"),
+        ("my file.yaml", "run 'my file.yaml' --resume --name x"),
+        ("eval my model", "eval --resume --name x"),
+        ("demos record my suite.yaml", "demos record --resume --name x"),
+        ("demos import my demos.jsonl", "demos import 'my demos.jsonl' x"),
     ],
 )
 def test_the_line_names_the_command_that_made_the_run(
@@ -187,7 +188,7 @@ def test_the_line_names_the_command_that_made_the_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run_folder.claim(Path("runs/x"), record("x", file), resume=False).end("stopped", None)
-    assert run_folder.to_continue(record("x", file), Path("runs/x")) == expected
+    assert run_folder.to_continue(record("x", file), Path("runs/x")) == f"{program()} {expected}"
     if not file.startswith("my"):
         Path("x.yaml").write_text(FILE)
         assert expected in refused(capsys, "run", "x.yaml", "--resume", "--name", "x")

@@ -11,6 +11,7 @@ import pytest
 
 from actors.cluster.runs import names, run_folder
 from runtime.errors import ConfigError
+from runtime.program import program
 
 
 def record(name: str, started_s: float = 1.0, file: str = "local") -> run_folder.RunRecord:
@@ -56,9 +57,9 @@ def test_a_run_is_continued_from_any_folder(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "my.yaml").touch()
     begun = msgspec.structs.replace(record("a"), file="my.yaml", path=str(tmp_path / "my.yaml"))
     monkeypatch.chdir(tmp_path)
-    assert run_folder.to_continue(begun, tmp_path / "runs" / "a") == "computerrl run my.yaml --resume --name a"
+    assert run_folder.to_continue(begun, tmp_path / "runs" / "a") == f"{program()} run my.yaml --resume --name a"
     monkeypatch.chdir("/")
-    line = f"computerrl run {tmp_path}/my.yaml --resume --name a --runs {str(tmp_path)[1:]}/runs"
+    line = f"{program()} run {tmp_path}/my.yaml --resume --name a --runs {str(tmp_path)[1:]}/runs"
     assert run_folder.to_continue(begun, tmp_path / "runs" / "a") == line
 
 

@@ -14,6 +14,7 @@ from actors.cluster.views import status as statusview
 from actors.replay import events
 from runtime.actor import Actor
 from runtime.logs.writer import host_log
+from runtime.program import program
 from runtime.system import ActorSpec, ActorSystem
 
 
@@ -151,7 +152,7 @@ def test_the_advice_to_go_on_names_the_folder_of_runs(runs: Path, monkeypatch: p
     monkeypatch.chdir(runs.parent)
     assert run_folder.to_continue(record, runs / "one").endswith(f" --resume --name one --runs {runs.name}")
     default = runs.parent / "runs"
-    assert run_folder.to_continue(record, default / "one") == "computerrl run smoke --resume --name one"
+    assert run_folder.to_continue(record, default / "one") == f"{program()} run smoke --resume --name one"
 
 
 def test_status_of_an_ended_run_is_its_verdict(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,7 +162,7 @@ def test_status_of_an_ended_run_is_its_verdict(runs: Path, capsys: pytest.Captur
     assert "two: failed" in capsys.readouterr().out
     made(runs, "three", verdict="stopped")
     assert cli.main(["status", "three", "--runs", str(runs)]) == 0
-    assert "continue it with  computerrl run smoke --resume --name three" in capsys.readouterr().out
+    assert f"continue it with  {program()} run smoke --resume --name three" in capsys.readouterr().out
 
 
 class Idle(Actor):

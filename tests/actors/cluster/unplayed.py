@@ -16,6 +16,7 @@ from actors.cluster.runs import compose, execute, run_folder
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.run_folder import RunRecord
 from actors.replay.database.schema import connect
+from runtime.program import program
 
 FILE = """
 tasks:
@@ -62,8 +63,8 @@ def unplayed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
 def told(capsys: pytest.CaptureFixture[str]) -> list[str]:
     """The words of the last line that was printed to continue."""
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("continue with  ")]
-    program, *words = shlex.split(lines[-1].removeprefix("continue with  "))
-    assert program == "computerrl"
+    started, *words = shlex.split(lines[-1].removeprefix("continue with  "))
+    assert shlex.quote(started) == program()
     return words
 
 
