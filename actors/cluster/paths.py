@@ -36,9 +36,13 @@ def refuse_unwritable(path: Path, flag: str) -> None:
 
 
 def refuse_no_folder(file: Path, flag: str) -> None:
-    """Raise ConfigError unless the folder that `file`, which `flag` named, is to lie in is there."""
-    if not file.absolute().parent.is_dir():
+    """Raise ConfigError unless `file`, which `flag` named, has a folder to lie in and a name that can be written."""
+    folder = file.absolute().parent
+    if not os.path.isdir(folder):  # of a name that is too long, too
         raise ConfigError(f"{flag} {file}: there is no folder {file.parent}: make it, or name another")
+    most = os.pathconf(folder, "PC_NAME_MAX") - len(".part")  # of what is not whole yet
+    if len(os.fsencode(file.name)) > most:
+        raise ConfigError(f"{flag} {file.name[:20]}...{file.suffix}: a file's name has at most {most} bytes")
 
 
 def nearest_there(path: Path) -> Path:

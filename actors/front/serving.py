@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from actors.cluster import output
+from actors.cluster.web.serve import refuse_port
 from actors.cluster.web.server import is_loopback
 from actors.front.pool import DesktopSettings, opened
 from actors.front.task import TaskHandle
@@ -33,6 +34,7 @@ def main(args: argparse.Namespace) -> int:
     for name in ("count", "desktops", "max_turns"):
         if getattr(args, name) < 1:
             raise ConfigError(f"--{name.replace('_', '-')} is {getattr(args, name)}: it counts from 1")
+    refuse_port(args.port, "--port")
     tasks = [task.id for task in TaskHandle.listed(args.suite, args.split, first=args.first, count=args.count)]
     if missing := [name for name in ("openenv", "uvicorn") if find_spec(name) is None]:
         raise ConfigError(MISSING.format(missing[0]))
@@ -48,8 +50,8 @@ def _listening(port: int) -> Iterator[socket.socket]:
         try:
             listener.bind((HOST, port))
             listener.listen()  # a client that is quick waits
-        except (OSError, OverflowError) as error:
-            raise ConfigError(f"--port {port}: can't be served: {error}; 0 takes a free one") from None
+        except OSError as error:
+            raise ConfigError(f"--port {port}: can't be served: {error.strerror}; 0 takes a free one") from None
         yield listener
 
 

@@ -221,6 +221,8 @@ def test_an_episode_is_kept_as_a_demonstration_beside_others(tmp_path: Path, nam
         ([TASK, "--model", "base", "--max-tokens", "0"], "--max-tokens is 0"),
         ([TASK, "--port", "99999"], "--port 99999: it is between 0 and 65535"),
         ([TASK, "--keep", "/proc/mine.jsonl"], "--keep /proc: nothing can be written there"),
+        ([TASK, "--keep", "k" * 245 + ".jsonl"], r"--keep k{20}\.\.\.\.jsonl: a file's name has at most 250 bytes"),
+        ([TASK, "--keep", "k" * 300 + "/mine.jsonl"], "there is no folder k+: make it"),
     ],
 )
 def test_what_can_not_be_played_is_refused_in_one_line(

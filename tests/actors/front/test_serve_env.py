@@ -109,6 +109,8 @@ async def test_programs_of_this_machine_are_served_and_no_pages(
         (["file_manager", "--desktops", "0"], "--desktops is 0: it counts from 1"),
         (["file_manager", "--max-turns", "0"], "--max-turns is 0"),
         (["file_manager", "--count", "9999999"], "is not within"),
+        (["file_manager", "--port", "65536"], "--port 65536: it is between 0 and 65535"),
+        (["file_manager", "--port", "-1"], "--port -1: it is between 0 and 65535"),
         (["file_manager"], r"needs the package openenv: pip install 'computerrl\[openenv\]'"),
     ],
 )
@@ -127,5 +129,8 @@ def test_a_taken_port_is_named() -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        with pytest.raises(serving.ConfigError, match=rf"--port {port}: can't be served"), serving._listening(port):
+        with (
+            pytest.raises(serving.ConfigError, match=rf"^--port {port}: can't be served: Address already in use; 0 "),
+            serving._listening(port),
+        ):
             pass
