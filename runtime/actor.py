@@ -20,7 +20,7 @@ from runtime.messaging.message import Message
 from runtime.messaging.refs import Ref
 from runtime.storage.bulk import SEGMENTS
 from runtime.storage.copies import Copies
-from runtime.storage.far_store import FarStore, fetched
+from runtime.storage.far_store import FarStore, fetched, made
 from runtime.storage.segments import SegmentStore
 from runtime.tasks import TaskScope
 
@@ -129,10 +129,10 @@ class Context:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "computerrl" / "files"
         return await asyncio.to_thread(fetched, self._node.ticket, path, cache)
 
-    async def weights(self, path: str) -> Path:
-        """The main host's folder `path` with all that it holds: itself or, away from the main host, a copy.
+    async def weights(self, path: str, *, nested: bool = False) -> Path:
+        """The main host's folder `path` with all files in it: itself or, away from the main host, a copy.
 
-        Raises StoreError where it can't be had.
+        With `nested` a copy holds its folders, too. Raises StoreError where it can't be had.
         """
         ticket = self._node.ticket
         if ticket is None:
@@ -141,7 +141,15 @@ class Context:
         async def copies() -> Copies:
             return Copies(ticket, self.run_dir / "copies")
 
-        return await (await self.shared("copies", copies)).of(path)
+        return await (await self.shared("copies", copies)).of(path, nested=nested)
+
+    def make_folder(self, path: str, make: Callable[[Path], T]) -> T:
+        """What `make` returns of the folder that it makes. In the end that lies at the main host's `path`. Blocks.
+
+        Raises what `make` raises and, away from the main host, StoreError.
+        """
+        ticket = self._node.ticket
+        return make(Path(path)) if ticket is None else made(ticket, path, self.run_dir, make)
 
     @property
     def clock(self) -> Clock:

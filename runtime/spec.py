@@ -86,6 +86,7 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     env: dict[str, str] = {}
     reads: tuple[str, ...] = ()  # folders of this machine that it may read from another one, but no weights in them
     reads_weights: tuple[str, ...] = ()  # folders that it may read with all that they and their folders hold
+    writes: tuple[str, ...] = ()  # folders of this machine in which it may make folders from another one
     passes: tuple[str, ...] = ()  # names of further variables of this process's environment
     nice: int = 0
     restart: RestartPolicy = RestartPolicy()

@@ -124,6 +124,14 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
     ] = 0.0
     lora: LoraConfig = LoraConfig()
     parallel: ParallelConfig = ParallelConfig()
+    place: Annotated[
+        dict[str, float],
+        key(
+            "Puts the rank on a machine of the cluster that has so much free: {GPU: 1, CPU: 4}. Empty keeps it on this"
+            " machine, where checkpoints and weights lie in either case.",
+            advanced=True,
+        ),
+    ] = {}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -131,6 +139,12 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
             raise ConfigError(
                 f"learner.parallel.pipeline is {self.parallel.pipeline}: with learner.lora.rank it is 1;"
                 " learner.parallel.tensor splits layers, and learner.parallel.data shares the batches"
+            )
+
+        if self.place and (ranks := self.parallel.ranks) > 1:
+            raise ConfigError(
+                f"learner.parallel has {ranks} ranks, which share a folder for checkpoints: learner.place takes"
+                " one; leave it out, and start the run on the machine that has their devices"
             )
 
     def optim(self) -> OptimConfig:

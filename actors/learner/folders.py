@@ -15,7 +15,7 @@ from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 from runtime.program import program
 
-CHECKPOINTS, WEIGHTS = "checkpoints", "weights"  # in a run's folder
+CHECKPOINTS, WEIGHTS, PLANS = "checkpoints", "weights", "plans"  # in a run's folder
 
 
 class RunFolders:

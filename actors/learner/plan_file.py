@@ -7,10 +7,12 @@ file lies there until the rank has learned from it. The next learner removes wha
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
 
 import msgspec
 
+from actors.learner.folders import PLANS
 from actors.learner.messages import PlanFile, StepPlan
 from policy.packing import MicroBatch
 from runtime.disk import store_error
@@ -18,11 +20,11 @@ from runtime.errors import StoreError
 
 MOST_BYTES = 16 << 20  # of micro-batches inside a message, which may have 64 MiB with all that is in it
 BYTES_PER_TOKEN = 16  # at most, encoded: an id takes 5 and a log-probability 9
-_NAME = "batch.parcel"
+_NAME = "micro_batches"
 
 
 def sent(plan: StepPlan, folder: Path, most_bytes: int = MOST_BYTES) -> StepPlan:
-    """`plan` as it goes to the rank: itself where it is small, else with its micro-batches in a file in `folder`.
+    """`plan` as it goes to the rank: itself where it is small, else with its micro-batches in a file below `folder`.
 
     Raises StoreError.
     """
@@ -30,9 +32,10 @@ def sent(plan: StepPlan, folder: Path, most_bytes: int = MOST_BYTES) -> StepPlan
     if tokens * BYTES_PER_TOKEN <= most_bytes:
         return plan
     content = msgspec.msgpack.encode(plan.micro_batches)
-    path = folder / _NAME
+    path = folder / PLANS / str(plan.version) / _NAME  # a folder of its own: what a rank elsewhere has is known by it
     part = path.with_suffix(".part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         part.write_bytes(content)
         part.replace(path)
     except OSError as error:
@@ -57,8 +60,7 @@ def received(plan: StepPlan) -> list[MicroBatch]:
 
 def clear(folder: Path) -> None:
     """Remove what lies there."""
-    for path in (folder / _NAME, (folder / _NAME).with_suffix(".part")):
-        path.unlink(missing_ok=True)
+    shutil.rmtree(folder / PLANS, ignore_errors=True)
 
 
 def _digest(content: bytes) -> str:

@@ -88,7 +88,8 @@ class RankActor(Actor):
         if self._peers is not None and not self._peers.met:
             port = await self._run("waiting for the other ranks", self._listen)
             await self._peers.meet(self.config.address, port, self._meet)
-        loaded = await self._all(msg, f"loading {msg.location}", lambda: self._load(msg))
+        where = await self.ctx.weights(msg.location, nested=msg.checkpoint)
+        loaded = await self._all(msg, f"loading {msg.location}", lambda: self._load(msg, where))
         self._version = msg.version
         return loaded
 
@@ -101,6 +102,10 @@ class RankActor(Actor):
         if (known := self._answers.get(msg.plan_id)) is not None:
             return known
         trainer = self._holding(Version(lineage=msg.version.lineage, step=msg.version.step - 1))
+        if (file := msg.plan_file) is not None:
+            path = Path(file.location)
+            path = await self.ctx.weights(str(path.parent)) / path.name
+            msg = msgspec.structs.replace(msg, plan_file=msgspec.structs.replace(file, location=str(path)))
         # The other ranks get the micro-batches from this one's memory.
         bare = msgspec.structs.replace(msg, micro_batches=[], rehearsal=[], plan_file=None)
         result = await self._all(bare, f"step {msg.version} ({msg.kind})", lambda: self._step(trainer, msg))
@@ -121,7 +126,7 @@ class RankActor(Actor):
             tensors = trainer.snapshot() if msg.keep else None
             if tensors is not None and self._first:
                 self._sender.keep(msg.version, tensors)
-            written = _written(msg.location, lambda where: trainer.export(where, tensors)) if msg.write else ""
+            written = self._made(msg.location, lambda where: trainer.export(where, tensors)) if msg.write else ""
             return written, canary
 
         digest, canary = await self._all(msg, f"exporting {msg.version}", export)
@@ -135,7 +140,7 @@ class RankActor(Actor):
             raise NoModel(f"{self.ctx.name} is loading a model")
         began = time.monotonic()
         # Not in the tensors' thread: what was kept does not change, and a step may take long.
-        digest = await asyncio.to_thread(_written, msg.location, lambda where: trainer.write(where, tensors))
+        digest = await asyncio.to_thread(self._made, msg.location, lambda where: trainer.write(where, tensors))
         return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
 
     @handles(Broadcast, concurrent=True)
@@ -152,7 +157,7 @@ class RankActor(Actor):
         def save(where: Path) -> str:
             return trainer.save(where, str(msg.version))
 
-        digest = await self._all(msg, f"saving {msg.version}", lambda: _written(msg.location, save))
+        digest = await self._all(msg, f"saving {msg.version}", lambda: self._made(msg.location, save))
         return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
 
     @handles(JoinRanks, concurrent=True, slow_after_s=LONG_WORK_S)
@@ -215,11 +220,11 @@ class RankActor(Actor):
         finally:
             self._doing = f"at {self._version}"
 
-    def _load(self, msg: LoadModel) -> ModelLoaded:
+    def _load(self, msg: LoadModel, where: Path) -> ModelLoaded:
         from policy.megatron.ranks import on_first
         from policy.megatron.trainer import Trainer
 
-        where, optim, parallel = Path(msg.location), self.config.learner.optim(), self.config.learner.parallel
+        optim, parallel = self.config.learner.optim(), self.config.learner.parallel
         if msg.checkpoint:
 
             def verify() -> bytes:
@@ -259,6 +264,10 @@ class RankActor(Actor):
         ok = figures.pop("ok") > 0
         return StepResult(plan_id=msg.plan_id, version=msg.version, figures=figures, ok=ok, t0=t0, t1=now())
 
+    def _made(self, location: str, write: Callable[[Path], str]) -> str:
+        """The digest of what `write` wrote; it lies at `location` with the main host then."""
+        return self.ctx.make_folder(location, lambda where: _written(where, write))
+
     def _batches(self, msg: StepPlan) -> tuple[list[MicroBatch], list[list[MicroBatch]]]:
         """The micro-batches of a plan and what it rehearses, which rank 0 alone has got."""
         if len(self.config.ranks) == 1:
@@ -269,9 +278,8 @@ class RankActor(Actor):
         return msgspec.msgpack.decode(content, type=tuple[list[MicroBatch], list[list[MicroBatch]]])
 
 
-def _written(location: str, write: Callable[[Path], str]) -> str:
-    """The digest of what `write` wrote to the folder `location`. Raises DiskRefuses where the disk is why it failed."""
-    where = Path(location)
+def _written(where: Path, write: Callable[[Path], str]) -> str:
+    """The digest of what `write` wrote to the folder `where`. Raises DiskRefuses where the disk is why it failed."""
     try:
         return write(where)
     except Exception as error:  # libraries call a full disk by many names: the disk itself is asked

@@ -2,25 +2,26 @@
 
 Invariant: a payload is answered with its reference once this machine's store holds it, and a flush once the disk does,
 as for a store on this machine. Of this machine's files a host reads those of the folders that its spec names, and no
-other. It reads weights only where the spec says so.
+other. It reads weights only where the spec says so, and makes folders only where the spec says that it may.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from runtime.disk import store_error
 from runtime.errors import ComputerRLError, StoreError
-from runtime.messaging.message import BlobRef, Message, Value
+from runtime.messaging.message import BlobRef, Message
 from runtime.messaging.transport import Link
+from runtime.storage import sent_folders
 from runtime.storage.segments import SegmentStore
+from runtime.storage.sent_folders import FileEntry, entries, inner, is_weights
 
 SEGMENTS = "segments"
 PART_BYTES = 8 << 20
-WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 
 
 class Append(Message):
@@ -40,10 +41,11 @@ class LookAtDisk(Message):
 
 
 class ListFiles(Message):
-    """What does this folder hold, with weights or without?"""
+    """What does this folder hold, with weights or without, with its folders' files or without?"""
 
     folder: str
     weights: bool
+    nested: bool = False
 
 
 class ReadPart(Message):
@@ -54,12 +56,25 @@ class ReadPart(Message):
     offset: int
 
 
-class FileEntry(Value):
-    """A file of a folder, and what it holds: blake2b-128, hex."""
+class BeginFolder(Message):
+    """A folder is to lie here."""
 
+    folder: str
+
+
+class WritePart(Message):
+    """Append to a file of the folder that was begun."""
+
+    folder: str
     name: str
-    size: int
-    digest: str
+    data: bytes
+
+
+class EndFolder(Message):
+    """That was all: have it lie there, if it is these files."""
+
+    folder: str
+    files: list[FileEntry]
 
 
 class Stored(Message):
@@ -90,6 +105,10 @@ class Part(Message):
     data: bytes
 
 
+class Written(Message):
+    """Of `BeginFolder`, `WritePart` and `EndFolder`."""
+
+
 class Failed(Message):
     """The error's class and text."""
 
@@ -97,16 +116,24 @@ class Failed(Message):
     text: str
 
 
-Asked = Append | Flush | LookAtDisk | ListFiles | ReadPart
-Answered = Stored | Flushed | DiskLooked | Files | Part | Failed
+Asked = Append | Flush | LookAtDisk | ListFiles | ReadPart | BeginFolder | WritePart | EndFolder
+Answered = Stored | Flushed | DiskLooked | Files | Part | Written | Failed
 
 
 class Bulk:
     """What one life of a host stores and reads, over any number of connections."""
 
-    def __init__(self, run_dir: Path, host: str, reads: Sequence[str], reads_weights: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        host: str,
+        reads: Sequence[str],
+        reads_weights: Sequence[str] = (),
+        writes: Sequence[str] = (),
+    ) -> None:
         self._folder, self._host = run_dir / SEGMENTS, host
         self._reads, self._reads_weights = frozenset(reads), frozenset(map(Path, reads_weights))
+        self._writes = frozenset(map(Path, writes))
         self._store: SegmentStore | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"bulk {host}")
 
@@ -138,10 +165,13 @@ class Bulk:
                 case LookAtDisk():
                     return DiskLooked(refusal=self._segments().refusal())
                 case ListFiles():
-                    return Files(files=entries(self._readable(asked.folder, weights=asked.weights), asked.weights))
+                    folder = self._readable(asked.folder, weights=asked.weights or asked.nested)
+                    return Files(files=entries(folder, weights=asked.weights, nested=asked.nested))
                 case ReadPart():
-                    folder = self._readable(asked.folder, weights=_is_weights(asked.name))
-                    return Part(data=_part(folder, asked.name, asked.offset))
+                    folder = self._readable(asked.folder, weights=is_weights(asked.name) or "/" in asked.name)
+                    return Part(data=_part(inner(folder, asked.name), asked.offset))
+                case BeginFolder() | WritePart() | EndFolder():
+                    return self._written(asked)
         except ComputerRLError as error:
             return Failed(kind=type(error).__name__, text=str(error))
         except OSError as error:
@@ -160,29 +190,28 @@ class Bulk:
             raise StoreError(f"host {self._host} has no use for {folder}")
         return path
 
+    def _written(self, asked: BeginFolder | WritePart | EndFolder) -> Written:
+        path = Path(asked.folder)
+        if ".." in path.parts or path.parent not in self._writes:
+            raise StoreError(f"host {self._host} may not write {path}")
+        try:
+            match asked:
+                case BeginFolder():
+                    sent_folders.begin(path)
+                case WritePart():
+                    sent_folders.add(path, asked.name, asked.data)
+                case EndFolder():
+                    sent_folders.finish(path, asked.files)
+        except OSError as error:
+            raise store_error(f"can't write {path}", error) from error
+        return Written()
+
     def _close(self) -> None:
         if self._store is not None:
             self._store.close()
 
 
-def entries(folder: Path, weights: bool) -> list[FileEntry]:
-    """The regular files directly in `folder`, with weights or without, by name."""
-    paths = sorted(path for path in folder.iterdir() if path.is_file() and (weights or not _is_weights(path.name)))
-    return [FileEntry(name=path.name, size=path.stat().st_size, digest=_digest(path)) for path in paths]
-
-
-def _digest(path: Path) -> str:
+def _part(path: Path, offset: int) -> bytes:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-
-
-def _is_weights(name: str) -> bool:
-    return name.endswith(WEIGHTS)
-
-
-def _part(folder: Path, name: str, offset: int) -> bytes:
-    if name != Path(name).name:
-        raise StoreError(f"{name!r} is no file of {folder}")
-    with (folder / name).open("rb") as file:
         file.seek(offset)
         return file.read(PART_BYTES)

@@ -24,11 +24,13 @@ class Copies:
         self._there: OrderedDict[str, Path] = OrderedDict()  # by the main host's path, the latest asked for last
         self._turn = asyncio.Lock()
 
-    async def of(self, path: str) -> Path:
+    async def of(self, path: str, *, nested: bool = False) -> Path:
         """The copy of `path`, which is made once: such a folder never changes. Raises StoreError."""
         async with self._turn:
             if path not in self._there:
-                self._there[path] = await asyncio.to_thread(fetched, self._ticket, path, self._folder, weights=True)
+                self._there[path] = await asyncio.to_thread(
+                    fetched, self._ticket, path, self._folder, weights=True, nested=nested
+                )
             self._there.move_to_end(path)
             if len(self._there) > COPIES:
                 _, oldest = self._there.popitem(last=False)

@@ -11,7 +11,7 @@ import os
 import socket
 import tempfile
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,12 +22,14 @@ from runtime.hosts.ticket import HostTicket, enter_blocking, read_exactly
 from runtime.messaging.message import BlobRef
 from runtime.messaging.transport import MAX_FRAME_BYTES
 from runtime.storage.bulk import (
+    PART_BYTES,
     Answered,
     Append,
     Asked,
+    BeginFolder,
     DiskLooked,
+    EndFolder,
     Failed,
-    FileEntry,
     Files,
     Flush,
     Flushed,
@@ -36,10 +38,14 @@ from runtime.storage.bulk import (
     Part,
     ReadPart,
     Stored,
+    WritePart,
+    Written,
 )
+from runtime.storage.sent_folders import FileEntry, entries, inner
 
 ANSWER_S = 300.0  # a slow disk is named by its caller long before
 A = TypeVar("A", bound=Answered)
+T = TypeVar("T")
 _DECODER = msgspec.msgpack.Decoder(Answered)
 
 
@@ -71,9 +77,9 @@ class FarStore:
         """Why the main host's disk takes no bytes; "" where it takes them."""
         return self._ask(LookAtDisk(), DiskLooked).refusal
 
-    def fetch(self, folder: str, cache: Path, *, weights: bool = False) -> Path:
+    def fetch(self, folder: str, cache: Path, *, weights: bool = False, nested: bool = False) -> Path:
         """A folder of this machine with what `folder` holds with the main host. Raises StoreError."""
-        files = self._ask(ListFiles(folder=folder, weights=weights), Files).files
+        files = self._ask(ListFiles(folder=folder, weights=weights, nested=nested), Files).files
         whole = hashlib.blake2b(msgspec.msgpack.encode(files), digest_size=16).hexdigest()
         place = cache / whole
         if place.is_dir():
@@ -91,6 +97,17 @@ class FarStore:
                 raise StoreError(f"can't keep {folder} in {cache}: {error}") from error
         return place
 
+    def send(self, here: Path, folder: str) -> None:
+        """Have the main host's folder `folder` hold what `here` does, with its folders. Raises StoreError."""
+        self._ask(BeginFolder(folder=folder), Written)
+        files = entries(here, weights=True, nested=True)
+        for entry in files:
+            with (here / entry.name).open("rb") as file:
+                self._ask(WritePart(folder=folder, name=entry.name, data=file.read(PART_BYTES)), Written)
+                while part := file.read(PART_BYTES):
+                    self._ask(WritePart(folder=folder, name=entry.name, data=part), Written)
+        self._ask(EndFolder(folder=folder, files=files), Written)
+
     def close(self) -> None:
         """Flush and hang up. Raises StoreError."""
         try:
@@ -105,11 +122,10 @@ class FarStore:
             self._hang_up()
 
     def _fetch(self, folder: str, entry: FileEntry, into: Path) -> None:
-        if entry.name != Path(entry.name).name:
-            raise StoreError(f"{entry.name!r} is no file's name")
-        into.mkdir(exist_ok=True)
+        path = inner(into, entry.name)
+        path.parent.mkdir(parents=True, exist_ok=True)
         digest, size = hashlib.blake2b(digest_size=16), 0
-        with (into / entry.name).open("wb") as file:
+        with path.open("wb") as file:
             while size < entry.size:
                 part = self._ask(ReadPart(folder=folder, name=entry.name, offset=size), Part).data
                 if not part:
@@ -147,10 +163,26 @@ class FarStore:
             self._sock = None
 
 
-def fetched(ticket: HostTicket, folder: str, cache: Path, *, weights: bool = False) -> Path:
+def fetched(ticket: HostTicket, folder: str, cache: Path, *, weights: bool = False, nested: bool = False) -> Path:
     """`FarStore.fetch` over a connection of its own."""
     store = FarStore(ticket)
     try:
-        return store.fetch(folder, cache, weights=weights)
+        return store.fetch(folder, cache, weights=weights, nested=nested)
+    finally:
+        store.hang_up()
+
+
+def made(ticket: HostTicket, folder: str, below: Path, make: Callable[[Path], T]) -> T:
+    """What `make` returns of a folder that it makes below `below`; it lies at the main host's `folder` then.
+
+    Raises StoreError.
+    """
+    store = FarStore(ticket)
+    try:
+        with tempfile.TemporaryDirectory(dir=below, prefix=".made-") as place:
+            here = Path(place, Path(folder).name)
+            found = make(here)
+            store.send(here, folder)
+        return found
     finally:
         store.hang_up()

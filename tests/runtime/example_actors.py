@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -116,6 +117,13 @@ class Weighed(Request[Text]):
     """Where the main host's folder `path` is for this actor, with its weights."""
 
     path: str
+
+
+class Make(Request[Text]):
+    """Make the main host's folder `path` with these files."""
+
+    path: str
+    files: dict[str, bytes]
 
 
 class Lie(Request[Number]):
@@ -269,6 +277,16 @@ class Counter(Actor):
     @handles(Weighed)
     async def weighed(self, msg: Weighed) -> Text:
         return Text(text=str(await self.ctx.weights(msg.path)))
+
+    @handles(Make)
+    async def make(self, msg: Make) -> Text:
+        def write(folder: Path) -> str:
+            for name, content in msg.files.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_bytes(content)
+            return str(folder)
+
+        return Text(text=await asyncio.to_thread(self.ctx.make_folder, msg.path, write))
 
     @handles(Lie)
     async def lie(self, msg: Lie) -> Number:

@@ -18,10 +18,11 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from example_actors import Add, Counter, CounterConfig, Folder, Greet, Keep, Pid, Weighed  # noqa: E402
+from example_actors import Add, Counter, CounterConfig, Folder, Greet, Keep, Make, Pid, Weighed  # noqa: E402
 
 from runtime.errors import ActorGone, StoreError  # noqa: E402
 from runtime.logs.reader import read_logs  # noqa: E402
+from runtime.storage import sent_folders  # noqa: E402
 from runtime.storage.bulk import PART_BYTES  # noqa: E402
 from runtime.storage.copies import COPIES  # noqa: E402
 from runtime.storage.segments import SegmentStore, read_blob  # noqa: E402
@@ -151,6 +152,40 @@ async def test_weights_are_copied_once_and_the_oldest_copies_go(tmp_path):
         with pytest.raises(StoreError, match="can't read"):
             await copy(weights / "never")
     assert not newest.exists()
+
+
+@pytest.mark.slow
+async def test_a_folder_that_is_made_elsewhere_lies_with_the_main_host_whole(tmp_path):
+    run, kept = tmp_path / "run", tmp_path / "run" / "checkpoints"
+    files = {"complete.json": b"{}", "shards/0": b"s" * (PART_BYTES + 1), "shards/deeper/none.bin": b""}
+    async with placed(run, reads_weights=(str(kept),), writes=(str(kept),)) as system:
+        await counter(system)
+        actor = system.ref("a")
+        for content in (files, {"complete.json": b"again"}):  # the second takes the first one's place
+            there = (await actor.ask(Make(path=str(kept / "0.1"), files=content), timeout_s=20)).text
+            assert not Path(there).exists()
+            found = {str(one.relative_to(kept / "0.1")): one for one in (kept / "0.1").rglob("*") if one.is_file()}
+            assert {name: one.read_bytes() for name, one in found.items()} == content
+        assert os.listdir(kept) == ["0.1"]
+        for path in (run / "logs", kept / "..", kept / "0.1" / "deeper", tmp_path / "other"):
+            with pytest.raises(StoreError, match="may not write"):
+                await actor.ask(Make(path=str(path), files={"a": b""}), timeout_s=20)
+        (kept / "0.2").write_bytes(b"no folder")
+        with pytest.raises(StoreError, match=r"can't write .*0\.2"):
+            await actor.ask(Make(path=str(kept / "0.2"), files={"a": b""}), timeout_s=20)
+
+
+def test_a_sent_folder_that_is_not_whole_never_lies_there(tmp_path):
+    folder = tmp_path / "0.1"
+    sent_folders.begin(folder)
+    sent_folders.add(folder, "a/b", b"one")
+    entry = sent_folders.FileEntry(name="a/b", size=3, digest="00")
+    with pytest.raises(StoreError, match="is not what was sent"):
+        sent_folders.finish(folder, [entry])
+    for name in ("../x", "/x", "a/../../x", ""):
+        with pytest.raises(StoreError, match="is no file of"):
+            sent_folders.add(folder, name, b"")
+    assert os.listdir(tmp_path) == [".0.1.partial"]
 
 
 @pytest.mark.slow

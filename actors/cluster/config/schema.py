@@ -268,7 +268,7 @@ class Deploy(Section, frozen=True, kw_only=True):
     cluster: ClusterConfig = ClusterConfig()
 
     def __post_init__(self) -> None:
-        for part, place in (("desktops", self.desktops.place), ("samplers", self.samplers.place)):
+        for part, place in self.places:
             if place and self.cluster.engine == "none":
                 raise ConfigError(f"{part}.place asks for machines, and cluster.engine is none: set it to ray")
             for name, amount in place.items():
@@ -280,11 +280,18 @@ class Deploy(Section, frozen=True, kw_only=True):
                 " names none: leave them out"
             )
         self.samplers.refuse_unreachable(self.weight_sync)
+        if self.learner.place and self.weight_sync.transport == "collective":
+            raise ConfigError("weight_sync.transport is collective: with learner.place weights go by disk")
         if self.sampling.eval_temperature == 0 and self.evaluation.episodes > 1:
             episodes = self.evaluation.episodes
             raise ConfigError(
                 f"evaluation.episodes is {episodes}: at sampling.eval_temperature 0 they would repeat each other"
             )
+
+    @property
+    def places(self) -> tuple[tuple[str, dict[str, float]], ...]:
+        """The sections whose processes may be elsewhere, and what each process needs of its machine."""
+        return ("desktops", self.desktops.place), ("samplers", self.samplers.place), ("learner", self.learner.place)
 
 
 class DeployFile(Deploy, frozen=True, kw_only=True):

@@ -195,7 +195,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str, dry: bool = False) 
         ),
         *_seats(deploy, model, samplers),
     ]
-    of_ranks = [host_specs.rank_host(f"ranks/{i}", learner.rl.threads) for i in ranks]
+    of_ranks = [host_specs.rank_host(f"ranks/{i}", learner, model, run_dir) for i in ranks]
     hosts = (*of_ranks, *host_specs.sampler_hosts(deploy, model, run_dir), *host_specs.desktop_hosts(deploy, model))
     stages = ((replay,), tuple(others))
     return Plan(

@@ -36,16 +36,19 @@ def device_bytes() -> int | None:
 def learner_memory(deploy: Deploy, architecture: Architecture) -> str:
     """What each rank holds, in GiB, and of how much. Raises ConfigError where that is too little."""
     learner = deploy.learner
-    said = round(learner.device_gib * GIB) or device_bytes()
+    elsewhere = bool(learner.place) and not learner.device_gib
+    said = None if elsewhere else round(learner.device_gib * GIB) or device_bytes()
     found = memory.plan(
         architecture,
         learner.optim(),
         learner.parallel,
         token_budget=learner.token_budget,
         reference=learner.rl.kl_coef > 0,
-        device="cuda" if said else "cpu",
+        device="cuda" if said or learner.place.get("GPU") else "cpu",
         broadcast=deploy.weight_sync.transport == "collective",
     )
+    if elsewhere:
+        return f"{found.total / GIB:.2f} GiB, on the machine that learner.place finds: {found.told()}"
     ranks = learner.parallel.ranks
     if said:
         share = _engine_share(deploy)
@@ -66,7 +69,7 @@ def learner_memory(deploy: Deploy, architecture: Architecture) -> str:
 def _engine_share(deploy: Deploy) -> float:
     """Of the learner's device: what an engine that is started beside it keeps for itself."""
     samplers = deploy.samplers
-    if samplers.device == "cpu" or samplers.attach or samplers.place or samplers.gpus:
+    if samplers.device == "cpu" or samplers.attach or samplers.place or samplers.gpus or deploy.learner.place:
         return 0.0
     options = samplers.engine.options if isinstance(samplers.engine, SglangConfig) else {}
     return float(options.get("mem-fraction-static", 0.0))

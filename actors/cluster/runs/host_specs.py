@@ -15,7 +15,8 @@ from actors.cluster.config.schema import Deploy
 from actors.desktop.config import SEATS_ENV
 from actors.desktop.endpoints.config import EndpointConfig
 from actors.entropulse.kept_weights import PINNED
-from actors.learner.folders import WEIGHTS
+from actors.learner.config import LearnerConfig
+from actors.learner.folders import CHECKPOINTS, PLANS, WEIGHTS
 from runtime.system import HostSpec, PlacerSpec
 
 RANK_SILENT_S = 300.0  # a tensor library may hold the interpreter for long, and a restart costs a whole checkpoint
@@ -23,17 +24,25 @@ RANK_SILENT_S = 300.0  # a tensor library may hold the interpreter for long, and
 MEGATRON_NOTICES = "ignore:Apex is not installed,ignore:full scope is deprecated"
 
 
-def rank_host(name: str, threads: int) -> HostSpec:
-    """The process of one rank, which computes with so many threads."""
+def rank_host(name: str, learner: LearnerConfig, model: str, run_dir: Path) -> HostSpec:
+    """The process of one rank; on another machine it reads and writes what lies here."""
     env = {
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
+        "OMP_NUM_THREADS": str(learner.rl.threads),
+        "MKL_NUM_THREADS": str(learner.rl.threads),
         # A thread that waits for the other one sleeps: spinning takes the core from the desktop or the sampler that the
         # other's core is busy with, and a step then takes several times its processor time.
         "OMP_WAIT_POLICY": "PASSIVE",
         "PYTHONWARNINGS": MEGATRON_NOTICES,
     }
-    return HostSpec(name=name, env=env, silent_limit_s=RANK_SILENT_S)
+    checkpoints, weights, plans = (str(run_dir.resolve() / one) for one in (CHECKPOINTS, WEIGHTS, PLANS))
+    return HostSpec(
+        name=name,
+        place=learner.place or None,
+        env=env,
+        reads_weights=(model, checkpoints, plans) if learner.place else (),
+        writes=(checkpoints, weights) if learner.place else (),
+        silent_limit_s=RANK_SILENT_S,
+    )
 
 
 def sampler_hosts(deploy: Deploy, model: str, run_dir: Path) -> tuple[HostSpec, ...]:
@@ -74,11 +83,13 @@ def desktop_host(index: int) -> str:
 
 def placer_of(deploy: Deploy) -> PlacerSpec | None:
     """How the hosts that have a place get their machines."""
-    cluster, desktops, samplers = deploy.cluster, deploy.desktops, deploy.samplers
-    if cluster.engine == "none" or not (desktops.place or samplers.place):
+    cluster = deploy.cluster
+    processes = {"desktops": deploy.desktops.processes, "samplers": deploy.samplers.count, "learner": 1}
+    if cluster.engine == "none" or not any(place for _, place in deploy.places):
         return None
-    every = Counter({name: amount * desktops.processes for name, amount in desktops.place.items()})
-    every.update({name: amount * samplers.count for name, amount in samplers.place.items()})
+    every = Counter[str]()
+    for part, place in deploy.places:
+        every.update({name: amount * processes[part] for name, amount in place.items()})
     arguments = [f"--address={cluster.address}", f"--resources={msgspec.json.encode(every).decode()}"]
     arguments += [f"--bind={cluster.bind.partition(':')[0]}"] * bool(cluster.bind)
     where = cluster.address or os.environ.get("RAY_ADDRESS", "") or "this machine's address"

@@ -63,6 +63,19 @@ def test_samplers_are_placed_with_the_weights_that_they_load() -> None:
     assert both.placer.arguments[1] == '--resources={"CPU":5.0,"desktops":36.0}'
 
 
+def test_the_rank_is_placed_with_the_folders_that_it_reads_and_writes() -> None:
+    plan = planned("cluster.engine=ray", "learner.place={GPU: 1, CPU: 4}", "desktops.place={CPU: 2}")
+    assert {host.name: host.place for host in plan.hosts} == {"ranks/0": {"GPU": 1, "CPU": 4}, "desktops/0": {"CPU": 2}}
+    rank = plan.hosts[0]
+    assert rank.reads_weights == (str(models.locate("")), "/r/one/checkpoints", "/r/one/plans")
+    assert (rank.reads, rank.writes) == ((), ("/r/one/checkpoints", "/r/one/weights"))
+    assert {spec.host for stage in plan.stages for spec in stage if spec.name in ("learner", "replay")} == {"main"}
+    assert plan.placer is not None
+    assert plan.placer.arguments[1] == '--resources={"CPU":6.0,"GPU":1.0}'
+    assert "GiB, on the machine that learner.place finds" in plan.memory
+    assert planned().hosts[0].writes == ()
+
+
 def test_limits_of_placed_desktops_are_fitted_where_they_are() -> None:
     seats = [spec for spec in planned(*PLACED).stages[1] if spec.name.startswith("desktop/")]
     assert [spec.config.fit_seats for spec in seats] == [2] * 4
@@ -84,6 +97,20 @@ def test_limits_of_placed_desktops_are_fitted_where_they_are() -> None:
         (
             [*SERVED, "samplers.engine.type=sglang", "weight_sync.transport=collective"],
             r"weight_sync\.transport is collective: with samplers\.place",
+        ),
+        (["learner.place={GPU: 1}"], r"learner\.place asks for machines, and cluster\.engine is none"),
+        (
+            ["cluster.engine=ray", "learner.place={GPU: 1}", "learner.parallel.data=2"],
+            r"learner\.parallel has 2 ranks, .* learner\.place takes one",
+        ),
+        (
+            [
+                "cluster.engine=ray",
+                "learner.place={GPU: 1}",
+                "samplers.engine.type=sglang",
+                "weight_sync.transport=collective",
+            ],
+            r"weight_sync\.transport is collective: with learner\.place",
         ),
         (["cluster.bind=host:port"], r"cluster\.bind is 'host:port'"),
         (["cluster.engine=slurm"], "cluster.engine"),

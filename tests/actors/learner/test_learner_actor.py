@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import pickle
 import shutil
@@ -15,6 +16,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from actors.cluster.runs import host_specs
+from actors.learner import plan_file
 from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings, RlConfig, SftConfig
 from actors.learner.folders import RunFolders
 from actors.learner.messages import GetLearnerState, WriteWeights
@@ -26,10 +29,11 @@ from policy.errors import NoModel
 from runtime.errors import ActorFailed
 from runtime.logs.reader import read_logs
 from runtime.messaging.message import Version
-from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
+from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec, RestartPolicy
 from tests.actors.learner.stand_ins import Sampler, Seats
 from tests.policy import tiny_models
 
+PLACERS = Path(__file__).resolve().parents[2] / "runtime"  # of a placer that places hosts on this machine
 FAST = RestartPolicy(first_delay_s=0.01, max_restarts=3)
 
 
@@ -74,9 +78,18 @@ class Run:
 
 @asynccontextmanager
 async def running(
-    folder: Path, base: Path, groups: GroupSettings | None = None, *, apart: bool = False, **settings: Any
+    folder: Path,
+    base: Path,
+    groups: GroupSettings | None = None,
+    *,
+    apart: bool = False,
+    away: HostSpec | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Run]:
-    """A run; its rank is in a process of its own where it is to be `apart`, which takes seconds to import torch."""
+    """A run; its rank is in a process of its own where it is to be `apart`, which takes seconds to import torch.
+
+    `away` is such a process on another machine.
+    """
     ledger = LedgerSettings(
         seed=1,
         train_tasks=["t0", "t1", "t2"],
@@ -97,14 +110,15 @@ async def running(
         take_wait_s=2.0,
     )
     hosts = [HostSpec(name="rank", env={"OMP_NUM_THREADS": "1"}, restart=FAST)] if apart else []
-    async with ActorSystem(folder, hosts=hosts) as system:
+    placer = PlacerSpec(module="local_placer", wait_s=60.0) if away else None
+    async with ActorSystem(folder, hosts=[away] if away else hosts, placer=placer) as system:
         await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger))
         await system.spawn(ActorSpec(name="sampler/0", factory=Sampler))
         rank = ActorSpec(
             name="rank/0", factory="actors.learner.rank:RankActor", config=RankSettings(learner=learner), restart=FAST
         )
         await system.spawn(
-            msgspec.structs.replace(rank, host="rank") if apart else rank,
+            msgspec.structs.replace(rank, host="rank") if apart or away else rank,
             ActorSpec(name="learner", factory="actors.learner.actor:LearnerActor", config=spec, restart=FAST),
         )
         run = Run(system, folder)
@@ -122,6 +136,34 @@ def base(tmp_path: Path) -> Path:
 
 async def rank_pid(run: Run) -> int:
     return next(status.pid for status in await run.system.statuses() if status.name == "rank/0")
+
+
+@pytest.mark.engine
+async def test_a_rank_elsewhere_keeps_nothing_that_is_needed_after_it(
+    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{PLACERS.parent.parent}{os.pathsep}{PLACERS}"
+    monkeypatch.setenv("PYTHONPATH", path)
+    monkeypatch.setattr(plan_file, "sent", functools.partial(plan_file.sent, most_bytes=0))
+    folder, placed = tmp_path / "run", LearnerConfig(place={"desktops": 1})
+    spec = host_specs.rank_host("rank", placed, str(base), folder)
+    away = msgspec.structs.replace(spec, env=spec.env | {"PYTHONPATH": path}, restart=FAST)
+    async with running(folder, base, away=away, checkpoint_every=2) as run:
+        assert await run.seats.play(2, None) == 2
+        await run.enter(Phase.BC, steps=3)
+        await run.until(lambda f: f.checkpointed == v("0.3"))
+        there = Path(os.readlink(f"/proc/{await rank_pid(run)}/cwd"))
+        saved = RunFolders(folder).checkpoints()
+        assert [version for version, _ in saved] == [v("0.3"), v("0.2")]
+        assert hf_folder.read(folder / "weights" / "0.3")
+        await run.enter(Phase.RL)
+        await run.until(lambda f: f.served == v("0.3"))
+        os.kill(await rank_pid(run), signal.SIGKILL)
+        await run.seats.play(2, v("0.3"))
+        await run.until(lambda f: f.trained.lineage == 1)
+    assert [line["parent"] for line in run.logged("learner_resumed")] == ["0.3"]
+    assert not there.exists()  # noqa: ASYNC240 - /proc's word for it
+    assert not (folder / "plans").exists()
 
 
 @pytest.mark.engine

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from actors.learner import plan_file
+from actors.learner.folders import PLANS
 from actors.learner.messages import LoadModel, StepPlan
 from actors.replay.messages import Phase
 from policy.packing import MicroBatch, PackedSample
@@ -92,12 +93,12 @@ async def test_the_learner_leaves_no_file_behind(
 ) -> None:
     monkeypatch.setattr(plan_file, "sent", functools.partial(plan_file.sent, most_bytes=0))
     folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "batch.parcel").write_bytes(b"of a learner that was killed")
+    (folder / PLANS / "0.9").mkdir(parents=True)
+    (folder / PLANS / "0.9" / "micro_batches").write_bytes(b"of a learner that was killed")
     async with running(folder, base) as run:
         assert await run.seats.play(2, None) == 2
         await run.enter(Phase.BC, steps=2)
         await run.trained("0.2")
         step = run.logged("learner_step")[0]
         assert step["samples"] > 0
-    assert not list(folder.glob("batch.*"))
+    assert not (folder / PLANS).exists()

@@ -221,7 +221,7 @@ def test_what_a_full_disk_refuses_is_called_so_whatever_a_library_says(tmp_path:
 
     with small_disk(tmp_path / "small", 1) as folder:
         with pytest.raises(RuntimeError, match="PytorchStreamWriter"):
-            _written(str(folder / "0.1"), fails)
+            _written(folder / "0.1", fails)
         fill(folder)
         with pytest.raises(DiskRefuses, match=r"No space left on device"):
-            _written(str(folder / "0.1"), fails)
+            _written(folder / "0.1", fails)
