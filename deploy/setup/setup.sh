@@ -19,14 +19,14 @@ words() { sed 's/#.*//' "$@" | tr -s '[:space:]' '\n' | sed '/^$/d'; }
 
 digest() { sha256sum "$@" | sha256sum | cut -d' ' -f1; }
 
-# Runs "$@" unless its stamp already holds the digest $2.
+# Runs "$@", which does what $2 says, unless its stamp already holds the digest $3.
 step() {
-    local name=$1 wanted=$2
-    shift 2
+    local name=$1 doing=$2 wanted=$3
+    shift 3
     if [ -f "$stamps/$name" ] && [ "$(cat "$stamps/$name")" = "$wanted" ]; then
         return 0
     fi
-    say "$name ..."
+    say "$name: $doing ..."
     worked=yes
     local start=$SECONDS
     "$@"
@@ -61,7 +61,9 @@ install_debs() {
     printf '#!/bin/sh\n%s\nexit 101\n' "$ours" >"$policy"
     chmod 755 "$policy"
     # Lists of another day may lack a security release, and the browser changes with every one.
+    say "Debian packages: apt-get update ..."
     apt_get update || say "apt-get update failed: going on with the package lists that are here"
+    say "Debian packages: apt-get fetches and unpacks; .cache/apt.log grows meanwhile ..."
     apt_get install "$@"
     restore_policy
     trap - EXIT
@@ -85,7 +87,7 @@ if [ "${COMPUTERRL_OSWORLD:-0}" != 0 ]; then lists+=(deploy/setup/osworld.txt); 
 mapfile -t wanted < <(words "${lists[@]}")
 mapfile -t missing < <(missing_debs "${wanted[@]}")
 if [ ${#missing[@]} -gt 0 ]; then
-    say "Debian packages: ${missing[*]}"
+    say "Debian packages: ${#missing[@]} are missing: ${missing[*]}"
     worked=yes
     start=$SECONDS
     install_debs "${missing[@]}"
@@ -120,7 +122,11 @@ pip_quiet() {
 # torch first and alone, by its version: the index then gives the build for this machine, whose hash is its own. All
 # other packages are the files that the lock names by hash, or none.
 install_lock() {
-    pip_quiet install "$(grep -o '^torch==[^ ]*' deploy/requirements/lock.txt)"
+    local torch
+    torch=$(grep -o '^torch==[^ ]*' deploy/requirements/lock.txt)
+    say "packages: pip installs $torch, the largest ..."
+    pip_quiet install "$torch"
+    say "packages: pip installs $(grep -c '^[^ #].*==' deploy/requirements/lock.txt) pinned packages ..."
     pip_quiet install --require-hashes --no-deps -r deploy/requirements/lock.txt
 }
 
@@ -138,11 +144,11 @@ make_home() {
 install_project() { pip_quiet install --no-deps --no-build-isolation -e .; }
 
 # Its programs name their own place, so a checkout that was moved or copied gets a new one.
-step venv "$("$python" -c 'import sys; print(sys.version, sys.base_prefix, sys.argv[1])' "$venv" | sha256sum | cut -d' ' -f1)" make_venv
-step packages "$(digest deploy/requirements/lock.txt)" install_lock
-step project "$(digest pyproject.toml)" install_project
+step venv "a Python environment by $python" "$("$python" -c 'import sys; print(sys.version, sys.base_prefix, sys.argv[1])' "$venv" | sha256sum | cut -d' ' -f1)" make_venv
+step packages "what deploy/requirements/lock.txt names, into .venv" "$(digest deploy/requirements/lock.txt)" install_lock
+step project "this checkout into .venv, with the program computerrl" "$(digest pyproject.toml)" install_project
 if [ "$(id -u)" = 0 ]; then
     [ -d "$home" ] || rm -f "$stamps/home"
-    step home "$(digest actors/desktop/providers/home_template.py deploy/guest/*.yaml deploy/setup/*-packages.txt)" make_home
+    step home "a desktop boots once, and LibreOffice writes the profile that all others begin with" "$(digest actors/desktop/providers/home_template.py deploy/guest/*.yaml deploy/setup/*-packages.txt)" make_home
 fi
 say "${worked:+done: }all is there; next:  .venv/bin/computerrl doctor   .venv/bin/computerrl run smoke"
