@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-all pytest proofs lint style types mutants wheel bench scripted standins sglang-cpu vscode osworld-apps osworld-judge agree ray extras smollm clean
+.PHONY: setup train test test-fast test-all pytest proofs lint style types mutants wheel bench scripted standins sglang-cpu vscode osworld-apps osworld-judge agree ray extras smollm fresh-root clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -102,6 +102,11 @@ standins: setup
 	$(PY) -m tests.apis.standins $(FILES) $(COMPUTERRL_TASKS)/made
 	.venv/bin/computerrl tasks fetch $(FILES) --from $(COMPUTERRL_TASKS)/made
 	@$(MAKE) --no-print-directory scripted FILES=$(FILES)
+
+# The Dockerfile's steps in a fresh Debian 12 by debootstrap, as root: half an hour and 5 GB below /var/tmp. PIP_* of the
+# environment holds there, too; BIND names folders that it means.
+fresh-root: setup
+	$(PY) -P deploy/setup/fresh_root.py $(foreach folder,$(BIND),--bind $(folder))
 
 bench: setup
 	.venv/bin/computerrl bench startup
