@@ -77,6 +77,8 @@ RESULTS: dict[str, Any] = {
     "launch": int,
     "running": list[int],
     "run": CommandSeen,
+    "application_state": CommandSeen,
+    "tabs": None,
     "windows": list[WindowRow],
     "activate": None,
     "close": None,

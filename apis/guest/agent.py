@@ -84,6 +84,8 @@ class Agent:
             "tool": self.tool,
             "keep": self.keep,
             "info": self.info,
+            "application_state": self.application_state,
+            "tabs": self._tools.tabs,
             "wait_window": self.wait_window,
             "read_file": files.read_file,
             "write_file": files.write_file,
@@ -202,6 +204,10 @@ class Agent:
     def info(self) -> str:
         """What the active application's document holds."""
         return self._tools.info(next((row["class"] for row in self._windows.list() if row["active"]), ""))
+
+    def application_state(self, owner: str) -> dict[str, Any]:
+        """What an application says of itself, in the form of a command's output. Raises Refused `tool_failed`."""
+        return {"code": 0, "out": self._tools.state(owner)}
 
     def observe(self) -> dict[str, Any]:
         """Windows, showing elements and what the document in front holds.

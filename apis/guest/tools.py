@@ -82,6 +82,17 @@ class Tools:
             if app.late and any(shown.lower() in app.classes for shown in window_classes):
                 self._beside(app, "keep", importlib.import_module(app.module).keep, TOOL_S)
 
+    def state(self, owner: str) -> str:
+        """What an application says of itself, as JSON; of the functions' class `owner`. Raises Refused."""
+        if (app := BY_OWNER.get(owner)) is None:
+            raise Refused("bad_request", f"no application {owner[:80]}")
+        return self._beside(app, "state", lambda: importlib.import_module(app.module).state(), TOOL_S)
+
+    def tabs(self, opened: list[str], closed: list[str]) -> None:
+        """Open and close tabs of the browser that runs. Raises Refused."""
+        app = BY_OWNER["BrowserTools"]
+        self._beside(app, "tabs", lambda: importlib.import_module(app.module).tabs(opened, closed), TOOL_S)
+
     def prepare(self) -> None:
         """Make applications that need it reachable, however they are started."""
         for app in OTHERS:

@@ -25,7 +25,7 @@ NAMED = {
     "ubuntu_media_player": "vlc", "chrome": "chromium", "browser": "chromium", "pdf": "evince", "image": "eog",
     "excel": "soffice", "word": "soffice", "powerpoint": "soffice",
 }  # fmt: skip
-PAGES = ("is_expected_tabs", "is_expected_active_tab", "is_vlc_playing", "is_expected_search_query")
+PAGES = ("is_expected_tabs", "is_expected_active_tab", "is_expected_search_query")
 
 
 class Covered(msgspec.Struct, frozen=True):
@@ -90,12 +90,12 @@ def _absent(calls: list[Call], present: Present) -> list[str]:
 
 
 def _judging(evaluator: Evaluator, at_hand: AtHand, present: Present) -> Iterator[Need]:
-    for name, _, _, options in evaluator.rows():
+    for name, _, expected, options in evaluator.rows():
         if name not in METRICS:
             yield Need("metric", name)
         elif lacking := METRICS[name].lacks(options):
             yield Need("metric", f"{name}: {lacking}")
-        if name in PAGES:
+        if name in PAGES or (name == "is_vlc_playing" and dict(expected.get("rules", {})).get("type") == "url"):
             yield Need("network", f"pages for {name}")
     for getter in getters.sides(evaluator):
         try:

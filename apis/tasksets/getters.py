@@ -14,9 +14,10 @@ from typing import Any
 from msgspec.structs import replace as replace_in
 
 from apis.plans.action import Call
+from apis.tasks.metrics.metric import UnreadableResult, document
 from apis.tasks.osworld import Evaluator, Getter
 from apis.tasks.verify.verify import FileView, Read
-from apis.tasksets import commands
+from apis.tasksets import commands, states
 from apis.tasksets.needs import Lacking
 from apis.tasksets.steps import Fixture, at_home
 
@@ -63,6 +64,13 @@ def _picked(getter: Getter, views: list[FileView]) -> Any:
 
 
 _SETTINGS = {"vlc_config": ".config/vlc/vlcrc"}
+# Databases of the browser's: the file, the table, and which of its columns a metric is given.
+_DATABASES = {
+    "cookie_data": ("Cookies", "cookies", ("name", "host_key")),
+    "history": ("History", "urls", ("url", "title", "last_visit_time")),
+}
+# Getters that ask an application before the freeze, and the class of its functions.
+_STATES = {"vlc_playing_info": "VLCTools", "vscode_config": "CodeTools"}
 
 
 def files_of(getter: Getter) -> list[str]:
@@ -80,7 +88,14 @@ def files_of(getter: Getter) -> list[str]:
         return [PREFERENCES]
     if kind == "bookmarks":
         return [f"{CHROMIUM}/Bookmarks"]
+    if kind in _DATABASES:
+        return [f"{CHROMIUM}/{_DATABASES[kind][0]}"]
     return []
+
+
+def read_as(getter: Getter, reads: str) -> str:
+    """What the files of `getter` are read as for a metric that looks at `reads`."""
+    return "database" if getter.get("type") in _DATABASES else reads
 
 
 def commands_of(evaluator: Evaluator, home: str) -> list[Call]:
@@ -94,6 +109,8 @@ def commands_of(evaluator: Evaluator, home: str) -> list[Call]:
             commands.refused(" ".join(words))
             (call,) = commands.run_to_end(_aliased(words), home)
             found.append(replace(call, kept=_named(getter)))
+        elif owner := _STATES.get(str(getter.get("type"))):
+            found.append(Call("application_state", {"owner": owner}, kept=_named(getter)))
     return found
 
 
@@ -102,7 +119,7 @@ def _aliased(words: list[str]) -> list[str]:
 
 
 def _named(getter: Getter) -> str:
-    return json.dumps(getter["command"])
+    return json.dumps(getter.get("command", getter["type"]))
 
 
 def sides(evaluator: Evaluator) -> Iterator[Getter]:
@@ -129,6 +146,8 @@ def refuse_lacking(getter: Getter) -> None:
         files_of(getter)
         if kind == "cache_file":
             str(getter["path"])
+        if kind == "vscode_config" and getter["vscode_extension_command"] != "OpenProject":
+            raise Lacking("getter", f"vscode_config {getter['vscode_extension_command']}")
         if _several(getter):
             [listed(getter["path"])[number] for number in _chosen(getter)]
     except (LookupError, TypeError, ValueError) as error:
@@ -165,6 +184,12 @@ def value_of(getter: Getter, read: Read, told: Mapping[str, str], fixture: Fixtu
             return _tree(files_of(getter)[0], view)
         case "bookmarks":
             return _json(read(files_of(getter)[0])).get("roots", {})
+        case "vlc_playing_info":
+            return states.playing(told.get(_named(getter)))
+        case "vscode_config":
+            return states.project(told.get(_named(getter)))
+    if kind in _DATABASES:
+        return _rows(read(files_of(getter)[0]), *_DATABASES[kind][1:])
     if kind in _PREFERENCES:
         return _PREFERENCES[kind](_json(read(PREFERENCES)))
     return _picked(getter, [read(path) for path in files_of(getter)])
@@ -174,6 +199,14 @@ def _tree(path: str, view: FileView) -> dict[str, Any]:
     """A folder as the published getter tells it: its own names, one level deep."""
     children = [{"type": "directory" if n.endswith("/") else "file", "name": n.rstrip("/")} for n in view.names]
     return {"type": "directory", "name": path.rpartition("/")[2], "children": children}
+
+
+def _rows(view: FileView, table: str, columns: tuple[str, ...]) -> Any:
+    """Rows of a table; None where there is no such."""
+    try:
+        return document(view, "database").rows(table, *columns)
+    except UnreadableResult:
+        return None
 
 
 def _json(view: FileView) -> dict[str, Any]:
@@ -208,5 +241,5 @@ _PREFERENCES: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 KNOWN = {
     "rule", "cloud_file", "vm_file", "cache_file", "vm_command_line", "vm_command_error", "list_directory", "bookmarks",
-    "gimp_config_file", *_SETTINGS, *_PREFERENCES,
+    "gimp_config_file", *_SETTINGS, *_PREFERENCES, *_DATABASES, *_STATES,
 }  # fmt: skip

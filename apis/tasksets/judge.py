@@ -63,7 +63,8 @@ def wanted(task: Task) -> list[WantedFile]:
             for side in (side for side in (result, expected) if side):
                 given = getters.given_of(side)
                 for path in getters.files_of(side):
-                    kinds.setdefault(path, set()).add(reads if path in given else "bytes")
+                    as_ = getters.read_as(side, reads) if path in given else "bytes"
+                    kinds.setdefault(path, set()).add(as_)
     except Lacking as lacking:
         raise ConfigError(f"task {task.id}: its verifier needs {lacking.need}") from None
     return [WantedFile(path, next(iter(reads)) if len(reads) == 1 else "bytes") for path, reads in kinds.items()]

@@ -90,8 +90,10 @@ def calls_of(step: Step, home: str, fixture: Fixture = carried, screen: tuple[in
         case Sleep():
             return [SETTLE]
         case ChromeOpenTabs():
-            return _tabs(step.parameters.urls_to_open, home)
-        case ChromeCloseTabs() | History():
+            return _opened(step.parameters.urls_to_open)
+        case ChromeCloseTabs():
+            return [Call("tabs", {"opened": [], "closed": step.parameters.urls_to_close}), SETTLE]
+        case History():
             raise Lacking("step", str(step.__struct_config__.tag))
         case GoogleDrive():
             raise Lacking("account", "a Google Drive")
@@ -133,8 +135,8 @@ def _raised(name: str, *, strict: bool, by_class: bool) -> Call:
     return Call("raise_window", {"title": name, "strict": strict, "by_class": by_class, "timeout_ms": WINDOW_MS})
 
 
-def _tabs(urls: list[str], home: str) -> list[Call]:
+def _opened(urls: list[str]) -> list[Call]:
     far = [url for url in urls if not url.startswith(("chrome://", "about:", "file://", "data:"))]
     if far:
         raise Lacking("network", far[0])
-    return [Call("launch", {"argv": ["chromium", *urls]}), SETTLE] if urls else []
+    return [Call("tabs", {"opened": urls, "closed": []}), SETTLE] if urls else []

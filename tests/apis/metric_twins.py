@@ -5,6 +5,7 @@ Each has a right one, near misses and an untouched one.
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Any, NamedTuple
 
 from apis.documents.docx import Run, make_docx
@@ -23,6 +24,23 @@ def book(*rows: list[Any], **others: list[list[Any]]) -> FileView:
 
 def paper(*paragraphs: Any) -> FileView:
     return file(make_docx(list(paragraphs)))
+
+
+def database(**tables: list[tuple[str | int, ...]]) -> FileView:
+    """A SQLite file; each table's rows stand behind the names of its columns."""
+    made = sqlite3.connect(":memory:")
+    for name, (columns, *rows) in tables.items():
+        made.execute(f"CREATE TABLE {name} ({', '.join(map(str, columns))})")
+        made.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(columns))})", rows)
+    made.commit()
+    return file(made.serialize())
+
+
+def status(state: str, **about: str) -> FileView:
+    """VLC's status.xml."""
+    infos = "".join(f'<info name="{name}">{value}</info>' for name, value in about.items())
+    meta = f'<information><category name="meta">{infos}</category></information>'
+    return file(f"<root><state>{state}</state>{meta}</root>")
 
 
 class Twin(NamedTuple):
@@ -385,6 +403,52 @@ TWINS = [
         {"type": "domains", "domains": [".a.org"]},
         {},
         [["x", ".b.org"]],
-        [[["x", ".a.org"]], [["x", "www.a.org"]], "no list"],
+        [[["x", ".a.org"]], [["x", "www.a.org"]], [["x", ".b.org"], ["y", "a.org"]]],
+    ),
+    Twin(
+        "check_history_deleted",
+        {"type": "keywords", "keywords": ["tube.org"]},
+        {},
+        [["https://a.org/", "tube.org", 1]],
+        [
+            [["https://a.org/", "a", 1], ["https://tube.org/x", "x", 2]],
+            [["https://a.org/?from=tube.org", "a", 1]],
+            [["https://www.tube.org/", "tube", 1]],
+        ],
+    ),
+    Twin(
+        "run_sqlite3",
+        {"sql": "select count(*) = 2 from marks where id = 58 and value = 'x'"},
+        {},
+        database(marks=[("id", "value"), (58, "x"), (5, "y"), (58, "x")]),
+        [
+            database(marks=[("id", "value"), (58, "x"), (5, "x")]),
+            database(marks=[("id", "value"), (58, "X"), (58, "x")]),
+            database(mark=[("id", "value"), (58, "x"), (58, "x")]),
+            database(marks=[("id", "value")]),
+        ],
+    ),
+    Twin(
+        "is_vlc_playing",
+        {"type": "file_name", "file_name": "a.mp4"},
+        {},
+        status("playing", filename="a.mp4"),
+        [
+            status("paused", filename="a.mp4"),
+            status("playing", filename="b.mp4"),
+            status("playing", filename="b.mp4", title="a.mp4"),
+            status("stopped"),
+        ],
+    ),
+    Twin(
+        "is_vlc_playing",
+        {"type": "url", "url": "https://a.org/v/m.m3u8"},
+        {},
+        status("playing", filename="m.m3u8"),
+        [
+            status("playing", url="https://a.org/v/n.m3u8"),
+            status("stopped", url="https://a.org/v/m.m3u8"),
+            status("stopped"),
+        ],
     ),
 ]

@@ -13,7 +13,7 @@ from apis.tasksets.needs import Lacking
 from apis.tasksets.steps import calls_of
 from tests.apis.test_task_files import GUEST, loaded
 
-LACKS = {"chrome_close_tabs": "step", "update_browse_history": "step", "googledrive": "account", "login": "account"}
+LACKS = {"update_browse_history": "step", "googledrive": "account", "login": "account"}
 SCREEN = (1920, 1080)
 
 
@@ -81,9 +81,16 @@ TWINS = [
     Twin(
         "chrome_open_tabs",
         {"urls_to_open": ["chrome://settings"]},
-        [["chromium", "chrome://settings"]],
+        [["chrome://settings"]],
         [({"urls_to_open": ["https://x.org"]}, "network"), ({"urls_to_open": []}, [])],
         {"urls_to_open": "chrome://settings"},
+    ),
+    Twin(
+        "chrome_close_tabs",
+        {"urls_to_close": ["chrome://settings"]},
+        [["not chrome://settings"]],
+        [({"urls_to_close": ["about:blank"]}, [["not about:blank"]]), ({"urls_to_close": []}, [])],
+        {"urls_to_close": 5},
     ),
 ]
 
@@ -98,6 +105,8 @@ def becomes(kind: str, parameters: dict[str, Any]) -> list[Any] | str:
 
 
 def _said(call: Call) -> Any:
+    if call.method == "tabs":
+        return [*call.args["opened"], *(f"not {url}" for url in call.args["closed"])]
     return next((call.args[key] for key in ("argv", "path", "title", "keys") if key in call.args), None)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from actors.desktop.pool.pool import DesktopPool
 from apis.actions.gui import Exit, line
@@ -75,3 +77,27 @@ async def test_a_task_file_is_played_and_judged(
     lost = await told(pool, broken_id, CLAIM)
     assert lost.outcome is None
     assert {(fault.cause, fault.culprit) for fault in lost.faults} == {("setup_failed", "task")}
+
+
+async def test_an_application_says_before_the_freeze_what_it_does(
+    pool: DesktopPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
+    out = io.BytesIO()
+    Image.new("RGB", (64, 48), "red").save(out, "PNG")  # a sound plays on no desktop without a card for it
+    shown = {"url": data_url(out.getvalue()), "path": f"{HOME}/a b.png"}
+    started = [
+        {"type": "download", "parameters": {"files": [shown]}},
+        {"type": "launch", "parameters": {"command": ["vlc", "--image-duration=-1", shown["path"]]}},
+    ]
+    asked = {
+        "func": "is_vlc_playing",
+        "result": {"type": "vlc_playing_info", "dest": "status.xml"},
+        "expected": {"type": "rule", "rules": {"type": "file_name", "file_name": "a b.png"}},
+    }
+    files = [written(tmp_path, "playing", config=started, evaluator=asked)]
+    files.append(written(tmp_path, "silent", config=started[:1], evaluator=asked))
+    name = store.adopt("mine", files, pinned=False)
+    playing, silent = [await told(pool, task_id, CLAIM) for task_id in store.ids(name)]
+    assert playing.success, playing.detail
+    assert (silent.success, silent.faults) == (False, [])

@@ -15,12 +15,16 @@ from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, Task
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import getters, judge
-from tests.apis.metric_twins import Twin
+from tests.apis.metric_twins import Twin, database
 from tests.apis.test_metric_twins import GARBAGE, TWINS
 
 SAID = "say"
 # What no getter here gives: pages that are shown live, and lists.
-LIVE = {"is_expected_active_tab", "is_expected_search_query", "is_expected_tabs", "is_cookie_deleted", "is_in_list"}
+LISTED: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
+    "is_cookie_deleted": ("cookie_data", "Cookies", "cookies", ("name", "host_key")),
+    "check_history_deleted": ("history", "History", "urls", ("url", "title", "last_visit_time")),
+}
+LIVE = {"is_expected_active_tab", "is_expected_search_query", "is_expected_tabs", "is_in_list"}
 
 
 class Found(NamedTuple):
@@ -44,6 +48,10 @@ def getter(kind: str, names: list[str], start: str) -> dict[str, Any]:
 
 def left(twin: Twin, result: Any) -> Found | None:
     """A desktop on which `twin` has this result; None where no getter gives such a one."""
+    if twin.name in LISTED:
+        _, path, table, columns = LISTED[twin.name]
+        found = database(**{table: [columns, *map(tuple, result)]})
+        return Found({f"{getters.CHROMIUM}/{path}": found})
     if isinstance(result, FileView):
         return Found(named(result, "a"))
     if isinstance(result, str):
@@ -57,6 +65,8 @@ def left(twin: Twin, result: Any) -> Found | None:
 
 def asked(twin: Twin) -> dict[str, Any]:
     """The getter of a twin's result."""
+    if twin.name in LISTED:
+        return {"type": LISTED[twin.name][0]}
     if isinstance(twin.right, FileView):
         return getter("vm_file", list(named(twin.right, "a")), HOME)
     if twin.name == "is_expected_bookmarks":

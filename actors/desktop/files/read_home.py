@@ -19,6 +19,7 @@ import msgspec
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.users import lends_users
 from apis.documents.read.bounds import Bounds
+from apis.tasks.verify.database import Database
 from apis.tasks.verify.looks import StyledWorkbook
 from apis.tasks.verify.manifest import MANIFEST, Manifest
 from apis.tasks.verify.sheets import Workbook
@@ -51,6 +52,7 @@ class ReadRefusal(StrEnum):
     NOT_A_WORKBOOK = "not_a_workbook"
     NOT_A_TEXT_DOCUMENT = "not_a_text_document"  # no text document
     NOT_A_PRESENTATION = "not_a_presentation"  # no presentation
+    NOT_A_DATABASE = "not_a_database"  # no SQLite file
     ENCRYPTED = "encrypted"
     ZIP_BOMB = "zip_bomb"  # unpacks to more than its bounds, or packs many members into the same bytes
     XML_ENTITY = "xml_entity"  # has a document type or entities of its own
@@ -95,6 +97,7 @@ class FileSeen(msgspec.Struct, frozen=True, kw_only=True):
     presentation: Presentation | None = None
     slide_show: SlideShow | None = None
     styled_workbook: StyledWorkbook | None = None
+    database: Database | None = None
     manifest: Manifest | None = None
     refusal: ReadRefusal | None = None
 

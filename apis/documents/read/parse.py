@@ -1,4 +1,4 @@
-"""Reads workbooks of either format, text documents and presentations.
+"""Reads workbooks of either format, text documents, presentations and databases.
 
 Invariant: for any bytes the answer is a bounded value or RefusedError. Where memory is bounded it may be MemoryError.
 """
@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from apis.documents.read import database as sqlite_file
 from apis.documents.read import docx, odp, ods, odt, pptx, xlsx, xlsx_looks
 from apis.documents.read.archive import Archive
 from apis.documents.read.bounds import Bounds, Budget, RefusedError
@@ -62,6 +63,11 @@ def slide_show(data: bytes, bounds: Bounds) -> dict[str, Any]:
     return _presentation(data, bounds, pptx.read)
 
 
+def database(data: bytes, bounds: Bounds) -> dict[str, Any]:
+    """The database as `apis.tasks.verify.database.Database` has it. Raises RefusedError."""
+    return sqlite_file.read(data, Budget(bounds))
+
+
 def _presentation(data: bytes, bounds: Bounds, read: Callable[[Archive, Budget], dict[str, Any]]) -> dict[str, Any]:
     budget = Budget(bounds)
     try:
@@ -79,6 +85,7 @@ PARSERS: dict[str, Callable[[bytes, Bounds], dict[str, Any]]] = {  # by the kind
     "presentation": presentation,
     "slide_show": slide_show,
     "styled_workbook": styled_workbook,
+    "database": database,
 }
 
 

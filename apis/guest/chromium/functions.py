@@ -97,6 +97,19 @@ def keep() -> None:
     chromium_keep.wait_written(_BROWSER, soon(KEEP_S))
 
 
+def tabs(opened: list[str], closed: list[str]) -> None:
+    """Open a tab for each address of `opened`, and close a tab for each of `closed` that one shows. Raises Refused."""
+    until = soon(CALL_S)
+    shown = _BROWSER.pages(until)
+    for url in opened:
+        _BROWSER.ask("Target.createTarget", until, url=url)
+    for url in closed:
+        page = next((page for page in shown if page["url"].rstrip("/") == url.rstrip("/")), None)
+        if page is not None:
+            shown.remove(page)
+            _BROWSER.ask("Target.closeTarget", until, targetId=page["targetId"])
+
+
 def reachable(argv: list[str]) -> list[str]:
     """`argv`, which starts Chromium, made quiet and reachable."""
     if any(part.startswith("--remote-debugging-port") for part in argv):

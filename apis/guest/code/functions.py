@@ -6,6 +6,7 @@ that says what the window holds after the call, read back from it.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -44,6 +45,12 @@ def call(name: str, arguments: dict[str, Any]) -> str:
 def info() -> str:
     """The window's folders and open files, the active one marked. Raises Refused."""
     return _told(code_link.ask("state", soon(INFO_S)))[:INFO_CHARS]
+
+
+def state() -> str:
+    """The window's folders as JSON. Raises Refused."""
+    found = code_link.ask("state", soon(CALL_S))["folders"]
+    return json.dumps({"folders": [str(folder)[:INFO_CHARS] for folder in found[:2]]})
 
 
 def ready() -> bool:

@@ -7,6 +7,7 @@ answer says how VLC is after the call, in one bounded text.
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import time
 from typing import Any
@@ -20,7 +21,7 @@ from Xlib import X, display, error
 RESULT_CHARS, INFO_CHARS, NAME_CHARS = 1900, 4800, 120
 ITEMS = 200  # of a playlist that are looked at
 CHANGE_S = 2.0  # for an order to take effect
-INFO_S = 0.25
+INFO_S, STATE_S = 0.25, 4.0
 # For the window to follow an order. One that is lost is as good as never followed and the others take some 10 ms, so
 # the first waits are short; a later one leaves a busy machine its time.
 WINDOW_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
@@ -48,6 +49,12 @@ def call(name: str, arguments: dict[str, Any]) -> str:
 def info() -> str:
     """What plays, how far it is, and the playlist. Raises Refused."""
     return _told(ask(INFO_S, items=str(ITEMS)), INFO_CHARS)
+
+
+def state() -> str:
+    """Whether it plays, and what, as JSON. Raises Refused."""
+    now = ask(STATE_S)
+    return json.dumps({"state": str(now.get("state"))[:NAME_CHARS], "uri": str(now.get("uri") or "")[:RESULT_CHARS]})
 
 
 reachable = vlc_start.reachable

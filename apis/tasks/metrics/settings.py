@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from defusedxml import ElementTree
+
 from apis.tasks.metrics import rules
 from apis.tasks.metrics.metric import Declared, Metric, Options, Score, UnreadableResult, Value, is_, text
 
@@ -118,6 +120,36 @@ def is_utc_0(result: Value, _: Value, __: Options) -> Score:
     return is_(zone is not None and zone[2] == "+0000", "the zone is UTC", "the zone is another")
 
 
+def _playing(value: Value) -> tuple[str, dict[str, str]]:
+    """What VLC's status.xml says: the state, and what is known of the medium. Raises UnreadableResult."""
+    try:
+        root = ElementTree.fromstring(text(value, SETTINGS_MAX))
+    except (ElementTree.ParseError, ValueError):
+        raise UnreadableResult("it is no status of VLC's") from None
+    infos = root.findall("information/category[@name='meta']/info")
+    return root.findtext("state", ""), {one.get("name", "").lower(): one.text or "" for one in infos}
+
+
+def is_vlc_playing(result: Value, expected: Value, _: Options) -> Score:
+    """VLC plays the file `file_name`, or the stream `url`, of which it may show the name alone."""
+    state, about = _playing(result)
+    if state != "playing":
+        return Score(0.0, f"VLC is {state[:40]!r}")
+    if expected["type"] == "file_name":
+        wanted, there = str(expected["file_name"]), _first(about, "filename", "title", "uri", "location", "name")
+        same = re.split(r"[/\\]", there)[-1] == wanted
+    elif expected["type"] == "url":
+        wanted, there = str(expected["url"]), _first(about, "url", "uri", "location", "title", "filename")
+        same = there in (wanted, wanted.partition("?")[0].rpartition("/")[2])
+    else:
+        raise LookupError(f"there is no type {expected['type']}")
+    return is_(bool(there) and same, "it plays", f"it plays {there[:60]!r}")
+
+
+def _first(about: dict[str, str], *names: str) -> str:
+    return next((about[name] for name in names if about.get(name)), "")
+
+
 _SET = "a setting that is commented out is not set"
 DECLARED = (
     Declared("check_qt_max_volume", _setting("qt-max-volume", "125"), _SET),
@@ -129,4 +161,5 @@ DECLARED = (
     Declared("check_thunderbird_filter", check_thunderbird_filter, "a file without filters scores 0"),
     Declared("check_config_status", check_config_status),
     Declared("is_utc_0", is_utc_0),
+    Declared("is_vlc_playing", is_vlc_playing, "an address that holds the wanted one is another"),
 )

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from apis.tasks.osworld import Getter, Task, in_home
+from apis.tasks.verify.database import Database
 from apis.tasks.verify.looks import StyledWorkbook
 from apis.tasks.verify.sheets import Workbook
 from apis.tasks.verify.shows import SlideShow
@@ -61,6 +62,7 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "presentation": Presentation,
     "slide_show": SlideShow,
     "styled_workbook": StyledWorkbook,
+    "database": Database,
 }  # what a file is read as
 
 
@@ -70,11 +72,10 @@ GUEST_HOME = "/home/agent"  # what programs call the folder of HOME, where a des
 class FileView(msgspec.Struct, frozen=True):
     """What lies at a path of the guest, seen from outside without following links.
 
-    `kind` is "file" (`data` holds its bytes), "folder" (`names` are its entries, sorted, folders end in "/"),
-    "workbook", "text_document", "presentation", "slide_show" or "styled_workbook" (a file that was wanted as such; the
-    field of that name holds it), "missing", or "refused" (`reason` says why it was not read). `home` is what the
-    guest's programs call HOME in what they write. `name` is what a task file calls it,
-    `beside` the others of the same getter by theirs.
+    `kind` is "file" (`data` holds its bytes), "folder" (`names` are its entries, sorted, folders end in "/"), a word of
+    `KINDS` (a file that was wanted as such; the field of that name holds it), "missing", or "refused" (`reason` says
+    why it was not read). `home` is what the guest's programs call HOME in what they write. `name` is what a task file
+    calls it, `beside` the others of the same getter by theirs.
     """
 
     kind: str
@@ -86,6 +87,7 @@ class FileView(msgspec.Struct, frozen=True):
     presentation: Presentation | None = None
     slide_show: SlideShow | None = None
     styled_workbook: StyledWorkbook | None = None
+    database: Database | None = None
     home: str = GUEST_HOME
     name: str = ""
     beside: dict[str, FileView] = {}
