@@ -1,10 +1,11 @@
 """Processor time, of this process and of its machine.
 
-Invariant: both only grow, and are counted by the kernel.
+Invariant: all only grow, and are counted by the kernel.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import psutil
@@ -13,6 +14,24 @@ import psutil
 def process_s() -> float:
     """Seconds of processor time, user and system, that this process has used. Its children's are not counted."""
     return time.process_time()
+
+
+class Below:
+    """Adds up the processor time of the processes below this one. What one used after the last look is not seen."""
+
+    def __init__(self) -> None:
+        self._seen: dict[psutil.Process, float] = {}  # pruned to the living at every look
+        self._sum_s = 0.0
+
+    def read_s(self) -> float:
+        """Seconds so far, of the living and the dead. Looks through all processes of the machine."""
+        alive: dict[psutil.Process, float] = {}
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):  # it has just ended
+                alive[process] = sum(process.cpu_times()[:2])
+                self._sum_s += alive[process] - self._seen.get(process, 0.0)
+        self._seen = alive
+        return self._sum_s
 
 
 def machine_s() -> float:

@@ -89,6 +89,7 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     writes: tuple[str, ...] = ()  # folders of this machine in which it may make folders from another one
     passes: tuple[str, ...] = ()  # names of further variables of this process's environment
     nice: int = 0
+    counts_below: bool = False  # whether its processor time is also that of the processes below it
     restart: RestartPolicy = RestartPolicy()
     start_timeout_s: float = 60.0
     stop_timeout_s: float = 90.0  # for what its actors share; then it is killed

@@ -205,6 +205,10 @@ class ActorSystem:
         by_name = {status.name: status for part in (self._inline.statuses(), *parts) for status in part}
         return [by_name[name] for name in self._order if name in by_name]
 
+    def cpu_elsewhere(self) -> dict[str, float]:
+        """Processor seconds so far of each process on another machine, as of its last heartbeat."""
+        return {name: host.cpu_s for name, host in self._routes.hosts.items() if host.elsewhere}
+
     async def stop(self) -> None:
         """Stop all actors, the last spawned first; those of one kind (`desktop/*`) at once. Can be repeated."""
         if not self._running:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from runtime.logs.events import declare
 
 # Processor seconds of the last `span_s`: by part of the run (guests apart: `desktop_gone`), and of the whole machine.
-CPU_USED = declare("cpu_used", "info", span_s=float, cores=int, seconds=dict[str, float], machine_s=float)
+# `elsewhere` has those of parts on other machines.
+CPU_USED = declare(
+    "cpu_used", "info", span_s=float, cores=int, seconds=dict[str, float], machine_s=float, elsewhere=dict[str, float]
+)  # fmt: skip
 # A live run has become what another deploy file says; `lines` as `computerrl apply` prints them.
 CHANGED = declare("changed", "info", lines=list[str])
 # A seat that is to leave did not end its episode; the ledger takes the work back.

@@ -52,7 +52,7 @@ from runtime.messaging.envelope import Envelope
 from runtime.messaging.node import Node
 from runtime.messaging.transport import Link
 from runtime.origin import check_origin
-from runtime.processor import machine_s, process_s
+from runtime.processor import Below, machine_s, process_s
 from runtime.run_clock import RunClock
 from runtime.signals import die_with
 from runtime.stall import StallWatch
@@ -75,6 +75,7 @@ class ChildHost:
         self._node.ticket = ticket
         self._inline = InlineHost(self._node, self._gave_up)
         self._watch = StallWatch(self._inline, args.stall_after_s)
+        self._below = Below() if args.counts_below else None
         self._dead_man = DeadMan(args.silent_limit_s, STOP_S)
         self._jobs = TaskScope(self._job_failed)
         self._starting = 0  # actors
@@ -184,7 +185,8 @@ class ChildHost:
 
     def _beaten(self, frame: Beat) -> Beaten:
         clock, lag_s = self._clock.own.now(), self._watch.take_lag_s()
-        return Beaten(id=frame.id, clock=clock, cpu_s=process_s(), machine_cpu_s=machine_s(), lag_s=lag_s)
+        cpu_s = process_s() + (0.0 if self._below is None else self._below.read_s())
+        return Beaten(id=frame.id, clock=clock, cpu_s=cpu_s, machine_cpu_s=machine_s(), lag_s=lag_s)
 
     def _report(self, frame: Started | GaveUp | Stopped | Configured | Beaten | Statuses) -> None:
         with contextlib.suppress(HostLost):  # `run` is about to see the end of the link and to stop
@@ -205,6 +207,7 @@ def main() -> None:
     parser.add_argument("--stall-after-s", type=float, default=60.0)
     parser.add_argument("--nice", type=int, default=0)
     parser.add_argument("--silent-limit-s", type=float, default=0.0)
+    parser.add_argument("--counts-below", action="store_true")
     args = parser.parse_args()
     die_with(args.parent)
     # The terminal's Ctrl-C and its end are the parent's business: it stops its children in order.

@@ -76,7 +76,8 @@ class Beaten(Message):
     """Child: it does, and this is what it costs.
 
     `clock` is what the child's own monotonic clock says, for finding out how far it is from the run's.
-    `cpu_s` are the seconds of processor time of this process since its start, `machine_cpu_s` those of the whole
+    `cpu_s` are the seconds of processor time of this process since its start, and of those below it where its spec says
+    so; `machine_cpu_s` are those of the whole
     machine since its boot. `lag_s` is how late the loop was at the latest since the last beat.
     """
 

@@ -164,6 +164,7 @@ async def until_exit_or(exited: asyncio.Event, reading: Coroutine[None, None, No
 def arguments(spec: HostSpec, log_level: str, stall_after_s: float) -> list[str]:
     """What every host is told on its command line, wherever it is."""
     told = [f"--name={spec.name}", f"--nice={spec.nice}"]
+    told += ["--counts-below"] * spec.counts_below
     return [*told, f"--log-level={log_level}", f"--stall-after-s={stall_after_s}"]
 
 

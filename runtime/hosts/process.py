@@ -83,6 +83,9 @@ class ProcessHost:
     ) -> None:
         self.name = spec.name
         self.restarts = 0
+        self.cpu_s = 0.0  # processor seconds of all its lives, as of their last beats
+        self._life_cpu_s = 0.0  # of this life
+        self.elsewhere = spec.place is not None
         self._spec = spec
         self._node = node
         self._hub = hub
@@ -258,7 +261,7 @@ class ProcessHost:
             child = self._launch(self._spec, not self._came)
         except OSError as error:
             return HostLost(f"host {self.name} can't be started: {error}")
-        self._pid, self._child, self._silence = child.pid, child, ""
+        self._pid, self._child, self._silence, self._life_cpu_s = child.pid, child, "", 0.0
         cause: ComputerRLError = HostLost(f"host {self.name} ended")
         output = self._scope.spawn(child.output(self._output), f"output of {self.name}")
         try:
@@ -387,6 +390,8 @@ class ProcessHost:
         if isinstance(beaten, Beaten):
             offset.heard(sent, beaten.clock, self._node.clock.now())
             self._write(self._set_clock())
+            self.cpu_s += beaten.cpu_s - self._life_cpu_s
+            self._life_cpu_s = beaten.cpu_s
             self._node.log.emit(
                 HOST_BEATS, name=self.name, cpu_s=round(beaten.cpu_s, 3), machine_cpu_s=round(beaten.machine_cpu_s, 3),
                 lag_s=round(beaten.lag_s, 4), offset_s=round(offset.offset_s, 6),

@@ -76,10 +76,12 @@ async def again_from(system: ActorSystem) -> int:
 async def test_an_actor_elsewhere_answers_and_nothing_is_left(tmp_path, monkeypatch):
     monkeypatch.setenv("SECRET_OF_A_SHELL", "1")
     monkeypatch.setenv("NEEDED_THERE", "2")
-    async with placed(tmp_path, passes=("NEEDED_THERE",)) as system:
+    async with placed(tmp_path, passes=("NEEDED_THERE",), heartbeat_s=1.0, counts_below=True) as system:
         pid = await counter(system, start=3)
         assert pid != os.getpid()
         assert (await system.ref("a").ask(Add(n=2), timeout_s=5)).n == 5
+        assert set(system.cpu_elsewhere()) == {"away"}
+        await until(lambda: system.cpu_elsewhere()["away"] > 0.05)
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         assert b"NEEDED_THERE=2" in variables
         assert not any(one.startswith(b"SECRET_OF_A_SHELL") for one in variables)

@@ -1,7 +1,8 @@
 """What a run took of the machine: processor by part, and desktops that stood ready. Pure.
 
-Invariant: shares are of all cores over the observed time. A guest is counted when its desktop goes, so desktops still
-up at the end are missing. The rest of the machine is never charged for a part of the run twice.
+Invariant: shares are of all cores of the entry point's machine over the observed time. A guest is counted when its
+desktop goes, so desktops still up at the end are missing. The rest of the machine is never charged for a part of the
+run twice.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import msgspec
 
 from actors.cluster.report.seats import phases
+from actors.cluster.runs.cpu import DESKTOPS
 from runtime.logs.resumed import BEGINS
 
 Line = dict[str, Any]
@@ -25,6 +27,7 @@ class MachineTime(msgspec.Struct, frozen=True, kw_only=True):
     cores: int
     span_s: float  # over which processor time was looked at
     cpu_s: dict[str, float]  # by part, with OTHERS or UNTOLD for what is not known to be of this run
+    elsewhere_s: dict[str, float] = {}  # by part, on other machines
     desktops: int  # used up
     desktops_up: float  # at once, on average over the span
     spares: float  # of them not leased
@@ -33,7 +36,8 @@ class MachineTime(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def own_s(self) -> float:
         """Processor seconds of this run alone."""
-        return sum(seconds for part, seconds in self.cpu_s.items() if part not in (OTHERS, UNTOLD))
+        here = sum(seconds for part, seconds in self.cpu_s.items() if part not in (OTHERS, UNTOLD))
+        return here + sum(self.elsewhere_s.values())
 
     def share(self, part: str) -> float:
         """Of all cores over the span."""
@@ -52,20 +56,18 @@ def machine_time(lines: Sequence[Line], leased_s: float) -> MachineTime | None:
     if not looks:
         return None
     span = sum(line["span_s"] for line in looks)
-    cpu: dict[str, float] = {}
-    for line in looks:
-        for part, seconds in line["seconds"].items():
-            cpu[part] = cpu.get(part, 0.0) + seconds
+    cpu, away = _by_part(line["seconds"] for line in looks), _by_part(line.get("elsewhere", {}) for line in looks)
     gone = {line["desktop"]: line for line in lines if line["event"] == "desktop_gone"}
     guests_s = sum(line["cpu_s"] for line in gone.values())
     untold = bool(gone) and not guests_s  # no control groups that would say what they used
-    cpu |= {} if untold else {GUESTS: guests_s}
+    (away if DESKTOPS in away else cpu).update({} if untold else {GUESTS: guests_s})
     cpu[UNTOLD if untold else OTHERS] = max(0.0, sum(line["machine_s"] for line in looks) - sum(cpu.values()))
     up = _up_s(lines, gone, max(line["t"] for line in looks))
     return MachineTime(
         cores=looks[-1]["cores"],
         span_s=span,
-        cpu_s=dict(sorted(cpu.items(), key=lambda pair: -pair[1])),
+        cpu_s=_most_first(cpu),
+        elsewhere_s=_most_first(away),
         desktops=len(gone),
         desktops_up=up / span if span else 0.0,
         spares=max(0.0, up - leased_s) / span if span else 0.0,
@@ -73,12 +75,24 @@ def machine_time(lines: Sequence[Line], leased_s: float) -> MachineTime | None:
     )
 
 
+def _by_part(spans: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for span in spans:
+        for part, seconds in span.items():
+            found[part] = found.get(part, 0.0) + seconds
+    return found
+
+
+def _most_first(seconds: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(seconds.items(), key=lambda pair: -pair[1]))
+
+
 def _by_phase(lines: Sequence[Line], looks: Sequence[Line], gone: Iterable[Line]) -> dict[str, float]:
     """A look's seconds are shared out by the time of each phase in it; a desktop's fall where it was used up."""
     when = phases(lines)
     found: dict[str, float] = {}
     for line in looks:
-        used, span_s = sum(line["seconds"].values()), line["span_s"]
+        used, span_s = sum(line["seconds"].values()) + sum(line.get("elsewhere", {}).values()), line["span_s"]
         for phase, seconds in when.split((line["t"] - span_s, line["t"])).items():
             found[phase] = found.get(phase, 0.0) + used * seconds / span_s
     for line in gone:

@@ -51,6 +51,7 @@ def _machine(run: RunData) -> Markup | None:
     if machine is None:
         return None
     rows = [(part, f"{seconds:.1f}", f"{machine.share(part):.1%}") for part, seconds in machine.cpu_s.items()]
+    rows += [(f"{part}, on other machines", f"{seconds:.1f}", "") for part, seconds in machine.elsewhere_s.items()]
     return table(
         ("Processor", "CPU seconds", "Share"),
         rows,

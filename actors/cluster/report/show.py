@@ -240,6 +240,9 @@ def _print_seats(seats: SeatTime) -> None:
 def _print_machine(machine: MachineTime) -> None:
     used = ", ".join(f"{part} {machine.share(part):.1%}" for part in machine.cpu_s)
     output.line(f"\nprocessor {used} of {machine.cores} cores x {output.duration(machine.span_s)}")
+    if machine.elsewhere_s:
+        far = ", ".join(f"{part} {seconds:,.1f}" for part, seconds in machine.elsewhere_s.items())
+        output.line(f"          on other machines, CPU-seconds: {far}")
     output.line(f"          {by_phase(machine)}")
     up = f"{machine.desktops_up:.1f} up at once, {machine.spares:.1f} of them spares"
     output.line(f"desktops  {machine.desktops} used up, {up}")

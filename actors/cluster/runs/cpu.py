@@ -1,14 +1,14 @@
 """Which part of a run uses the processor: entry point, desktop processes, rank, engine with its servers' processes.
 
 Invariant: every second is counted once and for the process that spent it. A process that ended between two looks loses
-at most the seconds since the last look.
+at most the seconds since the last look; one on another machine, since its last heartbeat.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import psutil
@@ -20,7 +20,10 @@ from runtime.processor import machine_s
 PERIOD_S = 10.0
 ENTRY = "entry point"
 ENGINE = "engine"
-_PARTS = (("--name=desktops/", "desktop hosts"), ("--name=ranks/", "rank"), ("policy.engine", ENGINE))
+DESKTOPS = "desktop hosts"
+_PARTS = (
+    ("--name=desktops/", DESKTOPS), ("--name=ranks/", "rank"), ("--name=samplers/", ENGINE), ("policy.engine", ENGINE),
+)  # fmt: skip
 _LAUNCHER = "/sglang_launch.py"  # of a server, whose work its own children do
 
 
@@ -31,6 +34,7 @@ class Used(msgspec.Struct, frozen=True):
     cores: int
     seconds: dict[str, float]
     machine_s: float
+    elsewhere: dict[str, float] = {}  # by part, of processes on other machines
 
 
 def part_of(words: Sequence[str]) -> str:
@@ -41,9 +45,14 @@ def part_of(words: Sequence[str]) -> str:
 
 
 class CpuMeter:
-    """Adds up the processor seconds of this process and its children, by part."""
+    """Adds up the processor seconds of this process and its children, by part.
 
-    def __init__(self) -> None:
+    `elsewhere` says for how many seconds each process on another machine has computed so far.
+    """
+
+    def __init__(self, elsewhere: Callable[[], Mapping[str, float]] = dict) -> None:
+        self._elsewhere = elsewhere
+        self._far: dict[str, float] = {}  # of processes elsewhere, as of the last look
         self._me = psutil.Process()
         self._seen: dict[psutil.Process, tuple[str, float]] = {}  # pruned to the living at every look
         self._at = time.monotonic()
@@ -68,14 +77,27 @@ class CpuMeter:
             alive[process] = (part, used)
             seconds[part] = seconds.get(part, 0.0) + used - (known[1] if known else 0.0)
         now, machine = time.monotonic(), machine_s()
-        used_here = Used(now - self._at, psutil.cpu_count() or 1, seconds, machine - self._machine_s)
+        cores, elsewhere = psutil.cpu_count() or 1, self._read_elsewhere()
+        used_here = Used(now - self._at, cores, seconds, machine - self._machine_s, elsewhere)
         self._seen, self._at, self._machine_s = alive, now, machine
         return used_here
 
+    def _read_elsewhere(self) -> dict[str, float]:
+        seconds: dict[str, float] = {}
+        far = dict(self._elsewhere())
+        for host, used in far.items():
+            part, before = part_of([f"--name={host}"]), self._far.get(host, 0.0)
+            # A process whose name was free again has begun to count anew.
+            seconds[part] = seconds.get(part, 0.0) + (used - before if used >= before else used)
+        self._far = far
+        return seconds
 
-async def log_cpu(log: ActorLog, period_s: float = PERIOD_S) -> None:
-    """Write a `cpu_used` line every `period_s` seconds, and the last one when cancelled."""
-    meter = CpuMeter()
+
+async def log_cpu(
+    log: ActorLog, elsewhere: Callable[[], Mapping[str, float]] = dict, period_s: float = PERIOD_S
+) -> None:
+    """Write a `cpu_used` line every `period_s` seconds, and the last one when cancelled; `elsewhere` as `CpuMeter`."""
+    meter = CpuMeter(elsewhere)
     try:
         while True:
             await asyncio.sleep(period_s)
@@ -85,4 +107,7 @@ async def log_cpu(log: ActorLog, period_s: float = PERIOD_S) -> None:
 
 
 def _write(log: ActorLog, used: Used) -> None:
-    log.emit(CPU_USED, span_s=used.span_s, cores=used.cores, seconds=used.seconds, machine_s=used.machine_s)
+    log.emit(
+        CPU_USED, span_s=used.span_s, cores=used.cores, seconds=used.seconds, machine_s=used.machine_s,
+        elsewhere=used.elsewhere,
+    )  # fmt: skip

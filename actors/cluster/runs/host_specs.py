@@ -50,7 +50,7 @@ def sampler_hosts(deploy: Deploy, model: str, run_dir: Path) -> tuple[HostSpec, 
     weights = (model, *(str(run_dir.resolve() / name) for name in (WEIGHTS, PINNED)))
     samplers = deploy.samplers
     return tuple(
-        HostSpec(name=f"samplers/{i}", place=samplers.place, reads_weights=weights)
+        HostSpec(name=f"samplers/{i}", place=samplers.place, reads_weights=weights, counts_below=True)
         for i in range(samplers.count if samplers.place else 0)
     )
 

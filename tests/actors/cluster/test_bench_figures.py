@@ -152,6 +152,17 @@ def test_every_part_of_a_run_is_told_by_its_command_line() -> None:
     assert used.seconds["entry point"] >= 0
 
 
+def test_what_processes_elsewhere_use_is_added_up_over_their_lives() -> None:
+    far = {"desktops/0": 5.0, "samplers/0": 1.0}
+    meter = CpuMeter(lambda: far)
+    far |= {"desktops/0": 7.0, "desktops/1": 3.0}
+    assert meter.read().elsewhere == {"desktop hosts": 5.0, "engine": 0.0}
+    del far["desktops/1"]
+    meter.read()
+    far |= {"desktops/1": 0.5}  # its name was free again
+    assert meter.read().elsewhere == {"desktop hosts": 0.5, "engine": 0.0}
+
+
 @pytest.mark.slow
 def test_what_a_servers_own_processes_use_is_the_engines(tmp_path: Path) -> None:
     burn = "import time\nt = time.process_time()\nwhile time.process_time() - t < 0.3: pass\nprint(flush=True); input()"

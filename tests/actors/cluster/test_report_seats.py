@@ -162,6 +162,18 @@ def test_the_processor_is_shared_out_once() -> None:
     assert changed.by_phase_s == pytest.approx({"demo": 1.6, "bc": 0.8, "rl": 1.6 + 3.0})
 
 
+def test_seconds_on_other_machines_are_the_runs_and_no_share_of_this_one() -> None:
+    here = {"event": "cpu_used", "t": 10.0, "span_s": 10.0, "cores": 2, "seconds": {"rank": 4.0}, "machine_s": 5.0}
+    lines = [
+        here | {"elsewhere": {"desktop hosts": 30.0}},
+        {"event": "desktop_gone", "t": 6.0, "desktop": "a", "holder": "desktop/0", "cpu_s": 50.0},
+    ]
+    found = machine_time(lines, leased_s=0.0)
+    assert found is not None
+    assert (found.cpu_s, found.elsewhere_s) == ({"rank": 4.0, OTHERS: 1.0}, {GUESTS: 50.0, "desktop hosts": 30.0})
+    assert (found.own_s, found.by_phase_s) == (84.0, {"demo": 84.0})
+
+
 def look(t: float) -> dict[str, Any]:
     return {"event": "cpu_used", "t": t, "span_s": 10.0, "cores": 2, "seconds": {}, "machine_s": 1.0}
 
