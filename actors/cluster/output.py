@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -54,6 +55,16 @@ def standing() -> None:
 def line(text: str = "", *, to: TextIO | None = None) -> None:
     """One or more lines of text."""
     write(clean(text, lines=True) + "\n", to or sys.stdout)
+
+
+def prose(text: str) -> None:
+    """Lines of sentences. In a terminal each fills its width, and goes on below the text behind its label."""
+    for part in text.split("\n"):
+        begins = re.match(r"(?:\S+ {2,})?\s*", part)
+        assert begins is not None, "it matches nothing, too"
+        hang = " " * min(begins.end(), columns() // 2)
+        filled = textwrap.wrap(part, columns(), subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)
+        line("\n".join(filled))
 
 
 def news(text: str) -> None:

@@ -94,12 +94,12 @@ class Person:
                 output.line(action.reason)
 
     def _help(self, seen: Seen, word: str) -> None:
-        output.line(HELP)
+        output.prose(HELP)
         for function in functions_for(seen.observation.app, self._actions).values():
             if word.lower() in f"{function.signature} {function.description}".lower():
-                output.line(f"  {function.signature}\n      {function.description}")
+                output.prose(f"  {function.signature}\n      {function.description}")
                 for param in function.params if word else ():
-                    output.line(f"      {param.name}: {param.told}")
+                    output.prose(f"      {param.name}: {param.told}")
 
 
 def thought(action: Action, seen: Seen) -> str:

@@ -172,20 +172,20 @@ def _tell(found: DesktopsResult) -> None:
         output.table(heads, [_cpu_row(cost) for cost in found.actions])
     if (b := found.boots) is not None:
         parts = f"guest {_s(b.guest_cpu_s)}, this process {_s(b.host_cpu_s)}"
-        output.line(
+        output.prose(
             f"\nboot       {_s(b.cpu_s)} CPU ({parts}), {_beside(b.cpu_s, b.reference)},"
             f" {_s(b.wall_p50_s)} wall (p95 {_s(b.wall_p95_s)}), n {b.n}"
         )
     for e in found.episodes:
         parts = f"guest's boot {_s(e.boot_cpu_s)}, play {_s(e.play_cpu_s)}; host {_s(e.host_cpu_s)}"
-        output.line(
+        output.prose(
             f"{e.kind:<10} {_s(e.cpu_s)} CPU an episode at {e.screen} ({parts}), {_beside(e.cpu_s, e.reference)},"
             f" {_s(e.wall_p50_s)} wall, {e.steps:.1f} steps,"
             f" {e.successes} of {e.n} solved, {e.faults} faults, {len(e.families)} families"
         )
     if (h := found.held) is not None:
         mib = [n >> 20 for n in (h.pss_median_bytes, h.pss_max_bytes, h.charged_median_bytes, h.charged_max_bytes)]
-        output.line(
+        output.prose(
             f"\nheld       {h.held} of {h.wanted} with {h.app}, {h.answering} answering, up after {h.ready_s:.0f} s\n"
             f"           PSS {mib[0]} MiB each (max {mib[1]}), {h.pss_all_bytes >> 20} in all;"
             f" control group {mib[2]} MiB each (max {mib[3]})\n"

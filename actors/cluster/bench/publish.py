@@ -260,6 +260,6 @@ def _tell(found: PublishResult) -> None:
         ],
     )
     if (lost := found.lost) is not None:
-        output.line(
+        output.prose(
             f"{lost.run}: {lost.loads} loads took {lost.load_s:.1f} s of {lost.sampler_s:.0f} s of its samplers"
         )

@@ -122,7 +122,7 @@ def _used(process: psutil.Process) -> float:
 
 
 def _tell(found: WebResult) -> None:
-    output.line(
+    output.prose(
         f"{found.seats} seats with {EVENTS_S} events a second each, {found.viewers} viewers, {found.seconds:.0f} s: the"
         f" server took {100 * found.server_cores:.1f} % of a core and {found.mib:.0f} MiB ({found.grown_mib:+.1f} MiB"
         f" meanwhile); a viewer got {found.events_s:.1f} events a second"

@@ -46,7 +46,7 @@ def _say(model: str, dtype: str, verdict: ModelVerdict) -> None:
     if verdict.why:
         output.line(f"{model}: {verdict.why}")
         return
-    output.line(
+    output.prose(
         f"{model}: {verdict.architecture}, {dtype}: largest difference of a logit {verdict.max_logit_diff:.2g};"
         " generates; every tensor comes back"
     )

@@ -85,7 +85,7 @@ def show(args: argparse.Namespace) -> int:
     if args.json:
         output.document({"recording": str(path), "header": header, "strata": figures, "tasks": tasks_of(header)})
         return 0
-    output.line(
+    output.prose(
         f"{path}: {header.demos} demonstrations, form {header.form or '-'},"
         f" actions {header.actions or '-'}, observation {observed.as_text(header.observations)},"
         f" tokenizer {header.tokenizer or '-'}\n"

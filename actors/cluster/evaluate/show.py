@@ -130,7 +130,7 @@ def _print(weights: NamedWeights, deploy: Deploy, found: EvaluationRound, compar
     summary = found.summary
     at = f" at {weights.at} ({weights.version})" if weights.run else ""
     state = "" if found.closed else ", not finished"
-    output.line(
+    output.prose(
         f"\n{weights.name}{at}: {summary.instances} instances (task set {found.task_set}), {found.decoding},"
         f" form {deploy.prompt.format}, actions {deploy.prompt.action_space},"
         f" {summary.episodes} episodes, {summary.faults} faults{state}\n"

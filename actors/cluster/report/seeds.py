@@ -133,7 +133,7 @@ def show(found: Seeds) -> None:
     for gained in found.gains:
         spread, pair = gained.gain, gained.together
         what = f"{gained.decoding}, {gained.before} to {gained.after}, {len(spread.each)} {called}"
-        output.line(
+        output.prose(
             f"gain      {what}: mean {spread.mean:+.3f}, from {spread.low:+.3f} to {spread.high:+.3f};"
             f" together {pair.value:+.3f} (95 % {pair.low:+.3f} to {pair.high:+.3f}; {criterion.instances(pair)})"
         )

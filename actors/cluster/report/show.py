@@ -198,7 +198,7 @@ def _print(figures: RunFigures) -> None:
     output.line(f"episodes  {_counts(figures.episodes)}")
     found = figures.overlap
     if found.learner_s:
-        output.line(
+        output.prose(
             f"overlap   desktops played training episodes during {found.share:.0%} of the learner's"
             f" {found.learner_s:.1f} s in RL steps, {found.episodes_at_once:.1f} at once; RL and pulses took"
             f" {output.duration(found.rl_s)}"
@@ -226,7 +226,7 @@ def _print_families(found: Sequence[EvaluationRound]) -> None:
 
 def _print_seats(seats: SeatTime) -> None:
     whole = seats.seats * seats.wall_s or 1.0
-    output.line(
+    output.prose(
         f"\nseats     busy {seats.busy:.1%} of {seats.seats} seats x {output.duration(seats.wall_s)}"
         " (reservation granted to verified, waits for the model included)"
     )

@@ -20,6 +20,7 @@ from actors.cluster.evaluate import scripted, served, settings
 from apis.tasks.osworld import HOME, data_url
 from apis.tasksets import store
 from runtime.errors import ConfigError
+from runtime.program import program
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "desktop"))
 from endpoint_stand_in import StandIn, completion
@@ -74,7 +75,7 @@ def test_what_can_not_be_evaluated_is_refused_in_a_line(
 def test_a_model_elsewhere_is_not_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     far = "model.endpoint={url: 'https://example.org/v1', model: m}"
     assert cli.main(["run", "smoke", "--dry-run", "--set", far]) == 2
-    assert "evaluate it with computerrl eval URL" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith(f"can't be trained: evaluate it with  {program()} eval URL\n")
 
 
 def test_what_the_model_sees_is_chosen_by_flags(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -88,16 +90,42 @@ def test_a_terminal_that_is_gone_ends_the_telling_and_not_the_work(monkeypatch: 
         shown.note("still at work")
 
 
-@given(
-    st.lists(st.lists(st.text("ab /\n", max_size=40), min_size=3, max_size=3), min_size=1, max_size=4),
-    st.integers(12, 90),
-)
-def test_a_table_fits_its_terminal_and_loses_no_word(rows: list[list[str]], room: int) -> None:
+@contextmanager
+def terminal(room: int) -> Iterator[io.StringIO]:
+    """Standard output as a terminal of `room` characters."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("COLUMNS", str(room))
         out = io.StringIO()
         out.isatty = lambda: True  # type: ignore[method-assign]
         patched.setattr(sys, "stdout", out)
+        yield out
+
+
+@given(st.text("ab.- \n", max_size=300), st.integers(12, 90))
+def test_prose_fits_its_terminal_unless_a_word_does_not(text: str, room: int) -> None:
+    with terminal(room) as out:
+        output.prose(text)
+    shown = out.getvalue()
+    assert shown.split() == text.split()
+    assert all(len(line) <= room or len(line.split()) == 1 for line in shown.split("\n"))
+
+
+def test_prose_goes_on_below_its_label_and_as_it_is_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with terminal(30) as out:
+        output.prose("gain      mean +0.1, from +0.0 to +0.2\nand a text")
+    assert out.getvalue() == "gain      mean +0.1, from +0.0\n          to +0.2\nand a text\n"
+    output.prose("\ngain      " + "word " * 90 + "end")
+    assert capsys.readouterr().out == "\ngain      " + "word " * 90 + "end\n"
+
+
+@given(
+    st.lists(st.lists(st.text("ab /\n", max_size=40), min_size=3, max_size=3), min_size=1, max_size=4),
+    st.integers(12, 90),
+)
+def test_a_table_fits_its_terminal_and_loses_no_word(rows: list[list[str]], room: int) -> None:
+    with terminal(room) as out:
         output.table(("HEAD", "X", ""), rows)
     lines = out.getvalue().split("\n")
     assert max(map(len, lines)) <= room

@@ -298,20 +298,20 @@ def run(wanted: SeatsOptions, *, as_json: bool) -> int:
 
 def _tell(found: SeatsResult) -> None:
     o = found.options
-    output.line(
+    output.prose(
         f"{o.seats} seats in one process, {o.format} prompts of {_shown(found.prompt_tokens, 0)} tokens, simulated"
         f" desktops with a {o.screen}, a step about every {o.period_s:g} s"
     )
-    output.line(
+    output.prose(
         f"{found.steps} steps and {found.episodes} episodes in {found.wall_s:.0f} s, {found.steps / found.wall_s:.1f}"
         f" steps a second; {found.busy} seats with an episode; faults {found.faults or 'none'}"
     )
-    output.line(
+    output.prose(
         f"processor time of a step: controller {_shown(found.controller_ms, 2)} ms, main {_shown(found.main_ms, 2)} ms;"
         f" of a reference round {_shown(found.reference_ms, 2)} ms ({REFERENCE_MS:g} ms on a core at rest)"
     )
     output.line(f"memory: {found.seat_kib:.0f} KiB a seat")
-    output.line(
+    output.prose(
         f"lateness of the loop: median {_shown(found.late_p50_ms, 1)} ms, 99 % {_shown(found.late_p99_ms, 1)} ms,"
         f" {_shown(found.own_p99_ms, 1)} ms by its own work;"
         f" of an idle process 99 % {_shown(found.idle_late_p99_ms, 1)} ms"

@@ -76,7 +76,7 @@ def _value(level: Level, name: str) -> float:
 
 
 def _print(found: SoakResult, written: list[Path]) -> None:
-    output.line(
+    output.prose(
         f"\n{found.run}: seed {found.seed}, {found.minutes:g} minutes in RL, load {found.load_at_start:.2f} at start\n"
     )
     rows = []
@@ -90,7 +90,7 @@ def _print(found: SoakResult, written: list[Path]) -> None:
         named = ", ".join(f"{sign} ({count})" for sign, count in signs.most_common())
         rows.append((kind, *counts, latest, f"{mine[0].deadline_s:g}", named))
     output.table(("FAULT", "N", "NAMED", "MOOT", "UNNAMED", "LATEST S", "DEADLINE", "NAMES IN THE LOG"), rows)
-    output.line(
+    output.prose(
         f"moot: the desktop's episode was over when the fault came; {found.not_injected} planned ones did not fit\n"
     )
     levels = [

@@ -165,7 +165,7 @@ def _show(tried: list[CheatResult], plays: list[CheatedEpisode], args: argparse.
     output.line()
     families = len({one.family for one in tried})
     verdict = "good" if good else "not good" if whole else "interrupted"
-    output.line(
+    output.prose(
         f"{len(tried)} cheats on {len(plays)} episodes of {families} families: {len(passed)} passed,"
         f" {len(wrong)} episodes judged wrong: {verdict}"
     )

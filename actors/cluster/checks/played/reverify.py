@@ -126,7 +126,7 @@ def _print(run: Path, found: JudgedAgain) -> None:
     if found.judged:
         gained = sum(1 if one.success else -1 for one in found.changes)
         before, after = found.successes_recorded, found.successes_recorded + gained
-        output.line(
+        output.prose(
             f"{run.name}: {found.judged} end states judged again, {len(found.changes)} verdicts are others; successes"
             f" {before} -> {after}, {before / found.judged:.3f} -> {after / found.judged:.3f}"
         )
