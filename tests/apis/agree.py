@@ -57,6 +57,8 @@ def suffix(value: Any) -> str:
 
 def sent(value: Any, called: str) -> Any:
     """An argument as JSON. A file that is missing is none, as the published getters have it."""
+    if isinstance(value, list):
+        return [sent(one, called) for one in value]
     if not isinstance(value, FileView):
         return value
     if value.kind == "missing":

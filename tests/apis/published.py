@@ -62,9 +62,11 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def given(value: Any, folder: Path) -> Any:
     """An argument; a file is written into `folder` and becomes its path."""
+    if isinstance(value, list):
+        return [given(one, folder / str(number)) for number, one in enumerate(value)]
     if not isinstance(value, dict) or "files" not in value:
         return value
-    folder.mkdir()
+    folder.mkdir(parents=True)
     for name, data in value["files"].items():
         (folder / name).write_bytes(base64.b64decode(data))
     return str(folder / value["name"])

@@ -14,10 +14,11 @@ from apis.tasks.metrics.registry import METRICS
 from apis.tasks.metrics.rules import LONGEST, fits, likeness
 from apis.tasks.verify.verify import FileView
 from runtime.errors import ConfigError
-from tests.apis import document_twins, metric_twins, slide_twins, table_twins, word_twins
+from tests.apis import document_twins, metric_twins, picture_twins, slide_twins, table_twins, word_twins
 from tests.apis.metric_twins import DATA, GOLD, SAID, Twin, file
 
-TWINS = [*metric_twins.TWINS, *slide_twins.TWINS, *table_twins.TWINS, *document_twins.TWINS, *word_twins.TWINS]
+FILES = (metric_twins, slide_twins, table_twins, document_twins, word_twins, picture_twins)
+TWINS = [twin for one in FILES for twin in one.TWINS]
 
 GARBAGE = [
     b"",
@@ -33,7 +34,7 @@ GARBAGE = [
     b'{"a": NaN}',
     b"9" * 9999,
 ]
-PARTS = ("fuzzy_match", "compare_docx_files", "diff_text_file")  # that score near misses, too
+PARTS = ("fuzzy_match", "compare_docx_files", "diff_text_file", "compare_images")  # that score near misses, too
 STRANGE = [
     None,
     "",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import PIL
 
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.users import lends_users
@@ -22,19 +23,22 @@ from apis.documents.read.bounds import Bounds
 from apis.tasks.verify.database import Database
 from apis.tasks.verify.looks import StyledWorkbook
 from apis.tasks.verify.manifest import MANIFEST, Manifest
+from apis.tasks.verify.picture import Raster
 from apis.tasks.verify.sheets import Workbook
 from apis.tasks.verify.shows import SlideShow
 from apis.tasks.verify.verify import KINDS, Presentation, TextDocument, WantedFile
 
 ROOT = Path(__file__).resolve().parents[3]
-# Isolated from the environment and without site packages; the program's own folder comes last on the path.
+# Isolated from the environment; the program's own folder comes last on the path, before the packages that decode
+# pictures. Without `site` it starts in milliseconds.
 WORKER = (
     sys.executable,
     "-I",
     "-S",
     "-c",
-    "import sys; sys.path.append(sys.argv[1]); from actors.desktop.files.worker import main; main()",
+    "import sys; sys.path.extend(sys.argv[1:]); from actors.desktop.files.worker import main; main()",
     str(ROOT),
+    str(Path(PIL.__file__).parents[1]),
 )
 WORKER_S = 30.0
 READER_UID = 19_999  # who parses files that came from another machine: a user that owns nothing here
@@ -53,6 +57,7 @@ class ReadRefusal(StrEnum):
     NOT_A_TEXT_DOCUMENT = "not_a_text_document"  # no text document
     NOT_A_PRESENTATION = "not_a_presentation"  # no presentation
     NOT_A_DATABASE = "not_a_database"  # no SQLite file
+    NOT_A_PICTURE = "not_a_picture"  # no PNG, JPEG, GIF or BMP
     ENCRYPTED = "encrypted"
     ZIP_BOMB = "zip_bomb"  # unpacks to more than its bounds, or packs many members into the same bytes
     XML_ENTITY = "xml_entity"  # has a document type or entities of its own
@@ -98,6 +103,7 @@ class FileSeen(msgspec.Struct, frozen=True, kw_only=True):
     slide_show: SlideShow | None = None
     styled_workbook: StyledWorkbook | None = None
     database: Database | None = None
+    picture: Raster | None = None
     manifest: Manifest | None = None
     refusal: ReadRefusal | None = None
 

@@ -1,4 +1,4 @@
-"""Reads workbooks of either format, text documents, presentations and databases.
+"""Reads workbooks of either format, text documents, presentations, databases and pictures.
 
 Invariant: for any bytes the answer is a bounded value or RefusedError. Where memory is bounded it may be MemoryError.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 from apis.documents.read import database as sqlite_file
 from apis.documents.read import docx, odp, ods, odt, pptx, xlsx, xlsx_looks
+from apis.documents.read import picture as pixels
 from apis.documents.read.archive import Archive
 from apis.documents.read.bounds import Bounds, Budget, RefusedError
 
@@ -68,6 +69,11 @@ def database(data: bytes, bounds: Bounds) -> dict[str, Any]:
     return sqlite_file.read(data, Budget(bounds))
 
 
+def picture(data: bytes, _: Bounds) -> dict[str, Any]:
+    """The picture as `apis.tasks.verify.picture.Raster` has it. Raises RefusedError."""
+    return pixels.read(data)
+
+
 def _presentation(data: bytes, bounds: Bounds, read: Callable[[Archive, Budget], dict[str, Any]]) -> dict[str, Any]:
     budget = Budget(bounds)
     try:
@@ -86,6 +92,7 @@ PARSERS: dict[str, Callable[[bytes, Bounds], dict[str, Any]]] = {  # by the kind
     "slide_show": slide_show,
     "styled_workbook": styled_workbook,
     "database": database,
+    "picture": picture,
 }
 
 

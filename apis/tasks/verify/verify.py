@@ -15,6 +15,7 @@ import msgspec
 from apis.tasks.osworld import Getter, Task, in_home
 from apis.tasks.verify.database import Database
 from apis.tasks.verify.looks import StyledWorkbook
+from apis.tasks.verify.picture import Raster
 from apis.tasks.verify.sheets import Workbook
 from apis.tasks.verify.shows import SlideShow
 from apis.tasks.verify.spans import Paragraph
@@ -63,6 +64,7 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "slide_show": SlideShow,
     "styled_workbook": StyledWorkbook,
     "database": Database,
+    "picture": Raster,
 }  # what a file is read as
 
 
@@ -88,6 +90,7 @@ class FileView(msgspec.Struct, frozen=True):
     slide_show: SlideShow | None = None
     styled_workbook: StyledWorkbook | None = None
     database: Database | None = None
+    picture: Raster | None = None
     home: str = GUEST_HOME
     name: str = ""
     beside: dict[str, FileView] = {}

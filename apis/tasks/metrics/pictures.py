@@ -1,0 +1,249 @@
+"""Metrics of pictures.
+
+Invariant: what the policy wrote was unpacked elsewhere. Here are sizes and pixels, compared in bands, so that memory
+does not grow with the picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from apis.tasks.metrics.metric import (
+    SOLVED,
+    Declared,
+    Options,
+    Score,
+    UnreadableResult,
+    Value,
+    document,
+    gold,
+    is_,
+)
+from apis.tasks.verify.picture import Raster
+
+if TYPE_CHECKING:
+    import numpy as np
+    from PIL.Image import Image
+
+    Pixels = np.ndarray[Any, np.dtype[Any]]
+
+KIND = "picture"
+SIDE = 7  # of a window, in pixels
+LUMINANCE, CONTRAST = (0.01 * 255) ** 2, (0.03 * 255) ** 2  # constants of the index, of 8 bits
+BAND = 256  # rows
+MIDDLE, LEFT = 0.05, 0.05  # of a side: how far from the middle, or from the left, still counts as there
+DARK, BRIGHTNESS, TOLERANCE = 128, 128, 0.03
+
+
+def _image(found: Raster) -> Image:
+    """The picture for Pillow. Raises UnreadableResult for one whose pixels were too many."""
+    from PIL import Image
+
+    if not found.pixels:
+        raise UnreadableResult(f"it has {found.width} by {found.height} pixels, which are too many to compare")
+    return Image.frombytes("RGB", (found.width, found.height), found.pixels)
+
+
+def _both(result: Value, expected: Value) -> tuple[Image, Image]:
+    return _image(document(result, KIND)), _image(gold(expected, KIND))
+
+
+def _sums(values: Pixels) -> Pixels:
+    """The sum of each window of `SIDE` by `SIDE`."""
+    import numpy as np
+
+    whole = np.pad(values.cumsum(0).cumsum(1), ((1, 0), (1, 0)))
+    return whole[SIDE:, SIDE:] - whole[:-SIDE, SIDE:] - whole[SIDE:, :-SIDE] + whole[:-SIDE, :-SIDE]
+
+
+def likeness(one: Image, other: Image) -> float:
+    """The mean structural similarity of two pictures of one size and mode, over windows and channels, at most 1.
+
+    Wang et al. 2004, with uniform windows and unbiased variances. 0 for a picture smaller than a window.
+    """
+    import numpy as np
+
+    if one.size != other.size or min(one.size) < SIDE:
+        return 0.0
+    total, count, window = 0.0, 0, SIDE * SIDE
+    for pair in zip(one.split(), other.split(), strict=True):
+        first, second = (np.asarray(channel) for channel in pair)
+        for top in range(0, first.shape[0] - SIDE + 1, BAND):
+            x, y = (rows[top : top + BAND + SIDE - 1].astype(np.float64) for rows in (first, second))
+            mean_x, mean_y = _sums(x) / window, _sums(y) / window
+            unbiased = window / (window - 1)
+            var_x = unbiased * (_sums(x * x) / window - mean_x * mean_x)
+            var_y = unbiased * (_sums(y * y) / window - mean_y * mean_y)
+            both = unbiased * (_sums(x * y) / window - mean_x * mean_y)
+            above = (2 * mean_x * mean_y + LUMINANCE) * (2 * both + CONTRAST)
+            below = (mean_x**2 + mean_y**2 + LUMINANCE) * (var_x + var_y + CONTRAST)
+            total, count = total + float((above / below).sum()), count + above.size
+    return min(1.0, total / count)
+
+
+def _like(one: Image, other: Image, least: float) -> Score:
+    if one.size != other.size:
+        return Score(0.0, f"it is {one.size[0]} by {one.size[1]} and not {other.size[0]} by {other.size[1]}")
+    alike = likeness(one, other)
+    return is_(alike >= least, f"they are alike to {alike:.3f}", f"they are alike to {alike:.3f}, not {least}")
+
+
+def compare_images(result: Value, expected: Value, options: Options) -> Score:
+    """How alike both are in grey, at the smaller one's size; with `reference_base_result` from there on."""
+    from PIL import Image
+
+    one, other = (picture.convert("L") for picture in _both(result, expected))
+    size = min(one.size, other.size)
+    one, other = (picture.resize(size, Image.Resampling.LANCZOS) for picture in (one, other))
+    alike, base = max(0.0, likeness(one, other)), options.get("reference_base_result")
+    score = alike
+    if base is not None:
+        score = (alike - base) / (1 - base) if alike >= base + 0.01 else 0.0
+    return Score(score, f"they are alike to {alike:.3f}")
+
+
+def compare_image_list(result: Value, expected: Value, _: Options) -> Score:
+    """Each picture has the pixels of the one that is expected in its place."""
+    there, wanted = (value if isinstance(value, list) else [value] for value in (result, expected))
+    if len(there) != len(wanted):
+        return Score(0.0, f"there are {len(there)} pictures and not {len(wanted)}")
+    for at, (one, other) in enumerate(zip(there, wanted, strict=True), 1):
+        right: Raster = gold(other, KIND)
+        found: Raster = document(one, KIND)
+        if (found.width, found.height, found.digest) != (right.width, right.height, right.digest):
+            return Score(0.0, f"picture {at} is another")
+    return is_(bool(wanted), "the pictures agree", "nothing is expected")
+
+
+def _structure(least: float, turned: Callable[[Image], Image] = lambda image: image) -> Callable[..., Score]:
+    """A metric that asks how alike both are; the result is `turned` before."""
+
+    def metric(result: Value, expected: Value, _: Options) -> Score:
+        one, other = _both(result, expected)
+        return _like(turned(one), other, least)
+
+    return metric
+
+
+def _mirrored(image: Image) -> Image:
+    from PIL import Image as Images
+
+    return image.transpose(Images.Transpose.FLIP_LEFT_RIGHT)
+
+
+def check_palette_and_structure_sim(result: Value, expected: Value, _: Options) -> Score:
+    """The picture has a palette, and both are alike."""
+    found: Raster = document(result, KIND)
+    if found.mode != "P":
+        return Score(0.0, f"its mode is {found.mode}")
+    return _like(*_both(result, expected), 0.9)
+
+
+def check_contrast_increase_and_structure_sim(result: Value, expected: Value, _: Options) -> Score:
+    """Colours are further apart than in what is expected, and both are alike."""
+    import numpy as np
+
+    one, other = _both(result, expected)
+    spread, before = (float(np.std(np.asarray(image, dtype=np.float32))) for image in (one, other))
+    return _like(one, other, 0.65) if spread > before else Score(0.0, f"the contrast is {spread:.2f}, not {before:.2f}")
+
+
+def _brightness(image: Image) -> float:
+    from PIL import ImageStat
+
+    return float(ImageStat.Stat(image.convert("L")).mean[0])
+
+
+def check_brightness_decrease_and_structure_sim(result: Value, expected: Value, options: Options) -> Score:
+    """The result is darker than what is expected, and both differ little once they are made equally bright."""
+    import numpy as np
+    from PIL import Image
+
+    one, other = _both(result, expected)
+    levels = _brightness(one), _brightness(other)
+    if not 0 < levels[0] < levels[1]:
+        return Score(0.0, f"the brightness is {levels[0]:.1f}, not {levels[1]:.1f}")
+    made = []
+    for image, level in zip((one, other), levels, strict=True):
+        table = [min(255, int(value * BRIGHTNESS / level)) for value in range(256)]
+        made.append(image.point(table * 3))
+    if one.size != other.size:
+        made[0] = made[0].resize(other.size, Image.Resampling.LANCZOS)
+    apart = np.asarray(made[0], dtype=np.float32) / 255 - np.asarray(made[1], dtype=np.float32) / 255
+    error = float(np.mean(apart**2))
+    return is_(
+        error < options.get("threshold", TOLERANCE), f"they differ by {error:.4f}", f"they differ by {error:.4f}"
+    )
+
+
+def check_saturation_increase_and_structure_sim(result: Value, expected: Value, _: Options) -> Score:
+    """The result's colours are stronger than those of what is expected; hue and value are alike."""
+    from PIL import ImageStat
+
+    one, other = (image.convert("HSV").split() for image in _both(result, expected))
+    if ImageStat.Stat(one[1]).mean[0] <= ImageStat.Stat(other[1]).mean[0]:
+        return Score(0.0, "the colours are not stronger")
+    hue = _like(one[0], other[0], 0.9)
+    return hue if hue.value < SOLVED else _like(one[2], other[2], 0.9)
+
+
+def check_triangle_position(result: Value, _: Value, __: Options) -> Score:
+    """What has the second most common colour stands in the middle."""
+    import numpy as np
+
+    pixels = np.asarray(_image(document(result, KIND))).astype(np.uint32)
+    colors = (pixels[:, :, 0] << 16) | (pixels[:, :, 1] << 8) | pixels[:, :, 2]
+    named, counts = np.unique(colors, return_counts=True)
+    if len(named) < 2:
+        return Score(0.0, "it has one colour")
+    place = np.argwhere(colors == named[np.argsort(-counts, kind="stable")[1]]).mean(axis=0)
+    off = np.abs(place / colors.shape - 0.5)
+    return is_(bool((off < MIDDLE).all()), "it stands in the middle", f"it stands at {place[1]:.0f}, {place[0]:.0f}")
+
+
+def check_textbox_on_leftside(result: Value, _: Value, __: Options) -> Score:
+    """Something dark stands at the left side."""
+    import numpy as np
+
+    grey = np.asarray(_image(document(result, KIND)).convert("L"))
+    columns = np.flatnonzero((grey < DARK).any(axis=0))
+    near = columns.size > 0 and columns[0] < grey.shape[1] * LEFT
+    return is_(bool(near), "it stands at the left", f"the first dark column is {columns[:1]}")
+
+
+def check_image_size(result: Value, expected: Value, _: Options) -> Score:
+    """The picture, or with `ignore_transparent` what shows of it, has this `width` and `height`."""
+    found: Raster = document(result, KIND)
+    size = found.shown if expected.get("ignore_transparent") else (found.width, found.height)
+    wanted = expected.get("width"), expected.get("height")
+    same = all(want in (None, there) for want, there in zip(wanted, size, strict=True))
+    return is_(same and wanted != (None, None), "it has the size", f"it is {size[0]} by {size[1]}")
+
+
+def check_image_file_size(result: Value, expected: Value, _: Options) -> Score:
+    """The picture's file is smaller than `max_size` bytes."""
+    size = document(result, KIND).size_bytes
+    return is_(size < expected["max_size"], f"it has {size} bytes", f"it has {size} bytes")
+
+
+DECLARED = (
+    Declared("compare_images", compare_images, reads=KIND),
+    Declared("compare_image_list", compare_image_list, "a picture of another size is another", reads=KIND),
+    Declared("check_structure_sim", _structure(0.9), reads=KIND),
+    Declared("check_file_exists_and_structure_sim", _structure(0.9), reads=KIND),
+    Declared("check_image_mirror", _structure(0.99, _mirrored), reads=KIND),
+    Declared("check_palette_and_structure_sim", check_palette_and_structure_sim, reads=KIND),
+    Declared("check_contrast_increase_and_structure_sim", check_contrast_increase_and_structure_sim, reads=KIND),
+    Declared("check_brightness_decrease_and_structure_sim", check_brightness_decrease_and_structure_sim, reads=KIND),
+    Declared("check_saturation_increase_and_structure_sim", check_saturation_increase_and_structure_sim, reads=KIND),
+    Declared(
+        "check_triangle_position",
+        check_triangle_position,
+        "the second most common colour counts, not the second rarest",
+        reads=KIND,
+    ),
+    Declared("check_textbox_on_leftside", check_textbox_on_leftside, reads=KIND),
+    Declared("check_image_size", check_image_size, reads=KIND),
+    Declared("check_image_file_size", check_image_file_size, "what is no picture scores 0", reads=KIND),
+)

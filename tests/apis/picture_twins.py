@@ -1,0 +1,115 @@
+"""Twins of metrics of pictures."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+from PIL import Image
+
+from apis.tasks.verify.verify import FileView
+from tests.apis.metric_twins import Twin, file
+
+SIZE = (48, 40)
+Color = tuple[int, int, int]
+
+
+def drawn(color: Callable[[int, int], Color], size: tuple[int, int] = SIZE) -> Image.Image:
+    made = Image.new("RGB", size)
+    made.putdata([color(x, y) for y in range(size[1]) for x in range(size[0])])
+    return made
+
+
+def saved(image: Image.Image, kind: str = "PNG") -> FileView:
+    out = io.BytesIO()
+    image.save(out, kind)
+    return file(out.getvalue())
+
+
+def scene(x: int, y: int) -> Color:
+    return (60 + x * 3) % 200, (40 + y * 4 + x // 8 * 9) % 180, (x * y) % 160
+
+
+def triangle(at: int) -> FileView:
+    """A yellow triangle around column `at` of the middle rows, with one pixel of another colour at its edge."""
+
+    def color(x: int, y: int) -> Color:
+        if (x, y) == (at, 25):
+            return 240, 230, 120
+        return (250, 220, 0) if abs(x - at) < (y - 9) // 2 and y < 25 else (240, 240, 240)
+
+    return saved(drawn(color))
+
+
+def scaled(image: Image.Image, factor: float) -> Image.Image:
+    return image.point([min(255, int(value * factor)) for value in range(256)] * 3)
+
+
+def cornered(size: int) -> FileView:
+    """A transparent picture with something of this size in it."""
+    made = Image.new("RGBA", SIZE)
+    made.paste((9, 9, 9, 255), (3, 4, 3 + size, 4 + size))
+    return saved(made)
+
+
+PLAIN = drawn(scene)
+GOLD, MIRROR = saved(PLAIN), saved(PLAIN.transpose(Image.Transpose.FLIP_LEFT_RIGHT))
+OTHER = saved(drawn(lambda x, y: scene(y, x)))
+HALVED, BLANK = saved(PLAIN.resize((24, 20))), saved(drawn(lambda _x, _y: (0, 0, 0)))
+SPECK = saved(drawn(lambda x, y: (255, 255, 255) if (x, y) == (9, 9) else scene(x, y)))
+TURNED = saved(PLAIN.transpose(Image.Transpose.ROTATE_90))
+PALE = scaled(PLAIN, 0.6)
+GREY = PLAIN.convert("L").convert("RGB")
+FEW = PLAIN.quantize(60)
+DULL = Image.blend(GREY, PLAIN, 0.7)
+
+
+def _twin(name: str, expected: Any, right: FileView, *wrong: FileView, **options: Any) -> Twin:
+    return Twin(name, expected, options, right, list(wrong))
+
+
+TWINS = [
+    _twin("compare_images", GOLD, saved(PLAIN, "BMP"), SPECK, OTHER, BLANK),
+    _twin("compare_images", GOLD, GOLD, MIRROR, OTHER, BLANK, reference_base_result=0.5),
+    _twin("compare_image_list", GOLD, saved(PLAIN, "BMP"), SPECK, OTHER, HALVED, MIRROR),
+    Twin("compare_image_list", [GOLD, MIRROR], {}, [GOLD, MIRROR], [[MIRROR, GOLD], [GOLD, SPECK], [GOLD, GOLD]]),
+    _twin("check_structure_sim", GOLD, SPECK, OTHER, HALVED, MIRROR),
+    _twin("check_file_exists_and_structure_sim", GOLD, GOLD, OTHER, HALVED, MIRROR),
+    _twin("check_image_mirror", GOLD, MIRROR, OTHER, SPECK, GOLD),
+    _twin(
+        "check_palette_and_structure_sim",
+        saved(FEW.convert("RGB")),
+        saved(FEW),
+        saved(FEW.transpose(Image.Transpose.ROTATE_180)),
+        saved(FEW.quantize(2)),
+        saved(FEW.convert("RGB")),
+    ),
+    _twin("check_contrast_increase_and_structure_sim", saved(PALE), GOLD, saved(scaled(PALE, 0.9)), OTHER, saved(PALE)),
+    _twin("check_brightness_decrease_and_structure_sim", GOLD, saved(PALE), saved(scaled(PLAIN, 1.2)), BLANK, GOLD),
+    _twin(
+        "check_brightness_decrease_and_structure_sim",
+        GOLD,
+        saved(PALE),
+        saved(PALE.transpose(Image.Transpose.FLIP_TOP_BOTTOM)),
+        saved(scaled(PLAIN, 1.2)),
+        GOLD,
+        threshold=0.01,
+    ),
+    _twin("check_saturation_increase_and_structure_sim", saved(DULL), GOLD, saved(GREY), OTHER, saved(DULL)),
+    _twin("check_triangle_position", None, triangle(24), triangle(10), triangle(38), BLANK),
+    _twin(
+        "check_textbox_on_leftside",
+        None,
+        *(saved(drawn(lambda x, y, at=at: (0, 0, 0) if x == at and y < 9 else (255, 255, 255))) for at in (1, 3, 40)),
+        saved(Image.new("RGB", SIZE, "white")),
+    ),
+    _twin("check_image_size", {"width": 48, "height": 40}, GOLD, HALVED, saved(PLAIN.resize((48, 41))), TURNED),
+    _twin("check_image_size", {"height": 9, "ignore_transparent": True}, cornered(9), cornered(8), cornered(10), GOLD),
+    _twin(
+        "check_image_file_size",
+        {"max_size": len(GOLD.data) + 1},
+        GOLD,
+        *(file(GOLD.data + bytes(more)) for more in (1, 9, 99)),
+    ),
+]
