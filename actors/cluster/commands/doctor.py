@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-SUMMARY = "check this machine"
+SUMMARY = "check this machine, and a cluster's"
 DESCRIPTION = (
-    "Check that this machine can run desktops and training; name what is missing and the command that mends it."
+    "Check that this machine can run desktops and training, and a cluster's machines what FILE places there. Name"
+    " what is missing and the command that mends it."
 )
 EXAMPLES = "examples:\n  computerrl doctor\n  computerrl doctor deploy/smoke.yaml --json\n"
 
@@ -23,10 +24,13 @@ def main(args: argparse.Namespace) -> int:
     """Check; 0 when nothing that a run needs is missing, else 1."""
     from actors.cluster import output
     from actors.cluster.config import deploy_files
-    from actors.cluster.runs import doctor
+    from actors.cluster.runs import doctor, machines
+    from runtime.system import run
 
     deploy, _ = deploy_files.load(args.file)
     checks = doctor.examine(deploy)
+    if all(check.ok for check in checks if check.name in ("ray", "code")):
+        checks += run(machines.examine(deploy))
     healthy = not any(check.fatal for check in checks)
     if args.json:
         output.document({"ok": healthy, "checks": checks})

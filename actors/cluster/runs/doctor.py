@@ -56,35 +56,58 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
     yield from check_packages()
     if deploy.cluster.engine == "ray":
         yield check_ray()
-    if isinstance(deploy.desktops.provider, SandboxConfig) and not deploy.desktops.place:
-        yield check_root()
-        yield check_state(deploy.desktops.provider.folder)
-        yield check_debian()
-        yield check_program("sshd", "openssh-server", "/usr/sbin/sshd")
-        yield check_program("Xvfb", "xvfb", "/usr/bin/Xvfb")
-        yield check_sandbox()
-        yield check_cgroups()
-        yield from check_sums(deploy)
-        yield check_home()
-        yield check_applications()
-        apps = apps_of(deploy)
-        yield check_editor(needed="code" in apps)
-        yield check_task_files()
-        for program, listed in sorted({(app.program, app.packages) for app in map(app_named, apps) if app.packages}):
-            yield check_application(program, listed)
-        if any(app.startswith("libreoffice") for app in apps):
-            yield check_profile()
+    if not deploy.desktops.place:
+        yield from _desktops(deploy)
     yield check_base(deploy)
-    here = not deploy.samplers.attach and not deploy.samplers.place  # are engines started
-    if deploy.samplers.device == "cuda" and here:
-        yield check_gpu()
     yield from map(check_attached, deploy.samplers.attach)
-    yield from check_learner()
-    if isinstance(deploy.samplers.engine, SglangConfig) and here:
-        yield check_sglang(deploy.samplers.engine)
+    if not deploy.samplers.attach and not deploy.samplers.place:
+        yield from _engines(deploy)
+    if not deploy.learner.place:
+        yield from check_learner()
     yield check_disk(place)
     yield check_files()
     yield check_memory(deploy)
+
+
+def examine_part(deploy: Deploy, part: str) -> list[Check]:
+    """What a process of `part`, a section of the deploy file that has a place, needs of the machine that it is on."""
+    seats = deploy.desktops
+    if part == "desktops":  # those of one process, as if they were asked for here
+        seats = msgspec.structs.replace(seats, place={}, count=seats.seats_of(0), processes=1)
+    deploy = msgspec.structs.replace(deploy, desktops=seats)
+    of_part = {"desktops": _desktops, "samplers": _engines, "learner": lambda _: check_learner()}
+    return [check_python(), *check_packages(), *of_part[part](deploy), check_disk(Path.cwd()), check_files()]
+
+
+def _desktops(deploy: Deploy) -> Iterator[Check]:
+    """What desktops need of the machine that they are on."""
+    if not isinstance(deploy.desktops.provider, SandboxConfig):
+        return
+    yield check_root()
+    yield check_state(deploy.desktops.provider.folder)
+    yield check_debian()
+    yield check_program("sshd", "openssh-server", "/usr/sbin/sshd")
+    yield check_program("Xvfb", "xvfb", "/usr/bin/Xvfb")
+    yield check_sandbox()
+    yield check_cgroups()
+    yield from check_sums(deploy)
+    yield check_home()
+    yield check_applications()
+    apps = apps_of(deploy)
+    yield check_editor(needed="code" in apps)
+    yield check_task_files()
+    for name, listed in sorted({(app.program, app.packages) for app in map(app_named, apps) if app.packages}):
+        yield check_application(name, listed)
+    if any(app.startswith("libreoffice") for app in apps):
+        yield check_profile()
+
+
+def _engines(deploy: Deploy) -> Iterator[Check]:
+    """What engines need of the machine that they are started on."""
+    if deploy.samplers.device == "cuda":
+        yield check_gpu()
+    if isinstance(deploy.samplers.engine, SglangConfig):
+        yield check_sglang(deploy.samplers.engine)
 
 
 def check_python() -> Check:

@@ -81,15 +81,19 @@ def desktop_host(index: int) -> str:
     return f"desktops/{index}"
 
 
+def processes_of(deploy: Deploy) -> dict[str, int]:
+    """How many processes each section of `Deploy.places` has."""
+    return {"desktops": deploy.desktops.processes, "samplers": deploy.samplers.count, "learner": 1}
+
+
 def placer_of(deploy: Deploy) -> PlacerSpec | None:
     """How the hosts that have a place get their machines."""
     cluster = deploy.cluster
-    processes = {"desktops": deploy.desktops.processes, "samplers": deploy.samplers.count, "learner": 1}
     if cluster.engine == "none" or not any(place for _, place in deploy.places):
         return None
     every = Counter[str]()
     for part, place in deploy.places:
-        every.update({name: amount * processes[part] for name, amount in place.items()})
+        every.update({name: amount * processes_of(deploy)[part] for name, amount in place.items()})
     arguments = [f"--address={cluster.address}", f"--resources={msgspec.json.encode(every).decode()}"]
     arguments += [f"--bind={cluster.bind.partition(':')[0]}"] * bool(cluster.bind)
     where = cluster.address or os.environ.get("RAY_ADDRESS", "") or "this machine's address"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -9,11 +10,12 @@ import pytest
 
 from actors.cluster.config import deploy_files, models
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import compose, doctor, host_specs
+from actors.cluster.runs import compose, doctor, host_specs, machines
 from actors.desktop.config import SandboxConfig
 from runtime.errors import ConfigError
 from runtime.system import PlacerSpec
 
+PLACERS = Path(__file__).resolve().parents[2] / "runtime"  # of a placer that places hosts on this machine
 PLACED = ("cluster.engine=ray", "desktops.place={CPU: 2, desktops: 18}", "desktops.processes=2")
 
 SERVED = ("cluster.engine=ray", "samplers.place={GPU: 1}", "samplers.device=cuda", "samplers.count=2")
@@ -133,3 +135,31 @@ def test_a_machine_whose_desktops_are_elsewhere_needs_none_of_what_they_need() -
     assert "ray" in named
     assert not named & {"sandbox", "cgroups", "sshd", "all memory"}
     assert "ray" not in {check.name for check in doctor.examine(deployed())}
+
+
+def test_a_machine_is_asked_for_the_desktops_of_one_process() -> None:
+    there = {check.name: check for check in doctor.examine_part(deployed(*PLACED), "desktops")}
+    assert there.keys() >= {"python", "packages", "sandbox", "cgroups", "sshd", "all memory", "disk"}
+    assert "each of 4 desktops" in there["all memory"].found  # two seats, and two that stand ready
+
+
+@pytest.mark.slow
+async def test_machines_that_processes_are_placed_on_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = f"{PLACERS.parent.parent}{os.pathsep}{PLACERS}"
+    monkeypatch.setenv("PYTHONPATH", path)
+    room = PlacerSpec(module="local_placer", arguments=("--room=2",), wait_s=20.0)
+    monkeypatch.setattr(host_specs, "placer_of", lambda _: room)
+    placed = deployed("cluster.engine=ray", "samplers.place={desktops: 1}", "samplers.count=2")
+    found = await machines.examine(placed)
+    assert [check.name for check in found] == [
+        f"{name} (samplers on m0)" for name in ("python", "torch", "packages", "disk", "open files")
+    ]
+    assert found[0].ok
+    monkeypatch.setattr(host_specs, "placer_of", lambda _: msgspec.structs.replace(room, wait_s=6.0))
+    (refused,) = await machines.examine(deployed("cluster.engine=ray", "learner.place={desktops: 3}"))
+    assert refused.fatal
+    assert "learner/0 wait for a machine with desktops 3 free: m0 has desktops 2 of 2" in refused.found
+    none = msgspec.structs.replace(room, arguments=("--unusable=no such cluster",))
+    monkeypatch.setattr(host_specs, "placer_of", lambda _: none)
+    (hopeless,) = await machines.examine(placed)
+    assert hopeless.found == "no such cluster"

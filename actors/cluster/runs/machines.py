@@ -1,0 +1,108 @@
+"""What the machines that a cluster finds lack for a run.
+
+Invariant: each process that a run would place is placed as in the run, looks at its machine, and ends. Nothing stays
+there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster.config.schema import Deploy
+from actors.cluster.runs import doctor, host_specs
+from actors.cluster.runs.capacity import Check
+from runtime.actor import Actor, handles
+from runtime.errors import ComputerRLError
+from runtime.messaging.message import Message, Request
+from runtime.system import ActorSpec, ActorSystem, HostSpec
+
+WAIT_S = 60.0  # for machines, where a run would wait longer
+LOOK_S = 120.0
+
+
+class LookedFor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is looked for: what `part` of the run needs, a section of the deploy file."""
+
+    deploy: Deploy
+    part: str
+
+
+class MachineLooked(Message):
+    """What was found on the machine."""
+
+    checks: list[Check]
+
+
+class LookAtMachine(Request[MachineLooked]):
+    """LookAtMachine at your machine."""
+
+
+class Looker(Actor):
+    """Looks at the machine that it was placed on."""
+
+    config: LookedFor
+
+    @handles(LookAtMachine, slow_after_s=LOOK_S)
+    async def look(self, _: LookAtMachine) -> MachineLooked:
+        """By the checks that `computerrl doctor` makes here."""
+        return MachineLooked(checks=await asyncio.to_thread(doctor.examine_part, self.config.deploy, self.config.part))
+
+
+async def examine(deploy: Deploy) -> list[Check]:
+    """The checks of all machines, each named with its part and machine; a single failed one where they can't be had."""
+    placer = host_specs.placer_of(deploy)
+    if placer is None:
+        return []
+    placer = msgspec.structs.replace(placer, wait_s=min(WAIT_S, placer.wait_s))
+    counts = host_specs.processes_of(deploy)
+    hosts = [
+        (HostSpec(name=f"{part}/{i}", place=place), part)
+        for part, place in deploy.places
+        for i in range(counts[part] if place else 0)
+    ]
+    specs = [
+        ActorSpec(name=host.name, factory=Looker, config=LookedFor(deploy=deploy, part=part), host=host.name)
+        for host, part in hosts
+    ]
+    with tempfile.TemporaryDirectory(prefix="computerrl-doctor-") as folder:
+        try:
+            async with ActorSystem(Path(folder), hosts=[host for host, _ in hosts], placer=placer) as system:
+                if refused := await _refused(system, specs, placer.wait_s):
+                    return [Check(name="machines", ok=False, found=refused)]
+                return await _looked(system, specs)
+        except ComputerRLError as error:
+            return [Check(name="machines", ok=False, found=str(error))]
+
+
+async def _refused(system: ActorSystem, specs: list[ActorSpec], wait_s: float) -> str:
+    """Why they can't be placed; "" once they are."""
+    spawned, failed = asyncio.ensure_future(system.spawn(*specs)), asyncio.ensure_future(system.failed())
+    try:
+        await asyncio.wait({spawned, failed}, timeout=wait_s + LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+        if failed.done():
+            return failed.result()
+        if not spawned.done():
+            return "; ".join(system.waits()) or f"they did not start in {wait_s + LOOK_S:g} s"
+        return str(spawned.exception() or "")
+    finally:
+        for future in (spawned, failed):
+            future.cancel()
+        await asyncio.gather(spawned, failed, return_exceptions=True)
+
+
+async def _looked(system: ActorSystem, specs: list[ActorSpec]) -> list[Check]:
+    answers = await asyncio.gather(*(system.ref(spec.name).ask(LookAtMachine(), timeout_s=LOOK_S) for spec in specs))
+    at = {status.name: status.machine for status in await system.statuses()}
+    found = {
+        (spec.config.part, at[spec.name], check.name): check
+        for spec, answer in zip(specs, answers, strict=True)
+        for check in answer.checks
+    }
+    return [
+        msgspec.structs.replace(check, name=f"{name} ({part} on {machine})")
+        for (part, machine, name), check in found.items()
+    ]
