@@ -19,7 +19,7 @@ from actors.cluster.runs import criterion, evaluation_rounds
 from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound
 from actors.cluster.runs.weights import NamedWeights
 from actors.replay.statistics.intervals import Rate
-from actors.replay.statistics.scores import Mean, side_by_side
+from actors.replay.statistics.scores import side_by_side
 from actors.replay.statistics.success_rates import Rates, Summary
 from apis.tasks import registry as tasks
 from runtime.errors import ConfigError
@@ -143,11 +143,9 @@ def _print(weights: NamedWeights, deploy: Deploy, found: EvaluationRound, compar
         rows += [_row("ALL TRAINED", summary.trained), _row("ALL NEVER TRAINED", summary.untrained)]
     rows.append(_row("ALL", summary.whole))
     output.table(("FAMILY", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT"), rows)
-    scores = side_by_side(found.episodes)
-    if scores[0].infeasible.n or len({one.whole.successes for one in scores[:3]}) > 1:
-        sides = [(one.name, *map(_mean, (one.whole, one.feasible, one.infeasible))) for one in scores]
+    if rows := found.score_rows:
         output.line("")
-        output.table(("SCORE", "ALL", "FEASIBLE", "INFEASIBLE"), sides)
+        output.table([title.upper() for title in evaluation_rounds.SCORES], rows)
     if len(summary.pass_at) > 1:
         output.line("\n" + "  ".join(f"pass@{k} {value:.3f}" for k, value in summary.pass_at.items()))
     if compared is not None:
@@ -161,7 +159,3 @@ def _row(name: str, rates: Rates) -> tuple[str, ...]:
 
 def _share(rate: Rate) -> str:
     return f"{rate.value:.3f} ({rate.successes}/{rate.n})" if rate.n else "-"
-
-
-def _mean(mean: Mean) -> str:
-    return f"{mean.value:.3f} ({mean.successes:g}/{mean.n})" if mean.n else "-"

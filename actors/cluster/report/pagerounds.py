@@ -12,7 +12,7 @@ from actors.cluster.report import instructions as wordings
 from actors.cluster.report.gather import RunData
 from actors.cluster.report.html import Markup, folded, join, table, tag
 from actors.cluster.report.instructions import Worded
-from actors.cluster.runs.evaluation_rounds import EvaluationRound
+from actors.cluster.runs.evaluation_rounds import SCORES, EvaluationRound
 from actors.replay.statistics.intervals import Rate
 from runtime.messaging.message import Version
 
@@ -60,7 +60,9 @@ def rounds_of(run: RunData) -> Markup:
         (found.name if found.closed else f"{found.name} (going on)", made, *_shares(found), found.task_set[:12])
         for found, made in zip(run.rounds, weights, strict=True)
     ]
-    return join([head, _without_empty(titles, rows), _families(run.rounds), *_wordings(run.rounds)])
+    sides = run.rounds[-1].score_rows
+    scores = [table(SCORES, sides, f"Scores of {run.rounds[-1].name}")] if sides else []
+    return join([head, _without_empty(titles, rows), *scores, _families(run.rounds), *_wordings(run.rounds)])
 
 
 def _shares(found: EvaluationRound) -> tuple[str, ...]:

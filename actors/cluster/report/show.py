@@ -27,7 +27,7 @@ from actors.cluster.report.seats import SeatTime
 from actors.cluster.report.seeds import Brief, apart, show_apart, together
 from actors.cluster.report.seeds import show as show_seeds
 from actors.cluster.runs import criterion, run_folder
-from actors.cluster.runs.evaluation_rounds import EvaluationRound
+from actors.cluster.runs.evaluation_rounds import SCORES, EvaluationRound
 from actors.cluster.runs.names import LAST, find
 from actors.replay import observed
 from runtime.errors import ConfigError
@@ -187,6 +187,9 @@ def _print(figures: RunFigures) -> None:
     else:
         output.line("no evaluation round was opened")
     _print_families(figures.rounds)
+    if figures.rounds and (sides := figures.rounds[-1].score_rows):
+        output.table([title.upper() for title in SCORES], sides)
+        output.line()
     for compared in figures.gains:
         output.line(f"gain      {criterion.told(compared)}")
     if said := wordings.told(figures.rounds):

@@ -14,6 +14,7 @@ import msgspec
 from actors.cluster.runs import ledgers
 from actors.replay.database import queries
 from actors.replay.statistics.intervals import Gain
+from actors.replay.statistics.scores import Mean, side_by_side
 from actors.replay.statistics.success_rates import RoundEpisode, Summary, gain, summarise
 from apis.tasks import registry as tasks
 from runtime.errors import ConfigError
@@ -43,6 +44,21 @@ class EvaluationRound(msgspec.Struct, frozen=True, kw_only=True):
         """What a run is judged by: the episodes of families that may be trained on, where it has any."""
         never = untrained_families()
         return [episode for episode in self.episodes if episode.family not in never] or self.episodes
+
+    @property
+    def score_rows(self) -> list[tuple[str, ...]]:
+        """Its scores side by side under `SCORES`; none where no task is infeasible and all scores are alike."""
+        scores = side_by_side(self.episodes)
+        if not scores[0].infeasible.n and len({one.whole.successes for one in scores[:3]}) == 1:
+            return []
+        return [(one.name, *map(_mean, (one.whole, one.feasible, one.infeasible))) for one in scores]
+
+
+SCORES = ("Score", "All", "Feasible", "Infeasible")
+
+
+def _mean(mean: Mean) -> str:
+    return f"{mean.value:.3f} ({mean.successes:g}/{mean.n})" if mean.n else "-"
 
 
 def untrained_families() -> frozenset[str]:

@@ -12,6 +12,8 @@ import pytest
 from actors.cluster.report import curves, html, pagephases, pagerounds, show
 from actors.cluster.report.bands import Band
 from actors.cluster.report.pictures import BUSY_COLOURS, CPU_COLOURS, IDLE_COLOURS, ink
+from actors.replay.statistics.scores import TIMED_OUT
+from actors.replay.statistics.success_rates import RoundEpisode
 from tests.actors.cluster.test_report_page import Fabricated, whole
 from tests.actors.cluster.test_report_wordings import MOVED, played
 
@@ -86,6 +88,19 @@ def test_rounds_of_two_decodings_carry_theirs() -> None:
     greedy = msgspec.structs.replace(one, temperature=0.0)
     assert pagerounds.round_names([one, one]) == ["final", "final"]
     assert pagerounds.round_names([one, greedy]) == ["final (T=1)", "final (greedy)"]
+
+
+def test_scores_stand_side_by_side_where_they_differ() -> None:
+    alike = played("final", {"files_move/held-out/1": True})
+    ended = RoundEpisode(task="s/a", reason=TIMED_OUT, feasible=False)
+    other = msgspec.structs.replace(alike, episodes=[*alike.episodes, ended])
+    assert alike.score_rows == []
+    assert ("published", "1.000 (2/2)", "1.000 (1/1)", "1.000 (1/1)") in other.score_rows
+    assert ("never ending, published", "0.500 (1/2)", "0.000 (0/1)", "1.000 (1/1)") in other.score_rows
+    run: Any = SimpleNamespace(name="one", rounds=[alike, other])
+    assert "Scores of final" in str(pagerounds.rounds_of(run))
+    run.rounds = [alike]
+    assert "Scores of final" not in str(pagerounds.rounds_of(run))
 
 
 def test_wordings_that_are_always_solved_are_folded() -> None:
