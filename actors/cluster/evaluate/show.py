@@ -135,7 +135,7 @@ def _print(weights: NamedWeights, deploy: Deploy, found: EvaluationRound, compar
         f" form {deploy.prompt.format}, actions {deploy.prompt.action_space},"
         f" {summary.episodes} episodes, {summary.faults} faults{state}\n"
     )
-    never = evaluation_rounds.untrained_families()
+    never = evaluation_rounds.untrained_families(summary.families, found.trained)
     rows = [
         _row(f"{name} (never trained)" if name in never else name, rates) for name, rates in summary.families.items()
     ]

@@ -6,7 +6,7 @@ and decoding.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -33,6 +33,7 @@ class EvaluationRound(msgspec.Struct, frozen=True, kw_only=True):
     closed: bool
     summary: Summary
     episodes: list[RoundEpisode]  # what it was made of: episodes still to be played are not among them
+    trained: frozenset[str] = frozenset()  # families that its run trains on; none where nothing was trained
 
     @property
     def decoding(self) -> str:
@@ -41,8 +42,8 @@ class EvaluationRound(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def judged(self) -> list[RoundEpisode]:
-        """What a run is judged by: the episodes of families that may be trained on, where it has any."""
-        never = untrained_families()
+        """What a run is judged by: the episodes of families that it trains on, where it has any."""
+        never = untrained_families(self.summary.families, self.trained)
         return [episode for episode in self.episodes if episode.family not in never] or self.episodes
 
     @property
@@ -61,9 +62,12 @@ def _mean(mean: Mean) -> str:
     return f"{mean.value:.3f} ({mean.successes:g}/{mean.n})" if mean.n else "-"
 
 
-def untrained_families() -> frozenset[str]:
-    """The families that are never trained on."""
-    return frozenset(name for name, family in tasks.FAMILIES.items() if not family.trained)
+def untrained_families(families: Iterable[str], trained: Collection[str] = ()) -> frozenset[str]:
+    """Those of `families` that are not `trained`; where nothing was trained, those that no suite trains on."""
+    known = tasks.FAMILIES
+    return frozenset(
+        name for name in families if (name not in trained if trained else name in known and not known[name].trained)
+    )
 
 
 def read_rounds(run: Path) -> list[EvaluationRound]:
@@ -74,10 +78,11 @@ def read_rounds(run: Path) -> list[EvaluationRound]:
 
 def rounds_of(db: queries.Database) -> list[EvaluationRound]:
     """The same from an open ledger whose rows have names."""
-    return [_round(row, queries.round_episodes(db, row["id"])) for row in queries.rounds(db)]
+    trained = frozenset(queries.trained_families(db))
+    return [_round(row, queries.round_episodes(db, row["id"]), trained) for row in queries.rounds(db)]
 
 
-def _round(row: queries.Row, episodes: list[RoundEpisode]) -> EvaluationRound:
+def _round(row: queries.Row, episodes: list[RoundEpisode], trained: frozenset[str]) -> EvaluationRound:
     return EvaluationRound(
         name=row["name"],
         version=row["version"],
@@ -86,8 +91,9 @@ def _round(row: queries.Row, episodes: list[RoundEpisode]) -> EvaluationRound:
         max_new_tokens=row["max_new_tokens"],
         task_set=row["task_set"],
         closed=bool(row["closed"]),
-        summary=summarise(episodes, untrained_families()),
+        summary=summarise(episodes, untrained_families({episode.family for episode in episodes}, trained)),
         episodes=episodes,
+        trained=trained,
     )
 
 
@@ -108,8 +114,9 @@ def compare(before: EvaluationRound, after: EvaluationRound) -> Compared:
     """What changed from one round to the other. Raises ConfigError unless they are alike."""
     if (first := _kind(before)) != (last := _kind(after)):
         raise ConfigError(f"{before.name} and {after.name} can't be compared: {_said(first)} and {_said(last)}")
-    one, two, never = before.episodes, after.episodes, untrained_families()
+    one, two = before.episodes, after.episodes
     families = sorted({episode.family for episode in one})
+    never = untrained_families(families, after.trained)
     apart = {family: gain(_of(one, [family]), _of(two, [family])) for family in families}
     trained, untrained = ([f for f in families if (f in never) is kind] for kind in (False, True))
     return Compared(

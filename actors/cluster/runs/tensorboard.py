@@ -12,7 +12,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -180,7 +180,8 @@ def of_ledger(ledger: queries.Database, seen: LedgerPosition) -> tuple[list[Scal
         if row["id"] not in rounds:
             rounds.add(row["id"])
             said = json.loads(row["said"])
-            named = ((f"eval/{name}", value) for name, value in of_round(said))
+            trained = queries.trained_families(ledger)
+            named = ((f"eval/{name}", value) for name, value in of_round(said, trained))
             found += _finite(named, Version.parse(said["version"]).step, row["wall"])
     return found, LedgerPosition(lineages, lease, frozenset(rounds))
 
@@ -211,11 +212,11 @@ def _numbers(evidence: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
             yield from ((f"{name}/{key}", float(part)) for key, part in value.items())
 
 
-def of_round(said: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """`success/DECODING/...` and `pass_at_K/DECODING` of what a closed round's event says."""
+def of_round(said: Mapping[str, Any], trained: Collection[str] = ()) -> Iterator[tuple[str, float]]:
+    """`success/DECODING/...` and `pass_at_K/DECODING` of what a closed round's event says, in a run that trains so."""
     decoding = "greedy" if said["temperature"] == 0 else f"t={said['temperature']:g}"
     families, instances = said["families"], said["instances"]
-    never = untrained_families() & instances.keys()
+    never = untrained_families(instances, trained)
     parts = {"": instances.keys() - never or never, "/never_trained": never if instances.keys() - never else ()}
     for name, part in parts.items():  # the first is what a run is judged by, as in its report
         if part:

@@ -164,6 +164,12 @@ def round_episodes(db: Database, round_id: int) -> list[RoundEpisode]:
     return [*found, *(RoundEpisode(task=row["task"], fault=True) for row in lost)]
 
 
+def trained_families(db: Database) -> set[str]:
+    """The families that the run has demonstrated, or played to learn from."""
+    rows = db.execute("SELECT task FROM shown UNION SELECT task FROM groups")
+    return {row["task"].partition("/")[0] for row in rows}
+
+
 # -- groups, episodes and their steps
 
 

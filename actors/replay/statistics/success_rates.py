@@ -39,7 +39,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """A round. `trained` and `untrained` split it by whether a family may ever be trained on."""
+    """A round. `trained` and `untrained` split it by whether a family is trained on."""
 
     instances: int
     episodes: int

@@ -97,13 +97,15 @@ async def test_scalars_are_read_back_and_a_resume_repeats_nothing_and_loses_noth
 def test_a_rounds_success_is_that_of_the_families_a_run_is_judged_by() -> None:
     families = {"text_editor": 0.5, "files_move": 1.0, "calc_column": 0.25}
     instances = {"text_editor": 6, "files_move": 2, "calc_column": 8}
-    assert "calc_column" in untrained_families()
-    assert not {"text_editor", "files_move"} & untrained_families()
+    assert untrained_families(families) == {"calc_column"}
+    assert untrained_families(families, ["text_editor"]) == {"calc_column", "files_move"}
     said = {"temperature": 1.0, "families": families, "instances": instances, "pass_at": {"1": 0.5}}
     assert dict(of_round(said)) == {
         "success/t=1": 0.625, "success/t=1/never_trained": 0.25, "pass_at_1/t=1/all_families": 0.5,
         **{f"success/t=1/{family}": share for family, share in families.items()},
     }  # fmt: skip
+    of_this_run = dict(of_round(said, ["text_editor"]))
+    assert (of_this_run["success/t=1"], of_this_run["success/t=1/never_trained"]) == (0.5, 0.4)
 
 
 async def test_a_learner_that_starts_anew_under_a_run_takes_its_undone_steps_back(tmp_path: Path) -> None:
