@@ -177,9 +177,9 @@ class ProcessHost:
         self._write(frame)
 
     async def statuses(self) -> list[ActorStatus]:
-        """What its actors are doing; a silent or lost child's actors say so."""
-        state = "host_lost"
-        machine = self._child.machine if self._child is not None else ""
+        """What its actors are doing; a silent or lost child's actors say so, and those of one that is not up yet."""
+        state = "host_lost" if self._came else "starting"
+        machine, unplaced = ("", False) if self._child is None else (self._child.machine, not self._child.pid)
         if self._link is not None:
             try:
                 answer = await self._exchange(lambda key: AskStatus(id=key), "status", STATUS_TIMEOUT_S)
@@ -189,7 +189,8 @@ class ProcessHost:
                 state = "host_silent"
             except HostLost:
                 state = "host_lost"
-        told = ActorStatus(name="", host=self.name, machine=machine, pid=self._pid, state=state, doing="")
+        doing = "its host waits for a machine" if unplaced else ""
+        told = ActorStatus(name="", host=self.name, machine=machine, pid=self._pid, state=state, doing=doing)
         return [msgspec.structs.replace(told, name=name) for name in self._actors]
 
     async def close(self) -> None:

@@ -220,12 +220,14 @@ async def test_a_lost_placer_ends_neither_the_run_nor_what_is_asked_later(tmp_pa
 
 
 async def test_a_wait_for_machines_says_what_is_wanted_and_ends_by_its_limit(tmp_path):
-    async with placed(tmp_path, "--room=2", wait_s=2.0) as system:
+    async with placed(tmp_path, "--room=2", wait_s=6.0) as system:
         spawned = asyncio.ensure_future(counter(system))
         wanted = "away wait for a machine with desktops 4 free: m0 has desktops 2 of 2"
         await until(lambda: system.waits() == [wanted])
+        (status,) = await system.statuses()
+        assert (status.state, status.doing) == ("starting", "its host waits for a machine")
         async with asyncio.timeout(20):
-            assert f"cluster.wait_s: 2 s are over, and {wanted}" in await system.failed()
+            assert f"cluster.wait_s: 6 s are over, and {wanted}" in await system.failed()
         with pytest.raises(Exception, match="wait_s"):
             await spawned
 

@@ -38,7 +38,7 @@ class MachineLooked(Message):
 
 
 class LookAtMachine(Request[MachineLooked]):
-    """LookAtMachine at your machine."""
+    """What does your machine lack?"""
 
 
 class Looker(Actor):
