@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -64,6 +64,12 @@ def _seconds(item: pytest.Item) -> float:
     return 4.0 if item.get_closest_marker("desktop") else 0.05
 
 
-def pytest_collection_finish() -> None:
-    """Modules that are loaded by now stay: no collection of garbage has to look through them again."""
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules that are loaded here stay: no collection of garbage looks through them, now or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -11,6 +11,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Sequence
+from functools import lru_cache
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -100,8 +101,9 @@ class Parser(argparse.ArgumentParser):
                 raise ConfigError(f"{name} is empty: give it a value, or leave it out")
 
 
+@lru_cache(maxsize=1)
 def build_parser() -> Parser:
-    """The whole command line."""
+    """The whole command line, built once in a process."""
     parser = Parser(
         prog=NAME,
         description="Train computer-use agents on real desktops.",

@@ -7,6 +7,7 @@ means `cpu`. The package imports this module first.
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 ON_CPU = not torch.cuda.is_available()
+_TENSORBOARD = "torch.utils.tensorboard"
 
 
 class CudaMeansCpu(TorchFunctionMode):
@@ -60,11 +62,16 @@ def install() -> None:
     # seconds to import.
     library: Any = torch
     compiles, library.compile = torch.compile, lambda function: function
+    # Its timers may write for TensorBoard, which they are never asked to: they do without where it is missing.
+    modules: dict[str, Any] = sys.modules
+    missing = modules.setdefault(_TENSORBOARD, None) is None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it announces the fused kernels it does not find, which is known here
         import megatron.core.optimizer  # noqa: F401
         import megatron.core.tensor_parallel.random as tracker
     library.compile = compiles
+    if missing:
+        del modules[_TENSORBOARD]
     # The tracker of random states reaches past torch.cuda into CUDA's default generators.
     tracker._set_cuda_rng_state = lambda state, device=-1, graph_safe=False: torch.set_rng_state(state)
     tracker._get_cuda_rng_state = lambda device="cuda", clone=False, graph_safe=False: torch.get_rng_state()

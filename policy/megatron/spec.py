@@ -23,7 +23,6 @@ from megatron.core.transformer.spec_utils import ModuleSpec
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
 from megatron.core.transformer.transformer_layer import TransformerLayer
 from torch import Tensor
-from torch.nn.attention.bias import causal_lower_right
 
 MASKED_MOST = 1 << 21  # pairs of a query and a key that one mask covers
 
@@ -65,6 +64,8 @@ class SdpaCoreAttention(MegatronModule):
             if part.mask is not None:
                 outputs.append(self._attend(qs[0], k, v, mask=part.mask))
                 continue
+            from torch.nn.attention.bias import causal_lower_right  # loads torch's compiler, which takes a second
+
             for q_own, k_own, v_own in zip(qs, ks, vs, strict=True):
                 seen, valued = torch.cat([k_prompt, k_own]), torch.cat([v_prompt, v_own])
                 mask = causal_lower_right(q_own.size(0), seen.size(0))

@@ -22,8 +22,13 @@ SQL = re.compile(
 )
 
 
+WORDS = ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "PRAGMA", "BEGIN", "sqlite3")
+
+
 def found(source: str) -> Iterator[str]:
-    """SQL and imports of a database in a module's `source`."""
+    """SQL and imports of a database in a module's `source`, which is parsed only where it has one of the words."""
+    if not any(word in source for word in WORDS):
+        return
     for node in ast.walk(ast.parse(source)):
         match node:
             case ast.Constant(value=str(text)) if SQL.search(text):

@@ -12,10 +12,17 @@ PACKAGES = ("runtime", "policy", "apis", "actors")
 GUEST = ROOT / "apis" / "guest"  # runs inside the desktop, under another Python
 
 
-def sources() -> list[Path]:
+@cache
+def sources() -> tuple[Path, ...]:
     """All Python files of the product that run on the host."""
     found = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    return [path for path in found if GUEST not in path.parents]
+    return tuple(path for path in found if GUEST not in path.parents)
+
+
+@cache
+def naming(*words: str) -> list[Path]:
+    """Of all sources, what holds one of `words`: no other file needs to be parsed by a test that looks for them."""
+    return [path for path in sources() if any(word in path.read_text() for word in words)]
 
 
 @cache

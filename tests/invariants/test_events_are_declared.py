@@ -14,7 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from product_code import ROOT, called, module_name, place, sources, tree_of
+from product_code import ROOT, called, module_name, naming, place, tree_of
 
 from runtime.errors import ProtocolError
 from runtime.logs import events
@@ -37,7 +37,7 @@ class Declared:
 def declarations() -> dict[tuple[str, str], Declared]:
     """(module, name) -> what is declared there. Fails on a declaration that is not a plain module-level constant."""
     found = {}
-    for path in sources():
+    for path in naming("declare"):
         for node in ast.walk(tree_of(path)):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
                 continue
@@ -106,7 +106,7 @@ def is_relay(call: ast.Call) -> bool:
 @pytest.mark.slow
 def test_events_are_declared_where_they_are_emitted():
     known, used, wrong = declarations(), set(), []
-    for path in sources():
+    for path in naming("emit"):
         for call in emits(path):
             names = resolve(path, call.args[0]) if call.args else None
             where = f"{place(path, call)} line {call.lineno}"
@@ -142,7 +142,7 @@ def test_events_are_declared_once():
 def test_events_are_declared_and_nothing_else_is_logged():
     """No other way to a log: only `runtime.logs.writer` touches structlog, and no actor the standard logging."""
     engine = ROOT / "policy" / "engine"  # a program of its own; the sampler that starts it reads what it says
-    for path in sources():
+    for path in naming("structlog", "logging"):
         names = set(imported(path).values())
         if path != ROOT / "runtime" / "logs" / "writer.py":
             assert not {name for name in names if name.split(".")[0] == "structlog"}, path

@@ -15,7 +15,7 @@ import pytest
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / "runtime")]
 
 from example_actors import Counter, Sleep  # noqa: E402
-from product_code import ancestors, called, place, sources, tree_of  # noqa: E402
+from product_code import ancestors, called, naming, place, tree_of  # noqa: E402
 
 from runtime.errors import DeadlineExceeded, ProtocolError  # noqa: E402
 from runtime.logs.reader import read_logs  # noqa: E402
@@ -171,7 +171,7 @@ def bounded(tree: ast.Module, node: ast.AST, seen: frozenset[str] = frozenset())
 @pytest.mark.slow
 def test_every_wait_has_a_deadline_in_the_code():
     found: set[str] = set()
-    for path in sources():
+    for path in naming("async"):
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Await):
                 call = node.value
@@ -189,7 +189,7 @@ def test_every_wait_has_a_deadline_in_the_code():
 
 @pytest.mark.slow
 def test_every_wait_has_a_deadline_in_asks():
-    for path in sources():
+    for path in naming(".ask("):
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "ask":
                 receiver = ast.unparse(node.func.value)  # these two have their limits inside

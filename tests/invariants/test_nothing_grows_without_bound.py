@@ -13,7 +13,7 @@ import pytest
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / "runtime")]
 
 from example_actors import Counter, Greet, Hold, Number, Park, Sleep, Total  # noqa: E402
-from product_code import called, place, sources, tree_of  # noqa: E402
+from product_code import called, naming, place, tree_of  # noqa: E402
 
 from runtime import waits  # noqa: E402
 from runtime.errors import ActorGone, ComputerRLError, DeadlineExceeded, HostLost, MailboxFull, StoreError  # noqa: E402
@@ -65,7 +65,7 @@ def test_nothing_grows_without_bound_in_the_code():
     """A deque, queue or cache has a bound in its constructor, or a reason above."""
     found = [
         place(path, item)
-        for path in sources()
+        for path in naming("cache", "deque", "Queue")
         for item in ast.walk(tree_of(path))
         if caches_all(item) or (isinstance(item, ast.Call) and is_unbounded(item))
     ]

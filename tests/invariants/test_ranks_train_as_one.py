@@ -68,8 +68,11 @@ def assert_same_weights(found: Path, expected: Path) -> None:
 
 @pytest.mark.parametrize(
     ("layout", "model"),
-    [(name, style) for style in STYLES for name in rank_processes.LAYOUTS if name != "one"]
-    + [(name, "adapters") for name in rank_processes.OF_ADAPTERS],
+    [
+        *((name, STYLES[0]) for name in rank_processes.LAYOUTS if name != "one"),
+        *((name, STYLES[1]) for name in rank_processes.EVERY_MODEL if name != "one"),
+        *((name, "adapters") for name in rank_processes.OF_ADAPTERS),
+    ],
 )
 def test_ranks_train_as_one_process_does(ran: Path, layout: str, model: str) -> None:
     alone = said(ran, "one")[model]

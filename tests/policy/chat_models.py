@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
-from transformers import PreTrainedTokenizerFast
 
 
 class Chat(NamedTuple):
@@ -60,6 +59,8 @@ LETTERS = " .?!\n-'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ<>|_[]{}/
 
 def write_tokenizer(folder: Path, style: str, chat: Chat | None = None) -> Chat:
     """Put a tokenizer of single letters into model folder `folder`, with the chat template of `style`, or `chat`."""
+    from transformers import PreTrainedTokenizerFast
+
     chat = chat or OF_STYLE[style]
     letters = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(LETTERS)
     vocab = {letter: i for i, letter in enumerate(dict.fromkeys("".join(word for word, _ in letters)))}

@@ -16,7 +16,6 @@ import aiohttp
 import torch
 from tokenizers import Tokenizer, models
 from torch import Tensor
-from transformers import AutoModelForCausalLM
 
 from policy.engine.core import EngineCore
 from policy.engine.options import EngineOptions
@@ -40,6 +39,8 @@ def write_model(folder: Path, style: str = "qwen2", *, seed: int = 0, tied: bool
 
 def reference_logits(folder: Path, ids: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
     """Logits [len(ids), vocab] of transformers, computed in `dtype`."""
+    from transformers import AutoModelForCausalLM
+
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
     with torch.no_grad():
         return model(torch.tensor([list(ids)])).logits[0]

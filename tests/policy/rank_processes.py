@@ -1,6 +1,7 @@
 """Trains tiny models in every layout of ranks, each rank a process, and writes down what came of it.
 
-Arguments: a folder for what comes of it, model folders, and with --long the layouts of four ranks that tests leave out.
+Arguments: a folder for what comes of it, model folders, and with --long what tests leave out: every model in every
+layout, and more layouts of four ranks.
 One process imports the libraries and forks the ranks of one layout after the other.
 """
 
@@ -55,6 +56,7 @@ LONG = {
     "data4": ParallelConfig(data=4),
 }
 OF_ADAPTERS = ("tensor2-sequence", "tensor2-data2")  # the layouts in which adapters alone are trained, too
+EVERY_MODEL = ("one", "tensor2", "pipeline2")  # how these share weights depends on the model; others train the first
 CHAIN = ("one", "tensor2", "data2", "pipeline2")  # each goes on from what the one before it has saved
 
 
@@ -196,13 +198,14 @@ def forked(parallel: ParallelConfig, out: Path, work: Callable[[], Any]) -> None
         raise
 
 
-def main(out: Path, folders: list[Path], layouts: dict[str, ParallelConfig]) -> None:
+def main(out: Path, folders: list[Path], *, long: bool) -> None:
+    layouts = LAYOUTS | (LONG if long else {})
     torch.set_num_threads(1)
     for name, parallel in layouts.items():
 
         def everything(name: str = name, parallel: ParallelConfig = parallel) -> dict[str, Any]:
             said: dict[str, Any] = {"refusal": refusal(folders[0])} if name == "tensor2" else {}
-            for folder in folders:
+            for folder in folders if name in EVERY_MODEL or long else folders[:1]:
                 said[folder.name] = train(folder, parallel, out / f"{name}-{folder.name}.safetensors")
             if name in ("one", *OF_ADAPTERS):
                 said["adapters"] = adapters(folders[0], parallel, out / f"{name}-adapters.safetensors")
@@ -221,4 +224,4 @@ def main(out: Path, folders: list[Path], layouts: dict[str, ParallelConfig]) -> 
 
 if __name__ == "__main__":
     words = [word for word in sys.argv[1:] if word != "--long"]
-    main(Path(words[0]), [Path(word) for word in words[1:]], LAYOUTS | (LONG if "--long" in sys.argv else {}))
+    main(Path(words[0]), [Path(word) for word in words[1:]], long="--long" in sys.argv)

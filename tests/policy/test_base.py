@@ -169,7 +169,7 @@ def test_shipped_model_points_and_copies(shipped: Tokenizer) -> None:
     assert figures["sentence_accuracy"] > 0.8
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_shipped_model_is_as_good_as_readme_says(shipped: Tokenizer) -> None:
     from policy.megatron.trainer import OptimConfig, Trainer
 

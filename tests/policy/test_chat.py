@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from transformers import PreTrainedTokenizerFast
 
 from policy.architecture import read_architecture
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 from tests.policy import tiny_models
 from tests.policy.chat_models import CHATML, GLM4, LLAMA3, MISTRAL, OF_STYLE, Chat, write_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 KINDS = {"chatml": CHATML, "llama3": LLAMA3, "mistral": MISTRAL, "glm4": GLM4}
 ENDS = {"chatml": "<|im_end|>", "llama3": "<|eot_id|>", "mistral": "</s>", "glm4": "<|user|>"}
@@ -24,6 +27,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def made(folder: Path, chat: Chat) -> tuple[Tokenizer, PreTrainedTokenizerFast]:
+    from transformers import PreTrainedTokenizerFast
+
     write_tokenizer(folder, "", chat)
     return Tokenizer.load(folder), PreTrainedTokenizerFast.from_pretrained(folder)
 

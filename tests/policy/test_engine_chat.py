@@ -17,6 +17,8 @@ from tests.policy import tiny_models
 from tests.policy.chat_models import write_tokenizer
 from tests.policy.engine_tools import Server, engine_server
 
+pytestmark = pytest.mark.engine
+
 SYSTEM = {"role": "system", "content": "be kind"}
 ASKED = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}, {"role": "user", "content": "go"}]
 
@@ -46,7 +48,6 @@ async def test_a_conversation_is_answered_as_its_ids_are(server: Server) -> None
     assert (await server.post("/v1/chat/completions", {"messages": parts, "max_tokens": 1}))[0] == 200
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "change"),
     [

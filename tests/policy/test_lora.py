@@ -6,7 +6,6 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
-import transformers
 from safetensors.torch import load_file
 
 from actors.learner.config import LearnerConfig
@@ -60,6 +59,8 @@ def logits_of(model: torch.nn.Module) -> torch.Tensor:
 def test_peft_and_the_merged_weights_compute_what_the_learner_does(
     tmp_path: Path, style: str, targets: tuple[str, ...]
 ) -> None:
+    import transformers
+
     base = tiny_models.write(tmp_path / "base", style, tied=style == "qwen2")
     trainer = taught(base, lora=msgspec.structs.replace(LORA, targets=targets))
     (ours,) = trainer.logits(BATCH[0])

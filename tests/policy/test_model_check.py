@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import PreTrainedTokenizerFast
 
 from actors.cluster import cli
 from tests.policy import tiny_models
@@ -80,5 +79,7 @@ def test_a_difference_and_a_key_that_is_not_covered_are_named(
 
 
 def test_the_stand_in_tokenizers_are_those_of_transformers(tmp_path: Path) -> None:
+    from transformers import PreTrainedTokenizerFast
+
     folder = folder_of(tmp_path, "glm4 without biases")
     assert PreTrainedTokenizerFast.from_pretrained(folder).chat_template

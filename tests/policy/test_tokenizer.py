@@ -9,7 +9,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
-from transformers import PreTrainedTokenizerFast
 
 from policy import tokenizer as tokenizer_module
 from policy.base.tokenizer import VOCAB_SIZE, build_tokenizer, glue
@@ -38,6 +37,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 def _foreign_folder(folder: Path, template: str | None) -> Path:
+    from transformers import PreTrainedTokenizerFast
+
     letters = {letter: i for i, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     backend = Backend(models.BPE(vocab=letters, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -12,6 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from actors.cluster import output
@@ -278,6 +279,7 @@ def _refuse_unless_fit(deploy: Deploy, runs: Path) -> None:
         raise ConfigError(first + more)
 
 
+@lru_cache(maxsize=1)
 def _versions() -> dict[str, str]:
     found = {}
     for name in _VERSIONS:

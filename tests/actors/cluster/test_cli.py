@@ -188,11 +188,12 @@ def test_dry_run_from_another_folder_starts_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
-def test_dry_run_looks_for_a_recording_where_the_run_would(tmp_path: Path) -> None:
-    done = call("run", "--dry-run", "local", "--runs", "mine", "--set", "demos.source=cold", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "a run in mine" in done.stderr
+def test_dry_run_looks_for_a_recording_where_the_run_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["run", "--dry-run", "local", "--runs", "mine", "--set", "demos.source=cold"]) == 2
+    assert "a run in mine" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -207,14 +208,15 @@ def test_doctor_says_what_it_looked_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_doctor_asks_for_office_only_where_tasks_need_it(tmp_path: Path) -> None:
+def test_doctor_asks_for_office_only_where_tasks_need_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lane = [{"family": "text_editor", "split": "held-out", "count": 2}]
     for family in ("text_editor", "calc_cell"):
         own = [{"family": family, "split": "train", "count": 2}]
         content = {"tasks": {"train": own, "demo": own, "eval": lane}}
         file = tmp_path / f"{family}.yaml"
         file.write_text(json.dumps(content))
-        report = json.loads(call("doctor", str(file), "--json", cwd=tmp_path).stdout)
+        cli.main(["doctor", str(file), "--json"])
+        report = json.loads(capsys.readouterr().out)
         names = {check["name"] for check in report["checks"]}
         assert ({"soffice", "office profile"} <= names) == (family == "calc_cell")
 

@@ -12,7 +12,6 @@ from actors.cluster.report.drawing import Drawing
 from tests.actors.cluster.test_report_page import jpeg, reported, whole
 
 
-@pytest.mark.slow
 def test_runs_of_one_seed_are_not_called_seeds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -40,7 +39,7 @@ def _legend(figure: Any, said: list[str]) -> Drawing:
     return Drawing(jpeg(), '<svg viewBox="0 0 1 1"></svg>')
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_runs_of_one_name_leave_a_file_each(tmp_path: Path) -> None:
     paths = [whole(tmp_path / place / "local-0", seed=seed) for seed, place in enumerate(("here", "there"))]
     page = reported(paths, tmp_path / "out")

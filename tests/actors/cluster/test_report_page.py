@@ -207,9 +207,11 @@ def test_a_whole_run_is_shown_and_no_word_of_a_guest_steers_anything(
     assert "evil.example" in page  # as text
     assert not re.search(r"<[^>]*evil\.example", page)
     assert "default-src 'none'" in page
+    assert "over training episodes. Families that are never trained on are left out" in page
+    assert "All, Feasible, No fault and pass count every family." in page
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("stage", ["begun", "killed", "learning", "round open"])
 def test_a_run_that_is_not_whole_gives_a_sensible_page(
     tmp_path: Path, stage: str, capsys: pytest.CaptureFixture[str]
@@ -248,7 +250,7 @@ def test_seeds_are_told_together_without_a_page(tmp_path: Path, capsys: pytest.C
     assert "gain      T=1, after_bc to final, 2 seeds: mean +0.500, from +0.250 to +0.750; together +0.500" in said
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_arms_are_compared_in_their_last_rounds_on_the_seeds_that_both_have(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -353,14 +355,7 @@ def test_seeds_of_one_file_become_one_line_and_arms_several(tmp_path: Path) -> N
     assert (tmp_path / "out" / "curve.png").is_file()
 
 
-@pytest.mark.slow
-def test_what_counts_every_family_is_said_where_it_is_read(tmp_path: Path) -> None:
-    page = reported([whole(tmp_path / "one")], tmp_path / "out")
-    assert "over training episodes. Families that are never trained on are left out" in page
-    assert "All, Feasible, No fault and pass count every family." in page
-
-
-@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_an_experiment_stands_for_its_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,14 +26,12 @@ def scenes(name: str, count: int = 8) -> list[Scene]:
 
 @pytest.mark.slow
 def test_every_cheat_goes_with_some_task_and_is_a_program_for_the_shell() -> None:
-    used = {cheat.name: [cheat.script(scene) for name in tasks.FAMILIES for scene in scenes(name)] for cheat in CHEATS}
-    assert len(used) == len(CHEATS), "names differ"
-    for name, scripts in used.items():
-        made = next((script for script in scripts if script), None)
-        assert made, name
-        assert subprocess.run([shutil.which("sh") or "sh", "-n"], input=made.encode(), check=False).returncode == 0, (
-            name
-        )
+    every = [scene for name in tasks.FAMILIES for scene in scenes(name)]
+    assert len({cheat.name for cheat in CHEATS}) == len(CHEATS), "names differ"
+    for cheat in CHEATS:
+        made = next((script for scene in every if (script := cheat.script(scene))), None)
+        assert made, cheat.name
+        assert subprocess.run([SHELL, "-n"], input=made.encode(), check=False).returncode == 0, cheat.name
 
 
 @pytest.mark.parametrize("name", sorted(tasks.FAMILIES))

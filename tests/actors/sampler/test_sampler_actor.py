@@ -49,6 +49,13 @@ def models(tmp_path_factory):
     return [write_model(folder / str(i), seed=i) for i in range(3)]
 
 
+@pytest.fixture(scope="module")
+def server(models):
+    """An engine that samplers are attached to; it has the second model at first."""
+    with engine_server(models[1]) as found:
+        yield found
+
+
 def settings(models, **more) -> SamplerSettings:
     quick = RestartPolicy(max_restarts=3, first_delay_s=0.01)
     return SamplerSettings(
@@ -166,26 +173,6 @@ async def test_a_killed_engine_comes_back_with_the_current_weights(tmp_path, mod
         check(models[0], await ask(ref, "e", pin=BASE), BASE)
 
 
-async def test_an_answer_from_other_weights_than_the_pinned_ones_is_none(tmp_path, models, monkeypatch):
-    """Older ones or newer ones."""
-    read = wire.read_generated
-    drawn = BASE
-
-    def strange(answer):
-        found = read(answer)
-        return msgspec.structs.replace(
-            found, spans=[msgspec.structs.replace(span, version=drawn) for span in found.spans]
-        )
-
-    async with sampling(tmp_path, settings(models)) as ref:
-        await ref.ask(Pin(version=FIRST, location=str(models[1])), timeout_s=20)
-        check(models[1], await ask(ref, "a", pin=FIRST), FIRST)
-        monkeypatch.setattr(wire, "read_generated", strange)
-        for drawn in (BASE, SECOND):
-            with pytest.raises(SamplerError, match=r"not from 0\.1 alone"):
-                await ask(ref, str(drawn), pin=FIRST)
-
-
 @pytest.mark.proof
 async def test_weights_that_were_never_written_are_written_for_an_engine_that_needs_them(tmp_path, models):
     GroupOwner.asked.clear()
@@ -248,13 +235,6 @@ async def test_a_stopped_engine_is_named_replaced_and_its_requests_answered(tmp_
     assert back["pid"] != ready["pid"]
 
 
-async def test_a_slow_answer_costs_no_engine(tmp_path, models):
-    async with sampling(tmp_path, settings(models, hung_after_s=0.05)) as ref:
-        await ask(ref, "a", sampling=Sampling(temperature=0.0, max_new_tokens=400))
-    assert events(tmp_path, "engine_silent")
-    assert not events(tmp_path, "engine_died")
-
-
 async def test_a_folder_that_can_not_be_served_stops_the_run(tmp_path, models):
     broken = write_model(tmp_path / "broken")
     (broken / "model.safetensors").unlink()
@@ -264,68 +244,84 @@ async def test_a_folder_that_can_not_be_served_stops_the_run(tmp_path, models):
             await system.spawn(ActorSpec(name="sampler/0", factory="actors.sampler.actor:SamplerActor", config=config))
 
 
-async def test_an_attached_server(tmp_path, models):
-    with engine_server(models[1]) as server:
-        config = settings(models, attach=server.url)
-        async with sampling(tmp_path, config) as ref:
-            check(models[0], await ask(ref, "a"), BASE)
-            await ref.tell(Weights(version=FIRST, digest=digest(models[1]), location=str(models[1])))
-            while await asyncio.wait_for(Ledger.told.get(), 20) != FIRST:
-                pass
-            check(models[1], await ask(ref, "b"), FIRST)
-            await ref.ask(Pin(version=BASE, location=str(models[0])), timeout_s=20)
-            await ref.tell(Weights(version=SECOND, digest="", location=str(models[2])))
-            check(models[0], await ask(ref, "c", pin=BASE), BASE)
-            check(models[0], await ask(ref, "d"), BASE)
-            await ref.ask(Unpin(version=BASE), timeout_s=20)
-            while await asyncio.wait_for(Ledger.told.get(), 20) != SECOND:
-                pass
-            check(models[2], await ask(ref, "e"), SECOND)
-            with pytest.raises(Deferred, match=r"the round on 0\.0 is deferred"):
-                await ask(ref, "f", pin=BASE)
-            waiting = asyncio.create_task(ask(ref, "g", pin=FIRST))  # handed out before its pin was told
-            await asyncio.sleep(0.2)
-            assert not waiting.done()
-            await ref.ask(Unpin(version=FIRST), timeout_s=20)
-            with pytest.raises(Deferred):
-                await waiting
-            await ref.ask(Pin(version=BASE, location=str(models[0])), timeout_s=20)
-            check(models[0], await ask(ref, "h", pin=BASE), BASE)
+async def test_an_attached_server(tmp_path, models, server):
+    config = settings(models, attach=server.url)
+    async with sampling(tmp_path, config) as ref:
+        check(models[0], await ask(ref, "a"), BASE)
+        await ref.tell(Weights(version=FIRST, digest=digest(models[1]), location=str(models[1])))
+        while await asyncio.wait_for(Ledger.told.get(), 20) != FIRST:
+            pass
+        check(models[1], await ask(ref, "b"), FIRST)
+        await ref.ask(Pin(version=BASE, location=str(models[0])), timeout_s=20)
+        await ref.tell(Weights(version=SECOND, digest="", location=str(models[2])))
+        check(models[0], await ask(ref, "c", pin=BASE), BASE)
+        check(models[0], await ask(ref, "d"), BASE)
+        await ref.ask(Unpin(version=BASE), timeout_s=20)
+        while await asyncio.wait_for(Ledger.told.get(), 20) != SECOND:
+            pass
+        check(models[2], await ask(ref, "e"), SECOND)
+        with pytest.raises(Deferred, match=r"the round on 0\.0 is deferred"):
+            await ask(ref, "f", pin=BASE)
+        waiting = asyncio.create_task(ask(ref, "g", pin=FIRST))  # handed out before its pin was told
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        await ref.ask(Unpin(version=FIRST), timeout_s=20)
+        with pytest.raises(Deferred):
+            await waiting
+        await ref.ask(Pin(version=BASE, location=str(models[0])), timeout_s=20)
+        check(models[0], await ask(ref, "h", pin=BASE), BASE)
     (ready,) = events(tmp_path, "sampler_ready")
     assert (ready["engine"], ready["version"]) == ("attach", "0.0")
 
 
-async def test_an_attached_server_that_stands_still_or_starts_again_is_met_again(tmp_path, models):
+async def test_an_attached_server_that_stands_still_or_starts_again_is_met_again(tmp_path, models, server):
     """A load that broke off leaves SGLang paused, and nothing but this sampler would ever set it going."""
-    with engine_server(models[0]) as server:
-        async with sampling(tmp_path, settings(models, attach=server.url)) as ref:
-            check(models[0], await ask(ref, "a"), BASE)
-        async with aiohttp.ClientSession() as session:
-            async with session.post(f"{server.url}/pause_generation", json={"mode": "retract"}) as answer:
-                assert answer.status == 200
-        async with asyncio.timeout(60), sampling(tmp_path, settings(models, attach=server.url)) as ref:
-            check(models[0], await ask(ref, "b"), BASE)
+    async with sampling(tmp_path, settings(models, attach=server.url)) as ref:
+        check(models[0], await ask(ref, "a"), BASE)
+    async with aiohttp.ClientSession() as session:
+        async with session.post(f"{server.url}/pause_generation", json={"mode": "retract"}) as answer:
+            assert answer.status == 200
+    async with asyncio.timeout(60), sampling(tmp_path, settings(models, attach=server.url)) as ref:
+        check(models[0], await ask(ref, "b"), BASE)
 
 
-async def test_a_load_that_breaks_is_said_and_tried_again(tmp_path, models, monkeypatch):
-    real, calls = Loader.load, 0
+async def test_no_engine_ends_for_a_load_that_breaks_an_answer_from_other_weights_or_a_slow_one(
+    tmp_path, models, monkeypatch
+):
+    """The load is said and tried again; what older or newer weights than the pinned ones said is no answer."""
+    load, read = Loader.load, wire.read_generated
+    calls, drawn = 0, BASE
 
-    async def load(self, client, latest, ask=None, written=None):
+    async def breaks_twice(self, client, latest, ask=None, written=None):
         nonlocal calls
         calls += 1
         if calls in (1, 2):
             raise EngineGone("out of memory")
-        return await real(self, client, latest, ask, written)
+        return await load(self, client, latest, ask, written)
 
-    async with sampling(tmp_path, settings(models)) as ref:
+    def strange(answer):
+        found = read(answer)
+        return msgspec.structs.replace(
+            found, spans=[msgspec.structs.replace(span, version=drawn) for span in found.spans]
+        )
+
+    async with sampling(tmp_path, settings(models, hung_after_s=0.05)) as ref:
         check(models[0], await ask(ref, "a"), BASE)
-        monkeypatch.setattr(Loader, "load", load)
+        monkeypatch.setattr(Loader, "load", breaks_twice)
         await ref.tell(Weights(version=FIRST, digest="", location=str(models[1])))
         while await asyncio.wait_for(Ledger.told.get(), 20) != FIRST:
             pass
         check(models[1], await ask(ref, "b"), FIRST)
+        await ask(ref, "slow", sampling=Sampling(temperature=0.0, max_new_tokens=400))
+        await ref.ask(Pin(version=FIRST, location=str(models[1])), timeout_s=20)
+        check(models[1], await ask(ref, "c", pin=FIRST), FIRST)
+        monkeypatch.setattr(wire, "read_generated", strange)
+        for drawn in (BASE, SECOND):
+            with pytest.raises(SamplerError, match=r"not from 0\.1 alone"):
+                await ask(ref, str(drawn), pin=FIRST)
     broken = events(tmp_path, "weights_not_loaded")
     assert [(line["attempt"], line["cause"]) for line in broken] == [(1, "out of memory"), (2, "out of memory")]
+    assert "slow" in {line["rid"] for line in events(tmp_path, "engine_silent")}
     assert not events(tmp_path, "engine_died")
 
 
