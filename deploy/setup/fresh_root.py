@@ -156,10 +156,13 @@ def main() -> int:
     args = parser.parse_args()
     given = steps((PROJECT / "Dockerfile").read_text("utf-8"))
     codename = debian(given)
+    mirrors = mirrors_of(codename)
+    if codename not in {name for _, name in mirrors}:
+        parser.error(f"this machine's package lists name no mirror of {codename}")
     settings = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
     with scratch() as root:
         copied(root)
-        return execute([*around(root, codename, mirrors_of(codename), args.bind), *inside(given, settings)])
+        return execute([*around(root, codename, mirrors, args.bind), *inside(given, settings)])
 
 
 if __name__ == "__main__":
