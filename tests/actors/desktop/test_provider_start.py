@@ -15,7 +15,9 @@ from actors.desktop.link import GuestLink
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox import leftovers
+from actors.desktop.providers.sandbox.owners import owner_of
 from actors.desktop.providers.sandbox.provider import SandboxProvider
+from runtime.errors import ConfigError
 from tests.folders import desk_folder
 from tests.heard import Heard, until
 
@@ -83,3 +85,21 @@ def test_a_lock_that_another_user_laid_as_a_link_is_not_followed(tmp_path: Path)
     with pytest.raises(OSError):
         leftovers.reap(str(tmp_path / "state"))
     assert (tmp_path / "precious").read_text() == "kept"
+
+
+@pytest.mark.parametrize("length", [25, 40, 54])  # ~/.local/state/computerrl of users with short and long names
+async def test_names_of_desktops_have_room_in_any_user_s_own_folder(state_dir: str, length: int) -> None:
+    folder = f"{state_dir}/".ljust(length, "x")
+    provider = await SandboxProvider.start(SandboxConfig(state_dir=folder), "smoke-20261126-150454-236")
+    try:
+        assert len(f"{provider._folder}/000000/ssh") <= 107
+        assert owner_of(provider._folder.name) == provider._owner
+        assert provider._folder.is_dir()
+    finally:
+        await provider.close()
+        shutil.rmtree(folder)
+
+
+async def test_a_folder_without_room_for_a_name_is_refused(state_dir: str) -> None:
+    with pytest.raises(ConfigError, match="is too long for a Unix socket's path"):
+        await SandboxProvider.start(SandboxConfig(state_dir=f"{state_dir}/".ljust(80, "x")), "t")

@@ -18,7 +18,7 @@ import msgspec
 from actors.desktop.users import started_at
 
 NEW = "."  # before the name of a folder that is being made
-RUN_CHARS = 30  # of a run's name: with all the rest a Unix socket's path holds it
+RUN_CHARS = 30  # of a run's name, at most
 _NAME = re.compile(
     rf"crl\.(?P<run>[\w-]{{0,{RUN_CHARS}}})\.(?P<pid>\d+)\.(?P<started>\d+)"
     r"\.(?P<namespace>[0-9a-f]{8})\.(?P<token>[0-9a-f]{8})(\.(?P<n>\d{1,7}))?"
@@ -44,16 +44,19 @@ class SandboxOwner(msgspec.Struct, frozen=True):
     token: str  # 8 hex digits, of the provider
 
     @classmethod
-    def this_process(cls, run: str) -> SandboxOwner:
+    def this_process(cls, run: str, most: int = 255) -> SandboxOwner:
         """This process, with a fresh token; characters of `run` that don't belong in a name are replaced.
 
+        Of `run` it keeps as much of the end as a name of `most` bytes has room for: a socket's path contains the name.
         Raises OSError where /proc does not show this process.
         """
         started = started_at(os.getpid())
         if started is None:
             raise ProcessLookupError("this process has no entry in /proc")
-        run = re.sub(r"[^\w-]", "-", run)[-RUN_CHARS:]
-        return cls(run, os.getpid(), started, _namespace(), os.urandom(4).hex())
+        unnamed = cls("", os.getpid(), started, _namespace(), os.urandom(4).hex())
+        run = re.sub(r"[^A-Za-z0-9_-]", "-", run)
+        kept = max(0, min(RUN_CHARS, most - len(unnamed.name)))
+        return msgspec.structs.replace(unnamed, run=run[max(0, len(run) - kept) :])
 
     @property
     def name(self) -> str:

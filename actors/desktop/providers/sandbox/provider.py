@@ -87,10 +87,11 @@ class SandboxProvider(abc.Provider):
     async def start(cls, config: SandboxConfig, run_id: str) -> SandboxProvider:
         """Remove what dead runs left, then make this provider's folder. Raises ConfigError."""
         try:
-            provider = cls(config, owners.SandboxOwner.this_process(run_id))
+            most = SOCKET_PATH_MAX - len(os.fsencode(Path(config.folder, "000000", "ssh"))) - len("/")
+            provider = cls(config, owners.SandboxOwner.this_process(run_id, most))
         except OSError as error:
             raise ConfigError(f"desktops.provider: no sandboxes: {error.strerror or error}") from error
-        if len(str(provider._folder / "000000" / "ssh")) > SOCKET_PATH_MAX:
+        if len(os.fsencode(provider._folder / "000000" / "ssh")) > SOCKET_PATH_MAX:
             raise ConfigError(f"desktops.provider.state_dir {config.folder!r} is too long for a Unix socket's path")
         if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
             raise ConfigError(f"missing programs: {', '.join(missing)}; install deploy/guest/packages.txt")
