@@ -78,6 +78,7 @@ RESULTS: dict[str, Any] = {
     "running": list[int],
     "run": CommandSeen,
     "application_state": CommandSeen,
+    "accessible": CommandSeen,
     "tabs": None,
     "windows": list[WindowRow],
     "activate": None,

@@ -85,6 +85,7 @@ class Agent:
             "keep": self.keep,
             "info": self.info,
             "application_state": self.application_state,
+            "accessible": self.accessible,
             "tabs": self._tools.tabs,
             "wait_window": self.wait_window,
             "read_file": files.read_file,
@@ -208,6 +209,12 @@ class Agent:
     def application_state(self, owner: str) -> dict[str, Any]:
         """What an application says of itself, in the form of a command's output. Raises Refused `tool_failed`."""
         return {"code": 0, "out": self._tools.state(owner)}
+
+    def accessible(self) -> dict[str, Any]:
+        """The accessibility tree as XML, in the form of a command's output."""
+        from guest.screen import accessible
+
+        return {"code": 0, "out": accessible.xml(self._accessibility().applications())}
 
     def observe(self) -> dict[str, Any]:
         """Windows, showing elements and what the document in front holds.

@@ -69,8 +69,12 @@ _DATABASES = {
     "cookie_data": ("Cookies", "cookies", ("name", "host_key")),
     "history": ("History", "urls", ("url", "title", "last_visit_time")),
 }
-# Getters that ask an application before the freeze, and the class of its functions.
-_STATES = {"vlc_playing_info": "VLCTools", "vscode_config": "CodeTools"}
+# Getters that ask before the freeze, and what: an application, by the class of its functions, or the whole desktop.
+_ASKED = {
+    "vlc_playing_info": Call("application_state", {"owner": "VLCTools"}),
+    "vscode_config": Call("application_state", {"owner": "CodeTools"}),
+    "accessibility_tree": Call("accessible"),
+}
 
 
 def files_of(getter: Getter) -> list[str]:
@@ -109,8 +113,8 @@ def commands_of(evaluator: Evaluator, home: str) -> list[Call]:
             commands.refused(" ".join(words))
             (call,) = commands.run_to_end(_aliased(words), home)
             found.append(replace(call, kept=_named(getter)))
-        elif owner := _STATES.get(str(getter.get("type"))):
-            found.append(Call("application_state", {"owner": owner}, kept=_named(getter)))
+        elif asked := _ASKED.get(str(getter.get("type"))):
+            found.append(replace(asked, kept=_named(getter)))
     return found
 
 
@@ -174,7 +178,7 @@ def value_of(getter: Getter, read: Read, told: Mapping[str, str], fixture: Fixtu
             return getter.get("rules", {})
         case "cloud_file":
             return _picked(getter, [FileView("file", data=fixture(url)) for url in fixtures_of(getter)])
-        case "vm_command_line" | "vm_command_error":
+        case "vm_command_line" | "vm_command_error" | "accessibility_tree":
             return told.get(_named(getter))
         case "cache_file":
             out = told.get(str(getter["path"]))
@@ -241,5 +245,5 @@ _PREFERENCES: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 KNOWN = {
     "rule", "cloud_file", "vm_file", "cache_file", "vm_command_line", "vm_command_error", "list_directory", "bookmarks",
-    "gimp_config_file", *_SETTINGS, *_PREFERENCES, *_DATABASES, *_STATES,
+    "gimp_config_file", *_SETTINGS, *_PREFERENCES, *_DATABASES, *_ASKED,
 }  # fmt: skip

@@ -33,6 +33,7 @@ def _looks(name: str, right: Said, *wrong: Said) -> Twin:
 
 TABLE = Box(["a", "b"], kind="table")
 MOVED = {"examine_shape": False}
+PANES = "<desktop-frame><application name='soffice'><{0} name='{1}'></{0}></application></desktop-frame>"
 TWINS = [
     _looks("compare_pptx_files", BOLD, BOLD._replace(looks={"sz": "2800"}), BOLD._replace(color="FF0001")),
     _looks("compare_pptx_files", BOLD, BOLD._replace(bullet="-"), BOLD._replace(layout={"algn": "r"})),
@@ -104,5 +105,17 @@ TWINS = [
         {},
         file(make_pptx(HEADED, size=(100, 200))),
         [file(make_pptx(HEADED, size=(200, 200))), file(make_pptx(HEADED, size=(0, 200))), file(make_pptx(HEADED))],
+    ),
+    Twin(
+        "check_left_panel",
+        None,
+        {},
+        PANES.format("document-frame", "Slides View"),
+        [
+            PANES.format("document-frame", "Notes View"),
+            PANES.format("panel", "Slides View"),
+            PANES.format("document-frame", "slides view"),
+            "<desktop-frame/>",
+        ],
     ),
 ]

@@ -6,6 +6,7 @@ the one that it expects, so an untouched desktop is not right, and the expected 
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 import sys
@@ -74,14 +75,21 @@ def content(name: str, task: Task, *, gold: bool = False) -> bytes:
         boxes = [Box(["head"], HIGH, "title"), Box([looks])]
         return make_pptx(*(Page(boxes, notes=said) for _ in range(3)))
     if ending in PICTURES:
-        out = io.BytesIO()
-        Image.new("RGB", (64, 48), "blue" if gold else "red").save(out, PICTURES[ending])
-        return out.getvalue()
+        return drawn(f"{said} {name}", PICTURES[ending])
     if ending in SOUNDS:
         return sound()
     if ending in PACKED:
         return packed(members(task, said), ending)
     return TEXTS.get(ending, "{}\n").format(said).encode()
+
+
+def drawn(said: str, kind: str) -> bytes:
+    """A picture of two colours, the second in a corner, so that it is not its own mirror image."""
+    out, seen = io.BytesIO(), hashlib.sha256(said.encode()).digest()
+    picture = Image.new("RGB", (64, 48), tuple(seen[:3]))
+    picture.paste(tuple(seen[3:6]), (0, 0, 20 + seen[6] % 12, 12 + seen[7] % 12))
+    picture.save(out, kind)
+    return out.getvalue()
 
 
 def members(task: Task, said: str) -> dict[str, bytes]:

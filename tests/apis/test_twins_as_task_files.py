@@ -55,7 +55,8 @@ def left(twin: Twin, result: Any) -> Found | None:
     if isinstance(result, FileView):
         return Found(named(result, "a"))
     if isinstance(result, str):
-        return Found(told={json.dumps(SAID): result})
+        asked_for = "accessibility_tree" if twin.name == "check_left_panel" else SAID
+        return Found(told={json.dumps(asked_for): result})
     if twin.name == "is_expected_bookmarks":
         return Found({f"{getters.CHROMIUM}/Bookmarks": FileView("file", data=json.dumps({"roots": result}).encode())})
     if twin.name == "check_moved_jpgs":
@@ -73,6 +74,8 @@ def asked(twin: Twin) -> dict[str, Any]:
         return {"type": "bookmarks"}
     if twin.name == "check_moved_jpgs":
         return {"type": "list_directory", "path": f"{HOME}/a"}
+    if twin.name == "check_left_panel":
+        return {"type": "accessibility_tree"}
     return {"type": "vm_command_line", "command": SAID}
 
 

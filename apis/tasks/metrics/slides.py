@@ -9,7 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from apis.tasks.metrics.metric import SOLVED, Declared, Options, Score, Value, document, gold, is_
+from defusedxml import ElementTree
+
+from apis.tasks.metrics.metric import (
+    SOLVED,
+    Declared,
+    Options,
+    Score,
+    UnreadableResult,
+    Value,
+    document,
+    gold,
+    is_,
+    text,
+)
 from apis.tasks.verify.shows import ShowShape, ShowSlide, SlideShow
 from apis.tasks.verify.spans import Paragraph
 
@@ -207,6 +220,16 @@ def check_slide_orientation(result: Value, _expected: Value, _: Options) -> Scor
     return is_(0 < show.width < show.height, "slides stand upright", f"they are {show.width} by {show.height}")
 
 
+def check_left_panel(result: Value, _expected: Value, _: Options) -> Score:
+    """In the accessibility tree the pane of slides shows."""
+    try:
+        root = ElementTree.fromstring(text(result))
+    except (ElementTree.ParseError, ValueError):
+        raise UnreadableResult("it is no accessibility tree") from None
+    shown = any(one.get("name") == "Slides View" for one in root.iter("document-frame"))
+    return is_(shown, "the pane shows", "the pane does not show")
+
+
 _SAME = (
     "runs that look alike count as one, a table's words count, a theme's colours are told apart, and a title of any "
     "words is one"
@@ -214,5 +237,6 @@ _SAME = (
 DECLARED = (
     Declared("compare_pptx_files", compare_pptx_files, _SAME, reads=KIND, lacks=_lacks),
     Declared("simple_pptx_compare", simple_pptx_compare, "looks and places count, all or nothing", reads=KIND),
+    Declared("check_left_panel", check_left_panel),
     Declared("check_slide_orientation_Portrait", check_slide_orientation, "without a width it scores 0", reads=KIND),
 )
