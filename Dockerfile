@@ -1,9 +1,12 @@
 # ComputerRL on a bare Debian 12: set-up as root, then the smallest whole run as a user without rights.
 #
 #   docker build -t computerrl .
-#   docker run --rm --security-opt seccomp=unconfined --security-opt apparmor=unconfined computerrl
+#   docker run --rm --security-opt seccomp=unconfined --security-opt apparmor=unconfined \
+#     --security-opt systempaths=unconfined computerrl
 #
-# The options let the desktops make namespaces. --build-arg PIP_EXTRA_INDEX_URL=... names the index of PyTorch's CPU
+# The options let the desktops make namespaces and mount a /proc of their own (podman: unmask=ALL for the last). While
+# the image is built /proc is masked, so it lacks what set-up takes from a first desktop: LibreOffice's profile. No
+# image was built yet: `make fresh-root` runs the same steps where nothing masks /proc. --build-arg PIP_EXTRA_INDEX_URL=... names the index of PyTorch's CPU
 # build; without it the image holds the CUDA build.
 FROM debian:12-slim
 

@@ -24,5 +24,8 @@ def program() -> str:
     found = shutil.which(NAME)
     if not own.exists() or (found is not None and os.path.samefile(found, own)):
         return NAME
-    near = os.path.relpath(own)
+    try:
+        near = os.path.relpath(own)
+    except FileNotFoundError:  # the current folder was removed
+        return shlex.quote(str(own))
     return shlex.quote(min(near if "/" in near else f"./{near}", os.path.abspath(own), key=len))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -67,3 +69,14 @@ def test_a_module_started_by_python_names_the_program_beside_that_python(
     assert program() == ".venv/bin/computerrl"
     installed.unlink()
     assert program() == "computerrl"
+
+
+def test_in_a_folder_that_was_removed_the_whole_path_is_named(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert program() == shlex.quote(str(installed))
+    os.chdir(tmp_path)

@@ -107,7 +107,7 @@ def kinds(wanted: str) -> list[str]:
 
 
 def families(kind: str) -> list[str]:
-    """The families that need an application of `kind` and, beside it, none but the light ones."""
+    """The families that need an application of `kind` and, beside it, none but the office's and the light ones."""
     apps = EPISODES[kind]
     return [
         name

@@ -161,7 +161,7 @@ def _seats(parser: argparse.ArgumentParser) -> None:
 
 def _desktops(parser: argparse.ArgumentParser) -> None:
     all_of_them = "text_editor,file_manager,terminal,libreoffice_calc"
-    parser.add_argument("--apps", default=all_of_them, metavar="LIST", help=f"applications (default: {all_of_them})")
+    parser.add_argument("--apps", default=all_of_them, metavar="LIST", help=f"of the actions (default: {all_of_them})")
     parser.add_argument("--actions", type=int, default=60, metavar="N", help="of each kind and application (60)")
     parser.add_argument("--boots", type=int, default=10, metavar="N", help="boots to measure (10)")
     parser.add_argument("--episodes", type=int, default=10, metavar="N", help="oracle episodes of each kind (10)")
