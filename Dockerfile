@@ -6,8 +6,8 @@
 #
 # The options let the desktops make namespaces and mount a /proc of their own (podman: unmask=ALL for the last). While
 # the image is built /proc is masked, so it lacks what set-up takes from a first desktop: LibreOffice's profile. No
-# image was built yet: `make fresh-root` runs the same steps where nothing masks /proc. --build-arg PIP_EXTRA_INDEX_URL=... names the index of PyTorch's CPU
-# build; without it the image holds the CUDA build.
+# image was built yet: `make fresh-root` runs the same steps where nothing masks /proc.
+# --build-arg PIP_EXTRA_INDEX_URL=... names the index of PyTorch's CPU build; without it the image holds the CUDA build.
 FROM debian:12-slim
 
 # Debian drops a version from its archive when a security release follows, so none can be pinned.
