@@ -146,7 +146,7 @@ class Context:
     def make_folder(self, path: str, make: Callable[[Path], T]) -> T:
         """What `make` returns of the folder that it makes. In the end that lies at the main host's `path`. Blocks.
 
-        Raises what `make` raises and, away from the main host, StoreError.
+        Raises what `make` raises and, away from the main host, StoreError as `far_store.made` does.
         """
         ticket = self._node.ticket
         return make(Path(path)) if ticket is None else made(ticket, path, self.run_dir, make)

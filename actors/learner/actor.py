@@ -54,14 +54,16 @@ from actors.replay.messages import (
 from actors.sampler.messages import Weights
 from policy.errors import LearnerError, NoModel
 from runtime.actor import Actor, handles
+from runtime.backoff import Backoff
 from runtime.disk import DiskGate
-from runtime.errors import ActorGone, DeadlineExceeded, DiskRefuses, MailboxFull
+from runtime.errors import ActorGone, DeadlineExceeded, DiskRefuses, MailboxFull, TransferFailed
 from runtime.messaging.message import Request, Version
 
 R = TypeVar("R")
 LEDGER_TIMEOUT_S = 60.0
 LEDGER_GIVE_UP_S = 300.0  # all tries, as of the seats: what is given up here is trained anew from a checkpoint
 TELL_TIMEOUT_S = 5.0
+TRANSFER_PAUSES = Backoff(first_s=2.0, longest_s=60.0)  # each try may move a whole model
 SKIPS_IN_A_ROW = 5  # steps with non-finite gradients before it is called a failure
 
 
@@ -374,12 +376,19 @@ class LearnerActor(Actor):
         return newest_known(complete, known.digests, figures.trained)
 
     async def _ask_rank(self, msg: Request[R], timeout_s: float) -> R:
+        failures = 0
         while True:
             try:
                 return await self._rank.ask(msg, timeout_s=timeout_s)
             except DiskRefuses as error:
                 self._gate.refuse(str(error))
                 await self._gate.passed()
+            except TransferFailed as error:  # no disk here is why, so there is none to look at
+                failures += 1
+                if failures == 1:
+                    request = type(msg).__name__
+                    self.ctx.log.emit(events.TRANSFER_FAILED, rank=self.config.rank, request=request, cause=str(error))
+                await self.ctx.clock.sleep(TRANSFER_PAUSES.delay_s(failures))
             except ActorGone as error:
                 raise _RankLostError(str(error)) from error
 

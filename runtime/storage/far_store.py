@@ -17,7 +17,8 @@ from typing import TypeVar
 
 import msgspec
 
-from runtime.errors import HostLost, StoreError, named
+from runtime.disk import store_error
+from runtime.errors import DiskRefuses, HostLost, StoreError, TransferFailed, named
 from runtime.hosts.ticket import HostTicket, enter_blocking, read_exactly
 from runtime.messaging.message import BlobRef
 from runtime.messaging.transport import MAX_FRAME_BYTES
@@ -44,13 +45,17 @@ from runtime.storage.bulk import (
 from runtime.storage.sent_folders import FileEntry, entries, inner
 
 ANSWER_S = 300.0  # a slow disk is named by its caller long before
+WHOLE_S = 4 * 3600.0  # a digest or flush of a whole checkpoint; a lost machine is noticed by the connection before
 A = TypeVar("A", bound=Answered)
 T = TypeVar("T")
 _DECODER = msgspec.msgpack.Decoder(Answered)
 
 
 class FarStore:
-    """As `SegmentStore`, but the segments lie with the main host. Blocks as that does. Thread-safe."""
+    """As `SegmentStore`, but the segments lie with the main host. Blocks as that does. Thread-safe.
+
+    Raises TransferFailed, which is a StoreError, where the connection or this machine's disk is why.
+    """
 
     def __init__(self, ticket: HostTicket) -> None:
         self._ticket = ticket
@@ -94,7 +99,7 @@ class FarStore:
                     os.rename(Path(made, "whole"), place)
         except OSError as error:
             if not place.is_dir():
-                raise StoreError(f"can't keep {folder} in {cache}: {error}") from error
+                raise _failed(f"can't keep {folder} in {cache}", error) from error
         return place
 
     def send(self, here: Path, folder: str) -> None:
@@ -141,7 +146,7 @@ class FarStore:
             try:
                 if self._sock is None:
                     self._sock = enter_blocking(self._ticket, "bulk")
-                    self._sock.settimeout(ANSWER_S)
+                self._sock.settimeout(WHOLE_S if isinstance(asked, ListFiles | EndFolder) else ANSWER_S)
                 self._sock.sendall(len(body).to_bytes(4, "big") + body)
                 size = int.from_bytes(read_exactly(self._sock, 4), "big")
                 if size > MAX_FRAME_BYTES:
@@ -149,7 +154,7 @@ class FarStore:
                 answer = _DECODER.decode(read_exactly(self._sock, size))
             except (OSError, HostLost, msgspec.DecodeError) as error:
                 self._hang_up()
-                raise StoreError(f"{self.name} can't be reached: {error}") from error
+                raise TransferFailed(f"{self.name} can't be reached: {error}") from error
         if isinstance(answer, Failed):
             kind = named(answer.kind)
             raise (kind if kind is not None and issubclass(kind, StoreError) else StoreError)(answer.text)
@@ -175,14 +180,30 @@ def fetched(ticket: HostTicket, folder: str, cache: Path, *, weights: bool = Fal
 def made(ticket: HostTicket, folder: str, below: Path, make: Callable[[Path], T]) -> T:
     """What `make` returns of a folder that it makes below `below`; it lies at the main host's `folder` then.
 
-    Raises StoreError.
+    Raises StoreError: DiskRefuses where the main host's disk does, TransferFailed where this machine's does.
     """
     store = FarStore(ticket)
     try:
-        with tempfile.TemporaryDirectory(dir=below, prefix=".made-") as place:
+        with _made_below(below) as place:
             here = Path(place, Path(folder).name)
-            found = make(here)
+            try:
+                found = make(here)
+            except DiskRefuses as error:
+                raise TransferFailed(f"{socket.gethostname()}: {error}") from error
             store.send(here, folder)
         return found
     finally:
         store.hang_up()
+
+
+def _made_below(below: Path) -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(dir=below, prefix=".made-")
+    except OSError as error:
+        raise _failed(f"can't make a folder in {below}", error) from error
+
+
+def _failed(text: str, error: OSError) -> StoreError:
+    """TransferFailed where this machine's disk may take the same bytes later, else StoreError."""
+    found = store_error(f"{socket.gethostname()}: {text}", error)
+    return TransferFailed(str(found)) if isinstance(found, DiskRefuses) else found

@@ -1,0 +1,42 @@
+"""A rank whose machine is full or cut off for a while is asked again, ever later, and nothing is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from actors.learner import events
+from actors.learner.actor import LearnerActor
+from actors.learner.config import LearnerConfig, LearnerSettings
+from actors.learner.messages import SaveCheckpoint, Saved
+from runtime.disk import DiskGate
+from runtime.errors import TransferFailed
+from runtime.messaging.message import Request, Version
+
+
+async def test_it_is_asked_again_after_a_pause_that_grows(tmp_path: Path) -> None:
+    slept, said = list[float](), list[Any]()
+    answers = [TransferFailed("m1: can't write: No space left on device")] * 3
+
+    class Rank:
+        async def ask(self, msg: Request[Any], timeout_s: float) -> Saved:
+            if answers:
+                raise answers.pop()
+            return Saved(location="c", digest="d", seconds=1.0)
+
+    class Clock:
+        async def sleep(self, seconds: float) -> None:
+            slept.append(seconds)
+
+    learner = LearnerActor(LearnerSettings(learner=LearnerConfig(), model="m", samplers=[]))
+    log = SimpleNamespace(emit=lambda event, **fields: said.append((event, fields)))
+    learner.ctx = SimpleNamespace(log=log, clock=Clock())
+    learner._rank, learner._gate = Rank(), DiskGate(tmp_path, None)
+    save = SaveCheckpoint(version=Version(lineage=0, step=1), location="c")
+    assert (await learner._ask_rank(save, 1.0)).digest == "d"
+    assert slept == [2.0, 4.0, 8.0]
+    ((event, fields),) = said
+    assert (event, fields["request"], fields["rank"]) == (events.TRANSFER_FAILED, "SaveCheckpoint", "rank/0")
+    assert fields["cause"].startswith("m1: ")
+    assert not learner._gate.shut, "the main host's disk is not why"
