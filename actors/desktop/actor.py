@@ -119,7 +119,8 @@ class DesktopController(Actor):
 
     async def on_config(self, config: DesktopSeat) -> None:
         """A count of seats that share this machine counts from the next boot, all else from the next episode."""
-        if config.fit_seats != self.config.fit_seats and hasattr(self, "_pool"):
+        # The same count, too: seats that did not come to stay may have lowered the pool's limits.
+        if (config.fit_seats or self.config.fit_seats) and hasattr(self, "_pool"):
             self._pool.fit(config.desktops, config.fit_seats)
         self.config = config
 

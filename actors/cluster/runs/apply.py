@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
@@ -19,14 +19,14 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import changes, run_folder
 from actors.cluster.runs.changes import SAMPLER, Key, LiveChange
 from actors.cluster.runs.compose import Plan, ranges
-from actors.desktop.actor import REPORT_GIVE_UP_S, RESERVE_WAIT_S, Drain
+from actors.desktop.actor import REPORT_GIVE_UP_S, RESERVE_WAIT_S, DesktopSeat, Drain
 from actors.desktop.providers.sandbox import shares
 from actors.replay.config import LedgerSettings
 from actors.replay.messages import Serving
 from runtime.control import Say
 from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, DeadlineExceeded, ProtocolError
 from runtime.messaging.codec import decode
-from runtime.spec import ActorSpec, HostSpec
+from runtime.spec import MAIN, ActorSpec, HostSpec
 from runtime.system import ActorSystem
 
 COMMAND = "apply"
@@ -125,7 +125,9 @@ class Standing:
                 gone = Serving(sampler=name, version=None)
                 await system.ref("replay").ask_until(gone, timeout_s=ASK_S, give_up_s=math.inf)
         if failed := await self._join(system, change.added, change.hosts, wait_s):
-            raise ConfigError(f"{failed}; {await self._back(system, before, seats, wait_s)}")
+            there = await self._back(system, before, seats, wait_s)
+            await self._fit_again(system, {spec.host for spec in change.added} - {MAIN})
+            raise ConfigError(f"{failed}; {there}")
         if not leaving:
             await self._configure(system, change.configured)
 
@@ -150,6 +152,13 @@ class Standing:
             return f"{ranges(names)} did not start: {why}"
         self._there = changes.done(self._there, LiveChange(added=tuple(specs), hosts=hosts))
         return ""
+
+    async def _fit_again(self, system: ActorSystem, hosts: Collection[str]) -> None:
+        """Have the seats in `hosts` take their settings again: seats that did not stay may have lowered the limits."""
+        there = self._there.actors.values()
+        await self._configure(
+            system, [spec for spec in there if spec.host in hosts and isinstance(spec.config, DesktopSeat)]
+        )
 
     async def _back(self, system: ActorSystem, before: changes.Layout, seats: Sequence[str], wait_s: float) -> str:
         """Begin the seats again that left for what did not start; returns what there is now."""

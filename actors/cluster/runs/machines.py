@@ -87,7 +87,8 @@ async def _refused(system: ActorSystem, specs: list[ActorSpec], wait_s: float) -
             return failed.result()
         if not spawned.done():
             return "; ".join(system.waits()) or f"they did not start in {wait_s + LOOK_S:g} s"
-        return str(spawned.exception() or "")
+        error = spawned.exception()
+        return "" if error is None else str(error) or repr(error)
     finally:
         for future in (spawned, failed):
             future.cancel()

@@ -214,6 +214,28 @@ class ShortSeat(Actor):
         return Done()
 
 
+async def test_seats_fit_again_where_others_came_and_did_not_stay(tmp_path: Path) -> None:
+    now, then = laid(Shape(4, 2, 1)), laid(Shape(5, 2, 1))
+    configured = list[str]()
+
+    class System:
+        async def join(self, *specs: ActorSpec, hosts: object) -> None:
+            raise ConfigError("no room")
+
+        async def remove(self, names: object) -> None:
+            return None
+
+        async def configure(self, *specs: ActorSpec) -> None:
+            configured.extend(spec.name for spec in specs)
+
+    standing = object.__new__(apply.Standing)
+    standing._there = now
+    with pytest.raises(ConfigError, match=r"no room; the run goes on as before"):
+        await standing._carry_out(System(), changes.decide(now, then), 1.0)
+    assert configured == ["desktop/0", "desktop/2"], "those beside desktop/4, and as they were"
+    assert standing._there == now
+
+
 async def test_a_run_goes_on_as_before_where_a_change_can_not_start(tmp_path: Path) -> None:
     def of_seats(deploy: Deploy, *, run_dir: Path, incarnation: str) -> compose.Plan:
         made = compose.plan(deploy, run_dir=run_dir, incarnation=incarnation)

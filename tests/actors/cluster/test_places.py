@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -163,3 +164,15 @@ async def test_machines_that_processes_are_placed_on_are_looked_at(monkeypatch: 
     monkeypatch.setattr(host_specs, "placer_of", lambda _: none)
     (hopeless,) = await machines.examine(placed)
     assert hopeless.found == "no such cluster"
+
+
+async def test_an_error_without_a_text_is_no_machine_that_was_had() -> None:
+    class System:
+        async def spawn(self, *_: object) -> None:
+            raise LookupError
+
+        async def failed(self) -> str:
+            await asyncio.Event().wait()
+            return ""
+
+    assert await machines._refused(System(), [], 1.0) == "LookupError()"

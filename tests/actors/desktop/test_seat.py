@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import msgspec
@@ -77,6 +78,11 @@ async def test_a_seat_that_is_starting_says_so_and_takes_a_new_count_of_seats(st
     assert seat.doing() == "starting"
     await seat.on_config(msgspec.structs.replace(seat.config, fit_seats=3))
     assert seat.config.fit_seats == 3
+    counts = list[int]()
+    seat._pool = SimpleNamespace(fit=lambda _, count: counts.append(count))
+    for count in (3, 2, 0, 0):  # the same count, too: the pool's may be of seats that did not come to stay
+        await seat.on_config(msgspec.structs.replace(seat.config, fit_seats=count))
+    assert counts == [3, 2, 0]
 
 
 class Ledger(Actor):
