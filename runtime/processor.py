@@ -7,8 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import time
+from pathlib import Path
 
 import psutil
+
+
+def boot_id() -> str:
+    """Names this boot of this machine, from which its monotonic clock and `machine_s` count."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def process_s() -> float:

@@ -205,9 +205,12 @@ class ActorSystem:
         by_name = {status.name: status for part in (self._inline.statuses(), *parts) for status in part}
         return [by_name[name] for name in self._order if name in by_name]
 
-    def cpu_elsewhere(self) -> dict[str, float]:
-        """Processor seconds so far of each process on another machine, as of its last heartbeat."""
-        return {name: host.cpu_s for name, host in self._routes.hosts.items() if host.elsewhere}
+    def cpu_placed(self) -> dict[str, tuple[float, bool]]:
+        """Of each placed process its processor seconds so far, as of its last heartbeat, and whether it is elsewhere.
+
+        One that the cluster has placed on this machine is no child of this process, and not elsewhere.
+        """
+        return {name: (host.cpu_s, host.elsewhere) for name, host in self._routes.hosts.items() if host.placed}
 
     async def stop(self) -> None:
         """Stop all actors, the last spawned first; those of one kind (`desktop/*`) at once. Can be repeated."""

@@ -52,7 +52,7 @@ from runtime.messaging.envelope import Envelope
 from runtime.messaging.node import Node
 from runtime.messaging.transport import Link
 from runtime.origin import check_origin
-from runtime.processor import Below, machine_s, process_s
+from runtime.processor import Below, boot_id, machine_s, process_s
 from runtime.run_clock import RunClock
 from runtime.signals import die_with
 from runtime.stall import StallWatch
@@ -97,7 +97,8 @@ class ChildHost:
         """Serve until the parent says stop or its end of the link closes."""
         self._link = await self._linked()
         origin = check_origin()
-        self._link.write(Hello(name=self._args.name, pid=os.getpid(), root=origin.root, build=origin.build))
+        hello = Hello(name=self._args.name, pid=os.getpid(), root=origin.root, build=origin.build, boot=boot_id())
+        self._link.write(hello)
         self._jobs.spawn(self._watch.run(), "stall watch")
         while (frame := await self._next()) is not None and not isinstance(frame, StopHost):
             self._handle(frame)

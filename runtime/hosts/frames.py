@@ -13,12 +13,13 @@ from runtime.status import ActorStatus
 
 
 class Hello(Message):
-    """Child: this is me, and this is the code that I run."""
+    """Child: this is me, this is the code that I run, and this is the boot of my machine (`processor.boot_id`)."""
 
     name: str
     pid: int
     root: str
     build: str
+    boot: str
 
 
 class Start(Message):

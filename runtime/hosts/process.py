@@ -46,6 +46,7 @@ from runtime.messaging.envelope import Envelope
 from runtime.messaging.node import MAX_PARKED, Node
 from runtime.messaging.transport import Link
 from runtime.origin import check_origin
+from runtime.processor import boot_id
 from runtime.run_clock import PINGS, ClockOffset, wall_ahead_s
 from runtime.spec import HostSpec, WireSpec
 from runtime.status import ActorStatus
@@ -85,7 +86,7 @@ class ProcessHost:
         self.restarts = 0
         self.cpu_s = 0.0  # processor seconds of all its lives, as of their last beats
         self._life_cpu_s = 0.0  # of this life
-        self.elsewhere = spec.place is not None
+        self.elsewhere = self.placed = spec.place is not None  # a placed life may be on this machine
         self._spec = spec
         self._node = node
         self._hub = hub
@@ -320,6 +321,7 @@ class ProcessHost:
         origin = check_origin()
         if not isinstance(hello, Hello) or hello.build != origin.build:
             raise ConfigError(f"host {self.name} runs other code than this process ({origin}): {hello}")
+        self.elsewhere = self.placed and hello.boot != boot_id()
         await self._meet_clock(link)
 
     async def _meet_clock(self, link: ChildLink) -> None:

@@ -80,8 +80,9 @@ async def test_an_actor_elsewhere_answers_and_nothing_is_left(tmp_path, monkeypa
         pid = await counter(system, start=3)
         assert pid != os.getpid()
         assert (await system.ref("a").ask(Add(n=2), timeout_s=5)).n == 5
-        assert set(system.cpu_elsewhere()) == {"away"}
-        await until(lambda: system.cpu_elsewhere()["away"] > 0.05)
+        assert set(system.cpu_placed()) == {"away"}
+        await until(lambda: system.cpu_placed()["away"][0] > 0.05)
+        assert not system.cpu_placed()["away"][1], "this placer places it on this very machine"
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         assert b"NEEDED_THERE=2" in variables
         assert not any(one.startswith(b"SECRET_OF_A_SHELL") for one in variables)

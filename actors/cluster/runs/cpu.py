@@ -17,6 +17,7 @@ from actors.cluster.events import CPU_USED
 from runtime.logs.writer import ActorLog
 from runtime.processor import machine_s
 
+Placed = Callable[[], Mapping[str, tuple[float, bool]]]
 PERIOD_S = 10.0
 ENTRY = "entry point"
 ENGINE = "engine"
@@ -47,12 +48,12 @@ def part_of(words: Sequence[str]) -> str:
 class CpuMeter:
     """Adds up the processor seconds of this process and its children, by part.
 
-    `elsewhere` says for how many seconds each process on another machine has computed so far.
+    `placed` says for how many seconds each placed process has computed so far, and whether on another machine.
     """
 
-    def __init__(self, elsewhere: Callable[[], Mapping[str, float]] = dict) -> None:
-        self._elsewhere = elsewhere
-        self._far: dict[str, float] = {}  # of processes elsewhere, as of the last look
+    def __init__(self, placed: Placed = dict) -> None:
+        self._placed = placed
+        self._known: dict[str, float] = {}  # of placed processes, as of the last look
         self._me = psutil.Process()
         self._seen: dict[psutil.Process, tuple[str, float]] = {}  # pruned to the living at every look
         self._at = time.monotonic()
@@ -77,27 +78,26 @@ class CpuMeter:
             alive[process] = (part, used)
             seconds[part] = seconds.get(part, 0.0) + used - (known[1] if known else 0.0)
         now, machine = time.monotonic(), machine_s()
-        cores, elsewhere = psutil.cpu_count() or 1, self._read_elsewhere()
+        cores, elsewhere = psutil.cpu_count() or 1, self._read_placed(seconds)
         used_here = Used(now - self._at, cores, seconds, machine - self._machine_s, elsewhere)
         self._seen, self._at, self._machine_s = alive, now, machine
         return used_here
 
-    def _read_elsewhere(self) -> dict[str, float]:
-        seconds: dict[str, float] = {}
-        far = dict(self._elsewhere())
-        for host, used in far.items():
-            part, before = part_of([f"--name={host}"]), self._far.get(host, 0.0)
+    def _read_placed(self, here: dict[str, float]) -> dict[str, float]:
+        """Those on other machines; what was placed on this one is added to `here`."""
+        far: dict[str, float] = {}
+        placed = self._placed()
+        for host, (used, elsewhere) in placed.items():
+            part, before, where = part_of([f"--name={host}"]), self._known.get(host, 0.0), far if elsewhere else here
             # A process whose name was free again has begun to count anew.
-            seconds[part] = seconds.get(part, 0.0) + (used - before if used >= before else used)
-        self._far = far
-        return seconds
+            where[part] = where.get(part, 0.0) + (used - before if used >= before else used)
+        self._known = {host: used for host, (used, _) in placed.items()}
+        return far
 
 
-async def log_cpu(
-    log: ActorLog, elsewhere: Callable[[], Mapping[str, float]] = dict, period_s: float = PERIOD_S
-) -> None:
-    """Write a `cpu_used` line every `period_s` seconds, and the last one when cancelled; `elsewhere` as `CpuMeter`."""
-    meter = CpuMeter(elsewhere)
+async def log_cpu(log: ActorLog, placed: Placed = dict, period_s: float = PERIOD_S) -> None:
+    """Write a `cpu_used` line every `period_s` seconds, and the last one when cancelled; `placed` as `CpuMeter`."""
+    meter = CpuMeter(placed)
     try:
         while True:
             await asyncio.sleep(period_s)

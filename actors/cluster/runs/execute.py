@@ -77,7 +77,7 @@ async def _until_the_end(
     watch = asyncio.ensure_future(job.watch(system, plan, shown))
     failed = asyncio.ensure_future(system.failed())
     stopped = asyncio.ensure_future(stop.wait())
-    used = asyncio.ensure_future(usage.log_cpu(system.log, system.cpu_elsewhere))
+    used = asyncio.ensure_future(usage.log_cpu(system.log, system.cpu_placed))
     drawn = asyncio.ensure_future(tensorboard.follow(plan.run_dir, system.log))
     sent = asyncio.ensure_future(trackers.follow(plan.run_dir, plan.deploy.run.trackers, system.log))
     room = asyncio.ensure_future(watch_disk(plan.run_dir, shown.note))

@@ -25,6 +25,7 @@ from actors.replay.ledger import episodes, figures, phases, step_evidence, task_
 from runtime.disk import DiskGate, why
 from runtime.errors import ComputerRLError, DiskRefuses, MailboxFull, StoreError
 from runtime.logs.events import Event
+from runtime.processor import boot_id
 from runtime.storage.slow_disk import Log, on_disk
 
 T = TypeVar("T")
@@ -114,11 +115,6 @@ class Ledger:
     def close(self) -> None:
         """Close the database."""
         self._connection.close()
-
-
-def boot_id() -> str:
-    """What the machine's monotonic clock counts from: another boot, another beginning."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _rebooted(tx: Transaction) -> None:

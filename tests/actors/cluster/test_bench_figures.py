@@ -152,15 +152,18 @@ def test_every_part_of_a_run_is_told_by_its_command_line() -> None:
     assert used.seconds["entry point"] >= 0
 
 
-def test_what_processes_elsewhere_use_is_added_up_over_their_lives() -> None:
-    far = {"desktops/0": 5.0, "samplers/0": 1.0}
-    meter = CpuMeter(lambda: far)
-    far |= {"desktops/0": 7.0, "desktops/1": 3.0}
-    assert meter.read().elsewhere == {"desktop hosts": 5.0, "engine": 0.0}
-    del far["desktops/1"]
+def test_what_placed_processes_use_is_added_up_over_their_lives() -> None:
+    placed = {"desktops/0": (5.0, True), "samplers/0": (1.0, True), "ranks/0": (2.0, False)}
+    meter = CpuMeter(lambda: placed)
+    placed |= {"desktops/0": (7.0, True), "desktops/1": (3.0, True), "ranks/0": (6.0, False)}
+    used = meter.read()
+    assert used.elsewhere == {"desktop hosts": 5.0, "engine": 0.0}
+    assert used.seconds["rank"] == 4.0, "the cluster has placed it on this machine"
+    del placed["desktops/1"]
     meter.read()
-    far |= {"desktops/1": 0.5}  # its name was free again
-    assert meter.read().elsewhere == {"desktop hosts": 0.5, "engine": 0.0}
+    placed |= {"desktops/1": (0.5, True)}  # its name was free again
+    used = meter.read()
+    assert (used.elsewhere, used.seconds["rank"]) == ({"desktop hosts": 0.5, "engine": 0.0}, 0.0)
 
 
 @pytest.mark.slow
