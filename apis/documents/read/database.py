@@ -33,7 +33,7 @@ def read(data: bytes, budget: Budget) -> dict[str, Any]:
         opened.execute("PRAGMA trusted_schema = OFF")
         named = [name for name, sql in opened.execute(_TABLES) if not _virtual(sql)]
         return {"tables": {str(name): _table(opened, str(name), budget) for name in named}}
-    except (sqlite3.Error, OverflowError):
+    except (sqlite3.Error, OverflowError, ValueError):  # the last of a column whose name is no UTF-8
         raise RefusedError("not_a_database") from None
     finally:
         opened.close()

@@ -49,6 +49,11 @@ def test_a_broken_file_is_refused(cut: int) -> None:
         forked.parsed(GOOD[:cut], Bounds(), "database")
 
 
+def test_a_column_whose_name_is_no_text_is_refused() -> None:
+    with pytest.raises(RefusedError, match="not_a_database"):
+        forked.parsed(made("create table one(wxyz)").replace(b"wxyz", b"w\xff\xfez"), Bounds(), "database")
+
+
 def test_what_is_too_much_is_refused() -> None:
     with pytest.raises(RefusedError, match="too_big"):
         forked.parsed(GOOD, Bounds(elements=4), "database")
