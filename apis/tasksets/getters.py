@@ -177,7 +177,7 @@ def value_of(getter: Getter, read: Read, told: Mapping[str, str], fixture: Fixtu
         case "rule":
             return getter.get("rules", {})
         case "cloud_file":
-            return _picked(getter, [FileView("file", data=fixture(url)) for url in fixtures_of(getter)])
+            return _picked(getter, [FileView("file", data=fixture(url), of_task=True) for url in fixtures_of(getter)])
         case "vm_command_line" | "vm_command_error" | "accessibility_tree":
             return told.get(_named(getter))
         case "cache_file":

@@ -14,7 +14,7 @@ from zipfile import BadZipFile
 
 from apis.observation import SCREEN
 from apis.plans.action import Call
-from apis.tasks.metrics.metric import SOLVED, Declared, Options, Score, Value, scored, together
+from apis.tasks.metrics.metric import NATIVE, SOLVED, Declared, Options, Score, Value, scored, together
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, Task
 from apis.tasks.verify.verify import FileView, Read, TaskVerdict, WantedFile
@@ -52,9 +52,10 @@ def told_as_published(out: str, home: str) -> str:
 
 
 def wanted(task: Task) -> list[WantedFile]:
-    """The files of HOME that the metrics look at, each once. Raises ConfigError where a path is lacking.
+    """The files of HOME that the metrics look at, each once.
 
-    A file is read as the document that its metrics look at, or as bytes where they differ.
+    A file is read as the document that its metrics look at, or as bytes where they differ. Raises ConfigError where a
+    path is lacking, and for a file of `NATIVE` of which metrics want another kind too.
     """
     kinds: dict[str, set[str]] = {}
     try:
@@ -67,7 +68,10 @@ def wanted(task: Task) -> list[WantedFile]:
                     kinds.setdefault(path, set()).add(as_)
     except Lacking as lacking:
         raise ConfigError(f"task {task.id}: its verifier needs {lacking.need}") from None
-    return [WantedFile(path, next(iter(reads)) if len(reads) == 1 else "bytes") for path, reads in kinds.items()]
+    for path, several in kinds.items():
+        if len(several) > 1 and several & NATIVE:
+            raise ConfigError(f"task {task.id}: its metrics read {path} as {' and as '.join(sorted(several))}")
+    return [WantedFile(path, next(iter(each)) if len(each) == 1 else "bytes") for path, each in kinds.items()]
 
 
 def score(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture) -> Score:

@@ -19,7 +19,7 @@ from actors.cluster import output
 from apis.tasks.metrics.metric import Score, scored
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.verify.verify import FileView
-from tests.apis.metric_twins import Twin
+from tests.apis.metric_twins import Twin, as_read
 from tests.apis.test_metric_twins import GARBAGE, TWINS
 
 ROOT = Path(__file__).parents[2]
@@ -115,7 +115,8 @@ def main() -> int:
             missing[name] = theirs["missing"]
             counts[name]["not compared"] += 1
             continue
-        ours = scored(METRICS[name], case.result, case.twin.expected, case.twin.options)
+        values = (as_read(value, METRICS[name].reads) for value in (case.result, case.twin.expected))
+        ours = scored(METRICS[name], *values, case.twin.options)
         same = agrees(ours, theirs)
         counts[name].update(twins=1, agree=same, differ=not same, raised="raised" in theirs)
         kinds[case.kind, same] += 1

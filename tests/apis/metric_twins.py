@@ -8,14 +8,31 @@ from __future__ import annotations
 import sqlite3
 from typing import Any, NamedTuple
 
+import msgspec
+
 from apis.documents.docx import Run, make_docx
+from apis.documents.read import parse
+from apis.documents.read.bounds import Bounds, RefusedError
 from apis.documents.xlsx import make_xlsx
 from apis.documents.zip import zipped
-from apis.tasks.verify.verify import FileView
+from apis.tasks.verify.verify import KINDS, FileView
 
 
 def file(content: str | bytes) -> FileView:
     return FileView("file", data=content.encode() if isinstance(content, str) else content)
+
+
+def as_read(value: Any, kind: str) -> Any:
+    """A result as the reader of frozen desktops hands it on, for a metric that reads `kind`."""
+    if isinstance(value, list):
+        return [as_read(one, kind) for one in value]
+    if not isinstance(value, FileView) or value.kind != "file" or kind not in KINDS:
+        return value
+    try:
+        found = msgspec.convert(parse.PARSERS[kind](value.data, Bounds()), KINDS[kind])
+    except RefusedError as refused:
+        return msgspec.structs.replace(value, kind="refused", reason=str(refused))
+    return msgspec.structs.replace(value, kind=kind, **{kind: found})
 
 
 def book(*rows: list[Any], **others: list[list[Any]]) -> FileView:

@@ -15,7 +15,7 @@ from apis.tasks.metrics.rules import LONGEST, fits, likeness
 from apis.tasks.verify.verify import FileView
 from runtime.errors import ConfigError
 from tests.apis import document_twins, metric_twins, picture_twins, slide_twins, table_twins, word_twins
-from tests.apis.metric_twins import DATA, GOLD, SAID, Twin, file
+from tests.apis.metric_twins import DATA, GOLD, SAID, Twin, as_read, file
 
 FILES = (metric_twins, slide_twins, table_twins, document_twins, word_twins, picture_twins)
 TWINS = [twin for one in FILES for twin in one.TWINS]
@@ -54,7 +54,8 @@ STRANGE = [
 
 
 def score(twin: Twin, result: Any) -> float:
-    found = scored(METRICS[twin.name], result, twin.expected, twin.options)
+    metric = METRICS[twin.name]
+    found = scored(metric, as_read(result, metric.reads), as_read(twin.expected, metric.reads), twin.options)
     assert 0 <= found.value <= 1
     assert found.reason
     return found.value

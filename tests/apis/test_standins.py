@@ -16,6 +16,7 @@ from apis.tasks.verify.verify import FileView
 from apis.tasksets import getters, judge
 from apis.tasksets.coverage import covered
 from apis.tasksets.steps import at_home
+from tests.apis.metric_twins import as_read
 from tests.apis.standins import brought, laid, standins
 from tests.apis.test_task_files import OSWORLD
 
@@ -31,11 +32,11 @@ def published() -> list[Task]:
 
 
 def scored(task: Task, files: Mapping[str, bytes], fixtures: Mapping[str, bytes]) -> float:
-    looked_at = {one.path for one in judge.wanted(task)}
+    looked_at = {one.path: one.as_ for one in judge.wanted(task)}
 
     def read(path: str) -> FileView:
         assert path in looked_at
-        return FileView("file", data=files[path]) if path in files else FileView("missing")
+        return as_read(FileView("file", data=files[path]), looked_at[path]) if path in files else FileView("missing")
 
     found: Score = judge.score(task, read, {}, fixtures.__getitem__)
     assert found.reason

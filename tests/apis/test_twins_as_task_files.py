@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from apis.tasks import task_file
-from apis.tasks.metrics.metric import scored
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, Task
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import getters, judge
-from tests.apis.metric_twins import Twin, database
+from tests.apis.metric_twins import Twin, as_read, database
 from tests.apis.test_metric_twins import GARBAGE, TWINS
+from tests.apis.test_metric_twins import score as judged
 
 SAID = "say"
 # What no getter here gives: pages that are shown live, and lists.
@@ -106,17 +106,17 @@ def test_a_twin_is_judged_as_known_by_its_task_file(twin: Twin) -> None:
     right = left(twin, twin.right)
     assert right is not None
     task, fixtures = filed(twin)
-    looked_at = {one.path for one in judge.wanted(task)}
+    looked_at = {one.path: one.as_ for one in judge.wanted(task)}
 
     def score(found: Found) -> float:
-        seen = {path: view for path, view in found.files.items() if path in looked_at}
+        seen = {path: as_read(view, looked_at[path]) for path, view in found.files.items() if path in looked_at}
         read = defaultdict(lambda: FileView("missing"), seen)
         return judge.score(task, read.__getitem__, found.told, fixtures.__getitem__).value
 
     assert score(right) == 1
     for result in twin.wrong:
         if found := left(twin, result):
-            assert score(found) == scored(METRICS[twin.name], result, twin.expected, twin.options).value < 1
+            assert score(found) == judged(twin, result) < 1
     for found in broken(twin, right):
         assert score(found) < 1
 

@@ -19,6 +19,7 @@ from runtime.errors import ConfigError
 SOLVED = 1.0
 TEXT_MAX = 8 << 20  # bytes of a file that is read as text
 DOCUMENT_MAX = 32 << 20  # bytes of an office file
+NATIVE = frozenset({"database", "picture"})  # kinds whose parsers are no Python: hostile bytes need their own process
 
 
 class Score(msgspec.Struct, frozen=True):
@@ -80,9 +81,14 @@ def text(value: Value, most: int = TEXT_MAX) -> str:
 
 
 def document(value: Value, kind: str) -> Any:
-    """The document of `kind` (one of `KINDS`) in a file: read before, or from its bytes. Raises UnreadableResult."""
+    """The document of `kind` (one of `KINDS`) in a file: read before, or from its bytes. Raises UnreadableResult.
+
+    Bytes of the desktop are not read here as one of `NATIVE`.
+    """
     if isinstance(value, FileView) and value.kind == kind:
         return getattr(value, kind)
+    if kind in NATIVE and isinstance(value, FileView) and value.kind == "file" and not value.of_task:
+        raise UnreadableResult(f"the desktop's file was not read as a {kind} in a process of its own")
     try:
         return msgspec.convert(parse.PARSERS[kind](data(value, DOCUMENT_MAX), Bounds()), KINDS[kind])
     except RefusedError as error:

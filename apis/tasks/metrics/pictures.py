@@ -1,12 +1,13 @@
 """Metrics of pictures.
 
-Invariant: what the policy wrote was unpacked elsewhere. Here are sizes and pixels, compared in bands, so that memory
-does not grow with the picture.
+Invariant: what the policy wrote was unpacked elsewhere. Here are sizes and pixels. Only copies of a byte a channel grow
+with the picture: all wider numbers are of a tile or a band, or counts of values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from apis.tasks.metrics.metric import (
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 KIND = "picture"
 SIDE = 7  # of a window, in pixels
 LUMINANCE, CONTRAST = (0.01 * 255) ** 2, (0.03 * 255) ** 2  # constants of the index, of 8 bits
-BAND = 256  # rows
+TILE, BAND = 512, 1 << 18  # windows of a side, and pixels
+COLORS = 1 << 24
 MIDDLE, LEFT = 0.05, 0.05  # of a side: how far from the middle, or from the left, still counts as there
 DARK, BRIGHTNESS, TOLERANCE = 128, 128, 0.03
 
@@ -69,8 +71,9 @@ def likeness(one: Image, other: Image) -> float:
     total, count, window = 0.0, 0, SIDE * SIDE
     for pair in zip(one.split(), other.split(), strict=True):
         first, second = (np.asarray(channel) for channel in pair)
-        for top in range(0, first.shape[0] - SIDE + 1, BAND):
-            x, y = (rows[top : top + BAND + SIDE - 1].astype(np.float64) for rows in (first, second))
+        for top, left in product(*(range(0, length - SIDE + 1, TILE) for length in first.shape)):
+            tile = slice(top, top + TILE + SIDE - 1), slice(left, left + TILE + SIDE - 1)
+            x, y = (channel[tile].astype(np.float64) for channel in (first, second))
             mean_x, mean_y = _sums(x) / window, _sums(y) / window
             unbiased = window / (window - 1)
             var_x = unbiased * (_sums(x * x) / window - mean_x * mean_x)
@@ -140,12 +143,24 @@ def check_palette_and_structure_sim(result: Value, expected: Value, _: Options) 
     return _like(*_both(result, expected), 0.9)
 
 
-def check_contrast_increase_and_structure_sim(result: Value, expected: Value, _: Options) -> Score:
-    """Colours are further apart than in what is expected, and both are alike."""
+def _moments(image: Image) -> tuple[float, float]:
+    """Of all channels' values the mean, and the mean of their squares."""
     import numpy as np
 
+    counts = np.asarray(image.histogram()).reshape(-1, 256).sum(axis=0)
+    values = np.arange(256)
+    return float(counts @ values / counts.sum()), float(counts @ values**2 / counts.sum())
+
+
+def _spread(image: Image) -> float:
+    mean, square = _moments(image)
+    return max(0.0, square - mean * mean) ** 0.5
+
+
+def check_contrast_increase_and_structure_sim(result: Value, expected: Value, _: Options) -> Score:
+    """Colours are further apart than in what is expected, and both are alike."""
     one, other = _both(result, expected)
-    spread, before = (float(np.std(np.asarray(image, dtype=np.float32))) for image in (one, other))
+    spread, before = _spread(one), _spread(other)
     return _like(one, other, 0.65) if spread > before else Score(0.0, f"the contrast is {spread:.2f}, not {before:.2f}")
 
 
@@ -157,8 +172,7 @@ def _brightness(image: Image) -> float:
 
 def check_brightness_decrease_and_structure_sim(result: Value, expected: Value, options: Options) -> Score:
     """The result is darker than what is expected, and both differ little once they are made equally bright."""
-    import numpy as np
-    from PIL import Image
+    from PIL import Image, ImageChops
 
     one, other = _both(result, expected)
     levels = _brightness(one), _brightness(other)
@@ -170,8 +184,7 @@ def check_brightness_decrease_and_structure_sim(result: Value, expected: Value, 
         made.append(image.point(table * 3))
     if one.size != other.size:
         made[0] = made[0].resize(other.size, Image.Resampling.LANCZOS)
-    apart = np.asarray(made[0], dtype=np.float32) / 255 - np.asarray(made[1], dtype=np.float32) / 255
-    error = float(np.mean(apart**2))
+    error = _moments(ImageChops.difference(*made))[1] / 255**2
     return is_(
         error < options.get("threshold", TOLERANCE), f"they differ by {error:.4f}", f"they differ by {error:.4f}"
     )
@@ -188,18 +201,34 @@ def check_saturation_increase_and_structure_sim(result: Value, expected: Value, 
     return hue if hue.value < SOLVED else _like(one[2], other[2], 0.9)
 
 
+def _colors(pixels: Pixels) -> Iterator[tuple[int, Pixels]]:
+    """The colours of pixels (n, 3) as numbers, in bands, each behind the place of its first."""
+    import numpy as np
+
+    for start in range(0, len(pixels), BAND):
+        red, green, blue = pixels[start : start + BAND].T.astype(np.uint32)
+        yield start, (red << 16) | (green << 8) | blue
+
+
 def check_triangle_position(result: Value, _: Value, __: Options) -> Score:
     """What has the second most common colour stands in the middle."""
     import numpy as np
 
-    pixels = np.asarray(_image(document(result, KIND))).astype(np.uint32)
-    colors = (pixels[:, :, 0] << 16) | (pixels[:, :, 1] << 8) | pixels[:, :, 2]
-    named, counts = np.unique(colors, return_counts=True)
-    if len(named) < 2:
+    image = _image(document(result, KIND))
+    pixels, total = np.asarray(image).reshape(-1, 3), np.zeros(COLORS, np.uint32)
+    for _start, colors in _colors(pixels):
+        named, counts = np.unique(colors, return_counts=True)
+        total[named] += counts.astype(np.uint32)
+    total[total.argmax()] = 0
+    second = total.argmax()
+    if not (many := int(total[second])):
         return Score(0.0, "it has one colour")
-    place = np.argwhere(colors == named[np.argsort(-counts, kind="stable")[1]]).mean(axis=0)
-    off = np.abs(place / colors.shape - 0.5)
-    return is_(bool((off < MIDDLE).all()), "it stands in the middle", f"it stands at {place[1]:.0f}, {place[0]:.0f}")
+    x = y = 0.0
+    for start, colors in _colors(pixels):
+        at = start + np.flatnonzero(colors == second)
+        x, y = x + float((at % image.width).sum()) / many, y + float((at // image.width).sum()) / many
+    off = abs(x / image.width - 0.5), abs(y / image.height - 0.5)
+    return is_(max(off) < MIDDLE, "it stands in the middle", f"it stands at {x:.0f}, {y:.0f}")
 
 
 def check_textbox_on_leftside(result: Value, _: Value, __: Options) -> Score:

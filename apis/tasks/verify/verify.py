@@ -77,7 +77,7 @@ class FileView(msgspec.Struct, frozen=True):
     `kind` is "file" (`data` holds its bytes), "folder" (`names` are its entries, sorted, folders end in "/"), a word of
     `KINDS` (a file that was wanted as such; the field of that name holds it), "missing", or "refused" (`reason` says
     why it was not read). `home` is what the guest's programs call HOME in what they write. `name` is what a task file
-    calls it, `beside` the others of the same getter by theirs.
+    calls it, `beside` the others of the same getter by theirs. `of_task` marks a fixture: the policy had no hand in it.
     """
 
     kind: str
@@ -94,6 +94,7 @@ class FileView(msgspec.Struct, frozen=True):
     home: str = GUEST_HOME
     name: str = ""
     beside: dict[str, FileView] = {}
+    of_task: bool = False
 
 
 class WantedFile(msgspec.Struct, frozen=True):
