@@ -215,6 +215,7 @@ def with_boxes(deck: bytes, inside: str) -> bytes:
     return out.getvalue()
 
 
+@pytest.mark.proof
 async def test_the_text_of_a_cell_that_was_emptied_by_keys_is_told_as_empty(desk: RealDesk) -> None:
     table = PARTS.format(boxes=BOX.format(x=1, text="left")).replace('y="1cm"', 'y="7cm"')
     await show(desk, "cell.odp", with_boxes(make_odp([[("title", "Parts")]]), table))

@@ -18,10 +18,10 @@ MOST_CHARS = 2800  # of a compact prompt
 @pytest.mark.parametrize(
     ("family", "route", "form"),
     [
-        ("web_tab", "gui", "published"),
         ("vlc_playlist", "mixed", "published"),
         ("vlc_setting", "api", "compact"),
         *proofs(
+            ("web_tab", "gui", "published"),
             ("web_bookmark", "api", "compact"),
             ("web_note", "gui", "compact"),
             ("web_all", "gui", "compact"),

@@ -31,8 +31,7 @@ def numbered(family: str, kind: str) -> str:
     ("family", "kind", "route"),
     [
         ("slides_order", "end", "gui"),
-        ("slides_copy", "copy", "api"),
-        *proofs(("slides_text", "clear", "gui"), ("slides_order", "delete", "mixed")),
+        *proofs(("slides_copy", "copy", "api"), ("slides_text", "clear", "gui"), ("slides_order", "delete", "mixed")),
     ],
 )
 async def test_oracles_solve_their_tasks_by_either_route(family: str, kind: str, route: str, pool: DesktopPool) -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOf
 
 @pytest.mark.parametrize(
     ("family", "space", "route"),
-    [("sheet_from_note", "api", ""), *proofs(("calc_cell", "gui", ""), ("calc_sheet", "both", "mixed"))],
+    proofs(("sheet_from_note", "api", ""), ("calc_cell", "gui", ""), ("calc_sheet", "both", "mixed")),
 )
 async def test_an_oracle_solves_its_task_within_the_space(
     family: str, space: ActionSpace, route: str, pool: DesktopPool

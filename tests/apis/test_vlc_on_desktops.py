@@ -32,6 +32,7 @@ async def _hung(desk: RealDesk) -> None:
     raise AssertionError(await desk.tool("get_playlist"))
 
 
+@pytest.mark.proof
 async def test_the_agent_outlives_whatever_vlc_does(state_dir: str) -> None:
     async with provider(state_dir) as made, opened(made, cases_vlc.TABLE) as desk:
         seen = from_guest(await desk.call("observe"))

@@ -287,8 +287,11 @@ async def proxied() -> AsyncIterator[tuple[Proxy, int]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("reached", "gives_up"),
-    [(True, False), (False, False), (False, True)],
-    ids=["the placer reaches it", "the placer is cut off, too", "the placer gives it up at once"],
+    [
+        pytest.param(True, False, id="the placer reaches it"),
+        pytest.param(False, False, id="the placer is cut off, too"),
+        pytest.param(False, True, id="the placer gives it up at once", marks=pytest.mark.proof),
+    ],
 )
 async def test_both_sides_of_a_cut_stop_and_the_host_comes_back(tmp_path, monkeypatch, reached, gives_up):
     monkeypatch.setattr("runtime.hosts.process.STOP_S", 1.0)

@@ -90,6 +90,7 @@ def test_lines_that_editors_correct_are_typed_in_texts_that_the_field_shows() ->
         assert "\n".join(texts) == ("\n".join(corpus.CORPUS) if field.lines else corpus.ONE_LINE)
 
 
+@pytest.mark.proof
 async def test_where_nothing_counts_processor_time_no_target_is_met(
     state_dir: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

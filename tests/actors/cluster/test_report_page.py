@@ -331,6 +331,7 @@ def test_families_never_trained_on_bend_no_curve_and_no_gain(
     run.play(1, "after_bc", "0.2", [True, False, False, False])
     run.play(2, "final", "0.8", [True, True, False, False])
     run.db.execute("UPDATE episodes SET task = 'editor_copy/held-out/3' WHERE task = 'file_manager/held-out/3'")
+    run.db.execute("INSERT INTO shown(task) VALUES('file_manager/train/1')")
     path = run.done()
     figures = gather(path)
     (points,) = pooled([figures]).values()

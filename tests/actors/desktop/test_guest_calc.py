@@ -59,6 +59,7 @@ async def test_cells_are_where_they_are_said_to_be(guest: Guest):
         assert (await field(guest, "Input line")).text == before[name].text
 
 
+@pytest.mark.proof
 async def test_what_is_typed_by_keys_is_saved_without_loss(guest: Guest):
     await opened(guest)
     start = (await cells(guest))["D2"]
@@ -78,6 +79,7 @@ async def test_what_is_typed_by_keys_is_saved_without_loss(guest: Guest):
     assert saved[2].split(",")[:2] == ['"Pear2"', "6"]
 
 
+@pytest.mark.proof
 async def test_a_small_prompt_holds_what_is_worked_with_and_dialogs_stand_alone(guest: Guest):
     await opened(guest)
     prompt = render_compact("Go", [], await guest.look(), None)

@@ -98,6 +98,7 @@ async def desk() -> AsyncIterator[Desk]:
         yield made
 
 
+@pytest.mark.proof
 async def test_text_editor(desk: Desk) -> None:
     await desk.open("mousepad", "names/typed.txt", title="typed.txt")
     text = "\n".join([*CORPUS, CODE])
@@ -181,6 +182,7 @@ async def test_browser(desk: Desk, form: str) -> None:
 
 
 @needs["google_chrome"]
+@pytest.mark.proof
 async def test_file_dialogs_of_the_browser(desk: Desk, form: str) -> None:
     await desk.keys("ctrl", "s")
     await desk("wait_window", title="Save", accessible=False)
@@ -245,6 +247,7 @@ async def test_calc(desk: Desk) -> None:
 
 
 @needs_office
+@pytest.mark.proof
 async def test_impress(desk: Desk) -> None:
     text = "\n".join(SHORT)
     await desk.open(*OFFICE, "--impress", title="Impress")

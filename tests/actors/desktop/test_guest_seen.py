@@ -65,6 +65,7 @@ async def test_what_is_scrolled_to_in_a_folder_is_seen(guest: Guest) -> None:
     assert "file200" in [element.text for element in (await seen(guest)).elements]
 
 
+@pytest.mark.proof
 async def test_what_is_scrolled_to_in_a_file_dialog_and_a_text_is_seen(guest: Guest) -> None:
     await guest("launch", argv=["sh", "-c", "mkdir big && cd big && for n in $(seq -w 200); do echo > file$n; done"])
     await guest("settle", timeout_ms=5000)
