@@ -118,7 +118,6 @@ async def test_there_is_nothing_to_bring_back_at_first(web: Web) -> None:
     assert await web.tool("bring_back_last_tab") == "refused: no tab has been closed that could be brought back"
 
 
-@pytest.mark.proof
 async def test_what_is_said_of_settings_is_how_they_are(web: Web) -> None:
     assert "bookmarks bar: on the new tab page" in await web.tool("open_appearance_settings")
     await web.keys("ctrl", "shift", "b")

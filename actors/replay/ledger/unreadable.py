@@ -10,10 +10,10 @@ import msgspec
 
 from actors.errors import FencedOff
 from actors.replay import events
-from actors.replay.database.transaction import Transaction
+from actors.replay.database.transaction import LedgerPhaseSegment, Transaction
 from actors.replay.ledger import training
 from actors.replay.ledger.retention import load_steps
-from actors.replay.ledger.sft_batches import UNREADABLE
+from actors.replay.ledger.sft_batches import UNREADABLE, tokens
 from actors.replay.messages import Batch, StepRef, Unreadable
 from actors.replay.rules.groups import GroupEnding
 from runtime.messaging.message import BlobRef, Done
@@ -38,7 +38,7 @@ def report(tx: Transaction, msg: Unreadable) -> Done:
         if _holds(tx, group["id"], bad):
             tx.end_group(group, GroupEnding.LOST)
             lost += 1
-    samples = _leave_out(tx, bad) if batch.samples else 0
+    samples = _leave_out(tx, tx.segment(lease["stay"]), bad) if batch.samples else 0
     tx.emit(
         events.PAYLOADS_UNREADABLE, lease=msg.lease, phase=batch.phase.phase, groups=lost, samples=samples,
         segments=sorted({blob.segment for blob in bad}), cause=msg.cause,
@@ -53,13 +53,14 @@ def _holds(tx: Transaction, group: int, bad: set[BlobRef]) -> bool:
     return any(step.blob in bad for token in tokens for step in load_steps(tx, token))
 
 
-def _leave_out(tx: Transaction, bad: set[BlobRef]) -> int:
-    """Take steps out of the pool of the current segment; how many."""
-    found = []
-    for token, n in tx.pool[1] if tx.pool is not None else []:
-        row = tx.row("SELECT ref FROM steps WHERE token = ? AND n = ?", token, n)
-        if row is not None and msgspec.msgpack.decode(row["ref"], type=StepRef).blob in bad:
-            found.append((UNREADABLE, token, n))
+def _leave_out(tx: Transaction, segment: LedgerPhaseSegment, bad: set[BlobRef]) -> int:
+    """Take steps out of the pool of `segment`; how many. A ledger that has just begun anew holds no pool in memory."""
+    found = [
+        (UNREADABLE, token, row["n"])
+        for token in tokens(tx, segment)
+        for row in tx.rows("SELECT n, ref FROM steps WHERE token = ? AND well_formed = 1", token)
+        if msgspec.msgpack.decode(row["ref"], type=StepRef).blob in bad
+    ]
     tx.many("UPDATE steps SET well_formed = ? WHERE token = ? AND n = ?", found)
     tx.pool = None
     return len(found)

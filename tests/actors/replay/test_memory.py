@@ -225,3 +225,21 @@ def test_what_the_present_phase_needs_stays_and_is_told(tmp_path: Path) -> None:
     (told,) = desk.play.events("disk_bound_exceeded")
     assert told["phase"] == "pulse"
     assert told["needed_bytes"] == made[0].blob.size
+
+
+def test_what_can_not_be_read_is_left_out_though_the_ledger_began_anew_meanwhile(tmp_path: Path) -> None:
+    play = Play(tmp_path, reservoir_per_task=2, groups_per_step=1, max_staleness=50)
+    play.rl()
+    for _ in range(6):
+        play.group([True, False])
+    play.reopen(incarnation="this run")
+    play.phase(Phase.PULSE, steps=9)
+    batch = play.batch()
+    gone = batch.samples[0].blob
+    play.reopen(incarnation="this run")
+    play.unreadable(batch, [gone])
+    for _ in range(4):
+        batch = play.batch()
+        assert batch.samples
+        assert gone not in {step.blob for step in batch.samples}
+        play.trained(batch)
