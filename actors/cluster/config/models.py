@@ -19,6 +19,8 @@ from runtime.errors import ConfigError
 _OF_TOKENS = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 FILES = ("config.json", "tokenizer.json")  # beside the weights, in one file or in several
 
+MADE = {"smollm2": "smollm"}  # model folders that a target of the Makefile makes, by name
+
 
 def bundled() -> Path:
     """The base model that comes with the program."""
@@ -65,7 +67,8 @@ def folder_of(base: str, *, weights: bool = True) -> Path:
         return folder
     if name := hub.named(base):
         return hub.snapshot(name, weights=weights)
-    raise ConfigError(f"there is no model folder {folder}")
+    made = f"; `make {MADE[name]}` makes it" if (name := Path(folder).name) in MADE else ""
+    raise ConfigError(f"there is no model folder {folder}{made}")
 
 
 def locate(base: str, *, weights: bool = True) -> Path:

@@ -131,6 +131,7 @@ def test_help_of_a_verb_shows_its_own_examples(capsys: pytest.CaptureFixture[str
         (["runs", "--runs", "/dev/null"], "--runs /dev/null: no folder of runs"),
         (["demos", "record", "text_editor", "--model", "nope"], "--model nope: there is no model folder"),
         (["bench", "sampler", "--model", "nope"], "--model nope: there is no model folder"),
+        (["bench", "sampler", "--model", "./nope/smollm2"], "smollm2; `make smollm` makes it"),
         (["demos", "import", "x" * 300, "x"], "no recording of that name"),
         (["export", "base", "."], "exists already"),
         (["run", "smoke", "--dry-run", "--set", "demos.source=x.parquet"], "demos.source: x.parquet: no such file"),
