@@ -67,7 +67,7 @@ def folder_of(base: str, *, weights: bool = True) -> Path:
         return folder
     if name := hub.named(base):
         return hub.snapshot(name, weights=weights)
-    made = f"; `make {MADE[name]}` makes it" if (name := Path(folder).name) in MADE else ""
+    made = f"; `make {MADE[folder.name]}` makes it" if folder.name in MADE else ""
     raise ConfigError(f"there is no model folder {folder}{made}")
 
 

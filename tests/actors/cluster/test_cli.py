@@ -31,9 +31,7 @@ def test_help_teaches_within_the_terminal(
     shown = capsys.readouterr().out
     assert "examples:" in shown
     assert f"computerrl {command}" in shown
-    assert all(line.startswith(f"  {program()} ") for line in shown.splitlines() if len(line) > 80), (
-        "only what is pasted"
-    )
+    assert all(f"{program()} " in line for line in shown.splitlines() if len(line) > 80), "only what is pasted"
 
 
 def test_help_of_a_verb_shows_its_own_examples(capsys: pytest.CaptureFixture[str]) -> None:
