@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from policy import tensorfiles
+from runtime.disk import flush
 from runtime.errors import ConfigError
 
 WEIGHTS = "model.safetensors"
@@ -65,15 +65,6 @@ def write_companions(files: Companions, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         (folder / name).write_bytes(data)
-
-
-def flush(path: Path) -> None:
-    """Have what a file or folder holds outlast a power cut."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def write(

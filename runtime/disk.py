@@ -29,6 +29,15 @@ _TO_DO = {
 }
 
 
+def flush(path: Path) -> None:
+    """Have what a file or folder holds outlast a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def store_error(text: str, error: OSError) -> StoreError:
     """What a failed write is called: DiskRefuses where the disk may take the same bytes later, else StoreError."""
     kind = DiskRefuses if error.errno in _TO_DO else StoreError

@@ -36,6 +36,7 @@ from actors.learner.messages import (
     WriteKept,
     WriteWeights,
 )
+from actors.learner.rank_asks import RankLostError, asked
 from actors.learner.rehearsal import Exercises
 from actors.learner.weights.publisher import Publisher
 from actors.replay.messages import (
@@ -54,16 +55,14 @@ from actors.replay.messages import (
 from actors.sampler.messages import Weights
 from policy.errors import LearnerError, NoModel
 from runtime.actor import Actor, handles
-from runtime.backoff import Backoff
 from runtime.disk import DiskGate
-from runtime.errors import ActorGone, DeadlineExceeded, DiskRefuses, MailboxFull, TransferFailed
+from runtime.errors import ActorGone, DeadlineExceeded, DiskRefuses, MailboxFull
 from runtime.messaging.message import Request, Version
 
 R = TypeVar("R")
 LEDGER_TIMEOUT_S = 60.0
 LEDGER_GIVE_UP_S = 300.0  # all tries, as of the seats: what is given up here is trained anew from a checkpoint
 TELL_TIMEOUT_S = 5.0
-TRANSFER_PAUSES = Backoff(first_s=2.0, longest_s=60.0)  # each try may move a whole model
 SKIPS_IN_A_ROW = 5  # steps with non-finite gradients before it is called a failure
 
 
@@ -129,7 +128,7 @@ class LearnerActor(Actor):
         """Raises NoModel when the newest announced weights are others, or lost with the rank."""
         try:
             return await self._exports.written(msg.version)
-        except _RankLostError as error:
+        except RankLostError as error:
             raise NoModel(f"{msg.version} is lost with its rank: {error}") from error
 
     @handles(JoinGroup, concurrent=True)
@@ -153,7 +152,7 @@ class LearnerActor(Actor):
             except DiskRefuses as error:
                 self._gate.refuse(str(error))
                 await self._gate.passed()
-            except (_RankLostError, NoModel) as error:
+            except (RankLostError, NoModel) as error:
                 self.ctx.log.emit(events.RANK_LOST, version=str(self._version), cause=str(error))
                 await self._restore(str(error))
         self._doing = "finished"
@@ -338,7 +337,7 @@ class LearnerActor(Actor):
             try:
                 await self._restore_once(cause)
                 return
-            except (_RankLostError, NoModel) as error:
+            except (RankLostError, NoModel) as error:
                 # Asks wait for the rank's host while it restarts; its restart budget ends this loop.
                 self.ctx.log.emit(events.RANK_LOST, version=str(self._version), cause=str(error))
 
@@ -376,26 +375,8 @@ class LearnerActor(Actor):
         return newest_known(complete, known.digests, figures.trained)
 
     async def _ask_rank(self, msg: Request[R], timeout_s: float) -> R:
-        failures = 0
-        while True:
-            try:
-                return await self._rank.ask(msg, timeout_s=timeout_s)
-            except DiskRefuses as error:
-                self._gate.refuse(str(error))
-                await self._gate.passed()
-            except TransferFailed as error:  # no disk here is why, so there is none to look at
-                failures += 1
-                if failures == 1:
-                    request = type(msg).__name__
-                    self.ctx.log.emit(events.TRANSFER_FAILED, rank=self.config.rank, request=request, cause=str(error))
-                await self.ctx.clock.sleep(TRANSFER_PAUSES.delay_s(failures))
-            except ActorGone as error:
-                raise _RankLostError(str(error)) from error
+        return await asked(self.ctx, self._rank, self.config.rank, self._gate, msg, timeout_s=timeout_s)
 
     async def _ledger(self, msg: Request[R], timeout_s: float) -> R:
         ledger = self.ctx.ref(self.config.replay)
         return await ledger.ask_until(msg, timeout_s=timeout_s, give_up_s=LEDGER_GIVE_UP_S)
-
-
-class _RankLostError(LearnerError):
-    """The rank's process ended while it had an ask of ours."""

@@ -27,6 +27,7 @@ from policy.megatron.model import PolicyModel
 from policy.megatron.optimizer import Updater
 from policy.megatron.plaindata import plain_data_only
 from policy.megatron.ranks import on_first
+from runtime.disk import flush
 
 SHARDS = "shards"
 STEPS = "common_step"
@@ -79,10 +80,10 @@ def save(
         (partial / MARKER).write_bytes(msgspec.json.encode(marked))
         saved_digest = digest(partial)
         for file in [*partial.rglob("*"), partial]:
-            hf_folder.flush(file)
+            flush(file)
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
-        hf_folder.flush(folder.parent)
+        flush(folder.parent)
         return saved_digest.encode()
 
     on_first(begin)

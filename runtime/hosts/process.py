@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 import msgspec
 
@@ -39,6 +38,7 @@ from runtime.hosts.frames import (
     StopHost,
     Stopped,
 )
+from runtime.hosts.hub import Hub
 from runtime.hosts.launch import Launched
 from runtime.logs.runtime_events import HOST_BEATS, HOST_LOST, HOST_OUTPUT, HOST_RESTARTS, HOST_STARTED, STALL
 from runtime.logs.writer import HostLines
@@ -58,22 +58,6 @@ STATUS_TIMEOUT_S = 5.0
 
 ChildLink = Link[FromChild | FromMain]
 Answer = Stopped | Configured | Statuses | Beaten
-
-
-class Hub(Protocol):
-    """What a process host needs of the system."""
-
-    def route(self, envelope: Envelope) -> None:
-        """Take an envelope that came from the child. Never waits."""
-        ...
-
-    def host_lost(self, host: str, names: Collection[str], reason: str) -> None:
-        """The child and the actors `names` in it are gone."""
-        ...
-
-    def give_up(self, name: str, reason: str) -> None:
-        """Something can't be kept alive."""
-        ...
 
 
 class ProcessHost:

@@ -7,11 +7,11 @@ other. No name in it leads out of it.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from runtime.disk import flush
 from runtime.errors import StoreError
 from runtime.messaging.message import Value
 
@@ -70,10 +70,10 @@ def finish(folder: Path, files: Sequence[FileEntry]) -> None:
     if entries(partial, weights=True, nested=True) != list(files):
         raise StoreError(f"{folder} is not what was sent")
     for path in (*partial.rglob("*"), partial):
-        _flush(path)
+        flush(path)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
-    _flush(folder.parent)
+    flush(folder.parent)
 
 
 def _partial(folder: Path) -> Path:
@@ -83,11 +83,3 @@ def _partial(folder: Path) -> Path:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,0 +1,43 @@
+"""What the learner asks of the first rank, and when it asks again.
+
+Invariant: a full disk and a broken transfer cost time and no step. A rank's end is an error of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from actors.learner import events
+from policy.errors import LearnerError
+from runtime.actor import Context
+from runtime.backoff import Backoff
+from runtime.disk import DiskGate
+from runtime.errors import ActorGone, DiskRefuses, TransferFailed
+from runtime.messaging.message import Request
+from runtime.messaging.refs import Ref
+
+R = TypeVar("R")
+TRANSFER_PAUSES = Backoff(first_s=2.0, longest_s=60.0)  # each try may move a whole model
+
+
+class RankLostError(LearnerError):
+    """The rank's process ended while it had an ask of ours."""
+
+
+async def asked(ctx: Context, rank: Ref, name: str, gate: DiskGate, msg: Request[R], *, timeout_s: float) -> R:
+    """What the rank called `name` answers to `msg`, within `timeout_s` of the last ask. Raises RankLostError."""
+    failures = 0
+    while True:
+        try:
+            return await rank.ask(msg, timeout_s=timeout_s)
+        except DiskRefuses as error:
+            gate.refuse(str(error))
+            await gate.passed()
+        except TransferFailed as error:  # no disk here is why, so there is none to look at
+            failures += 1
+            if failures == 1:
+                request = type(msg).__name__
+                ctx.log.emit(events.TRANSFER_FAILED, rank=name, request=request, cause=str(error))
+            await ctx.clock.sleep(TRANSFER_PAUSES.delay_s(failures))
+        except ActorGone as error:
+            raise RankLostError(str(error)) from error
