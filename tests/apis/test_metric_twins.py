@@ -14,10 +14,10 @@ from apis.tasks.metrics.registry import METRICS
 from apis.tasks.metrics.rules import LONGEST, fits, likeness
 from apis.tasks.verify.verify import FileView
 from runtime.errors import ConfigError
-from tests.apis import document_twins, metric_twins, picture_twins, slide_twins, table_twins, word_twins
+from tests.apis import browser_twins, document_twins, metric_twins, picture_twins, slide_twins, table_twins, word_twins
 from tests.apis.metric_twins import DATA, GOLD, SAID, Twin, as_read, file
 
-FILES = (metric_twins, slide_twins, table_twins, document_twins, word_twins, picture_twins)
+FILES = (browser_twins, metric_twins, slide_twins, table_twins, document_twins, word_twins, picture_twins)
 TWINS = [twin for one in FILES for twin in one.TWINS]
 
 GARBAGE = [
