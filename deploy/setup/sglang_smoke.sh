@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 runs=$(mktemp -d)
 trap 'rm -rf "$runs"' EXIT
 short=(
-    run.limit_s=1500 "run.require={bc_steps: 1, rl_steps: 1}"
+    run.limit_s=3600 "run.require={bc_steps: 1, rl_steps: 1}"
     "tasks.train=[{family: file_manager, split: train, count: 8, first: 1000}]"
     "tasks.eval=[{family: file_manager, split: held-out, count: 24}]"
     "tasks.demo=[{family: file_manager, split: train, count: 64}]" tasks.max_turns=6

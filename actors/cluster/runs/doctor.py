@@ -29,7 +29,7 @@ from actors.desktop import statefolder
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers import editor, home
 from actors.desktop.providers.sandbox import hierarchies, seccomp
-from actors.desktop.providers.sandbox.provider import nested_namespaces
+from actors.desktop.providers.sandbox.provider import nested_namespaces, owner_in
 from actors.desktop.users import lends_users
 from actors.sampler.config import SglangConfig
 from actors.sampler.engine.sglang import interpreter
@@ -185,7 +185,7 @@ def check_root() -> Check:
 
 
 def check_state(folder: str) -> Check:
-    """Where desktops keep their folders: there, or to be made, by this user, and safe from all others."""
+    """Where desktops keep their folders: room for sockets, there or to be made by this user, safe from all others."""
     place = Path(folder).absolute()
     near = next(path for path in (place, *place.parents) if path.exists())
     ok = near.is_dir() and os.access(near, os.W_OK | os.X_OK)
@@ -197,8 +197,12 @@ def check_state(folder: str) -> Check:
     if ok and shut:
         found = f"desktops' users can't pass through {shut[0]}"
         return Check(name="state dir", ok=False, found=found, mend=f"chmod o+x {shlex.join(shut)}")
-    mend = f"install -d -o {os.geteuid()} {folder}   (or in the deploy file desktops.provider:"
-    mend += " {type: sandbox, state_dir: a short path of yours})"
+    key = "in the deploy file desktops.provider: {type: sandbox, state_dir: a short path of yours}"
+    try:
+        owner_in(folder, "")
+    except ConfigError as error:
+        return Check(name="state dir", ok=False, found=str(error), mend=key)
+    mend = f"install -d -o {os.geteuid()} {folder}   (or {key})"
     return Check(name="state dir", ok=ok, found=folder if ok else f"{near} is not yours to write to", mend=mend)
 
 

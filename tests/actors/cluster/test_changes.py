@@ -142,7 +142,7 @@ def test_a_plan_becomes_another_by_what_its_file_says() -> None:
     assert "+ sampler/1" in lines
     assert "+ desktop/4..5" in lines
     assert "+ process desktops/1" in lines
-    assert "~ run.limit_s: 600.0 -> 99.0" in lines
+    assert "~ run.limit_s: 1800.0 -> 99.0" in lines
 
 
 @pytest.mark.parametrize("key", ["learner.rl.lr=0.5", "evaluation.rollout_share=0.25", "replay.group_size=3"])

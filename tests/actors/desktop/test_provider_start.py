@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.cluster.runs.doctor import check_state
 from actors.desktop import events
 from actors.desktop.config import PoolConfig, SandboxConfig
 from actors.desktop.link import GuestLink
@@ -101,5 +102,9 @@ async def test_names_of_desktops_have_room_in_any_user_s_own_folder(state_dir: s
 
 
 async def test_a_folder_without_room_for_a_name_is_refused(state_dir: str) -> None:
-    with pytest.raises(ConfigError, match="is too long for a Unix socket's path"):
-        await SandboxProvider.start(SandboxConfig(state_dir=f"{state_dir}/".ljust(80, "x")), "t")
+    folder = f"{state_dir}/".ljust(80, "x")
+    with pytest.raises(ConfigError, match=r"state_dir .* bytes too long for sockets' paths") as refused:
+        await SandboxProvider.start(SandboxConfig(state_dir=folder), "t")
+    check = check_state(folder)
+    assert (check.fatal, check.found) == (True, str(refused.value))
+    assert "state_dir: a short path of yours" in (check.mend or "")

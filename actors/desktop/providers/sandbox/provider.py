@@ -67,6 +67,18 @@ def nested_namespaces() -> bool:
     return any(shutil.which(program) for program in chromium_start.PROGRAMS)
 
 
+def owner_in(folder: str, run_id: str) -> owners.SandboxOwner:
+    """This process as owner of a folder in the state folder `folder`. Raises ConfigError where no socket fits in it."""
+    most = SOCKET_PATH_MAX - len(os.fsencode(Path(folder, "000000", "ssh"))) - len("/")
+    try:
+        owner = owners.SandboxOwner.this_process(run_id, most)
+    except OSError as error:
+        raise ConfigError(f"desktops.provider: no sandboxes: {error.strerror or error}") from error
+    if (over := len(owner.name) - most) > 0:
+        raise ConfigError(f"desktops.provider.state_dir {folder!r} is {over} bytes too long for sockets' paths")
+    return owner
+
+
 class SandboxProvider(abc.Provider):
     """Makes sandboxes with bubblewrap; one per actor process."""
 
@@ -86,13 +98,7 @@ class SandboxProvider(abc.Provider):
     @classmethod
     async def start(cls, config: SandboxConfig, run_id: str) -> SandboxProvider:
         """Remove what dead runs left, then make this provider's folder. Raises ConfigError."""
-        try:
-            most = SOCKET_PATH_MAX - len(os.fsencode(Path(config.folder, "000000", "ssh"))) - len("/")
-            provider = cls(config, owners.SandboxOwner.this_process(run_id, most))
-        except OSError as error:
-            raise ConfigError(f"desktops.provider: no sandboxes: {error.strerror or error}") from error
-        if len(os.fsencode(provider._folder / "000000" / "ssh")) > SOCKET_PATH_MAX:
-            raise ConfigError(f"desktops.provider.state_dir {config.folder!r} is too long for a Unix socket's path")
+        provider = cls(config, owner_in(config.folder, run_id))
         if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
             raise ConfigError(f"missing programs: {', '.join(missing)}; install deploy/guest/packages.txt")
         laying_out = asyncio.ensure_future(asyncio.to_thread(provider._lay_out))
