@@ -27,6 +27,9 @@ if os.environ.get("CI") and hasattr(providers, "_get_local_constants"):
     providers._get_local_constants = lambda: providers._local_constants
 
 
+SECONDS = {"desktop": 4.0, "engine": 2.0, "slow": 1.0}  # about what a test of each mark takes
+
+
 @pytest.fixture(autouse=True)
 def _umask_stays() -> Iterator[None]:
     """A test that claims a run leaves the next one the umask that it found: a run narrows it until it is released."""
@@ -43,25 +46,36 @@ def state_dir() -> Iterator[str]:
         yield folder
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
     """Mark what boots desktops: a test that asks for a folder of their state, or that says so itself.
 
     The longest files come first. One that is left for the end keeps one worker busy and the others idle.
+    Files that boot desktops wait, and others compute: they take turns, so that all workers neither wait nor compute.
     """
     for item in items:
         if "state_dir" in getattr(item, "fixturenames", ()):
             item.add_marker("desktop")
+    yield  # what is left out by its marks takes no time
     seconds: Counter[Path] = Counter()
     for item in items:
         seconds[item.path] += _seconds(item)
-    items.sort(key=lambda item: -seconds[item.path])
+    waiting = {item.path for item in items if item.get_closest_marker("desktop")}
+    turns: dict[Path, float] = {}
+    for kind in (waiting, seconds.keys() - waiting):
+        done, whole = 0.0, sum(seconds[path] for path in kind)
+        for path in sorted(kind, key=lambda path: (-seconds[path], path)):
+            turns[path] = done / whole
+            done += seconds[path]
+    items.sort(key=lambda item: (turns[item.path], item.path))
 
 
 def _seconds(item: pytest.Item) -> float:
     """About how long a test takes: a fifth of a deadline of its own, and some seconds on a desktop."""
     if deadline := item.get_closest_marker("timeout"):
         return float(deadline.args[0]) / 5
-    return 4.0 if item.get_closest_marker("desktop") else 0.05
+    marks = {mark.name for mark in item.iter_markers()}
+    return next((long for mark, long in SECONDS.items() if mark in marks), 0.05)
 
 
 @pytest.hookimpl(wrapper=True)
