@@ -1,7 +1,8 @@
 """What a rank of the learner holds on its device, reckoned from shapes before anything is loaded. No torch here.
 
 Invariant: every tensor that grows with the model or the token budget is in exactly one part. Weights, gradients, Adam's
-state and the reference are exact. Activations are those of one packed sequence as long as the token budget.
+state and the reference are exact. Activations are those of one packed sequence as long as the token budget. The
+reference lies in the host's memory, which a CPU has in common with it.
 """
 
 from __future__ import annotations
@@ -27,21 +28,23 @@ class MemoryPlan(msgspec.Struct, frozen=True, kw_only=True):
     weights: int
     gradients: int
     optimizer: int  # Adam's moments, and its fp32 weights where the model's are bfloat16
-    reference: int
+    reference: int  # on a CPU; what a GPU computes of it takes the place of the weights
     activations: int
     vocabulary: int  # logits of a chunk of rows, and the gradient of the output layer
-    export: int  # weights on their way to the engines, while there are no activations
+    export: int  # weights on their way to engines or to the host, while there are no activations
+    pinned: int  # of the host's memory beside a GPU: the reference, rounded up to a power of two as torch may do
 
     @property
     def total(self) -> int:
-        """The most at one time."""
+        """The most at one time, but for what is pinned on the host."""
         lasting = self.weights + self.gradients + self.optimizer + self.reference
         return lasting + max(self.activations + self.vocabulary, self.export)
 
     def told(self) -> str:
         """The parts in GiB."""
-        parts = ((name, getattr(self, name) / GIB) for name in self.__struct_fields__)
-        return ", ".join(f"{name} {size:.2f}" for name, size in parts if size)
+        parts = ((name, getattr(self, name) / GIB) for name in self.__struct_fields__ if name != "pinned")
+        host = f"; in the host's memory: reference {self.pinned / GIB:.2f}" if self.pinned else ""
+        return ", ".join(f"{name} {size:.2f}" for name, size in parts if size) + host
 
 
 def plan(
@@ -62,18 +65,20 @@ def plan(
     size = FP32 if optim.dtype == "float32" else BF16
     held, adapters, head = parameters(arch, parallel), optim.lora.parameters(arch), parallel.vocab_rows(arch)
     trained = adapters or held
+    kept = size * trained if reference else 0
     rows = min(token_budget, max(1, CHUNK[device] // head))
     worked_on = 4 * (arch.ffn // parallel.tensor + arch.hidden)  # gradients within one layer
     sizes = [math.prod(shape) for shape in expected(arch).values()]
     joined = max(sizes) if parallel.pipeline == 1 else sum(sizes) // parallel.pipeline
     return MemoryPlan(
-        weights=size * (held + 2 * adapters),  # the reference's adapters lie beside those that are trained
+        weights=size * (held + adapters),
         gradients=FP32 * trained,
         optimizer=(2 * FP32 + (FP32 if size == BF16 else 0)) * trained // parallel.data,
-        reference=size * held if reference and not adapters else 0,
+        reference=kept if device == "cpu" else 0,
         activations=size * token_budget * (activations(arch, optim, parallel) + worked_on),
         vocabulary=FP32 * LOGITS_AT_ONCE * rows * head + (0 if adapters else size * head * arch.hidden),
         export=size * (sum(sizes) if broadcast else joined),
+        pinned=1 << (kept - 1).bit_length() if kept and device == "cuda" else 0,
     )
 
 

@@ -19,11 +19,11 @@ import torch.distributed.checkpoint as dcp
 from megatron.core import dist_checkpointing
 from megatron.core.dist_checkpointing.optimizer import make_sharded_optimizer_tensor
 from megatron.core.dist_checkpointing.strategies import torch as strategies
+from torch import Tensor
 
 from policy import hf_folder
 from policy.checkpoints import MARKER, CheckpointInfo, digest, digests
 from policy.megatron import shim
-from policy.megatron.model import PolicyModel
 from policy.megatron.optimizer import Updater
 from policy.megatron.plaindata import plain_data_only
 from policy.megatron.ranks import on_first
@@ -61,7 +61,7 @@ def save(
     info: CheckpointInfo,
     files: hf_folder.Companions,
     updater: Updater,
-    reference: PolicyModel | None,
+    reference: dict[str, Tensor],
 ) -> str:
     """Write a checkpoint to `folder`, replacing what is there; every rank calls this.
 
@@ -97,8 +97,8 @@ def save(
     return on_first(finish).decode()
 
 
-def load(folder: Path, updater: Updater, reference: PolicyModel | None) -> None:
-    """Fill model, optimizer and, when given, the reference from `folder`, in place.
+def load(folder: Path, updater: Updater, reference: dict[str, Tensor]) -> None:
+    """Fill model, optimizer and the weights of a reference, none where there is none, from `folder`, in place.
 
     Raises ConfigError where its files pickle more than plain data.
     """
@@ -112,11 +112,11 @@ def load(folder: Path, updater: Updater, reference: PolicyModel | None) -> None:
     steps = float(adam.pop(STEPS, older.get(STEPS, 0.0)))
     for name, parameter in updater.trained():
         updater.restore(parameter, adam[name], steps)
-    if reference is not None:
-        reference.load_state_dict(state["reference"])
+    for name, weight in reference.items():
+        weight.copy_(state["reference"][name])
 
 
-def _state(updater: Updater, reference: PolicyModel | None) -> dict[str, Any]:
+def _state(updater: Updater, reference: dict[str, Tensor]) -> dict[str, Any]:
     """What is saved, and where it is loaded into."""
     model = updater.model.sharded_state_dict()
     adam: dict[str, Any] = {STEPS: torch.tensor(updater.steps)}
@@ -125,9 +125,5 @@ def _state(updater: Updater, reference: PolicyModel | None) -> dict[str, Any]:
             kind: make_sharded_optimizer_tensor(model[name], tensor, f"optimizer.state.{kind}")
             for kind, tensor in updater.state_of(parameter).items()
         }
-    state = {"model": model, "optimizer": {"state": adam}}
-    if reference is not None:
-        state["reference"] = reference.sharded_state_dict()
-        for name, shard in state["reference"].items():
-            shard.key = f"reference.{shard.key}" if hasattr(shard, "key") else name
-    return state
+    kept = {name: make_sharded_optimizer_tensor(model[name], tensor, "reference") for name, tensor in reference.items()}
+    return {"model": model, "optimizer": {"state": adam}, "reference": kept}

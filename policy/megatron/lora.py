@@ -1,15 +1,12 @@
 """Low-rank adapters beside a model's frozen linear layers.
 
-Invariant: without its adapters a model computes what it did before. The reference policy is the same model with the
-adapters as they were when it was set (none at first), so it costs no weights of its own. Every tensor-parallel rank
-holds whole adapters, with the same values and gradients.
+Invariant: without its adapters a model computes what it did before. Every tensor-parallel rank holds whole adapters,
+with the same values and gradients.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -51,43 +48,32 @@ class Adapter(nn.Module):
         self.tensors, self.split = held(name, arch)
         self.sequence = sequence
         self.part, self.parts = get_tensor_model_parallel_rank(), get_tensor_model_parallel_world_size()
-        self.of_reference = False
         sizes = {projection(hf): size for hf, size in lora.adapted(arch)[name.split(".", 3)[3]].items()}
-        for kind in ("", "reference_"):
-            a, b = nn.ParameterDict(), nn.ParameterDict()
-            for target, (out, into) in sizes.items():
-                a[target] = torch.zeros(lora.rank, into, dtype=dtype)
-                b[target] = torch.zeros(out, lora.rank, dtype=dtype)
-                if not kind:
-                    nn.init.uniform_(a[target], -1 / math.sqrt(into), 1 / math.sqrt(into), draw)
-            self.add_module(f"{kind}a", a)
-            self.add_module(f"{kind}b", b)
-            for parameters in (a, b):
-                parameters.requires_grad_(requires_grad=not kind)
-
-    def _matrices(self) -> tuple[nn.ParameterDict, nn.ParameterDict]:
-        kind = "reference_" if self.of_reference else ""
-        return self.get_submodule(f"{kind}a"), self.get_submodule(f"{kind}b")  # type: ignore[return-value]
+        self.a, self.b = nn.ParameterDict(), nn.ParameterDict()
+        for target, (out, into) in sizes.items():
+            self.a[target] = torch.zeros(lora.rank, into, dtype=dtype)
+            self.b[target] = torch.zeros(out, lora.rank, dtype=dtype)
+            nn.init.uniform_(self.a[target], -1 / math.sqrt(into), 1 / math.sqrt(into), draw)
 
     def forward(self, x: Tensor) -> Tensor:
         """What to add [.., rows of the layer on this rank] for what the layer takes on this rank [.., in]."""
-        a, b = self._matrices()
-        down = torch.cat(list(a.values()))
+        down = torch.cat(list(self.a.values()))
         if self.split == 1:  # ranks share the inputs
             low = F.linear(x, self._mine(_summed(down), 1))
             if self.sequence:
                 low = tensor_parallel.reduce_scatter_to_sequence_parallel_region(low)
             else:
                 low = tensor_parallel.reduce_from_tensor_model_parallel_region(low)
-            up = {target: _summed(rows) if self.sequence else rows for target, rows in b.items()}
+            up = {target: _summed(rows) if self.sequence else rows for target, rows in self.b.items()}
         else:  # ranks share the rows
             low = F.linear(x, _summed(down) if self.sequence else down)
             if self.sequence:
                 low = tensor_parallel.gather_from_sequence_parallel_region(low)
             else:
                 low = tensor_parallel.copy_to_tensor_model_parallel_region(low)
-            up = {target: self._mine(_summed(rows), 0) for target, rows in b.items()}
-        found = {target: F.linear(part, up[target]) for target, part in zip(a, low.split(self.rank, -1), strict=True)}
+            up = {target: self._mine(_summed(rows), 0) for target, rows in self.b.items()}
+        lows = zip(self.a, low.split(self.rank, -1), strict=True)
+        found = {target: F.linear(part, up[target]) for target, part in lows}
         shared = self.parts if self.split == 0 else 1
         parts = [
             found[projection(hf)] if projection(hf) in found else low.new_zeros(*low.shape[:-1], size[0] // shared)
@@ -106,10 +92,9 @@ class Adapter(nn.Module):
     @torch.no_grad()
     def merged(self, weight: Tensor) -> Tensor:
         """The layer's weight with what the adapter adds; the sum is fp32's."""
-        a, b = self._matrices()
         parts = {
-            hf: b[projection(hf)].float() @ a[projection(hf)].float()
-            if projection(hf) in a
+            hf: self.b[projection(hf)].float() @ self.a[projection(hf)].float()
+            if projection(hf) in self.a
             else weight.new_zeros(size, dtype=torch.float32)
             for hf, size in self.tensors.items()
         }
@@ -143,36 +128,13 @@ def _add(linear: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor |
     return output[0] + linear.lora(inputs[0]), output[1]
 
 
-@torch.no_grad()
-def keep_reference(adapters: dict[str, Adapter]) -> None:
-    """The adapters as they are become the reference policy's."""
-    for adapter in adapters.values():
-        for kind in "ab":
-            kept = dict(adapter.get_submodule(f"reference_{kind}").named_parameters())
-            for name, parameter in adapter.get_submodule(kind).named_parameters():
-                kept[name].copy_(parameter)
-
-
-@contextmanager
-def as_reference(adapters: dict[str, Adapter]) -> Iterator[None]:
-    """The model computes as the reference policy inside."""
-    for adapter in adapters.values():
-        adapter.of_reference = True
-    try:
-        yield
-    finally:
-        for adapter in adapters.values():
-            adapter.of_reference = False
-
-
 def peft_tensors(adapters: dict[str, Adapter]) -> dict[str, Tensor]:
     """The adapters by PEFT's names: lora_A [rank, in] and lora_B [out, rank] of each projection."""
     found: dict[str, Tensor] = {}
     for adapter in adapters.values():
         for hf in adapter.tensors:
-            for kind in "ab":
-                matrices = adapter.get_submodule(kind)
-                if (target := projection(hf)) in matrices:  # type: ignore[operator]
-                    name = f"base_model.model.{hf.removesuffix('.weight')}.lora_{kind.upper()}.weight"
-                    found[name] = matrices[target].detach()  # type: ignore[index]
+            for kind, matrices in (("A", adapter.a), ("B", adapter.b)):
+                if (target := projection(hf)) in matrices:
+                    name = f"base_model.model.{hf.removesuffix('.weight')}.lora_{kind}.weight"
+                    found[name] = matrices[target].detach()
     return found

@@ -25,6 +25,7 @@ from policy.megatron import checkpoint, lora, microbatch, partition, shim
 from policy.megatron.model import PackedInputs, PolicyModel
 from policy.megatron.optimizer import Updater
 from policy.megatron.ranks import ensure_parallel, exchanged, on_first
+from policy.megatron.reference import Reference
 from policy.megatron.schedule import MicroBatchRunner
 from policy.megatron.tally import StepTally
 from policy.megatron.vocab import VocabRows
@@ -91,7 +92,7 @@ class Trainer:
             self.model.adapters = lora.attach(self.model, config.lora, config.seed)
         self.updater = Updater(self.model.to(self.device), config)
         self._training = self._runner(self.updater.ddp)
-        self.reference: PolicyModel | None = None
+        self.reference: Reference | None = None
         self.loaded_version = ""  # of the checkpoint that was loaded
 
     @property
@@ -135,8 +136,6 @@ class Trainer:
         in optimizer_steps. A figure that is not finite reads 0. Raises LearnerError when there is a KL term but no
         reference, or log-probabilities are missing.
         """
-        if objective.kl_coef and self.reference is None:
-            raise LearnerError("a KL term needs a reference policy, and none was set")
         # Looked at before any rank waits for another.
         for sample in (sample for batch in micro_batches for sample in batch.samples):
             if len(sample.behaviour_logprobs) != sample.response_len or sample.temperature <= 0:
@@ -186,11 +185,8 @@ class Trainer:
 
     def new_reference(self) -> None:
         """The current weights become the reference policy."""
-        if self.config.lora.rank:
-            lora.keep_reference(self.model.adapters)
-            self.reference = self.model
-            return
-        self._reference_model().load_state_dict(self.model.state_dict())
+        self.reference = None  # which gives its memory to the next one
+        self.reference = Reference(self.updater.trained())
 
     def snapshot(self) -> dict[str, Tensor]:
         """Full Hugging Face tensors that later steps don't change, on the model's device: on rank 0, none elsewhere.
@@ -228,7 +224,7 @@ class Trainer:
             dtype=self.config.dtype,
             lora=self.config.lora,
         )
-        return checkpoint.save(folder, info, self.companions, self.updater, self._apart(self.reference))
+        return checkpoint.save(folder, info, self.companions, self.updater, self._reference_weights)
 
     def load(self, folder: Path, *, reference: bool = True) -> str:
         """Take over a checkpoint's weights, Adam's state and, where wanted, its reference; returns its version.
@@ -238,28 +234,20 @@ class Trainer:
         info = checkpoints.read_info(folder)
         if info.dtype != self.config.dtype:
             raise StoreError(f"{folder} holds {info.dtype}, learner.dtype says {self.config.dtype}")
-        wanted = reference and info.has_reference
         if info.lora != self.config.lora:
             raise StoreError(
                 f"{folder} was trained with {_told(info.lora)}, the deploy file says {_told(self.config.lora)}"
             )
-        checkpoint.load(folder, self.updater, self._apart(self._reference_model() if wanted else None))
-        if not wanted:
-            self.reference = None
+        self.reference = None
+        if reference and info.has_reference:
+            self.new_reference()  # whose weights are read next
+        checkpoint.load(folder, self.updater, self._reference_weights)
         self.loaded_version = info.version
         return info.version
 
-    def _reference_model(self) -> PolicyModel:
-        if self.reference is None and self.config.lora.rank:
-            self.reference = self.model
-        elif self.reference is None:
-            self.reference = PolicyModel(self.shape, self.config.dtype, self.parallel).to(self.device)
-            self.reference.requires_grad_(requires_grad=False)
-        return self.reference
-
-    def _apart(self, reference: PolicyModel | None) -> PolicyModel | None:
-        """A reference policy that has weights of its own; adapters of a reference are in the model."""
-        return None if reference is self.model else reference
+    @property
+    def _reference_weights(self) -> dict[str, Tensor]:
+        return {} if self.reference is None else self.reference.weights
 
     def _step(
         self,
@@ -312,10 +300,9 @@ class Trainer:
 
     def _reference_logprobs(self, micro_batches: Sequence[MicroBatch]) -> list[Tensor]:
         if self.reference is None:
-            raise LearnerError("no reference policy")
-        runner = self._runner(self.reference)
-        with lora.as_reference(self.reference.adapters):
-            return runner.read(micro_batches, lambda inputs, rows: rows.scores(inputs.targets).unit)
+            raise LearnerError("a KL term needs a reference policy, and none was set")
+        with self.reference.in_place():
+            return self._runner(self.model).read(micro_batches, lambda inputs, rows: rows.scores(inputs.targets).unit)
 
     def _runner(self, model: torch.nn.Module) -> MicroBatchRunner:
         return MicroBatchRunner(model, self.device, self.parallel.tensor if self.parallel.sequence else 1)

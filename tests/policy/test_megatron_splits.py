@@ -204,9 +204,8 @@ def test_the_loss_is_the_sum_worked_out_token_by_token(trainer: Trainer, policy:
     at_one = [msgspec.structs.replace(s, temperature=1.0) for s in samples]
     unit = iter(trainer.logprobs(MicroBatch(samples=at_one)))
     assert trainer.reference is not None
-    kept, trainer.model = trainer.model, trainer.reference
-    reference = iter(trainer.logprobs(MicroBatch(samples=at_one)))
-    trainer.model = kept
+    with trainer.reference.in_place():
+        reference = iter(trainer.logprobs(MicroBatch(samples=at_one)))
     drawn = iter(trainer.logprobs(MicroBatch(samples=samples)))
     objective = kl = 0.0
     for group in groups:

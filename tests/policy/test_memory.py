@@ -59,8 +59,8 @@ def test_what_lasts_is_reckoned_to_the_byte(dtype: str, lora: LoraConfig) -> Non
     main = [one for group in trainer.updater.optimizer.param_groups for one in group["params"]]
     mains = sum(one.nbytes for one in main) if dtype == "bfloat16" else 0
     assert sum(one.nbytes for one in state) + mains == found.optimizer
-    copied = 0 if lora.rank else sum(one.nbytes for one in trainer.reference.parameters())  # type: ignore[union-attr]
-    assert copied == found.reference
+    assert trainer.reference is not None
+    assert sum(one.nbytes for one in trainer.reference.weights.values()) == found.reference
 
 
 @pytest.mark.parametrize(("recompute", "dtype"), [("none", "float32"), ("none", "bfloat16"), ("selective", "float32")])
@@ -87,8 +87,10 @@ def test_parts_shrink_by_what_shrinks_them() -> None:
     arch = read_architecture(SHAPES / "qwen2.5-14b")
     bf16 = OptimConfig(dtype="bfloat16")
 
-    def of(optim: OptimConfig = bf16, parallel: ParallelConfig = ALONE, tokens: int = 8192) -> memory.MemoryPlan:
-        return memory.plan(arch, optim, parallel, token_budget=tokens, reference=False, device="cuda")
+    def of(
+        optim: OptimConfig = bf16, parallel: ParallelConfig = ALONE, tokens: int = 8192, *, reference: bool = False
+    ) -> memory.MemoryPlan:
+        return memory.plan(arch, optim, parallel, token_budget=tokens, reference=reference, device="cuda")
 
     assert of().total > 250 * memory.GIB
     assert of(parallel=ParallelConfig(data=2)).optimizer == of().optimizer // 2
@@ -100,3 +102,8 @@ def test_parts_shrink_by_what_shrinks_them() -> None:
     lora = of(OptimConfig(dtype="bfloat16", lora=LoraConfig(rank=16)))
     assert lora.optimizer + lora.gradients < 0.01 * (of().optimizer + of().gradients)
     assert "weights 27.5" in of().told()
+    assert "reference" not in of().told()
+    kept = of(reference=True)
+    assert kept.total == of().total, "a GPU never holds a second model"
+    assert kept.weights <= kept.pinned < 2 * kept.weights
+    assert "; in the host's memory: reference 32.00" in kept.told()

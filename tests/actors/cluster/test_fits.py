@@ -1,6 +1,7 @@
 """The memory of the learner is planned before a run starts, on this machine or for another one."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -37,6 +38,17 @@ def test_what_cant_fit_is_refused_with_its_parts_and_the_keys_that_help() -> Non
         planned("gpu-8", *alone)
     with pytest.raises(ConfigError, match=r"model\.path: model\.shape nothing has no config.json; there are glm"):
         planned("gpu-8", "model.shape=nothing")
+
+
+def test_a_reference_has_to_fit_into_the_memory_of_the_machine_with_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = ["learner.device_gib=0", "learner.rl.kl_coef=0.001", "model.shape=glm-4-9b-0414"]
+    monkeypatch.setattr(fits, "device_bytes", lambda: 79 * GIB)
+    room = SimpleNamespace(total=33 * GIB)  # four ranks with 8 GiB each
+    monkeypatch.setattr(fits.psutil, "virtual_memory", lambda: room)
+    assert "; in the host's memory: reference 8.00" in dict(planned("gpu-8", *here).summary())["learner"]
+    room.total = 31 * GIB
+    with pytest.raises(ConfigError, match=r"4 ranks can't fit in .* 31\.0 GiB.*reference 8\.00.*learner\.rl\.kl_coef"):
+        planned("gpu-8", *here)
 
 
 def test_an_engine_on_the_same_card_leaves_the_learner_the_rest() -> None:
