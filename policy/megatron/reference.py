@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 
-class Reference:
+class ReferencePolicy:
     """A copy of a rank's trained parameters, pinned where those are on a GPU."""
 
     @torch.no_grad()

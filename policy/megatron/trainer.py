@@ -25,7 +25,7 @@ from policy.megatron import checkpoint, lora, microbatch, partition, shim
 from policy.megatron.model import PackedInputs, PolicyModel
 from policy.megatron.optimizer import Updater
 from policy.megatron.ranks import ensure_parallel, exchanged, on_first
-from policy.megatron.reference import Reference
+from policy.megatron.reference import ReferencePolicy
 from policy.megatron.schedule import MicroBatchRunner
 from policy.megatron.tally import StepTally
 from policy.megatron.vocab import VocabRows
@@ -92,7 +92,7 @@ class Trainer:
             self.model.adapters = lora.attach(self.model, config.lora, config.seed)
         self.updater = Updater(self.model.to(self.device), config)
         self._training = self._runner(self.updater.ddp)
-        self.reference: Reference | None = None
+        self.reference: ReferencePolicy | None = None
         self.loaded_version = ""  # of the checkpoint that was loaded
 
     @property
@@ -186,7 +186,7 @@ class Trainer:
     def new_reference(self) -> None:
         """The current weights become the reference policy."""
         self.reference = None  # which gives its memory to the next one
-        self.reference = Reference(self.updater.trained())
+        self.reference = ReferencePolicy(self.updater.trained())
 
     def snapshot(self) -> dict[str, Tensor]:
         """Full Hugging Face tensors that later steps don't change, on the model's device: on rank 0, none elsewhere.
