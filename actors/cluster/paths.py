@@ -35,14 +35,17 @@ def refuse_unwritable(path: Path, flag: str) -> None:
         raise ConfigError(f"{flag} {path}: nothing can be written there: {error.strerror}; name another") from None
 
 
-def refuse_no_folder(file: Path, flag: str) -> None:
-    """Raise ConfigError unless `file`, which `flag` named, has a folder to lie in and a name that can be written."""
+def refuse_no_file(file: Path, flag: str) -> None:
+    """Raise ConfigError unless `file`, which `flag` named, can be a file in a folder that can be written to."""
     folder = file.absolute().parent
     if not os.path.isdir(folder):  # of a name that is too long, too
         raise ConfigError(f"{flag} {file}: there is no folder {file.parent}: make it, or name another")
     most = os.pathconf(folder, "PC_NAME_MAX") - len(".part")  # of what is not whole yet
     if len(os.fsencode(file.name)) > most:
         raise ConfigError(f"{flag} {file.name[:20]}...{file.suffix}: a file's name has at most {most} bytes")
+    if file.is_dir():
+        raise ConfigError(f"{flag} {file}: a folder; name a file, in it or elsewhere")
+    refuse_unwritable(folder, flag)
 
 
 def nearest_there(path: Path) -> Path:

@@ -53,6 +53,8 @@ def main(args: argparse.Namespace) -> int:
         raise ConfigError(f"--model {args.model}: name the model as that server calls it: --model-name NAME")
     if args.step and not args.model:
         raise ConfigError("--step waits for a key before each turn of a model: add --model")
+    if url:
+        served.refuse_unanswering(served.endpoint_of(args, 1), picture=False)
     file = Path(args.keep) if args.keep else None
     if file is not None:
         keeping.refuse_unkept(file, task.id, form, args.actions)

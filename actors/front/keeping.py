@@ -25,10 +25,9 @@ from runtime.storage.segments import digest_of
 def refuse_unkept(file: Path, task: str, form: Form, actions: ActionSpace) -> None:
     """Raise ConfigError where an episode of `task` could not be kept in `file`, before it is played."""
     suites.refuse_for_training("--keep", [task])
-    places.refuse_no_folder(file, "--keep")
-    if file.suffix not in (".jsonl", ".parquet") or file.is_dir():
+    places.refuse_no_file(file, "--keep")
+    if file.suffix not in (".jsonl", ".parquet"):
         raise ConfigError(f"--keep {file}: a recording is a .jsonl or a .parquet file")
-    places.refuse_unwritable(file.absolute().parent, "--keep")
     if file.exists():
         _read_own(file, _header(form, actions))
 

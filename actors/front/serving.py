@@ -10,6 +10,7 @@ import asyncio
 import functools
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
@@ -26,7 +27,7 @@ from runtime.system import run as run_loop
 
 HOST = "127.0.0.1"
 END_S = 2  # for sessions that still play
-MISSING = "serve-env needs the package {}: pip install 'computerrl[openenv]'"
+MISSING = f"serve-env needs the package {{}}: {sys.executable} -m pip install 'computerrl[openenv]'"
 
 
 def main(args: argparse.Namespace) -> int:

@@ -60,7 +60,7 @@ def main(args: argparse.Namespace) -> int:
         return episodes.show_all(found, wanted, most=most, as_json=args.json)
     page = Path(args.html) if args.html is not None else None
     if page is not None:
-        paths.refuse_no_folder(page, "--html")
+        paths.refuse_no_file(page, "--html")
     return episodes.show_one(found, episode, tokens=args.tokens, page=page, as_json=args.json)
 
 

@@ -156,7 +156,7 @@ def build(
         _place(data, one.path, one.value, one.who)
         sources[one.path] = one.who
     for override in overrides:
-        sources[_override(data, override)] = _said(override)
+        sources[_override(data, override, root)] = _said(override)
     kind: type = root
     _check(data, _shape(kind), "", _Told(lambda at: _blame(at, sources, source), paths(kind), instead))
     try:
@@ -209,13 +209,23 @@ def _blame(at: str, sources: dict[str, str], source: str) -> str:
     return source
 
 
-def _override(data: dict[Any, Any], override: str) -> str:
+def _override(data: dict[Any, Any], override: str, root: type) -> str:
     path, equals, text = override.partition("=")
     path, said = path.strip(), _said(override)
     if not equals or not path or not all(path.split(".")):
         raise ConfigError(f"{said}: expected path=value, for example run.seed=7")
-    _place(data, path, parse_yaml(text, said) if text.strip() else "", said)  # nothing behind = is an empty text
+    _place(data, path, parse_yaml(text, said) if text.strip() else _nothing(_shape(root), path), said)
     return path
+
+
+def _nothing(shape: inspect.Type, path: str) -> str | None:
+    """What nothing behind = means: null where the key takes null and no text, else the empty text."""
+    there = [shape]
+    for name in path.split("."):
+        structs = [part for one in there for part in parts(one) if isinstance(part, inspect.StructType)]
+        there = [field.type for struct in structs for field in struct.fields if field.encode_name == name]
+    kinds = {type(part) for one in there for part in parts(one)}
+    return None if inspect.NoneType in kinds and not kinds & {inspect.StrType, inspect.LiteralType} else ""
 
 
 def _said(override: str) -> str:

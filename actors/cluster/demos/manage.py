@@ -165,10 +165,9 @@ def _show_task(path: Path, found: Iterable[Demo], args: argparse.Namespace) -> i
 def export(args: argparse.Namespace) -> int:
     """Write a recording to a file."""
     path, file = recordings.locate(args.recording, Path(args.runs)), Path(args.file)
-    places.refuse_no_folder(file, "FILE")
+    places.refuse_no_file(file, "FILE")
     try:
-        if demo_files.kind_of(file) == "run":
-            raise ConfigError(f"{file}: a folder; name a .jsonl or .parquet file")
+        demo_files.kind_of(file)
         if file.exists() and not args.force:
             raise ConfigError(f"{file} exists already: name another file, or replace it with --force")
         header, found = demo_files.read(path)

@@ -185,20 +185,20 @@ def _print(figures: RunFigures) -> None:
         titles = ("DECODING", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT", "TRAINED", "NEVER", "TASKS")
         output.table(("ROUND", heading.upper(), *titles), rows)
     else:
-        output.line("no evaluation round was opened")
+        output.prose("no evaluation round was opened")
     _print_families(figures.rounds)
     if figures.rounds and (sides := figures.rounds[-1].score_rows):
         output.table([title.upper() for title in SCORES], sides)
         output.line()
     for compared in figures.gains:
-        output.line(f"gain      {criterion.told(compared)}")
+        output.prose(f"gain      {criterion.told(compared)}")
     if said := wordings.told(figures.rounds):
-        output.line(f"wordings  {said}")
+        output.prose(f"wordings  {said}")
     phases = [f"{segment.phase} from step {segment.start} ({segment.cause})" for segment in figures.segments]
-    output.line(f"\nphases    {', '.join(phases)}")
-    output.line(f"observed  as version {observed.as_text(figures.observations)}")
-    output.line(f"groups    {_counts(figures.endings)}")
-    output.line(f"episodes  {_counts(figures.episodes)}")
+    output.prose(f"\nphases    {', '.join(phases)}")
+    output.prose(f"observed  as version {observed.as_text(figures.observations)}")
+    output.prose(f"groups    {_counts(figures.endings)}")
+    output.prose(f"episodes  {_counts(figures.episodes)}")
     found = figures.overlap
     if found.learner_s:
         output.prose(
@@ -234,7 +234,7 @@ def _print_seats(seats: SeatTime) -> None:
         " (reservation granted to verified, waits for the model included)"
     )
     phases = ", ".join(f"{phase} {share:.1%}" for phase, share in seats.busy_by_phase.items())
-    output.line(f"          busy within each phase: {phases}")
+    output.prose(f"          busy within each phase: {phases}")
     rows = [(f"busy: {stage}", f"{s:.1f}", f"{s / whole:.1%}") for stage, s in seats.stages_s.items()]
     rows += [(cause, f"{s:.1f}", f"{s / whole:.1%}") for cause, s in seats.idle_s.items()]
     output.table(("SEAT TIME", "SECONDS", "SHARE"), rows)
@@ -242,13 +242,13 @@ def _print_seats(seats: SeatTime) -> None:
 
 def _print_machine(machine: MachineTime) -> None:
     used = ", ".join(f"{part} {machine.share(part):.1%}" for part in machine.cpu_s)
-    output.line(f"\nprocessor {used} of {machine.cores} cores x {output.duration(machine.span_s)}")
+    output.prose(f"\nprocessor {used} of {machine.cores} cores x {output.duration(machine.span_s)}")
     if machine.elsewhere_s:
         far = ", ".join(f"{part} {seconds:,.1f}" for part, seconds in machine.elsewhere_s.items())
-        output.line(f"          on other machines, CPU-seconds: {far}")
-    output.line(f"          {by_phase(machine)}")
+        output.prose(f"          on other machines, CPU-seconds: {far}")
+    output.prose(f"          {by_phase(machine)}")
     up = f"{machine.desktops_up:.1f} up at once, {machine.spares:.1f} of them spares"
-    output.line(f"desktops  {machine.desktops} used up, {up}")
+    output.prose(f"desktops  {machine.desktops} used up, {up}")
 
 
 def _round(found: EvaluationRound, made: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
 from actors.cluster import output
@@ -22,6 +23,7 @@ from apis.actions.spaces import MEANING
 from policy import hf_folder
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
+from runtime.program import NAME, program
 
 CARD = "README.md"
 PORT = 30000
@@ -42,7 +44,7 @@ def export(weights: NamedWeights, into: Path, *, as_json: bool) -> int:
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise ConfigError(f"{into} can't be written: {error.strerror or error}") from None
-    lines = serving(into.resolve())
+    lines = serving(into.resolve(), shlex.quote(sys.executable), program())
     if as_json:
         digest = hf_folder.digest(into)
         output.document({"folder": str(into.resolve()), "weights": weights, "digest": digest, "serve": lines})
@@ -54,13 +56,16 @@ def export(weights: NamedWeights, into: Path, *, as_json: bool) -> int:
     return 0
 
 
-def serving(folder: Path | str) -> dict[str, str]:
-    """The lines that serve the model in `folder`, by server, and the one that evaluates it."""
+def serving(folder: Path | str, python: str = "python", own: str = NAME) -> dict[str, str]:
+    """The lines that serve the model in `folder`, by server, and the one that evaluates it.
+
+    `python` and `own` are this program's words; SGLang has an environment of its own.
+    """
     name = shlex.quote(str(folder))
     return {
         "SGLang": f"python -m sglang.launch_server --model-path {name} --port {PORT}",
-        "embedded": f"python -P -m policy.engine --model-path {name} --port {PORT}",
-        "evaluate": f"computerrl eval {name} --tasks desktop --decoding t=1",
+        "embedded": f"{python} -P -m policy.engine --model-path {name} --port {PORT}",
+        "evaluate": f"{own} eval {name} --tasks desktop --decoding t=1",
     }
 
 

@@ -114,7 +114,9 @@ def refuse_missing(trackers: Iterable[str]) -> None:
     """Raise ConfigError for a tracker whose package is not installed."""
     for name in trackers:
         if find_spec(name) is None:
-            raise ConfigError(f"run.trackers: {name} is not installed: pip install 'computerrl[trackers]'")
+            raise ConfigError(
+                f"run.trackers: {name} is not installed: {sys.executable} -m pip install 'computerrl[trackers]'"
+            )
 
 
 def send(run_dir: Path, tracker: str, ended: Callable[[float], bool]) -> None:

@@ -6,6 +6,7 @@ Invariant: a line of the log is a line of the output, whatever text a guest or a
 from __future__ import annotations
 
 import json
+import os
 import pkgutil
 import sys
 from importlib import import_module
@@ -48,7 +49,7 @@ def show(path: Path, wanted: LineFilter, *, follow: bool, as_json: bool) -> int:
     if wanted.event is not None:
         _check_event(path, wanted.event)
     count = 0
-    colour = sys.stdout.isatty()
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     chosen = {"actor": wanted.actor, "event": wanted.event, "trace": wanted.trace, "level": wanted.level}
     lines = read_logs(path, **chosen, follow=follow, going=lambda: _goes_on(path))
     for found in lines:

@@ -69,6 +69,8 @@ def test_an_episode_is_a_page(runs: Path, tmp_path: Path, capsys: pytest.Capture
         (("one", "--family", "file_manger"), "did you mean file_manager"),
         (("one", "--most", "0"), "--most 0: it counts from 1"),
         (("show", "one", "203", "--html", "no/such/page.html"), "--html no/such/page.html: there is no folder"),
+        (("show", "one", "203", "--html", "/proc"), "--html /proc: a folder; name a file"),
+        (("show", "one", "203", "--html", "/proc/page.html"), "--html /proc: nothing can be written there"),
     ],
 )
 def test_what_is_not_there_is_one_line(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -84,7 +85,8 @@ def test_a_tracker_that_is_not_installed_is_refused_before_anything_starts(
 ) -> None:
     monkeypatch.setattr(trackers, "find_spec", lambda name: None)
     assert cli.main(["run", "smoke", "--dry-run", "--set", "run.trackers=[mlflow]"]) == 2
-    assert "run.trackers: mlflow is not installed: pip install 'computerrl[trackers]'" in capsys.readouterr().err
+    mend = f"{sys.executable} -m pip install 'computerrl[trackers]'"
+    assert f"run.trackers: mlflow is not installed: {mend}" in capsys.readouterr().err
 
 
 def test_tags_are_written_in_the_characters_that_mlflow_takes() -> None:

@@ -79,7 +79,7 @@ def test_a_key_of_the_usual_kind_needs_no_word_of_its_kind() -> None:
 
 
 def test_overrides_are_yaml_and_the_last_one_wins() -> None:
-    overrides = ["run.seed=1", "run.seed=2", "sampling.temperature=5e-1", "run.limit_s=null", "tasks.eval=[a/b/1]"]
+    overrides = ["run.seed=1", "run.seed=2", "sampling.temperature=5e-1", "run.limit_s=", "tasks.eval=[a/b/1]"]
     before = {"run": {"limit_s": 5}, "model": {"path": "models/x"}}
     deploy = typed_yaml.build(before, Deploy, [*overrides, "model.path="], source="x")
     assert deploy.model.path == ""

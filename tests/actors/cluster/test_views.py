@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 
 import msgspec
@@ -65,6 +66,15 @@ def test_hostile_text_stays_on_its_line(runs: Path, capsys: pytest.CaptureFixtur
     assert "gone" in shown
     raw = {"ts": "2026-01-01T00:00:00.000", "level": "info", "actor": "x\x1b", "event": "e", "field": "a\nb"}
     assert "\\n" in logview.format_line(raw)
+
+
+@pytest.mark.parametrize(("no_colour", "coloured"), [("", True), ("1", False)])
+def test_a_terminal_gets_colours_unless_its_user_wants_none(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], no_colour: str, coloured: bool
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_colour)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert ("\x1b[33m" in "".join(lines(capsys, "one", "--runs", str(runs)))) == coloured
 
 
 def test_what_is_not_there_is_said(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -216,6 +216,7 @@ def test_an_episode_is_kept_as_a_demonstration_beside_others(tmp_path: Path, nam
         ([TASK, "--step"], "--step waits for a key"),
         ([TASK, "--model-name", "x"], "--model-name: it goes with a server's URL"),
         ([TASK, "--model", "http://127.0.0.1:9/v1"], "name the model as that server calls it: --model-name NAME"),
+        ([TASK, "--model", "http://127.0.0.1:9/v1", "--model-name", "m"], "MODEL http://127.0.0.1:9/v1: m: connection"),
         ([TASK, "--max-turns", "0"], "--max-turns is 0"),
         ([TASK, "--max-tokens", "5"], "--max-tokens is of a model's answer: add --model"),
         ([TASK, "--model", "base", "--max-tokens", "0"], "--max-tokens is 0"),

@@ -111,7 +111,7 @@ async def test_programs_of_this_machine_are_served_and_no_pages(
         (["file_manager", "--count", "9999999"], "is not within"),
         (["file_manager", "--port", "65536"], "--port 65536: it is between 0 and 65535"),
         (["file_manager", "--port", "-1"], "--port -1: it is between 0 and 65535"),
-        (["file_manager"], r"needs the package openenv: pip install 'computerrl\[openenv\]'"),
+        (["file_manager"], r"needs the package openenv: \S+ -m pip install 'computerrl\[openenv\]'"),
     ],
 )
 def test_what_can_not_be_served_is_refused_in_one_line(
