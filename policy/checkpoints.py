@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import stat
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
@@ -67,15 +67,16 @@ def digests(folder: Path) -> dict[str, str]:
 
 def digest(folder: Path) -> str:
     """blake2b-128 (hex) of the names and contents of all files below `folder`. Raises StoreError as `digests`."""
-    return _total(digests(folder))
+    return total(digests(folder))
 
 
-def _total(files: dict[str, str]) -> str:
-    total = hashlib.blake2b(digest_size=16)
-    for path, content in files.items():
+def total(files: dict[str, str]) -> str:
+    """`digest` of a folder that has these `digests`, in any order."""
+    whole = hashlib.blake2b(digest_size=16)
+    for path, content in sorted(files.items(), key=lambda item: PurePosixPath(item[0])):
         name = path.encode("utf-8", "surrogateescape")
-        total.update(len(name).to_bytes(4, "little") + name + bytes.fromhex(content))
-    return total.hexdigest()
+        whole.update(len(name).to_bytes(4, "little") + name + bytes.fromhex(content))
+    return whole.hexdigest()
 
 
 def verify(folder: Path, expected: str) -> None:
@@ -84,7 +85,7 @@ def verify(folder: Path, expected: str) -> None:
     Raises StoreError when the folder is not a complete checkpoint.
     """
     info, actual = read_info(folder), digests(folder)
-    if _total(actual) != expected:
+    if total(actual) != expected:
         raise ConfigError(
             f"{folder}: {_difference(info.files, actual)}: its files are not those that the run saved, and a changed"
             " one could run code while it is loaded; put the saved files back, or remove this folder to go on from an"

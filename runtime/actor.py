@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from runtime import interfaces
 from runtime.clock import Clock
 from runtime.errors import ProtocolError
 from runtime.logs.writer import ActorLog
@@ -20,7 +21,7 @@ from runtime.messaging.message import Message
 from runtime.messaging.refs import Ref
 from runtime.storage.bulk import SEGMENTS
 from runtime.storage.copies import Copies
-from runtime.storage.far_store import FarStore, fetched, made
+from runtime.storage.far_store import Alone, FarStore, Makers, fetched, made
 from runtime.storage.segments import SegmentStore
 from runtime.tasks import TaskScope
 
@@ -114,6 +115,19 @@ class Context:
         """The run's folder."""
         return self._node.run_dir
 
+    @property
+    def apart(self) -> bool:
+        """Whether a cluster has placed this process, so that it may be on another machine than the main host."""
+        return self._node.ticket is not None
+
+    def address(self) -> str:
+        """This machine's address, as the run's other machines reach it; loopback where all is on this one.
+
+        May look up a name. Raises OSError where nothing leads to the main host.
+        """
+        ticket = self._node.ticket
+        return "127.0.0.1" if ticket is None else interfaces.towards(ticket.address)
+
     def segments(self) -> SegmentStore | FarStore:
         """A new writer of the run's segments, in this actor's name or, away from the main host, in its host's."""
         ticket = self._node.ticket
@@ -143,13 +157,14 @@ class Context:
 
         return await (await self.shared("copies", copies)).of(path, nested=nested)
 
-    def make_folder(self, path: str, make: Callable[[Path], T]) -> T:
+    def make_folder(self, path: str, make: Callable[[Path], T], makers: Makers | None = None) -> T:
         """What `make` returns of the folder that it makes. In the end that lies at the main host's `path`. Blocks.
 
-        Raises what `make` raises and, away from the main host, StoreError as `far_store.made` does.
+        Away from the main host it holds there what all `makers` have made of it. Raises what `make` raises and, away
+        from the main host, StoreError as `far_store.made` does.
         """
         ticket = self._node.ticket
-        return make(Path(path)) if ticket is None else made(ticket, path, self.run_dir, make)
+        return make(Path(path)) if ticket is None else made(ticket, path, self.run_dir, make, makers or Alone())
 
     @property
     def clock(self) -> Clock:

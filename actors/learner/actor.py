@@ -36,7 +36,7 @@ from actors.learner.messages import (
     WriteKept,
     WriteWeights,
 )
-from actors.learner.rank_asks import RankLostError, asked
+from actors.learner.rank_asks import EXPORT_BYTES, SAVE_BYTES, RankLostError, asked, folder_bytes, moving_s
 from actors.learner.rehearsal import Exercises
 from actors.learner.weights.publisher import Publisher
 from actors.replay.messages import (
@@ -76,6 +76,7 @@ class LearnerActor(Actor):
         self._version = Version(lineage=0, step=0)
         self._saved: Version | None = None
         self._reported = self._version  # the newest that the ledger knows of
+        self._parameters = 0
         self._steps = 0
         self._skips = 0
         self._busy_s = 0.0
@@ -294,7 +295,10 @@ class LearnerActor(Actor):
             await asyncio.to_thread(self._folders.prune_weights, self.config.keep_weights, needed)
 
     async def _export(self, request: ExportWeights | WriteKept) -> Saved:
-        return await self._ask_rank(request, self.config.load_timeout_s)
+        return await self._ask_rank(request, self._moving_limit_s(EXPORT_BYTES * self._parameters))
+
+    def _moving_limit_s(self, size_bytes: int) -> float:
+        return self.config.load_timeout_s + moving_s(self.config.learner, size_bytes)
 
     async def _tell_samplers(self, samplers: Sequence[str]) -> list[str]:
         """Announce the newest weights; returns the samplers that could not be reached. They get the next weights."""
@@ -316,7 +320,8 @@ class LearnerActor(Actor):
         self._doing = f"saving {self._version}"
         location = self._folders.checkpoint_of(self._version)
         saved = await self._ask_rank(
-            SaveCheckpoint(version=self._version, location=str(location)), self.config.load_timeout_s
+            SaveCheckpoint(version=self._version, location=str(location)),
+            self._moving_limit_s(SAVE_BYTES * self._parameters),
         )
         self.ctx.log.emit(
             events.CHECKPOINT_SAVED,
@@ -351,8 +356,9 @@ class LearnerActor(Actor):
         where = self.config.model if location is None else str(location)
         loaded: ModelLoaded = await self._ask_rank(
             LoadModel(location=where, checkpoint=location is not None, version=version, digest=digest),
-            self.config.load_timeout_s,
+            self._moving_limit_s(await asyncio.to_thread(folder_bytes, Path(where))),
         )
+        self._parameters = loaded.parameters
         # The rank does one thing after another, so a save that its learner gave up on is over by now. What it wrote is
         # past `parent`: the ledger is about to undo those steps, and no later resume may go on from them.
         await asyncio.to_thread(self._folders.forget_after, parent)

@@ -127,8 +127,8 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
     place: Annotated[
         dict[str, float],
         key(
-            "Puts the rank on a machine of the cluster that has so much free: {GPU: 1, CPU: 4}. Empty keeps it on this"
-            " machine, where checkpoints and weights lie in either case.",
+            "Puts each rank on a machine of the cluster that has so much free: {GPU: 1, CPU: 4}. Empty keeps them on"
+            " this machine, where checkpoints and weights lie in either case.",
             advanced=True,
         ),
     ] = {}
@@ -139,12 +139,6 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
             raise ConfigError(
                 f"learner.parallel.pipeline is {self.parallel.pipeline}: with learner.lora.rank it is 1;"
                 " learner.parallel.tensor splits layers, and learner.parallel.data shares the batches"
-            )
-
-        if self.place and (ranks := self.parallel.ranks) > 1:
-            raise ConfigError(
-                f"learner.parallel has {ranks} ranks, which share a folder for checkpoints: learner.place takes"
-                " one; leave it out, and start the run on the machine that has their devices"
             )
 
     def optim(self) -> OptimConfig:
@@ -176,7 +170,6 @@ class RankSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     learner: LearnerConfig = LearnerConfig()
     ranks: tuple[str, ...] = ("rank/0",)  # the actors of all ranks, in order
-    address: str = "127.0.0.1"  # of rank 0's host, as the other ranks reach it
 
 
 class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -192,5 +185,5 @@ class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     keep_weights: int = 4  # newest exports kept, beside those that an open evaluation round needs
     keep_checkpoints: int = 2
     take_wait_s: float = 20.0  # how long the ledger may hold a request for a batch
-    load_timeout_s: float = 300.0  # a rank's start included
+    load_timeout_s: float = 300.0  # a rank's start included, and what moves between machines not
     step_timeout_s: float = 3600.0

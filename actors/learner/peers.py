@@ -19,10 +19,10 @@ from runtime.messaging.message import Done, Request
 from runtime.messaging.refs import Ref
 
 T = TypeVar("T")
-MEET_S = 240.0  # for all to meet: a rank whose process has to end first starts again meanwhile
+MEET_S = 300.0  # for all to meet: a rank whose process or machine was lost starts again meanwhile
 AGAIN_S = 0.2
 GRACE_S = 10.0  # after one rank has failed, for the others to fail alike
-WORK_S = 3600.0
+WORK_S = 4 * 3600.0  # a whole model goes over a slow link; a lost rank is noticed long before
 TELL_S = 2.0
 APART = (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull)  # of a rank that did not say what it did
 

@@ -8,9 +8,10 @@ rank 0 carries out the other ranks carry out with it.
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -39,7 +40,7 @@ from actors.sampler.messages import Canary
 from policy import checkpoints
 from policy.errors import LearnerError, NoModel
 from policy.packing import MicroBatch, PackedSample
-from runtime import disk
+from runtime import disk, interfaces
 from runtime.actor import Actor, handles
 from runtime.errors import ComputerRLError, DiskRefuses, StoreError
 from runtime.messaging.message import Done, Request, Version
@@ -86,10 +87,9 @@ class RankActor(Actor):
         self._trainer = None
         self._answers.clear()
         if self._peers is not None and not self._peers.met:
-            port = await self._run("waiting for the other ranks", self._listen)
-            await self._peers.meet(self.config.address, port, self._meet)
-        where = await self.ctx.weights(msg.location, nested=msg.checkpoint)
-        loaded = await self._all(msg, f"loading {msg.location}", lambda: self._load(msg, where))
+            address, port = await self._run("waiting for the other ranks", self._listen)
+            await self._peers.meet(address, port, self._meet)
+        loaded = await self._all(msg, self._fetch_and_load(msg))
         self._version = msg.version
         return loaded
 
@@ -108,7 +108,7 @@ class RankActor(Actor):
             msg = msgspec.structs.replace(msg, plan_file=msgspec.structs.replace(file, location=str(path)))
         # The other ranks get the micro-batches from this one's memory.
         bare = msgspec.structs.replace(msg, micro_batches=[], rehearsal=[], plan_file=None)
-        result = await self._all(bare, f"step {msg.version} ({msg.kind})", lambda: self._step(trainer, msg))
+        result = await self._all(bare, self._run(f"step {msg.version} ({msg.kind})", lambda: self._step(trainer, msg)))
         self._version = msg.version
         self._answers[msg.plan_id] = result
         while len(self._answers) > ANSWERS_KEPT:
@@ -129,7 +129,7 @@ class RankActor(Actor):
             written = self._made(msg.location, lambda where: trainer.export(where, tensors)) if msg.write else ""
             return written, canary
 
-        digest, canary = await self._all(msg, f"exporting {msg.version}", export)
+        digest, canary = await self._all(msg, self._run(f"exporting {msg.version}", export))
         return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began, canary=canary)
 
     @handles(WriteKept, concurrent=True)
@@ -140,7 +140,9 @@ class RankActor(Actor):
             raise NoModel(f"{self.ctx.name} is loading a model")
         began = time.monotonic()
         # Not in the tensors' thread: what was kept does not change, and a step may take long.
-        digest = await asyncio.to_thread(self._made, msg.location, lambda where: trainer.write(where, tensors))
+        digest = await asyncio.to_thread(
+            self.ctx.make_folder, msg.location, lambda where: _written(where, lambda to: trainer.write(to, tensors))
+        )
         return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
 
     @handles(Broadcast, concurrent=True)
@@ -155,9 +157,10 @@ class RankActor(Actor):
         began = time.monotonic()
 
         def save(where: Path) -> str:
-            return trainer.save(where, str(msg.version))
+            return trainer.save(where, str(msg.version), apart=self.ctx.apart)
 
-        digest = await self._all(msg, f"saving {msg.version}", lambda: self._made(msg.location, save))
+        saving = self._run(f"saving {msg.version}", lambda: self._made(msg.location, save))
+        digest = await self._all(msg, saving)
         return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
 
     @handles(JoinRanks, concurrent=True, slow_after_s=LONG_WORK_S)
@@ -172,12 +175,17 @@ class RankActor(Actor):
         if RankActor.met:
             end_process(self.ctx, msg.cause)
 
-    def _listen(self) -> int:
+    def _listen(self) -> tuple[str, int]:
+        """Where the other ranks find this one, which alone listens there."""
         import torch.distributed as dist
 
-        address, ranks = self.config.address, len(self.config.ranks)
-        self._store = dist.TCPStore(address, 0, ranks, is_master=True, wait_for_workers=False)
-        return int(self._store.port)
+        address, ranks = self.ctx.address(), len(self.config.ranks)
+        heard = socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
+        port = int(heard.getsockname()[1])
+        self._store = dist.TCPStore(
+            address, port, ranks, is_master=True, wait_for_workers=False, master_listen_fd=heard.detach()
+        )
+        return address, port
 
     async def _meet(self, msg: JoinRanks) -> None:
         if RankActor.met:
@@ -190,7 +198,8 @@ class RankActor(Actor):
             from policy.megatron import ranks
 
             store = dist.TCPStore(msg.address, msg.port, msg.ranks, is_master=False)
-            ranks.meet(store, msg.rank, msg.ranks)
+            interface = interfaces.interface_of(self.ctx.address()) if self.ctx.apart else ""
+            ranks.meet(store, msg.rank, msg.ranks, interface)
 
         await self._run("meeting the other ranks", meet)
 
@@ -200,18 +209,26 @@ class RankActor(Actor):
             raise NoModel(f"{self.ctx.name} holds {held}, not {version}")
         return self._trainer
 
-    async def _all(self, msg: Request[Any], what: str, work: Callable[[], T]) -> T:
-        """Carry out `work`, which is this rank's part of `msg`, on all ranks."""
+    async def _all(self, msg: Request[Any], own: Coroutine[Any, Any, T]) -> T:
+        """Carry out `msg` on all ranks; `own` is this rank's part of it."""
         if self._peers is not None:
-            return await self._peers.together(msg, self._run(what, work))
+            return await self._peers.together(msg, own)
         try:
-            return await self._run(what, work)
+            return await own
         except ComputerRLError:
             raise
         except Exception as error:
             if not self._first:  # most likely another rank has died
-                end_process(self.ctx, f"{what}: {error!r}")
+                end_process(self.ctx, f"{type(msg).__name__}: {error!r}")
             raise
+
+    async def _fetch_and_load(self, msg: LoadModel) -> ModelLoaded:
+        where: Path | StoreError
+        try:
+            where = await self.ctx.weights(msg.location, nested=msg.checkpoint)
+        except StoreError as error:  # the other ranks are to learn of it before they wait for this one
+            where = error
+        return await self._run(f"loading {msg.location}", lambda: self._load(msg, where))
 
     async def _run(self, what: str, work: Callable[[], T]) -> T:
         self._doing = what
@@ -220,18 +237,22 @@ class RankActor(Actor):
         finally:
             self._doing = f"at {self._version}"
 
-    def _load(self, msg: LoadModel, where: Path) -> ModelLoaded:
-        from policy.megatron.ranks import on_first
+    def _load(self, msg: LoadModel, where: Path | StoreError) -> ModelLoaded:
+        from policy.megatron.ranks import on_all, on_first
         from policy.megatron.trainer import Trainer
 
         optim, parallel = self.config.learner.optim(), self.config.learner.parallel
-        if msg.checkpoint:
 
-            def verify() -> bytes:
+        def found() -> bytes:
+            if isinstance(where, StoreError):
+                raise where
+            if msg.checkpoint:
                 checkpoints.verify(where, msg.digest)
-                return b""
+            return b""
 
-            on_first(verify)
+        (on_all if self.ctx.apart else on_first)(found)  # ranks that are apart have a copy each
+        assert isinstance(where, Path)
+        if msg.checkpoint:
             trainer = Trainer.resume(where, optim, reference=self.config.learner.rl.kl_coef > 0, parallel=parallel)
         else:
             trainer = Trainer(where, optim, parallel=parallel)
@@ -265,8 +286,10 @@ class RankActor(Actor):
         return StepResult(plan_id=msg.plan_id, version=msg.version, figures=figures, ok=ok, t0=t0, t1=now())
 
     def _made(self, location: str, write: Callable[[Path], str]) -> str:
-        """The digest of what `write` wrote; it lies at `location` with the main host then."""
-        return self.ctx.make_folder(location, lambda where: _written(where, write))
+        """The digest of what `write` wrote on all ranks; it lies at `location` with the main host then."""
+        from policy.megatron import ranks
+
+        return self.ctx.make_folder(location, lambda where: _written(where, write), ranks)
 
     def _batches(self, msg: StepPlan) -> tuple[list[MicroBatch], list[list[MicroBatch]]]:
         """The micro-batches of a plan and what it rehearses, which rank 0 alone has got."""

@@ -5,9 +5,11 @@ Invariant: a full disk and a broken transfer cost time and no step. A rank's end
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TypeVar
 
 from actors.learner import events
+from actors.learner.config import LearnerConfig
 from policy.errors import LearnerError
 from runtime.actor import Context
 from runtime.backoff import Backoff
@@ -18,10 +20,22 @@ from runtime.messaging.refs import Ref
 
 R = TypeVar("R")
 TRANSFER_PAUSES = Backoff(first_s=2.0, longest_s=60.0)  # each try may move a whole model
+LINK_BYTES_S = 1 << 20  # of the slowest link to other machines that is waited for
+EXPORT_BYTES, SAVE_BYTES = 4, 20  # of a parameter, at most: weights, or also masters, Adam's state and the reference
 
 
 class RankLostError(LearnerError):
     """The rank's process ended while it had an ask of ours."""
+
+
+def moving_s(learner: LearnerConfig, size_bytes: int) -> float:
+    """Seconds that `size_bytes` may take to or from each rank elsewhere, over one slow link; 0 without such ranks."""
+    return learner.parallel.ranks * size_bytes / LINK_BYTES_S if learner.place else 0.0
+
+
+def folder_bytes(folder: Path) -> int:
+    """What the files of a folder and of its folders come to."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 async def asked(ctx: Context, rank: Ref, name: str, gate: DiskGate, msg: Request[R], *, timeout_s: float) -> R:

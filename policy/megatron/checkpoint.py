@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
@@ -22,11 +22,11 @@ from megatron.core.dist_checkpointing.strategies import torch as strategies
 from torch import Tensor
 
 from policy import hf_folder
-from policy.checkpoints import MARKER, CheckpointInfo, digest, digests
+from policy.checkpoints import MARKER, CheckpointInfo, digest, digests, total
 from policy.megatron import shim
 from policy.megatron.optimizer import Updater
 from policy.megatron.plaindata import plain_data_only
-from policy.megatron.ranks import on_first
+from policy.megatron.ranks import on_all, on_first
 from runtime.disk import flush
 
 SHARDS = "shards"
@@ -62,22 +62,31 @@ def save(
     files: hf_folder.Companions,
     updater: Updater,
     reference: dict[str, Tensor],
+    *,
+    apart: bool = False,
 ) -> str:
     """Write a checkpoint to `folder`, replacing what is there; every rank calls this.
 
-    `files` are the model's config and tokenizer. Returns the digest of all files.
+    `files` are the model's config and tokenizer. Returns the digest of all files. With `apart` each rank's `folder` is
+    one of its own machine, and holds in the end what that rank has written: together they are the checkpoint.
     """
     partial = folder.with_name(f".{folder.name}.partial")
 
     def begin() -> bytes:
         shutil.rmtree(partial, ignore_errors=True)
         (partial / SHARDS).mkdir(parents=True)
+        return b""
+
+    def companions() -> bytes:
         hf_folder.write_companions(files, partial / MODEL)
         return b""
 
-    def finish() -> bytes:
-        marked = msgspec.structs.replace(info, files=digests(partial))
+    def mark(written: dict[str, str]) -> None:
+        marked = msgspec.structs.replace(info, files=written)
         (partial / MARKER).write_bytes(msgspec.json.encode(marked))
+
+    def finish() -> bytes:
+        mark(digests(partial))
         saved_digest = digest(partial)
         for file in [*partial.rglob("*"), partial]:
             flush(file)
@@ -86,7 +95,8 @@ def save(
         flush(folder.parent)
         return saved_digest.encode()
 
-    on_first(begin)
+    (on_all if apart else on_first)(begin)
+    on_first(companions)
     with shim.cuda_literals(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         dist_checkpointing.save(
@@ -94,7 +104,18 @@ def save(
             str(partial / SHARDS),
             sharded_strategy=InlineSave("torch_dist", 1, thread_count=1),
         )
-    return on_first(finish).decode()
+    if not apart:
+        return on_first(finish).decode()
+    parts = on_all(lambda: msgspec.json.encode(digests(partial)))
+    written = {name: one for part in parts for name, one in msgspec.json.decode(part, type=dict[str, str]).items()}
+
+    def marker() -> bytes:
+        mark(dict(sorted(written.items(), key=lambda item: PurePosixPath(item[0]))))
+        return digests(partial)[MARKER].encode()
+
+    written[MARKER] = on_first(marker).decode()
+    partial.rename(folder)
+    return total(written)
 
 
 def load(folder: Path, updater: Updater, reference: dict[str, Tensor]) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import atexit
 import datetime
+import os
 from collections.abc import Callable
 
+import msgspec
 import torch
 import torch.distributed as dist
 from megatron.core import parallel_state
@@ -19,12 +21,19 @@ from torch import Tensor
 from policy.errors import LearnerError
 from policy.megatron import shim
 from policy.parallel import ParallelConfig
+from runtime.errors import StoreError, named
 
 WAIT_S = 1800.0  # that a rank waits for the others within a step, where no process has died
 
 
-def meet(store: dist.Store, rank: int, ranks: int) -> None:
-    """Join the other ranks at `store`; returns when all are there. Raises torch's own errors where some don't come."""
+def meet(store: dist.Store, rank: int, ranks: int, interface: str = "") -> None:
+    """Join the other ranks at `store`; returns when all are there. Raises torch's own errors where some don't come.
+
+    Ranks on other machines are reached by the network `interface`, unless the environment names another.
+    """
+    if interface:  # else each library guesses, by a host name that may mean loopback
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={interface}")  # this one, and none whose name begins so
     if not shim.ON_CPU:
         torch.cuda.set_device(rank % torch.cuda.device_count())
     backend = "gloo" if shim.ON_CPU else "nccl"
@@ -100,6 +109,34 @@ def on_first(work: Callable[[], bytes]) -> bytes:
     if failed:
         raise LearnerError(f"rank 0 failed: {_bytes(said).decode()}")
     return content if first else _bytes(said)
+
+
+def on_all(work: Callable[[], bytes]) -> list[bytes]:
+    """What `work` returns on each rank, in order, on every rank; every rank calls this.
+
+    Where it fails on any, all fail: that rank with its own error, the others with a StoreError of the same kind or with
+    a LearnerError.
+    """
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return [work()]
+    content, failure = b"", None
+    try:
+        content = work()
+    except Exception as error:  # noqa: BLE001  raised again below, once the others know
+        content, failure = str(error).encode(), error
+    kind = "" if failure is None else type(failure).__name__
+    said = [
+        msgspec.msgpack.decode(one, type=tuple[str, bytes])
+        for one in exchanged(msgspec.msgpack.encode((kind, content)))
+    ]
+    if failure is not None:
+        raise failure
+    for rank, (kind, text) in enumerate(said):
+        if kind:
+            ours = named(kind)
+            again = ours if ours is not None and issubclass(ours, StoreError) else LearnerError
+            raise again(f"rank {rank}: {text.decode()}")
+    return [content for _, content in said]
 
 
 def _device() -> torch.device:

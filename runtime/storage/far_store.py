@@ -11,9 +11,9 @@ import os
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Collection
-from pathlib import Path
-from typing import TypeVar
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -102,16 +102,27 @@ class FarStore:
                 raise _failed(f"can't keep {folder} in {cache}", error) from error
         return place
 
-    def send(self, here: Path, folder: str) -> None:
-        """Have the main host's folder `folder` hold what `here` does, with its folders. Raises StoreError."""
+    def begin(self, folder: str) -> None:
+        """The main host's `folder` is to hold something new. Raises StoreError."""
         self._ask(BeginFolder(folder=folder), Written)
-        files = entries(here, weights=True, nested=True)
+
+    def add(self, here: Path, folder: str) -> list[FileEntry]:
+        """Send what `here` and its folders hold, for a folder that was begun; nothing where there is no such folder.
+
+        Raises StoreError.
+        """
+        files = entries(here, weights=True, nested=True) if here.is_dir() else []
         for entry in files:
             with (here / entry.name).open("rb") as file:
                 self._ask(WritePart(folder=folder, name=entry.name, data=file.read(PART_BYTES)), Written)
                 while part := file.read(PART_BYTES):
                     self._ask(WritePart(folder=folder, name=entry.name, data=part), Written)
-        self._ask(EndFolder(folder=folder, files=files), Written)
+        return files
+
+    def end(self, folder: str, files: Sequence[FileEntry]) -> None:
+        """All was sent: it lies at `folder` now. Raises StoreError where that is not `files`."""
+        ordered = sorted(files, key=lambda entry: PurePosixPath(entry.name))
+        self._ask(EndFolder(folder=folder, files=ordered), Written)
 
     def close(self) -> None:
         """Flush and hang up. Raises StoreError."""
@@ -177,12 +188,46 @@ def fetched(ticket: HostTicket, folder: str, cache: Path, *, weights: bool = Fal
         store.hang_up()
 
 
-def made(ticket: HostTicket, folder: str, below: Path, make: Callable[[Path], T]) -> T:
+class Makers(Protocol):
+    """Processes that make a folder together, each a part of it. Every one calls the same methods in the same order."""
+
+    def on_first(self, work: Callable[[], bytes]) -> bytes:
+        """What `work` returns in the first process, which alone calls it; fails in all where it fails."""
+        ...
+
+    def on_all(self, work: Callable[[], bytes]) -> list[bytes]:
+        """What `work` returns in each; fails in all where it fails in one."""
+        ...
+
+
+class Alone:
+    """The makers of a folder that one process makes."""
+
+    def on_first(self, work: Callable[[], bytes]) -> bytes:
+        """`work`'s."""
+        return work()
+
+    def on_all(self, work: Callable[[], bytes]) -> list[bytes]:
+        """`work`'s."""
+        return [work()]
+
+
+def made(ticket: HostTicket, folder: str, below: Path, make: Callable[[Path], T], makers: Makers) -> T:
     """What `make` returns of a folder that it makes below `below`; it lies at the main host's `folder` then.
 
-    Raises StoreError: DiskRefuses where the main host's disk does, TransferFailed where this machine's does.
+    There it holds what all `makers` have made of it. Raises StoreError: DiskRefuses where the main host's disk does,
+    TransferFailed where this machine's does.
     """
     store = FarStore(ticket)
+
+    def begin() -> bytes:
+        store.begin(folder)
+        return b""
+
+    def end(parts: list[bytes]) -> bytes:
+        store.end(folder, [one for part in parts for one in msgspec.msgpack.decode(part, type=list[FileEntry])])
+        return b""
+
     try:
         with _made_below(below) as place:
             here = Path(place, Path(folder).name)
@@ -190,7 +235,9 @@ def made(ticket: HostTicket, folder: str, below: Path, make: Callable[[Path], T]
                 found = make(here)
             except DiskRefuses as error:
                 raise TransferFailed(f"{socket.gethostname()}: {error}") from error
-            store.send(here, folder)
+            makers.on_first(begin)
+            parts = makers.on_all(lambda: msgspec.msgpack.encode(store.add(here, folder)))
+            makers.on_first(lambda: end(parts))
         return found
     finally:
         store.hang_up()

@@ -119,6 +119,7 @@ WITHOUT = {
     "actors/desktop/providers/ssh_code.py:CodeOnMachine.ensure": CALLER,
     "actors/desktop/providers/ssh_code.py:_keep": CALLER,
     "actors/learner/peers.py:Peers._all": "the own part and each ask inside are bounded",
+    "actors/learner/rank.py:RankActor._all": "the own part is bounded: rank 0 ends the ranks that come apart",
     "actors/sampler/engine/gate.py:Gate.closed": "the load inside is bounded",
     "actors/learner/exports.py:Exports.take": "each export inside is bounded",
     "actors/learner/exports.py:Exports.written": "each export inside is bounded",

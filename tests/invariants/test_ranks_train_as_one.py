@@ -112,6 +112,12 @@ def test_a_checkpoint_goes_on_at_any_layout(ran: Path, model: str) -> None:
     assert_same_weights(ran / f"chain-{model}" / "3.safetensors", ran / f"one-{model}.safetensors")
 
 
+def test_a_rank_s_failure_is_told_to_all(ran: Path) -> None:
+    first, second = (said(ran, "tensor2", rank)["told"] for rank in range(2))
+    assert first == ["01", "TransferFailed: rank 1: m1 is full", "LearnerError: rank 1: 'k'"]
+    assert second == ["01", "TransferFailed: m1 is full", "KeyError: 'k'"]
+
+
 def test_every_rank_refuses_a_weight_that_does_not_say_how_it_is_split(ran: Path) -> None:
     for rank in range(2):
         refusal = said(ran, "tensor2", rank)["refusal"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -22,6 +23,7 @@ import torch.distributed as dist
 from megatron.core import parallel_state
 from safetensors.torch import save_file
 
+from policy import checkpoints
 from policy.architecture import read_architecture
 from policy.errors import LearnerError
 from policy.lora import LoraConfig
@@ -32,6 +34,7 @@ from policy.megatron.optimizer import Updater
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import Aggregation, MicroBatch, PackedSample, pack, pack_cross_entropy
 from policy.parallel import ParallelConfig
+from runtime.errors import StoreError, TransferFailed
 
 CLIP = 0.05  # far below the gradient's norm, so that a wrong norm is a wrong step
 SETTINGS = OptimConfig(clip_grad=CLIP)
@@ -58,6 +61,7 @@ LONG = {
 OF_ADAPTERS = ("tensor2-sequence", "tensor2-data2")  # the layouts in which adapters alone are trained, too
 EVERY_MODEL = ("one", "tensor2", "pipeline2")  # how these share weights depends on the model; others train the first
 CHAIN = ("one", "tensor2", "data2", "pipeline2")  # each goes on from what the one before it has saved
+APART = 1  # the one of them whose ranks save in folders of their own, as ranks on several machines do
 
 
 def samples(seed: int) -> list[PackedSample]:
@@ -131,11 +135,40 @@ def go_on(folder: Path, parallel: ParallelConfig, out: Path, number: int) -> lis
     else:
         trainer = Trainer.resume(out / str(number - 1), SETTINGS, parallel=parallel)
     figures = step(trainer, number)
-    trainer.save(out / str(number), f"0.{number}")
+    if number == APART:
+        save_apart(trainer, out / str(number), f"0.{number}")
+    else:
+        trainer.save(out / str(number), f"0.{number}")
     weights = trainer.snapshot()
     if dist.get_rank() == 0:
         save_file(weights, out / f"{number}.safetensors")
     return [figures | {"padding": padding(trainer)}]
+
+
+def save_apart(trainer: Trainer, folder: Path, version: str) -> None:
+    """Save to a folder per rank, and bring together what lies there."""
+    mine = folder.with_name(f"{folder.name}-{dist.get_rank()}")
+    digest = trainer.save(mine, version, apart=True)
+    shutil.copytree(mine, folder, dirs_exist_ok=True)
+    dist.barrier()
+    checkpoints.verify(folder, digest)
+
+
+def told_of_failures() -> list[str]:
+    """What this rank is told where all work, where the other's disk is full, and where the other has a defect."""
+    said = [b"".join(ranks.on_all(lambda: b"%d" % dist.get_rank())).decode()]
+    for failure in (TransferFailed("m1 is full"), KeyError("k")):
+
+        def work(failure: Exception = failure) -> bytes:
+            if dist.get_rank() == 1:
+                raise failure
+            return b""
+
+        try:
+            ranks.on_all(work)
+        except (StoreError, LearnerError, KeyError) as error:
+            said.append(f"{type(error).__name__}: {error}")
+    return said
 
 
 def padding(trainer: Trainer) -> float:
@@ -204,7 +237,9 @@ def main(out: Path, folders: list[Path], *, long: bool) -> None:
     for name, parallel in layouts.items():
 
         def everything(name: str = name, parallel: ParallelConfig = parallel) -> dict[str, Any]:
-            said: dict[str, Any] = {"refusal": refusal(folders[0])} if name == "tensor2" else {}
+            said: dict[str, Any] = {}
+            if name == "tensor2":
+                said |= {"refusal": refusal(folders[0]), "told": told_of_failures()}
             for folder in folders if name in EVERY_MODEL or long else folders[:1]:
                 said[folder.name] = train(folder, parallel, out / f"{name}-{folder.name}.safetensors")
             if name in ("one", *OF_ADAPTERS):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -13,8 +16,8 @@ import pytest
 from runtime.errors import DiskRefuses, StoreError, TransferFailed
 from runtime.hosts.ticket import HostTicket
 from runtime.storage import far_store
-from runtime.storage.bulk import Answered, EndFolder, Files, Flush, Flushed, ListFiles, Written
-from runtime.storage.far_store import ANSWER_S, WHOLE_S, FarStore, made
+from runtime.storage.bulk import Answered, Bulk, EndFolder, Failed, Files, Flush, Flushed, ListFiles, WritePart, Written
+from runtime.storage.far_store import ANSWER_S, WHOLE_S, Alone, FarStore, Makers, made
 
 TICKET = HostTicket(address="h:1", name="away", life="l", key=b"k", certificate="")
 
@@ -36,11 +39,11 @@ def full(path: Path) -> str:
 
 def test_a_full_disk_of_this_machine_is_not_taken_for_the_main_hosts(tmp_path: Path) -> None:
     with pytest.raises(TransferFailed, match=rf"{socket.gethostname()}: can't write .*0\.1: No space"):
-        made(TICKET, "/run/checkpoints/0.1", tmp_path, full)
+        made(TICKET, "/run/checkpoints/0.1", tmp_path, full, Alone())
     assert os.listdir(tmp_path) == []
     assert not issubclass(TransferFailed, DiskRefuses)
     with pytest.raises(StoreError, match=r"can't make a folder in .*No such file") as gone:
-        made(TICKET, "/run/checkpoints/0.1", tmp_path / "none", full)
+        made(TICKET, "/run/checkpoints/0.1", tmp_path / "none", full, Alone())
     assert not isinstance(gone.value, TransferFailed), "waiting brings no folder back"
 
 
@@ -76,3 +79,81 @@ def test_a_broken_connection_may_be_whole_later_and_whole_folders_get_the_longer
     with pytest.raises(TransferFailed, match="can't be reached"):
         store.flush()
     theirs.close()
+
+
+class Two:
+    """Two threads as makers: what fails in one fails in both."""
+
+    def __init__(self) -> None:
+        self.meet = threading.Barrier(2, timeout=20)
+        self.said: dict[int, bytes | Exception] = {}
+
+    def of(self, number: int) -> Makers:
+        two = self
+
+        class Maker:
+            def on_first(self, work: Callable[[], bytes]) -> bytes:
+                return self.on_all(work if number == 0 else bytes)[0]
+
+            def on_all(self, work: Callable[[], bytes]) -> list[bytes]:
+                try:
+                    two.said[number] = work()
+                except StoreError as error:
+                    two.said[number] = error
+                two.meet.wait()
+                both = [two.said[0], two.said[1]]
+                two.meet.wait()
+                for one in both:
+                    if isinstance(one, Exception):
+                        raise one
+                return [one for one in both if isinstance(one, bytes)]
+
+        return Maker()
+
+
+def test_two_machines_make_one_folder_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = tmp_path / "checkpoints"
+    kept.mkdir()
+    bulks = {name: Bulk(tmp_path, name, (), (), (str(kept),)) for name in ("one", "two")}
+    broken: list[str] = []
+
+    def ask(store: FarStore, asked: object, wanted: type) -> Answered:
+        if broken and isinstance(asked, WritePart) and store._ticket.name == "two":
+            raise TransferFailed(broken.pop())
+        answer = bulks[store._ticket.name]._answer(asked)  # type: ignore[arg-type]
+        assert not isinstance(answer, Failed), answer
+        return answer
+
+    monkeypatch.setattr(FarStore, "_ask", ask)
+
+    def together(version: str) -> list[str]:
+        two = Two()
+
+        def one_of(number: int, name: str) -> str:
+            def make(here: Path) -> str:
+                if name == "one":
+                    (here / "shards").mkdir(parents=True)
+                    (here / "complete.json").write_bytes(b"{}")
+                else:  # as of a rank that has no part in what is written first
+                    (here / "shards").mkdir(parents=True)
+                    (here / "shards" / "b").write_bytes(b"b" * 10)
+                return name
+
+            ticket = msgspec.structs.replace(TICKET, name=name)
+            below = tmp_path / name
+            below.mkdir(exist_ok=True)
+            found = made(ticket, str(kept / version), below, make, two.of(number))
+            assert os.listdir(below) == []
+            return found
+
+        with ThreadPoolExecutor(2) as threads:
+            return list(threads.map(one_of, (0, 1), ("one", "two")))
+
+    assert together("0.1") == ["one", "two"]
+    found = {str(one.relative_to(kept)): one.read_bytes() for one in kept.rglob("*") if one.is_file()}
+    assert found == {"0.1/complete.json": b"{}", "0.1/shards/b": b"b" * 10}
+    broken.append("two is cut off")
+    with pytest.raises(TransferFailed, match="cut off"):
+        together("0.2")
+    assert not (kept / "0.2").exists()
+    assert together("0.2") == ["one", "two"], "what was left half done is no hindrance"

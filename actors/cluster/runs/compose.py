@@ -41,6 +41,7 @@ from runtime.system import ActorSpec, HostSpec, PlacerSpec
 TENSOR_PARALLEL = {"tp", "tp-size", "tensor-parallel-size"}
 ROUTER = "router"  # in front of the samplers, and of a single one: it can get others while the run lives
 ANSWER_MARGIN_S = 5.0  # that a seat waits for an answer beyond the sampler's own limit
+START_S, FAR_START_S = 300.0, 4 * 3600.0  # of the learner: a model may have to go to ranks on other machines
 HUNG_S, SGLANG_HUNG_S = 20.0, 60.0  # without an answer for so long an engine is asked whether it still generates
 
 Stages = tuple[tuple[ActorSpec, ...], ...]
@@ -177,6 +178,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str, dry: bool = False) 
             config=LearnerSettings(
                 learner=learner, model=model, seed=deploy.run.seed, samplers=samplers, groups=_groups(deploy)
             ),
+            start_timeout_s=FAR_START_S if learner.place else START_S,
         ),
         *_samplers(deploy, model, samplers),
         ActorSpec(

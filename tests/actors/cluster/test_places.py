@@ -77,6 +77,12 @@ def test_the_rank_is_placed_with_the_folders_that_it_reads_and_writes() -> None:
     assert plan.placer.arguments[1] == '--resources={"CPU":6.0,"GPU":1.0}'
     assert "GiB, on the machine that learner.place finds" in plan.memory
     assert planned().hosts[0].writes == ()
+    two = planned("cluster.engine=ray", "learner.place={GPU: 1}", "learner.parallel.data=2")
+    assert two.placer is not None
+    assert two.placer.arguments[1] == '--resources={"GPU":2.0}'
+    assert [(host.name, host.place, host.writes) for host in two.hosts[:2]] == [
+        (f"ranks/{k}", {"GPU": 1}, rank.writes) for k in range(2)
+    ]
 
 
 def test_limits_of_placed_desktops_are_fitted_where_they_are() -> None:
@@ -102,10 +108,6 @@ def test_limits_of_placed_desktops_are_fitted_where_they_are() -> None:
             r"weight_sync\.transport is collective: with samplers\.place",
         ),
         (["learner.place={GPU: 1}"], r"learner\.place asks for machines, and cluster\.engine is none"),
-        (
-            ["cluster.engine=ray", "learner.place={GPU: 1}", "learner.parallel.data=2"],
-            r"learner\.parallel has 2 ranks, .* learner\.place takes one",
-        ),
         (
             [
                 "cluster.engine=ray",

@@ -10,6 +10,8 @@ from actors.learner import events
 from actors.learner.actor import LearnerActor
 from actors.learner.config import LearnerConfig, LearnerSettings
 from actors.learner.messages import SaveCheckpoint, Saved
+from actors.learner.rank_asks import folder_bytes
+from policy.parallel import ParallelConfig
 from runtime.disk import DiskGate
 from runtime.errors import TransferFailed
 from runtime.messaging.message import Request, Version
@@ -40,3 +42,13 @@ async def test_it_is_asked_again_after_a_pause_that_grows(tmp_path: Path) -> Non
     assert (event, fields["request"], fields["rank"]) == (events.TRANSFER_FAILED, "SaveCheckpoint", "rank/0")
     assert fields["cause"].startswith("m1: ")
     assert not learner._gate.shut, "the main host's disk is not why"
+
+
+def test_what_moves_between_machines_gets_time_by_its_size(tmp_path: Path) -> None:
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "a").write_bytes(bytes(3 << 20))
+    assert folder_bytes(tmp_path) == 3 << 20
+    two = ParallelConfig(data=2)
+    for place, expected in (({}, 300.0), ({"GPU": 1.0}, 306.0)):
+        settings = LearnerSettings(learner=LearnerConfig(place=place, parallel=two), model="m", samplers=[])
+        assert LearnerActor(settings)._moving_limit_s(3 << 20) == expected

@@ -33,10 +33,11 @@ from policy.parallel import ParallelConfig
 from runtime.errors import ActorGone, ConfigError
 from runtime.logs.reader import read_logs
 from runtime.messaging.message import Request, Version
-from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
+from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec, RestartPolicy
 from tests.policy import tiny_models
 from tests.policy.test_broadcast import begin, said, tell
 
+PLACERS = Path(__file__).resolve().parents[2] / "runtime"  # of a placer that places hosts on this machine
 RANKS = ("rank/0", "rank/1")
 TIMEOUT_S = 250.0
 PARALLEL = ParallelConfig(tensor=2, sequence=True)
@@ -85,11 +86,14 @@ class Ranks:
 
 
 @asynccontextmanager
-async def running(folder: Path) -> AsyncIterator[Ranks]:
+async def running(folder: Path, away: dict[str, Any] | None = None) -> AsyncIterator[Ranks]:
+    """Two ranks; `away` is what their hosts' specs say where a cluster places them."""
     fast = RestartPolicy(first_delay_s=0.01, max_restarts=5)
-    hosts = [HostSpec(name=f"ranks/{i}", env={"OMP_NUM_THREADS": "1"}, restart=fast) for i in range(2)]
+    spec = HostSpec(name="ranks", env={"OMP_NUM_THREADS": "1"}, restart=fast)
+    hosts = [msgspec.structs.replace(spec, name=f"ranks/{i}", **(away or {})) for i in range(2)]
     settings = RankSettings(learner=LearnerConfig(parallel=PARALLEL), ranks=RANKS)
-    async with ActorSystem(folder, hosts=hosts) as system:
+    placer = PlacerSpec(module="local_placer", wait_s=60.0) if away else None
+    async with ActorSystem(folder, hosts=hosts, placer=placer) as system:
         factory = "actors.learner.rank:RankActor"
         await system.spawn(
             *(ActorSpec(name=name, factory=factory, config=settings, host=f"ranks/{i}") for i, name in enumerate(RANKS))
@@ -155,3 +159,33 @@ async def test_a_killed_rank_costs_what_came_after_the_checkpoint(tmp_path: Path
         assert final.figures["loss"] == second.figures["loss"]
     ended = [line["cause"] for line in read_logs(tmp_path / "run") if line["event"] == "rank_ends"]
     assert any(cause.startswith("SaveCheckpoint: ") and "ActorGone" in cause for cause in ended), ended
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(400)
+async def test_ranks_elsewhere_fetch_and_send_what_they_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = f"{PLACERS.parent.parent}{os.pathsep}{PLACERS}"
+    monkeypatch.setenv("PYTHONPATH", path)
+    base, kept = tiny_models.write(tmp_path / "base", "qwen3", tied=False), tmp_path / "kept"
+    kept.mkdir()
+    away = {
+        "place": {"desktops": 1}, "reads_weights": (str(base), str(kept)), "writes": (str(kept),),
+        "env": {"OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+    }  # fmt: skip
+    async with running(tmp_path / "run", away) as ranks:
+        await ranks.ask(LoadModel(location=str(base), checkpoint=False, version=Version(lineage=0, step=0)))
+        await ranks.ask(plan(1))
+        saved: Saved = await ranks.ask(SaveCheckpoint(version=plan(1).version, location=str(kept / "0.1")))
+        checkpoints.verify(kept / "0.1", saved.digest)
+        export = ExportWeights(version=plan(1).version, location=str(kept / "weights"))
+        assert (await ranks.ask(export)).digest == hf_folder.digest(kept / "weights")
+        second: StepResult = await ranks.ask(plan(2))
+        await ranks.kill_amid("rank/1", SaveCheckpoint(version=plan(2).version, location=str(kept / "0.2")), "saving")
+        assert [version for version, _ in checkpoints.complete(kept)] == [plan(1).version]
+        version = Version(lineage=1, step=1)
+        resume = LoadModel(location=str(kept / "0.1"), checkpoint=True, version=version, digest=saved.digest)
+        with pytest.raises(ConfigError, match="its files are not those that the run saved"):
+            await ranks.ask(msgspec.structs.replace(resume, digest="another"))
+        await ranks.ask(resume)
+        again: StepResult = await ranks.ask(plan(2, lineage=1))
+        assert again.figures["loss"] == second.figures["loss"]
