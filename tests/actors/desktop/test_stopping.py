@@ -223,7 +223,7 @@ c = ctypes.CDLL(None)
 signal.signal(signal.SIGCONT, lambda *_: None)
 def wake_at(timer, at_ns):
     assert c.timer_settime(timer, 1, struct.pack("qqqq", 0, 0, *divmod(at_ns, 1_000_000_000)), None) == 0
-timers = [ctypes.c_void_p() for _ in range(2000)]  # one each: a stop signal takes back a waking one that is on its way
+timers = [ctypes.c_void_p() for _ in range(4000)]  # one each: a stop signal takes back a waking one that is on its way
 for timer in timers:
     assert c.timer_create(1, struct.pack("Qii48x", 0, signal.SIGCONT, 0), ctypes.byref(timer)) == 0
 due_ns = time.monotonic_ns()
@@ -233,7 +233,7 @@ open("awake", "w").close()
 while True:
     for timer in timers:
         while time.monotonic_ns() < due_ns: pass
-        wake_at(timer, due_ns + 2_000_000_000)
+        wake_at(timer, due_ns + 4_000_000_000)
         due_ns += 1_000_000
 """
 
