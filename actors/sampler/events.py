@@ -31,8 +31,10 @@ GENERATE = declare(
     attempts=int,
 )  # fmt: skip
 REQUEST_MOVED = declare("request_moved", "warning", rid=str, sampler=str, attempt=int, cause=str)
-# Of the last `span_s`: first requests of an episode, later ones that went to the same engine and to another.
+# Of the last `span_s`: first requests of an episode, later ones that went to the same engine and to another, and the
+# tokens that each sampler drew.
 ROUTED = declare(
     "routed", "info",
     span_s=float, new=int, hits=int, moved=int, hit_rate=float | None, retries=int, outstanding=dict[str, int],
+    drawn=dict[str, int],
 )  # fmt: skip

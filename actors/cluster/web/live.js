@@ -19,7 +19,7 @@ function numbers(run) {
   const shown = [
     ["phase", run.phase || "not begun"], ["weights", run.trained || "none yet"],
     ["steps", Object.entries(run.steps).map(([phase, n]) => `${phase} ${n}`).join(", ") || "0"],
-    ["episodes", sum(run.episodes)], ["episodes a minute", run.episodes_per_min], ["faults", sum(run.faults)],
+    ["episodes", sum(run.episodes)], ["episodes a minute", run.episodes_per_min ?? "not known yet"], ["faults", sum(run.faults)],
     ["in quarantine", Object.keys(run.quarantine).length],
     ["groups open, ready, leased", ["open", "ready", "leased"].map((one) => run.groups[one] || 0).join(", ")],
     ["since its start", `${Math.floor(seconds / 3600)} h ${Math.floor(seconds / 60) % 60} min`],
@@ -74,7 +74,8 @@ function showRun(run) {
     one.played ? (one.successes / one.played).toFixed(3) : "", one.closed ? "done" : "being played"]);
   at("rounds").replaceChildren(
     rounds.length ? table(["Round", "Weights", "Played", "Success", ""], rounds) : make("p", "No evaluation round yet."),
-    run.samplers.length ? table(["Sampler", "Serves weights"], run.samplers.map((one) => [one.name, one.version])) : make("p"));
+    run.samplers.length ? table(["Sampler", "Serves weights", "Tokens a second"],
+      run.samplers.map((one) => [one.name, one.version, one.tokens_s ?? "not known"])) : make("p"));
 }
 
 function curve(title, values) {

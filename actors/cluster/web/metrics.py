@@ -73,6 +73,11 @@ class RunMetrics(Collector):
                     for what, value in getattr(found, field).items():
                         family.add_metric((found.run, str(what)), value)
                 yield family
+        drawn = CounterMetricFamily("computerrl_sampler_tokens", "Tokens by who drew them.", labels=("run", "sampler"))
+        for found in looks:
+            for one in found.samplers:
+                drawn.add_metric((found.run, one.name), one.tokens)
+        yield drawn
         yield _gauge("computerrl_seats_busy", "Seats that play.", {
             found.run: sum(1.0 for seat in found.seats if seat.trace) for found in looks
         })  # fmt: skip

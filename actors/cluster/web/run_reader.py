@@ -24,12 +24,14 @@ from runtime.logs.reader import LogWatch
 
 CURVE = 400  # newest optimizer steps that are shown
 OLD_EPISODES = 20_000  # of those before the first look, the newest
+PACE_S, LEAST_S = 60.0, 10.0  # episodes a minute are those of so many seconds, and not known of fewer
+DRAWN_S = 90.0  # a sampler of which no line has told for so long draws nothing
 RECENT_S = 600.0  # where seats spent their time is told of the last ten minutes
 MOST_SPANS = 40_000
 LOG_BYTES = 8 << 20  # of each file, for the first look
 _IN_QUARANTINE = {"seat_rests": "seat", "host_rests": "host", "image_rests": "image", "task_rests": "task"}
 _LET_BACK = {"seat_let_back": "seat", "host_let_back": "host", "image_let_back": "image", "task_let_back": "task"}
-_EVENTS = frozenset(("seat_time", "episode_committed", *_IN_QUARANTINE, *_LET_BACK))
+_EVENTS = frozenset(("seat_time", "routed", *_IN_QUARANTINE, *_LET_BACK))
 _FIGURES = ("loss", "entropy", "kl", "clip_fraction")
 
 
@@ -69,6 +71,8 @@ class SamplerNow(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     version: str
+    tokens: int  # that it drew, of those that the logs read here tell
+    tokens_s: float | None  # per second, over the newest half minute; None where no log tells
 
 
 class RunNow(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +90,7 @@ class RunNow(msgspec.Struct, frozen=True, kw_only=True):
     rounds: list[RoundNow]
     samplers: list[SamplerNow]
     episodes: dict[str, int]  # lane -> episodes with an outcome
-    episodes_per_min: float  # over the last minute
+    episodes_per_min: float | None  # over the last minute at most; None before there is anything to compare with
     faults: dict[str, int]  # cause -> episodes
     staleness: dict[str, int]  # optimizer steps -> trained trajectories
     groups: dict[str, int]  # open, ready and leased: the queues between seats and learner
@@ -105,7 +109,8 @@ class RunReader:
         self._logs = LogWatch(path, newest_bytes=LOG_BYTES)
         self._seq = -1
         self._finished: dict[str, tuple[int, bool]] = {}  # seat -> token and success of its newest episode
-        self._ended: deque[float] = deque(maxlen=100_000)  # wall times of their commits
+        self._counts: deque[tuple[float, int]] = deque(maxlen=600)  # monotonic seconds, episodes until then
+        self._drawn: dict[str, tuple[int, float, float]] = {}  # sampler -> tokens, newest tokens a second, its moment
         self._spans: deque[tuple[float, dict[str, float]]] = deque(maxlen=MOST_SPANS)
         self._quarantine: dict[str, str] = {}
         self._last: RunNow | None = None
@@ -136,6 +141,7 @@ class RunReader:
         with ledgers.opened(self.path) as db:
             queries.at_one_moment(db)
             counters = queries.counters(db)
+            episodes = {lane: counters.get(f"episodes:{lane}", 0) for lane in Lane}
             self._note_episodes(db)
             return {
                 "phase": queries.phase(db),
@@ -143,9 +149,9 @@ class RunReader:
                 "steps": queries.steps_by_phase(db),
                 "curve": [_step(row) for row in queries.newest_optimizer_steps(db, CURVE)],
                 "rounds": [RoundNow(**dict(row)) for row in queries.rounds_so_far(db)],
-                "samplers": [SamplerNow(name=row["name"], version=row["version"]) for row in queries.samplers(db)],
-                "episodes": {lane: counters.get(f"episodes:{lane}", 0) for lane in Lane},
-                "episodes_per_min": float(sum(1 for moment in self._ended if moment > time.time() - 60)),
+                "samplers": [self._sampler(row["name"], row["version"]) for row in queries.samplers(db)],
+                "episodes": episodes,
+                "episodes_per_min": self._per_min(time.monotonic(), sum(episodes.values())),
                 "faults": _named(counters, "fault:"),
                 "staleness": _named(counters, "staleness:"),
                 "groups": queries.groups_alive(db),
@@ -159,6 +165,22 @@ class RunReader:
         for row in queries.episodes_since(db, self._seq):
             self._seq = row["seq"]
             self._finished[row["seat"]] = row["token"], bool(row["success"])
+
+    def _per_min(self, now: float, episodes: int) -> float | None:
+        """Of the ledger's count now and at the looks before: no log has to tell."""
+        self._counts.append((now, episodes))
+        while len(self._counts) > 2 and now - self._counts[0][0] > PACE_S:
+            self._counts.popleft()
+        before, fewer = self._counts[0]
+        return round((episodes - fewer) / (now - before) * 60, 1) if now - before >= LEAST_S else None
+
+    def _sampler(self, name: str, version: str) -> SamplerNow:
+        if name not in self._drawn:
+            return SamplerNow(name=name, version=version, tokens=0, tokens_s=None)
+        tokens, pace, said = self._drawn[name]
+        return SamplerNow(
+            name=name, version=version, tokens=tokens, tokens_s=pace if time.time() - said <= DRAWN_S else 0.0
+        )
 
     def _seats(self, out: list[queries.Row]) -> list[SeatNow]:
         playing = {row["seat"]: row for row in out}
@@ -183,8 +205,12 @@ class RunReader:
             event = line["event"]
             if event == "seat_time":
                 self._spans.append((float(line["t1"]), dict(line["seconds"])))
-            elif event == "episode_committed":
-                self._ended.append(datetime.fromisoformat(line["ts"]).timestamp())
+            elif event == "routed":
+                said = datetime.fromisoformat(line["ts"]).timestamp()
+                if (drawn := line.get("drawn")) is not None:  # a line of an older build has none
+                    for name, tokens in (dict.fromkeys(line["outstanding"], 0) | drawn).items():
+                        before = self._drawn.get(name, (0, 0.0, 0.0))[0]
+                        self._drawn[name] = before + tokens, round(tokens / line["span_s"], 1), said
             elif (kind := _IN_QUARANTINE.get(event)) is not None:
                 self._quarantine[f"{kind} {_what(kind, line)}"] = str(line.get("cause", ""))
             else:
@@ -204,7 +230,7 @@ class RunReader:
 
 _NOTHING: dict[str, Any] = {
     "phase": "", "trained": "", "steps": {}, "curve": [], "rounds": [], "samplers": [], "episodes": {},
-    "episodes_per_min": 0.0, "faults": {}, "staleness": {}, "groups": {}, "endings": {}, "seats": [],
+    "episodes_per_min": None, "faults": {}, "staleness": {}, "groups": {}, "endings": {}, "seats": [],
 }  # fmt: skip
 
 

@@ -43,6 +43,7 @@ class DispatchActor(Actor):
         super().__init__(config)
         self._router = Router(config.samplers, config.router)
         self._seen: Counter[str] = Counter()
+        self._drawn: Counter[str] = Counter()  # sampler -> tokens
         self._retries = 0
 
     async def on_start(self) -> None:
@@ -99,18 +100,21 @@ class DispatchActor(Actor):
                 )
             else:
                 self._router.answered(choice.name)
+                if isinstance(reply, Generated):
+                    self._drawn[choice.name] += len(reply.output_ids)
                 return reply
             finally:
                 self._router.ended(choice.name, tokens)
 
     async def _report(self) -> None:
-        """Say from time to time how often an episode found its engine again."""
+        """Say from time to time how often an episode found its engine again, and what each sampler drew."""
         while True:
             began = time.monotonic()
             await self.ctx.clock.sleep(_REPORT_S)
             seen, self._seen = self._seen, Counter()
+            drawn, self._drawn = self._drawn, Counter()
             retries, self._retries = self._retries, 0
-            if not seen and not retries:
+            if not seen and not drawn and not retries:
                 continue
             returning = seen[HIT] + seen[MOVED]
             self.ctx.log.emit(
@@ -122,4 +126,5 @@ class DispatchActor(Actor):
                 hit_rate=round(seen[HIT] / returning, 4) if returning else None,
                 retries=retries,
                 outstanding={name: engine.outstanding for name, engine in self._router.engines.items()},
+                drawn=dict(drawn),
             )

@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import re
 import shutil
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -19,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from actors.cluster import cli
 from actors.cluster.runs import run_folder
-from actors.cluster.web import shared_look
+from actors.cluster.web import run_reader, shared_look
 from actors.cluster.web.beside import live_page
 from actors.cluster.web.run_reader import RunReader
 from actors.cluster.web.server import LiveServer
@@ -125,11 +127,7 @@ def test_a_look_reads_what_is_new(run: Path) -> None:
         for event, more in (("seat_rests", {"cause": "boot_failed", "faults": 3}), ("seat_time", time)):
             head = {"ts": "2026-01-01T00:00:00+00:00", "level": "info", "actor": "desktop/7", "event": event}
             file.write(orjson.dumps(head | more).decode() + "\n")
-        for at in (datetime.now(UTC), datetime.now(UTC) - timedelta(seconds=70)):
-            committed = {"ts": at.isoformat(), "level": "info", "actor": "replay", "event": "episode_committed"}
-            file.write(orjson.dumps(committed).decode() + "\n")
     reader = RunReader(run)
-    assert reader.look().episodes_per_min == 1.0
     assert reader.look().quarantine == {"seat desktop/7": "boot_failed"}
     reserve(run, 7, "calc/train/1")
     found = reader.look()
@@ -139,6 +137,29 @@ def test_a_look_reads_what_is_new(run: Path) -> None:
         line = {"ts": "2026-01-01T00:00:01+00:00", "level": "info", "actor": "desktop/7", "event": "seat_let_back"}
         file.write(orjson.dumps(line).decode() + "\n")
     assert reader.look().quarantine == {}
+    reader.close()
+
+
+def test_paces_come_of_the_ledger_and_of_what_the_router_logs(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, now = RunReader(run), [0.0]
+    monkeypatch.setattr(run_reader, "time", SimpleNamespace(monotonic=lambda: now[0], time=time.time))
+    db, _ = connect(run / "ledger.sqlite")
+    with contextlib.closing(db):
+        db.execute("INSERT OR REPLACE INTO samplers VALUES('sampler/0', '0.3', 0)")
+        db.execute("INSERT OR REPLACE INTO counters VALUES('episodes:train', 3)")
+        first = reader.look()
+        assert (first.episodes_per_min, first.samplers[0].tokens_s) == (None, None), "no look before, no line"
+        db.execute("UPDATE counters SET value = value + 7 WHERE name = 'episodes:train'")
+        now[0] = 30.0
+        assert reader.look().episodes_per_min == 14.0
+        now[0] = 90.0
+        assert reader.look().episodes_per_min == 0.0, "none in the last minute"
+    with (run / "logs" / "x.jsonl").open("a") as file:
+        for ago_s, drawn in ((120, {"sampler/0": 10}), (1, {"sampler/0": 600})):
+            ts = (datetime.now(UTC) - timedelta(seconds=ago_s)).isoformat()
+            line = {"ts": ts, "level": "info", "actor": "router", "event": "routed", "span_s": 30.0, "drawn": drawn}
+            file.write(orjson.dumps(line | {"outstanding": {"sampler/0": 5}}).decode() + "\n")
+    assert [(one.tokens, one.tokens_s) for one in reader.look().samplers] == [(610, 20.0)]
     reader.close()
 
 
@@ -205,6 +226,11 @@ async def test_prometheus_reads_runs_that_go_on(run: Path) -> None:
         families = {one.name: one for one in text_string_to_metric_families(text)}
         assert [one.labels for one in families["computerrl_optimizer_steps"].samples] == [{"run": "two", "phase": "rl"}]
         assert families["computerrl_entropy_nats"].samples[0].value == 0.5
+        for name, family in families.items():  # what `promtool check metrics` asks for
+            assert re.fullmatch(r"computerrl(_[a-z]+)+", name)
+            assert family.documentation.endswith(".")
+            assert not re.search(r"_(total|count|sum|bucket|info|counter|gauge|ms|minutes|percent|mib)$", name)
+            assert all(one.name == f"{name}_total" * (family.type == "counter") or name for one in family.samples)
         board = (Path(__file__).parents[3] / "deploy" / "grafana.json").read_text()
         shown = set(re.findall(r"computerrl_[a-z_]+", board))
         assert {name.removesuffix("_total") for name in shown} <= families.keys()

@@ -10,6 +10,7 @@ import pytest
 from actors.errors import EngineGone, SamplerTimeout
 from actors.replay.messages import Sampling, VersionSpan
 from actors.sampler.messages import Generate, Generated, Refused
+from actors.sampler.routing import actor as routing
 from actors.sampler.routing.actor import DispatchActor, DispatchSettings
 from policy.errors import EngineBusy
 from runtime.actor import Actor, handles
@@ -72,6 +73,24 @@ async def test_a_failing_engine_costs_a_try_elsewhere(tmp_path: Path, fault: str
     assert await ask(tmp_path, {"sampler/0": fault}, count=2) == ["sampler/0", "sampler/1", "sampler/1"]
     moved = [line["sampler"] for line in read_logs(tmp_path) if line["event"] == "request_moved"]
     assert moved == (["sampler/0"] if fault == "gone" else [])
+
+
+async def test_the_tokens_that_each_sampler_drew_are_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routing, "_REPORT_S", 0.02)
+    Sampler.does = {}
+    async with ActorSystem(tmp_path) as system:
+        await system.spawn(*(ActorSpec(name=name, factory=Sampler) for name in NAMES))
+        await system.spawn(ActorSpec(name="router", factory=DispatchActor, config=DispatchSettings(samplers=NAMES)))
+        request = Generate(rid="e.0", prompt_ids=[1], sampling=Sampling(temperature=1.0, max_new_tokens=4))
+        for _ in range(3):
+            await system.ref("router").ask(request, timeout_s=30)
+        drawn = 0
+        for _ in range(500):
+            drawn = sum(sum(line["drawn"].values()) for line in read_logs(tmp_path) if line["event"] == "routed")
+            if drawn == 3:
+                break
+            await asyncio.sleep(0.02)
+    assert drawn == 3
 
 
 async def test_a_refusal_is_an_answer(tmp_path: Path) -> None:
