@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,6 +21,7 @@ from megatron.core import dist_checkpointing
 from megatron.core.dist_checkpointing.optimizer import make_sharded_optimizer_tensor
 from megatron.core.dist_checkpointing.strategies import torch as strategies
 from torch import Tensor
+from torch.nn import Parameter
 
 from policy import hf_folder
 from policy.checkpoints import MARKER, CheckpointInfo, digest, digests, total
@@ -100,7 +102,7 @@ def save(
     with shim.cuda_literals(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         dist_checkpointing.save(
-            _state(updater, reference),
+            _state(updater, updater.state_of, reference),
             str(partial / SHARDS),
             sharded_strategy=InlineSave("torch_dist", 1, thread_count=1),
         )
@@ -125,26 +127,28 @@ def load(folder: Path, updater: Updater, reference: dict[str, Tensor]) -> None:
     """
     with plain_data_only(str(folder)), shim.cuda_literals(), torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        state = dist_checkpointing.load(_state(updater, reference), str(folder / SHARDS))
+        state = dist_checkpointing.load(_state(updater, updater.blank, reference), str(folder / SHARDS))
     updater.model.load_state_dict(state["model"])
     adam = state["optimizer"]["state"]
     # Older checkpoints hold it where Megatron's own writer puts it, and a count of zero nowhere.
     older = state["optimizer"].get("optimizer", {}).get("state", {})
     steps = float(adam.pop(STEPS, older.get(STEPS, 0.0)))
     for name, parameter in updater.trained():
-        updater.restore(parameter, adam[name], steps)
+        updater.restore(parameter, adam.pop(name), steps)
     for name, weight in reference.items():
         weight.copy_(state["reference"][name])
 
 
-def _state(updater: Updater, reference: dict[str, Tensor]) -> dict[str, Any]:
-    """What is saved, and where it is loaded into."""
+def _state(
+    updater: Updater, of: Callable[[Parameter], dict[str, Tensor]], reference: dict[str, Tensor]
+) -> dict[str, Any]:
+    """What is saved, and where it is loaded into: beside weights what `of` gives of Adam's state."""
     model = updater.model.sharded_state_dict()
     adam: dict[str, Any] = {STEPS: torch.tensor(updater.steps)}
     for name, parameter in updater.trained():
         adam[name] = {
             kind: make_sharded_optimizer_tensor(model[name], tensor, f"optimizer.state.{kind}")
-            for kind, tensor in updater.state_of(parameter).items()
+            for kind, tensor in of(parameter).items()
         }
     kept = {name: make_sharded_optimizer_tensor(model[name], tensor, "reference") for name, tensor in reference.items()}
     return {"model": model, "optimizer": {"state": adam}, "reference": kept}

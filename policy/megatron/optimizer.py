@@ -121,6 +121,7 @@ class Updater:
         """Adam's state of `parameter`, each tensor of its shape, in fp32; every data rank calls this.
 
         Moments, and the weights that Adam steps where they are not the parameter's own. Zeros before the first step.
+        What is put together of several data ranks' parts lies in the host's memory.
         """
         stepped, held = self._stepped(parameter)
         state = {} if stepped is None else self._adam.optimizer.state[stepped]
@@ -136,8 +137,13 @@ class Updater:
             if part is not None:
                 flat[held] = part
             dist.all_reduce(flat, group=parallel_state.get_data_parallel_group())
-            whole[name] = flat.view_as(parameter)
+            whole[name] = flat.view_as(parameter).cpu()
         return whole
+
+    def blank(self, parameter: Parameter) -> dict[str, Tensor]:
+        """Room in the host's memory for what `state_of` gives."""
+        names = (*MOMENTS, MAIN) if self.model.config.bf16 else MOMENTS
+        return {name: torch.zeros(parameter.shape) for name in names}
 
     @torch.no_grad()
     def restore(self, parameter: Parameter, whole: dict[str, Tensor], steps: float) -> None:
@@ -148,7 +154,8 @@ class Updater:
         parts = {name: tensor if held is None else tensor.reshape(-1)[held] for name, tensor in whole.items()}
         if MAIN in parts:
             stepped.copy_(parts[MAIN])
-        moments = {name: parts[name].clone() for name in MOMENTS}
+        # A part is copied, else it would keep all of its tensor.
+        moments = {name: parts[name].to(stepped.device, copy=held is not None) for name in MOMENTS}
         # Adam's kernel for a GPU reads the count there.
         counted = torch.tensor(steps, device=stepped.device if stepped.is_cuda else None)
         self._adam.optimizer.state[stepped] = {"step": counted, **moments}
