@@ -21,7 +21,8 @@ from policy.engine.core import EngineCore
 from policy.engine.model import Chunk, Decoder
 from policy.engine.options import EngineOptions
 from policy.engine.sequence import Draw, Sequence
-from policy.engine.weights import DTYPES, load_weights
+from policy.engine.weights import load_weights
+from policy.hf_folder import DTYPES
 from policy.megatron import partition
 from policy.megatron.model import PolicyModel
 from policy.megatron.ranks import ensure_parallel

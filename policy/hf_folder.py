@@ -21,6 +21,7 @@ from runtime.errors import ConfigError
 WEIGHTS = "model.safetensors"
 ADAPTER = "adapter"  # folder beside the weights
 WEIGHTS_INDEX = ".safetensors.index.json"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}  # that a model is run and trained in
 DTYPE_NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 

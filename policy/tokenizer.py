@@ -47,7 +47,6 @@ class _ChatForm(Protocol):
     """Wraps content ids into the model's chat form."""
 
     eos_id: int
-    pad_id: int
     stop_ids: tuple[int, ...]
 
     def wrap(self, turns: Sequence[list[int]], system_ids: list[int] | None) -> list[int]: ...
@@ -58,7 +57,7 @@ class _OwnForm:
 
     def __init__(self, backend: Backend) -> None:
         vocabulary = backend.get_vocab(with_added_tokens=True)
-        self.pad_id, self.eos_id, self._user, self._assistant, self._system = (vocabulary[t] for t in SPECIAL_TOKENS)
+        _, self.eos_id, self._user, self._assistant, self._system = (vocabulary[token] for token in SPECIAL_TOKENS)
         self.stop_ids: tuple[int, ...] = (self.eos_id,)
 
     def wrap(self, turns: Sequence[list[int]], system_ids: list[int] | None) -> list[int]:
@@ -91,7 +90,6 @@ class _TemplateForm:
         ends = {int(template.eos_token_id), *end_ids(folder)}
         self.stop_ids = tuple(sorted(ends))
         self.eos_id = self._end_of_turn(int(template.eos_token_id))
-        self.pad_id = self.eos_id if template.pad_token_id is None else int(template.pad_token_id)
 
     def _end_of_turn(self, default: int) -> int:
         """What stands behind the assistant's answer within a conversation, where the model ends its answers by that."""
@@ -216,18 +214,8 @@ class Tokenizer:
         return self._form.stop_ids
 
     @property
-    def pad_id(self) -> int:
-        """Fills batches; never scored."""
-        return self._form.pad_id
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of ids, special tokens included."""
-        return int(self._content.get_vocab_size(with_added_tokens=True))
-
-    @property
     def largest_id(self) -> int:
-        """The largest id that a text can become; beyond `vocab_size` where ids have gaps, -1 without any id."""
+        """The largest id that a text can become; -1 without any id."""
         return max(self._content.get_vocab(with_added_tokens=True).values(), default=-1)
 
     def encode(self, text: str) -> list[int]:

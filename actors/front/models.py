@@ -23,7 +23,8 @@ from policy.architecture import read_architecture
 from policy.engine.core import EngineCore
 from policy.engine.options import EngineOptions
 from policy.engine.sequence import Draw, Sequence
-from policy.engine.weights import DTYPES, load_weights
+from policy.engine.weights import load_weights
+from policy.hf_folder import DTYPES
 from policy.tokenizer import Tokenizer
 from runtime.seeds import stable_seed
 

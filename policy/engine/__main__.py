@@ -22,8 +22,8 @@ import uvloop
 
 from policy.engine.options import EngineOptions
 from policy.engine.server import serving
-from policy.engine.weights import DTYPES
 from policy.errors import EngineError
+from policy.hf_folder import DTYPES
 
 _PR_SET_PDEATHSIG = 1
 _EXIT_UNUSABLE = 2  # the model can't be served: a restart does not help

@@ -20,9 +20,10 @@ from policy.engine.generate import json_response
 from policy.engine.metrics import loads, metrics_text
 from policy.engine.protocol import BadRequest
 from policy.engine.sequence import Draw, Sequence
-from policy.engine.weights import DTYPES, EngineWeights, load_weights
+from policy.engine.weights import EngineWeights, load_weights
 from policy.engine.worker import EngineThread
 from policy.errors import EngineError
+from policy.hf_folder import DTYPES
 
 _HEALTH_TIMEOUT_S = 20.0
 

@@ -25,9 +25,10 @@ from policy.engine.generate import GenerateHandler, json_response
 from policy.engine.options import EngineOptions
 from policy.engine.protocol import BadRequest
 from policy.engine.text import TextTokenizer
-from policy.engine.weights import DTYPES, load_weights
+from policy.engine.weights import load_weights
 from policy.engine.worker import EngineThread
 from policy.errors import EngineError
+from policy.hf_folder import DTYPES
 
 _MAX_BODY_BYTES = 64 << 20
 

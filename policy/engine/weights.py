@@ -23,8 +23,6 @@ from policy.architecture import Architecture, read_architecture
 from policy.errors import EngineError
 from runtime.errors import ConfigError
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
 
 class _Take(Protocol):
     def __call__(self, name: str) -> Tensor: ...

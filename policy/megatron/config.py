@@ -16,7 +16,6 @@ from policy.architecture import Architecture
 from policy.megatron import shim
 from policy.parallel import ParallelConfig
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 RECOMPUTE: dict[str, dict[str, Any]] = {  # OptimConfig.recompute in Megatron's words
     "none": {},
     "selective": {"recompute_granularity": "selective", "recompute_modules": ["mlp"]},

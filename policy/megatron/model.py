@@ -16,8 +16,9 @@ from megatron.core.tensor_parallel import copy_to_tensor_model_parallel_region, 
 from torch import Tensor
 
 from policy.architecture import Architecture
+from policy.hf_folder import DTYPES
 from policy.megatron import lora, partition, shim
-from policy.megatron.config import DTYPES, transformer_config
+from policy.megatron.config import transformer_config
 from policy.megatron.spec import PackedPart, PackedRotary, PackedRows, layer_spec, packed_params, sequences, shared
 from policy.megatron.vocab import VocabRows
 from policy.packing import MicroBatch, PackedSample, siblings

@@ -18,8 +18,8 @@ from megatron.core.transformer.module import Float16Module
 from torch import Tensor
 from torch.nn import Parameter
 
+from policy.hf_folder import DTYPES
 from policy.megatron import lists, partition, shim
-from policy.megatron.config import DTYPES
 from policy.megatron.model import PolicyModel
 from policy.optim import OptimConfig
 

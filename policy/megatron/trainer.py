@@ -154,15 +154,6 @@ class Trainer:
         tally.reduce()
         return tally.figures()
 
-    def logits(self, micro_batch: MicroBatch) -> list[Tensor]:
-        """Logits [response_len, tokens of this tensor rank] of every sample's trained tokens, in the micro-batch's
-        order. Raises LearnerError where pipeline stages share the model.
-        """
-        found = self._runner(self.model).read([micro_batch], lambda inputs, rows: inputs.by_sample(rows.logits()))
-        if not found or self.parallel.pipeline > 1:
-            raise LearnerError("the last of several pipeline stages alone has logits")
-        return found[0]
-
     def logprobs(self, micro_batch: MicroBatch) -> list[list[float]]:
         """Log-probabilities of every sample's trained tokens at its temperature, in the micro-batch's order.
 

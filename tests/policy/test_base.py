@@ -136,7 +136,7 @@ def test_shipped_files_are_small_and_belong_together(shipped: Tokenizer) -> None
     assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "recipe.json"} <= set(sizes)
     assert sum(sizes.values()) <= MAX_BYTES
     config = json.loads((MODEL / "config.json").read_text())
-    assert config["vocab_size"] == shipped.vocab_size
+    assert config["vocab_size"] == shipped.largest_id + 1
     assert config["eos_token_id"] == shipped.eos_id
     recipe = Recipe(**json.loads((MODEL / "recipe.json").read_text()))
     assert recipe == Recipe(), "the shipped model was made by another recipe than the one in the code"
@@ -151,7 +151,7 @@ def test_shipped_model_loads_in_transformers(shipped: Tokenizer) -> None:
     prompt = "task: x\napp: a\nw1 * y\ne1 menu File\nlast: None"
     ids = shipped.prompt_ids(prompt)
     logits = model(torch.tensor([ids])).logits
-    assert logits.shape == (1, len(ids), shipped.vocab_size)
+    assert logits.shape == (1, len(ids), shipped.largest_id + 1)
     assert bool(torch.isfinite(logits).all())
     theirs = AutoTokenizer.from_pretrained(str(MODEL))
     message = [{"role": "user", "content": prompt}]

@@ -103,7 +103,7 @@ def test_entropy_is_at_temperature_one_and_the_ratio_at_the_recorded_one(model: 
     assert at_one["mismatch_mean"] > 0.01
     assert at_half["entropy"] == pytest.approx(at_one["entropy"])
     assert at_half["kl"] == pytest.approx(0.0, abs=1e-6)
-    logits = trainer.logits(MicroBatch(samples=warm))
+    logits = tiny_models.logits(trainer, MicroBatch(samples=warm))
     probabilities = torch.cat(logits).softmax(-1)
     assert at_one["entropy"] == pytest.approx(float(-(probabilities * probabilities.log()).sum(-1).mean()), rel=1e-5)
 
@@ -200,7 +200,7 @@ def test_cross_entropy_is_on_responses_with_each_sample_s_weight(model: Path) ->
         PackedSample(ids=[9, 8, 7, 6], response_len=3, weight=2.0),
     ]
     figures = trainer.cross_entropy_step([MicroBatch(samples=samples)], 0.0)
-    logits = trainer.logits(MicroBatch(samples=samples))
+    logits = tiny_models.logits(trainer, MicroBatch(samples=samples))
     expected = right = 0.0
     for sample, rows in zip(samples, logits, strict=True):
         targets = torch.tensor(sample.ids[-sample.response_len :])

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from policy.megatron.trainer import Trainer
+    from policy.packing import MicroBatch
 
 VOCAB = 96
 
@@ -85,6 +90,11 @@ def tensors(raw: dict[str, object], seed: int = 0) -> dict[str, Tensor]:
         out[f"{p}input_layernorm.weight"] = rand(hidden, around=1.0)
         out[f"{p}post_attention_layernorm.weight"] = rand(hidden, around=1.0)
     return out
+
+
+def logits(trainer: Trainer, batch: MicroBatch) -> list[Tensor]:
+    """Logits [response_len, vocab] of every sample's trained tokens, in the micro-batch's order."""
+    return trainer._runner(trainer.model).read([batch], lambda inputs, rows: inputs.by_sample(rows.logits()))[0]
 
 
 def write(

@@ -143,7 +143,6 @@ def _timed(folder: Path, arch: Architecture, optim: OptimConfig, wanted: Utilisa
 
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as beside:
         warnings.simplefilter("ignore")  # of fused kernels that Megatron does not find, in training neither
-        from policy.megatron.config import DTYPES
         from policy.megatron.trainer import Trainer
         from policy.packing import MicroBatch, PackedSample
 
@@ -153,10 +152,9 @@ def _timed(folder: Path, arch: Architecture, optim: OptimConfig, wanted: Utilisa
             for name, size in expected(arch).items()
         }
         made = Path(beside) / "model"
-        hf_folder.write(
-            made, {name: one.to(DTYPES[optim.dtype]) for name, one in drawn.items()}, hf_folder.companions(folder)
-        )
-        del drawn
+        tensors = {name: one.to(hf_folder.DTYPES[optim.dtype]) for name, one in drawn.items()}
+        hf_folder.write(made, tensors, hf_folder.companions(folder))
+        del drawn, tensors
         trainer = Trainer(made, optim)
     found = {}
     for tokens in wanted.tokens:
