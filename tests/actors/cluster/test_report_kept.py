@@ -50,6 +50,7 @@ def test_an_episode_leaves_with_its_run_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.slow
 def test_figures_of_a_build_without_versions_are_of_the_first_observation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

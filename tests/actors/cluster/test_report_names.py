@@ -40,6 +40,7 @@ def _legend(figure: Any, said: list[str]) -> Drawing:
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.slow
 def test_runs_of_one_name_leave_a_file_each(tmp_path: Path) -> None:
     paths = [whole(tmp_path / place / "local-0", seed=seed) for seed, place in enumerate(("here", "there"))]
     page = reported(paths, tmp_path / "out")

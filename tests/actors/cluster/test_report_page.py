@@ -213,6 +213,7 @@ def test_a_whole_run_is_shown_and_no_word_of_a_guest_steers_anything(
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("stage", ["begun", "killed", "learning", "round open"])
+@pytest.mark.slow
 def test_a_run_that_is_not_whole_gives_a_sensible_page(
     tmp_path: Path, stage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -251,6 +252,7 @@ def test_seeds_are_told_together_without_a_page(tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.slow
 def test_arms_are_compared_in_their_last_rounds_on_the_seeds_that_both_have(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -357,6 +359,7 @@ def test_seeds_of_one_file_become_one_line_and_arms_several(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.slow
 def test_an_experiment_stands_for_its_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

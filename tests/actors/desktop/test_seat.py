@@ -183,7 +183,7 @@ class Busy(Actor):
 async def test_a_full_sampler_is_a_fault_that_names_it(tmp_path):
     async with ActorSystem(tmp_path) as system:
         await system.spawn(ActorSpec(name="sampler/0", factory=Busy, mailbox=1, stop_timeout_s=1.0))
-        answers = SampledAnswers([system.ref("sampler/0", "desktop/0")], Tokenizer.load(MODEL), reserved(), "g1.0", 4.0)
+        answers = SampledAnswers([system.ref("sampler/0", "desktop/0")], Tokenizer.load(MODEL), reserved(), "g1.0", 1.5)
         seen = Observation(windows=(), elements=())
         asks = [answers.answer(step, Prompt(user="x"), seen, [], None) for step in range(3)]
         found = await asyncio.gather(*asks, return_exceptions=True)
