@@ -65,7 +65,7 @@ osworld-judge: setup
 
 # Where the metrics here and the published ones differ on the twins of the tests; fails on what is not explained.
 agree: osworld-judge
-	$(PY) -m tests.apis.agree
+	.venv/bin/computerrl tasks agree
 
 pytest: setup
 	$(PYTEST) -n 4 -m "not proof"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 _DATE = (2020, 1, 1, 0, 0, 0)  # zip has no earlier century to choose from, and no clock may show
 
 
-def zipped(parts: Mapping[str, str]) -> bytes:
+def zipped(parts: Mapping[str, str] | Mapping[str, bytes]) -> bytes:
     """An archive of these parts by their paths, in this order."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:

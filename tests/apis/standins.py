@@ -26,13 +26,12 @@ from apis.documents.zip import zipped
 from apis.tasks import registry as tasks
 from apis.tasks.families.vlc.music import sound
 from apis.tasks.osworld import HOME, Download, Source, Task, dump
+from apis.tasks.twins.documents import BREAK, COLORED, LOW, STRUCK, docx, odt, para, stretch
+from apis.tasks.twins.made_books import chart, pivot, styled
+from apis.tasks.twins.made_slides import Box, Page, SlideLine, make_pptx
+from apis.tasks.twins.slides import HIGH
+from apis.tasks.twins.tables import check, pane
 from apis.tasksets import store
-from tests.apis import document_twins
-from tests.apis.document_twins import BREAK, COLORED, STRUCK, docx, odt, para, run
-from tests.apis.made_books import chart, pivot, styled
-from tests.apis.made_slides import Box, Page, Said, make_pptx
-from tests.apis.slide_twins import HIGH
-from tests.apis.table_twins import check, pane
 
 PICTURES = {"png": "PNG", "xcf": "PNG", "raw": "PNG", "jpg": "JPEG", "jpeg": "JPEG", "gif": "GIF", "pdf": "PDF"}
 SOUNDS = ("mp3", "mp4", "wav", "ogg", "flac", "avi", "mkv")
@@ -68,10 +67,10 @@ def content(name: str, task: Task, *, gold: bool = False) -> bytes:
     if ending == "odt":
         return odt(f"<text:p>{said}</text:p>").data
     if ending in ("docx", "doc"):
-        looks = para(run(said), run("2", document_twins.LOW)), COLORED, para(run("at", STRUCK), BREAK)
+        looks = para(stretch(said), stretch("2", LOW)), COLORED, para(stretch("at", STRUCK), BREAK)
         return docx(*looks).data if gold else make_docx([said, "at by", "at"])
     if ending == "pptx":
-        looks = Said(said, {"b": "1", "sz": "2800"}, {"algn": "ctr"}, "FF0000") if gold else Said(said)
+        looks = SlideLine(said, {"b": "1", "sz": "2800"}, {"algn": "ctr"}, "FF0000") if gold else SlideLine(said)
         boxes = [Box(["head"], HIGH, "title"), Box([looks])]
         return make_pptx(*(Page(boxes, notes=said) for _ in range(3)))
     if ending in PICTURES:

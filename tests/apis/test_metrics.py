@@ -14,11 +14,11 @@ from apis.tasks.metrics import pictures
 from apis.tasks.metrics.metric import Score, gold, scored, together
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME
+from apis.tasks.twins.pictures import GOLD, PALE, PLAIN, SPECK, saved, triangle
+from apis.tasks.twins.twin import as_read, database
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import judge
 from runtime.errors import ConfigError
-from tests.apis.metric_twins import as_read, database
-from tests.apis.picture_twins import GOLD, PALE, PLAIN, SPECK, saved, triangle
 
 LIKE = ("compare_images", "check_structure_sim", "check_triangle_position")
 

@@ -12,11 +12,11 @@ from actors.cluster.checks.tasks import fetch
 from apis.tasks import task_file
 from apis.tasks.metrics.metric import Score
 from apis.tasks.osworld import HOME, Task
+from apis.tasks.twins.twin import as_read
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import getters, judge
 from apis.tasksets.coverage import covered
 from apis.tasksets.steps import at_home
-from tests.apis.metric_twins import as_read
 from tests.apis.standins import brought, laid, standins
 from tests.apis.test_task_files import OSWORLD
 

@@ -12,10 +12,10 @@ import pytest
 from apis.tasks import task_file
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, Task
+from apis.tasks.twins.every import GARBAGE, TWINS
+from apis.tasks.twins.twin import Twin, as_read, database
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import getters, judge
-from tests.apis.metric_twins import Twin, as_read, database
-from tests.apis.test_metric_twins import GARBAGE, TWINS
 from tests.apis.test_metric_twins import score as judged
 
 SAID = "say"

@@ -29,10 +29,14 @@ def _texts(found: TextDocument, options: Options) -> list[str]:
 def compare_docx_files(result: Value, expected: Value, options: Options) -> Score:
     """The paragraphs agree: joined without regard to blanks, or, with `ignore_blanks: false`, one by one.
 
-    `content_only` and `fuzzy_match` score how alike they are.
+    `content_only` and `fuzzy_match` score how alike they are, one by one the mean of that.
     """
     wanted, there = _texts(gold(expected, KIND), options), _texts(document(result, KIND), options)
-    if options.get("content_only") or options.get("fuzzy_match"):
+    joined = options.get("content_only") or options.get("ignore_blanks", True)
+    if not joined and options.get("fuzzy_match") and there and len(there) == len(wanted):
+        alike = sum(_alike(*pair) for pair in zip(there, wanted, strict=True)) / len(there)
+        return Score(alike, f"they are alike to {alike:.3f}")
+    if joined and (options.get("content_only") or options.get("fuzzy_match")):
         one, other = ("\n".join(texts).strip() for texts in (there, wanted))
         alike = _alike(rules.without_blanks(one), rules.without_blanks(other))
         return Score(alike, f"they are alike to {alike:.3f}")

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 SEARCHED = 1 << 16  # characters of a value that a pattern of a task file is looked for in
+DIGITS = 400  # characters of a text that may be a number
 LONGEST = 4096  # characters of a text that is compared loosely
+_NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?\s*", re.ASCII)
 _FLAGS = {"I": re.IGNORECASE, "S": re.DOTALL, "M": re.MULTILINE, "X": re.VERBOSE, "A": re.ASCII}
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "lt": lambda value, ref: value < ref,
@@ -20,6 +22,13 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "ge": lambda value, ref: value >= ref,
 }
 _ENDS = {"t": _ORDER["lt"], "e": _ORDER["le"]}
+
+
+def number(value: object) -> float | None:
+    """A number, or the one that a text says in plain digits; None for anything else."""
+    if isinstance(value, str):
+        return float(value) if len(value) < DIGITS and _NUMBER.fullmatch(value) else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def found(pattern: str, value: object, flags: int = 0) -> bool:
@@ -43,11 +52,12 @@ def fits(value: object, rule: Mapping[str, Any]) -> bool:
         same = type(value) is bool or type(ref) is bool
         equal = value == ref and (not same or type(value) is type(ref))
         return equal is (name == "eq")
-    if name in _ORDER or name in ("approx", "range"):
+    if name == "approx":
+        there = number(value)
+        return there is not None and abs(there - float(str(ref))) <= float(more)
+    if name in _ORDER or name == "range":
         if not isinstance(value, int | float) or isinstance(value, bool):
             return False
-        if name == "approx":
-            return abs(value - float(str(ref))) <= float(more)
         if name == "range":
             low, high = list(ref or [])
             above, below = _ENDS[more[:1]], _ENDS[more[1:]]  # "range.te": above the first, at most the second

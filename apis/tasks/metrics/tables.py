@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+from msgspec.structs import replace
+
 from apis.guest import addresses
 from apis.tasks.metrics import rules, table_looks
 from apis.tasks.metrics.metric import SOLVED, Declared, Options, Score, Value, document, gold, gold_text, is_, text
@@ -42,11 +44,23 @@ def _other_cell(one: Sheet, other: Sheet, rule: Rule) -> str:
     return next(differ, "")
 
 
+def _with_numbers(sheet: Sheet) -> Sheet:
+    """A sheet whose columns of numbers below the first row are numbers, also where a text says one."""
+    columns: dict[str, dict[str, float | None]] = {}
+    for place, value in sheet.cells.items():
+        column = place.rstrip("0123456789")
+        if place != f"{column}1":
+            columns.setdefault(column, {})[place] = rules.number(value)
+    said = [cells for cells in columns.values() if None not in cells.values()]
+    numbers = {place: value for cells in said for place, value in cells.items() if value is not None}
+    return replace(sheet, cells={**sheet.cells, **numbers})
+
+
 def _sheet_data(rule: Rule, result: StyledWorkbook, expected: StyledWorkbook | None) -> str:
     one, other = (chosen(rule[key], result, expected) for key in ("sheet_idx0", "sheet_idx1"))
     if one is None or other is None:
         return "a sheet is missing"
-    place = _other_cell(one, other, rule)
+    place = _other_cell(_with_numbers(one), _with_numbers(other), rule)
     return f"{place} of sheet {one.name[:40]!r} is another" if place else ""
 
 
@@ -198,7 +212,7 @@ DECLARED = (
     Declared(
         "compare_table",
         compare_table,
-        "a formula without a stored result equals no value, text is no number, blank rows count by their place, looks "
+        "a formula without a stored result equals no value, blank rows count by their place, looks "
         "that depend on values score 0, a split is no freeze, text that stands in its cell is read",
         reads=KIND,
         lacks=_lacks,

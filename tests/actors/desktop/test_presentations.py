@@ -19,9 +19,9 @@ from apis.documents.odp import make_odp
 from apis.documents.read.bounds import Bounds, RefusedError
 from apis.documents.read.odp import MIME
 from apis.documents.read.parse import presentation, slide_show, styled_workbook
+from apis.tasks.twins.made_books import chart, pivot, styled
+from apis.tasks.twins.made_slides import Box, Page, make_pptx
 from apis.tasks.verify.verify import GUEST_HOME, SlideBox, WantedFile
-from tests.apis.made_books import chart, pivot, styled
-from tests.apis.made_slides import Box, Page, make_pptx
 
 SMALL = Bounds(
     members=20, member_bytes=20_000, unpacked_bytes=40_000, ratio=50, ratio_from=5000, depth=12, elements=500,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from apis.tasks.twins.documents import docx, para, stretch
+from apis.tasks.twins.twin import Twin, file
 from apis.tasks.verify.verify import FileView
-from tests.apis.document_twins import docx, para, run
-from tests.apis.metric_twins import Twin, file
 
 CENTERED = '<w:pPr><w:jc w:val="center"/></w:pPr>'
 
@@ -16,7 +16,8 @@ def settings(path: str, *values: tuple[str, str]) -> FileView:
     return file(f'<oor:items xmlns:oor="http://openoffice.org/2001/registry">{items}</oor:items>')
 
 
-def _setting(name: str, expected: dict[str, object] | None, path: str, prop: str, right: str, wrong: str) -> Twin:
+def _setting(name: str, expected: dict[str, object] | None, path: str, *said: str) -> Twin:
+    prop, right, wrong = said
     near = [settings(path, (prop, wrong)), settings("Calc", (prop, right)), settings(path, (f"{prop}2", right))]
     return Twin(name, expected, {}, settings(path, (prop, right)), [*near, settings(path)])
 
@@ -44,11 +45,11 @@ TWINS = [
         "is_first_line_centered",
         None,
         {},
-        docx(para(CENTERED, run("head")), para(run("text"))),
+        docx(para(CENTERED, stretch("head")), para(stretch("text"))),
         [
-            docx(para(CENTERED.replace("center", "right"), run("head")), para(run("text"))),
-            docx(para(run("head")), para(CENTERED, run("text"))),
-            docx(para(run("head")), para(run("text"))),
+            docx(para(CENTERED.replace("center", "right"), stretch("head")), para(stretch("text"))),
+            docx(para(stretch("head")), para(CENTERED, stretch("text"))),
+            docx(para(stretch("head")), para(stretch("text"))),
         ],
     ),
     Twin(

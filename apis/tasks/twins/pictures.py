@@ -8,26 +8,29 @@ from typing import Any
 
 from PIL import Image
 
+from apis.tasks.twins.twin import Twin, file
 from apis.tasks.verify.verify import FileView
-from tests.apis.metric_twins import Twin, file
 
 SIZE = (48, 40)
 Color = tuple[int, int, int]
 
 
 def drawn(color: Callable[[int, int], Color], size: tuple[int, int] = SIZE) -> Image.Image:
+    """A picture whose pixel at x, y has `color(x, y)`."""
     made = Image.new("RGB", size)
     made.putdata([color(x, y) for y in range(size[1]) for x in range(size[0])])
     return made
 
 
 def saved(image: Image.Image, kind: str = "PNG") -> FileView:
+    """A picture as a file of this kind."""
     out = io.BytesIO()
     image.save(out, kind)
     return file(out.getvalue())
 
 
 def scene(x: int, y: int) -> Color:
+    """Colours of a picture that is like none of its mirror images."""
     return (60 + x * 3) % 200, (40 + y * 4 + x // 8 * 9) % 180, (x * y) % 160
 
 
@@ -43,7 +46,13 @@ def triangle(at: int) -> FileView:
 
 
 def scaled(image: Image.Image, factor: float) -> Image.Image:
+    """A picture with each channel `factor` times as bright."""
     return image.point([min(255, int(value * factor)) for value in range(256)] * 3)
+
+
+def dark(at: int) -> FileView:
+    """A white picture with a dark line in column `at`."""
+    return saved(drawn(lambda x, y: (0, 0, 0) if x == at and y < 9 else (255, 255, 255)))
 
 
 def cornered(size: int) -> FileView:
@@ -101,7 +110,7 @@ TWINS = [
     _twin(
         "check_textbox_on_leftside",
         None,
-        *(saved(drawn(lambda x, y, at=at: (0, 0, 0) if x == at and y < 9 else (255, 255, 255))) for at in (1, 3, 40)),
+        *map(dark, (1, 3, 40)),
         saved(Image.new("RGB", SIZE, "white")),
     ),
     _twin("check_image_size", {"width": 48, "height": 40}, GOLD, HALVED, saved(PLAIN.resize((48, 41))), TURNED),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from apis.tasks.twins.made_slides import Box, Page, SlideLine, make_pptx
+from apis.tasks.twins.twin import Twin, file
 from apis.tasks.verify.verify import FileView
-from tests.apis.made_slides import Box, Page, Said, make_pptx
-from tests.apis.metric_twins import Twin, file
 
-BOLD = Said("one", {"b": "1", "sz": "2800"}, {"algn": "ctr"}, "FF0000", "•")
+BOLD = SlideLine("one", {"b": "1", "sz": "2800"}, {"algn": "ctr"}, "FF0000", "•")
 HIGH, LOW = (100_000, 200_000, 3_000_000, 900_000), (100_000, 4_800_000, 3_000_000, 900_000)
 LEFT, RIGHT = (100_000, 9_000, 500_000, 500_000), (6_000_000, 9_000, 500_000, 500_000)
 SQUARE = Box(place=LEFT, kind="pic")
@@ -16,18 +16,20 @@ HEADED = Page([Box(["head"], HIGH, "title"), SQUARE])
 
 
 def show(*boxes: Box, **more: Any) -> FileView:
+    """A presentation of one slide with these shapes."""
     return file(make_pptx(Page(boxes, **more)))
 
 
 def second(*boxes: Box) -> FileView:
+    """A presentation whose second slide has these shapes."""
     return file(make_pptx(HEADED, Page(boxes)))
 
 
-def _one(said: Said | str, **changes: Any) -> FileView:
+def _one(said: SlideLine | str, **changes: Any) -> FileView:
     return show(Box([said], **changes))
 
 
-def _looks(name: str, right: Said, *wrong: Said) -> Twin:
+def _looks(name: str, right: SlideLine, *wrong: SlideLine) -> Twin:
     return Twin(name, _one(right), {}, _one(right), [*map(_one, wrong), _one("one")])
 
 
@@ -39,7 +41,12 @@ TWINS = [
     _looks("compare_pptx_files", BOLD, BOLD._replace(bullet="-"), BOLD._replace(layout={"algn": "r"})),
     _looks("simple_pptx_compare", BOLD, BOLD._replace(text="onE"), BOLD._replace(layout={"algn": "ctr", "lvl": "1"})),
     *(
-        _looks("compare_pptx_files", Said("one", {key: value}), Said("one", {key: other}), Said("one ", {key: value}))
+        _looks(
+            "compare_pptx_files",
+            SlideLine("one", {key: value}),
+            SlideLine("one", {key: other}),
+            SlideLine("one ", {key: value}),
+        )
         for key, value, other in (("u", "sng", "dbl"), ("strike", "sngStrike", "noStrike"), ("i", "1", "0"))
     ),
     Twin(
@@ -67,8 +74,8 @@ TWINS = [
         "compare_pptx_files",
         show(Box(["one"])),
         MOVED | {"examine_font_bold": False},
-        show(Box([Said("one", {"b": "1"})], LOW)),
-        [show(Box([Said("one", {"i": "1"})])), show(Box(["one"]), Box()), show(Box([]))],
+        show(Box([SlideLine("one", {"b": "1"})], LOW)),
+        [show(Box([SlideLine("one", {"i": "1"})])), show(Box(["one"]), Box()), show(Box([]))],
     ),
     Twin(
         "compare_pptx_files",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.apis.metric_twins import BAR, PAGES, Twin, database, status
+from apis.tasks.twins.general import BAR, PAGES
+from apis.tasks.twins.twin import Twin, database, status
 
 TWINS = [
     Twin(

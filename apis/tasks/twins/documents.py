@@ -7,8 +7,8 @@ import zipfile
 
 from apis.documents.docx import make_docx
 from apis.documents.zip import zipped
+from apis.tasks.twins.twin import Twin, file
 from apis.tasks.verify.verify import FileView
-from tests.apis.metric_twins import Twin, file
 
 _NAMES = " ".join(
     f'xmlns:{key}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
@@ -24,21 +24,25 @@ _NAMES = " ".join(
 ODT = "application/vnd.oasis.opendocument.text"
 
 
-def run(text: str, looks: str = "") -> str:
+def stretch(text: str, looks: str = "") -> str:
+    """A stretch of text with these looks."""
     return f'<w:r><w:rPr>{looks}</w:rPr><w:t xml:space="preserve">{text}</w:t></w:r>'
 
 
 def para(*runs: str) -> str:
+    """A paragraph of these runs."""
     return f"<w:p>{''.join(runs)}</w:p>"
 
 
 def table(*rows: list[str]) -> str:
+    """A table of rows of runs, one for each cell."""
     cells = ("".join(f"<w:tc>{para(one)}</w:tc>" for one in row) for row in rows)
     grid = "<w:gridCol/>" * len(rows[0])
     return f"<w:tbl><w:tblPr/><w:tblGrid>{grid}</w:tblGrid>{''.join(f'<w:tr>{row}</w:tr>' for row in cells)}</w:tbl>"
 
 
 def docx(*blocks: str) -> FileView:
+    """A text document (.docx) of these blocks."""
     archive = zipfile.ZipFile(io.BytesIO(make_docx(["x"])))
     parts = {name: archive.read(name).decode() for name in archive.namelist()}
     head, _, rest = parts["word/document.xml"].partition("<w:body>")
@@ -47,6 +51,7 @@ def docx(*blocks: str) -> FileView:
 
 
 def odt(body: str, color: str = "#ffff00") -> FileView:
+    """A text document (.odt) of this body; its style T1 has the background `color`."""
     look = f'<style:style style:name="T1"><style:text-properties fo:background-color="{color}"/></style:style>'
     content = f"<office:automatic-styles>{look}</office:automatic-styles><office:body><office:text>{body}"
     whole = f"<office:document-content {_NAMES}>{content}</office:text></office:body></office:document-content>"
@@ -61,70 +66,74 @@ def odt(body: str, color: str = "#ffff00") -> FileView:
 TIMES, LOW, STRUCK = '<w:rFonts w:ascii="Times New Roman"/>', '<w:vertAlign w:val="subscript"/>', "<w:strike/>"
 RED, BLUE = '<w:color w:val="FF0000"/>', '<w:color w:val="0000FF"/>'
 BREAK = '<w:r><w:br w:type="page"/></w:r>'
-GRID = table([run("a"), run("b")], [run("c"), run("d")])
-COLORED = table([run("at", RED), run("by", BLUE)])
+GRID = table([stretch("a"), stretch("b")], [stretch("c"), stretch("d")])
+COLORED = table([stretch("at", RED), stretch("by", BLUE)])
 SAID = '<text:p>one <text:span text:style-name="T1">two</text:span> three</text:p>'
 TWINS = [
     Twin(
         "compare_docx_tables",
-        docx(para(run("x")), GRID),
+        docx(para(stretch("x")), GRID),
         {},
-        docx(para(run("y")), table([run(" a"), run("b")], [run("c"), run("d ")])),
+        docx(para(stretch("y")), table([stretch(" a"), stretch("b")], [stretch("c"), stretch("d ")])),
         [
-            docx(table([run("a"), run("b")], [run("c"), run("e")])),
-            docx(table([run("a"), run("b"), run("c"), run("d")])),
+            docx(table([stretch("a"), stretch("b")], [stretch("c"), stretch("e")])),
+            docx(table([stretch("a"), stretch("b"), stretch("c"), stretch("d")])),
             docx(GRID, GRID),
-            docx(para(run("a"))),
+            docx(para(stretch("a"))),
         ],
     ),
     Twin(
         "compare_font_names",
         {"font_name": "Times New Roman"},
         {},
-        docx(para(run("a", TIMES)), table([run("b")])),
+        docx(para(stretch("a", TIMES)), table([stretch("b")])),
         [
-            docx(para(run("a", TIMES), run("b"))),
-            docx(para(run("a", TIMES.replace("New", "Old")))),
-            docx(para(run("a"))),
+            docx(para(stretch("a", TIMES), stretch("b"))),
+            docx(para(stretch("a", TIMES.replace("New", "Old")))),
+            docx(para(stretch("a"))),
         ],
     ),
     Twin(
         "compare_subscript_contains",
-        docx(para(run("H"), run("2", LOW), run("O"))),
+        docx(para(stretch("H"), stretch("2", LOW), stretch("O"))),
         {},
-        docx(para(run("H"), run("2", LOW), run("O"))),
-        [docx(para(run("H"), run("2O", LOW))), docx(para(run("H", LOW), run("2O"))), docx(para(run("H2O")))],
+        docx(para(stretch("H"), stretch("2", LOW), stretch("O"))),
+        [
+            docx(para(stretch("H"), stretch("2O", LOW))),
+            docx(para(stretch("H", LOW), stretch("2O"))),
+            docx(para(stretch("H2O"))),
+        ],
     ),
     Twin(
         "evaluate_strike_through_last_paragraph",
-        docx(para(run("a")), para(run("b c", STRUCK))),
+        docx(para(stretch("a")), para(stretch("b c", STRUCK))),
         {},
-        docx(para(run("a")), para(run("b ", STRUCK), run("c", f"<w:b/>{STRUCK}")), para()),
+        docx(para(stretch("a")), para(stretch("b ", STRUCK), stretch("c", f"<w:b/>{STRUCK}")), para()),
         [
-            docx(para(run("a")), para(run("b", STRUCK), run(" c"))),
-            docx(para(run("a", STRUCK)), para(run("b c"))),
-            docx(para(run("a")), para(run("b d", STRUCK))),
-            docx(para(run("a")), para(run("b c"))),
+            docx(para(stretch("a")), para(stretch("b", STRUCK), stretch(" c"))),
+            docx(para(stretch("a", STRUCK)), para(stretch("b c"))),
+            docx(para(stretch("a")), para(stretch("b d", STRUCK))),
+            docx(para(stretch("a")), para(stretch("b c"))),
         ],
     ),
     Twin(
         "evaluate_colored_words_in_tables",
         docx(COLORED),
         {},
-        docx(table([run("at", RED.replace("FF", "FC")), run("by", BLUE)])),
+        docx(table([stretch("at", RED.replace("FF", "FC")), stretch("by", BLUE)])),
         [
-            docx(table([run("at", RED), run("by", RED)])),
-            docx(table([run("a", RED) + run("t"), run("by", BLUE)])),
-            docx(table([run("at", RED), run("bye", BLUE)])),
-            docx(table([run("at"), run("by")])),
+            docx(table([stretch("at", RED), stretch("by", RED)])),
+            docx(table([stretch("a", RED) + stretch("t"), stretch("by", BLUE)])),
+            docx(table([stretch("at", RED), stretch("bye", BLUE)])),
+            docx(table([stretch("at"), stretch("by")])),
         ],
     ),
     Twin(
         "contains_page_break",
         {"page_break_count": 2},
         {},
-        docx(para(run("a"), BREAK), para(BREAK)),
-        [docx(para(BREAK)), docx(para(BREAK, BREAK, BREAK)), docx(para(run("a"), "<w:r><w:br/></w:r>"))],
+        docx(para(stretch("a"), BREAK), para(BREAK)),
+        [docx(para(BREAK)), docx(para(BREAK, BREAK, BREAK)), docx(para(stretch("a"), "<w:r><w:br/></w:r>"))],
     ),
     Twin(
         "check_highlighted_words",

@@ -1,4 +1,4 @@
-"""The published metrics, asked in their own environment: `tests.apis.agree` starts this file by its path.
+"""The published metrics, asked in their own environment: `published.py` starts this file by its path.
 
 Invariant: an order is judged in a process of its own, with bounded memory, processor time and files. A package that is
 not installed gives no score: a metric that touches it is answered as missing it.
@@ -23,7 +23,18 @@ from pathlib import Path
 from typing import Any
 
 # Packages of pictures, sounds and PDF, 3 GB in all, that no metric here is about.
-LEFT_OUT = ("PyPDF2", "acoustid", "borb", "cv2", "easyocr", "fastdtw", "fitz", "imagehash", "librosa", "mutagen")
+LEFT_OUT: tuple[str, ...] = (
+    "PyPDF2",
+    "acoustid",
+    "borb",
+    "cv2",
+    "easyocr",
+    "fastdtw",
+    "fitz",
+    "imagehash",
+    "librosa",
+    "mutagen",
+)
 LEFT_OUT += ("pdfplumber", "pypdf")
 CPU_S, MEMORY_BYTES, FILE_BYTES = 20, 4 << 30, 64 << 20
 touched: list[str] = []
@@ -45,7 +56,7 @@ class Missing(types.ModuleType):
         raise ModuleNotFoundError(self.__name__)
 
 
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class MissingFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds what is left out, after all else."""
 
     def find_spec(self, name: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
@@ -80,6 +91,7 @@ def judge(metrics: types.ModuleType, order: dict[str, Any]) -> dict[str, Any]:
     touched.clear()
     with tempfile.TemporaryDirectory() as folder:
         arguments = [given(one, Path(folder) / str(number)) for number, one in enumerate(order["arguments"])]
+        answer: dict[str, Any]
         try:
             answer = {"score": float(metric(*arguments, **order["options"]))}
         except Exception as error:  # noqa: BLE001 - whatever a published metric raises is the answer
@@ -113,7 +125,7 @@ def main() -> None:
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
-    sys.meta_path.append(Finder())
+    sys.meta_path.append(MissingFinder())
     metrics = importlib.import_module("desktop_env.evaluators.metrics")
     for line in sys.stdin:
         answers.write(json.dumps(apart(metrics, json.loads(line))) + "\n")

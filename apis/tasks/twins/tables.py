@@ -6,15 +6,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from apis.tasks.twins.made_books import chart, pivot, styled
+from apis.tasks.twins.twin import Twin, file
 from apis.tasks.verify.verify import FileView
-from tests.apis.made_books import chart, pivot, styled
-from tests.apis.metric_twins import Twin, file
 
-CELLS = {"Sheet1": [["item", "price"], ["tea", 3.5], ["milk", 2]]}
+CELLS: dict[str, list[list[Any]]] = {"Sheet1": [["item", "price"], ["tea", 3.5], ["milk", 2]]}
 PAIR = {"sheet_idx0": 0, "sheet_idx1": "EI0"}
 
 
 def book(**more: Any) -> FileView:
+    """A workbook of `CELLS`, with more as `styled` has it."""
     return file(styled(CELLS, **more))
 
 
@@ -23,19 +24,23 @@ def printed(stem: str, lines: str) -> FileView:
     return replace(book(), name=f"{stem}.xlsx", beside={f"{stem}-Sheet1.csv": file(lines)})
 
 
-def _rule(kind: str, expected: FileView | None, right: FileView, *wrong: FileView, **rule: Any) -> Twin:
-    return Twin("compare_table", expected, {"rules": [{"type": kind, **rule}]}, right, [*wrong, book()])
+def rule(kind: str, expected: FileView | None, right: FileView, *wrong: FileView, **more: Any) -> Twin:
+    """A twin of one rule of compare_table; the last wrong result is untouched."""
+    return Twin("compare_table", expected, {"rules": [{"type": kind, **more}]}, right, [*wrong, book()])
 
 
 def pane(cell: str, state: str = "frozen") -> str:
+    """A view that is frozen or split before a cell."""
     return f'<sheetViews><sheetView><pane topLeftCell="{cell}" state="{state}"/></sheetView></sheetViews>'
 
 
 def zoom(scale: str) -> str:
+    """A view of this scale, in percent."""
     return f'<sheetViews><sheetView zoomScale="{scale}"/></sheetViews>'
 
 
 def check(ranges: str = "B2:B9", kind: str = "list", formula: str = '"yes,no"') -> str:
+    """A check of input in these ranges."""
     one = f'<dataValidation type="{kind}" sqref="{ranges}"><formula1>{formula}</formula1></dataValidation>'
     return f"<dataValidations>{one}</dataValidations>"
 
@@ -49,7 +54,7 @@ DEAR = '<cfRule type="cellIs" dxfId="0" priority="1" operator="greaterThan"><for
 RED = {"method": "eq", "ref": "FFFF0000"}
 BLUE = '<color rgb="FF0000FF"/>'
 TWINS = [
-    _rule(
+    rule(
         "freeze",
         book(view=pane("B2")),
         book(view=pane("B2")),
@@ -57,7 +62,7 @@ TWINS = [
         book(view=pane("B2", "split")),
         **PAIR,
     ),
-    _rule(
+    rule(
         "zoom",
         None,
         book(view=zoom("200")),
@@ -67,7 +72,7 @@ TWINS = [
         method="range.te",
         ref=[150, 259],
     ),
-    _rule(
+    rule(
         "style",
         book(marked="A2"),
         book(marked="A2", after="<conditionalFormatting/>"),
@@ -77,7 +82,7 @@ TWINS = [
         props=["bgcolor"],
         **PAIR,
     ),
-    _rule(
+    rule(
         "style",
         book(marked="A2"),
         book(marked="A2", fill="FF00FF00"),
@@ -86,7 +91,7 @@ TWINS = [
         props=["font_bold", "font_name"],
         **PAIR,
     ),
-    _rule(
+    rule(
         "check_cell",
         None,
         book(marked="A2", font=f"<b/>{BLUE}"),
@@ -101,7 +106,7 @@ TWINS = [
             "value": {"method": "eq", "ref": "tea"},
         },
     ),
-    _rule(
+    rule(
         "data_validation",
         None,
         book(after=check()),
@@ -112,7 +117,7 @@ TWINS = [
         sheet_idx=0,
         dv_props=[CHECKED],
     ),
-    _rule(
+    rule(
         "chart",
         book(charts=(chart(),)),
         book(charts=(chart(),)),
@@ -124,7 +129,7 @@ TWINS = [
         chart_props=["type", "title", "direction"],
         **PAIR,
     ),
-    _rule(
+    rule(
         "pivot_table",
         book(pivots=(pivot(),)),
         book(pivots=(pivot(),)),
@@ -134,7 +139,7 @@ TWINS = [
         pivot_props=["col_fields", "filter", "row_fields", "data_fields"],
         **PAIR,
     ),
-    _rule(
+    rule(
         "sheet_print",
         printed("gold", "item,price\ntea,3.50\n"),
         printed("mine", "item,price \ntea,3.50\n\n"),

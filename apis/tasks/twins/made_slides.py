@@ -21,7 +21,7 @@ _TREE = f"<p:nvGrpSpPr>{_NAMED}<p:cNvGrpSpPr/><p:nvPr/></p:nvGrpSpPr><p:grpSpPr/
 _TABLE = "http://schemas.openxmlformats.org/drawingml/2006/table"
 
 
-class Said(NamedTuple):
+class SlideLine(NamedTuple):
     """A paragraph of one run; `looks` are attributes of the run, `layout` of the paragraph."""
 
     text: str
@@ -29,12 +29,13 @@ class Said(NamedTuple):
     layout: dict[str, str] = {}
     color: str = ""
     bullet: str = ""
+    font: str = ""
 
 
 class Box(NamedTuple):
     """A shape at left, top, width, height in EMU; None: where its layout has it."""
 
-    said: Sequence[Said | str] = ()
+    said: Sequence[SlideLine | str] = ()
     place: tuple[int, int, int, int] | None = (100_000, 200_000, 3_000_000, 900_000)
     role: str = ""
     kind: str = "sp"  # sp, pic, or a table of one column
@@ -48,14 +49,15 @@ class Page(NamedTuple):
     notes: str = ""
 
 
-def _paragraph(said: Said | str) -> str:
-    one = Said(said) if isinstance(said, str) else said
+def _paragraph(said: SlideLine | str) -> str:
+    one = SlideLine(said) if isinstance(said, str) else said
     color = f'<a:solidFill><a:srgbClr val="{one.color}"/></a:solidFill>' if one.color else ""
     bullet = f"<a:buChar char={quoteattr(one.bullet)}/>" if one.bullet else ""
     looks, layout = (
         "".join(f" {key}={quoteattr(value)}" for key, value in marks.items()) for marks in (one.looks, one.layout)
     )
-    run = f"<a:r><a:rPr{looks}>{color}</a:rPr><a:t>{escape(one.text)}</a:t></a:r>"
+    font = f"<a:latin typeface={quoteattr(one.font)}/>" if one.font else ""
+    run = f"<a:r><a:rPr{looks}>{color}{font}</a:rPr><a:t>{escape(one.text)}</a:t></a:r>"
     return f"<a:p><a:pPr{layout}>{bullet}</a:pPr>{run if one.text else ''}</a:p>"
 
 

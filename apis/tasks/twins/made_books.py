@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from typing import Any
 
@@ -33,16 +34,40 @@ def _styles(font: str, fill: str) -> str:
     return f"<styleSheet {_MAIN}>{fonts}<fills>{plain}{solid}</fills>{xfs}{depending}</styleSheet>"
 
 
+def _titled(text: str) -> str:
+    return f"<c:title><c:tx><c:rich><a:p><a:r><a:t>{text}</a:t></a:r></a:p></c:rich></c:tx></c:title>"
+
+
+def axis(kind: str, title: str) -> str:
+    """An axis of a chart, cat or val, with its title."""
+    own, other = ("1", "2") if kind == "cat" else ("2", "1")
+    place = f'<c:axId val="{own}"/><c:scaling/><c:delete val="0"/><c:axPos val="b"/>'
+    return f'<c:{kind}Ax>{place}{_titled(title)}<c:crossAx val="{other}"/></c:{kind}Ax>'
+
+
+def legend(at: str) -> str:
+    """A legend at this side of a chart."""
+    return f'<c:legend><c:legendPos val="{at}"/></c:legend>'
+
+
 def chart(
-    kind: str = "barChart", title: str = "Sales", values: str = "Sheet1!$B$2:$B$3", direction: str = "col"
+    kind: str = "barChart",
+    title: str = "Sales",
+    values: str = "Sheet1!$B$2:$B$3",
+    direction: str = "col",
+    *,
+    axes: tuple[str, ...] = (),
+    more: str = "",
 ) -> str:
-    said = f"<c:title><c:tx><c:rich><a:p><a:r><a:t>{title}</a:t></a:r></a:p></c:rich></c:tx></c:title>"
+    """A chart of one series, with what is to be told apart."""
     cats = "<c:cat><c:strRef><c:f>Sheet1!$A$2:$A$3</c:f></c:strRef></c:cat>"
     shown = f"<c:val><c:numRef><c:f>{values}</c:f></c:numRef></c:val>"
     series = f'<c:ser><c:idx val="0"/><c:order val="0"/>{cats}{shown}</c:ser>'
     way = f'<c:barDir val="{direction}"/>' if kind == "barChart" else ""
-    drawn = f"<c:{kind}>{way}{series}</c:{kind}>"
-    return f"<c:chartSpace {_DRAWN}><c:chart>{said}<c:plotArea>{drawn}</c:plotArea></c:chart></c:chartSpace>"
+    ids = '<c:axId val="1"/><c:axId val="2"/>' if axes else ""
+    drawn = f"<c:{kind}>{way}{series}{ids}</c:{kind}>{''.join(axes)}"
+    inside = f"{_titled(title)}<c:plotArea>{drawn}</c:plotArea>{more}"
+    return f"<c:chartSpace {_DRAWN}><c:chart>{inside}</c:chart></c:chartSpace>"
 
 
 def _drawing(charts: int) -> str:
@@ -59,6 +84,7 @@ def _drawing(charts: int) -> str:
 
 
 def pivot(rows: str = "0", data: str = "1", subtotal: str = "sum", hidden: str = "") -> str:
+    """A pivot table of the first two columns."""
     fields = f'<pivotField><items><item x="0"/><item x="1"{hidden}/></items></pivotField><pivotField/>'
     own = f'<rowFields><field x="{rows}"/></rowFields>'
     summed = f'<dataFields><dataField fld="{data}" subtotal="{subtotal}"/></dataFields>'
@@ -112,4 +138,29 @@ def styled(
         where = '<worksheetSource ref="A1:B3" sheet="Sheet1"/>'
         cache = f'<cacheSource type="worksheet">{where}</cacheSource>'
         parts[f"xl/cache{n}.xml"] = f"<pivotCacheDefinition {_MAIN}>{cache}</pivotCacheDefinition>"
+    return zipped(parts)
+
+
+_TEXT = re.compile(r'(<c r="\w+")((?: s="\d+")?) t="inlineStr"><is><t[^>]*>([^<]*)</t></is>')
+
+
+def shared(data: bytes) -> bytes:
+    """The same workbook with its texts in one list, as offices write them."""
+    archive = zipfile.ZipFile(io.BytesIO(data))
+    parts = {name: archive.read(name).decode() for name in archive.namelist()}
+    texts: list[str] = []
+
+    def moved(cell: re.Match[str]) -> str:
+        texts.append(cell[3])
+        return f'{cell[1]}{cell[2]} t="s"><v>{len(texts) - 1}</v>'
+
+    parts |= {name: _TEXT.sub(moved, one) for name, one in parts.items() if name.startswith("xl/worksheets/sheet")}
+    listed = "".join(f'<si><t xml:space="preserve">{text}</t></si>' for text in texts)
+    parts["xl/sharedStrings.xml"] = f"<sst {_MAIN}>{listed}</sst>"
+    kind = "application/vnd.openxmlformats-officedocument.spreadsheetml.sharedStrings+xml"
+    override = f'<Override PartName="/xl/sharedStrings.xml" ContentType="{kind}"/></Types>'
+    parts["[Content_Types].xml"] = parts["[Content_Types].xml"].replace("</Types>", override)
+    rels = "xl/_rels/workbook.xml.rels"
+    last = f'<Relationship Id="texts" Type="{_OFFICE}/sharedStrings" Target="sharedStrings.xml"/></Relationships>'
+    parts[rels] = parts[rels].replace("</Relationships>", last)
     return zipped(parts)

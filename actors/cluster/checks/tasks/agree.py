@@ -1,0 +1,128 @@
+"""`tasks agree`: the metrics here and the published ones on the same generated results.
+
+Invariant: both are given the same. A difference is explained by what the metric declares as `instead`; else the exit
+status is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from actors.cluster import output
+from actors.cluster.config.suggest import hint
+from apis.tasks.metrics.metric import Score, scored
+from apis.tasks.metrics.registry import METRICS
+from apis.tasks.twins.every import GARBAGE, TWINS
+from apis.tasks.twins.twin import Twin, as_read
+from apis.tasks.verify.verify import FileView
+from apis.tasksets import published
+from apis.tasksets.published import PublishedScore
+from runtime.errors import ConfigError
+
+SAME = 0.001  # of a score; ratios are rounded differently
+COLUMNS = ("twins", "agree", "differ", "raised", "not compared")
+SAID = ["", "\u202e\x1b]0;x\x07", "9" * 9999, '{"a": NaN}', "<a>" * 9]  # garbage where a text or a value is wanted
+
+
+class TwinResult(NamedTuple):
+    """A twin's result, and which of it: right, wrong, garbage, or elsewhere (what was made bears another name)."""
+
+    twin: Twin
+    result: Any
+    kind: str
+
+
+class BothScores(NamedTuple):
+    """Both answers to a case."""
+
+    case: TwinResult
+    ours: Score
+    theirs: PublishedScore
+
+    @property
+    def agree(self) -> bool:
+        """Whether the scores are the same; what raises solves nothing."""
+        return abs(self.ours.value - self.theirs.score) <= SAME
+
+
+def cases(twins: Sequence[Twin]) -> Iterator[TwinResult]:
+    """Each twin's results; then some garbage, another for each twin, and nothing at all."""
+    for number, twin in enumerate(twins):
+        yield TwinResult(twin, twin.right, "right")
+        yield from (TwinResult(twin, result, "wrong") for result in twin.wrong)
+        broken = FileView("file", data=GARBAGE[number % len(GARBAGE)])
+        if isinstance(twin.right, FileView):
+            yield TwinResult(twin, broken, "garbage")
+            yield TwinResult(twin, FileView("missing"), "elsewhere")
+        elif isinstance(twin.right, list) and isinstance(twin.right[0], FileView):
+            yield TwinResult(twin, [broken] * len(twin.right), "garbage")
+            yield TwinResult(twin, [FileView("missing")] * len(twin.right), "elsewhere")
+        else:
+            yield TwinResult(twin, SAID[number % len(SAID)], "garbage")
+            yield TwinResult(twin, None, "elsewhere")
+
+
+def compared(asked: Sequence[TwinResult]) -> Iterator[BothScores]:
+    """Both sides' answers. Raises ConfigError where the published side gives none."""
+    orders = [
+        published.order(twin.name, result, twin.expected, twin.options, like=twin.right) for twin, result, _ in asked
+    ]
+    for case, theirs in zip(asked, published.answers(orders), strict=True):
+        metric = METRICS[case.twin.name]
+        result, expected = (as_read(value, metric.reads) for value in (case.result, case.twin.expected))
+        yield BothScores(case, scored(metric, result, expected, case.twin.options), theirs)
+
+
+def agree(args: argparse.Namespace) -> int:
+    """Print what differs; the exit status."""
+    published.refuse_missing()
+    known = {twin.name for twin in TWINS}
+    for name in args.metric:
+        if name not in known:
+            raise ConfigError(f"--metric {name}: there is no such metric; {hint(name, known)}")
+    found = list(compared(list(cases([twin for twin in TWINS if not args.metric or twin.name in args.metric]))))
+    there = [one for one in found if not one.theirs.missing]
+    differ = [one for one in there if not one.agree]
+    bad = [one for one in differ if not METRICS[one.case.twin.name].instead]
+    if args.json:
+        rows = [_row(one) for one in differ]
+        output.document({"ok": not bad, "compared": len(there), "agree": len(there) - len(differ), "differ": rows})
+        return int(bool(bad))
+    _show(found)
+    for one in differ:
+        row = _row(one)
+        said = f"{row['metric']} ({row['kind']}; {row['reason'][:60]}): here {row['here']:g}, published"
+        output.line(output.clean(f"{said} {row['published']}: {row['instead'] or 'NOT EXPLAINED'}"))
+    for name, why in {one.case.twin.name: one.theirs.missing for one in found if one.theirs.missing}.items():
+        output.line(f"{name}: not compared: {why}")
+    for kind in dict.fromkeys(one.case.kind for one in there):
+        same = [one.agree for one in there if one.case.kind == kind]
+        output.line(f"{kind}: {sum(same)} of {len(same)} agree")
+    share = 1 - len(differ) / max(1, len(there))
+    raised = sum(bool(one.theirs.raised) for one in there)
+    output.line(f"{len(there) - len(differ)} of {len(there)} agree: {share:.1%}; published raised on {raised}")
+    return int(bool(bad))
+
+
+def _row(one: BothScores) -> dict[str, Any]:
+    """A difference, as --json prints it."""
+    name = one.case.twin.name
+    told = {"metric": name, "kind": one.case.kind, "reason": one.ours.reason, "here": one.ours.value}
+    return {**told, "published": one.theirs.raised or one.theirs.score, "instead": METRICS[name].instead}
+
+
+def _show(found: Sequence[BothScores]) -> None:
+    """A line per metric."""
+    counts: dict[str, Counter[str]] = {}
+    for one in found:
+        count = counts.setdefault(one.case.twin.name, Counter())
+        if one.theirs.missing:
+            count["not compared"] += 1
+        else:
+            count.update(twins=1, agree=one.agree, differ=not one.agree, raised=bool(one.theirs.raised))
+    output.line(f"{'metric':44}" + "".join(f"{column:>13}" for column in COLUMNS))
+    for name, count in sorted(counts.items()):
+        output.line(f"{name:44}" + "".join(f"{count[column]:13}" for column in COLUMNS))

@@ -1,0 +1,1 @@
+"""Twins of published metrics: generated results whose scores are known."""

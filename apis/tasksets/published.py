@@ -1,0 +1,99 @@
+"""The published metrics, asked in an environment of their own that `make osworld-judge` builds.
+
+Invariant: they run in a sandbox without network and rights that sees their environment and the order alone. What they
+raise solves nothing. Training never asks them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from apis.tasks.verify.verify import FileView
+from runtime.errors import ConfigError
+
+ENVIRONMENT = Path(__file__).parents[2] / ".venv-osworld"
+WORKER = Path(__file__).with_name("published_worker.py")
+MEND = "make osworld-judge"
+SPACE = "/tmp"  # noqa: S108 - of the sandbox, in its memory
+SPACE_BYTES = 1 << 30  # of the sandbox's own files
+START_S, EACH_S = 120.0, 60.0
+# Marks in the first bytes of an archive, by which a file gets the suffix that published metrics want.
+MARKS = (("xlsx", b"xl/"), ("docx", b"word/"), ("pptx", b"ppt/"), ("odt", b"opendocument.text"))
+FILED = {"check_list"}  # published: what a command said, as a file
+
+
+class PublishedScore(msgspec.Struct, frozen=True):
+    """What a published metric says: a score, what it raised, or which package it lacks."""
+
+    score: float = 0.0
+    raised: str = ""
+    missing: str = ""
+
+
+def refuse_missing() -> None:
+    """Raise ConfigError unless the environment is here."""
+    if not (ENVIRONMENT / ".computerrl").exists():
+        raise ConfigError(f"the published metrics are not here; mend it with: {MEND}")
+
+
+def suffix(value: Any) -> str:
+    """What the name of such a file ends in."""
+    packed = isinstance(value, FileView) and value.data[:2] == b"PK"
+    return next((f".{kind}" for kind, mark in MARKS if packed and mark in value.data), "")
+
+
+def _sent(value: Any, called: str) -> Any:
+    """An argument as JSON. A file that is missing is none, as the published getters have it."""
+    if isinstance(value, list):
+        return [_sent(one, called) for one in value]
+    if not isinstance(value, FileView):
+        return value
+    if value.kind != "file":
+        return None
+    views = {value.name or called: value, **value.beside}
+    files = {key: base64.b64encode(one.data).decode() for key, one in views.items()}
+    return {"name": value.name or called, "files": files}
+
+
+def order(name: str, result: Any, expected: Any, options: Mapping[str, Any], *, like: Any = None) -> str:
+    """What is asked of the metric `name`; a result without a name is called as one that is `like` this."""
+    result = FileView("file", data=result.encode()) if name in FILED and isinstance(result, str) else result
+    arguments = [_sent(result, "mine" + suffix(result if like is None else like))]
+    arguments += [] if expected is None else [_sent(expected, "gold" + suffix(expected))]
+    return json.dumps({"metric": name, "arguments": arguments, "options": dict(options)})
+
+
+def answers(orders: Sequence[str]) -> list[PublishedScore]:
+    """What the published metrics answer. Raises ConfigError where they are not here or give no answer."""
+    refuse_missing()
+    most = START_S + EACH_S * len(orders)
+    try:
+        told = subprocess.run(
+            _command(), input="\n".join(orders), capture_output=True, text=True, check=True, timeout=most
+        ).stdout.splitlines()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ConfigError(f"the published metrics gave no answer: {error}; mend it with: {MEND}") from None
+    if len(told) != len(orders):
+        raise ConfigError(f"the published metrics gave {len(told)} answers to {len(orders)} orders")
+    return [msgspec.json.decode(line, type=PublishedScore) for line in told]
+
+
+def _command() -> list[str]:
+    base = (ENVIRONMENT / "bin/python").resolve().parents[1]  # /usr, or where another interpreter lies
+    bound = () if base == Path("/usr") else ("--ro-bind", str(base), str(base))
+    return [
+        "bwrap", "--unshare-all", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL", "--die-with-parent",
+        "--new-session", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib",
+        "--symlink", "usr/lib64", "/lib64", *bound, "--ro-bind", str(ENVIRONMENT), str(ENVIRONMENT),
+        "--ro-bind", str(WORKER), "/judge.py", "--proc", "/proc", "--dev", "/dev", "--size", str(SPACE_BYTES),
+        "--tmpfs", SPACE, "--chdir", SPACE, "--clearenv", "--setenv", "HOME", SPACE,
+        "--setenv", "LANG", "C.UTF-8", "--setenv", "OPENBLAS_NUM_THREADS", "1",
+        str(ENVIRONMENT / "bin/python"), "-I", "/judge.py",
+    ]  # fmt: skip
