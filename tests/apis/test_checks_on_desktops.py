@@ -53,7 +53,10 @@ async def test_every_function_does_what_it_says(app: str, state_dir: str) -> Non
 
 @pytest.mark.parametrize(
     ("app", "function"),
-    [("google_chrome", "open_bookmarks"), *proofs(("libreoffice_impress", "save_as"), ("libreoffice_writer", "save"))],
+    [
+        ("libreoffice_writer", "save"),
+        *proofs(("google_chrome", "open_bookmarks"), ("libreoffice_impress", "save_as")),
+    ],
 )
 async def test_a_function_that_looks_at_other_work_can_be_checked_alone(
     app: str, function: str, state_dir: str

@@ -226,6 +226,7 @@ async def test_the_text_of_a_cell_that_was_emptied_by_keys_is_told_as_empty(desk
     assert "- Box 1 (table): A | new\n" in (await look(desk)).info
 
 
+@pytest.mark.proof
 async def test_a_box_of_too_many_parts_is_told_of_but_not_changed_in_part(desk: RealDesk) -> None:
     await show(desk, "many.odp", with_boxes(make_odp([[("title", "Many")]]), MANY))
     calls: list[tuple[str, dict[str, Any]]] = [

@@ -57,6 +57,7 @@ class Removes:
         return Answer(turns[step], [1], [2], [], [], 0.0)
 
 
+@pytest.mark.proof
 async def test_a_box_that_is_gone_is_not_empty(pool: DesktopPool) -> None:
     ids = (f"slides_text/train/{number}" for number in range(300))
     goals = ((task_id, PRESENTATION.goal(tasks.goal(task_id))) for task_id in ids)

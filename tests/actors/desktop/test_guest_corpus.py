@@ -227,6 +227,7 @@ async def test_code_editor(desk: Desk) -> None:
 
 
 @needs_office
+@pytest.mark.proof
 async def test_writer(desk: Desk) -> None:
     await desk.open(*OFFICE, "--writer", title="Writer")
     await desk.type("\n".join(SHORT))

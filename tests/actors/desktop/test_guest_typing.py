@@ -53,6 +53,7 @@ async def test_programs_hear_of_a_key_only_when_it_gets_another_sign(guest: Gues
     assert 0 < len((await guest.text("reports")).split()[1:]) < SIGNS / 4  # a report is of many keys
 
 
+@pytest.mark.proof
 async def test_an_application_that_reads_no_keys_is_told_of_and_the_next_call_goes_on_when_it_reads(
     guest: Guest,
 ) -> None:
