@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
+
 Guest = Any  # a desktop in a test's words: see conftest.py
 SIGNS = 420  # twice as many as there are spare keys for
 HOLD = "sleep 0.2; kill -STOP $p; sleep 0.5; kill -CONT $p"
