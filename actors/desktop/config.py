@@ -103,6 +103,9 @@ class SshConfig(Section, frozen=True, kw_only=True, tag="ssh"):
         )
 
 
+ProviderConfig = SandboxConfig | SshConfig
+
+
 class PoolConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Desktops that stand ready."""
 
@@ -141,7 +144,7 @@ class ScreenConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class DesktopsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All that one actor process needs to have desktops."""
 
-    provider: SandboxConfig | SshConfig = SandboxConfig()
+    provider: ProviderConfig = SandboxConfig()
     pool: PoolConfig = PoolConfig()
     screen: ScreenConfig = ScreenConfig()
 

@@ -10,8 +10,10 @@ import os
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from actors.cluster import output
+from actors.cluster.config import deploy_files
 from actors.cluster.evaluate import served
 from actors.cluster.evaluate.settings import URL_TOKENS
 from actors.cluster.runs import weights
@@ -73,14 +75,14 @@ def main(args: argparse.Namespace) -> int:
 
 
 async def _played(args: argparse.Namespace, task: TaskHandle, form: Form) -> Play:
-    page = PlayPage(task.instruction, args.max_turns)
+    page, provider = PlayPage(task.instruction, args.max_turns), deploy_files.provider_set(args.overrides)
     async with _policy(args, task, form) as policy, page.served(args.port) as address:
         output.line(output.clean(f"task: {task.instruction}"))
         output.line(f"page: {address}   (a desktop boots; ? lists what can be done, Ctrl-C leaves)")
         watched = WatchedPolicy(policy, page, by_model=bool(args.model), wait=args.step)
-        settings = {"screen": args.screen} if args.screen else {}
+        settings: dict[str, Any] = {"screen": args.screen} if args.screen else {}
         found = await play(
-            task, watched, max_turns=args.max_turns, form=form, actions=args.actions, **settings
+            task, watched, max_turns=args.max_turns, form=form, actions=args.actions, provider=provider, **settings
         )  # fmt: skip
         assert found.outcome is not None, "play raises where there is no outcome"
         verdict = f"{'solved' if found.success else 'not solved'} ({found.outcome.reason}): {found.detail}"

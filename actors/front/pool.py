@@ -15,7 +15,7 @@ import msgspec
 
 from actors.cluster.checks.tasks.command import refuse_unless_fit
 from actors.cluster.config.schema import SeatsConfig
-from actors.desktop.config import SandboxConfig, SshConfig
+from actors.desktop.config import ProviderConfig, SandboxConfig
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.providers.sandbox import shares
 
@@ -30,7 +30,7 @@ class DesktopSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     screen: str = "1280x720"
     count: int = 1
-    provider: SandboxConfig | SshConfig = SandboxConfig()
+    provider: ProviderConfig = SandboxConfig()
     lease_s: float = LEASE_S
 
 
@@ -43,7 +43,7 @@ async def opened(settings: DesktopSettings, tasks: Sequence[str] = ()) -> AsyncI
     seats = SeatsConfig(
         count=settings.count, warm_pool=0, screen=settings.screen, provider=settings.provider, screenshots="none"
     )
-    refuse_unless_fit(list(tasks))
+    refuse_unless_fit(list(tasks), settings.provider)
     seats = seats.within(shares.free(), "count")
     pool = await DesktopPool.open(seats.of_one_host(settings.lease_s), Path(f"front-{os.getpid()}"))
     try:

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from actors.cluster import output
+from actors.cluster.config import deploy_files
 from actors.cluster.web.serve import refuse_port
 from actors.cluster.web.server import is_loopback
 from actors.front.pool import DesktopSettings, opened
@@ -69,8 +70,9 @@ async def _serve(args: argparse.Namespace, tasks: list[str], listener: socket.so
         TaskServer,
     )
 
-    settings = {"screen": args.screen} if args.screen else {}
-    async with opened(DesktopSettings(count=args.desktops, **settings), tasks) as pool:
+    settings: dict[str, Any] = {"screen": args.screen} if args.screen else {}
+    provider = deploy_files.provider_set(args.overrides)
+    async with opened(DesktopSettings(count=args.desktops, provider=provider, **settings), tasks) as pool:
         shared = TaskServer(
             pool, tasks, max_turns=args.max_turns, form=args.format, actions=args.actions, pictures=args.screenshots
         )

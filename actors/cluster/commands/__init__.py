@@ -5,3 +5,13 @@ runs. Every module has `SUMMARY`, `DESCRIPTION`, `arguments(parser)` and `main(a
 """
 
 from __future__ import annotations
+
+import argparse
+
+
+def take_provider(parser: argparse.ArgumentParser) -> None:
+    """Declare the flag of commands that boot desktops without a deploy file."""
+    parser.add_argument(
+        "--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE",
+        help="change a key of desktops.provider (repeatable; computerrl keys provider)",
+    )  # fmt: skip

@@ -55,8 +55,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--deploy", metavar="FILE", help="all that a deploy file says of demonstrations, in place of a suite"
     )
     record.add_argument(
-        "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="with --deploy: change a key"
-    )
+        "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE",
+        help="change a key of desktops.provider, with --deploy any key",
+    )  # fmt: skip
     record.add_argument("--count", type=int, metavar="N", help="successes wanted (default: 64)")
     record.add_argument("--desktops", type=int, metavar="N", help="desktops at the same time (default: 2)")
     record.add_argument("--seed", type=int, metavar="N", help="chooses tasks' order and strays (default: 0)")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from actors.cluster.commands import take_provider
+
 SUMMARY = "play a task by hand, or watch a model play it"
 DESCRIPTION = (
     "Play one task on a real desktop: the screen as text and as a page on this machine, one line an action, ? for\n"
@@ -35,6 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--screen", metavar="WxH", help="the desktop's screen in pixels (default: 1280x720)")
     parser.add_argument("--port", type=int, default=0, metavar="N", help="of the page (default: any free one)")
+    take_provider(parser)
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
 
 

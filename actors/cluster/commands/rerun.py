@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from actors.cluster.commands import take_provider
+
 SUMMARY = "play a recorded episode again on a fresh desktop"
 DESCRIPTION = (
     "Give the recorded answers of an episode again, on a fresh desktop, and compare what comes of them: each\n"
@@ -22,6 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     parser.add_argument("run", metavar="RUN", help="a run's name, a path, or `last`")
     parser.add_argument("episode", metavar="EPISODE", help="its trace, as `episodes` and `logs` name it, or its token")
+    take_provider(parser)
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -31,4 +34,4 @@ def main(args: argparse.Namespace) -> int:
     from actors.cluster.checks.played import rerun
     from actors.cluster.runs import names
 
-    return rerun.show(names.find(Path(args.runs), args.run), args.episode, as_json=args.json)
+    return rerun.show(names.find(Path(args.runs), args.run), args.episode, args.overrides, as_json=args.json)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from actors.cluster.commands import take_provider
+
 SUMMARY = "serve tasks on desktops to other trainers, by the OpenEnv protocol"
 DESCRIPTION = (
     "Serve tasks on real desktops by the OpenEnv protocol (reset, step, state), so that a trainer elsewhere in this\n"
@@ -34,6 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--screenshots", action="store_true", help="send a JPEG of the screen with each turn")
     parser.add_argument("--screen", metavar="WxH", help="the desktops' screen in pixels (default: 1280x720)")
+    take_provider(parser)
     parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"port; 0 for a free one (default: {PORT})")
 
 

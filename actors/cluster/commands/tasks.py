@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from actors.cluster.commands import take_provider
+
 SUMMARY = "list, show, check and attack tasks, and say what task files need"
 DESCRIPTION = (
     "List families of tasks, show one task, check a suite by form or by oracles on desktops, or try cheats on it.\n"
@@ -95,6 +97,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--noise", type=float, nargs="?", const=0.15, default=0.0, metavar="SHARE",
         help="let oracles take harmless wrong steps this often (without SHARE: 0.15)",
     )  # fmt: skip
+    take_provider(check)
     check.add_argument("--out", metavar="FILE.jsonl", help="write every play as a line of JSON")
     attack = verbs.add_parser("attack", help="try cheats on a suite", description=ATTACK, epilog=EXAMPLES)
     attack.add_argument("suite", metavar="SUITE", help="suite, YAML file or family")
@@ -103,6 +106,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     attack.add_argument("--instances", type=int, default=1, metavar="N", help="per family and split (default: 1)")
     attack.add_argument("--first", type=int, default=0, metavar="N", help="number of the first instance (default: 0)")
     attack.add_argument("--desktops", type=int, default=2, metavar="N", help="desktops at the same time (default: 2)")
+    take_provider(attack)
     coverage = verbs.add_parser("coverage", help="what task files need", description=COVERAGE, epilog=EXAMPLES)
     coverage.add_argument("suite", metavar="SET", help="task set, or JSON file or folder of tasks")
     fetch = verbs.add_parser("fetch", help="a task set and its fixtures", description=FETCH, epilog=EXAMPLES)

@@ -18,11 +18,14 @@ import yaml
 from actors.cluster.config import renamed, typed_yaml
 from actors.cluster.config.schema import Deploy, DeployFile
 from actors.cluster.config.suggest import hint
+from actors.desktop.config import ProviderConfig
 from runtime.errors import ConfigError
+from runtime.urls import masked
 
 T = TypeVar("T")
 
 STORED = "deploy.yaml"  # in a run's folder
+PROVIDER = "desktops.provider"
 
 
 def bundled() -> dict[str, Path]:
@@ -111,6 +114,19 @@ def build(
 ) -> T:
     """Plain `data` of a deploy file as a `root`; a key's old name is refused by its new one. Raises ConfigError."""
     return typed_yaml.build(data, root, overrides, source=source, placed=placed, instead=renamed.instead)
+
+
+def provider_set(overrides: Sequence[str]) -> ProviderConfig:
+    """The provider of desktops that `--set` asks for where there is no deploy file. Raises ConfigError."""
+    refuse_other_keys(overrides)
+    return build({}, Deploy, ["desktops.count=1", "desktops.warm_pool=0", *overrides], source="--set").desktops.provider
+
+
+def refuse_other_keys(overrides: Sequence[str]) -> None:
+    """Raise ConfigError for the first of `--set` that sets no key of `desktops.provider`."""
+    for one in overrides:
+        if not f"{one.partition('=')[0].strip()}.".startswith(f"{PROVIDER}."):
+            raise ConfigError(f"--set {masked(one)}: without a deploy file it sets keys of {PROVIDER} alone")
 
 
 def stored(folder: Path, overrides: Sequence[str] = ()) -> Deploy:

@@ -15,6 +15,7 @@ from actors.desktop.config import (
     DesktopsConfig,
     PoolConfig,
     PromptConfig,
+    ProviderConfig,
     SandboxConfig,
     ScreenConfig,
     Screenshots,
@@ -157,7 +158,7 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
             advanced=True,
         ),
     ] = None
-    provider: SandboxConfig | SshConfig = SandboxConfig()
+    provider: ProviderConfig = SandboxConfig()
     screenshots: Annotated[
         Screenshots, key("Chooses the screenshots to store: each episode's last; some adds all of 1 in 16 episodes.")
     ] = "some"

@@ -71,8 +71,6 @@ def deploy_of(args: argparse.Namespace) -> Deploy:
     """The deploy file that records what the arguments ask for. Raises ConfigError."""
     if args.deploy:
         return _of_file(args)
-    if args.overrides:
-        raise ConfigError(f"--set {args.overrides[0]}: it changes a key of a deploy file: name one with --deploy")
     if args.tasks and (args.suite or args.first is not None):
         raise ConfigError(f"--tasks names them all: leave {'SUITE' if args.suite else '--first'} out")
     unsaid = {name: default for name, (default, _) in FLAGS.items() if getattr(args, name) is None}
@@ -88,7 +86,11 @@ def deploy_of(args: argparse.Namespace) -> Deploy:
         prompt=PromptConfig(format=args.format, action_space=args.actions),
         tasks=TasksConfig(demo=_listed(args), max_turns=args.max_turns),
         demos=DemonstrationsConfig(count=args.count, noise=args.noise, routes=args.routes, attempts_per_demo=2.0),
-        desktops=SeatsConfig(count=args.desktops, warm_pool=min(2, args.desktops)),
+        desktops=SeatsConfig(
+            count=args.desktops,
+            warm_pool=min(2, args.desktops),
+            provider=deploy_files.provider_set(args.overrides),
+        ),
         evaluation=EvaluationConfig(enabled=False),
     )
 

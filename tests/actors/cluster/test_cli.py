@@ -75,7 +75,10 @@ def test_help_of_a_verb_shows_its_own_examples(capsys: pytest.CaptureFixture[str
         (["demos", "record", "--resume"], "nothing to resume"),
         (["demos", "record", "editor_copy"], "no family that may be trained on"),
         (["demos", "record", "--tasks", "text_editor/held-out/3"], "is held out"),
-        (["demos", "record", "text_editor", "--set", "demos.count=3"], "name one with --deploy"),
+        (
+            ["demos", "record", "text_editor", "--set", "demos.count=3"],
+            "without a deploy file it sets keys of",
+        ),
         (
             ["demos", "record", "--deploy", "local", "--count", "3"],
             "--count: with --deploy the file says it: change it with --set demos.count=VALUE",

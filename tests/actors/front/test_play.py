@@ -218,6 +218,12 @@ def test_an_episode_is_kept_as_a_demonstration_beside_others(tmp_path: Path, nam
         ([TASK, "--model", "http://127.0.0.1:9/v1"], "name the model as that server calls it: --model-name NAME"),
         ([TASK, "--model", "http://127.0.0.1:9/v1", "--model-name", "m"], "MODEL http://127.0.0.1:9/v1: m: connection"),
         ([TASK, "--max-turns", "0"], "--max-turns is 0"),
+        (
+            [TASK, "--set", "run.seed=1"],
+            "--set run.seed=1: without a deploy file it sets keys of",
+        ),
+        ([TASK, "--set", "desktops.provider.memory_mb=9"], "did you mean desktops.provider.memory_mib?"),
+        ([TASK, "--set", f"desktops.provider.state_dir=/var/{'x' * 80}"], "bytes too long for sockets' paths"),
         ([TASK, "--max-tokens", "5"], "--max-tokens is of a model's answer: add --model"),
         ([TASK, "--model", "base", "--max-tokens", "0"], "--max-tokens is 0"),
         ([TASK, "--port", "99999"], "--port 99999: it is between 0 and 65535"),

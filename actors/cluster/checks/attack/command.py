@@ -21,7 +21,7 @@ from actors.cluster.checks.attack.scene import DONE, UNTOUCHED
 from actors.cluster.checks.tasks.command import chosen, refuse_unless_fit, splits_for
 from actors.cluster.checks.tasks.display import Progress, stream
 from actors.cluster.checks.tasks.live import Troubles
-from actors.cluster.config import models
+from actors.cluster.config import deploy_files, models
 from actors.cluster.config.schema import SeatsConfig
 from actors.cluster.config.suites import load
 from actors.desktop.answers import Answer, Answerer, Prompt
@@ -74,7 +74,11 @@ def attack(args: argparse.Namespace) -> int:
         raise ConfigError("--instances and --desktops count from 1, --first from 0")
     suite = load(args.suite)
     ids = chosen(suite, args.family, splits_for(args.split, static=False), args.first, args.instances)
-    refuse_unless_fit([listed[0] for listed in ids.values()])
+    seats = SeatsConfig(
+        count=args.desktops, warm_pool=min(2, args.desktops), screenshots="none",
+        provider=deploy_files.provider_set(args.overrides),
+    )  # fmt: skip
+    refuse_unless_fit([listed[0] for listed in ids.values()], seats.provider)
     requests = [CheatRequest(task, when) for listed in ids.values() for task in listed for when in (DONE, UNTOUCHED)]
     tried: list[CheatResult] = []
     plays: list[CheatedEpisode] = []
@@ -88,20 +92,20 @@ def attack(args: argparse.Namespace) -> int:
             passed = sum(one.passed for one in tried)
             shown.line(f"episodes {len(plays)}/{len(requests)}  cheats {len(tried)}  passed {passed}")
 
-        whole = run_loop(_all(requests, args.desktops, tried, plays, told))
+        whole = run_loop(_all(requests, seats, tried, plays, told))
     return _show(tried, plays, args, whole=whole)
 
 
 async def _all(
     requests: list[CheatRequest],
-    seats: int,
+    seats: SeatsConfig,
     tried: list[CheatResult],
     plays: list[CheatedEpisode],
     told: Callable[[], None],
 ) -> bool:
     """Play every request; False when it was interrupted."""
     tokenizer = Tokenizer.load(models.locate(""))
-    config = SeatsConfig(count=seats, warm_pool=min(2, seats), screenshots="none").within(shares.free(), "--desktops")
+    config = seats.within(shares.free(), "--desktops")
     pool = await DesktopPool.open(config.of_one_host(), Path(f"attack-{os.getpid()}"), Troubles())
     try:
         with stop_event() as stop:
@@ -117,7 +121,7 @@ async def _all(
 
             left = iter(requests)
             async with asyncio.TaskGroup() as group:
-                for _ in range(seats):
+                for _ in range(seats.count):
                     group.create_task(seat(left))
             return not stop.is_set()
     finally:

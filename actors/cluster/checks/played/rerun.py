@@ -104,14 +104,16 @@ async def played_again(deploy: Deploy, recorded: EpisodeView) -> Play:
         await pool.close()
 
 
-def show(run: Path, named: str, *, as_json: bool) -> int:
+def show(run: Path, named: str, overrides: Sequence[str] = (), *, as_json: bool) -> int:
     """Play the episode that `named` means again and print what differs; 1 where anything does, or a fault broke it.
 
     Raises ConfigError.
     """
+    deploy_files.refuse_other_keys(overrides)
+    deploy = deploy_files.stored(run, overrides)
     one, recorded, _ = episodes.found(run, named)
-    refuse_unless_fit([one.task])
-    play = run_loop(played_again(deploy_files.stored(run), recorded))
+    refuse_unless_fit([one.task], deploy.desktops.provider)
+    play = run_loop(played_again(deploy, recorded))
     found = differences(recorded, play.steps, play.outcome) if play.outcome is not None else []
     if as_json:
         output.document({"episode": one, "played": play.outcome is not None, "detail": play.detail,

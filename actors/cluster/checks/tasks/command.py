@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from actors.cluster import output
 from actors.cluster.checks.tasks import live
@@ -18,11 +18,13 @@ from actors.cluster.checks.tasks import static as form
 from actors.cluster.checks.tasks.display import HEAD, Progress, cells, stream
 from actors.cluster.checks.tasks.live import Troubles
 from actors.cluster.checks.tasks.tally import Result, Row, complaints, row
-from actors.cluster.config import suites, tasksets
-from actors.cluster.config.schema import Deploy
+from actors.cluster.config import deploy_files, suites, tasksets
+from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.config.suggest import hint
 from actors.cluster.config.suites import Suite
 from actors.cluster.runs import doctor
+from actors.cluster.runs.resume import flag_of
+from actors.desktop.config import ProviderConfig
 from actors.replay.config import TaskRange, TasksConfig
 from apis.tasks import registry as tasks
 from apis.tasks.words import HELD_OUT, SPLITS, TRAIN
@@ -30,7 +32,9 @@ from runtime.errors import ConfigError
 from runtime.system import run as run_loop
 
 FAILURES_SHOWN = 20
-PLAYED = {"out": None, "route": "all", "actions": "both", "noise": 0.0, "desktops": 2}  # flags of plays -> defaults
+PLAYED: dict[str, Any] = {  # arguments of plays -> defaults
+    "out": None, "route": "all", "actions": "both", "noise": 0.0, "desktops": 2, "overrides": [],
+}  # fmt: skip
 
 
 def check(args: argparse.Namespace) -> int:
@@ -39,9 +43,9 @@ def check(args: argparse.Namespace) -> int:
         raise ConfigError("--instances and --desktops count from 1, --first from 0")
     if not 0 <= args.noise < 1:
         raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
-    idle = [flag for flag, default in PLAYED.items() if args.static and getattr(args, flag) != default]
+    idle = [name for name, default in PLAYED.items() if args.static and getattr(args, name) != default]
     if idle:
-        raise ConfigError(f"--{idle[0]} goes with plays on desktops: --static makes none")
+        raise ConfigError(f"{flag_of(idle[0])} goes with plays on desktops: --static makes none")
     if tasksets.is_of_files(args.suite):
         return _check_files(args)
     suite = suites.load(args.suite)
@@ -96,7 +100,8 @@ def _check_files(args: argparse.Namespace) -> int:
 def _check_untouched(args: argparse.Namespace) -> int:
     """Set up each task that can be played here and judge it untouched: none may fault, none may be solved."""
     ids = tasksets.chosen(TaskRange(set=args.suite, first=args.first))[: args.instances]
-    refuse_unless_fit(ids)
+    settings = live.Settings(seats=args.desktops, provider=deploy_files.provider_set(args.overrides))
+    refuse_unless_fit(ids, settings.provider)
     results: list[Result] = []
     requests = [live.TaskRoute(task_id, live.UNTOUCHED) for task_id in ids]
     with Progress(stream(as_json=args.json)) as shown, _open(args.out) as out:
@@ -105,7 +110,7 @@ def _check_untouched(args: argparse.Namespace) -> int:
             results.append(result)
             shown.line(f"{len(results)}/{len(ids)} tasks")
 
-        whole = run_loop(live.check(requests, live.Settings(seats=args.desktops), heard, out))
+        whole = run_loop(live.check(requests, settings, heard, out))
     bad = [found for found in results if found.success or not found.played or found.reason == "defect"]
     if args.json:
         output.document({"ok": whole and not bad, "interrupted": not whole, "results": results})
@@ -147,7 +152,10 @@ def _check_live(ids: dict[str, list[str]], args: argparse.Namespace) -> int:
     requests = live.requests_for(ids, routes, args.actions)
     if not requests:
         raise ConfigError(f"--route {args.route} --actions {args.actions}: none of these families has such an oracle")
-    refuse_unless_fit([listed[0] for listed in ids.values()])
+    settings = live.Settings(
+        seats=args.desktops, noise=args.noise, actions=args.actions, provider=deploy_files.provider_set(args.overrides)
+    )
+    refuse_unless_fit([listed[0] for listed in ids.values()], settings.provider)
     results: list[Result] = []
     wanted = Counter((request.task.split("/")[0], request.task.split("/")[1], request.route) for request in requests)
     to = stream(as_json=args.json)
@@ -155,7 +163,6 @@ def _check_live(ids: dict[str, list[str]], args: argparse.Namespace) -> int:
         output.line(
             f"{len(requests)} episodes by oracles on {args.desktops} desktops at a time (Ctrl-C: finish and sum up)"
         )
-    settings = live.Settings(seats=args.desktops, noise=args.noise, actions=args.actions)
     with Progress(to) as shown, _open(args.out) as out:
 
         def heard(result: Result, troubles: Troubles) -> None:
@@ -221,8 +228,9 @@ def _open(path: str | None) -> AbstractContextManager[IO[str] | None]:
         raise ConfigError(f"--out {path}: {error.strerror}") from None
 
 
-def refuse_unless_fit(ids: list[str]) -> None:
-    """Raise ConfigError with what this machine lacks for desktops on which `ids` are played."""
-    bad = [found for found in doctor.examine(Deploy(tasks=TasksConfig(eval=list(ids)))) if found.fatal]
+def refuse_unless_fit(ids: list[str], provider: ProviderConfig) -> None:
+    """Raise ConfigError with what this machine lacks for desktops of `provider` on which `ids` are played."""
+    seats = SeatsConfig(count=1, warm_pool=0, provider=provider)
+    bad = [found for found in doctor.examine(Deploy(tasks=TasksConfig(eval=list(ids)), desktops=seats)) if found.fatal]
     if bad:
         raise ConfigError(f"no desktops for this here: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}")

@@ -18,7 +18,7 @@ from actors.cluster.checks.tasks.tally import Result
 from actors.cluster.config import models
 from actors.cluster.config.schema import SeatsConfig
 from actors.desktop.answers import Answer, Prompt
-from actors.desktop.config import PromptConfig
+from actors.desktop.config import PromptConfig, ProviderConfig, SandboxConfig
 from actors.desktop.player import MAX_STEPS, Play, Player, demonstrated
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.providers.sandbox import shares
@@ -70,6 +70,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     form: Form = "compact"
     actions: ActionSpace = "both"
     max_steps: int = MAX_STEPS
+    provider: ProviderConfig = SandboxConfig()
 
 
 class Troubles:
@@ -94,7 +95,9 @@ async def check(
     Returns False when it was interrupted; what was under way is finished then. Raises ConfigError.
     """
     tokenizer = Tokenizer.load(models.locate(""))
-    seats = SeatsConfig(count=settings.seats, warm_pool=min(2, settings.seats), screenshots="none")
+    seats = SeatsConfig(
+        count=settings.seats, warm_pool=min(2, settings.seats), screenshots="none", provider=settings.provider
+    )
     seats = seats.within(shares.free(), "--desktops")
     prompt = PromptConfig(format=settings.form, action_space=settings.actions)
     troubles = Troubles()
