@@ -33,6 +33,7 @@ from runtime.disk import flush
 
 SHARDS = "shards"
 STEPS = "common_step"
+ADAPTERS = ".lora."
 MODEL = "model"  # subfolder: config and tokenizer, without weights
 
 
@@ -151,4 +152,7 @@ def _state(
             for kind, tensor in of(parameter).items()
         }
     kept = {name: make_sharded_optimizer_tensor(model[name], tensor, "reference") for name, tensor in reference.items()}
+    for shard in kept.values():
+        if ADAPTERS in shard.key:  # the name that adapters of a reference have had from the first
+            shard.key = shard.key.removeprefix("reference.").replace(ADAPTERS, f"{ADAPTERS}reference_")
     return {"model": model, "optimizer": {"state": adam}, "reference": kept}

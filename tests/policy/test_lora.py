@@ -7,6 +7,7 @@ import msgspec
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.distributed.checkpoint import FileSystemReader
 
 from actors.learner.config import LearnerConfig
 from policy.architecture import read_architecture
@@ -98,6 +99,8 @@ def test_a_resume_goes_on_to_the_bit(model: Path, tmp_path: Path, dtype: str) ->
     trainer.new_reference()
     trainer.grpo_step(BATCH, 0.01, KL)
     trainer.save(tmp_path / "saved", "0.4")
+    stored = FileSystemReader(tmp_path / "saved" / "shards").read_metadata().state_dict_metadata
+    assert "decoder.layers.self_attention.linear_proj.lora.reference_a.o_proj" in stored  # as in older checkpoints
     resumed = Trainer.resume(tmp_path / "saved", trainer.config)
     for _ in range(2):
         ours, theirs = (one.grpo_step(BATCH, 0.01, KL) for one in (trainer, resumed))
