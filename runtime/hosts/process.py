@@ -288,8 +288,8 @@ class ProcessHost:
             self._write(Start(specs=list(self._actors.values())))
             took = round(time.monotonic() - began, 3)
             self._node.log.emit(
-                HOST_STARTED, name=self.name, machine=child.machine, pid=child.pid, start_s=took,
-                restarts=self.restarts,
+                HOST_STARTED, name=self.name, machine=child.machine, elsewhere=self.elsewhere, pid=child.pid,
+                start_s=took, restarts=self.restarts,
             )  # fmt: skip
             await child.until_exit_or(self._read(link))
         finally:

@@ -26,7 +26,10 @@ DISK_ANSWERS = declare("disk_answers", "info", file=str, what=str, took_s=float)
 COMMAND_FAILED = declare("command_failed", "error", name=str, error=str, traceback=list)
 HOST_LAGS = declare("host_lags", "warning", lag_s=float)
 # `machine` is "" for the one that the run was started on.
-HOST_STARTED = declare("host_started", "info", name=str, machine=str, pid=int, start_s=float, restarts=int)
+# `elsewhere`: on another machine than the main host's.
+HOST_STARTED = declare(
+    "host_started", "info", name=str, machine=str, elsewhere=bool, pid=int, start_s=float, restarts=int
+)
 # `offset_s` is the run's clock less the host's own.
 HOST_BEATS = declare("host_beats", "debug", name=str, cpu_s=float, machine_cpu_s=float, lag_s=float, offset_s=float)
 HOST_LOST = declare("host_lost", "error", name=str, machine=str, pid=int, exit_code=int | None, cause=str, actors=list)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from actors.cluster.report.seats import phases
-from actors.cluster.runs.cpu import DESKTOPS
+from actors.desktop.providers.sandbox.owners import owner_of
 from runtime.logs.resumed import BEGINS
 
 Line = dict[str, Any]
@@ -58,9 +58,11 @@ def machine_time(lines: Sequence[Line], leased_s: float) -> MachineTime | None:
     span = sum(line["span_s"] for line in looks)
     cpu, away = _by_part(line["seconds"] for line in looks), _by_part(line.get("elsewhere", {}) for line in looks)
     gone = {line["desktop"]: line for line in lines if line["event"] == "desktop_gone"}
-    guests_s = sum(line["cpu_s"] for line in gone.values())
-    untold = bool(gone) and not guests_s  # no control groups that would say what they used
-    (away if DESKTOPS in away else cpu).update({} if untold else {GUESTS: guests_s})
+    guests_s, far_s = _guests_s(lines, gone)
+    untold = bool(gone) and not guests_s and not far_s  # no control groups that would say what they used
+    if not untold:
+        cpu[GUESTS] = guests_s
+        away |= {GUESTS: far_s} if far_s else {}
     cpu[UNTOLD if untold else OTHERS] = max(0.0, sum(line["machine_s"] for line in looks) - sum(cpu.values()))
     up = _up_s(lines, gone, max(line["t"] for line in looks))
     return MachineTime(
@@ -73,6 +75,19 @@ def machine_time(lines: Sequence[Line], leased_s: float) -> MachineTime | None:
         spares=max(0.0, up - leased_s) / span if span else 0.0,
         by_phase_s=_by_phase(lines, looks, gone.values()),
     )
+
+
+def _guests_s(lines: Sequence[Line], gone: Mapping[str, Line]) -> tuple[float, float]:
+    """Processor seconds of guests of this machine, and of those whose process was on another one."""
+    elsewhere = {line["pid"] for line in lines if line["event"] == "host_started" and line.get("elsewhere")}
+    here_s = far_s = 0.0
+    for name, line in gone.items():
+        owner = owner_of(name)
+        if owner is not None and owner.pid in elsewhere:
+            far_s += line["cpu_s"]
+        else:
+            here_s += line["cpu_s"]
+    return here_s, far_s
 
 
 def _by_part(spans: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -78,8 +78,8 @@ LOOKED_AT = 200  # steps, for one with a picture
 OF_INTEREST = frozenset(
     (
         "cpu_used", "desktop_booted", "desktop_gone", "episode_ended", "eval_round_closed", "eval_round_opened",
-        "learner_step", "ledger_opened", "lineage_started", "phase_changed", "seat_time", "weights_loaded",
-        "weights_pinned", "weights_unpinned",
+        "host_started", "learner_step", "ledger_opened", "lineage_started", "phase_changed", "seat_time",
+        "weights_loaded", "weights_pinned", "weights_unpinned",
     )
 )  # fmt: skip
 

@@ -75,7 +75,9 @@ function showRun(run) {
   at("rounds").replaceChildren(
     rounds.length ? table(["Round", "Weights", "Played", "Success", ""], rounds) : make("p", "No evaluation round yet."),
     run.samplers.length ? table(["Sampler", "Serves weights", "Tokens a second"],
-      run.samplers.map((one) => [one.name, one.version, one.tokens_s ?? "not known"])) : make("p"));
+      run.samplers.map((one) => [one.name, one.version, one.tokens_s ?? "not known"])) : make("p"),
+    Object.values(run.machines).some(Boolean) ?
+      table(["Process", "Machine"], Object.entries(run.machines).sort().map(([name, machine]) => [name, machine || "this one"])) : make("p"));
 }
 
 function curve(title, values) {

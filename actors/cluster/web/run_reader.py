@@ -31,7 +31,8 @@ MOST_SPANS = 40_000
 LOG_BYTES = 8 << 20  # of each file, for the first look
 _IN_QUARANTINE = {"seat_rests": "seat", "host_rests": "host", "image_rests": "image", "task_rests": "task"}
 _LET_BACK = {"seat_let_back": "seat", "host_let_back": "host", "image_let_back": "image", "task_let_back": "task"}
-_EVENTS = frozenset(("seat_time", "routed", *_IN_QUARANTINE, *_LET_BACK))
+_EVENTS = frozenset(("seat_time", "routed", "host_started", "host_lost", "host_stopping", *_IN_QUARANTINE, *_LET_BACK))
+LOST = "lost, is to come back"
 _FIGURES = ("loss", "entropy", "kl", "clip_fraction")
 
 
@@ -97,6 +98,7 @@ class RunNow(msgspec.Struct, frozen=True, kw_only=True):
     endings: dict[str, int]  # how groups ended
     stages_s: dict[str, float]  # where seats spent their time of late
     quarantine: dict[str, str]  # "seat desktop/3" -> cause
+    machines: dict[str, str]  # process -> the machine it is on, "" for this one, or LOST
     seats: list[SeatNow]
     trouble: str = ""  # why this look saw less than the one before
 
@@ -113,6 +115,7 @@ class RunReader:
         self._drawn: dict[str, tuple[int, float, float]] = {}  # sampler -> tokens, newest tokens a second, its moment
         self._spans: deque[tuple[float, dict[str, float]]] = deque(maxlen=MOST_SPANS)
         self._quarantine: dict[str, str] = {}
+        self._machines: dict[str, str] = {}
         self._last: RunNow | None = None
 
     def close(self) -> None:
@@ -127,7 +130,9 @@ class RunReader:
             "file": record.file, "started_s": record.started_s,
         }  # fmt: skip
         self._read_logs()
-        told: dict[str, Any] = {"stages_s": self._stages(), "quarantine": dict(self._quarantine)}
+        told: dict[str, Any] = {
+            "stages_s": self._stages(), "quarantine": dict(self._quarantine), "machines": dict(self._machines),
+        }  # fmt: skip
         try:
             found = self._read_ledger() if (self.path / LEDGER).is_file() else _NOTHING
             self._last = RunNow(**base, **told, **found)
@@ -211,6 +216,10 @@ class RunReader:
                     for name, tokens in (dict.fromkeys(line["outstanding"], 0) | drawn).items():
                         before = self._drawn.get(name, (0, 0.0, 0.0))[0]
                         self._drawn[name] = before + tokens, round(tokens / line["span_s"], 1), said
+            elif event == "host_stopping":
+                self._machines.pop(str(line["name"]), None)
+            elif event in ("host_started", "host_lost"):
+                self._machines[str(line["name"])] = str(line["machine"]) if event == "host_started" else LOST
             elif (kind := _IN_QUARANTINE.get(event)) is not None:
                 self._quarantine[f"{kind} {_what(kind, line)}"] = str(line.get("cause", ""))
             else:

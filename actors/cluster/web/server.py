@@ -202,10 +202,13 @@ class LiveServer:
                     path.name, join([_head(path, WAITS), tag("p", f"It does not answer: {error}")]), script=False
                 )
             )
-        rows = [(actor.name, actor.state, actor.restarts, *_doing(actor)) for actor in found]
-        body = (
-            table(("Actor", "State", "Restarts", "Busy with", "Waits"), rows) if rows else tag("p", "It does not run.")
-        )
+        away = any(actor.machine for actor in found)
+        heads = ("Actor", *["Machine"] * away, "State", "Restarts", "Busy with", "Waits")
+        rows = [
+            (actor.name, *[actor.machine or "this one"] * away, actor.state, actor.restarts, *_doing(actor))
+            for actor in found
+        ]
+        body = table(heads, rows) if rows else tag("p", "It does not run.")
         return _html(_live_page(path.name, join([_head(path, WAITS), body]), script=False))
 
     async def _episodes(self, request: web.Request) -> web.Response:

@@ -8,6 +8,7 @@ keep up. While the host or its image is quarantined, one boot at a time probes w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Coroutine
@@ -28,6 +29,7 @@ from actors.desktop.provider import Desktop, DesktopSpec, Provider
 from actors.desktop.providers.open import desktop_of, open_provider
 from actors.desktop.providers.sandbox import shares
 from actors.errors import DesktopFault
+from runtime.errors import ConfigError
 from runtime.logs.events import Event
 from runtime.storage.slow_disk import Log
 
@@ -58,6 +60,7 @@ class DesktopPool:
         self._waiting: list[asyncio.Future[BootedDesktop]] = []  # one per caller
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._fitted: tuple[DesktopsConfig, int] | None = None  # what limits are fitted to, as `fit` got it
         self._last_fault: DesktopFault | None = None
         self._defect: BaseException | None = None
         self._closed = False
@@ -73,14 +76,18 @@ class DesktopPool:
         boots = config.pool.boots_at_once or boots_at_once(
             config.provider, config.pool.processes, len(os.sched_getaffinity(0)), shares.room().memory_mib
         )
-        return cls(provider, spec, msgspec.structs.replace(config.pool, boots_at_once=boots), log)
+        pool = cls(provider, spec, msgspec.structs.replace(config.pool, boots_at_once=boots), log)
+        pool._fitted = config, fit_seats
+        return pool
 
     def fit(self, config: DesktopsConfig, fit_seats: int) -> None:
         """From the next boot on desktops have the limits that this machine has room for, with so many seats.
 
-        Those that are up keep theirs until their episodes end. Raises ConfigError, and then nothing has changed.
+        Those that are up keep theirs until their episodes end. Another process with desktops that comes or goes counts
+        from the next boot on, too. Raises ConfigError, and then nothing has changed.
         """
         self._desktops.spec = desktop_of(config, fit_seats)
+        self._fitted = config, fit_seats
 
     async def acquire(self, timeout_s: float, holder: str = "") -> BootedDesktop:
         """A desktop that answers, for the caller alone, for `lease_s` at most; give it back with `retire`.
@@ -266,6 +273,9 @@ class DesktopPool:
 
     async def _boot(self) -> None:
         started = time.monotonic()
+        if self._fitted is not None and self._fitted[1]:
+            with contextlib.suppress(ConfigError):  # of a process that came later, and is refused where it starts
+                self.fit(*self._fitted)
         try:
             async with asyncio.timeout(self._config.boot_timeout_s):
                 booted = await self._desktops.boot(self._config.boot_timeout_s)

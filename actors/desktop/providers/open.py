@@ -7,6 +7,7 @@ Invariant: only this module knows which providers there are. To add a provider, 
 from __future__ import annotations
 
 from functools import singledispatch
+from pathlib import Path
 
 from actors.desktop.config import DesktopsConfig, SandboxConfig, SshConfig
 from actors.desktop.provider import DesktopSpec, Provider
@@ -34,12 +35,14 @@ async def _(settings: SshConfig, run_id: str) -> Provider:
 def desktop_of(config: DesktopsConfig, fit_seats: int = 0) -> DesktopSpec:
     """What the provider boots. With `fit_seats` a desktop's limits are lowered to what this machine has for so many.
 
+    Other processes with desktops have as much of the machine.
+
     Raises ConfigError where even the least limits of so many don't fit.
     """
     settings = config.provider
     if isinstance(settings, SshConfig):
         return DesktopSpec(width=config.screen.width, height=config.screen.height)
     if fit_seats:
-        key = "desktops.count per process"
-        settings = shares.fitted(settings, fit_seats, config.pool.warm_pool, shares.room(), key=key)
+        key, there = "desktops.count per process", shares.of_this_process(Path(settings.folder))
+        settings = shares.fitted(settings, fit_seats, config.pool.warm_pool, there, key=key)
     return DesktopSpec.of(settings, config.screen)

@@ -164,14 +164,19 @@ def test_the_processor_is_shared_out_once() -> None:
 
 def test_seconds_on_other_machines_are_the_runs_and_no_share_of_this_one() -> None:
     here = {"event": "cpu_used", "t": 10.0, "span_s": 10.0, "cores": 2, "seconds": {"rank": 4.0}, "machine_s": 5.0}
+    owner = "crl.run.{}.5.0123abcd.0123abcd.1"
     lines = [
         here | {"elsewhere": {"desktop hosts": 30.0}},
-        {"event": "desktop_gone", "t": 6.0, "desktop": "a", "holder": "desktop/0", "cpu_s": 50.0},
-    ]
+        *({"event": "host_started", "t": 1.0, "name": f"desktops/{far:d}", "pid": 7 + far, "elsewhere": far}
+          for far in (False, True)),
+        *({"event": "desktop_gone", "t": 6.0, "desktop": owner.format(pid), "holder": "", "cpu_s": cpu_s}
+          for pid, cpu_s in ((8, 50.0), (7, 0.5))),
+    ]  # fmt: skip
     found = machine_time(lines, leased_s=0.0)
     assert found is not None
-    assert (found.cpu_s, found.elsewhere_s) == ({"rank": 4.0, OTHERS: 1.0}, {GUESTS: 50.0, "desktop hosts": 30.0})
-    assert (found.own_s, found.by_phase_s) == (84.0, {"demo": 84.0})
+    assert found.cpu_s == {"rank": 4.0, GUESTS: 0.5, OTHERS: 0.5}
+    assert found.elsewhere_s == {GUESTS: 50.0, "desktop hosts": 30.0}
+    assert (found.own_s, found.by_phase_s) == (84.5, {"demo": 84.5})
 
 
 def look(t: float) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from actors.cluster import cli
 from actors.cluster.runs import run_folder
 from actors.cluster.web import run_reader, shared_look
 from actors.cluster.web.beside import live_page
-from actors.cluster.web.run_reader import RunReader
+from actors.cluster.web.run_reader import LOST, RunReader
 from actors.cluster.web.server import LiveServer
 from actors.cluster.web.shared_look import SharedLook
 from actors.replay.database.schema import connect
@@ -127,8 +127,16 @@ def test_a_look_reads_what_is_new(run: Path) -> None:
         for event, more in (("seat_rests", {"cause": "boot_failed", "faults": 3}), ("seat_time", time)):
             head = {"ts": "2026-01-01T00:00:00+00:00", "level": "info", "actor": "desktop/7", "event": event}
             file.write(orjson.dumps(head | more).decode() + "\n")
+        for event, name, machine in (
+            ("host_started", "ranks/0", ""), ("host_started", "ranks/1", "gpu-1"), ("host_started", "desktops/0", "m2"),
+            ("host_started", "desktops/1", "m3"), ("host_lost", "desktops/0", "m2"),
+            ("host_stopping", "desktops/1", "m3"),
+        ):  # fmt: skip
+            told = {"ts": "2026-01-01T00:00:00+00:00", "level": "info", "actor": "main", "event": event, "name": name}
+            file.write(orjson.dumps(told | {"machine": machine}).decode() + "\n")
     reader = RunReader(run)
     assert reader.look().quarantine == {"seat desktop/7": "boot_failed"}
+    assert reader.look().machines == {"ranks/0": "", "ranks/1": "gpu-1", "desktops/0": LOST}
     reserve(run, 7, "calc/train/1")
     found = reader.look()
     assert [(one.name, one.trace, one.quarantine) for one in found.seats][1] == ("desktop/7", "g1.0", "boot_failed")

@@ -17,7 +17,7 @@ from actors.cluster.runs.doctor import check_state
 from actors.desktop import statefolder
 from actors.desktop import users as identity
 from actors.desktop.config import SandboxConfig
-from actors.desktop.providers.sandbox import leftovers
+from actors.desktop.providers.sandbox import leftovers, owners, shares
 from actors.desktop.providers.sandbox.owners import SandboxOwner
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault
@@ -235,3 +235,16 @@ def test_doctor_says_that_others_may_write_there_and_what_to_do(state_dir: str) 
     check = check_state(f"{state_dir}/in")
     assert (check.ok, check.found) == (False, f"other users may write to {state_dir}")
     assert check.mend == f"chmod go-w {state_dir}"
+
+
+def test_living_processes_beside_this_one_are_counted_once(tmp_path: Path) -> None:
+    assert owners.others(tmp_path / "none") == 0
+    mine = SandboxOwner.this_process("run")
+    parent = msgspec.structs.replace(mine, pid=os.getppid(), started=identity.started_at(os.getppid()))
+    ended = msgspec.structs.replace(parent, started=parent.started - 1)
+    for owner in (mine, ended, parent, msgspec.structs.replace(parent, token="0" * 8)):
+        (tmp_path / owner.name).mkdir()
+    (tmp_path / "other").mkdir()
+    assert owners.others(tmp_path) == 1
+    whole, part = shares.room(), shares.of_this_process(tmp_path)
+    assert (part.processes, part.terminals) == (whole.processes // 2, whole.terminals // 2)

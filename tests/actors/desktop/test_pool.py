@@ -21,7 +21,7 @@ from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.plan import PoolPlan
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import Desktop, DesktopHealth, DesktopSpec, SshAddress
-from actors.desktop.providers.sandbox import shares
+from actors.desktop.providers.sandbox import owners, shares
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.providers.sandbox.sandbox import Sandbox
 from actors.errors import DesktopFault, GuestRefused
@@ -289,7 +289,9 @@ async def test_a_boot_that_is_over_while_it_cleans_up_leaves_nothing(monkeypatch
     await pool.close()
 
 
-async def test_desktops_have_from_the_next_boot_what_fits_so_many_seats(monkeypatch: pytest.MonkeyPatch):
+async def test_desktops_have_from_the_next_boot_what_fits_so_many_seats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     room = shares.Room(memory_mib=3000, processes=6000, open_files=6000 * 512, terminals=300)
     monkeypatch.setattr(shares, "room", lambda: room)
     provider = OneSpare(stuck=False)
@@ -300,7 +302,8 @@ async def test_desktops_have_from_the_next_boot_what_fits_so_many_seats(monkeypa
         raise provider.end
 
     monkeypatch.setattr(provider, "boot", boot)
-    pool, config = provider.pool(), DesktopsConfig(pool=PoolConfig(warm_pool=1))
+    folder = SandboxConfig(state_dir=str(tmp_path))
+    pool, config = provider.pool(), DesktopsConfig(provider=folder, pool=PoolConfig(warm_pool=1))
     for seats in (1, 5):
         pool.fit(config, seats)
         with pytest.raises(DesktopFault):
@@ -310,6 +313,10 @@ async def test_desktops_have_from_the_next_boot_what_fits_so_many_seats(monkeypa
     with pytest.raises(DesktopFault):
         await pool._desktops.boot(1.0)
     assert booted == [1500, 500, 500]
+    monkeypatch.setattr(owners, "others", lambda base: int(base == tmp_path))  # another process has begun since
+    provider.destroyed.clear()
+    await pool._boot()
+    assert booted[-1] == 250
     await pool.close()
 
 

@@ -99,6 +99,14 @@ class SandboxOwner(msgspec.Struct, frozen=True):
         return True
 
 
+def others(base: Path) -> int:
+    """How many processes beside this one have desktops with folders below `base`."""
+    here = os.getpid(), _namespace()
+    found = [owner_of(entry.name) for entry in base.iterdir()] if base.is_dir() else []
+    living = {(one.pid, one.namespace) for one in found if one is not None and not one.dead(base)}
+    return len(living - {here})
+
+
 def owner_of(name: str) -> SandboxOwner | None:
     """The owner that a name tells, or None for a name that is not ours."""
     match = _NAME.fullmatch(name)

@@ -18,6 +18,7 @@ from actors.desktop.config import (
     TERMINALS_LEAST,
     SandboxConfig,
 )
+from actors.desktop.providers.sandbox import owners
 from actors.desktop.providers.sandbox.grouping import held
 from actors.desktop.providers.sandbox.hierarchies import own_limits
 from runtime.errors import ConfigError
@@ -75,6 +76,12 @@ def room() -> Room:
         open_files=int(_kernel("fs/file-max") * SHARE),
         terminals=_kernel("kernel/pty/max") - _kernel("kernel/pty/reserve"),
     )
+
+
+def of_this_process(folder: Path) -> Room:
+    """This process's part of `room`: as much as each other process has whose desktops lie in the state folder."""
+    there, processes = room(), 1 + owners.others(folder)
+    return Room(**{name: getattr(there, name) // processes for name in Room.__struct_fields__})
 
 
 def free() -> Room:
