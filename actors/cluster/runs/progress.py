@@ -19,6 +19,7 @@ from actors.cluster.runs import criterion
 from actors.replay.messages import Figures, Phase, PhaseRef
 
 WINDOW_S = 60.0
+_GAP, _BORDERS = 2, 4  # characters between two columns of the block, and around all
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +116,20 @@ def cells(shot: Snapshot) -> list[tuple[str, str]]:
     return found
 
 
+def folded(pairs: list[tuple[str, str]], room: int) -> list[list[tuple[str, str]]]:
+    """The pairs in rows, such that a row that stands side by side has `room` characters, or holds one pair."""
+    rows: list[list[tuple[str, str]]] = []
+    left = -1
+    for pair in pairs:
+        width = max(map(len, pair)) + _GAP
+        if not rows or width > left:
+            rows.append([])
+            left = room + _GAP
+        rows[-1].append(pair)
+        left -= width
+    return rows
+
+
 class Display(Protocol):
     """Shows snapshots between `__enter__` and `__exit__`."""
 
@@ -194,16 +209,18 @@ class LiveBlock:
             self._live.update(self._block(shot), refresh=True)
 
     def _block(self, shot: Snapshot) -> Any:
+        from rich.console import Group
         from rich.panel import Panel
         from rich.table import Table
 
-        grid = Table.grid(padding=(0, 2))
-        pairs = cells(shot)
-        for _ in pairs:
-            grid.add_column()
-        grid.add_row(*(f"[dim]{label}[/dim]" for label, _ in pairs))
-        grid.add_row(*(f"[bold]{value}[/bold]" for _, value in pairs))
-        return Panel(grid, title=f"{self._title}  {output.duration(shot.elapsed_s)}", title_align="left", expand=False)
+        grids = []
+        for pairs in folded(cells(shot), self._live.console.width - _BORDERS):
+            grid = Table.grid(padding=(0, _GAP))
+            grid.add_row(*(f"[dim]{label}[/dim]" for label, _ in pairs))
+            grid.add_row(*(f"[bold]{value}[/bold]" for _, value in pairs))
+            grids.append(grid)
+        title = f"{self._title}  {output.duration(shot.elapsed_s)}"
+        return Panel(Group(*grids), title=title, title_align="left", expand=False)
 
 
 def display(title: str) -> Display:

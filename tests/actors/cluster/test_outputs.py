@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -88,6 +89,26 @@ def test_a_terminal_that_is_gone_ends_the_telling_and_not_the_work(monkeypatch: 
     monkeypatch.setattr(sys, "stdout", Gone())
     with progress.display("run x") as shown:
         shown.note("still at work")
+
+
+@given(st.lists(st.tuples(st.text("a", max_size=14), st.text("1", max_size=9)), max_size=12), st.integers(1, 90))
+def test_the_live_block_folds_into_rows_that_fit(pairs: list[tuple[str, str]], room: int) -> None:
+    rows = progress.folded(pairs, room)
+    assert [pair for row in rows for pair in row] == pairs
+    for row in rows:
+        assert len(row) == 1 or sum(max(map(len, pair)) + 2 for pair in row) - 2 <= room
+
+
+def test_the_live_block_shows_all_of_its_labels_in_a_narrow_terminal() -> None:
+    shot = progress.Snapshot(
+        phase="rl", step=3, steps=9, success=0.5, held_out=0.25, loss=0.1, entropy=0.3, episodes_min=12.0,
+        seats_busy=3, seats=4, learner_busy=0.5, staleness=0.1, demos="", left_s=70.0, elapsed_s=99.0,
+    )  # fmt: skip
+    with terminal(60) as out, progress.display("run x") as shown:
+        shown.show(shot)
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", out.getvalue())
+    assert all(label in text and value in text for label, value in progress.cells(shot)), text
+    assert max(map(len, text.splitlines())) <= 60
 
 
 @contextmanager
