@@ -22,6 +22,7 @@ EXAMPLES = (
     "  computerrl bench desktops --actions 0 --boots 0 --episodes 0 --hold 64 --hold-app libreoffice_calc\n"
     "  computerrl bench desktops --actions 0 --boots 0 --kinds office,Chromium,VLC --screens 1280x720,1920x1080\n"
     "  computerrl bench soak --minutes 30 --seed 0 --out soak/\n"
+    "  computerrl bench soak --machines --minutes 15 --every 60\n"
     "  computerrl bench sampler\n"
     "  computerrl bench sampler --engines embedded,batched --episodes 8 --json\n"
     "  computerrl bench publish --widths 128,512 --run last\n"
@@ -186,6 +187,8 @@ def _soak(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of times, kinds and victims (0)")
     apart = "mean seconds between faults (20)"
     parser.add_argument("--every", dest="every_s", type=float, default=20.0, metavar="S", help=apart)
+    far = "break machines instead: desktops go to two network namespaces that share a Ray with the run's (make ray)"
+    parser.add_argument("--machines", action="store_true", help=far)
     parser.add_argument("--file", default="soak", metavar="FILE", help="deploy file (default: soak)")
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where the run folder goes (default: runs)")

@@ -15,26 +15,69 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.cluster.bench.soak import inject, levels
-from actors.cluster.bench.soak.kinds import KINDS, schedule
+from actors.cluster.bench.soak.elsewhere import MachineSoak
+from actors.cluster.bench.soak.kinds import KINDS, MACHINE_KINDS, Kind, Planned, schedule
 from actors.cluster.bench.soak.named import LoggedState, judged
+from actors.cluster.bench.soak.soak import SoakOptions
 from actors.cluster.bench.soak.verdict import Broken, audited, bad, windows
 from actors.replay.database.schema import connect
 from runtime.logs.reader import LogWatch
 
 
-@given(st.integers(0, 2**32), st.floats(60, 4000), st.floats(2, 60))
+@given(st.sampled_from([KINDS, MACHINE_KINDS]), st.integers(0, 2**32), st.floats(60, 4000), st.floats(2, 60))
 def test_a_schedule_comes_from_its_seed_and_spares_the_restart_budgets(
-    seed: int, lasts_s: float, every_s: float
+    kinds: dict[str, Kind], seed: int, lasts_s: float, every_s: float
 ) -> None:
-    plan = schedule(seed, lasts_s, every_s)
-    assert plan == schedule(seed, lasts_s, every_s)
+    plan = schedule(seed, lasts_s, every_s, kinds)
+    assert plan == schedule(seed, lasts_s, every_s, kinds)
     assert [planned.at_s for planned in plan] == sorted(planned.at_s for planned in plan)
     assert all(0 < planned.at_s <= lasts_s and 0 <= planned.pick < 1 for planned in plan)
     last: dict[str, float] = {}
     for planned in plan:
-        kind = KINDS[planned.kind]
+        kind = kinds[planned.kind]
         assert planned.at_s - last.get(kind.part, float("-inf")) >= kind.rest_s
         last[kind.part] = planned.at_s
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a soak needs root")
+def test_a_machine_that_has_desktops_is_broken_and_put_back(tmp_path: Path) -> None:
+    class Cluster:
+        ray, env, done = "10.77.0.10:6379", {"A": "b"}, list[str]()
+
+        def entered(self, number: int, words: list[str]) -> list[str]:
+            return [f"in {number}", *words]
+
+        def hosts(self, number: int) -> list[int]:
+            return [7] if number == 2 else []
+
+        def name(self, number: int) -> str:
+            return f"m{number}"
+
+        def kill_raylet(self, number: int) -> bool:
+            self.done.append(f"kill {number}")
+            return True
+
+        def cut(self, number: int) -> None:
+            self.done.append(f"cut {number}")
+
+        def plug(self, number: int) -> None:
+            self.done.append(f"plug {number}")
+
+    cluster = Cluster()
+    soak = MachineSoak(SoakOptions(runs=tmp_path, minutes=15), lambda _: None, cluster)  # type: ignore[arg-type]
+    assert soak.entered(["x"]) == ["in 0", "x"]
+    assert "desktops.count=4" in soak.wanted.overrides
+    for kind in ("machine_cut", "raylet_kill"):
+        hit = soak.inject(Planned(1.0, kind, 0.9))
+        assert hit is not None
+        assert hit.victim == "m2"
+        if hit.undo is not None:
+            hit.undo()
+    assert cluster.done == ["cut 2", "plug 2", "kill 2"]
+    hit = soak.inject(Planned(1.0, "apply_fewer", 0.0))  # there is no such run
+    assert hit is not None
+    assert soak.reasons
+    assert soak.reasons[0].startswith("apply to 1 processes: ")
 
 
 def test_every_kind_comes_in_half_an_hour() -> None:

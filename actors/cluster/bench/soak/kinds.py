@@ -38,6 +38,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     signs: tuple[Sign, ...]  # any of them names it
     deadline_s: float
     hold_s: float = 0.0  # how long it lasts, where it is ended by who injected it
+    whole: bool = False  # it lasts so long even where it is named sooner
     rest_s: float = 0.0
     weight: int = 1
 
@@ -96,7 +97,24 @@ KINDS: dict[str, Kind] = {
             name="rank_stop", part="rank", deadline_s=45.0, hold_s=45.0, rest_s=60.0,
             signs=(_sign("stall", cause="silent", whom="host/ranks/"),),
         ),
-        Kind(name="ledger_lock", part="ledger", deadline_s=20.0, hold_s=6.0, rest_s=20.0, signs=(_sign("disk_slow"),)),
+        Kind(
+            name="ledger_lock", part="ledger", deadline_s=20.0, hold_s=6.0, whole=True, rest_s=20.0,
+            signs=(_sign("disk_slow"),),
+        ),
+    )
+}  # fmt: skip
+LOST_DESKTOPS = (_sign("host_lost", name="desktops/"),)
+MACHINE_KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        # A host that hears nothing is given up after a minute, and comes back once it must have stopped by itself.
+        Kind(name="machine_cut", part="machine", deadline_s=180.0, rest_s=60.0, signs=LOST_DESKTOPS),
+        Kind(name="raylet_kill", part="machine", deadline_s=90.0, rest_s=60.0, signs=LOST_DESKTOPS),
+        # No fault of anything: a machine's desktops go by `computerrl apply`, and come again.
+        Kind(
+            name="apply_fewer", part="count", deadline_s=240.0, hold_s=45.0, whole=True, rest_s=45.0,
+            signs=(_sign("changed"),),
+        ),
     )
 }  # fmt: skip
 
@@ -109,14 +127,14 @@ class Planned(msgspec.Struct, frozen=True):
     pick: float
 
 
-def schedule(seed: int, lasts_s: float, every_s: float) -> list[Planned]:
-    """Faults at random times, `every_s` apart on average, at most `lasts_s` from the beginning.
+def schedule(seed: int, lasts_s: float, every_s: float, kinds: Mapping[str, Kind] = KINDS) -> list[Planned]:
+    """Faults of `kinds` at random times, `every_s` apart on average, at most `lasts_s` from the beginning.
 
     Every kind comes once, in a random order, before any comes again by its weight. Where the drawn kind's part was hit
     too short a time ago, another is drawn: restart budgets are meant for broken parts, not for a soak.
     """
     random = Random(seed)  # noqa: S311 - a schedule that can be repeated
-    first = random.sample(sorted(KINDS), len(KINDS))
+    first = random.sample(sorted(kinds), len(kinds))
     hit: dict[str, float] = {}
     plan: list[Planned] = []
     now = 0.0
@@ -124,10 +142,12 @@ def schedule(seed: int, lasts_s: float, every_s: float) -> list[Planned]:
         now += every_s * random.uniform(0.5, 1.5)
         if now > lasts_s:
             return plan
-        free = [name for name, kind in KINDS.items() if now - hit.get(kind.part, float("-inf")) >= kind.rest_s]
+        free = [name for name, kind in kinds.items() if now - hit.get(kind.part, float("-inf")) >= kind.rest_s]
+        if not free:
+            continue
         wanted = [name for name in first if name in free]
-        name = wanted[0] if wanted else random.choices(free, [KINDS[name].weight for name in free])[0]
+        name = wanted[0] if wanted else random.choices(free, [kinds[name].weight for name in free])[0]
         if name in first:
             first.remove(name)
-        hit[KINDS[name].part] = now + KINDS[name].hold_s
+        hit[kinds[name].part] = now + kinds[name].hold_s
         plan.append(Planned(now, name, random.random()))

@@ -12,6 +12,7 @@ import msgspec
 from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.bench.report import percentile
+from actors.cluster.bench.soak import elsewhere
 from actors.cluster.bench.soak.levels import Level
 from actors.cluster.bench.soak.soak import Soak, SoakOptions
 from actors.cluster.bench.soak.verdict import SoakResult, windows
@@ -30,7 +31,7 @@ def run(wanted: SoakOptions, out: Path | None, *, as_json: bool) -> int:
         places.refuse_unwritable(out, "--out")
         pyplot()  # what a picture lacks is said now, not after the soak
         out.mkdir(parents=True, exist_ok=True)
-    found = asyncio.run(Soak(wanted, lambda text: output.line(f"  {text}", to=sys.stderr)).go())
+    found = elsewhere.whole(wanted, _said) if wanted.machines else asyncio.run(Soak(wanted, _said).go())
     if found is None:
         output.line("interrupted: no verdict; the run has ended", to=sys.stderr)
         return 130
@@ -40,6 +41,10 @@ def run(wanted: SoakOptions, out: Path | None, *, as_json: bool) -> int:
     else:
         _print(found, written)
     return 1 if found.reasons else 0
+
+
+def _said(text: str) -> None:
+    output.line(f"  {text}", to=sys.stderr)
 
 
 def _write(found: SoakResult, out: Path) -> list[Path]:

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +55,16 @@ class SoakOptions(msgspec.Struct, frozen=True, kw_only=True):
     minutes: float = 30.0  # in RL, from its beginning to the stop
     seed: int = 0
     every_s: float = 20.0
+    machines: bool = False  # break machines of a cluster, not parts on this one
 
 
 Said = Callable[[str], None]
 
 
 class Soak:
-    """The state of one soak."""
+    """The state of one soak of a run on this machine."""
+
+    kinds: Mapping[str, Kind] = KINDS
 
     def __init__(self, wanted: SoakOptions, said: Said) -> None:
         deploy, _ = deploy_files.load(wanted.file, wanted.overrides)
@@ -126,8 +129,7 @@ class Soak:
 
     async def _go(self) -> SoakResult | None:
         load = os.getloadavg()[0]
-        command = [sys.executable, "-P", "-m", "actors.cluster.cli", "run", self.wanted.file, "--name", self.run.name]
-        command += ["--runs", str(self.wanted.runs)]
+        command = self.command("run", self.wanted.file, "--name", self.run.name)
         for override in self.wanted.overrides:
             command += ["--set", override]
         self.wanted.runs.mkdir(parents=True, exist_ok=True)
@@ -135,8 +137,9 @@ class Soak:
         with output.open("wb") as sink:
             async with asyncio.timeout(LINGER_S):
                 self.process = await asyncio.create_subprocess_exec(
-                    *command, stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
-                )
+                    *self.entered(command), stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink,
+                    start_new_session=True, env=self.env(),
+                )  # fmt: skip
         mine = {self.pid}
         working = asyncio.create_task(self._begin_and_work(output, mine))
         asked = asyncio.create_task(self.interrupted.wait())
@@ -161,6 +164,26 @@ class Soak:
         left = await self._left(mine)
         return self._found(load, status, left)
 
+    def command(self, *words: str) -> list[str]:
+        """A command about the soak's runs."""
+        return [sys.executable, "-P", "-m", "actors.cluster.cli", *words, "--runs", str(self.wanted.runs.resolve())]
+
+    def entered(self, command: list[str]) -> list[str]:
+        """The same where the run is started."""
+        return command
+
+    def env(self) -> dict[str, str] | None:
+        """The run's environment; None for this process's own."""
+        return None
+
+    def inject(self, planned: Planned) -> inject.Hit | None:
+        """Break something now; None where there is no victim. Blocks."""
+        return inject.inject(planned.kind, planned.pick, self.run, self.pid, self.state_dir)
+
+    def held(self) -> list[str]:
+        """What is there and carries the run's name."""
+        return [name for found in levels.left(self.run, self.state_dir).values() for name in found]
+
     async def _begin_and_work(self, output: Path, mine: set[int]) -> None:
         await self._until_works(output)
         await self._work(mine)
@@ -180,7 +203,7 @@ class Soak:
     async def _work(self, mine: set[int]) -> None:
         """Sample levels and inject faults until the time is over or the run ends."""
         first, breaking, _ = windows(self.wanted.minutes)
-        plan = schedule(self.wanted.seed, breaking[1] - breaking[0], self.wanted.every_s)
+        plan = schedule(self.wanted.seed, breaking[1] - breaking[0], self.wanted.every_s, self.kinds)
         self.said(
             f"in RL; level taken until {first[1]:.0f} s, then {len(plan)} faults, stop at {self.wanted.minutes:g} min"
         )
@@ -235,25 +258,24 @@ class Soak:
             self.said(f"{broken.at_s:5.0f} s  {broken.kind:<15} {broken.victim:<24} {note}")
 
     async def _break(self, planned: Planned) -> Broken | None:
-        kind = KINDS[planned.kind]
+        kind = self.kinds[planned.kind]
         hit, give_up = None, time.monotonic() + VICTIM_S
         while hit is None:
             if time.monotonic() > give_up:
                 return None
             self._read()
             at, when = time.monotonic(), self.at_s
-            arguments = (planned.kind, planned.pick, self.run, self.pid, self.state_dir)
-            hit = await asyncio.to_thread(inject.inject, *arguments)
+            hit = await asyncio.to_thread(self.inject, planned)
             if hit is None:
                 await asyncio.sleep(TICK_S)
         ready = hit.desktop in self.booted
         try:
             verdict = await self._named(kind, at, hit.desktop, ready)
-            if kind.name == "ledger_lock":
+            if kind.whole:
                 await asyncio.sleep(max(0.0, at + kind.hold_s - time.monotonic()))
         finally:
             if hit.undo is not None:
-                hit.undo()
+                await asyncio.to_thread(hit.undo)
         return Broken(
             at_s=when, kind=kind.name, victim=hit.victim, state=str(verdict.state), sign=verdict.sign,
             after_s=verdict.after_s, deadline_s=kind.deadline_s,
@@ -318,8 +340,7 @@ class Soak:
         """What is still there after the stop, once the kernel has had time to bury it."""
         give_up = time.monotonic() + LINGER_S
         while True:
-            held = levels.left(self.run, self.state_dir)
-            names = [name for found in held.values() for name in found]
+            names = await asyncio.to_thread(self.held)
             names += [f"process {pid}" for pid in sorted(mine) if _runs_for(pid, self.run)]
             if not names or time.monotonic() > give_up:
                 return names

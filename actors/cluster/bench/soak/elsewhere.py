@@ -1,0 +1,103 @@
+"""A soak of a run whose desktops are on other machines: they are cut off, lose their Ray, and go by `apply`.
+
+Invariant: the machines are the soak's own (`actors/cluster/bench/machines.py`): nothing but them and the run is
+touched. A machine that was cut off is put back, and desktops that have left by `apply` come again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster.bench.machines import Machines, machines, until
+from actors.cluster.bench.soak.inject import Hit
+from actors.cluster.bench.soak.kinds import MACHINE_KINDS, Kind, Planned
+from actors.cluster.bench.soak.soak import Said, Soak, SoakOptions
+from actors.cluster.bench.soak.verdict import SoakResult
+from runtime.errors import ConfigError
+
+SEATS = 2  # of a process
+HAS: tuple[dict[str, float], ...] = (
+    {},
+    {"desktops": 2 * SEATS},
+    {"desktops": 2 * SEATS},
+)  # the run starts on the first
+JOIN_S, APPLY_S = 300.0, 300.0
+
+
+def whole(wanted: SoakOptions, said: Said) -> SoakResult | None:
+    """Build the machines, soak and remove them; None when a signal ended it. Raises ConfigError."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="computerrl-machines-") as logs, machines(HAS, Path(logs)) as cluster:
+            said("three machines: waiting for their Ray")
+            cluster.serve()
+            for number in range(len(HAS)):
+                until(lambda k=number: cluster.joined(k), JOIN_S, f"Ray of machine {number}")  # type: ignore[misc]
+            return asyncio.run(MachineSoak(wanted, said, cluster).go())
+    except (TimeoutError, OSError, subprocess.CalledProcessError) as error:
+        raise ConfigError(f"--machines: {error}; it needs root, ip and make ray") from error
+
+
+class MachineSoak(Soak):
+    """One soak of machines."""
+
+    kinds: Mapping[str, Kind] = MACHINE_KINDS
+
+    def __init__(self, wanted: SoakOptions, said: Said, cluster: Machines) -> None:
+        self._cluster = cluster
+        where = [
+            "cluster.engine=ray", f"cluster.address={cluster.ray}", f"desktops.place={{desktops: {SEATS}}}",
+            *self._so_many(2),
+        ]  # fmt: skip
+        super().__init__(msgspec.structs.replace(wanted, overrides=[*wanted.overrides, *where]), said)
+
+    def entered(self, command: list[str]) -> list[str]:
+        """On the first machine."""
+        return self._cluster.entered(0, command)
+
+    def env(self) -> dict[str, str] | None:
+        """With the token of its Ray."""
+        return dict(self._cluster.env)
+
+    def inject(self, planned: Planned) -> Hit | None:
+        """Break a machine that has desktops, or have some desktops leave."""
+        if planned.kind == "apply_fewer":
+            self._apply(1)
+            return Hit("desktops 2", undo=lambda: self._apply(2))
+        able = [number for number in range(1, len(HAS)) if self._cluster.hosts(number)]
+        if not able:
+            return None
+        number = able[int(planned.pick * len(able))]
+        name = self._cluster.name(number)
+        if planned.kind == "raylet_kill":
+            return Hit(name) if self._cluster.kill_raylet(number) else None
+        self._cluster.cut(number)
+        return Hit(name, undo=lambda: self._cluster.plug(number))
+
+    def held(self) -> list[str]:
+        """Also what is left on the machines."""
+        found = super().held()
+        for number in range(len(HAS)):
+            found += [f"process {pid} on machine {number}" for pid in self._cluster.hosts(number)]
+            for folder in ("run/computerrl", "tmp"):
+                there: Path = self._cluster.folder(number, folder)
+                names = [one.name for one in there.iterdir() if one.is_dir()] if there.is_dir() else []
+                found += [
+                    f"{name} on machine {number}" for name in names if name.startswith(("crl.", "computerrl-host"))
+                ]
+        return found
+
+    def _so_many(self, processes: int) -> list[str]:
+        return [f"desktops.processes={processes}", f"desktops.count={SEATS * processes}"]
+
+    def _apply(self, processes: int) -> None:
+        words = [word for one in self._so_many(processes) for word in ("--set", one)]
+        command = self.command("apply", self.run.name, *words)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=APPLY_S, check=False)
+        if done.returncode:
+            self.reasons.append(f"apply to {processes} processes: {(done.stdout + done.stderr).strip()[-300:]}")
