@@ -120,6 +120,7 @@ def test_the_list_of_unfinished_packages_names_packages() -> None:
     assert set(PACKAGES) >= UNFINISHED
 
 
+@pytest.mark.slow
 def test_two_public_classes_share_no_name() -> None:
     shared = {name: places for name, places in public_classes().items() if len(places) > 1}
     new = {name: places for name, places in shared.items() if name not in SHARED}

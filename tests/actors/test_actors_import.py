@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent.parent / "actors"
 ACTORS = ("desktop", "entropulse", "learner", "replay", "sampler")
 
 
+@pytest.mark.slow
 def test_an_actor_imports_of_another_one_only_its_messages() -> None:
     found = []
     for actor in ACTORS:

@@ -51,6 +51,7 @@ def wanted(task: Task, fixtures: Mapping[str, bytes]) -> Iterator[tuple[str, byt
         yield from zip(paths, map(fixtures.__getitem__, urls), strict=False) if urls and paths else [None]
 
 
+@pytest.mark.slow
 def test_with_stand_ins_the_files_are_runnable_and_judged_as_known(published: list[Task]) -> None:
     runnable = judged = right = 0
     for task in published:

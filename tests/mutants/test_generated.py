@@ -65,6 +65,7 @@ def test_decisions_inside_functions_are_mutated_and_nothing_else() -> None:
     assert {one.function for one in mutants(SOURCE)} == {"Taken.fits"}
 
 
+@pytest.mark.slow
 def test_a_seed_draws_the_same_mutants_and_another_one_others() -> None:
     found = mutants((ROOT / "policy/packing.py").read_bytes())
     assert drawn("a", found, None, 1) == found

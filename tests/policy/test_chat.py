@@ -69,6 +69,7 @@ def test_an_answer_ends_as_the_template_ends_a_turn(tmp_path: Path, kind: str) -
 
 
 @pytest.mark.parametrize("style", sorted(OF_STYLE))
+@pytest.mark.slow
 def test_engine_and_learner_end_an_answer_by_the_same_ids(tmp_path: Path, style: str) -> None:
     folder = tiny_models.write(tmp_path / "model", style)
     write_tokenizer(folder, style)

@@ -42,11 +42,13 @@ def test_tokens_without_mass_are_never_drawn():
 
 
 @given(logits=LOGITS, share=st.floats(0.01, 1.0), uniform=st.floats(0, 1, exclude_max=True))
+@pytest.mark.slow
 def test_a_share_of_the_likeliest_tokens_is_drawn_from(logits, share, uniform):
     (token,), (logprob,) = draw(torch.tensor([logits]), [1.0], [uniform], [share])
     likely = torch.softmax(torch.tensor(logits), -1)
     assert logprob == pytest.approx(float(likely[token].log()), abs=1e-5), "what is left out changes no log-probability"
-    assert float(likely[likely > likely[token]].double().sum()) < share + 1e-5
+    likelier = likely[likely > likely[token] * (1 + 1e-5)]  # a smaller difference may be a tie in another precision
+    assert float(likelier.double().sum()) < share + 1e-5
 
 
 def test_a_share_keeps_the_proportions_of_what_it_keeps():

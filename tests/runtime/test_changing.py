@@ -92,6 +92,7 @@ async def test_a_process_ends_with_its_last_actor_and_its_name_is_free(system: A
 
 
 @pytest.mark.parametrize("host", ["main", "one"])
+@pytest.mark.slow
 async def test_what_can_not_join_ends_no_system(system: ActorSystem, host: str) -> None:
     await system.spawn(holder(1, "main", "first"))
     with pytest.raises(ActorFailed, match="-1 is below 0"):

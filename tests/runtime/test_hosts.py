@@ -206,6 +206,7 @@ def test_the_first_signal_stops_cleanly_and_its_like_beside_it_too(tmp_path, num
     assert not (tmp_path / "control.sock").exists()
 
 
+@pytest.mark.slow
 def test_a_later_signal_stops_at_once(tmp_path):
     parent, child = start(tmp_path, "hang")
     parent.send_signal(signal.SIGINT)

@@ -220,6 +220,7 @@ async def test_a_lost_placer_ends_neither_the_run_nor_what_is_asked_later(tmp_pa
         assert not folder.exists()  # the next keeper has removed what a killed one left
 
 
+@pytest.mark.slow
 async def test_a_wait_for_machines_says_what_is_wanted_and_ends_by_its_limit(tmp_path):
     async with placed(tmp_path, "--room=2", wait_s=6.0) as system:
         spawned = asyncio.ensure_future(counter(system))

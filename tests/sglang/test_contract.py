@@ -12,6 +12,7 @@ import pytest
 
 from tests.policy.engine_tools import CONTEXT, VOCAB, Server, reference_logits, reference_logprobs
 
+pytestmark = pytest.mark.engine  # a server of this module's own
 GREEDY = {"temperature": 0.0, "max_new_tokens": 8}
 LONG = {"temperature": 1.0, "max_new_tokens": 3000, "ignore_eos": True}
 WAIT_S = 60.0  # for something that happens in a fraction of a second on an idle machine

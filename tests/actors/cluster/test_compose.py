@@ -163,6 +163,7 @@ def test_what_does_not_fit_together_is_refused(override: str, message: str) -> N
         planned(override)
 
 
+@pytest.mark.slow
 def test_exercises_need_the_vocabulary_they_are_made_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = tmp_path / "other"
     shutil.copytree(MODEL, other)

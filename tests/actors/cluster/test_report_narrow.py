@@ -44,6 +44,7 @@ def test_the_axis_increases_strictly(stays: list[tuple[str, int]]) -> None:
         assert further > place
 
 
+@pytest.mark.slow
 def test_the_names_of_phases_never_lie_on_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     names: list[Any] = []
 
