@@ -35,15 +35,23 @@ HAS = (
     {"desktops": SEATS},
     {"engines": 1, "ranks": 1},
 )
+DEMOS, CUT_AFTER = 20, 16  # so that the run begins to learn before it misses the machine that is cut off
 SAVED, KILLED_AFTER = 10, 15  # the first checkpoint that is written because it is due, and when the raylet is killed
 FILE = {
     "extends": "smoke",
     "desktops": {"count": 2 * SEATS, "processes": 2, "warm_pool": 1, "place": {"desktops": SEATS}},
     "samplers": {"place": {"engines": 1}},
     "learner": {"parallel": {"data": 2}, "place": {"ranks": 1}, "checkpoint_every": SAVED},
-    "tasks": {"eval": [{"family": "file_manager", "split": "held-out", "count": 2}]},
-    "demos": {"count": 24},
-    "entropulse": {"bc_steps": 60},
+    "tasks": {
+        # What was cloned is trained: its successes and failures differ sooner than on tasks that are new.
+        **{
+            lane: [{"family": "file_manager", "split": "train", "count": DEMOS, "first": 1000}]
+            for lane in ("demo", "train")
+        },
+        "eval": [{"family": "file_manager", "split": "held-out", "count": 2}],
+    },
+    "demos": {"count": DEMOS},
+    "entropulse": {"bc_steps": 35},
     "run": {"limit_s": None},
 }
 
@@ -140,7 +148,8 @@ def play(cluster: Machines, run: Run) -> None:
     home, away, third = map(cluster.name, range(3))
     assert {where["desktops/0"], where["desktops/1"]} == {home, away}
     assert (where["samplers/0"], {where["ranks/0"], where["ranks/1"]}) == (third, {home, third})
-    run.until(lambda: run.plays("desktops/0") and run.plays("desktops/1"), "an episode of each process")
+    played = ("desktops/0", "desktops/1")
+    run.until(lambda: all(map(run.plays, played)) and sum(map(run.plays, played)) >= CUT_AFTER, "most demonstrations")
     owners = {name for k in (HERE, AWAY) for name in names(cluster.folder(k, "run/computerrl"))}
 
     # A machine with desktops is cut off, and no side is told. Meanwhile the run learns, and the third loses its Ray.

@@ -120,6 +120,11 @@ async def _one(folder: Path, parked: int) -> ParkedFigures:
     return ParkedFigures(parked=parked, episode_ms=1e3 * used_s / played)
 
 
+async def episode(folder: Path) -> float:
+    """Processor milliseconds of an episode of `STEPS` steps where no seat waits."""
+    return (await _one(folder, 0)).episode_ms
+
+
 def measure(parked: int) -> ParkedResult:
     """Measure with no seat waiting and with `parked`. Raises ConfigError."""
     if not 1 <= parked <= MOST:

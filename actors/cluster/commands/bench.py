@@ -33,6 +33,7 @@ EXAMPLES = (
     "  computerrl bench seats --format published --model DIR\n"
     "  computerrl bench hosts --actors 100,2000\n"
     "  computerrl bench parked --seats 2000\n"
+    "  computerrl bench scale\n"
     "  computerrl bench web --seats 2000 --viewers 100\n"
     "  computerrl bench typing --apps text_editor,libreoffice_writer --tries 5\n"
 )
@@ -81,6 +82,11 @@ PARKED = (
     "Play episodes that do nothing at a ledger, with no seat waiting for work and with many. Prints the processor\n"
     "milliseconds of an episode. Exit status 1 when the seats that wait make it more than half as dear again."
 )
+SCALE = (
+    "Measure what one step of a desktop on another machine costs the entry point's process: passing a request and its\n"
+    "answer on, the router, taking in the stored step, the ledger. Prints the cores that 2,000 and 10,000 desktops\n"
+    "need there. Exit status 1 when 2,000 need more than one."
+)
 SEATS = (
     "Hold many seats in one desktop process and print what it takes: processor time of a step, memory of a seat, and\n"
     "how late its event loop comes. Controllers, SSH at both ends, episodes, prompts, tokenizer, recorder and ledger\n"
@@ -115,6 +121,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("hosts", "cost of many actors", HOSTS, _hosts),
         ("parked", "cost of waiting seats", PARKED, _parked),
         ("seats", "many seats in one process", SEATS, _seats),
+        ("scale", "thousands of desktops elsewhere", SCALE, _scale),
         ("web", "cost of the live page", WEB, _web),
         ("typing", "exactness under load", TYPING, _typing),
     ):
@@ -212,6 +219,10 @@ def _publish(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
 
 
+def _scale(_: argparse.ArgumentParser) -> None:
+    pass
+
+
 def _web(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seats", type=int, default=2000, metavar="N", help="of the run (2000)")
     parser.add_argument("--viewers", type=int, default=100, metavar="N", help="at once (100)")
@@ -280,6 +291,10 @@ def main(args: argparse.Namespace) -> int:
         from actors.cluster.bench.seats import seats
 
         return seats.run(_asked(seats.SeatsOptions, args), as_json=as_json)
+    if args.kind == "scale":
+        from actors.cluster.bench import scale
+
+        return scale.run(as_json=as_json)
     if args.kind == "web":
         from actors.cluster.bench import web
 

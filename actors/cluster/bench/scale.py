@@ -1,0 +1,200 @@
+"""What one step of a desktop costs the entry point of a run whose desktops and engines are on other machines.
+
+Invariant: every figure is processor time of the entry point's side alone. What desktops and engines compute is on other
+machines, so the entry point's process, which is one interpreter, is what all of them share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster import output
+from actors.cluster.bench import parked
+from actors.cluster.bench.report import Measured, Target, show
+from actors.replay.messages import Sampling
+from actors.sampler.messages import Generate, Generated, VersionSpan
+from actors.sampler.routing.actor import DispatchSettings
+from runtime import interfaces
+from runtime.actor import Actor, handles
+from runtime.hosts.door import Door
+from runtime.messaging.message import Done, Request, Version
+from runtime.processor import process_s
+from runtime.storage.bulk import Bulk
+from runtime.storage.far_store import FarStore
+from runtime.system import ActorSpec, ActorSystem, HostSpec
+from runtime.system import run as run_loop
+
+STEP_S = 2.0  # between two steps of a desktop
+PROMPTS = (700, 4_000, 16_000)  # tokens of a prompt: the compact form, between, the published form
+SHOWN = 4_000  # the prompt by which all desktops are counted
+ANSWER = 32  # tokens
+PAYLOAD = 36_000  # bytes of a stored step
+STEPS, AT_ONCE, APPENDS = 400, 16, 400
+COUNTS = (2_000, 10_000)
+TIMEOUT_S = 120.0
+VERSION = Version(lineage=0, step=0)
+FAR_AWAY = "192.0.2.1:9"  # an address of no machine: the way there begins at this machine's own address
+
+
+class Play(Request[Done]):
+    """Ask `to` for so many answers to prompts of so many tokens."""
+
+    to: str
+    steps: int
+    tokens: int
+
+
+class Player(Actor):
+    """In the place of a process with seats."""
+
+    @handles(Play, slow_after_s=TIMEOUT_S)
+    async def play(self, msg: Play) -> Done:
+        """Some steps at once, all in all `msg.steps`."""
+        target, prompt = self.ctx.ref(msg.to), [7] * msg.tokens
+
+        async def some(first: int) -> None:
+            for n in range(first, msg.steps, AT_ONCE):
+                sampling = Sampling(temperature=1.0, max_new_tokens=ANSWER)
+                await target.ask(
+                    Generate(rid=f"{msg.to}.{n}", prompt_ids=prompt, sampling=sampling), timeout_s=TIMEOUT_S
+                )
+
+        await asyncio.gather(*(some(first) for first in range(AT_ONCE)))
+        return Done()
+
+
+class Answerer(Actor):
+    """In the place of a sampler and its engine."""
+
+    @handles(Generate, concurrent=True)
+    async def generate(self, _: Generate) -> Generated:
+        """The same answer to all."""
+        spans = [VersionSpan(version=VERSION, start=0, end=ANSWER)]
+        return Generated(output_ids=[7] * ANSWER, logprobs=[-0.5] * ANSWER, spans=spans, finish="stop", cached_tokens=0)
+
+
+class PartCost(msgspec.Struct, frozen=True, kw_only=True):
+    """Processor milliseconds of a step in the entry point's process."""
+
+    name: str
+    step_ms: float
+
+    def cores(self, desktops: int) -> float:
+        """What so many desktops take."""
+        return desktops / STEP_S * self.step_ms / 1e3
+
+
+class ScaleResult(Measured, frozen=True, kw_only=True):
+    """All that `bench scale` prints."""
+
+    star_ms: dict[int, float]  # tokens of a prompt -> passing a request and its answer on between two machines
+    routed_ms: dict[int, float]  # the same with the router in between
+    parts: list[PartCost]  # at `SHOWN` tokens
+
+    @property
+    def step_ms(self) -> float:
+        """All parts of a step."""
+        return sum(part.step_ms for part in self.parts)
+
+
+async def _passed_on(folder: Path) -> tuple[dict[int, float], dict[int, float]]:
+    """Milliseconds of a step in this process by prompt: straight to a sampler, and by the router."""
+    hosts = [HostSpec(name=name) for name in ("players", "samplers")]
+    direct, routed = dict[int, float](), dict[int, float]()
+    async with ActorSystem(folder, hosts=hosts) as system:
+        router = ActorSpec(
+            name="router",
+            factory="actors.sampler.routing.actor:DispatchActor",
+            config=DispatchSettings(samplers=["sampler/0"]),
+        )
+        await system.spawn(
+            ActorSpec(name="sampler/0", factory=Answerer, host="samplers"),
+            router,
+            ActorSpec(name="player", factory=Player, host="players"),
+        )
+        player = system.ref("player")
+        for tokens in PROMPTS:
+            for name, found in (("sampler/0", direct), ("router", routed)):
+                await player.ask(Play(to=name, steps=AT_ONCE, tokens=tokens), timeout_s=TIMEOUT_S)
+                began = process_s()
+                await player.ask(Play(to=name, steps=STEPS, tokens=tokens), timeout_s=TIMEOUT_S)
+                found[tokens] = 1e3 * (process_s() - began) / STEPS
+    return direct, routed
+
+
+async def _stored(folder: Path) -> float:
+    """Milliseconds of taking in one step's payload, by TLS where this machine has a network."""
+    door, bulk = Door(), Bulk(folder, "bench", ())
+    try:
+        address = interfaces.towards(FAR_AWAY)
+    except OSError:
+        address = "127.0.0.1"
+    await door.open(address)
+    guest = door.expect("bench", bulk.serve)
+
+    def append(count: int) -> float:
+        store, payload = FarStore(guest.ticket), os.urandom(PAYLOAD)
+        began = time.thread_time()
+        for _ in range(count):
+            store.append(payload)
+        used_s = time.thread_time() - began
+        store.close()
+        return used_s
+
+    try:
+        await asyncio.to_thread(append, AT_ONCE)
+        began = process_s()
+        sender_s = await asyncio.to_thread(append, APPENDS)
+        return 1e3 * (process_s() - began - sender_s) / APPENDS
+    finally:
+        await door.close()
+        await bulk.close()
+
+
+def measure() -> ScaleResult:
+    """Measure all parts, one after another."""
+    load, folder = os.getloadavg()[0], Path(tempfile.mkdtemp(prefix="computerrl-scale-"))
+    try:
+        star, routed = run_loop(_passed_on(folder / "star"))
+        stored = run_loop(_stored(folder / "stored"))
+        episode_ms = run_loop(parked.episode(folder / "ledger"))
+    finally:
+        shutil.rmtree(folder)
+    parts = [
+        PartCost(name="star", step_ms=star[SHOWN]),
+        PartCost(name="router", step_ms=max(0.0, routed[SHOWN] - star[SHOWN])),
+        PartCost(name="bulk link", step_ms=stored),
+        PartCost(name="ledger", step_ms=episode_ms / parked.STEPS),
+    ]
+    total = sum(part.cores(COUNTS[0]) for part in parts)
+    target = Target(name=f"cores of the entry point at {COUNTS[0]:,} desktops", measured=total, bound=1.0, unit="cores")
+    return ScaleResult(load_at_start=load, star_ms=star, routed_ms=routed, parts=parts, targets=[target])
+
+
+def _tell(found: ScaleResult) -> None:
+    whole = PartCost(name="together", step_ms=found.step_ms)
+    rows = [
+        (part.name, f"{part.step_ms:.3f}", *(f"{part.cores(count):.2f}" for count in COUNTS))
+        for part in (*found.parts, whole)
+    ]
+    output.table(("PART", "STEP ms", *(f"CORES AT {count:,}" for count in COUNTS)), rows)
+    for name, by_tokens in (("star", found.star_ms), ("star and router", found.routed_ms)):
+        told = ", ".join(f"{tokens:,} tokens {ms:.2f} ms" for tokens, ms in by_tokens.items())
+        output.line(f"{name}: {told}")
+    most = max(found.parts, key=lambda part: part.step_ms)
+    output.line(
+        f"one interpreter carries {1e3 * STEP_S / found.step_ms:,.0f} desktops; the largest part is {most.name}"
+    )
+
+
+def run(*, as_json: bool) -> int:
+    """Measure and print; 1 when a target is missed."""
+    note = f", a step per {STEP_S:g} s and desktop, {SHOWN:,} tokens, {parked.STEPS} steps an episode"
+    return show(measure(), _tell, as_json=as_json, note=note)
