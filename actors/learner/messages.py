@@ -14,6 +14,7 @@ __all__ = [
     "EndRank",
     "ExportWeights",
     "GetLearnerState",
+    "GetReady",
     "JoinGroup",
     "JoinRanks",
     "LearnerState",
@@ -23,6 +24,7 @@ __all__ = [
     "NoGroup",
     "PackedSample",
     "PlanFile",
+    "RankPlace",
     "SaveCheckpoint",
     "Saved",
     "StepPlan",
@@ -143,6 +145,16 @@ class WriteWeights(Request[Weights]):
 
 
 # --- several ranks: from rank 0 to the others, which also get every request that it carries out ----------------------
+
+
+class RankPlace(Message):
+    """The address of the rank's machine."""
+
+    address: str
+
+
+class GetReady(Request[RankPlace]):
+    """The ranks are about to meet. A process that has met some before ends; its successor answers."""
 
 
 class JoinRanks(Request[Done]):

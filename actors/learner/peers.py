@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from actors.learner import events
-from actors.learner.messages import EndRank, JoinRanks
+from actors.learner.messages import EndRank, GetReady, JoinRanks, RankPlace
 from runtime.actor import Context
 from runtime.errors import ActorFailed, ActorGone, ComputerRLError, DeadlineExceeded, MailboxFull
-from runtime.messaging.message import Done, Request
+from runtime.messaging.message import Request
 from runtime.messaging.refs import Ref
 
 T = TypeVar("T")
@@ -36,13 +36,18 @@ class Peers:
         self.met = False
 
     async def meet(self, address: str, port: int, join: Callable[[JoinRanks], Awaitable[None]]) -> None:
-        """Once in this process's life: all ranks meet at this rank's store; `join` is this rank's part."""
+        """Once in this process's life: all ranks meet at this rank's store; `join` is this rank's part.
+
+        Ranks of one machine have numbers in a row, this rank's machine first: Megatron's tensor groups are such rows.
+        """
+        places = [one.address for one in await asyncio.gather(*map(self._ready, self._refs))]
+        order = sorted(range(len(places)), key=lambda k: (places[k] != address, places[k], k))
+        self._refs = [self._refs[k] for k in order]
         mine, *theirs = (
-            JoinRanks(address=address, port=port, rank=rank, ranks=len(self._refs) + 1)
-            for rank in range(len(self._refs) + 1)
+            JoinRanks(address=address, port=port, rank=rank, ranks=len(order) + 1) for rank in range(len(order) + 1)
         )
-        invited = [self._invite(ref, msg) for ref, msg in zip(self._refs, theirs, strict=True)]
-        await self._all("meeting", join(mine), invited)
+        joined = [ref.ask(msg, timeout_s=MEET_S) for ref, msg in zip(self._refs, theirs, strict=True)]
+        await self._all("meeting", join(mine), joined)
         self.met = True
 
     async def together(self, msg: Request[Any], own: Awaitable[T]) -> T:
@@ -52,12 +57,12 @@ class Peers:
         """
         return await self._all(type(msg).__name__, own, [ref.ask(msg, timeout_s=WORK_S) for ref in self._refs])
 
-    async def _invite(self, ref: Ref, msg: JoinRanks) -> Done:
+    async def _ready(self, ref: Ref) -> RankPlace:
         """A process that has met other ranks ends when it is asked, and its successor is asked again."""
         deadline = self._ctx.clock.now() + MEET_S
         while True:
             try:
-                return await ref.ask(msg, timeout_s=max(1.0, deadline - self._ctx.clock.now()))
+                return await ref.ask(GetReady(), timeout_s=max(1.0, deadline - self._ctx.clock.now()))
             except ActorGone:
                 if self._ctx.clock.now() > deadline:
                     raise

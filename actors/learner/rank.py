@@ -25,9 +25,11 @@ from actors.learner.messages import (
     Broadcasting,
     EndRank,
     ExportWeights,
+    GetReady,
     JoinRanks,
     LoadModel,
     ModelLoaded,
+    RankPlace,
     SaveCheckpoint,
     Saved,
     StepPlan,
@@ -163,9 +165,16 @@ class RankActor(Actor):
         digest = await self._all(msg, saving)
         return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
 
+    @handles(GetReady, concurrent=True)
+    async def ready(self, _: GetReady) -> RankPlace:
+        """Where this rank is. A process that has met others ends: its successor is asked again."""
+        if RankActor.met:
+            end_process(self.ctx, "this process has met other ranks already")
+        return RankPlace(address=await asyncio.to_thread(self.ctx.address))
+
     @handles(JoinRanks, concurrent=True, slow_after_s=LONG_WORK_S)
     async def join(self, msg: JoinRanks) -> Done:
-        """Meet the other ranks. A process that has met some before ends: its successor is asked again."""
+        """Meet the other ranks."""
         await self._meet(msg)
         return Done()
 

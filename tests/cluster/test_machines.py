@@ -21,12 +21,12 @@ from runtime.messaging.message import Version
 pytestmark = [
     pytest.mark.skipif(os.environ.get("COMPUTERRL_TEST_RAY") != "1", reason="COMPUTERRL_TEST_RAY=1 asks for it"),
     pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="network namespaces need root and ip"),
-    pytest.mark.timeout(1500),
+    pytest.mark.timeout(2400),
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = str(Path(sys.executable).parent / "computerrl")
-STEP_S = 300.0  # for each thing that is waited for, on a busy machine
+STEP_S = 600.0  # for each thing that is waited for, on a busy machine
 WHOLE_S = 900.0
 SEATS = 2  # of a process
 HERE, AWAY, THIRD = range(3)
@@ -35,7 +35,7 @@ HAS = (
     {"desktops": SEATS},
     {"engines": 1, "ranks": 1},
 )
-DEMOS, CUT_AFTER = 20, 16  # so that the run begins to learn before it misses the machine that is cut off
+DEMOS = 14
 SAVED, KILLED_AFTER = 10, 15  # the first checkpoint that is written because it is due, and when the raylet is killed
 FILE = {
     "extends": "smoke",
@@ -148,8 +148,7 @@ def play(cluster: Machines, run: Run) -> None:
     home, away, third = map(cluster.name, range(3))
     assert {where["desktops/0"], where["desktops/1"]} == {home, away}
     assert (where["samplers/0"], {where["ranks/0"], where["ranks/1"]}) == (third, {home, third})
-    played = ("desktops/0", "desktops/1")
-    run.until(lambda: all(map(run.plays, played)) and sum(map(run.plays, played)) >= CUT_AFTER, "most demonstrations")
+    run.until(lambda: run.plays("desktops/0") and run.plays("desktops/1"), "an episode of each process")
     owners = {name for k in (HERE, AWAY) for name in names(cluster.folder(k, "run/computerrl"))}
 
     # A machine with desktops is cut off, and no side is told. Meanwhile the run learns, and the third loses its Ray.

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pytest
 
 from actors.learner import peers
-from actors.learner.messages import EndRank, JoinRanks, SaveCheckpoint
+from actors.learner.messages import EndRank, GetReady, JoinRanks, RankPlace, SaveCheckpoint
 from policy.errors import LearnerError
 from runtime.errors import ActorGone, DiskRefuses
 from runtime.messaging.message import Done, Version
@@ -62,6 +62,15 @@ def fails(error: Exception) -> Callable[..., Awaitable[Any]]:
         raise error
 
     return failing
+
+
+def at(address: str) -> Callable[..., Awaitable[Any]]:
+    """A rank on that machine."""
+
+    async def answers(msg: Any) -> Any:
+        return RankPlace(address=address) if isinstance(msg, GetReady) else Done()
+
+    return answers
 
 
 @pytest.fixture(autouse=True)
@@ -120,14 +129,16 @@ async def test_ranks_that_may_have_come_apart_end(
 async def test_a_rank_whose_process_had_to_end_is_invited_again() -> None:
     gone = 2
 
-    async def answers(_: Any) -> Done:
+    async def answers(msg: Any) -> Any:
         nonlocal gone
+        if isinstance(msg, JoinRanks):
+            return Done()
         gone -= 1
         if gone >= 0:
             raise ActorGone("it ends")
-        return Done()
+        return RankPlace(address="far")
 
-    ranks, others = group(answers, fine)
+    ranks, others = group(answers, at("near"), at("far"), at("here"))
     joined = list[JoinRanks]()
 
     async def join(msg: JoinRanks) -> None:
@@ -135,6 +146,7 @@ async def test_a_rank_whose_process_had_to_end_is_invited_again() -> None:
 
     await ranks.meet("here", 7, join)
     assert ranks.met
-    assert [(msg.rank, msg.ranks, msg.address, msg.port) for msg in joined] == [(0, 3, "here", 7)]
-    assert [{msg.rank for msg in other.heard} for other in others] == [{1}, {2}]
-    assert len(others[0].heard) == 3
+    assert [(msg.rank, msg.ranks, msg.address, msg.port) for msg in joined] == [(0, 5, "here", 7)]
+    heard = [[msg.rank for msg in other.heard if isinstance(msg, JoinRanks)] for other in others]
+    assert heard == [[2], [4], [3], [1]], "ranks of one machine have numbers in a row"
+    assert [type(msg) for msg in others[0].heard] == [GetReady] * 3 + [JoinRanks]
