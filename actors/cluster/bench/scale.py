@@ -43,7 +43,7 @@ VERSION = Version(lineage=0, step=0)
 FAR_AWAY = "192.0.2.1:9"  # an address of no machine: the way there begins at this machine's own address
 
 
-class Play(Request[Done]):
+class StepsWanted(Request[Done]):
     """Ask `to` for so many answers to prompts of so many tokens."""
 
     to: str
@@ -51,11 +51,11 @@ class Play(Request[Done]):
     tokens: int
 
 
-class Player(Actor):
+class FarSeats(Actor):
     """In the place of a process with seats."""
 
-    @handles(Play, slow_after_s=TIMEOUT_S)
-    async def play(self, msg: Play) -> Done:
+    @handles(StepsWanted, slow_after_s=TIMEOUT_S)
+    async def play(self, msg: StepsWanted) -> Done:
         """Some steps at once, all in all `msg.steps`."""
         target, prompt = self.ctx.ref(msg.to), [7] * msg.tokens
 
@@ -70,7 +70,7 @@ class Player(Actor):
         return Done()
 
 
-class Answerer(Actor):
+class FarSampler(Actor):
     """In the place of a sampler and its engine."""
 
     @handles(Generate, concurrent=True)
@@ -115,16 +115,16 @@ async def _passed_on(folder: Path) -> tuple[dict[int, float], dict[int, float]]:
             config=DispatchSettings(samplers=["sampler/0"]),
         )
         await system.spawn(
-            ActorSpec(name="sampler/0", factory=Answerer, host="samplers"),
+            ActorSpec(name="sampler/0", factory=FarSampler, host="samplers"),
             router,
-            ActorSpec(name="player", factory=Player, host="players"),
+            ActorSpec(name="player", factory=FarSeats, host="players"),
         )
         player = system.ref("player")
         for tokens in PROMPTS:
             for name, found in (("sampler/0", direct), ("router", routed)):
-                await player.ask(Play(to=name, steps=AT_ONCE, tokens=tokens), timeout_s=TIMEOUT_S)
+                await player.ask(StepsWanted(to=name, steps=AT_ONCE, tokens=tokens), timeout_s=TIMEOUT_S)
                 began = process_s()
-                await player.ask(Play(to=name, steps=STEPS, tokens=tokens), timeout_s=TIMEOUT_S)
+                await player.ask(StepsWanted(to=name, steps=STEPS, tokens=tokens), timeout_s=TIMEOUT_S)
                 found[tokens] = 1e3 * (process_s() - began) / STEPS
     return direct, routed
 
