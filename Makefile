@@ -106,7 +106,7 @@ standins: setup
 # The Dockerfile's steps in a fresh Debian 12 by debootstrap, as root: half an hour and 5 GB below /var/tmp. PIP_* of the
 # environment holds there, too; BIND names folders that it means.
 fresh-root: setup
-	$(PY) -P deploy/setup/fresh_root.py $(foreach folder,$(BIND),--bind $(folder))
+	setpriv --pdeathsig TERM $(PY) -P deploy/setup/fresh_root.py $(foreach folder,$(BIND),--bind $(folder))
 
 bench: setup
 	.venv/bin/computerrl bench startup

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -63,7 +65,10 @@ with fresh_root.scratch() as root:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
-@pytest.mark.parametrize(("last", "signalled", "status"), [("exit 3", None, 3), ("sleep 988", signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("last", "signalled", "status"),
+    [("exit 3", None, 3), ("sleep 988", signal.SIGTERM, 143), ("sleep 988", signal.SIGKILL, -9)],
+)
 def test_neither_mounts_nor_processes_nor_files_are_left(last: str, signalled: int | None, status: int) -> None:
     command = [sys.executable, "-c", WITHIN, last]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
@@ -74,7 +79,16 @@ def test_neither_mounts_nor_processes_nor_files_are_left(last: str, signalled: i
         if signalled is not None:
             process.send_signal(signalled)
         assert process.wait(60) == status
+    if signalled == signal.SIGKILL:
+        shutil.rmtree(folder.parent)
     assert not folder.parent.exists()
     assert "fresh-root-test" not in Path("/proc/mounts").read_text()
+    until = time.monotonic() + 10
+    while (left := sleeping()) and time.monotonic() < until:  # after SIGKILL the kernel ends them, one after the other
+        time.sleep(0.05)
+    assert not left
+
+
+def sleeping() -> set[str]:
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert not {"sleep 987", "sleep 988"} & set(listed)
+    return {"sleep 987", "sleep 988"} & set(listed)

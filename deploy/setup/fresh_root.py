@@ -124,7 +124,8 @@ def scratch() -> Iterator[Path]:
 def execute(lines: Sequence[str]) -> int:
     """Run shell lines in namespaces of their own until one fails, and print what they print; the exit status."""
     begun = time.monotonic()
-    command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-euc", "\n".join(lines)]
+    command = ["setpriv", "--pdeathsig", "KILL"]  # all end with this program, after its SIGKILL, too
+    command += ["unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-euc", "\n".join(lines)]
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as process:
