@@ -59,7 +59,7 @@ vscode:
 osworld-apps:
 	@COMPUTERRL_OSWORLD=1 bash deploy/setup/setup.sh
 
-# The published metrics in an environment of their own, to compare with: 450 MB on disk, a minute.
+# The published metrics in an environment of their own, to compare with: 640 MB on disk, a minute.
 osworld-judge: setup
 	@bash deploy/setup/osworld_judge.sh
 

@@ -200,6 +200,7 @@ class SeatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     format: Form = "compact"  # of prompts and answers
     action_space: ActionSpace = "both"  # that the agent has
     sight: Sight = USUAL
+    published_metrics: bool = False  # judge where none here does
     screenshots: Screenshots = "some"  # of an episode's steps, kept with their payloads
     settle_ms: int = 1500  # the longest wait for a desktop to come to rest after an action
     call_timeout_s: float = 20.0  # one call of the guest agent; typing takes at most 16 s of it

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -120,7 +121,8 @@ class Episode:
     async def _judged(self, found: Frozen, told: dict[str, str]) -> TaskVerdict:
         """The verdict; other seats go on meanwhile. Raises DesktopFault for what the task itself has wrong."""
         try:
-            return await asyncio.to_thread(judged, self._task, found.read, self._before, found.manifest, told)
+            how = partial(judged, published_metrics=self._config.published_metrics)
+            return await asyncio.to_thread(how, self._task, found.read, self._before, found.manifest, told)
         except ConfigError as error:
             raise DesktopFault("not_judged", str(error), "task") from error
 

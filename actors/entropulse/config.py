@@ -80,6 +80,12 @@ class EvaluationConfig(Section, frozen=True, kw_only=True):
     ] = 0
     greedy: Annotated[bool, tuning("Plays every round once more at temperature 0, on the same weights.")] = False
     episodes: Annotated[int, tuning("Sets the episodes per instance and round. Greedy rounds play one.", ge=1)] = 1
+    published_metrics: Annotated[
+        bool,
+        tuning(
+            "Judges a task file by the published package where a metric is not here: `make osworld-judge`. `eval` only."
+        ),
+    ] = False
     rollout_share: Annotated[
         float, tuning("Gives an open round this share of RL's episodes. 0 gives it what RL leaves idle.", ge=0, le=0.5)
     ] = 0.0

@@ -25,7 +25,7 @@ from apis.tasks.verify.verify import CHECKS, OnDocument, Read, TaskVerdict, file
 from apis.tasks.verify.verify import verify as by_files
 from apis.tasks.verify.workbooks import workbook_is
 from apis.tasks.words import SPLITS, TRAIN
-from apis.tasksets import judge, store
+from apis.tasksets import judge, published, store
 from runtime.errors import ConfigError
 
 NOTHING_TOLD: Mapping[str, str] = {}
@@ -120,16 +120,22 @@ def goal(task_id: str) -> Goal:
 
 
 def judged(
-    task: Task, read: Read, before: Manifest, after: Manifest, told: Mapping[str, str] = NOTHING_TOLD
+    task: Task,
+    read: Read,
+    before: Manifest,
+    after: Manifest,
+    told: Mapping[str, str] = NOTHING_TOLD,
+    *,
+    published_metrics: bool = False,
 ) -> TaskVerdict:
     """Whether `task` is solved: by what its files say, and by what became of HOME beside them.
 
     `read` finds files of the frozen guest; `before` is HOME after the set-up, `after` in the end. `told` has what
-    commands of a task file wrote; such a file is judged by its own metrics alone. Raises ConfigError like `verify` and
-    `family`.
+    commands of a task file wrote; such a file is judged by its own metrics alone, with `published_metrics` by the
+    published package where a metric is not here. Raises ConfigError like `verify` and `family`.
     """
     if of_set(task.id):
-        return judge.judged(task, read, told, store.fixture)
+        return judge.judged(task, read, told, store.fixture, published.score if published_metrics else None)
     verdict = by_files(task, read)
     if not verdict.success:
         return verdict

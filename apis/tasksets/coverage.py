@@ -5,7 +5,7 @@ Invariant: pure. The plans that are played are made here too, so a task that lac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import msgspec
@@ -36,13 +36,16 @@ class Covered(msgspec.Struct, frozen=True):
     needs: list[Need]
 
 
-def covered(task: Task, at_hand: AtHand, present: Present) -> Covered:
-    """The verdict on `task`, given which fixtures are at hand and which programs are present."""
-    needs = sorted(set(lacks(task, at_hand, present)))
+def covered(task: Task, at_hand: AtHand, present: Present, tail: Container[str] = ()) -> Covered:
+    """The verdict on `task`, given which fixtures are at hand and which programs are present.
+
+    `tail` has the published metrics that judge what the ones here do not.
+    """
+    needs = sorted(set(lacks(task, at_hand, present, tail)))
     return Covered(task.id, verdict_of(needs), needs)
 
 
-def lacks(task: Task, at_hand: AtHand, present: Present) -> Iterator[Need]:
+def lacks(task: Task, at_hand: AtHand, present: Present, tail: Container[str] = ()) -> Iterator[Need]:
     """Each thing that `task` needs and that is not here."""
     for step in task.config:
         yield from _step(step, at_hand, present)
@@ -55,7 +58,7 @@ def lacks(task: Task, at_hand: AtHand, present: Present) -> Iterator[Need]:
     evaluator = task.evaluator
     for step in evaluator.postconfig:
         yield from _step(step, at_hand, present)
-    yield from _judging(evaluator, at_hand, present)
+    yield from _judging(evaluator, at_hand, present, tail)
     if task.proxy:
         yield Need("network", "web pages by a proxy")
 
@@ -89,11 +92,12 @@ def _absent(calls: list[Call], present: Present) -> list[str]:
     return sorted(name for name in named if not present(name))
 
 
-def _judging(evaluator: Evaluator, at_hand: AtHand, present: Present) -> Iterator[Need]:
+def _judging(evaluator: Evaluator, at_hand: AtHand, present: Present, tail: Container[str]) -> Iterator[Need]:
     for name, _, expected, options in evaluator.rows():
         if name not in METRICS:
-            yield Need("metric", name)
-        elif lacking := METRICS[name].lacks(options):
+            if name not in tail:
+                yield Need("metric", name)
+        elif name not in tail and (lacking := METRICS[name].lacks(options)):
             yield Need("metric", f"{name}: {lacking}")
         if name in PAGES or (name == "is_vlc_playing" and dict(expected.get("rules", {})).get("type") == "url"):
             yield Need("network", f"pages for {name}")

@@ -63,6 +63,16 @@ def _picked(getter: Getter, views: list[FileView]) -> Any:
     return picked[0] if len(picked) == 1 else picked
 
 
+def called(getter: Getter, value: Any) -> Any:
+    """A value of `getter` whose files bear the names that the task gives them."""
+    views = value if isinstance(value, list) else [value]
+    if not all(isinstance(view, FileView) for view in views) or not (getter.get("dest") or getter.get("path")):
+        return value
+    names = [name.rpartition("/")[2] for name in listed(getter.get("dest") or getter["path"])]
+    named = [view if view.name else replace_in(view, name=name) for view, name in zip(views, names, strict=False)]
+    return named if isinstance(value, list) else named[0]
+
+
 _SETTINGS = {"vlc_config": ".config/vlc/vlcrc"}
 # Databases of the browser's: the file, the table, and which of its columns a metric is given.
 _DATABASES = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from zipfile import BadZipFile
 
@@ -23,6 +23,8 @@ from apis.tasksets.needs import Lacking
 from apis.tasksets.steps import Fixture, calls_of, carried
 from runtime.errors import ConfigError
 
+# What scores by a metric that is not here: by its name, the result, what is expected, and the options.
+Tail = Callable[[str, Value, Value, Options], Score]
 AFTER_MS = 5000  # for a window that should be there already
 _MISSING = FileView("missing")
 # What parsers raise for broken content.
@@ -59,8 +61,9 @@ def wanted(task: Task) -> list[WantedFile]:
     """
     kinds: dict[str, set[str]] = {}
     try:
-        for name, result, expected, _ in task.evaluator.rows():
-            reads = METRICS[name].reads if name in METRICS else "bytes"
+        for name, result, expected, options in task.evaluator.rows():
+            metric = native(name, options)
+            reads = metric.reads if metric else "bytes"
             for side in (side for side in (result, expected) if side):
                 given = getters.given_of(side)
                 for path in getters.files_of(side):
@@ -74,20 +77,31 @@ def wanted(task: Task) -> list[WantedFile]:
     return [WantedFile(path, next(iter(each)) if len(each) == 1 else "bytes") for path, each in kinds.items()]
 
 
-def score(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture) -> Score:
-    """The score of `task` by what `read` finds, `told` has and `fixture` gives.
+def native(name: str, options: Options) -> Declared | None:
+    """The metric here that judges with these options; None where there is none."""
+    metric = METRICS.get(name)
+    return None if metric is None or metric.lacks(options) else metric
+
+
+def score(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture, tail: Tail | None = None) -> Score:
+    """The score of `task` by what `read` finds, `told` has and `fixture` gives; what is not here is left to `tail`.
 
     Raises ConfigError for what the task itself has wrong.
     """
     scores = []
     for name, result, expected, options in task.evaluator.rows():
-        if name not in METRICS:
-            raise ConfigError(f"task {task.id}: there is no metric {name}")
+        metric = native(name, options)
+        if metric is None and tail is None:
+            raise ConfigError(f"task {task.id}: there is no metric {name} with these options")
         try:
             values = [getters.value_of(side, read, told, fixture) if side else None for side in (result, expected)]
         except Lacking as lacking:
             raise ConfigError(f"task {task.id}: its verifier needs {lacking.need}") from None
-        found = _scored(METRICS[name], values[0], values[1], options, of_task=not getters.is_read(expected))
+        if metric is not None:
+            found = _scored(metric, values[0], values[1], options, of_task=not getters.is_read(expected))
+        elif tail is not None:
+            sides = [getters.called(side, value) for side, value in zip((result, expected), values, strict=True)]
+            found = tail(name, sides[0], sides[1] if expected else None, options)
         scores.append(Score(found.value, f"{name}: {found.reason}"))
     return together(scores, task.evaluator.conj)
 
@@ -108,9 +122,9 @@ def _scored(metric: Declared, result: Value, expected: Value, options: Options, 
         return Score(0.0, f"it can't be compared: {error}")
 
 
-def judged(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture) -> TaskVerdict:
+def judged(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture, tail: Tail | None = None) -> TaskVerdict:
     """Whether nothing is missing; below the full score the reason says the score."""
-    found = score(task, read, told, fixture)
+    found = score(task, read, told, fixture, tail)
     if found.value >= SOLVED or found.value <= 0:
         return TaskVerdict(found.solved, found.reason)
     return TaskVerdict(False, f"score {found.value:.3f}: {found.reason}", found.value)

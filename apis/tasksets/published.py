@@ -1,7 +1,7 @@
 """The published metrics, asked in an environment of their own that `make osworld-judge` builds.
 
 Invariant: they run in a sandbox without network and rights that sees their environment and the order alone. What they
-raise solves nothing. Training never asks them.
+raise solves nothing. Training never asks them: a policy that learned from them could learn to deceive them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import base64
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from apis.tasks.metrics.metric import Score
 from apis.tasks.verify.verify import FileView
 from runtime.errors import ConfigError
 
@@ -72,6 +74,10 @@ def order(name: str, result: Any, expected: Any, options: Mapping[str, Any], *, 
 
 def answers(orders: Sequence[str]) -> list[PublishedScore]:
     """What the published metrics answer. Raises ConfigError where they are not here or give no answer."""
+    return [msgspec.json.decode(line, type=PublishedScore) for line in _told(orders)]
+
+
+def _told(orders: Sequence[str]) -> list[str]:
     refuse_missing()
     most = START_S + EACH_S * len(orders)
     try:
@@ -82,7 +88,27 @@ def answers(orders: Sequence[str]) -> list[PublishedScore]:
         raise ConfigError(f"the published metrics gave no answer: {error}; mend it with: {MEND}") from None
     if len(told) != len(orders):
         raise ConfigError(f"the published metrics gave {len(told)} answers to {len(orders)} orders")
-    return [msgspec.json.decode(line, type=PublishedScore) for line in told]
+    return told
+
+
+@lru_cache(maxsize=1)
+def names() -> frozenset[str]:
+    """The published metrics that can be asked. Raises ConfigError as `answers` does."""
+    return frozenset(msgspec.json.decode(_told([json.dumps("names")])[0], type=list[str]))
+
+
+def score(name: str, result: Any, expected: Any, options: Mapping[str, Any]) -> Score:
+    """What the published metric `name` gives; 0 where it raises.
+
+    Raises ConfigError where it is not here, needs what its environment lacks, or gives no answer.
+    """
+    (answer,) = answers([order(name, result, expected, options)])
+    if answer.missing:
+        raise ConfigError(f"the published metric {name} needs {answer.missing}, which is not here")
+    if answer.raised:
+        return Score(0.0, f"the published metric raised {answer.raised[:80]}")
+    value = min(1.0, max(0.0, answer.score))
+    return Score(value, f"the published metric gives {value:g}")
 
 
 def _command() -> list[str]:

@@ -19,23 +19,15 @@ import resource
 import sys
 import tempfile
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# Packages of pictures, sounds and PDF, 3 GB in all, that no metric here is about.
-LEFT_OUT: tuple[str, ...] = (
-    "PyPDF2",
-    "acoustid",
-    "borb",
-    "cv2",
-    "easyocr",
-    "fastdtw",
-    "fitz",
-    "imagehash",
-    "librosa",
-    "mutagen",
-)
-LEFT_OUT += ("pdfplumber", "pypdf")
+# Packages of sounds and text in pictures, 3 GB in all, and those that a licence leaves out.
+LEFT_OUT = ("acoustid", "borb", "easyocr", "fastdtw", "fitz", "librosa", "pdfplumber")
+OF_PDF = {"compare_pdfs"}  # they ask `fitz` for a page's text alone, which pypdf gives here
+RUNS = {"check_python_file_by_test_suite"}  # it runs what the policy wrote beside itself: such a score can be forged
+NAMES = "names"  # the order that asks which metrics there are
 CPU_S, MEMORY_BYTES, FILE_BYTES = 20, 4 << 30, 64 << 20
 touched: list[str] = []
 
@@ -71,6 +63,53 @@ class MissingFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         del module  # nothing is there to run
 
 
+class PdfText:
+    """What `fitz` opens: pages with their text."""
+
+    def __init__(self, path: str) -> None:
+        from pypdf import PdfReader
+
+        self._pages = PdfReader(path).pages
+
+    def __enter__(self) -> PdfText:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is held open."""
+
+    def __iter__(self) -> Iterator[types.SimpleNamespace]:
+        return (types.SimpleNamespace(get_text=page.extract_text) for page in self._pages)
+
+
+def codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """A function's code and that of the functions within it."""
+    yield code
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            yield from codes(part)
+
+
+def lacking(function: types.FunctionType, seen: set[str]) -> str:
+    """The first package that `function` or one that it calls needs and that is not here; "" where there is none."""
+    seen.add(function.__name__)
+    for name in (name for code in codes(function.__code__) for name in code.co_names):
+        value = function.__globals__.get(name)
+        if name in LEFT_OUT or isinstance(value, Missing):
+            if name != "fitz" or function.__name__ not in OF_PDF:
+                return name
+        elif isinstance(value, types.FunctionType) and value.__module__.startswith("desktop_env"):
+            found = "" if value.__name__ in seen else lacking(value, seen)
+            if found:
+                return found
+    return ""
+
+
+def named(metrics: types.ModuleType) -> list[str]:
+    """The metrics that can be asked here."""
+    found = {name: one for name, one in vars(metrics).items() if isinstance(one, types.FunctionType)}
+    return sorted(name for name, one in found.items() if name not in RUNS and not lacking(one, set()))
+
+
 def given(value: Any, folder: Path) -> Any:
     """An argument; a file is written into `folder` and becomes its path."""
     if isinstance(value, list):
@@ -86,7 +125,7 @@ def given(value: Any, folder: Path) -> Any:
 def judge(metrics: types.ModuleType, order: dict[str, Any]) -> dict[str, Any]:
     """The answer to one order."""
     metric = getattr(metrics, order["metric"], None)
-    if metric is None:
+    if metric is None or order["metric"] in RUNS:
         return {"missing": "not in the package"}
     touched.clear()
     with tempfile.TemporaryDirectory() as folder:
@@ -126,9 +165,12 @@ def main() -> None:
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
     sys.meta_path.append(MissingFinder())
+    importlib.import_module("fitz").__dict__["open"] = PdfText
     metrics = importlib.import_module("desktop_env.evaluators.metrics")
     for line in sys.stdin:
-        answers.write(json.dumps(apart(metrics, json.loads(line))) + "\n")
+        order = json.loads(line)
+        answer = named(metrics) if order == NAMES else apart(metrics, order)
+        answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
 

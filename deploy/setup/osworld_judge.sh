@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the published metrics' own environment in .venv-osworld from the pinned file: 450 MB. Repeating it costs
+# Builds the published metrics' own environment in .venv-osworld from the pinned file: 640 MB. Repeating it costs
 # nothing. PYTHON=... picks another interpreter; it must be 3.11, which the pinned wheels are for.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

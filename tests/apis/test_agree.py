@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import types
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,17 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.checks.tasks import agree
+from actors.cluster.config.schema import Deploy
+from actors.entropulse.config import EvaluationConfig
+from apis.documents.zip import zipped
+from apis.tasks import task_file
 from apis.tasks.metrics.metric import Score
+from apis.tasks.osworld import HOME, Task
 from apis.tasks.twins.every import TWINS
-from apis.tasksets import published, published_worker
+from apis.tasks.twins.twin import file
+from apis.tasks.verify.verify import FileView
+from apis.tasksets import judge, published, published_worker
+from apis.tasksets.coverage import covered
 from apis.tasksets.published import PublishedScore
 from runtime.errors import ConfigError
 
@@ -71,3 +80,66 @@ def test_a_difference_without_a_reason_fails_and_a_missing_environment_is_named(
     asked.metric = ["file_contain"]
     with pytest.raises(ConfigError, match="did you mean file_contains"):
         agree.agree(asked)
+
+
+def test_a_metric_that_needs_a_missing_package_or_runs_the_policys_file_is_not_offered() -> None:
+    code = """
+def plain(a): return 1.0
+def helped(a): return sounds(a)
+def sounds(a): return Reader(a)
+def late(a):
+    def inner():
+        from librosa import load
+        return load(a)
+    return inner()
+def compare_pdfs(a, b): return fitz.open(a)
+def check_python_file_by_test_suite(a): return 1.0
+"""
+    module = types.ModuleType("desktop_env.made")
+    missing = {name: published_worker.Missing(name) for name in ("Reader", "fitz")}
+    module.__dict__.update(missing)
+    exec(code, module.__dict__)
+    assert published_worker.named(module) == ["compare_pdfs", "plain"]
+
+
+@pytest.mark.slow
+def test_the_published_package_judges_what_is_not_here() -> None:
+    if not (published.ENVIRONMENT / ".computerrl").exists():
+        pytest.skip("make osworld-judge")
+    files = [file(zipped({"a.txt": text})) for text in (b"one", b"two")]
+    options = {"file_type": "text"}
+    task, fixtures = judged_by("compare_archive", files[0].data, options)
+    named = published.names()
+    assert covered(task, fixtures.__contains__, lambda _: True).verdict == "unsupported"
+    assert covered(task, fixtures.__contains__, lambda _: True, named).verdict == "runnable"
+    for left, solved in ((files[0], True), (files[1], False), (FileView("missing"), False), (file(b"x"), False)):
+        verdict = judge.judged(task, lambda _, left=left: left, {}, fixtures.__getitem__, published.score)
+        assert verdict.success is solved, verdict.reason
+    with pytest.raises(ConfigError, match="no metric compare_archive"):
+        judge.judged(task, lambda _: files[0], {}, fixtures.__getitem__)
+
+
+def judged_by(metric: str, expected: bytes, options: dict[str, Any]) -> tuple[Task, dict[str, bytes]]:
+    evaluator = {
+        "func": metric,
+        "result": {"type": "vm_file", "path": f"{HOME}/a.zip", "dest": "a.zip"},
+        "expected": {"type": "cloud_file", "path": "https://x.org/gold.zip", "dest": "gold.zip"},
+        "options": options,
+    }
+    task = {"id": metric, "instruction": "Do it", "evaluator": evaluator}
+    return task_file.load(json.dumps(task).encode()), {"https://x.org/gold.zip": expected}
+
+
+def test_what_is_left_to_the_published_package_gets_files_by_the_tasks_names_and_training_never_asks() -> None:
+    task, fixtures = judged_by("compare_archive", b"gold", {"file_type": "text"})
+    asked_for: list[Any] = []
+
+    def tail(name: str, result: Any, expected: Any, options: Mapping[str, Any]) -> Score:
+        asked_for.append((name, result.name, expected.name, dict(options)))
+        return Score(0.5, "half")
+
+    verdict = judge.judged(task, lambda _: file(b"mine"), {}, fixtures.__getitem__, tail)
+    assert (verdict.success, verdict.score) == (False, 0.5)
+    assert asked_for == [("compare_archive", "a.zip", "gold.zip", {"file_type": "text"})]
+    with pytest.raises(ConfigError, match=r"evaluation\.published_metrics is of `eval` alone"):
+        Deploy(evaluation=EvaluationConfig(published_metrics=True))

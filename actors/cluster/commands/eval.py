@@ -65,6 +65,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     unit = "of a URL: the unit of its places, 0 to 1000 or pixels (default: thousandths with a picture)"
     parser.add_argument("--coordinates", choices=("pixels", "thousandths"), help=unit)
     parser.add_argument("--prompt", metavar="FILE", help="of a URL: a prompt template, a file or `tags`")
+    tail = "of task files: judge by the published package (make osworld-judge) where a metric is not here"
+    parser.add_argument("--published-metrics", action="store_true", default=None, help=tail)
     parser.add_argument("--max-turns", type=int, metavar="N", help="answers per episode (default: 12, or the run's)")
     tokens = "of one answer (default: the run's, or 4096 of a URL)"
     parser.add_argument("--max-tokens", type=int, metavar="N", help=tokens)

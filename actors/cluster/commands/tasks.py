@@ -22,6 +22,7 @@ EXAMPLES = (
     "  computerrl tasks check text_editor --split held-out --out plays.jsonl\n"
     "  computerrl tasks check my-tasks/ --static --json\n"
     "  computerrl tasks coverage my-tasks/\n"
+    "  computerrl tasks coverage my-tasks/ --published-metrics\n"
     "  computerrl tasks fetch osworld --from OSWorld/ --from ubuntu_osworld_file_cache/\n"
     "  computerrl tasks agree --metric compare_table\n"
     "  computerrl tasks attack desktop --instances 2\n"
@@ -57,7 +58,7 @@ AGREE = (
     "Compare the metrics here with the published ones on generated twins: for each metric and kind of option what is\n"
     "right, near misses, what is untouched, garbage, and nothing at all. Prints a line per metric, each difference\n"
     "with what is done here instead, and the share that agrees. The published package runs in an environment of its\n"
-    "own, which `make osworld-judge` builds (450 MB), in a sandbox without network and rights. Exit status 1 when a\n"
+    "own, which `make osworld-judge` builds (640 MB), in a sandbox without network and rights. Exit status 1 when a\n"
     "difference is not explained."
 )
 ATTACK = (
@@ -98,6 +99,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="let oracles take harmless wrong steps this often (without SHARE: 0.15)",
     )  # fmt: skip
     take_provider(check)
+    tail = "of task files: judge by the published package (make osworld-judge) where a metric is not here"
+    check.add_argument("--published-metrics", action="store_true", help=tail)
     check.add_argument("--out", metavar="FILE.jsonl", help="write every play as a line of JSON")
     attack = verbs.add_parser("attack", help="try cheats on a suite", description=ATTACK, epilog=EXAMPLES)
     attack.add_argument("suite", metavar="SUITE", help="suite, YAML file or family")
@@ -109,6 +112,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     take_provider(attack)
     coverage = verbs.add_parser("coverage", help="what task files need", description=COVERAGE, epilog=EXAMPLES)
     coverage.add_argument("suite", metavar="SET", help="task set, or JSON file or folder of tasks")
+    coverage.add_argument("--published-metrics", action="store_true", help=tail)
     fetch = verbs.add_parser("fetch", help="a task set and its fixtures", description=FETCH, epilog=EXAMPLES)
     fetch.add_argument("name", metavar="SET", help="osworld, officeworld, a task set, or a file or folder of tasks")
     fetch.add_argument(

@@ -283,6 +283,12 @@ class Deploy(Section, frozen=True, kw_only=True):
         self.samplers.refuse_unreachable(self.weight_sync)
         if self.learner.place and self.weight_sync.transport == "collective":
             raise ConfigError("weight_sync.transport is collective: with learner.place weights go by disk")
+        learned = self.demos.count or self.entropulse.bc_steps or self.entropulse.total_rl_steps
+        if self.evaluation.published_metrics and learned:
+            raise ConfigError(
+                "evaluation.published_metrics is of `eval` alone: nothing may learn from those metrics; leave it out or"
+                " set demos.count, entropulse.bc_steps and entropulse.total_rl_steps to 0"
+            )
         if self.sampling.eval_temperature == 0 and self.evaluation.episodes > 1:
             episodes = self.evaluation.episodes
             raise ConfigError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -19,7 +19,7 @@ from actors.desktop.providers import editor
 from actors.replay.config import EVERY, TaskRange
 from apis.tasks import registry as tasks
 from apis.tasks.osworld import Download, Task
-from apis.tasksets import getters, store
+from apis.tasksets import getters, published, store
 from apis.tasksets.coverage import Covered, Present, covered
 from runtime.errors import ConfigError
 from runtime.program import program
@@ -84,15 +84,20 @@ def set_of(name: str) -> str:
     return store.adopt(Path(name).resolve().stem, files_at(name), pinned=False)
 
 
-def verdicts(name: str) -> list[Covered]:
-    """The verdict on each task of the set `name`, under its id. Raises ConfigError."""
+def verdicts(name: str, tail: Container[str] = ()) -> list[Covered]:
+    """The verdict on each task of the set `name`, under its id; `tail` as `covered` has it. Raises ConfigError."""
     present = programs()
-    return [covered(tasks.task(task_id), store.at_hand, present) for task_id in store.ids(set_of(name))]
+    return [covered(tasks.task(task_id), store.at_hand, present, tail) for task_id in store.ids(set_of(name))]
 
 
-def chosen(wanted: TaskRange) -> list[str]:
+def tail_of(*, published_metrics: bool) -> frozenset[str]:
+    """The published metrics that judge, if they are asked for. Raises ConfigError where they are not here."""
+    return published.names() if published_metrics else frozenset()
+
+
+def chosen(wanted: TaskRange, tail: Container[str] = ()) -> list[str]:
     """The tasks of a range over a set: of those that can be played here. Raises ConfigError."""
-    found = [one.id for one in verdicts(wanted.set) if one.verdict == "runnable"]
+    found = [one.id for one in verdicts(wanted.set, tail) if one.verdict == "runnable"]
     if not found:
         raise ConfigError(
             f"task set {wanted.set} has no task that can be played here: {program()} tasks check {wanted.set} --static"

@@ -50,6 +50,7 @@ FLAGS: dict[str, Any] = {
     "decoding": GREEDY,
     "desktops": None,
     "format": None,
+    "published_metrics": False,
     "observation": None,
     "coordinates": None,
     "prompt": None,
@@ -123,7 +124,7 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
         weight_sync=msgspec.structs.replace(like.weight_sync, transport="disk"),  # nothing is trained
         replay=_patient(like, turns) if url else like.replay,
         entropulse=EntropulseConfig(bc_steps=0, total_rl_steps=0, pulses=0),
-        evaluation=EvaluationConfig(episodes=args.episodes or 1),
+        evaluation=EvaluationConfig(episodes=args.episodes or 1, published_metrics=args.published_metrics),
     )
     return deploy_files.build(msgspec.to_builtins(found), Deploy, args.overrides, source="eval")
 
@@ -188,7 +189,8 @@ def _of_files(args: argparse.Namespace) -> list[str]:
     try:
         name = tasksets.set_of(args.tasks)
         wanted = TaskRange(set=name, count=args.instances or EVERY, first=args.first)
-        ids, found = tasksets.chosen(wanted), tasksets.verdicts(name)
+        tail = tasksets.tail_of(published_metrics=args.published_metrics)
+        ids, found = tasksets.chosen(wanted, tail), tasksets.verdicts(name, tail)
     except ConfigError as error:
         raise ConfigError(f"--tasks {args.tasks}: {error}") from None
     left = Counter(one.verdict for one in found if one.verdict != "runnable")

@@ -339,7 +339,11 @@ def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
     patience_s = deploy.samplers.generate_timeout_s + ANSWER_MARGIN_S
     configs = [
         DesktopSeat(
-            seat=msgspec.structs.replace(desktops.seat(deploy.prompt), generate_timeout_s=patience_s),
+            seat=msgspec.structs.replace(
+                desktops.seat(deploy.prompt),
+                generate_timeout_s=patience_s,
+                published_metrics=deploy.evaluation.published_metrics,
+            ),
             desktops=desktops.of_one_host(deploy.replay.lease_s, index),
             model=model,
             samplers=[ROUTER] if samplers else [],

@@ -62,7 +62,10 @@ def check_history_deleted(result: Value, expected: Value, _: Options) -> Score:
     """No page's address in the history has one of `keywords`."""
     if not isinstance(result, list) or expected["type"] != "keywords":
         return Score(0.0, "there is no history")
-    pages = [str(row[0]) for row in result[:_MOST] if isinstance(row, list | tuple) and row]
+    rows = result[:_MOST]
+    if not all(isinstance(row, list | tuple) and row for row in rows):
+        return Score(0.0, "a page can't be read")
+    pages = [str(row[0]) for row in rows]
     left = [word for word in expected["keywords"] if any(word in page for page in pages)]
     return is_(not left, "none is left", f"pages with {left[:1]} are left")
 

@@ -79,7 +79,10 @@ def is_cookie_deleted(result: Value, expected: Value, _: Options) -> Score:
     """No cookie is left of `domains`."""
     if not isinstance(result, list) or expected["type"] != "domains":
         return Score(0.0, "there is no list of cookies")
-    hosts = {str(row[1]) for row in result[:_MOST] if isinstance(row, list | tuple) and len(row) > 1}
+    rows = result[:_MOST]
+    if not all(isinstance(row, list | tuple) and len(row) > 1 for row in rows):
+        return Score(0.0, "a cookie can't be read")
+    hosts = {str(row[1]) for row in rows}
     left = [domain for domain in expected["domains"] if any(host.endswith(domain.lstrip(".")) for host in hosts)]
     return is_(not left, "none is left", f"cookies of {left[:1]} are left")
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from apis.tasks.twins.general import CELL, DATA, FUZZY, GOLD, UNTOUCHED
 from apis.tasks.twins.made_books import axis, chart, legend, pivot, shared
-from apis.tasks.twins.tables import PAIR, printed, rule
+from apis.tasks.twins.tables import PAIR, check, printed, rule, zoom
 from apis.tasks.twins.tables import book as looking
 from apis.tasks.twins.twin import Twin, book
 from apis.tasks.verify.verify import FileView
@@ -174,6 +174,20 @@ TWINS = [
     rule(
         "style", looking(marked="A2"), looking(marked="A2", font="<i/>"), looking(marked="A3"),
         looking(marked="A2", fill="FFFF0001"), props=["fgcolor"], **PAIR,
+    ),
+    rule(
+        "zoom", None, looking(view=zoom("150")), looking(view=zoom("151")), looking(view=zoom("15")),
+        sheet_idx="RI0", method="eq", ref=150,
+    ),
+    rule(
+        "data_validation", None, looking(after=check("B2", "whole", "5")), looking(after=check("B2", "whole", "6")),
+        looking(after=check("B2", "decimal", "5")), sheet_idx="RNSheet1",
+        dv_props=[{"type": {"method": "eq", "ref": "whole"}, "formula1": {"method": "eq", "ref": "5"}}],
+    ),
+    rule(
+        "pivot_table", looking(pivots=(pivot(),)), looking(pivots=(pivot(),)),
+        looking(pivots=(pivot(hidden=' h="1"'),)), looking(pivots=(pivot(rows="1"),)),
+        pivot_props=["filter", "row_fields"], **PAIR,
     ),
     rule(
         "pivot_table", looking(pivots=(pivot(),)), looking(pivots=(pivot(rows="1"),)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apis.tasks.twins.documents import odt
+from apis.tasks.twins.documents import BREAK, docx, odt, para, stretch
 from apis.tasks.twins.general import FILTER, SAID, VLCRC
 from apis.tasks.twins.pictures import GOLD as PICTURE
 from apis.tasks.twins.pictures import HALVED, MIRROR, OTHER, PALE, PLAIN, SPECK, TURNED, saved, scaled
@@ -14,6 +14,12 @@ FOLDERS = {"type": "bookmark_bar_folders_names", "names": ["Liked", "Read"]}
 def bar(*names: str, kind: str = "folder") -> dict[str, object]:
     """A bookmark bar with folders of these names."""
     return {"bookmark_bar": {"children": [{"type": kind, "name": name, "children": []} for name in names]}}
+
+
+def filters(*conditions: str) -> str:
+    """Thunderbird's filters of mail with these conditions."""
+    one = 'name="x"\nenabled="yes"\ntype="17"\naction="Mark read"\ncondition="%s"\n'
+    return 'version="9"\nlogging="no"\n' + "".join(one % condition for condition in conditions)
 
 
 def preferences(*lines: str) -> bytes:
@@ -100,6 +106,27 @@ TWINS = [
         "check_qt_slider_colours", {"type": "match", "expected_qt_slider_colours": COLORS}, {},
         file(VLCRC % f"qt-slider-colours={COLORS}"),
         [file(VLCRC % f"qt-slider-colours={COLORS};1"), file(VLCRC % "qt-slider-colours=1"), file(VLCRC % "")],
+    ),
+    *(
+        Twin(f"check_{name}", {f"expected_{name}": default}, {}, file(VLCRC % ""), [
+            file(VLCRC % f"{key}={other}"), file(VLCRC % f"#x=1\n{key}={other}"), file(VLCRC % f"{key}={other}\nx=1"),
+        ])
+        for name, default, other in (
+            ("qt_max_volume", 125, 200), ("qt_bgcone", 1, 0), ("qt_minimal_view", 0, 1),
+            ("one_instance_when_started_from_file", 1, 0),
+        )
+        for key in (name.replace("_", "-"),)
+    ),
+    Twin("compare_csv", [file("a,b\n"), file("a;b\n")], {}, file("a;b\n"), [file("a b\n"), file("a;b,\n"), file("")]),
+    Twin(
+        "contains_page_break", {}, {}, docx(para(stretch("a"), BREAK)),
+        [docx(para(stretch("a"))), docx(para(stretch("a"), "<w:r><w:br/></w:r>")), docx(para())],
+    ),
+    Twin("literal_match", ["a", "b"], {"type": "list", "ignore_case": True}, ["A", "b"], [["B", "a"], ["a"], []]),
+    Twin(
+        "check_thunderbird_filter", {"expect": [{"condition": ["OR (from,is,a@b.c)", "OR (to,is,x)"]}]}, {},
+        file(filters("AND (to,is,x)", "OR (from,is,a@b.c) OR (to,is,x)")),
+        [file(filters("OR (from,is,a@b.c)")), file(filters("AND (from,is,a@b.c) OR (to,is,x)")), file(filters("ALL"))],
     ),
     Twin("compare_images", PICTURE, {"reference_base_result": 0.54}, PICTURE, [MIRROR, OTHER, TURNED]),
     Twin(

@@ -98,7 +98,8 @@ async def played_again(deploy: Deploy, recorded: EpisodeView) -> Play:
     pool = await DesktopPool.open(seats.of_one_host(), Path(f"rerun-{os.getpid()}"), Troubles())
     try:
         turns = len(recorded.steps) + (recorded.reason != "out_of_steps")
-        player = Player(pool, seats.seat(deploy.prompt))
+        published = deploy.evaluation.published_metrics
+        player = Player(pool, msgspec.structs.replace(seats.seat(deploy.prompt), published_metrics=published))
         return await player.play(recorded.task, lambda _: Recorded(recorded.steps), max_turns=turns)
     finally:
         await pool.close()

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from actors.cluster import output
+from actors.cluster.config import deploy_files
 from actors.cluster.runs import ledgers
 from actors.cluster.views import episodes
 from actors.cluster.views.episodes import EpisodeLine
@@ -52,7 +53,7 @@ class JudgedAgain(msgspec.Struct, kw_only=True):
     left_out: dict[str, int] = {}
 
 
-async def judged_again(task_id: str, end: EndState) -> TaskVerdict:
+async def judged_again(task_id: str, end: EndState, *, published_metrics: bool = False) -> TaskVerdict:
     """The verdict of today. Raises ConfigError where the task is gone or wants what was not kept, DesktopFault."""
     of = task(task_id)
     wanted = wanted_of(of)
@@ -60,12 +61,14 @@ async def judged_again(task_id: str, end: EndState) -> TaskVerdict:
     if missing := [one.path for one in wanted if one.path not in kept]:
         raise ConfigError(f"{missing[0]} is read today and was not kept")
     seen = await as_wanted(wanted, [kept[one.path] for one in wanted], ReadLimits())
-    return judged(of, views(seen, end.home), end.before, end.after, end.told)
+    read = views(seen, end.home)
+    return judged(of, read, end.before, end.after, end.told, published_metrics=published_metrics)
 
 
 async def all_of(run: Path, family: str | None) -> JudgedAgain:
     """Every episode of `run`, or of its tasks of `family`. Raises ConfigError where there is no ledger."""
     found, left_out = JudgedAgain(), Counter[str]()
+    asked = deploy_files.stored(run).evaluation.published_metrics
     with ledgers.opened(run) as db:
         for one in [*map(episodes.line_of, queries.episodes(db))]:  # at once: judging is slow, and a run may write
             if one.reason not in JUDGED or family not in (None, one.task.partition("/")[0]):
@@ -75,7 +78,7 @@ async def all_of(run: Path, family: str | None) -> JudgedAgain:
                 left_out["no end state was kept" if steps else "its steps are kept no longer"] += 1
                 continue
             try:
-                _count(found, one, await judged_again(one.task, _read(run, steps[-1])))
+                _count(found, one, await judged_again(one.task, _read(run, steps[-1]), published_metrics=asked))
             except PayloadLost:
                 left_out["its end state can't be read"] += 1
             except (ConfigError, DesktopFault) as error:

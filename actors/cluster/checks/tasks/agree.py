@@ -61,7 +61,8 @@ def cases(twins: Sequence[Twin]) -> Iterator[TwinResult]:
             yield TwinResult(twin, [broken] * len(twin.right), "garbage")
             yield TwinResult(twin, [FileView("missing")] * len(twin.right), "elsewhere")
         else:
-            yield TwinResult(twin, SAID[number % len(SAID)], "garbage")
+            of_kind: dict[type, Any] = {list: [5], dict: {"x": 5}, str: SAID[number % len(SAID)]}
+            yield TwinResult(twin, of_kind[type(twin.right)], "garbage")
             yield TwinResult(twin, None, "elsewhere")
 
 

@@ -48,6 +48,10 @@ def check(args: argparse.Namespace) -> int:
         raise ConfigError(f"{flag_of(idle[0])} goes with plays on desktops: --static makes none")
     if tasksets.is_of_files(args.suite):
         return _check_files(args)
+    if args.published_metrics:
+        raise ConfigError(
+            f"--published-metrics goes with task files: {args.suite} is a suite, with verifiers of its own"
+        )
     suite = suites.load(args.suite)
     ids = chosen(suite, args.family, splits_for(args.split, static=args.static), args.first, args.instances)
     return _check_form(ids, args) if args.static else _check_live(ids, args)
@@ -82,8 +86,9 @@ def _check_files(args: argparse.Namespace) -> int:
     files = tasksets.files_at(args.suite)
     if not args.static:
         return _check_untouched(args)
+    tail = tasksets.tail_of(published_metrics=args.published_metrics)
     with Progress(stream(as_json=args.json)) as shown:
-        rows = form.check_files(files, lambda done: shown.line(f"{done}/{len(files)} files"))
+        rows = form.check_files(files, lambda done: shown.line(f"{done}/{len(files)} files"), tail)
     unread = [found for found in rows if found.needs and found.needs[0].startswith("file ")]
     if args.json:
         output.document([{"id": one.id, "verdict": one.verdict, "needs": one.needs, "file": one.file} for one in rows])
@@ -99,8 +104,13 @@ def _check_files(args: argparse.Namespace) -> int:
 
 def _check_untouched(args: argparse.Namespace) -> int:
     """Set up each task that can be played here and judge it untouched: none may fault, none may be solved."""
-    ids = tasksets.chosen(TaskRange(set=args.suite, first=args.first))[: args.instances]
-    settings = live.Settings(seats=args.desktops, provider=deploy_files.provider_set(args.overrides))
+    tail = tasksets.tail_of(published_metrics=args.published_metrics)
+    ids = tasksets.chosen(TaskRange(set=args.suite, first=args.first), tail)[: args.instances]
+    settings = live.Settings(
+        seats=args.desktops,
+        provider=deploy_files.provider_set(args.overrides),
+        published_metrics=args.published_metrics,
+    )
     refuse_unless_fit(ids, settings.provider)
     results: list[Result] = []
     requests = [live.TaskRoute(task_id, live.UNTOUCHED) for task_id in ids]

@@ -42,7 +42,8 @@ def cumulative(tasks: Sequence[frozenset[str]]) -> list[tuple[str, int]]:
 
 def show(args: argparse.Namespace) -> int:
     """Print the table; the exit status."""
-    rows = form.check_files(tasksets.files_at(args.suite), lambda _: None)
+    tail = tasksets.tail_of(published_metrics=args.published_metrics)
+    rows = form.check_files(tasksets.files_at(args.suite), lambda _: None, tail)
     tasks = [frozenset(piece(need) for need in row.needs) for row in rows]
     verdicts = Counter(row.verdict for row in rows)
     needed = Counter(one for pieces in tasks for one in pieces)

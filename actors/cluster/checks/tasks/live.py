@@ -71,6 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     actions: ActionSpace = "both"
     max_steps: int = MAX_STEPS
     provider: ProviderConfig = SandboxConfig()
+    published_metrics: bool = False
 
 
 class Troubles:
@@ -103,7 +104,8 @@ async def check(
     troubles = Troubles()
     pool = await DesktopPool.open(seats.of_one_host(), Path(f"check-{os.getpid()}"), troubles)
     try:
-        player = Player(pool, seats.seat(prompt))
+        seat_config = msgspec.structs.replace(seats.seat(prompt), published_metrics=settings.published_metrics)
+        player = Player(pool, seat_config)
         left = iter(requests)
         with stop_event() as stop:
 

@@ -7,7 +7,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 
 import msgspec
@@ -59,8 +59,8 @@ class FileRow(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-def check_files(files: list[Path], told: Callable[[int], None]) -> list[FileRow]:
-    """The verdict on each task file. `told` hears how many are done."""
+def check_files(files: list[Path], told: Callable[[int], None], tail: Container[str] = ()) -> list[FileRow]:
+    """The verdict on each task file; `tail` as `covered` has it. `told` hears how many are done."""
     present, rows = tasksets.programs(), []
     for done, file in enumerate(files, 1):
         told(done)
@@ -69,7 +69,7 @@ def check_files(files: list[Path], told: Callable[[int], None]) -> list[FileRow]
         except (OSError, ConfigError) as error:
             rows.append(FileRow(str(file), file.stem, "unsupported", [f"file {error}"], []))
             continue
-        found = covered(task, store.at_hand, present)
+        found = covered(task, store.at_hand, present, tail)
         rows.append(FileRow(str(file), found.id, found.verdict, [str(need) for need in found.needs], task.notes))
     return rows
 
