@@ -158,7 +158,6 @@ async def test_an_incognito_window_is_said_to_be_one(web: Web) -> None:
     await web.until("tabs: ")
 
 
-@pytest.mark.proof
 async def test_a_chromium_that_hangs_or_dies_costs_a_call_its_deadline(web: Web) -> None:
     web.signal(signal.SIGSTOP)
     try:
@@ -175,7 +174,6 @@ async def test_a_chromium_that_hangs_or_dies_costs_a_call_its_deadline(web: Web)
     assert "Chromium is not running: open it first" in await web.tool("bookmark_page")
 
 
-@pytest.mark.proof
 async def test_one_that_was_started_by_hand_is_reached_too(web: Web) -> None:
     script = b"exec chromium file://$HOME/Documents/form.html"
     await web.desk.call("write_file", path="start.sh", data=script)
