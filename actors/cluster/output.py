@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+_PIECES = re.compile(r"(\s+|[^\s/_.:-]*[/_.:-]+)")
 UNBOUNDED = sys.maxsize  # characters of a line that goes to no terminal
 
 
@@ -94,11 +95,21 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     widths = _fitted([*zip(*cells, strict=True)], columns())
     for row in cells:
         parts = [
-            [cell] if len(cell) <= width else textwrap.wrap(cell, width)
-            for cell, width in zip(row, widths, strict=True)
+            [cell] if len(cell) <= width else _wrapped(cell, width) for cell, width in zip(row, widths, strict=True)
         ]
         for below in itertools.zip_longest(*parts, fillvalue=""):
             line("  ".join(part.ljust(width) for part, width in zip(below, widths, strict=True)).rstrip())
+
+
+class _Pieces(textwrap.TextWrapper):
+    """Breaks words, too, behind what joins their pieces: of a task's name, a time or a path."""
+
+    wordsep_re = _PIECES
+
+
+def _wrapped(cell: str, width: int) -> list[str]:
+    whole = all(len(word) <= width for word in cell.split())
+    return textwrap.wrap(cell, width, break_on_hyphens=False) if whole else _Pieces(width).wrap(cell)
 
 
 def columns() -> int:
@@ -109,12 +120,13 @@ def columns() -> int:
 def _fitted(texts: Sequence[Sequence[str]], room: int) -> list[int]:
     """A width for each column of `texts` such that a line has `room`: the widest give way first.
 
-    Words stay whole where all longest words have room.
+    Words stay whole where all longest words have room, else their pieces where those have.
     """
     longest = [max(1, *map(len, column)) for column in texts]
     words = [max((len(word) for text in column for word in text.split()), default=1) for column in texts]
+    pieces = [max((len(one) for text in column for one in _PIECES.split(text)), default=1) for column in texts]
     room -= 2 * (len(texts) - 1)
-    least = words if sum(words) <= room else [1] * len(texts)
+    least = next((one for one in (words, pieces) if sum(one) <= room), [1] * len(texts))
     widths = longest
     for cap in range(max(longest, default=0), 0, -1):
         if sum(widths) <= room:
