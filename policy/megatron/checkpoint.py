@@ -25,7 +25,7 @@ from torch.nn import Parameter
 
 from policy import hf_folder
 from policy.checkpoints import MARKER, CheckpointInfo, digest, digests, total
-from policy.megatron import shim
+from policy.megatron import lora, shim
 from policy.megatron.optimizer import Updater
 from policy.megatron.plaindata import plain_data_only
 from policy.megatron.ranks import on_all, on_first
@@ -33,7 +33,6 @@ from runtime.disk import flush
 
 SHARDS = "shards"
 STEPS = "common_step"
-ADAPTERS = ".lora."
 MODEL = "model"  # subfolder: config and tokenizer, without weights
 
 
@@ -153,6 +152,6 @@ def _state(
         }
     kept = {name: make_sharded_optimizer_tensor(model[name], tensor, "reference") for name, tensor in reference.items()}
     for shard in kept.values():
-        if ADAPTERS in shard.key:  # the name that adapters of a reference have had from the first
-            shard.key = shard.key.removeprefix("reference.").replace(ADAPTERS, f"{ADAPTERS}reference_")
+        if lora.MARK in shard.key:  # the name that adapters of a reference have had from the first
+            shard.key = shard.key.removeprefix("reference.").replace(lora.MARK, f"{lora.MARK}reference_")
     return {"model": model, "optimizer": {"state": adam}, "reference": kept}
