@@ -17,6 +17,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", nargs="?", default="local", metavar="FILE", help="deploy file to check for (default: local)"
     )
+    parser.add_argument(
+        "--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE", help="change one key (repeatable)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -27,7 +30,7 @@ def main(args: argparse.Namespace) -> int:
     from actors.cluster.runs import doctor, machines
     from runtime.system import run
 
-    deploy, _ = deploy_files.load(args.file)
+    deploy, _ = deploy_files.load(args.file, args.overrides)
     checks = doctor.examine(deploy)
     if all(check.ok for check in checks if check.name in ("ray", "code")):
         checks += run(machines.examine(deploy))

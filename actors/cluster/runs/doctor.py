@@ -37,7 +37,6 @@ from apis.applications import app_named
 from apis.tasks.registry import FAMILIES, of_set
 from runtime.errors import ConfigError
 from runtime.origin import check_origin as code_origin
-from runtime.program import program
 
 DISTRIBUTION = "computerrl"
 CONNECT_S = 3.0
@@ -378,7 +377,9 @@ def check_profile() -> Check:
 
 def check_base(deploy: Deploy) -> Check:
     """The files of the model that the run starts from."""
-    mend = f"{program()} base build --out DIR, and --set model.path=DIR"
+    mend = "install computerrl again"
+    if deploy.model.path:
+        mend = "put the model's folder there, or --set model.path to another, or to OWNER/MODEL of the hub"
     try:
         folder = models.locate(deploy.model.path, weights=False)
     except ConfigError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import shlex
 import sys
 import time
 import uuid
@@ -200,7 +201,7 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
     if request.resume and (wrong := ledgers.damage(folder)):
         raise ConfigError(f"run {folder.name} can't go on: {wrong}")
     deploy = request.begins()
-    _refuse_unless_fit(deploy, folder.parent)
+    _refuse_unless_fit(request, deploy)
     open_files.raise_limit()
     plan = job.plan(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
     if caution := plan.caution():
@@ -270,13 +271,17 @@ def _tell_ended(request: RunRequest, record: RunRecord) -> None:
         output.news(f"nothing was started; see  {seen}  or go on with  --set PATH=VALUE")
 
 
-def _refuse_unless_fit(deploy: Deploy, runs: Path) -> None:
-    """Raise ConfigError with everything that is missing and what mends it."""
-    bad = [check for check in doctor.examine(deploy, place=runs.absolute()) if check.fatal]
+def _refuse_unless_fit(request: RunRequest, deploy: Deploy) -> None:
+    """Raise ConfigError with the first thing that is missing, what mends it, and the names of the others."""
+    bad = [check for check in doctor.examine(deploy, place=request.folder.resolve().parent) if check.fatal]
     if bad:
-        first = f"this machine can't run it: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}"
-        more = f"; and {len(bad) - 1} more ({program()} doctor)" if len(bad) > 1 else ""
-        raise ConfigError(first + more)
+        said = f"this machine can't run it: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}"
+        if others := ", ".join(check.name for check in bad[1:]):
+            said += f"; and {others}"
+            if request.asked is not None:  # by a deploy file
+                sets = [word for one in request.asked.overrides for word in ("--set", one)]
+                said += f": {program()} doctor {shlex.join([request.file, *sets])}"
+        raise ConfigError(said)
 
 
 @lru_cache(maxsize=1)

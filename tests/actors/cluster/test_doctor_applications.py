@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.cluster import cli
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import doctor
 from actors.desktop.providers import home_template
@@ -98,3 +99,26 @@ def test_an_office_profile_of_another_version_is_told(tmp_path: Path, monkeypatc
     assert (check.ok, check.fatal) == (False, False)
     assert "is of another version of this program" in check.found
     assert (check.mend or "").startswith("make setup")
+
+
+def test_a_run_that_is_refused_names_the_doctor_that_tells_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lacking = [
+        doctor.Check(name=name, ok=False, found="missing", mend=f"get {name}") for name in ("one", "two", "three")
+    ]
+    monkeypatch.setattr(doctor, "examine", lambda *_, **__: lacking)
+    assert cli.main(["run", "smoke", "--set", "desktops.count=3", "--runs", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "one: missing; mend it with: get one; and two, three: " in said
+    words = said.strip().rpartition(" doctor ")[2].split()
+    assert cli.main(["doctor", *words]) == 1
+    assert "two: get two" in capsys.readouterr().out
+    assert cli.main(["doctor", *words[:-1], "run.sed=1"]) == 2
+    assert "did you mean run.seed?" in capsys.readouterr().err
+
+
+def test_a_model_that_is_not_there_is_to_be_put_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = checks(monkeypatch, "gpu-1")["base model"]
+    assert base.fatal
+    assert "put the model's folder there" in (base.mend or "")
