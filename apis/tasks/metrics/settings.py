@@ -150,7 +150,7 @@ def _first(about: dict[str, str], *names: str) -> str:
     return next((about[name] for name in names if about.get(name)), "")
 
 
-_SET = "a setting that is commented out is not set"
+_SET = "a setting that is commented out is not set, and a file without any setting of VLC scores 0"
 DECLARED = (
     Declared("check_qt_max_volume", _setting("qt-max-volume", "125"), _SET),
     Declared("check_qt_bgcone", _setting("qt-bgcone", "1"), _SET),

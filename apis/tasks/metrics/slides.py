@@ -236,8 +236,8 @@ def check_left_panel(result: Value, _expected: Value, _: Options) -> Score:
 
 
 _SAME = (
-    "runs that look alike count as one, a table's words count, a theme's colours are told apart, and a title of any "
-    "words is one"
+    "runs that look alike count as one, a table's words count, a theme's colours are told apart, a title of any words "
+    "is one, and a file that is missing scores 0"
 )
 DECLARED = (
     Declared("compare_pptx_files", compare_pptx_files, _SAME, reads=KIND, lacks=_lacks),

@@ -213,7 +213,8 @@ DECLARED = (
         "compare_table",
         compare_table,
         "a formula without a stored result equals no value, blank rows count by their place, looks "
-        "that depend on values score 0, a split is no freeze, text that stands in its cell is read",
+        "that depend on values score 0, a split is no freeze, text that stands in its cell is read, a font without a "
+        "colour has none",
         reads=KIND,
         lacks=_lacks,
     ),
