@@ -83,10 +83,13 @@ def filed(twin: Twin) -> tuple[Task, dict[str, bytes]]:
     """A twin as a task file, with the fixtures that it names."""
     evaluator: dict[str, Any] = {"func": twin.name, "result": asked(twin), "options": twin.options}
     fixtures = {}
-    if isinstance(twin.expected, FileView):
-        gold = named(twin.expected, "gold")
-        evaluator["expected"] = getter("cloud_file", list(gold), "https://x.org")
-        fixtures = {f"https://x.org/{name}": view.data for name, view in gold.items()}
+    golds = twin.expected if isinstance(twin.expected, list) else [twin.expected]
+    if golds and all(isinstance(gold, FileView) for gold in golds):
+        files = {name: view for at, gold in enumerate(golds) for name, view in named(gold, f"gold{at}").items()}
+        evaluator["expected"] = getter("cloud_file", list(files), "https://x.org")
+        if len(golds) > 1:
+            evaluator["expected"]["gives"] = list(range(len(golds)))
+        fixtures = {f"https://x.org/{name}": view.data for name, view in files.items()}
     elif twin.expected is not None:
         evaluator["expected"] = {"type": "rule", "rules": twin.expected}
     text = json.dumps({"id": twin.name, "instruction": "Do it", "evaluator": evaluator})
