@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from apis.tasks.metrics.metric import scored
 from apis.tasks.metrics.registry import METRICS
-from apis.tasks.metrics.rules import LONGEST, fits, likeness
+from apis.tasks.metrics.rules import DIGITS, LONGEST, fits, likeness, number
 from apis.tasks.twins.every import GARBAGE, TWINS
 from apis.tasks.twins.general import DATA, GOLD, SAID
 from apis.tasks.twins.twin import Twin, as_read, file
@@ -122,3 +123,13 @@ def test_methods_of_rules() -> None:
         (2, "range.te", [2, 3], False),
     ):
         assert fits(value, {"method": method, "ref": ref}) is fit, (value, method)
+
+
+def test_texts_that_say_a_number() -> None:
+    said = {"1": 1, "1.": 1, ".5": 0.5, " +2.50 ": 2.5, "-1.5e3": -1500, "9E-1": 0.9}
+    assert {text: number(text) for text in said} == said
+    assert [number(text) for text in ("", ".", "1..2", "1.2.3", "1e", "1 2", "x1", "1_0")] == [None] * 8
+    longest = "9" * (DIGITS - 2)
+    started = time.process_time()
+    assert not any(number(text) for text in (longest + "x", longest[1:] + ".x", "." + longest[1:] + "x") * 300)
+    assert time.process_time() - started < 1  # each text once over, not once from each of its digits

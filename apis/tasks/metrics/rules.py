@@ -13,7 +13,7 @@ from typing import Any
 SEARCHED = 1 << 16  # characters of a value that a pattern of a task file is looked for in
 DIGITS = 400  # characters of a text that may be a number
 LONGEST = 4096  # characters of a text that is compared loosely
-_NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?\s*", re.ASCII)
+_NUMBER = re.compile(r"\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?\s*", re.ASCII)
 _FLAGS = {"I": re.IGNORECASE, "S": re.DOTALL, "M": re.MULTILINE, "X": re.VERBOSE, "A": re.ASCII}
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "lt": lambda value, ref: value < ref,
