@@ -41,7 +41,7 @@ def do(tmp_path: Path) -> Do:
         pip = words[0] == "pip"
         command = [sys.executable, "-m", "pip", "--python", str(python)] if pip else [str(python), "-P", "-m"]
         command += [*words[1:]] if pip else ["actors.cluster.cli", *words]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=500)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=1500)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -50,7 +50,7 @@ def do(tmp_path: Path) -> Do:
 
 @pytest.mark.proof
 @pytest.mark.desktop
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1600)
 def test_a_package_of_tasks_is_installed_played_trained_on_and_removed(tmp_path: Path, do: Do) -> None:
     shutil.copytree(TEMPLATE, tmp_path / "mine", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "mine.yaml").write_text(MINE)

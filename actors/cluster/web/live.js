@@ -12,6 +12,8 @@ function make(name, words, attributes) {
 }
 
 const short = (value) => Number.isInteger(value) ? String(value) : value.toPrecision(3);
+let over = false;  // the run goes on no longer
+const idle = () => over ? "" : "waits for work";
 const sum = (counts) => Object.values(counts).reduce((a, b) => a + b, 0);
 
 function numbers(run) {
@@ -19,11 +21,14 @@ function numbers(run) {
   const shown = [
     ["phase", run.phase || "not begun"], ["weights", run.trained || "none yet"],
     ["steps", Object.entries(run.steps).map(([phase, n]) => `${phase} ${n}`).join(", ") || "0"],
-    ["episodes", sum(run.episodes)], ["episodes a minute", run.episodes_per_min ?? "not known yet"], ["faults", sum(run.faults)],
+    ["episodes", sum(run.episodes)], ["faults", sum(run.faults)],
     ["in quarantine", Object.keys(run.quarantine).length],
     ["groups open, ready, leased", ["open", "ready", "leased"].map((one) => run.groups[one] || 0).join(", ")],
-    ["since its start", `${Math.floor(seconds / 3600)} h ${Math.floor(seconds / 60) % 60} min`],
   ];
+  if (!over) {
+    shown.push(["episodes a minute", run.episodes_per_min ?? "not known yet"],
+      ["since its start", `${Math.floor(seconds / 3600)} h ${Math.floor(seconds / 60) % 60} min`]);
+  }
   at("numbers").replaceChildren(...shown.map(([what, value]) => {
     const box = make("div");
     box.append(make("dt", what), make("dd", String(value)));
@@ -64,6 +69,8 @@ function showRun(run) {
   at("state").textContent = run.state;
   at("state").className = run.state === "ok" || run.state === "running" ? "good" : "bad";
   at("reason").textContent = run.reason;
+  over = run.state !== "running";
+  for (const tile of seats.values()) if (tile.idle) tile.said.textContent = idle();
   numbers(run);
   at("bars").replaceChildren(...[
     bars("seat seconds of the last ten minutes", run.stages_s, " s"), bars("how groups ended", run.endings, ""),
@@ -145,7 +152,8 @@ function showSeats(changed) {
     const tile = tileOf(name);
     tile.className = `seat${trace ? " busy" : ""}${quarantine ? " rests" : ""}`;
     tile.busy = Boolean(trace);
-    tile.said.textContent = quarantine ? `in quarantine: ${quarantine}` : trace ? `${trace} ${task}` : "waits for work";
+    tile.idle = !quarantine && !trace;
+    tile.said.textContent = quarantine ? `in quarantine: ${quarantine}` : trace ? `${trace} ${task}` : idle();
     if (token) {
       tile.token = token;
       tile.href = `${base}/episodes/${token}`;

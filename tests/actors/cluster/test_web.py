@@ -207,6 +207,9 @@ async def test_a_browser_follows_a_run_through_a_restart_of_the_server(run: Path
             await page.ask("Page.navigate", url=f"{at}/runs/one")
             await page.until("document.getElementById('wall')?.childElementCount === 1")
             assert await page.eval("document.title") == "one ok"
+            said = await page.eval("document.body.textContent")
+            assert "waits for work" not in said, "it has ended"
+            assert "episodes a minute" not in said
             assert await page.eval("document.documentElement.scrollWidth <= window.innerWidth")
             reserve(run, 3, TITLE)
             await page.until("document.getElementById('wall').childElementCount === 2")
