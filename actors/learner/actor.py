@@ -36,7 +36,7 @@ from actors.learner.messages import (
     WriteKept,
     WriteWeights,
 )
-from actors.learner.rank_asks import EXPORT_BYTES, SAVE_BYTES, RankLostError, asked, folder_bytes, moving_s
+from actors.learner.rank_asks import EXPORT_BYTES, SAVE_BYTES, RankLostError, asked, loading_s, moving_s
 from actors.learner.rehearsal import Exercises
 from actors.learner.weights.publisher import Publisher
 from actors.replay.messages import (
@@ -356,7 +356,7 @@ class LearnerActor(Actor):
         where = self.config.model if location is None else str(location)
         loaded: ModelLoaded = await self._ask_rank(
             LoadModel(location=where, checkpoint=location is not None, version=version, digest=digest),
-            self._moving_limit_s(await asyncio.to_thread(folder_bytes, Path(where))),
+            self.config.load_timeout_s + await asyncio.to_thread(loading_s, self.config.learner, Path(where)),
         )
         self._parameters = loaded.parameters
         # The rank does one thing after another, so a save that its learner gave up on is over by now. What it wrote is

@@ -185,5 +185,5 @@ class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     keep_weights: int = 4  # newest exports kept, beside those that an open evaluation round needs
     keep_checkpoints: int = 2
     take_wait_s: float = 20.0  # how long the ledger may hold a request for a batch
-    load_timeout_s: float = 300.0  # a rank's start included, and what moves between machines not
+    load_timeout_s: float = 300.0  # a rank's start included; that ranks meet and what moves between machines not
     step_timeout_s: float = 3600.0

@@ -27,6 +27,11 @@ TELL_S = 2.0
 APART = (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull)  # of a rank that did not say what it did
 
 
+def meeting_s(ranks: int) -> float:
+    """Seconds that so many ranks may take to meet: all are ready first, and then they join."""
+    return 2 * MEET_S if ranks > 1 else 0.0
+
+
 class Peers:
     """Ranks 1 and up, by their actors' names in order."""
 

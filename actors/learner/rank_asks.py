@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from actors.learner import events
 from actors.learner.config import LearnerConfig
+from actors.learner.peers import meeting_s
 from policy.errors import LearnerError
 from runtime.actor import Context
 from runtime.backoff import Backoff
@@ -31,6 +32,11 @@ class RankLostError(LearnerError):
 def moving_s(learner: LearnerConfig, size_bytes: int) -> float:
     """Seconds that `size_bytes` may take to or from each rank elsewhere, over one slow link; 0 without such ranks."""
     return learner.parallel.ranks * size_bytes / LINK_BYTES_S if learner.place else 0.0
+
+
+def loading_s(learner: LearnerConfig, folder: Path) -> float:
+    """Seconds that the ranks may take to meet and to fetch `folder`, beside those of loading it. Blocks."""
+    return meeting_s(learner.parallel.ranks) + (moving_s(learner, folder_bytes(folder)) if learner.place else 0.0)
 
 
 def folder_bytes(folder: Path) -> int:

@@ -26,6 +26,7 @@ from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox import shares
 from actors.entropulse.config import EntropulseSettings
 from actors.learner.config import GroupSettings, LearnerSettings, RankSettings
+from actors.learner.peers import meeting_s
 from actors.replay.config import LedgerSettings
 from actors.sampler.config import SamplerSettings, SglangConfig
 from actors.sampler.routing.actor import DispatchSettings
@@ -178,7 +179,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str, dry: bool = False) 
             config=LearnerSettings(
                 learner=learner, model=model, seed=deploy.run.seed, samplers=samplers, groups=_groups(deploy)
             ),
-            start_timeout_s=FAR_START_S if learner.place else START_S,
+            start_timeout_s=(FAR_START_S if learner.place else START_S) + meeting_s(learner.parallel.ranks),
         ),
         *_samplers(deploy, model, samplers),
         ActorSpec(

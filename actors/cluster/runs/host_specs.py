@@ -20,7 +20,7 @@ from actors.learner.folders import CHECKPOINTS, PLANS, WEIGHTS
 from runtime.system import HostSpec, PlacerSpec
 
 RANK_SILENT_S = 300.0  # a tensor library may hold the interpreter for long, and a restart costs a whole checkpoint
-FAR_RANK_SILENT_S = 120.0  # so long the ranks wait for one whose machine is lost before it begins again elsewhere
+FAR_RANKS_SILENT_S = 120.0  # of several: they meet within 300 s, and a lost machine's has to begin elsewhere before
 # Megatron-core says these at every import where Apex and CUDA graphs are not used; they would head every warning log.
 MEGATRON_NOTICES = "ignore:Apex is not installed,ignore:full scope is deprecated"
 
@@ -42,7 +42,7 @@ def rank_host(name: str, learner: LearnerConfig, model: str, run_dir: Path) -> H
         env=env,
         reads_weights=(model, checkpoints, plans) if learner.place else (),
         writes=(checkpoints, weights) if learner.place else (),
-        silent_limit_s=FAR_RANK_SILENT_S if learner.place else RANK_SILENT_S,
+        silent_limit_s=FAR_RANKS_SILENT_S if learner.place and learner.parallel.ranks > 1 else RANK_SILENT_S,
     )
 
 

@@ -10,6 +10,7 @@ from actors.cluster.config import demonstrators, deploy_files
 from actors.cluster.config.lanes import lanes_of
 from actors.cluster.runs import compose
 from actors.cluster.views import logs as logview
+from actors.learner.peers import MEET_S
 from apis.tasks.registry import kind_of
 from policy.base.build import MODEL
 from runtime.errors import ConfigError
@@ -81,6 +82,16 @@ def test_every_rank_has_a_process_and_knows_the_others() -> None:
         ConfigError, match=r"^learner\.parallel\.tensor is 3: it does not divide num_attention_heads 4$"
     ):
         planned("learner.parallel.tensor=3")
+
+
+def test_ranks_have_time_to_meet_and_a_single_one_elsewhere_may_be_silent_as_long_as_here() -> None:
+    place, starts, silent = ("cluster.engine=ray", "learner.place={CPU: 1}"), [], []
+    for overrides in ((), place, ("learner.parallel.data=2",), (*place, "learner.parallel.data=2")):
+        plan = planned(*overrides)
+        starts.append(specs(plan)["learner"].start_timeout_s)  # type: ignore[attr-defined]
+        silent.append(next(host for host in plan.hosts if host.name == "ranks/0").silent_limit_s)
+    assert [starts[2] - starts[0], starts[3] - starts[1]] == [2 * MEET_S] * 2
+    assert silent == [300.0, 300.0, 300.0, 120.0]
 
 
 def test_replay_starts_first_and_desktops_stop_first() -> None:

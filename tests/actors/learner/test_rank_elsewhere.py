@@ -6,11 +6,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from actors.learner import events
+import pytest
+
+from actors.learner import events, rank_asks
 from actors.learner.actor import LearnerActor
 from actors.learner.config import LearnerConfig, LearnerSettings
 from actors.learner.messages import SaveCheckpoint, Saved
-from actors.learner.rank_asks import folder_bytes
+from actors.learner.peers import MEET_S
+from actors.learner.rank_asks import loading_s
 from policy.parallel import ParallelConfig
 from runtime.disk import DiskGate
 from runtime.errors import TransferFailed
@@ -47,8 +50,14 @@ async def test_it_is_asked_again_after_a_pause_that_grows(tmp_path: Path) -> Non
 def test_what_moves_between_machines_gets_time_by_its_size(tmp_path: Path) -> None:
     (tmp_path / "shards").mkdir()
     (tmp_path / "shards" / "a").write_bytes(bytes(3 << 20))
-    assert folder_bytes(tmp_path) == 3 << 20
     two = ParallelConfig(data=2)
-    for place, expected in (({}, 300.0), ({"GPU": 1.0}, 306.0)):
-        settings = LearnerSettings(learner=LearnerConfig(place=place, parallel=two), model="m", samplers=[])
-        assert LearnerActor(settings)._moving_limit_s(3 << 20) == expected
+    for place, moving in (({}, 0.0), ({"GPU": 1.0}, 6.0)):
+        learner = LearnerConfig(place=place, parallel=two)
+        settings = LearnerSettings(learner=learner, model="m", samplers=[])
+        assert LearnerActor(settings)._moving_limit_s(3 << 20) == 300.0 + moving
+        assert loading_s(learner, tmp_path) == 2 * MEET_S + moving, "ranks meet before the first load"
+
+
+def test_what_ranks_here_load_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_asks, "folder_bytes", None)
+    assert loading_s(LearnerConfig(), tmp_path) == 0.0
