@@ -36,7 +36,7 @@ from actors.learner.messages import (
     StepResult,
     WriteKept,
 )
-from actors.learner.peers import Peers, end_process
+from actors.learner.peers import WORK_S, Peers, end_process
 from actors.learner.weights.sender import Sender
 from actors.sampler.messages import Canary
 from policy import checkpoints
@@ -207,8 +207,11 @@ class RankActor(Actor):
             from policy.megatron import ranks
 
             store = dist.TCPStore(msg.address, msg.port, msg.ranks, is_master=False)
-            interface = interfaces.interface_of(self.ctx.address()) if self.ctx.apart else ""
-            ranks.meet(store, msg.rank, msg.ranks, interface)
+            if self.ctx.apart:  # one may send a whole model while the others wait for it
+                interface = interfaces.interface_of(self.ctx.address())
+                ranks.meet(store, msg.rank, msg.ranks, interface, WORK_S)
+            else:
+                ranks.meet(store, msg.rank, msg.ranks)
 
         await self._run("meeting the other ranks", meet)
 

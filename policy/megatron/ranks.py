@@ -26,10 +26,11 @@ from runtime.errors import StoreError, named
 WAIT_S = 1800.0  # that a rank waits for the others within a step, where no process has died
 
 
-def meet(store: dist.Store, rank: int, ranks: int, interface: str = "") -> None:
+def meet(store: dist.Store, rank: int, ranks: int, interface: str = "", wait_s: float = WAIT_S) -> None:
     """Join the other ranks at `store`; returns when all are there. Raises torch's own errors where some don't come.
 
-    Ranks on other machines are reached by the network `interface`, unless the environment names another.
+    Ranks on other machines are reached by the network `interface`, unless the environment names another. Later each
+    waits for the others at most `wait_s` seconds at one point; so long one of them may still send or fetch a model.
     """
     if interface:  # else each library guesses, by a host name that may mean loopback
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
@@ -37,7 +38,7 @@ def meet(store: dist.Store, rank: int, ranks: int, interface: str = "") -> None:
     if not shim.ON_CPU:
         torch.cuda.set_device(rank % torch.cuda.device_count())
     backend = "gloo" if shim.ON_CPU else "nccl"
-    timeout = datetime.timedelta(seconds=WAIT_S)
+    timeout = datetime.timedelta(seconds=wait_s)
     dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=timeout)
     atexit.register(part)  # gloo's threads must end before the interpreter, else it aborts now and then
 

@@ -7,13 +7,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 
 from actors.learner import events, rank_asks
 from actors.learner.actor import LearnerActor
-from actors.learner.config import LearnerConfig, LearnerSettings
-from actors.learner.messages import SaveCheckpoint, Saved
-from actors.learner.peers import MEET_S
+from actors.learner.config import LearnerConfig, LearnerSettings, RankSettings
+from actors.learner.messages import JoinRanks, SaveCheckpoint, Saved
+from actors.learner.peers import MEET_S, WORK_S
+from actors.learner.rank import RankActor
 from actors.learner.rank_asks import loading_s
+from policy.megatron import ranks
 from policy.parallel import ParallelConfig
 from runtime.disk import DiskGate
 from runtime.errors import TransferFailed
@@ -45,6 +48,21 @@ async def test_it_is_asked_again_after_a_pause_that_grows(tmp_path: Path) -> Non
     assert (event, fields["request"], fields["rank"]) == (events.TRANSFER_FAILED, "SaveCheckpoint", "rank/0")
     assert fields["cause"].startswith("m1: ")
     assert not learner._gate.shut, "the main host's disk is not why"
+
+
+async def test_ranks_apart_wait_for_each_other_as_long_as_a_model_may_take_to_move(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    met = list[tuple[Any, ...]]()
+    monkeypatch.setattr(RankActor, "met", False)
+    monkeypatch.setattr(dist, "TCPStore", lambda *_, **__: None)
+    monkeypatch.setattr(ranks, "meet", lambda _, *told: met.append(told))
+    for apart in (False, True):
+        RankActor.met = False
+        rank = RankActor(RankSettings())
+        rank.ctx = SimpleNamespace(apart=apart, address=lambda: "127.0.0.1")
+        await rank._meet(JoinRanks(address="127.0.0.1", port=1, rank=1, ranks=2))
+    assert met == [(1, 2), (1, 2, "lo", WORK_S)]
 
 
 def test_what_moves_between_machines_gets_time_by_its_size(tmp_path: Path) -> None:
