@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from actors.cluster.bench.machines import Machines, machines, until
+from actors.cluster.bench.machines import Machines, until
 from runtime.logs.reader import LogWatch
 from runtime.messaging.message import Version
 
@@ -138,7 +138,7 @@ def test_a_run_goes_on_when_a_machine_is_cut_off_and_another_loses_its_ray():
     folder.mkdir(parents=True)
     began = time.monotonic()
     try:
-        with machines(HAS, folder) as cluster:
+        with Machines(HAS, folder) as cluster:
             cluster.serve()
             for k in range(3):
                 until(lambda k=k: cluster.joined(k), STEP_S, f"Ray on machine {k}")

@@ -16,8 +16,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Self
+
+from runtime.errors import ConfigError
 
 NETWORK = "10.77.0"
 PORT = 6379
@@ -48,8 +51,21 @@ class Machines:
         """Its host name."""
         return f"{self._mark}-{number}"
 
-    def build(self) -> None:
-        """The switch and the machines, without a Ray. Raises CalledProcessError where `ip` refuses."""
+    def __enter__(self) -> Self:
+        """Build them. Raises ConfigError without Ray, and CalledProcessError where `ip` refuses."""
+        if not Path(RAY).is_file():
+            raise ConfigError("machines of a cluster need Ray, which is not installed: make ray")
+        try:
+            self._build()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._remove()
+
+    def _build(self) -> None:
         switch = self._switch
         _ip("netns", "add", switch)
         _ip("-n", switch, "link", "add", "br0", "type", "bridge")
@@ -123,17 +139,19 @@ class Machines:
         """A folder of the machine, as this process reaches it."""
         return Path(f"/proc/{self._anchors[number].pid}/root/{path}")
 
-    def remove(self) -> None:
-        """End everything in them, and them."""
+    def _remove(self) -> None:
+        """End everything in them, and them. Each is tried, however the others end."""
         self._over.set()
-        for k, anchor in enumerate(self._anchors):
-            self._kill(k)
-            anchor.kill()
-            anchor.wait(END_S)
-        for service in self._services:
-            service.join(END_S)
-        for name in [*map(self.name, range(len(self._has))), self._switch]:
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True, timeout=END_S)
+        with contextlib.ExitStack() as last_first:
+            for name in [*map(self.name, range(len(self._has))), self._switch]:
+                words = ["ip", "netns", "del", name]
+                last_first.callback(subprocess.run, words, check=False, capture_output=True, timeout=END_S)
+            for service in self._services:
+                last_first.callback(service.join, END_S)
+            for k, anchor in enumerate(self._anchors):
+                last_first.callback(anchor.wait, END_S)
+                last_first.callback(anchor.kill)
+                last_first.callback(self._kill, k)
 
     @property
     def _switch(self) -> str:
@@ -147,7 +165,7 @@ class Machines:
         has = [f"--num-cpus={CPUS}", f"--resources={json.dumps(dict(self._has[number]))}"]
         common = ["--disable-usage-stats", "--object-store-memory=80000000", "--block"]
         words = [RAY, "start", f"--node-ip-address={self._address(number)}", *role, *has, *common]
-        while not self._over.is_set():
+        while not self._over.wait(LOOK_S):  # a Ray that ends at once must not take the processor
             self.start(number, words, self.log(number)).wait()
             if not number:  # the run is on this machine
                 return
@@ -162,17 +180,6 @@ class Machines:
             return not there
 
         until(killed, END_S, f"the end of all on machine {number}")
-
-
-@contextlib.contextmanager
-def machines(has: Sequence[Mapping[str, float]], logs: Path) -> Iterator[Machines]:
-    """Some machines, built; removed afterwards."""
-    made = Machines(has, logs)
-    try:
-        made.build()
-        yield made
-    finally:
-        made.remove()
 
 
 def until(true: Callable[[], object], within_s: float, what: str) -> None:

@@ -14,13 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.cluster.bench.soak import inject, levels
+from actors.cluster.bench import machines
+from actors.cluster.bench.soak import elsewhere, inject, levels
 from actors.cluster.bench.soak.elsewhere import MachineSoak
 from actors.cluster.bench.soak.kinds import KINDS, MACHINE_KINDS, Kind, Planned, schedule
 from actors.cluster.bench.soak.named import LoggedState, judged
 from actors.cluster.bench.soak.soak import SoakOptions
 from actors.cluster.bench.soak.verdict import Broken, audited, bad, windows
 from actors.replay.database.schema import connect
+from runtime.errors import ConfigError
 from runtime.logs.reader import LogWatch
 
 
@@ -40,7 +42,7 @@ def test_a_schedule_comes_from_its_seed_and_spares_the_restart_budgets(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a soak needs root")
-def test_a_machine_that_has_desktops_is_broken_and_put_back(tmp_path: Path) -> None:
+def test_a_machine_that_has_desktops_is_broken_and_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Cluster:
         ray, env, done = "10.77.0.10:6379", {"A": "b"}, list[str]()
 
@@ -78,6 +80,66 @@ def test_a_machine_that_has_desktops_is_broken_and_put_back(tmp_path: Path) -> N
     assert hit is not None
     assert soak.reasons
     assert soak.reasons[0].startswith("apply to 1 processes: ")
+
+    def late(*_: object, **__: object) -> None:
+        raise subprocess.TimeoutExpired("apply", 300.0)
+
+    monkeypatch.setattr(elsewhere.subprocess, "run", late)
+    assert hit.undo is not None
+    hit.undo()
+    assert "timed out" in soak.reasons[-1]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a soak needs root")
+def test_what_machines_lack_is_refused_before_they_are_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machines, "_ip", lambda *_: pytest.fail("a machine was begun"))
+    with pytest.raises(ConfigError, match="--minutes is at least 1"):
+        elsewhere.whole(SoakOptions(runs=tmp_path, minutes=0.5), lambda _: None)
+    monkeypatch.setattr(machines, "RAY", str(tmp_path / "ray"))
+    with pytest.raises(ConfigError, match="not installed: make ray"):
+        elsewhere.whole(SoakOptions(runs=tmp_path, minutes=15), lambda _: None)
+
+
+def test_machines_are_removed_though_one_of_them_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Anchor:
+        def __init__(self, number: int) -> None:
+            self.pid = number
+
+        def kill(self) -> None:
+            done.append(f"kill {self.pid}")
+
+        def wait(self, _: float) -> None:
+            done.append(f"wait {self.pid}")
+
+    def kill(self: machines.Machines, number: int) -> None:
+        raise TimeoutError(f"machine {number} does not end")
+
+    done, deleted = list[str](), list[str]()
+    monkeypatch.setattr(machines.Machines, "_build", lambda self: self._anchors.extend(map(Anchor, range(2))))
+    monkeypatch.setattr(machines.Machines, "_kill", kill)
+    monkeypatch.setattr(machines.subprocess, "run", lambda words, **_: deleted.append(words[-1]))
+    monkeypatch.setattr(machines, "RAY", sys.executable)
+    cluster = machines.Machines(({}, {}), tmp_path)
+    with pytest.raises(TimeoutError), cluster:
+        pass
+    assert done == ["kill 1", "wait 1", "kill 0", "wait 0"]
+    assert {cluster.name(0), cluster.name(1)} < set(deleted)
+
+
+def test_a_ray_that_ends_at_once_is_not_started_in_a_hot_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    starts = list[float]()
+
+    def start(*_: object) -> subprocess.Popen[bytes]:
+        starts.append(time.monotonic())
+        return subprocess.Popen(["true"])
+
+    monkeypatch.setattr(machines.Machines, "start", start)
+    monkeypatch.setattr(machines.Machines, "_kill", lambda *_: None)
+    cluster = machines.Machines(({}, {}), tmp_path)
+    cluster.serve()
+    time.sleep(1.0)
+    cluster.__exit__()
+    assert 1 < len(starts) <= 2 + 1.0 / machines.LOOK_S
 
 
 def test_every_kind_comes_in_half_an_hour() -> None:

@@ -7,14 +7,16 @@ touched. A machine that was cut off is put back, and desktops that have left by 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from actors.cluster.bench.machines import Machines, machines, until
+from actors.cluster.bench.machines import Machines, until
 from actors.cluster.bench.soak.inject import Hit
 from actors.cluster.bench.soak.kinds import MACHINE_KINDS, Kind, Planned
 from actors.cluster.bench.soak.soak import Said, Soak, SoakOptions
@@ -27,20 +29,27 @@ HAS: tuple[dict[str, float], ...] = (
     {"desktops": 2 * SEATS},
     {"desktops": 2 * SEATS},
 )  # the run starts on the first
+T = TypeVar("T")
 JOIN_S, APPLY_S = 300.0, 300.0
 
 
 def whole(wanted: SoakOptions, said: Said) -> SoakResult | None:
-    """Build the machines, soak and remove them; None when a signal ended it. Raises ConfigError."""
-    try:
-        with tempfile.TemporaryDirectory(prefix="computerrl-machines-") as logs, machines(HAS, Path(logs)) as cluster:
+    """Build the machines, soak and remove them; None when a signal ended it.
+
+    Raises ConfigError: for what is wanted before anything is built, and where the machines don't come up.
+    """
+    with tempfile.TemporaryDirectory(prefix="computerrl-machines-") as logs, contextlib.ExitStack() as stack:
+        cluster = Machines(HAS, Path(logs))
+        soak = MachineSoak(wanted, said, cluster)
+        try:
+            stack.enter_context(cluster)
             said("three machines: waiting for their Ray")
             cluster.serve()
             for number in range(len(HAS)):
                 until(lambda k=number: cluster.joined(k), JOIN_S, f"Ray of machine {number}")  # type: ignore[misc]
-            return asyncio.run(MachineSoak(wanted, said, cluster).go())
-    except (TimeoutError, OSError, subprocess.CalledProcessError) as error:
-        raise ConfigError(f"--machines: {error}; it needs root, ip and make ray") from error
+        except (OSError, subprocess.SubprocessError) as error:  # a TimeoutError is an OSError
+            raise ConfigError(f"--machines: {error}; it needs root, ip and make ray") from error
+        return asyncio.run(soak.go())
 
 
 class MachineSoak(Soak):
@@ -69,6 +78,9 @@ class MachineSoak(Soak):
         if planned.kind == "apply_fewer":
             self._apply(1)
             return Hit("desktops 2", undo=lambda: self._apply(2))
+        return self._tried(planned.kind, lambda: self._machine_hit(planned))
+
+    def _machine_hit(self, planned: Planned) -> Hit | None:
         able = [number for number in range(1, len(HAS)) if self._cluster.hosts(number)]
         if not able:
             return None
@@ -77,13 +89,14 @@ class MachineSoak(Soak):
         if planned.kind == "raylet_kill":
             return Hit(name) if self._cluster.kill_raylet(number) else None
         self._cluster.cut(number)
-        return Hit(name, undo=lambda: self._cluster.plug(number))
+        return Hit(name, undo=lambda: self._tried(f"{name} back on the switch", lambda: self._cluster.plug(number)))
 
     def held(self) -> list[str]:
         """Also what is left on the machines."""
         found = super().held()
         for number in range(len(HAS)):
-            found += [f"process {pid} on machine {number}" for pid in self._cluster.hosts(number)]
+            pids = self._tried(f"processes of machine {number}", lambda k=number: self._cluster.hosts(k)) or []  # type: ignore[misc]
+            found += [f"process {pid} on machine {number}" for pid in pids]
             for folder in ("run/computerrl", "tmp"):
                 there: Path = self._cluster.folder(number, folder)
                 names = [one.name for one in there.iterdir() if one.is_dir()] if there.is_dir() else []
@@ -97,7 +110,17 @@ class MachineSoak(Soak):
 
     def _apply(self, processes: int) -> None:
         words = [word for one in self._so_many(processes) for word in ("--set", one)]
-        command = self.command("apply", self.run.name, *words)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=APPLY_S, check=False)
-        if done.returncode:
-            self.reasons.append(f"apply to {processes} processes: {(done.stdout + done.stderr).strip()[-300:]}")
+        command, what = self.command("apply", self.run.name, *words), f"apply to {processes} processes"
+        done = self._tried(
+            what, lambda: subprocess.run(command, capture_output=True, text=True, timeout=APPLY_S, check=False)
+        )
+        if done is not None and done.returncode:
+            self.reasons.append(f"{what}: {(done.stdout + done.stderr).strip()[-300:]}")
+
+    def _tried(self, what: str, act: Callable[[], T]) -> T | None:
+        """What `act` gives; a command that fails or takes too long is a reason against the run, and no end of it."""
+        try:
+            return act()
+        except subprocess.SubprocessError as error:
+            self.reasons.append(f"{what}: {error}"[:300])
+            return None
