@@ -31,7 +31,6 @@ from actors.cluster.runs.evaluation_rounds import SCORES, EvaluationRound
 from actors.cluster.runs.names import LAST, find
 from actors.replay import observed
 from runtime.errors import ConfigError
-from runtime.program import program
 
 BESIDE = 8  # rounds of a table by family
 
@@ -45,12 +44,8 @@ def paths_of(name: str, runs: Path) -> list[Path]:
         return files  # of a folder that keeps figures
     if found := run_folder.of_experiment(runs, name):
         return found
-    if not run_folder.is_run(runs / name) and not run_folder.is_run(path):
-        if name != LAST:
-            _refuse_other_place(path)
-        if next(run_folder.all_runs(runs), None) is None and not run_folder.broken(runs):
-            what = "" if name == LAST else f"no run {name}: there are "
-            raise ConfigError(f"{what}no runs in {runs} yet: make one with  {program()} run smoke")
+    if name != LAST and not run_folder.is_run(runs / name) and not run_folder.is_run(path):
+        _refuse_other_place(path)
     return [find(runs, name)]
 
 

@@ -14,6 +14,7 @@ from actors.cluster.config.suggest import hint
 from actors.cluster.runs import run_folder
 from actors.cluster.runs.run_folder import RunRecord
 from runtime.errors import ConfigError
+from runtime.program import program
 
 LAST = "last"  # the newest run that a command can use
 
@@ -46,9 +47,11 @@ def find(runs: Path, name: str) -> Path:
     """The folder of the run that `name` means. Raises ConfigError with the nearest name."""
     found = look_up(runs, name)
     if found is None:
-        raise ConfigError(
-            f"no run {name} in {runs}; {hint(name, [path.name for path, _ in run_folder.all_runs(runs)])}"
-        )
+        known = [path.name for path, _ in run_folder.all_runs(runs)]
+        if not known and not run_folder.broken(runs):
+            what = "" if name == LAST else f"no run {name}: there are "
+            raise ConfigError(f"{what}no runs in {runs} yet: make one with  {program()} run smoke")
+        raise ConfigError(f"no run {name} in {runs}; {hint(name, known)}")
     if name == LAST and found.name != LAST:
         for _, why in run_folder.broken(runs):
             output.line(f"passed by: {why}", to=sys.stderr)

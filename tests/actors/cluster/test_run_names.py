@@ -57,7 +57,7 @@ def test_last_is_the_newest_run_that_a_command_can_use(tmp_path: Path) -> None:
 
 
 def test_no_run_is_last_where_none_is(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no run last in"):
+    with pytest.raises(ConfigError, match=r"no runs in .* yet: make one with"):
         names.find(tmp_path, "last")
     with pytest.raises(ConfigError, match="no training run in"):
         weights.run_of("last", tmp_path)
