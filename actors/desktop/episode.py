@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -38,9 +39,12 @@ from apis.tasks.verify.verify import TaskVerdict, WantedFile, wanted
 from apis.tasksets import store
 from apis.tasksets.judge import afterwards, told_as_published
 from apis.tasksets.judge import wanted as wanted_by_metrics
+from apis.tasksets.published import PublishedError
 from runtime.errors import ConfigError
 
 Enter = Callable[[Stage], None]
+# A verdict of the published package may take gigabytes and minutes: a process has two at once, in threads of their own.
+PUBLISHED = ThreadPoolExecutor(max_workers=2, thread_name_prefix="published")
 
 
 class PlayedEpisode(msgspec.Struct, frozen=True):
@@ -119,10 +123,15 @@ class Episode:
             self._before = await self._desktop.manifest(self._config.verify_timeout_s)
 
     async def _judged(self, found: Frozen, told: dict[str, str]) -> TaskVerdict:
-        """The verdict; other seats go on meanwhile. Raises DesktopFault for what the task itself has wrong."""
+        """The verdict; other seats go on meanwhile. Raises DesktopFault for what the task or its verifier has wrong."""
+        how = partial(judged, published_metrics=self._config.published_metrics)
+        threads = PUBLISHED if self._config.published_metrics else None
         try:
-            how = partial(judged, published_metrics=self._config.published_metrics)
-            return await asyncio.to_thread(how, self._task, found.read, self._before, found.manifest, told)
+            return await asyncio.get_running_loop().run_in_executor(
+                threads, how, self._task, found.read, self._before, found.manifest, told
+            )
+        except PublishedError as error:
+            raise DesktopFault("not_judged", str(error), "verifier") from error
         except ConfigError as error:
             raise DesktopFault("not_judged", str(error), "task") from error
 

@@ -12,12 +12,13 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from apis.tasks.metrics.metric import Score
 from apis.tasks.verify.verify import FileView
+from apis.tasksets.published_worker import WALL_S
 from runtime.errors import ConfigError
 
 ENVIRONMENT = Path(__file__).parents[2] / ".venv-osworld"
@@ -25,10 +26,15 @@ WORKER = Path(__file__).with_name("published_worker.py")
 MEND = "make osworld-judge"
 SPACE = "/tmp"  # noqa: S108 - of the sandbox, in its memory
 SPACE_BYTES = 1 << 30  # of the sandbox's own files
-START_S, EACH_S = 120.0, 60.0
+T = TypeVar("T")
+START_S = 120.0
 # Marks in the first bytes of an archive, by which a file gets the suffix that published metrics want.
 MARKS = (("xlsx", b"xl/"), ("docx", b"word/"), ("pptx", b"ppt/"), ("odt", b"opendocument.text"))
 FILED = {"check_list"}  # published: what a command said, as a file
+
+
+class PublishedError(ConfigError):
+    """The published metrics are not here, or give no answer: no task's fault, and not the policy's."""
 
 
 class PublishedScore(msgspec.Struct, frozen=True):
@@ -40,9 +46,9 @@ class PublishedScore(msgspec.Struct, frozen=True):
 
 
 def refuse_missing() -> None:
-    """Raise ConfigError unless the environment is here."""
+    """Raise PublishedError unless the environment is here."""
     if not (ENVIRONMENT / ".computerrl").exists():
-        raise ConfigError(f"the published metrics are not here; mend it with: {MEND}")
+        raise PublishedError(f"the published metrics are not here; mend it with: {MEND}")
 
 
 def suffix(value: Any) -> str:
@@ -73,34 +79,41 @@ def order(name: str, result: Any, expected: Any, options: Mapping[str, Any], *, 
 
 
 def answers(orders: Sequence[str]) -> list[PublishedScore]:
-    """What the published metrics answer. Raises ConfigError where they are not here or give no answer."""
-    return [msgspec.json.decode(line, type=PublishedScore) for line in _told(orders)]
+    """What the published metrics answer. Raises PublishedError where they are not here or give no answer."""
+    return [_decoded(line, PublishedScore) for line in _told(orders)]
+
+
+def _decoded(line: str, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except msgspec.DecodeError as error:
+        raise PublishedError(f"the published metrics gave an answer that can't be read: {error}") from None
 
 
 def _told(orders: Sequence[str]) -> list[str]:
     refuse_missing()
-    most = START_S + EACH_S * len(orders)
+    most = START_S + WALL_S * len(orders)
     try:
         told = subprocess.run(
             _command(), input="\n".join(orders), capture_output=True, text=True, check=True, timeout=most
         ).stdout.splitlines()
     except (OSError, subprocess.SubprocessError) as error:
-        raise ConfigError(f"the published metrics gave no answer: {error}; mend it with: {MEND}") from None
+        raise PublishedError(f"the published metrics gave no answer: {error}; mend it with: {MEND}") from None
     if len(told) != len(orders):
-        raise ConfigError(f"the published metrics gave {len(told)} answers to {len(orders)} orders")
+        raise PublishedError(f"the published metrics gave {len(told)} answers to {len(orders)} orders")
     return told
 
 
 @lru_cache(maxsize=1)
 def names() -> frozenset[str]:
-    """The published metrics that can be asked. Raises ConfigError as `answers` does."""
-    return frozenset(msgspec.json.decode(_told([json.dumps("names")])[0], type=list[str]))
+    """The published metrics that can be asked. Raises PublishedError as `answers` does."""
+    return frozenset(_decoded(_told([json.dumps("names")])[0], list[str]))
 
 
 def score(name: str, result: Any, expected: Any, options: Mapping[str, Any]) -> Score:
     """What the published metric `name` gives; 0 where it raises.
 
-    Raises ConfigError where it is not here, needs what its environment lacks, or gives no answer.
+    Raises PublishedError as `answers` does, ConfigError where the metric needs what its environment lacks.
     """
     (answer,) = answers([order(name, result, expected, options)])
     if answer.missing:

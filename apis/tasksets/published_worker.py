@@ -1,7 +1,8 @@
 """The published metrics, asked in their own environment: `published.py` starts this file by its path.
 
-Invariant: an order is judged in a process of its own, with bounded memory, processor time and files. A package that is
-not installed gives no score: a metric that touches it is answered as missing it.
+Invariant: an order is judged in a process of its own, with bounded memory, processor time, wall time and files. An
+answer is JSON with a finite score, whatever the metric does. A package that is not installed gives no score: a metric
+that touches it is answered as missing it.
 
 Input: a JSON line per order, with the metric's name and its arguments; a file is its names and bytes. Output: a JSON
 line per order, with a score, what was raised, or what is missing. Only what the environment has is imported.
@@ -14,10 +15,14 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import json
+import math
 import os
 import resource
+import select
+import signal
 import sys
 import tempfile
+import time
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +34,7 @@ OF_PDF = {"compare_pdfs"}  # they ask `fitz` for a page's text alone, which pypd
 RUNS = {"check_python_file_by_test_suite"}  # it runs what the policy wrote beside itself: such a score can be forged
 NAMES = "names"  # the order that asks which metrics there are
 CPU_S, MEMORY_BYTES, FILE_BYTES = 20, 4 << 30, 64 << 20
+WALL_S = 300.0  # of an order, for a metric that waits; on a busy machine `CPU_S` may take most of it
 touched: list[str] = []
 
 
@@ -132,30 +138,51 @@ def judge(metrics: types.ModuleType, order: dict[str, Any]) -> dict[str, Any]:
         arguments = [given(one, Path(folder) / str(number)) for number, one in enumerate(order["arguments"])]
         answer: dict[str, Any]
         try:
-            answer = {"score": float(metric(*arguments, **order["options"]))}
+            score = float(metric(*arguments, **order["options"]))
+            answer = {"score": score} if math.isfinite(score) else {"raised": f"no score but {score}"}
         except Exception as error:  # noqa: BLE001 - whatever a published metric raises is the answer
-            answer = {"raised": f"{type(error).__name__}: {error}"[:200]}
+            said = f"{type(error).__name__}: {error}"[:200]
+            answer = {"raised": said.encode("utf-8", "replace").decode()}
     return {"missing": touched[0]} if touched else answer
 
 
 def apart(metrics: types.ModuleType, order: dict[str, Any]) -> dict[str, Any]:
-    """The answer of a process of its own."""
+    """The answer of a process of its own, which is then killed with all that it started."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        for what, most in (
-            (resource.RLIMIT_CPU, CPU_S),
-            (resource.RLIMIT_AS, MEMORY_BYTES),
-            (resource.RLIMIT_FSIZE, FILE_BYTES),
-        ):
-            resource.setrlimit(what, (most, most))
-        os.write(writing, json.dumps(judge(metrics, order)).encode())
-        os._exit(0)
+        try:
+            for what, most in (
+                (resource.RLIMIT_CPU, CPU_S),
+                (resource.RLIMIT_AS, MEMORY_BYTES),
+                (resource.RLIMIT_FSIZE, FILE_BYTES),
+            ):
+                resource.setrlimit(what, (most, most))
+            os.write(writing, json.dumps(judge(metrics, order)).encode() + b"\n")
+        finally:
+            os._exit(1)
+    os.setpgid(child, child)
     os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        said = pipe.read()
+    said = heard(reading, time.monotonic() + WALL_S)
+    os.close(reading)
+    os.killpg(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return json.loads(said) if said else {"raised": f"ended with status {status}"}
+    if said is None:
+        return {"raised": f"took longer than {WALL_S:g} s"}
+    return json.loads(said) if said.endswith(b"\n") else {"raised": f"ended with status {status}"}
+
+
+def heard(reading: int, until: float) -> bytes | None:
+    """A line, or what came before the end; None where neither is there at `until` (seconds, monotonic)."""
+    said = b""
+    while not said.endswith(b"\n"):
+        if not select.select([reading], [], [], max(0.0, until - time.monotonic()))[0]:
+            return None
+        part = os.read(reading, 1 << 16)
+        if not part:
+            break
+        said += part
+    return said
 
 
 def main() -> None:

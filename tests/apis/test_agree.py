@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import time
 import types
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from actors.cluster import cli
 from actors.cluster.checks.tasks import agree
-from actors.cluster.config.schema import Deploy
-from actors.entropulse.config import EvaluationConfig
+from actors.cluster.config.schema import ClusterConfig, DemonstrationsConfig, Deploy, SeatsConfig
+from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from apis.documents.zip import zipped
 from apis.tasks import task_file
 from apis.tasks.metrics.metric import Score
@@ -24,7 +27,7 @@ from apis.tasks.twins.twin import file
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import judge, published, published_worker
 from apis.tasksets.coverage import covered
-from apis.tasksets.published import PublishedScore
+from apis.tasksets.published import PublishedError, PublishedScore
 from runtime.errors import ConfigError
 
 
@@ -45,10 +48,29 @@ def test_a_missing_package_gives_no_score_even_where_its_error_is_swallowed() ->
     assert asked(metric) == {"missing": "easyocr"}
 
 
-def test_what_a_metric_does_to_its_process_is_its_answer() -> None:
+def test_what_a_metric_does_to_its_process_is_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked(lambda: os._exit(3)) == {"raised": "ended with status 3"}
     assert asked(lambda: b"x" * (published_worker.MEMORY_BYTES + 1))["raised"].startswith("MemoryError")
     assert published_worker.apart(types.ModuleType("metrics"), {"metric": "none"}) == {"missing": "not in the package"}
+    monkeypatch.setattr(published_worker, "WALL_S", 0.3)
+    assert asked(lambda: time.sleep(60)) == {"raised": "took longer than 0.3 s"}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, "nan"])
+def test_an_answer_can_be_read_whatever_a_metric_gives_or_raises(value: Any) -> None:
+    def raising() -> float:
+        raise ValueError("a\udcff")
+
+    for metric in (lambda: value, raising):
+        answer = msgspec.json.decode(json.dumps(asked(metric)), type=PublishedScore)
+        assert (answer.score, bool(answer.raised)) == (0, True)
+
+
+def test_answers_that_can_not_be_read_are_no_tasks_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    for line in ('{"score": NaN}', "{}x", '{"raised": "\\udcff"}'):
+        monkeypatch.setattr(published, "_told", lambda orders, line=line: [line])
+        with pytest.raises(PublishedError, match="can't be read"):
+            published.answers(["{}"])
 
 
 def test_a_result_arrives_as_a_file_of_its_kind() -> None:
@@ -143,3 +165,11 @@ def test_what_is_left_to_the_published_package_gets_files_by_the_tasks_names_and
     assert asked_for == [("compare_archive", "a.zip", "gold.zip", {"file_type": "text"})]
     with pytest.raises(ConfigError, match=r"evaluation\.published_metrics is of `eval` alone"):
         Deploy(evaluation=EvaluationConfig(published_metrics=True))
+    with pytest.raises(ConfigError, match=r"desktops\.place is set"):
+        Deploy(
+            demos=DemonstrationsConfig(count=0),
+            entropulse=EntropulseConfig(bc_steps=0, total_rl_steps=0, pulses=0),
+            evaluation=EvaluationConfig(published_metrics=True),
+            desktops=SeatsConfig(place={"CPU": 1}),
+            cluster=ClusterConfig(engine="ray"),
+        )

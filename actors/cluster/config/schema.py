@@ -289,6 +289,11 @@ class Deploy(Section, frozen=True, kw_only=True):
                 "evaluation.published_metrics is of `eval` alone: nothing may learn from those metrics; leave it out or"
                 " set demos.count, entropulse.bc_steps and entropulse.total_rl_steps to 0"
             )
+        if self.evaluation.published_metrics and self.desktops.place:
+            raise ConfigError(
+                "evaluation.published_metrics is on and desktops.place is set: the published package is known to be on"
+                " this machine alone; leave one of them out"
+            )
         if self.sampling.eval_temperature == 0 and self.evaluation.episodes > 1:
             episodes = self.evaluation.episodes
             raise ConfigError(

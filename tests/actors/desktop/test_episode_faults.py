@@ -6,6 +6,7 @@ The desktop pretends here; its lease is a real one.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 
+from actors.desktop import episode as episodes
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.config import SeatConfig
 from actors.desktop.episode import Episode, PlayedEpisode
@@ -30,7 +32,8 @@ from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Observation
 from apis.prompts.text import Turn
 from apis.tasks.verify.manifest import MANIFEST, Manifest
-from apis.tasks.verify.verify import WantedFile
+from apis.tasks.verify.verify import TaskVerdict, WantedFile
+from apis.tasksets.published import PublishedError
 from runtime.storage.segments import SegmentStore
 
 FRAME = {"windows": [{"id": 7, "class": "Mousepad", "title": "plum.txt", "active": True}], "elements": []}
@@ -102,6 +105,7 @@ async def play(
     refuses: FaultCause | None = None,
     health: DesktopHealth | None = None,
     cut: str = "",
+    published_metrics: bool = False,
 ) -> PlayedEpisode:
     desktop = Desktop(
         name="d", provider="test", address=SshAddress(), username="agent", host_key=b"", client_key=b"", agent=(),
@@ -114,7 +118,7 @@ async def play(
     place = Place(takes_s, refuses, health or DesktopHealth(alive=True), cut)
     link = cast(GuestLink, Link(refused, since))
     booted = BootedDesktop(cast(Provider, place), desktop, link, lives, lease)
-    config = SeatConfig(screenshots="none", verify_timeout_s=0.2)
+    config = SeatConfig(screenshots="none", verify_timeout_s=0.2, published_metrics=published_metrics)
     episode = Episode(
         WORK, LeasedDesktop(booted), answerer=Policy(*says), recorder=recorder, config=config, enter=lambda stage: None
     )
@@ -147,3 +151,26 @@ async def test_a_session_that_ended_under_a_claim_is_the_policys_doing_once_it_h
 async def test_what_can_not_be_observed_after_an_action_is_the_policys_doing(recorder: Recorder) -> None:
     played = await play(recorder, WAIT, CLAIM, refused="observe", since=1)
     assert (played.outcome.success, played.outcome.reason) == (False, "agent_broke_desktop")
+
+
+async def test_published_verdicts_are_two_at_once_and_their_package_is_no_tasks_fault(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, at_once, full = threading.Lock(), [0], threading.Barrier(2)
+
+    def judged(*_: Any, published_metrics: bool) -> TaskVerdict:
+        assert published_metrics
+        with there:
+            at_once.append(at_once[-1] + 1)
+        full.wait(30)
+        with there:
+            at_once.append(at_once[-1] - 1)
+        raise PublishedError("no answer")
+
+    monkeypatch.setattr(episodes, "judged", judged)
+    played = (play(recorder, CLAIM, published_metrics=True) for _ in range(4))
+    found = await asyncio.gather(*played, return_exceptions=True)
+    assert [(one.cause, one.culprit) for one in found if isinstance(one, DesktopFault)] == [
+        ("not_judged", "verifier")
+    ] * 4
+    assert max(at_once) == 2
