@@ -6,8 +6,10 @@ from runtime.logs.events import declare
 
 # Processor seconds of the last `span_s`: by part of the run (guests apart: `desktop_gone`), and of the whole machine.
 # `elsewhere` has those of parts on other machines.
+# `namespace` is the entry point's, as names of desktops tell their owners'.
 CPU_USED = declare(
-    "cpu_used", "info", span_s=float, cores=int, seconds=dict[str, float], machine_s=float, elsewhere=dict[str, float]
+    "cpu_used", "info",
+    span_s=float, cores=int, seconds=dict[str, float], machine_s=float, elsewhere=dict[str, float], namespace=str,
 )  # fmt: skip
 # A live run has become what another deploy file says; `lines` as `computerrl apply` prints them.
 CHANGED = declare("changed", "info", lines=list[str])

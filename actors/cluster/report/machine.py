@@ -78,12 +78,20 @@ def machine_time(lines: Sequence[Line], leased_s: float) -> MachineTime | None:
 
 
 def _guests_s(lines: Sequence[Line], gone: Mapping[str, Line]) -> tuple[float, float]:
-    """Processor seconds of guests of this machine, and of those whose process was on another one."""
-    elsewhere = {line["pid"] for line in lines if line["event"] == "host_started" and line.get("elsewhere")}
+    """Processor seconds of guests of the entry point's machine, and of those whose process was on another one.
+
+    A number of a process tells nothing by itself: another machine counts its own, and a run has several lives.
+    """
+    here = {line["namespace"] for line in lines if line["event"] == "cpu_used" and "namespace" in line}
+    elsewhere = {
+        line["pid"]
+        for line in lines
+        if line["event"] == "host_started" and line.get("elsewhere") and line["name"].startswith("desktops/")
+    }
     here_s = far_s = 0.0
     for name, line in gone.items():
         owner = owner_of(name)
-        if owner is not None and owner.pid in elsewhere:
+        if owner is not None and owner.pid in elsewhere and owner.namespace not in here:
             far_s += line["cpu_s"]
         else:
             here_s += line["cpu_s"]

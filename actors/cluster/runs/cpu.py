@@ -14,6 +14,7 @@ import msgspec
 import psutil
 
 from actors.cluster.events import CPU_USED
+from actors.desktop.providers.sandbox.owners import namespace
 from runtime.logs.writer import ActorLog
 from runtime.processor import machine_s
 
@@ -109,5 +110,5 @@ async def log_cpu(log: ActorLog, placed: Placed = dict, period_s: float = PERIOD
 def _write(log: ActorLog, used: Used) -> None:
     log.emit(
         CPU_USED, span_s=used.span_s, cores=used.cores, seconds=used.seconds, machine_s=used.machine_s,
-        elsewhere=used.elsewhere,
+        elsewhere=used.elsewhere, namespace=namespace(),
     )  # fmt: skip

@@ -177,6 +177,23 @@ def test_seconds_on_other_machines_are_the_runs_and_no_share_of_this_one() -> No
     assert found.cpu_s == {"rank": 4.0, GUESTS: 0.5, OTHERS: 0.5}
     assert found.elsewhere_s == {GUESTS: 50.0, "desktop hosts": 30.0}
     assert (found.own_s, found.by_phase_s) == (84.5, {"demo": 84.5})
+    for line in lines:
+        if line["event"] == "cpu_used":
+            line["namespace"] = "0123abcd"  # the process has its number here, another machine's has the same
+    same_number = machine_time(lines, leased_s=0.0)
+    assert same_number is not None
+    assert (same_number.cpu_s[GUESTS], same_number.elsewhere_s.get(GUESTS)) == (50.5, None)
+
+
+def test_a_rank_elsewhere_takes_no_seconds_of_desktops_here() -> None:
+    lines = [
+        look(10.0),
+        {"event": "host_started", "t": 1.0, "name": "ranks/1", "pid": 214, "elsewhere": True},
+        {"event": "desktop_gone", "t": 6.0, "desktop": "crl.run.214.5.0123abcd.0123abcd.1", "holder": "", "cpu_s": 3.0},
+    ]
+    found = machine_time(lines, leased_s=0.0)
+    assert found is not None
+    assert (found.cpu_s[GUESTS], found.elsewhere_s) == (3.0, {})
 
 
 def look(t: float) -> dict[str, Any]:

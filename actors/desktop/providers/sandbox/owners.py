@@ -25,7 +25,7 @@ _NAME = re.compile(
 )
 
 
-def _namespace() -> str:
+def namespace() -> str:
     """8 hex digits for this process's process namespace, on this boot of this machine. Raises OSError."""
     if int(os.readlink("/proc/self")) != os.getpid():
         raise ProcessLookupError("/proc shows another process namespace than this program's own")
@@ -53,7 +53,7 @@ class SandboxOwner(msgspec.Struct, frozen=True):
         started = started_at(os.getpid())
         if started is None:
             raise ProcessLookupError("this process has no entry in /proc")
-        unnamed = cls("", os.getpid(), started, _namespace(), os.urandom(4).hex())
+        unnamed = cls("", os.getpid(), started, namespace(), os.urandom(4).hex())
         run = re.sub(r"[^A-Za-z0-9_-]", "-", run)
         kept = max(0, min(RUN_CHARS, most - len(unnamed.name)))
         return msgspec.structs.replace(unnamed, run=run[max(0, len(run) - kept) :])
@@ -84,7 +84,7 @@ class SandboxOwner(msgspec.Struct, frozen=True):
 
     def dead(self, base: Path) -> bool:
         """Whether it has surely ended; its folder would lie below `base`."""
-        if self.namespace == _namespace():
+        if self.namespace == namespace():
             return started_at(self.pid) != self.started
         try:
             folder = os.open(base / self.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -101,7 +101,7 @@ class SandboxOwner(msgspec.Struct, frozen=True):
 
 def others(base: Path) -> int:
     """How many processes beside this one have desktops with folders below `base`."""
-    here = os.getpid(), _namespace()
+    here = os.getpid(), namespace()
     found = [owner_of(entry.name) for entry in base.iterdir()] if base.is_dir() else []
     living = {(one.pid, one.namespace) for one in found if one is not None and not one.dead(base)}
     return len(living - {here})
