@@ -134,7 +134,8 @@ class Door:
         assert serve is not None
         guest.bulk.add(task)
         try:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):  # the other side may go at any moment
+            # The other side may go at any moment, and its machine may be cut off.
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError, HostLost):
                 await serve(reader, writer)
         finally:
             guest.bulk.discard(task)

@@ -52,7 +52,7 @@ FILE = {
         "eval": [{"family": "file_manager", "split": "held-out", "count": 2}],
     },
     "demos": {"count": DEMOS},
-    "entropulse": {"bc_steps": 24},
+    "entropulse": {"bc_steps": 40},
     "run": {"limit_s": None},
 }
 

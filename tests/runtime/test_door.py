@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -182,3 +183,23 @@ async def test_bulk_connections_belong_to_a_life_that_is_in(off_loopback):
 def test_an_environment_is_passed_on_by_name_alone():
     environment = dict.fromkeys(["PATH", "OMP_X", "AWS_SECRET", "LC_ALL", "KEY_A", "KEY_B", "PATHS", "CUDA_X"], "1")
     assert passed(environment, ["KEY_A"]).keys() == {"PATH", "OMP_X", "LC_ALL", "KEY_A", "CUDA_X"}
+
+
+async def test_a_bulk_connection_to_a_machine_that_is_cut_off_ends_quietly():
+    ended = asyncio.Event()
+
+    async def serve(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+        ended.set()
+        raise HostLost("the link broke: timed out")
+
+    said = list[str]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(str(context)))
+    async with opened() as door:
+        guest = door.expect("away", serve)
+        _, writer = await enter(guest.ticket, "bulk")
+        await asyncio.wait_for(ended.wait(), 5)
+        while guest.bulk:  # noqa: ASYNC110 - it tells of no changes
+            await asyncio.sleep(0.01)
+        writer.close()
+    gc.collect()
+    assert not said
