@@ -2,7 +2,8 @@
 
 Invariant: a folder with the marker file is complete and flushed to disk; a folder without it is never loaded.
 A resume continues with the same losses, whatever the layout of the ranks was and is. Adam's state is stored by
-parameter, as in Megatron's `fully_reshardable` format, with and without its distributed optimizer.
+parameter, as in Megatron's `fully_reshardable` format, with and without its distributed optimizer. What the disk of one
+rank refuses is refused by all.
 """
 
 from __future__ import annotations
@@ -21,15 +22,18 @@ from megatron.core import dist_checkpointing
 from megatron.core.dist_checkpointing.optimizer import make_sharded_optimizer_tensor
 from megatron.core.dist_checkpointing.strategies import torch as strategies
 from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.nn import Parameter
 
 from policy import hf_folder
 from policy.checkpoints import MARKER, CheckpointInfo, digest, digests, total
+from policy.errors import LearnerError
 from policy.megatron import lora, shim
 from policy.megatron.optimizer import Updater
 from policy.megatron.plaindata import plain_data_only
 from policy.megatron.ranks import on_all, on_first
-from runtime.disk import flush
+from runtime.disk import flush, refusal, store_error
+from runtime.errors import DiskRefuses, StoreError
 
 SHARDS = "shards"
 STEPS = "common_step"
@@ -70,13 +74,22 @@ def save(
     """Write a checkpoint to `folder`, replacing what is there; every rank calls this.
 
     `files` are the model's config and tokenizer. Returns the digest of all files. With `apart` each rank's `folder` is
-    one of its own machine, and holds in the end what that rank has written: together they are the checkpoint.
+    one of its own machine, and holds in the end what that rank has written: together they are the checkpoint. Raises
+    DiskRefuses where a disk is full before or while shards are written, on all ranks where `apart`.
     """
     partial = folder.with_name(f".{folder.name}.partial")
 
     def begin() -> bytes:
         shutil.rmtree(partial, ignore_errors=True)
-        (partial / SHARDS).mkdir(parents=True)
+        try:
+            (partial / SHARDS).mkdir(parents=True)
+        except OSError as error:
+            raise store_error(f"can't write {folder}", error) from error
+        return look()
+
+    def look() -> bytes:  # before all ranks wait for what one of them alone writes
+        if cause := refusal(partial):
+            raise DiskRefuses(f"can't write {folder}: {cause}")
         return b""
 
     def companions() -> bytes:
@@ -99,13 +112,22 @@ def save(
 
     (on_all if apart else on_first)(begin)
     on_first(companions)
-    with shim.cuda_literals(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        dist_checkpointing.save(
-            _state(updater, updater.state_of, reference),
-            str(partial / SHARDS),
-            sharded_strategy=InlineSave("torch_dist", 1, thread_count=1),
-        )
+    try:
+        with shim.cuda_literals(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            dist_checkpointing.save(
+                _state(updater, updater.state_of, reference),
+                str(partial / SHARDS),
+                sharded_strategy=InlineSave("torch_dist", 1, thread_count=1),
+            )
+    except CheckpointException as error:  # on all ranks alike; it is no Exception, so no handler would answer it
+        for cause, _ in error.failures.values():
+            if isinstance(cause, OSError) and isinstance(
+                found := store_error(f"can't write {folder}", cause), DiskRefuses
+            ):
+                raise found from error
+        on_all(look)  # torch's writer may have its own words for a full disk
+        raise LearnerError(f"can't write {folder}: {_causes(error)}") from error
     if not apart:
         return on_first(finish).decode()
     parts = on_all(lambda: msgspec.json.encode(digests(partial)))
@@ -123,11 +145,14 @@ def save(
 def load(folder: Path, updater: Updater, reference: dict[str, Tensor]) -> None:
     """Fill model, optimizer and the weights of a reference, none where there is none, from `folder`, in place.
 
-    Raises ConfigError where its files pickle more than plain data.
+    Raises ConfigError where its files pickle more than plain data, StoreError where they can't be read.
     """
-    with plain_data_only(str(folder)), shim.cuda_literals(), torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        state = dist_checkpointing.load(_state(updater, updater.blank, reference), str(folder / SHARDS))
+    try:
+        with plain_data_only(str(folder)), shim.cuda_literals(), torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            state = dist_checkpointing.load(_state(updater, updater.blank, reference), str(folder / SHARDS))
+    except CheckpointException as error:
+        raise StoreError(f"can't read {folder}: {_causes(error)}") from error
     updater.model.load_state_dict(state["model"])
     adam = state["optimizer"]["state"]
     # Older checkpoints hold it where Megatron's own writer puts it, and a count of zero nowhere.
@@ -137,6 +162,10 @@ def load(folder: Path, updater: Updater, reference: dict[str, Tensor]) -> None:
         updater.restore(parameter, adam.pop(name), steps)
     for name, weight in reference.items():
         weight.copy_(state["reference"][name])
+
+
+def _causes(failed: CheckpointException) -> str:
+    return "; ".join(f"rank {rank}: {cause!r}" for rank, (cause, _) in sorted(failed.failures.items()))
 
 
 def _state(

@@ -12,6 +12,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 from typing import Protocol, TypeVar
 
@@ -216,9 +217,9 @@ def made(ticket: HostTicket, folder: str, below: Path, make: Callable[[Path], T]
     """What `make` returns of a folder that it makes below `below`; it lies at the main host's `folder` then.
 
     There it holds what all `makers` have made of it. Raises StoreError: DiskRefuses where the main host's disk does,
-    TransferFailed where this machine's does.
+    TransferFailed where this machine's does. `make` has to fail in all where it fails in one.
     """
-    store = FarStore(ticket)
+    store, places = FarStore(ticket), list[str]()
 
     def begin() -> bytes:
         store.begin(folder)
@@ -228,19 +229,23 @@ def made(ticket: HostTicket, folder: str, below: Path, make: Callable[[Path], T]
         store.end(folder, [one for part in parts for one in msgspec.msgpack.decode(part, type=list[FileEntry])])
         return b""
 
-    try:
-        with _made_below(below) as place:
-            here = Path(place, Path(folder).name)
-            try:
-                found = make(here)
-            except DiskRefuses as error:
-                raise TransferFailed(f"{socket.gethostname()}: {error}") from error
-            makers.on_first(begin)
-            parts = makers.on_all(lambda: msgspec.msgpack.encode(store.add(here, folder)))
-            makers.on_first(lambda: end(parts))
-        return found
-    finally:
-        store.hang_up()
+    with ExitStack() as kept:
+
+        def place() -> bytes:
+            places.append(kept.enter_context(_made_below(below)))
+            return b""
+
+        kept.callback(store.hang_up)
+        makers.on_all(place)
+        here = Path(places[0], Path(folder).name)
+        try:
+            found = make(here)
+        except DiskRefuses as error:
+            raise TransferFailed(f"{socket.gethostname()}: {error}") from error
+        makers.on_first(begin)
+        parts = makers.on_all(lambda: msgspec.msgpack.encode(store.add(here, folder)))
+        makers.on_first(lambda: end(parts))
+    return found
 
 
 def _made_below(below: Path) -> tempfile.TemporaryDirectory[str]:

@@ -18,8 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 from megatron.core import parallel_state
 from safetensors.torch import save_file
 
@@ -28,7 +30,7 @@ from policy.architecture import read_architecture
 from policy.errors import LearnerError
 from policy.lora import LoraConfig
 from policy.losses import Objective
-from policy.megatron import ranks, vocab
+from policy.megatron import checkpoint, ranks, vocab
 from policy.megatron.model import PolicyModel
 from policy.megatron.optimizer import Updater
 from policy.megatron.trainer import OptimConfig, Trainer
@@ -127,15 +129,16 @@ def adapters(folder: Path, parallel: ParallelConfig, out: Path) -> list[dict[str
     return [*figures, step(Trainer.resume(saved, ADAPTERS, parallel=parallel), 1)]
 
 
-def go_on(folder: Path, parallel: ParallelConfig, out: Path, number: int) -> list[dict[str, float]]:
+def go_on(folder: Path, parallel: ParallelConfig, out: Path, number: int) -> list[dict[str, Any]]:
     """Figures of step `number` alone, from what was saved before it; saves what comes of it."""
     if number == 0:
         trainer = Trainer(folder, SETTINGS, parallel=parallel)
         trainer.new_reference()
     else:
         trainer = Trainer.resume(out / str(number - 1), SETTINGS, parallel=parallel)
-    figures = step(trainer, number)
+    figures: dict[str, Any] = step(trainer, number)
     if number == APART:
+        figures["refused"] = refused_apart(trainer, out / f"{number}-{dist.get_rank()}")
         save_apart(trainer, out / str(number), f"0.{number}")
     else:
         trainer.save(out / str(number), f"0.{number}")
@@ -143,6 +146,25 @@ def go_on(folder: Path, parallel: ParallelConfig, out: Path, number: int) -> lis
     if dist.get_rank() == 0:
         save_file(weights, out / f"{number}.safetensors")
     return [figures | {"padding": padding(trainer)}]
+
+
+def refused_apart(trainer: Trainer, folder: Path) -> str:
+    """What this rank is told where the second's disk is full as it writes, which torch calls by another name."""
+    failed = list[str]()
+
+    def write(*_: object) -> None:
+        failed.append("No space left on device")
+        raise RuntimeError("PytorchStreamWriter failed writing file data/0")
+
+    with pytest.MonkeyPatch.context() as patched:
+        if dist.get_rank() == 1:
+            patched.setattr(dcp.FileSystemWriter, "write_data", write)
+            patched.setattr(checkpoint, "refusal", lambda _: "".join(failed))
+        try:
+            trainer.save(folder, apart=True)
+        except (StoreError, LearnerError) as error:
+            return f"{type(error).__name__}: {error}"
+    return "it saves"
 
 
 def save_apart(trainer: Trainer, folder: Path, version: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -116,6 +117,14 @@ def test_two_machines_make_one_folder_or_none(tmp_path: Path, monkeypatch: pytes
     kept.mkdir()
     bulks = {name: Bulk(tmp_path, name, (), (), (str(kept),)) for name in ("one", "two")}
     broken: list[str] = []
+    full_ones, room = set[str](), far_store._made_below
+
+    def room_below(below: Path) -> tempfile.TemporaryDirectory[str]:
+        if below.name in full_ones:
+            raise TransferFailed(f"{below.name} is full")
+        return room(below)
+
+    monkeypatch.setattr(far_store, "_made_below", room_below)
 
     def ask(store: FarStore, asked: object, wanted: type) -> Answered:
         if broken and isinstance(asked, WritePart) and store._ticket.name == "two":
@@ -131,6 +140,7 @@ def test_two_machines_make_one_folder_or_none(tmp_path: Path, monkeypatch: pytes
 
         def one_of(number: int, name: str) -> str:
             def make(here: Path) -> str:
+                assert not full_ones, "the other has no room, so this one would wait for it"
                 if name == "one":
                     (here / "shards").mkdir(parents=True)
                     (here / "complete.json").write_bytes(b"{}")
@@ -156,4 +166,8 @@ def test_two_machines_make_one_folder_or_none(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(TransferFailed, match="cut off"):
         together("0.2")
     assert not (kept / "0.2").exists()
+    full_ones.add("two")
+    with pytest.raises(TransferFailed, match="two is full"):
+        together("0.2")
+    full_ones.clear()
     assert together("0.2") == ["one", "two"], "what was left half done is no hindrance"

@@ -1,12 +1,15 @@
 """One rank: plans once, versions exactly, and it keeps answering."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
 
 from actors.learner.config import LearnerConfig, RankSettings, RlConfig, SftConfig
 from actors.learner.messages import Broadcast, ExportWeights, LoadModel, SaveCheckpoint, StepPlan
@@ -14,7 +17,7 @@ from actors.learner.rank import _written
 from policy import checkpoints, hf_folder
 from policy.broadcast import checksums
 from policy.errors import LearnerError, NoModel
-from policy.megatron.trainer import Trainer
+from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import Aggregation, MicroBatch, PackedSample, pack_cross_entropy
 from runtime.errors import ConfigError, DiskRefuses, StoreError
 from runtime.messaging.message import Version
@@ -215,13 +218,27 @@ async def test_what_was_exported_is_sent_while_training_goes_on(rank: Ref, model
 
 
 @needs_root
-def test_what_a_full_disk_refuses_is_called_so_whatever_a_library_says(tmp_path: Path) -> None:
-    def fails(_: Path) -> str:
-        raise RuntimeError("PytorchStreamWriter failed writing file data/0")
+def test_what_a_full_disk_refuses_is_called_so_whatever_a_library_says(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, write, failures = Trainer(model, OptimConfig()), dcp.FileSystemWriter.write_data, list[Exception]()
+    monkeypatch.setattr(dcp.FileSystemWriter, "write_data", lambda *told: writes(*told))
 
-    with small_disk(tmp_path / "small", 1) as folder:
-        with pytest.raises(RuntimeError, match="PytorchStreamWriter"):
-            _written(folder / "0.1", fails)
+    def writes(*told: Any) -> Any:
+        if failures:
+            raise failures.pop()
         fill(folder)
+        return write(*told)
+
+    with small_disk(tmp_path / "small") as folder:
+        for _ in ("as shards are written", "before any is"):
+            with pytest.raises(DiskRefuses, match=r"No space left on device"):
+                _written(folder / "0.1", trainer.save)
+        (folder / "ballast").unlink()
+        failures += [KeyError("k"), OSError(errno.ENOSPC, "No space left on device")]
         with pytest.raises(DiskRefuses, match=r"No space left on device"):
-            _written(folder / "0.1", fails)
+            _written(folder / "0.1", trainer.save)
+        with pytest.raises(LearnerError, match=r"can't write .*0\.1: rank 0: KeyError\('k'\)"):
+            _written(folder / "0.1", trainer.save)
+        monkeypatch.undo()
+        assert checkpoints.verify(folder / "0.1", _written(folder / "0.1", trainer.save)) is None
