@@ -21,6 +21,7 @@ from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from apis.documents.zip import zipped
 from apis.tasks import task_file
 from apis.tasks.metrics.metric import Score
+from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, Task
 from apis.tasks.twins.every import TWINS
 from apis.tasks.twins.twin import file
@@ -102,6 +103,27 @@ def test_a_difference_without_a_reason_fails_and_a_missing_environment_is_named(
     asked.metric = ["file_contain"]
     with pytest.raises(ConfigError, match="did you mean file_contains"):
         agree.agree(asked)
+
+
+def test_a_reason_explains_the_known_differences_alone_and_nothing_compared_is_not_agreed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert all(METRICS[name].instead for name, _ in agree.DIFFER)
+    (tmp_path / ".computerrl").touch()
+    monkeypatch.setattr(published, "ENVIRONMENT", tmp_path)
+    asked = cli.build_parser().parse_args(["tasks", "agree", "--metric", "check_qt_bgcone", "--json"])
+    kinds = [case.kind for case in agree.cases([twin for twin in TWINS if twin.name == "check_qt_bgcone"])]
+    misses = [at for at, kind in enumerate(kinds) if kind == "wrong"]
+    for wrong, status in ((0, 0), (1, 0), (2, 1)):
+        scores = [float(kind == "right" or at in misses[:wrong]) for at, kind in enumerate(kinds)]
+        monkeypatch.setattr(published, "answers", lambda _, scores=scores: [PublishedScore(one) for one in scores])
+        assert agree.agree(asked) == status, kinds
+        found = json.loads(capsys.readouterr().out)
+        assert [bool(row["instead"]) for row in found["differ"]] == [status == 0] * wrong
+    monkeypatch.setattr(published, "answers", lambda orders: [PublishedScore(missing="fitz")] * len(orders))
+    assert agree.agree(asked) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["ok"], found["compared"], found["missing"]) == (False, 0, {"check_qt_bgcone": "fitz"})
 
 
 def test_a_metric_that_needs_a_missing_package_or_runs_the_policys_file_is_not_offered() -> None:

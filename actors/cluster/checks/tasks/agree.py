@@ -1,7 +1,7 @@
 """`tasks agree`: the metrics here and the published ones on the same generated results.
 
-Invariant: both are given the same. A difference is explained by what the metric declares as `instead`; else the exit
-status is 1.
+Invariant: both are given the same. The metric's `instead` explains as many differences as `DIFFER` counts, by kind of
+result. The exit status is 1 where more differ, and where nothing was compared.
 """
 
 from __future__ import annotations
@@ -24,6 +24,31 @@ from runtime.errors import ConfigError
 
 SAME = 0.001  # of a score; ratios are rounded differently
 COLUMNS = ("twins", "agree", "differ", "raised", "not compared")
+# How many results of a metric's twins differ, by kind, each for a reason that its `instead` says.
+DIFFER = {
+    ("check_auto_saving_time", "wrong"): 1,
+    ("check_highlighted_words", "right"): 1,
+    ("check_highlighted_words", "wrong"): 1,
+    ("check_one_instance_when_started_from_file", "garbage"): 1,
+    ("check_qt_bgcone", "garbage"): 1,
+    ("check_qt_bgcone", "wrong"): 1,
+    ("check_qt_max_volume", "garbage"): 1,
+    ("check_qt_max_volume", "wrong"): 1,
+    ("check_qt_minimal_view", "garbage"): 1,
+    ("check_qt_minimal_view", "wrong"): 1,
+    ("check_qt_slider_colours", "wrong"): 1,
+    ("check_slide_orientation_Portrait", "wrong"): 1,
+    ("check_thunderbird_prefs", "garbage"): 1,
+    ("check_thunderbird_prefs", "wrong"): 1,
+    ("compare_conference_city_in_order", "right"): 1,
+    ("compare_pptx_files", "elsewhere"): 1,
+    ("compare_pptx_files", "wrong"): 3,
+    ("compare_subscript_contains", "wrong"): 1,
+    ("compare_table", "right"): 3,
+    ("compare_table", "wrong"): 2,
+    ("evaluate_colored_words_in_tables", "wrong"): 1,
+    ("is_expected_active_tab", "wrong"): 1,
+}
 SAID = ["", "\u202e\x1b]0;x\x07", "9" * 9999, '{"a": NaN}', "<a>" * 9]  # garbage where a text or a value is wanted
 
 
@@ -87,32 +112,45 @@ def agree(args: argparse.Namespace) -> int:
     found = list(compared(list(cases([twin for twin in TWINS if not args.metric or twin.name in args.metric]))))
     there = [one for one in found if not one.theirs.missing]
     differ = [one for one in there if not one.agree]
-    bad = [one for one in differ if not METRICS[one.case.twin.name].instead]
+    bad = unexplained(differ)
+    missing = {one.case.twin.name: one.theirs.missing for one in found if one.theirs.missing}
+    ok = bool(there) and not bad
     if args.json:
-        rows = [_row(one) for one in differ]
-        output.document({"ok": not bad, "compared": len(there), "agree": len(there) - len(differ), "differ": rows})
-        return int(bool(bad))
+        rows = [_row(one, explained=one not in bad) for one in differ]
+        counts = {"compared": len(there), "agree": len(there) - len(differ)}
+        output.document({"ok": ok, **counts, "differ": rows, "missing": missing})
+        return int(not ok)
     _show(found)
     for one in differ:
-        row = _row(one)
+        row = _row(one, explained=one not in bad)
         said = f"{row['metric']} ({row['kind']}; {row['reason'][:60]}): here {row['here']:g}, published"
         output.line(output.clean(f"{said} {row['published']}: {row['instead'] or 'NOT EXPLAINED'}"))
-    for name, why in {one.case.twin.name: one.theirs.missing for one in found if one.theirs.missing}.items():
+    for name, why in missing.items():
         output.line(f"{name}: not compared: {why}")
     for kind in dict.fromkeys(one.case.kind for one in there):
         same = [one.agree for one in there if one.case.kind == kind]
         output.line(f"{kind}: {sum(same)} of {len(same)} agree")
-    share = 1 - len(differ) / max(1, len(there))
+    if not there:
+        output.line("nothing was compared")
+        return 1
+    share = 1 - len(differ) / len(there)
     raised = sum(bool(one.theirs.raised) for one in there)
     output.line(f"{len(there) - len(differ)} of {len(there)} agree: {share:.1%}; published raised on {raised}")
-    return int(bool(bad))
+    return int(not ok)
 
 
-def _row(one: BothScores) -> dict[str, Any]:
-    """A difference, as --json prints it."""
+def unexplained(differ: Sequence[BothScores]) -> list[BothScores]:
+    """The differences of a metric and kind of which there are more than `DIFFER` counts."""
+    counts = Counter((one.case.twin.name, one.case.kind) for one in differ)
+    return [one for one in differ if counts[key := (one.case.twin.name, one.case.kind)] > DIFFER.get(key, 0)]
+
+
+def _row(one: BothScores, *, explained: bool) -> dict[str, Any]:
+    """A difference, as --json prints it; `instead` is empty where it is not explained."""
     name = one.case.twin.name
+    instead = METRICS[name].instead if explained else ""
     told = {"metric": name, "kind": one.case.kind, "reason": one.ours.reason, "here": one.ours.value}
-    return {**told, "published": one.theirs.raised or one.theirs.score, "instead": METRICS[name].instead}
+    return {**told, "published": one.theirs.raised or one.theirs.score, "instead": instead}
 
 
 def _show(found: Sequence[BothScores]) -> None:
