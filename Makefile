@@ -103,8 +103,8 @@ standins: setup
 	.venv/bin/computerrl tasks fetch $(FILES) --from $(COMPUTERRL_TASKS)/made
 	@$(MAKE) --no-print-directory scripted FILES=$(FILES)
 
-# The Dockerfile's steps in a fresh Debian 12 by debootstrap, as root: eight minutes alone, and 5 GB below /var/tmp. PIP_* of the
-# environment holds there, too; BIND names folders that it means.
+# The Dockerfile's steps in a fresh Debian 12 by debootstrap, as root: eight minutes alone, and 5 GB below /var/tmp.
+# PIP_* of the environment holds there, too; BIND names folders that it means.
 fresh-root: setup
 	setpriv --pdeathsig TERM $(PY) -P deploy/setup/fresh_root.py $(foreach folder,$(BIND),--bind $(folder))
 
