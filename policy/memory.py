@@ -2,7 +2,8 @@
 
 Invariant: every tensor that grows with the model or the token budget is in exactly one part. Weights, gradients, Adam's
 state and the reference are exact. Activations are those of one packed sequence as long as the token budget. The
-reference lies in the host's memory, which a CPU has in common with it.
+reference lies in the host's memory, which a CPU has in common with it. So does Adam's state whole, of every data rank,
+while a checkpoint is read or written.
 """
 
 from __future__ import annotations
@@ -32,19 +33,30 @@ class MemoryPlan(msgspec.Struct, frozen=True, kw_only=True):
     activations: int
     vocabulary: int  # logits of a chunk of rows, and the gradient of the output layer
     export: int  # weights on their way to engines or to the host, while there are no activations
+    checkpoint: int  # on a CPU: Adam's state as it is read or written, beside itself, while there are no activations
     pinned: int  # of the host's memory beside a GPU: the reference, rounded up to a power of two as torch may do
+    staged: int  # of the host's memory beside a GPU: Adam's state, while a checkpoint is read or written
 
     @property
     def total(self) -> int:
-        """The most at one time, but for what is pinned on the host."""
+        """The most at one time, but for what is in the host's memory beside a GPU."""
         lasting = self.weights + self.gradients + self.optimizer + self.reference
-        return lasting + max(self.activations + self.vocabulary, self.export)
+        return lasting + max(self.activations + self.vocabulary, self.export, self.checkpoint)
+
+    @property
+    def host(self) -> int:
+        """The most of the host's memory at one time, beside a GPU."""
+        return self.pinned + self.staged
 
     def told(self) -> str:
         """The parts in GiB."""
-        parts = ((name, getattr(self, name) / GIB) for name in self.__struct_fields__ if name != "pinned")
-        host = f"; in the host's memory: reference {self.pinned / GIB:.2f}" if self.pinned else ""
-        return ", ".join(f"{name} {size:.2f}" for name, size in parts if size) + host
+        parts = msgspec.structs.asdict(self)
+        host = _told({"reference": parts.pop("pinned"), "checkpoint": parts.pop("staged")})
+        return _told(parts) + (f"; in the host's memory: {host}" if host else "")
+
+
+def _told(parts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {size / GIB:.2f}" for name, size in parts.items() if size)
 
 
 def plan(
@@ -66,6 +78,9 @@ def plan(
     held, adapters, head = parameters(arch, parallel), optim.lora.parameters(arch), parallel.vocab_rows(arch)
     trained = adapters or held
     kept = size * trained if reference else 0
+    mains = (FP32 if size == BF16 else 0) * trained
+    state = 2 * FP32 * trained + mains
+    again = state if parallel.data > 1 else mains  # a single data rank keeps moments where they were read
     rows = min(token_budget, max(1, CHUNK[device] // head))
     worked_on = 4 * (arch.ffn // parallel.tensor + arch.hidden)  # gradients within one layer
     sizes = [math.prod(shape) for shape in expected(arch).values()]
@@ -73,12 +88,14 @@ def plan(
     return MemoryPlan(
         weights=size * (held + adapters),
         gradients=FP32 * trained,
-        optimizer=(2 * FP32 + (FP32 if size == BF16 else 0)) * trained // parallel.data,
+        optimizer=state // parallel.data,
         reference=kept if device == "cpu" else 0,
         activations=size * token_budget * (activations(arch, optim, parallel) + worked_on),
         vocabulary=FP32 * LOGITS_AT_ONCE * rows * head + (0 if adapters else size * head * arch.hidden),
         export=size * (sum(sizes) if broadcast else joined),
+        checkpoint=again if device == "cpu" else 0,
         pinned=1 << (kept - 1).bit_length() if kept and device == "cuda" else 0,
+        staged=state if device == "cuda" else 0,
     )
 
 

@@ -59,6 +59,9 @@ def test_what_lasts_is_reckoned_to_the_byte(dtype: str, lora: LoraConfig) -> Non
     main = [one for group in trainer.updater.optimizer.param_groups for one in group["params"]]
     mains = sum(one.nbytes for one in main) if dtype == "bfloat16" else 0
     assert sum(one.nbytes for one in state) + mains == found.optimizer
+    on_gpu = memory.plan(trainer.shape, optim, ALONE, token_budget=TOKENS, reference=True, device="cuda")
+    blank = [one for _, weight in trainer.updater.trained() for one in trainer.updater.blank(weight).values()]
+    assert (sum(one.nbytes for one in blank), found.checkpoint) == (on_gpu.staged, mains)
     assert trainer.reference is not None
     assert sum(one.nbytes for one in trainer.reference.weights.values()) == found.reference
 
@@ -106,4 +109,7 @@ def test_parts_shrink_by_what_shrinks_them() -> None:
     kept = of(reference=True)
     assert kept.total == of().total, "a GPU never holds a second model"
     assert kept.weights <= kept.pinned < 2 * kept.weights
-    assert "; in the host's memory: reference 32.00" in kept.told()
+    assert "; in the host's memory: reference 32.00, checkpoint 165.07" in kept.told()
+    assert kept.host == kept.pinned + 12 * memory.parameters(arch, ALONE)
+    shared = of(parallel=ParallelConfig(data=2))
+    assert shared.staged == of().staged, "each data rank holds all of it for a while"

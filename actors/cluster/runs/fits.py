@@ -63,10 +63,10 @@ def learner_memory(deploy: Deploy, architecture: Architecture) -> str:
             f"the learner can't fit: {told}; learner.parallel, learner.recompute, learner.token_budget and"
             " learner.lora.rank make it smaller"
         )
-    if said and not learner.device_gib and found.pinned * ranks > (host := psutil.virtual_memory().total):
+    if said and not learner.device_gib and found.host * ranks > (host := psutil.virtual_memory().total):
         raise ConfigError(
-            f"the reference policies of {ranks} ranks can't fit in this machine's memory of {host / GIB:.1f} GiB:"
-            f" {told}; learner.parallel and learner.lora.rank make them smaller, learner.rl.kl_coef 0 needs none"
+            f"what {ranks} ranks hold beside their devices can't fit in this machine's memory of {host / GIB:.1f} GiB:"
+            f" {told}; learner.lora.rank makes it smaller, and learner.rl.kl_coef 0 needs no reference"
         )
     return told
 

@@ -40,14 +40,17 @@ def test_what_cant_fit_is_refused_with_its_parts_and_the_keys_that_help() -> Non
         planned("gpu-8", "model.shape=nothing")
 
 
-def test_a_reference_has_to_fit_into_the_memory_of_the_machine_with_the_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reference_and_a_resume_have_to_fit_into_the_memory_of_the_machine_with_the_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     here = ["learner.device_gib=0", "learner.rl.kl_coef=0.001", "model.shape=glm-4-9b-0414"]
     monkeypatch.setattr(fits, "device_bytes", lambda: 79 * GIB)
-    room = SimpleNamespace(total=33 * GIB)  # four ranks with 8 GiB each
+    room = SimpleNamespace(total=138 * GIB)  # four ranks with 8 GiB and 12 bytes of each parameter
     monkeypatch.setattr(fits.psutil, "virtual_memory", lambda: room)
-    assert "; in the host's memory: reference 8.00" in dict(planned("gpu-8", *here).summary())["learner"]
-    room.total = 31 * GIB
-    with pytest.raises(ConfigError, match=r"4 ranks can't fit in .* 31\.0 GiB.*reference 8\.00.*learner\.rl\.kl_coef"):
+    told = dict(planned("gpu-8", *here).summary())["learner"]
+    assert "; in the host's memory: reference 8.00, checkpoint 26.27" in told
+    room.total = 137 * GIB
+    with pytest.raises(ConfigError, match=r"4 ranks hold .* 137\.0 GiB.*reference 8\.00, checkpoint 26.*learner\.rl"):
         planned("gpu-8", *here)
 
 
