@@ -81,6 +81,11 @@ def test_a_result_arrives_as_a_file_of_its_kind() -> None:
     assert asked(lambda path, _: len(Path(path).read_bytes()), *sent) == {"score": len(twin.right.data)}
 
 
+def test_a_twin_meets_the_same_garbage_whichever_metrics_are_asked() -> None:
+    whole = [case for case in agree.cases() if case.twin.name == "check_qt_bgcone"]
+    assert list(agree.cases(["check_qt_bgcone"])) == whole
+
+
 def test_what_raises_solves_nothing() -> None:
     case = agree.TwinResult(TWINS[0], None, "right")
     assert agree.BothScores(case, Score(0.0, ""), PublishedScore(raised="KeyError")).agree
@@ -112,7 +117,7 @@ def test_a_reason_explains_the_known_differences_alone_and_nothing_compared_is_n
     (tmp_path / ".computerrl").touch()
     monkeypatch.setattr(published, "ENVIRONMENT", tmp_path)
     asked = cli.build_parser().parse_args(["tasks", "agree", "--metric", "check_qt_bgcone", "--json"])
-    kinds = [case.kind for case in agree.cases([twin for twin in TWINS if twin.name == "check_qt_bgcone"])]
+    kinds = [case.kind for case in agree.cases(["check_qt_bgcone"])]
     misses = [at for at, kind in enumerate(kinds) if kind == "wrong"]
     for wrong, status in ((0, 0), (1, 0), (2, 1)):
         scores = [float(kind == "right" or at in misses[:wrong]) for at, kind in enumerate(kinds)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from actors.cluster import output
@@ -73,9 +73,11 @@ class BothScores(NamedTuple):
         return abs(self.ours.value - self.theirs.score) <= SAME
 
 
-def cases(twins: Sequence[Twin]) -> Iterator[TwinResult]:
-    """Each twin's results; then some garbage, another for each twin, and nothing at all."""
-    for number, twin in enumerate(twins):
+def cases(metrics: Collection[str] = ()) -> Iterator[TwinResult]:
+    """The results of each twin of `metrics`, or of all; then some garbage, the same ever for a twin, and nothing."""
+    for number, twin in enumerate(TWINS):
+        if metrics and twin.name not in metrics:
+            continue
         yield TwinResult(twin, twin.right, "right")
         yield from (TwinResult(twin, result, "wrong") for result in twin.wrong)
         broken = FileView("file", data=GARBAGE[number % len(GARBAGE)])
@@ -109,7 +111,7 @@ def agree(args: argparse.Namespace) -> int:
     for name in args.metric:
         if name not in known:
             raise ConfigError(f"--metric {name}: there is no such metric; {hint(name, known)}")
-    found = list(compared(list(cases([twin for twin in TWINS if not args.metric or twin.name in args.metric]))))
+    found = list(compared(list(cases(args.metric))))
     there = [one for one in found if not one.theirs.missing]
     differ = [one for one in there if not one.agree]
     bad = unexplained(differ)
