@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from runtime.logs.events import declare
 
+# Desktops have these limits from the next boot on, by what their machine has room for.
+LIMITS_FITTED = declare("limits_fitted", "info", memory_mib=int, processes=int, open_files=int, terminals=int)
+# Even the least limits don't fit beside what has come since: the limits stay as they are.
+LIMITS_KEPT = declare("limits_kept", "warning", cause=str)
 DESKTOP_BOOTED = declare("desktop_booted", "info", desktop=str, boot_s=float, warnings=list[str])
 DESKTOP_BOOT_FAILED = declare("desktop_boot_failed", "warning", cause=str, detail=str, culprit=str, again_s=float)
 DESKTOP_SPARE_DIED = declare("desktop_spare_died", "warning", desktop=str, detail=str)

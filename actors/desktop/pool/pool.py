@@ -8,7 +8,6 @@ keep up. While the host or its image is quarantined, one boot at a time probes w
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import time
 from collections.abc import Coroutine
@@ -61,6 +60,7 @@ class DesktopPool:
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._fitted: tuple[DesktopsConfig, int] | None = None  # what limits are fitted to, as `fit` got it
+        self._unfit = ""  # why the newest limits were kept
         self._last_fault: DesktopFault | None = None
         self._defect: BaseException | None = None
         self._closed = False
@@ -71,23 +71,31 @@ class DesktopPool:
         cls, config: DesktopsConfig, run_dir: Path, log: Log | None = None, *, fit_seats: int = 0
     ) -> DesktopPool:
         """The configured provider with a pool before it. `fit_seats` is that of `fit`. Raises ConfigError."""
-        spec = desktop_of(config, fit_seats)
         provider = await open_provider(config.provider, run_dir.name)
         boots = config.pool.boots_at_once or boots_at_once(
             config.provider, config.pool.processes, len(os.sched_getaffinity(0)), shares.room().memory_mib
         )
-        pool = cls(provider, spec, msgspec.structs.replace(config.pool, boots_at_once=boots), log)
-        pool._fitted = config, fit_seats
+        pool = cls(provider, desktop_of(config), msgspec.structs.replace(config.pool, boots_at_once=boots), log)
+        try:
+            pool.fit(config, fit_seats)  # the provider is open, so each other process of the run sees this one
+        except BaseException:
+            await pool.close()
+            raise
         return pool
 
     def fit(self, config: DesktopsConfig, fit_seats: int) -> None:
         """From the next boot on desktops have the limits that this machine has room for, with so many seats.
 
         Those that are up keep theirs until their episodes end. Another process with desktops that comes or goes counts
-        from the next boot on, too. Raises ConfigError, and then nothing has changed.
+        from the next boot on, too. Changed limits are logged. Raises ConfigError, and then nothing has changed.
         """
-        self._desktops.spec = desktop_of(config, fit_seats)
-        self._fitted = config, fit_seats
+        spec = desktop_of(config, fit_seats)
+        if spec != self._desktops.spec:
+            self._log.emit(
+                events.LIMITS_FITTED, memory_mib=spec.memory_bytes >> 20, processes=spec.processes,
+                open_files=spec.open_files, terminals=spec.terminals,
+            )  # fmt: skip
+        self._desktops.spec, self._fitted, self._unfit = spec, (config, fit_seats), ""
 
     async def acquire(self, timeout_s: float, holder: str = "") -> BootedDesktop:
         """A desktop that answers, for the caller alone, for `lease_s` at most; give it back with `retire`.
@@ -274,8 +282,12 @@ class DesktopPool:
     async def _boot(self) -> None:
         started = time.monotonic()
         if self._fitted is not None and self._fitted[1]:
-            with contextlib.suppress(ConfigError):  # of a process that came later, and is refused where it starts
+            try:
                 self.fit(*self._fitted)
+            except ConfigError as unfit:  # what came later is refused where it starts, or by the control groups
+                if self._unfit != str(unfit):
+                    self._log.emit(events.LIMITS_KEPT, cause=str(unfit))
+                self._unfit = str(unfit)
         try:
             async with asyncio.timeout(self._config.boot_timeout_s):
                 booted = await self._desktops.boot(self._config.boot_timeout_s)

@@ -35,7 +35,7 @@ async def _(settings: SshConfig, run_id: str) -> Provider:
 def desktop_of(config: DesktopsConfig, fit_seats: int = 0) -> DesktopSpec:
     """What the provider boots. With `fit_seats` a desktop's limits are lowered to what this machine has for so many.
 
-    Other processes with desktops have as much of the machine.
+    Other processes of the run have as much of the machine. To be called with `fit_seats` once the provider is open.
 
     Raises ConfigError where even the least limits of so many don't fit.
     """

@@ -17,7 +17,7 @@ from actors.cluster.runs.doctor import check_state
 from actors.desktop import statefolder
 from actors.desktop import users as identity
 from actors.desktop.config import SandboxConfig
-from actors.desktop.providers.sandbox import leftovers, owners, shares
+from actors.desktop.providers.sandbox import grouping, leftovers, owners, shares
 from actors.desktop.providers.sandbox.owners import SandboxOwner
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault
@@ -237,14 +237,22 @@ def test_doctor_says_that_others_may_write_there_and_what_to_do(state_dir: str) 
     assert check.mend == f"chmod go-w {state_dir}"
 
 
-def test_living_processes_beside_this_one_are_counted_once(tmp_path: Path) -> None:
-    assert owners.others(tmp_path / "none") == 0
+def test_processes_of_a_run_share_what_other_runs_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert owners.sharing(tmp_path / "none") == (frozenset(), 1)
     mine = SandboxOwner.this_process("run")
     parent = msgspec.structs.replace(mine, pid=os.getppid(), started=identity.started_at(os.getppid()))
     ended = msgspec.structs.replace(parent, started=parent.started - 1)
-    for owner in (mine, ended, parent, msgspec.structs.replace(parent, token="0" * 8)):
+    again, stranger = msgspec.structs.replace(parent, token="0" * 8), msgspec.structs.replace(parent, run="play", pid=1)
+    stranger = msgspec.structs.replace(stranger, started=identity.started_at(1))
+    for owner in (mine, ended, parent, again, stranger):
         (tmp_path / owner.name).mkdir()
     (tmp_path / "other").mkdir()
-    assert owners.others(tmp_path) == 1
+    assert owners.sharing(tmp_path) == ({"run"}, 2)
+    groups = {f"{parent.name}.1": 100, f"{stranger.name}.1": 40}
+
+    def held(counts: Callable[[str], bool]) -> grouping.GroupBounds:
+        return grouping.GroupBounds(0, sum(ids for name, ids in groups.items() if counts(name)))
+
+    monkeypatch.setattr(shares, "held", held)
     whole, part = shares.room(), shares.of_this_process(tmp_path)
-    assert (part.processes, part.terminals) == (whole.processes // 2, whole.terminals // 2)
+    assert (part.processes, part.terminals) == ((whole.processes - 40) // 2, whole.terminals // 2)

@@ -21,7 +21,7 @@ from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.plan import PoolPlan
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import Desktop, DesktopHealth, DesktopSpec, SshAddress
-from actors.desktop.providers.sandbox import owners, shares
+from actors.desktop.providers.sandbox import grouping, owners, shares
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.providers.sandbox.sandbox import Sandbox
 from actors.errors import DesktopFault, GuestRefused
@@ -294,6 +294,7 @@ async def test_desktops_have_from_the_next_boot_what_fits_so_many_seats(
 ):
     room = shares.Room(memory_mib=3000, processes=6000, open_files=6000 * 512, terminals=300)
     monkeypatch.setattr(shares, "room", lambda: room)
+    monkeypatch.setattr(shares, "held", lambda _: grouping.GroupBounds(0, 0))  # of runs beside this test
     provider = OneSpare(stuck=False)
     booted: list[int] = []
 
@@ -304,6 +305,7 @@ async def test_desktops_have_from_the_next_boot_what_fits_so_many_seats(
     monkeypatch.setattr(provider, "boot", boot)
     folder = SandboxConfig(state_dir=str(tmp_path))
     pool, config = provider.pool(), DesktopsConfig(provider=folder, pool=PoolConfig(warm_pool=1))
+    pool._log = heard = Heard()
     for seats in (1, 5):
         pool.fit(config, seats)
         with pytest.raises(DesktopFault):
@@ -313,11 +315,40 @@ async def test_desktops_have_from_the_next_boot_what_fits_so_many_seats(
     with pytest.raises(DesktopFault):
         await pool._desktops.boot(1.0)
     assert booted == [1500, 500, 500]
-    monkeypatch.setattr(owners, "others", lambda base: int(base == tmp_path))  # another process has begun since
     provider.destroyed.clear()
-    await pool._boot()
-    assert booted[-1] == 250
+    for processes in (2, 9, 9):  # others have begun since; the least limits of nine don't fit
+        sharing = {tmp_path: (frozenset[str](), processes)}
+        monkeypatch.setattr(owners, "sharing", sharing.__getitem__)
+        await pool._boot()
+    assert booted[-3:] == [250, 250, 250]
+    assert [fields["memory_mib"] for fields in heard.of(events.LIMITS_FITTED)][-2:] == [500, 250]
+    (kept,) = heard.of(events.LIMITS_KEPT)
+    assert "desktops.count per process is 5" in kept["cause"]
     await pool.close()
+
+
+async def test_limits_are_fitted_once_other_processes_see_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    provider, seen = OneSpare(stuck=False), list[str]()
+
+    async def opened(*_: object) -> OneSpare:
+        seen.append("opened")
+        return provider
+
+    def fitted(_: DesktopsConfig, fit_seats: int = 0) -> DesktopSpec:
+        if fit_seats:
+            seen.append("fitted")
+            raise ConfigError("too many")
+        return DesktopSpec()
+
+    async def close() -> None:
+        seen.append("closed")
+
+    monkeypatch.setattr(pool_module, "open_provider", opened)
+    monkeypatch.setattr(pool_module, "desktop_of", fitted)
+    monkeypatch.setattr(provider, "close", close)
+    with pytest.raises(ConfigError, match="too many"):
+        await DesktopPool.open(DesktopsConfig(), tmp_path, fit_seats=4)
+    assert seen == ["opened", "fitted", "closed"]
 
 
 async def test_a_spare_that_refuses_is_no_error_of_its_acquirer():

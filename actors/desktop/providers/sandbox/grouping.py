@@ -11,7 +11,7 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -170,18 +170,18 @@ def _abandoned(everyone: Path) -> list[Path]:
     return found
 
 
-def _held(everyone: Path, controller: str) -> int:
+def _held(everyone: Path, controller: str, counts: Callable[[str], bool] = bool) -> int:
     """What the desktops in a group may take together."""
     found, abandoned = 0, set(_abandoned(everyone))
     for group in everyone.iterdir():
-        if group.is_dir() and group not in abandoned:
+        if counts(group.name) and group.is_dir() and group not in abandoned:
             found += limit_of(group, controller) or 0
             found += number_of(str(group), _TCP) if controller == "memory" else 0
     return found
 
 
-def held() -> GroupBounds:
-    """What the desktops that are there may take together, of all programs of this machine.
+def held(counts: Callable[[str], bool] = bool) -> GroupBounds:
+    """What the desktops that are there and whose name `counts` may take together, of all programs of this machine.
 
     What dead programs left is counted, too, until it is removed or has been without a process for `ABANDONED_S`.
     """
@@ -191,7 +191,7 @@ def held() -> GroupBounds:
         for name in (controller, UNIFIED):
             for place in places_of(name, there[name]) if name in there else []:
                 if (place / ALL).is_dir():
-                    found[controller] += _held(place / ALL, controller)
+                    found[controller] += _held(place / ALL, controller, counts)
     return GroupBounds(found["memory"], found["pids"])
 
 

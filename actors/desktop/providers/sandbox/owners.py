@@ -99,12 +99,13 @@ class SandboxOwner(msgspec.Struct, frozen=True):
         return True
 
 
-def others(base: Path) -> int:
-    """How many processes beside this one have desktops with folders below `base`."""
+def sharing(base: Path) -> tuple[frozenset[str], int]:
+    """The runs of which this process has a folder below `base`, and how many processes have any of them, with it."""
     here = os.getpid(), namespace()
     found = [owner_of(entry.name) for entry in base.iterdir()] if base.is_dir() else []
-    living = {(one.pid, one.namespace) for one in found if one is not None and not one.dead(base)}
-    return len(living - {here})
+    living = [(one.run, (one.pid, one.namespace)) for one in found if one is not None and not one.dead(base)]
+    runs = frozenset(run for run, process in living if process == here)
+    return runs, len({here} | {process for run, process in living if run in runs})
 
 
 def owner_of(name: str) -> SandboxOwner | None:

@@ -19,7 +19,7 @@ from actors.desktop.config import (
     SandboxConfig,
 )
 from actors.desktop.providers.sandbox import owners
-from actors.desktop.providers.sandbox.grouping import held
+from actors.desktop.providers.sandbox.grouping import GroupBounds, held
 from actors.desktop.providers.sandbox.hierarchies import own_limits
 from runtime.errors import ConfigError
 
@@ -79,14 +79,28 @@ def room() -> Room:
 
 
 def of_this_process(folder: Path) -> Room:
-    """This process's part of `room`: as much as each other process has whose desktops lie in the state folder."""
-    there, processes = room(), 1 + owners.others(folder)
+    """This process's part of `room`: as much as each process of its run that has a folder below `folder`.
+
+    They have the same plan, so they share alike. What desktops of other runs may take now is taken off before: a run
+    with one seat must not halve the limits of one with many. Their control groups tell it; without them it is nothing.
+    To be called once this process's own folder is there, so that of two which begin together one sees both.
+    """
+    runs, processes = owners.sharing(folder)
+
+    def another(desktop: str) -> bool:
+        owner = owners.owner_of(desktop)
+        return owner is None or owner.run not in runs
+
+    there = _less(room(), held(another))
     return Room(**{name: getattr(there, name) // processes for name in Room.__struct_fields__})
 
 
 def free() -> Room:
     """What is left of `room` beside the desktops that are there."""
-    there, taken = room(), held()
+    return _less(room(), held())
+
+
+def _less(there: Room, taken: GroupBounds) -> Room:
     memory = max(0, there.memory_mib - (taken.memory_bytes >> 20))
     return msgspec.structs.replace(there, memory_mib=memory, processes=max(0, there.processes - taken.processes))
 
