@@ -14,6 +14,7 @@ from policy.tokenizer import Tokenizer
 from tests.policy import tiny_models
 from tests.policy.chat_models import write_tokenizer
 from tests.policy.engine_tools import ROOT, make_core, response, run_core
+from tests.proofs import proofs
 from tests.sglang.conftest import sglang_server
 
 pytestmark = pytest.mark.real_sglang
@@ -21,7 +22,7 @@ SMOLLM = ROOT / "models" / "smollm2"
 TOKENS = 12
 
 
-@pytest.fixture(scope="module", params=["llama3", "qwen3", "smollm2"])
+@pytest.fixture(scope="module", params=["llama3", "qwen3", "smollm2", *proofs("mistral", "qwen2", "glm4")])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A model folder with a chat template."""
     if request.param == "smollm2":
