@@ -1,7 +1,8 @@
 """What one step of a desktop costs the entry point of a run whose desktops and engines are on other machines.
 
 Invariant: every figure is processor time of the entry point's side alone. What desktops and engines compute is on other
-machines, so the entry point's process, which is one interpreter, is what all of them share.
+machines, so the entry point's process, which is one interpreter, is what all of them share. The star is measured with
+processes of this machine, whose links have no TLS; the bulk link has it.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class PartCost(msgspec.Struct, frozen=True, kw_only=True):
 class ScaleResult(Measured, frozen=True, kw_only=True):
     """All that `bench scale` prints."""
 
-    star_ms: dict[int, float]  # tokens of a prompt -> passing a request and its answer on between two machines
+    star_ms: dict[int, float]  # tokens of a prompt -> passing a request and its answer on, without TLS
     routed_ms: dict[int, float]  # the same with the router in between
     parts: list[PartCost]  # at `SHOWN` tokens
 
@@ -196,5 +197,6 @@ def _tell(found: ScaleResult) -> None:
 
 def run(*, as_json: bool) -> int:
     """Measure and print; 1 when a target is missed."""
-    note = f", a step per {STEP_S:g} s and desktop, {SHOWN:,} tokens, {parked.STEPS} steps an episode"
+    sizes = f"{SHOWN:,} tokens, {parked.STEPS} steps an episode, the star without TLS"
+    note = f", a step per {STEP_S:g} s and desktop, {sizes}"
     return show(measure(), _tell, as_json=as_json, note=note)
