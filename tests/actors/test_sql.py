@@ -1,6 +1,6 @@
 """SQL is a matter of the ledger: no module outside of `actors.replay` holds any, or opens a database.
 
-Two modules read what programs of a desktop have left in databases of their own.
+Two modules read what programs of a desktop have left in databases of their own, and a third makes such databases.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import pytest
 
 TOP = Path(__file__).parents[2]
 LEDGER = TOP / "actors" / "replay"
-OF_DESKTOPS = {TOP / "apis/documents/read/database.py", TOP / "apis/tasks/metrics/databases.py"}
+OF_DESKTOPS = {
+    TOP / part
+    for part in ("apis/documents/read/database.py", "apis/tasks/metrics/databases.py", "apis/tasks/twins/twin.py")
+}
 SQL = re.compile(
     r"\bSELECT\s.+\sFROM\s|\bINSERT\s+(OR\s+\w+\s+)?INTO\s|\bUPDATE\s+\w+\s+SET\s|\bDELETE\s+FROM\s"
     r"|\bCREATE\s+(TABLE|INDEX|VIEW|TRIGGER)\s|\bPRAGMA\s|\bBEGIN\s+(IMMEDIATE|EXCLUSIVE|DEFERRED)|^SELECT\s|^BEGIN;?$",
