@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-_PIECES = re.compile(r"(\s+|[^\s/_.:-]*[/_.:-]+)")
+_PIECES = re.compile(r"(\s+)|(?<=[/_.:-])(?![/_.:\s-])")  # looks at each character once, however long a text is
 UNBOUNDED = sys.maxsize  # characters of a line that goes to no terminal
 
 
@@ -124,7 +124,7 @@ def _fitted(texts: Sequence[Sequence[str]], room: int) -> list[int]:
     """
     longest = [max(1, *map(len, column)) for column in texts]
     words = [max((len(word) for text in column for word in text.split()), default=1) for column in texts]
-    pieces = [max((len(one) for text in column for one in _PIECES.split(text)), default=1) for column in texts]
+    pieces = [max((len(one) for text in column for one in _PIECES.split(text) if one), default=1) for column in texts]
     room -= 2 * (len(texts) - 1)
     least = next((one for one in (words, pieces) if sum(one) <= room), [1] * len(texts))
     widths = longest
