@@ -10,6 +10,7 @@ from actors.cluster.bench.stage import provider
 from actors.cluster.checks.apis.command import missing
 from actors.cluster.checks.apis.desk import RealDesk, opened
 from actors.cluster.checks.apis.verdicts import functions
+from actors.desktop.config import SandboxConfig
 from apis.apps.check.run import REFUSED, run
 from apis.apps.check.tables import TABLES
 from apis.catalogue import declared
@@ -44,7 +45,7 @@ async def test_every_function_does_what_it_says(app: str, state_dir: str) -> Non
     lacking = missing(app)
     if lacking:
         pytest.skip(lacking)
-    async with provider(state_dir) as made, opened(made, TABLES[app]) as desk:
+    async with provider(SandboxConfig(state_dir=state_dir)) as made, opened(made, TABLES[app]) as desk:
         outcomes = await run(TABLES[app], desk, 0, lambda _: None)
         said = [each async for each in choices(desk, app)]
     assert [(call, told) for call, told, wanted in said if not _right(told, wanted)] == []
@@ -64,7 +65,7 @@ async def test_a_function_that_looks_at_other_work_can_be_checked_alone(
     lacking = missing(app)
     if lacking:
         pytest.skip(lacking)
-    async with provider(state_dir) as made, opened(made, TABLES[app]) as desk:
+    async with provider(SandboxConfig(state_dir=state_dir)) as made, opened(made, TABLES[app]) as desk:
         outcomes = await run(TABLES[app], desk, 0, lambda _: None, [function])
     assert [(outcome.case.function, outcome.problem) for outcome in outcomes] == [(function, "")]
 

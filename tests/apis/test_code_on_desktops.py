@@ -7,6 +7,7 @@ import pytest
 from actors.cluster.bench.stage import provider
 from actors.cluster.checks.apis.command import missing
 from actors.cluster.checks.apis.desk import RealDesk, opened
+from actors.desktop.config import SandboxConfig
 from actors.desktop.link import GuestLink
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import DesktopSpec
@@ -34,7 +35,7 @@ def _servers(desk: RealDesk) -> int:
 
 @without
 async def test_one_window_for_whoever_starts_it_and_nothing_is_left_of_it(state_dir: str) -> None:
-    async with provider(state_dir) as made, opened(made, cases_code.TABLE) as desk:
+    async with provider(SandboxConfig(state_dir=state_dir)) as made, opened(made, cases_code.TABLE) as desk:
         seen = from_guest(await desk.call("observe"))
         assert seen.app == "code"
         assert _servers(desk) == 1
@@ -60,7 +61,7 @@ async def test_one_window_for_whoever_starts_it_and_nothing_is_left_of_it(state_
 
 @without
 async def test_what_is_typed_stands_in_the_file_once_saved(state_dir: str) -> None:
-    async with provider(state_dir) as made, opened(made, cases_code.TABLE) as desk:
+    async with provider(SandboxConfig(state_dir=state_dir)) as made, opened(made, cases_code.TABLE) as desk:
         await desk.tool("goto_file", file_path="~/proj/one.py")
         for keys in (["ctrl", "a"], ["Delete"]):
             await desk.call("hotkey", keys=keys)
@@ -77,7 +78,7 @@ async def test_what_is_typed_stands_in_the_file_once_saved(state_dir: str) -> No
 
 async def test_without_the_editor_its_functions_say_so(state_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(editor, "place", lambda: None)
-    async with provider(state_dir) as made:
+    async with provider(SandboxConfig(state_dir=state_dir)) as made:
         desktop = await made.boot(DesktopSpec())
         link = await GuestLink.open(desktop, timeout_s=30)
         try:

@@ -170,6 +170,7 @@ def test_shipped_model_points_and_copies(shipped: Tokenizer) -> None:
 
 
 @pytest.mark.proof
+@pytest.mark.proof
 def test_shipped_model_is_as_good_as_readme_says(shipped: Tokenizer) -> None:
     from policy.megatron.trainer import OptimConfig, Trainer
 

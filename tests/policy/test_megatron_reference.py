@@ -133,7 +133,7 @@ def test_ten_steps_equal_those_of_an_independent_script(case: Case) -> None:
     assert expected[-1][1] < 0.9 * expected[0][1]
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_the_recorded_losses_are_those_of_the_script(case: Case) -> None:
     """Keeps the stand-ins honest where the script is present; without it there is nothing to compare."""
     for step, recorded in zip(case.steps, RECORDED[case.style], strict=True):

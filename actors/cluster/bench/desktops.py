@@ -47,7 +47,7 @@ class DesktopsOptions(msgspec.Struct, frozen=True, kw_only=True):
     screens: str = "x".join(map(str, SCREEN))
     hold: int = 0
     hold_app: str = "text_editor"
-    state_dir: str = ""
+    overrides: list[str] = []
     targets: bool = True
 
 
@@ -74,12 +74,12 @@ async def measure(wanted: DesktopsOptions) -> DesktopsResult:
         screen_of(screen)
     if min(wanted.actions, wanted.boots, wanted.episodes, wanted.hold) < 0:
         raise ConfigError("counts start at 0, which leaves the part out")
-    load = os.getloadavg()[0]
+    sandbox, load = stage.sandbox_set(wanted.overrides), os.getloadavg()[0]
     if wanted.hold:
         hold.refuse_unless_fits(wanted.hold_app, wanted.hold)
     costs: list[actions.Cost] = []
     booted, held, played = None, None, []
-    async with stage.provider(wanted.state_dir) as made:
+    async with stage.provider(sandbox) as made:
         async with reference.opened(made) as beside:
             for app in apps if wanted.actions else ():
                 async with stage.desktop(made, app) as one:
@@ -88,7 +88,7 @@ async def measure(wanted: DesktopsOptions) -> DesktopsResult:
                 booted = await lives.boots(made, wanted.boots, beside, _said)
             for kind in kinds if wanted.episodes else ():
                 played += [
-                    await lives.episodes(wanted.state_dir, kind, screen, wanted.episodes, beside, said=_said)
+                    await lives.episodes(sandbox, kind, screen, wanted.episodes, beside, said=_said)
                     for screen in screens
                 ]
         if wanted.hold:

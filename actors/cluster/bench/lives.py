@@ -118,7 +118,7 @@ def families(kind: str) -> list[str]:
 
 
 async def episodes(
-    state_dir: str, kind: str, screen: str, count: int, reference: Reference, *, said: Said
+    sandbox: SandboxConfig, kind: str, screen: str, count: int, reference: Reference, *, said: Said
 ) -> OracleEpisodes:
     """Play `count` held-out instances of a kind's families in turns, each on a desktop of its own, one by one."""
     said(f"{count} {kind} episodes by oracle at {screen}")
@@ -126,7 +126,7 @@ async def episodes(
     tokenizer = Tokenizer.load(models.locate(""))
     plays: list[Play] = []
     rounds = [await reference.round()]
-    made = await SandboxProvider.start(SandboxConfig(state_dir=state_dir), f"bench-{os.getpid()}")
+    made = await SandboxProvider.start(sandbox, f"bench-{os.getpid()}")
     began = _cpu_s()
     pool = DesktopPool(made, DesktopSpec(width=width, height=height), PoolConfig(warm_pool=0))
     try:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
 
+from actors.cluster.config.deploy_files import PROVIDER, provider_set
 from actors.cluster.config.suggest import hint
 from actors.desktop.config import SandboxConfig
 from actors.desktop.link import GuestLink
@@ -68,10 +69,18 @@ class Booted(msgspec.Struct, frozen=True):
     wall_s: float
 
 
+def sandbox_set(overrides: Sequence[str]) -> SandboxConfig:
+    """The sandbox that `--set` asks for, for what is measured in sandboxes alone. Raises ConfigError."""
+    found = provider_set(overrides)
+    if not isinstance(found, SandboxConfig):
+        raise ConfigError(f"--set {PROVIDER}.type: desktops of type sandbox alone are measured here")
+    return found
+
+
 @asynccontextmanager
-async def provider(state_dir: str) -> AsyncIterator[SandboxProvider]:
+async def provider(config: SandboxConfig) -> AsyncIterator[SandboxProvider]:
     """A sandbox provider that leaves nothing behind. Raises ConfigError."""
-    made = await SandboxProvider.start(SandboxConfig(state_dir=state_dir), f"bench-{os.getpid()}")
+    made = await SandboxProvider.start(config, f"bench-{os.getpid()}")
     try:
         yield made
     finally:

@@ -47,7 +47,7 @@ class TypingOptions(msgspec.Struct, frozen=True, kw_only=True):
     tries: int = 20
     load: int = 10  # busy programs beside it
     seed: int = 0
-    state_dir: str = ""
+    overrides: list[str] = []
 
 
 class Typed(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,8 +108,8 @@ async def measure(wanted: TypingOptions, said: Callable[[str], None]) -> TypingR
             raise ConfigError(f"--apps {name}: no application that this types into; {hint(name, FIELDS)}")
     if wanted.signs < 1 or wanted.signs > LAST - FIRST or wanted.tries < 1 or wanted.load < 0:
         raise ConfigError(f"--signs is 1 to {LAST - FIRST}, --tries at least 1 and --load at least 0")
-    found, load = [], os.getloadavg()[0]
-    async with stage.provider(wanted.state_dir) as made:
+    sandbox, found, load = stage.sandbox_set(wanted.overrides), [], os.getloadavg()[0]
+    async with stage.provider(sandbox) as made:
         for name in names:
             if shutil.which(FIELDS[name].argv[0]) is None:
                 said(f"{name}: not installed here")

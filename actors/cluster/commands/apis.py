@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from actors.cluster.commands import take_provider
+
 SUMMARY = "check applications' functions on the real applications"
 DESCRIPTION = "The functions that a model may call in applications, beside mouse and keyboard."
 EXAMPLES = (
@@ -33,9 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument("--function", action="append", default=[], metavar="F", help="only this function (repeatable)")
     check.add_argument("--repeats", type=int, default=20, metavar="N", help="timed repetitions of each call (20)")
     check.add_argument("--no-targets", action="store_true", help="measure, but miss no target")
-    check.add_argument(
-        "--state-dir", metavar="DIR", help="where sandboxes are kept (default: /run/computerrl, or below HOME)"
-    )
+    take_provider(check)
     check.add_argument("--json", action="store_true", help="print one JSON document: a list of functions")
     check.set_defaults(parser=check)
 

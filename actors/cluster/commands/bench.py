@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from actors.cluster.commands import take_provider
+
 if TYPE_CHECKING:
     import msgspec
 
@@ -181,9 +183,7 @@ def _desktops(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--hold", type=int, default=0, metavar="N", help="hold N desktops at once (0: none)")
     parser.add_argument("--hold-app", default="text_editor", metavar="APP", help="open in each of them (text_editor)")
-    parser.add_argument(
-        "--state-dir", metavar="DIR", help="where sandboxes are kept (default: /run/computerrl, or below HOME)"
-    )
+    take_provider(parser)
     parser.add_argument(
         "--no-targets", dest="targets", action="store_false", help="measure only: exit status 0 whatever comes out"
     )
@@ -235,9 +235,7 @@ def _typing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tries", type=int, default=20, metavar="N", help="texts in each application (20)")
     parser.add_argument("--load", type=int, default=10, metavar="N", help="busy programs beside it (10)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the signs (0)")
-    parser.add_argument(
-        "--state-dir", metavar="DIR", help="where sandboxes are kept (default: /run/computerrl, or below HOME)"
-    )
+    take_provider(parser)
 
 
 def _learner(parser: argparse.ArgumentParser) -> None:

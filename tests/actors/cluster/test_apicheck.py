@@ -149,7 +149,9 @@ def test_absent_applications_are_unavailable_and_no_failure(
     state_dir: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "missing", lambda app: f"{app} is not here")
-    assert cli.main(["apis", "check", "--app", "vlc", "--json", "--state-dir", state_dir]) == 0
+    assert (
+        cli.main(["apis", "check", "--app", "vlc", "--json", "--set", f"desktops.provider.state_dir={state_dir}"]) == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert len(found) == 12
     assert found[0] == {

@@ -12,6 +12,7 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.bench import corpus, fields, lives, reference, stage, typing
+from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox import grouping
 from actors.errors import GuestRefused
 
@@ -36,7 +37,7 @@ def test_a_desktop_is_measured(state_dir: str) -> None:
     ]
     command = [
         sys.executable, "-P", "-m", "actors.cluster.cli", "bench", "desktops", "--apps", "text_editor", *counts,
-        "--state-dir", state_dir, "--no-targets", "--json",
+        "--set", f"desktops.provider.state_dir={state_dir}", "--no-targets", "--json",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
@@ -63,7 +64,9 @@ def test_a_desktop_is_measured(state_dir: str) -> None:
 async def test_what_is_typed_is_read_back_and_what_differs_is_wrong(
     state_dir: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = typing.TypingOptions(apps="text_editor", signs=60, tries=1, load=1, state_dir=state_dir)
+    wanted = typing.TypingOptions(
+        apps="text_editor", signs=60, tries=1, load=1, overrides=[f"desktops.provider.state_dir={state_dir}"]
+    )
     found = await typing.measure(wanted, lambda _: None)
     (one,) = found.apps
     assert (one.exact, one.told, one.wrong, one.corpus, found.met) == (1, 0, [], "", True)
@@ -95,7 +98,7 @@ async def test_where_nothing_counts_processor_time_no_target_is_met(
     state_dir: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grouping, "mounted", dict)
-    async with stage.provider(state_dir) as made:
+    async with stage.provider(SandboxConfig(state_dir=state_dir)) as made:
         async with reference.opened(made) as beside:
             found = await lives.boots(made, 1, beside, lambda _: None)
     assert found.reference.cpu_ms is None

@@ -206,6 +206,7 @@ def test_an_evaluation_broken_off_before_it_began_leaves_its_name_free(
 
 
 @pytest.mark.proof
+@pytest.mark.proof
 def test_a_runs_weights_are_evaluated_on_real_desktops(runs: Path, tmp_path: Path) -> None:
     words = ["eval", "mine", "--at", "after_bc", "--decoding", "t=1", "--episodes", "2", "--name", "seen", "--json"]
     done = subprocess.run(

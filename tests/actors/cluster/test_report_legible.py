@@ -133,6 +133,7 @@ def test_a_column_without_a_value_is_left_out() -> None:
 
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.slow
+@pytest.mark.proof
 def test_a_file_given_twice_counts_once_and_a_namesake_is_said_to_be_renamed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,7 @@ from collections import Counter
 
 from actors.cluster import output
 from actors.cluster.bench.report import Target
-from actors.cluster.bench.stage import provider
+from actors.cluster.bench.stage import provider, sandbox_set
 from actors.cluster.checks.apis import cost, verdicts
 from actors.cluster.checks.apis.cost import APP, counted
 from actors.cluster.checks.apis.desk import RealDesk, opened
@@ -84,7 +84,7 @@ async def _all(
     found: list[FunctionVerdict] = []
     targets: list[Target] = []
     notes: list[str] = []
-    async with provider(args.state_dir or "") as made:
+    async with provider(sandbox_set(args.overrides)) as made:
         for app, wanted in names.items():
             lacking = missing(app)
             if lacking:
