@@ -16,6 +16,7 @@ import pytest_asyncio
 
 from actors.cluster.bench.stage import provider
 from actors.cluster.checks.apis.desk import REST, RealDesk, opened
+from actors.desktop.config import SandboxConfig
 from apis.apps.chromium.cases import TABLE
 from apis.observation import from_guest
 from tests.folders import desk_folder
@@ -96,7 +97,7 @@ async def web() -> AsyncIterator[Web]:
     files = {f"Documents/{name}.html": data for name, data in PAGES.items()}
     table = replace(TABLE, files=lambda: files, opens=("file://{home}/Documents/form.html",))
     with desk_folder() as folder:
-        async with provider(folder) as made, opened(made, table) as desk:
+        async with provider(SandboxConfig(state_dir=folder)) as made, opened(made, table) as desk:
             yield Web(desk)
 
 

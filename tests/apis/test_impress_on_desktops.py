@@ -18,6 +18,7 @@ import pytest_asyncio
 from actors.cluster.bench.stage import provider
 from actors.cluster.checks.apis.desk import OPEN_MS, RealDesk, opened
 from actors.desktop import link
+from actors.desktop.config import SandboxConfig
 from apis.apps.check.odp import PresentationFile
 from apis.apps.impress.cases import SOUND, TABLE
 from apis.documents.odp import make_odp
@@ -99,7 +100,7 @@ async def desk() -> AsyncIterator[RealDesk]:
     """Impress, started without a file."""
     started = replace(TABLE, files=dict, opens=(), title="LibreOffice Impress")
     with desk_folder() as folder:
-        async with provider(folder) as made, opened(made, started) as found:
+        async with provider(SandboxConfig(state_dir=folder)) as made, opened(made, started) as found:
             yield found
 
 
