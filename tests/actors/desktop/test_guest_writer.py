@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import random
 import re
@@ -59,6 +60,9 @@ class Writer(Office):
         where = next(element for element in (await self.look()).elements if element.text == "date and date")
         await self("click", x=where.cx, y=where.cy)
         await self.press("ctrl+End")
+        async with asyncio.timeout(20):  # a busy Writer reads its keys late
+            while "caret: paragraph 4" not in (await self.info(whole=False))[0]:  # noqa: ASYNC110 - a desktop's
+                await asyncio.sleep(0.05)
 
     async def info(self, *, whole: bool = True) -> list[str]:
         for _ in range(100):  # a busy machine may not tell it, or all of it, within an observation's time
