@@ -55,11 +55,10 @@ class Machines:
         """Build them. Raises ConfigError without Ray, and CalledProcessError where `ip` refuses."""
         if not Path(RAY).is_file():
             raise ConfigError("machines of a cluster need Ray, which is not installed: make ray")
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._remove)
             self._build()
-        except BaseException:
-            self._remove()
-            raise
+            undo.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
