@@ -55,7 +55,7 @@ class Missing(types.ModuleType):
 
 
 class MissingFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds what is left out, after all else."""
+    """Finds the packages that the environment leaves out, after all other finders."""
 
     def find_spec(self, name: str, *_: Any) -> importlib.machinery.ModuleSpec | None:
         if name.partition(".")[0] not in LEFT_OUT:

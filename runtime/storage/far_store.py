@@ -190,7 +190,7 @@ def fetched(ticket: HostTicket, folder: str, cache: Path, *, weights: bool = Fal
 
 
 class Makers(Protocol):
-    """Processes that make a folder together, each a part of it. Every one calls the same methods in the same order."""
+    """Processes that make a folder together, each a part of it. Each calls the same methods in the same order."""
 
     def on_first(self, work: Callable[[], bytes]) -> bytes:
         """What `work` returns in the first process, which alone calls it; fails in all where it fails."""
@@ -205,11 +205,11 @@ class Alone:
     """The makers of a folder that one process makes."""
 
     def on_first(self, work: Callable[[], bytes]) -> bytes:
-        """`work`'s."""
+        """What `work` returns."""
         return work()
 
     def on_all(self, work: Callable[[], bytes]) -> list[bytes]:
-        """`work`'s."""
+        """What `work` returns, as the only process's."""
         return [work()]
 
 

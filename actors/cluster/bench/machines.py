@@ -48,11 +48,11 @@ class Machines:
         return f"{self._address(0)}:{PORT}"
 
     def name(self, number: int) -> str:
-        """Its host name."""
+        """The host name of machine `number`."""
         return f"{self._mark}-{number}"
 
     def __enter__(self) -> Self:
-        """Build them. Raises ConfigError without Ray, and CalledProcessError where `ip` refuses."""
+        """Build the machines. Raises ConfigError without Ray, and CalledProcessError where `ip` refuses."""
         if not Path(RAY).is_file():
             raise ConfigError("machines of a cluster need Ray, which is not installed: make ray")
         with contextlib.ExitStack() as undo:
@@ -106,7 +106,7 @@ class Machines:
         return log.read_text(errors="replace").count(JOINED) if log.is_file() else 0
 
     def log(self, number: int) -> Path:
-        """What its Ray says."""
+        """The file with the output of the machine's Ray."""
         return self._logs / f"ray-{number}.log"
 
     def cut(self, number: int) -> None:
@@ -114,7 +114,7 @@ class Machines:
         _ip("-n", self._switch, "link", "set", f"p{number}", "nomaster")
 
     def plug(self, number: int) -> None:
-        """Put it back."""
+        """Connect the machine to the switch again."""
         _ip("-n", self._switch, "link", "set", f"p{number}", "master", "br0")
 
     def kill_raylet(self, number: int) -> bool:
@@ -139,7 +139,7 @@ class Machines:
         return Path(f"/proc/{self._anchors[number].pid}/root/{path}")
 
     def _remove(self) -> None:
-        """End everything in them, and them. Each is tried, however the others end."""
+        """End the processes of all machines, then remove the machines. A failure on a machine keeps no other."""
         self._over.set()
         with contextlib.ExitStack() as last_first:
             for name in [*map(self.name, range(len(self._has))), self._switch]:

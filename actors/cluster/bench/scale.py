@@ -53,11 +53,11 @@ class StepsWanted(Request[Done]):
 
 
 class FarSeats(Actor):
-    """In the place of a process with seats."""
+    """A stand-in for a process with seats."""
 
     @handles(StepsWanted, slow_after_s=TIMEOUT_S)
     async def play(self, msg: StepsWanted) -> Done:
-        """Some steps at once, all in all `msg.steps`."""
+        """Play `msg.steps` steps, some of them at a time."""
         target, prompt = self.ctx.ref(msg.to), [7] * msg.tokens
 
         async def some(first: int) -> None:
@@ -72,11 +72,11 @@ class FarSeats(Actor):
 
 
 class FarSampler(Actor):
-    """In the place of a sampler and its engine."""
+    """A stand-in for a sampler and its engine."""
 
     @handles(Generate, concurrent=True)
     async def generate(self, _: Generate) -> Generated:
-        """The same answer to all."""
+        """Answer every request alike."""
         spans = [VersionSpan(version=VERSION, start=0, end=ANSWER)]
         return Generated(output_ids=[7] * ANSWER, logprobs=[-0.5] * ANSWER, spans=spans, finish="stop", cached_tokens=0)
 
@@ -88,7 +88,7 @@ class PartCost(msgspec.Struct, frozen=True, kw_only=True):
     step_ms: float
 
     def cores(self, desktops: int) -> float:
-        """What so many desktops take."""
+        """The cores of the entry point that `desktops` desktops take."""
         return desktops / STEP_S * self.step_ms / 1e3
 
 

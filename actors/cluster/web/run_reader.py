@@ -172,7 +172,7 @@ class RunReader:
             self._finished[row["seat"]] = row["token"], bool(row["success"])
 
     def _per_min(self, now: float, episodes: int) -> float | None:
-        """Of the ledger's count now and at the looks before: no log has to tell."""
+        """Episodes a minute, from the ledger's count now and at earlier looks; None where these are too close."""
         self._counts.append((now, episodes))
         while len(self._counts) > 2 and now - self._counts[0][0] > PACE_S:
             self._counts.popleft()

@@ -66,11 +66,11 @@ class MachineSoak(Soak):
         super().__init__(msgspec.structs.replace(wanted, overrides=[*wanted.overrides, *where]), said)
 
     def entered(self, command: list[str]) -> list[str]:
-        """On the first machine."""
+        """`command` as it is executed on the first machine, where the run was started."""
         return self._cluster.entered(0, command)
 
     def env(self) -> dict[str, str] | None:
-        """With the token of its Ray."""
+        """The environment of commands, with the token of the machines' Ray."""
         return dict(self._cluster.env)
 
     def inject(self, planned: Planned) -> Hit | None:
@@ -92,7 +92,7 @@ class MachineSoak(Soak):
         return Hit(name, undo=lambda: self._tried(f"{name} back on the switch", lambda: self._cluster.plug(number)))
 
     def held(self) -> list[str]:
-        """Also what is left on the machines."""
+        """What carries the run's name here, and what the run left on all machines."""
         found = super().held()
         for number in range(len(HAS)):
             pids = self._tried(f"processes of machine {number}", lambda k=number: self._cluster.hosts(k)) or []  # type: ignore[misc]

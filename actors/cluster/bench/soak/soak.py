@@ -169,7 +169,7 @@ class Soak:
         return [sys.executable, "-P", "-m", "actors.cluster.cli", *words, "--runs", str(self.wanted.runs.resolve())]
 
     def entered(self, command: list[str]) -> list[str]:
-        """The same where the run is started."""
+        """`command` as it is executed where the run was started."""
         return command
 
     def env(self) -> dict[str, str] | None:
@@ -181,7 +181,7 @@ class Soak:
         return inject.inject(planned.kind, planned.pick, self.run, self.pid, self.state_dir)
 
     def held(self) -> list[str]:
-        """What is there and carries the run's name."""
+        """Processes, folders and groups that carry the run's name and are still there."""
         return [name for found in levels.left(self.run, self.state_dir).values() for name in found]
 
     async def _begin_and_work(self, output: Path, mine: set[int]) -> None:
