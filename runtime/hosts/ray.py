@@ -34,6 +34,10 @@ NOT_LET_IN = (
     "cluster.address: Ray at {} does not take this machine's token: every machine needs RAY_AUTH_MODE=token and the"
     " head's ~/.ray/auth_token before its ray start"
 )
+NO_RAY = (
+    "no Ray runs on this machine: begin one as actors/cluster/README.md says, or name it by cluster.address=HOST:PORT;"
+    " cluster.address=local starts one for the run"
+)
 NODE_LABEL = "ray.io/node-id"
 
 
@@ -81,6 +85,8 @@ class RayEngine:
             await asyncio.to_thread(ray.init, **options)
         except ray.exceptions.AuthenticationError as error:
             raise ConfigError(NOT_LET_IN.format(options.get("address", LOCAL))) from error
+        except ConnectionError as error:  # another try may help: Ray may be started meanwhile
+            raise SystemExit(NO_RAY if options.get("address") == "auto" else _first_line(error)) from error
         return str(ray.util.get_node_ip_address())
 
     async def machines(self) -> list[Machine]:
