@@ -7,17 +7,15 @@ its own chat template.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import threading
 from array import array
-from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tokenizers import Tokenizer as Backend
 
 from policy.architecture import end_ids
+from policy.known import KnownParts
 from runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,8 +31,6 @@ CHAT_TEMPLATE = (
 # Each text is encoded by itself: the library's threads would gain nothing, and it warns of every fork beside them.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-SYSTEM_TOKENS = 1 << 22  # of system texts that are kept encoded, four bytes each
-
 SHAPES = 256  # of conversations, by system text and number of turns, whose template stays encoded
 
 # Begins the stand-ins that are put through a foreign chat template; the contents' ids take their places afterwards.
@@ -44,12 +40,12 @@ Exchange = tuple[str, str]  # an earlier turn of the user, and the assistant's a
 
 
 class _ChatForm(Protocol):
-    """Wraps content ids into the model's chat form."""
+    """Wraps contents, whose ids have four bytes each, into the model's chat form."""
 
     eos_id: int
     stop_ids: tuple[int, ...]
 
-    def wrap(self, turns: Sequence[list[int]], system_ids: list[int] | None) -> list[int]: ...
+    def wrap(self, turns: Sequence[bytes], system: bytes | None) -> array[int]: ...
 
 
 class _OwnForm:
@@ -60,11 +56,16 @@ class _OwnForm:
         _, self.eos_id, self._user, self._assistant, self._system = (vocabulary[token] for token in SPECIAL_TOKENS)
         self.stop_ids: tuple[int, ...] = (self.eos_id,)
 
-    def wrap(self, turns: Sequence[list[int]], system_ids: list[int] | None) -> list[int]:
-        ids = [] if system_ids is None else [self._system, *system_ids, self.eos_id]
-        for number, content in enumerate(turns):
-            ids += [self._assistant if number % 2 else self._user, *content, self.eos_id]
-        return [*ids, self._assistant]
+    def wrap(self, turns: Sequence[bytes], system: bytes | None) -> array[int]:
+        contents = [] if system is None else [(self._system, system)]
+        contents += [(self._assistant if number % 2 else self._user, content) for number, content in enumerate(turns)]
+        ids = array("I")
+        for speaker, content in contents:
+            ids.append(speaker)
+            ids.frombytes(content)
+            ids.append(self.eos_id)
+        ids.append(self._assistant)
+        return ids
 
 
 class _TemplateForm:
@@ -86,7 +87,7 @@ class _TemplateForm:
         if template.eos_token_id is None:
             raise ConfigError(f"{folder}: the tokenizer names no end-of-turn token")
         self._template, self._backend = template, backend
-        self._shapes: dict[tuple[int, bool], list[list[int]]] = {}
+        self._shapes: dict[tuple[int, bool], list[array[int]]] = {}
         ends = {int(template.eos_token_id), *end_ids(folder)}
         self.stop_ids = tuple(sorted(ends))
         self.eos_id = self._end_of_turn(int(template.eos_token_id))
@@ -99,16 +100,15 @@ class _TemplateForm:
             return default
         return behind[0] if behind and behind[0] in self.stop_ids else default
 
-    def wrap(self, turns: Sequence[list[int]], system_ids: list[int] | None) -> list[int]:
-        around = self._around(len(turns), system=system_ids is not None)
-        ids = list(around[0])
-        contents = turns if system_ids is None else (system_ids, *turns)
-        for content, after in zip(contents, around[1:], strict=True):
-            ids += content
-            ids += after
+    def wrap(self, turns: Sequence[bytes], system: bytes | None) -> array[int]:
+        before, *behind = self._around(len(turns), system=system is not None)
+        ids = before[:]
+        for content, after in zip(turns if system is None else (system, *turns), behind, strict=True):
+            ids.frombytes(content)
+            ids.extend(after)
         return ids
 
-    def _around(self, turns: int, *, system: bool) -> list[list[int]]:
+    def _around(self, turns: int, *, system: bool) -> list[array[int]]:
         """The ids before, between and after the contents of so many turns. Raises ConfigError."""
         found = self._shapes.get((turns, system))
         if found is None:
@@ -122,7 +122,7 @@ class _TemplateForm:
         return found
 
 
-def _around(template: Any, backend: Backend, messages: list[dict[str, str]]) -> list[list[int]]:
+def _around(template: Any, backend: Backend, messages: list[dict[str, str]]) -> list[array[int]]:
     """The ids before, between and after the messages' contents. Raises ConfigError.
 
     `backend` makes special tokens, and only the template's own text passes through it.
@@ -137,32 +137,7 @@ def _around(template: Any, backend: Backend, messages: list[dict[str, str]]) -> 
         if not marked:
             raise ConfigError("the chat template drops or rewrites a message's content")
         pieces.append(before)
-    return [list(backend.encode(piece, add_special_tokens=False).ids) for piece in (*pieces, rest)]
-
-
-class _SystemTexts:
-    """The ids of the system texts used last, at most `SYSTEM_TOKENS` in all: each stands before many prompts."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._ids: OrderedDict[bytes, array[int]] = OrderedDict()
-        self._left = SYSTEM_TOKENS
-
-    def get(self, digest: bytes) -> array[int] | None:
-        with self._lock:
-            found = self._ids.get(digest)
-            if found is not None:
-                self._ids.move_to_end(digest)
-            return found
-
-    def put(self, digest: bytes, ids: list[int]) -> None:
-        with self._lock:
-            if digest in self._ids or len(ids) > SYSTEM_TOKENS:
-                return
-            self._ids[digest] = array("I", ids)
-            self._left -= len(ids)
-            while self._left < 0:
-                self._left += len(self._ids.popitem(last=False)[1])
+    return [array("I", backend.encode(piece, add_special_tokens=False).ids) for piece in (*pieces, rest)]
 
 
 def _line(error: Exception) -> str:
@@ -175,7 +150,7 @@ class Tokenizer:
     def __init__(self, content: Backend, form: _ChatForm) -> None:
         self._content = content
         self._form = form
-        self._systems = _SystemTexts()
+        self._parts = KnownParts(content)
         # A prompt in flight holds thousands of ids: of these numbers it takes a fifth of the memory that its own would.
         self._numbers = tuple(range(self.largest_id + 1))
 
@@ -220,10 +195,10 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Content to ids without any special token. A lone surrogate is written out as its escape first."""
-        sound = text.encode("utf-8", "backslashreplace").decode("utf-8")
-        # Without offsets of the tokens, which nothing here needs; and unlike `encode` it lets other threads run.
-        ids = self._content.encode_batch_fast([sound], add_special_tokens=False)[0].ids
-        return self.listed(ids)
+        return self.listed(memoryview(self._packed(text)).cast("I"))
+
+    def _packed(self, text: str) -> bytes:
+        return self._parts.ids(text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
     def listed(self, ids: Iterable[int]) -> list[int]:
         """The ids as a list of numbers that all its lists share."""
@@ -235,18 +210,13 @@ class Tokenizer:
 
     def prompt_ids(self, user_text: str, system: str | None = None, earlier: Sequence[Exchange] = ()) -> list[int]:
         """The prompt up to and including the token after which the model answers, behind `earlier` turns."""
-        turns = [self.encode(text) for exchange in earlier for text in exchange]
-        turns.append(self.encode(user_text))
-        return self._form.wrap(turns, None if system is None else self._system_ids(system))
+        return self.listed(self.packed_prompt(user_text, system, earlier))
 
-    def _system_ids(self, text: str) -> list[int]:
-        digest = hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16).digest()
-        kept = self._systems.get(digest)
-        if kept is not None:
-            return self.listed(kept)
-        ids = self.encode(text)
-        self._systems.put(digest, ids)
-        return ids
+    def packed_prompt(self, user_text: str, system: str | None = None, earlier: Sequence[Exchange] = ()) -> array[int]:
+        """The ids of `prompt_ids`, four bytes each."""
+        turns = [self._packed(text) for exchange in earlier for text in exchange]
+        turns.append(self._packed(user_text))
+        return self._form.wrap(turns, None if system is None else self._packed(system))
 
     async def close(self) -> None:
         """A host closes what its actors share; nothing is open here."""

@@ -62,12 +62,12 @@ class Answerer(Protocol):
         """The answer to `prompt`. Raises DesktopFault when none can be had, PromptTooLong when none ever will."""
 
 
-async def prompt_ids(tokenizer: Tokenizer, prompt: Prompt) -> list[int]:
-    """The ids of a prompt; other seats of this process go on while a long one is encoded."""
+async def packed_prompt(tokenizer: Tokenizer, prompt: Prompt) -> array[int]:
+    """The ids of a prompt, four bytes each; other seats of this process go on while a long one is encoded."""
     contents = (prompt.user, prompt.system or "", *(text for exchange in prompt.earlier for text in exchange))
     if sum(map(len, contents)) < LONG_CHARS:
-        return tokenizer.prompt_ids(prompt.user, prompt.system, prompt.earlier)
-    return await asyncio.to_thread(tokenizer.prompt_ids, prompt.user, prompt.system, prompt.earlier)
+        return tokenizer.packed_prompt(prompt.user, prompt.system, prompt.earlier)
+    return await asyncio.to_thread(tokenizer.packed_prompt, prompt.user, prompt.system, prompt.earlier)
 
 
 class SampledAnswers:
@@ -87,7 +87,7 @@ class SampledAnswers:
     ) -> Answer:
         """Draw from the policy at the reservation's temperature."""
         # A seat waits longer than it does anything else: four bytes an id, and no request.
-        kept = array("I", await prompt_ids(self._tokenizer, prompt))
+        kept = await packed_prompt(self._tokenizer, prompt)
         start = time.monotonic()
         try:
             reply = await self._sampler.ask(

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from actors.cluster.config import models
-from actors.desktop.answers import Answer, Prompt, prompt_ids
+from actors.desktop.answers import Answer, Prompt, packed_prompt
 from actors.desktop.config import SeatConfig
 from actors.desktop.hands import Hands
 from actors.desktop.player import MAX_STEPS, Play, Player
@@ -122,7 +122,7 @@ class _PolicyAnswers:
         text = answer if isinstance(answer, str) else _written(answer, self.seat.format)
         return Answer(
             text=text,
-            prompt_ids=await prompt_ids(self._tokenizer, prompt),
+            prompt_ids=self._tokenizer.listed(await packed_prompt(self._tokenizer, prompt)),
             response_ids=self._tokenizer.response_ids(text),
             logprobs=[],
             spans=[],

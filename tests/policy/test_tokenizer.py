@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from policy import tokenizer as tokenizer_module
 from policy.base.tokenizer import VOCAB_SIZE, build_tokenizer, glue
 from policy.tokenizer import _MARK, SPECIAL_TOKENS, Tokenizer
 from runtime.errors import ConfigError
@@ -86,23 +85,13 @@ def test_the_fast_way_gives_the_same_ids(own: Tokenizer, text: str) -> None:
     assert own.encode(text) == own._content.encode(sound, add_special_tokens=False).ids
 
 
-def test_system_texts_are_encoded_once_and_kept_within_their_bound(
-    own: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tokenizer_module, "SYSTEM_TOKENS", 100)
-    fresh = Tokenizer(own._content, own._form)
-    systems = [f"{name} " * 12 for name in ("plum", "kiwi", "fig", "pear", "lime")]
-    encoded = []
-    real = fresh.encode
-    monkeypatch.setattr(fresh, "encode", lambda text: encoded.append(text) or real(text))
-    expected = {system: own.prompt_ids("do it", system) for system in systems}
-    for system in (systems[0], systems[0], *systems, systems[-1]):
-        assert fresh.prompt_ids("do it", system) == expected[system]
-    assert [encoded.count(system) for system in systems] == [1] * 5
-    assert sum(map(len, fresh._systems._ids.values())) <= 100
-    assert fresh.prompt_ids("do it", systems[0]) == expected[systems[0]]
-    assert encoded.count(systems[0]) == 2
-    assert fresh.prompt_ids("do it", "x" * 4000) == own.prompt_ids("do it", "x" * 4000)
+def test_a_packed_prompt_is_the_same_prompt(own: Tokenizer, tmp_path: Path) -> None:
+    template = "{% for m in messages %}<turn>{{ m['role'] }}\n{{ m['content'] }}<stop>\n{% endfor %}<turn>assistant\n"
+    for tokenizer in (own, Tokenizer.load(_foreign_folder(tmp_path, template))):
+        for system, earlier in ((None, ()), ("be kind", [(LINES, ANSWER), ("", "done")])):
+            packed = tokenizer.packed_prompt(LINES, system, earlier)
+            assert packed.itemsize == 4
+            assert packed.tolist() == tokenizer.prompt_ids(LINES, system, earlier)
 
 
 def test_a_template_without_a_place_for_a_system_text_serves_prompts_without_one(tmp_path: Path) -> None:

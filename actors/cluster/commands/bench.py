@@ -158,6 +158,9 @@ def _seats(parser: argparse.ArgumentParser) -> None:
         "--format", default="compact", metavar="NAME", help="of prompts: compact or published (compact)"
     )
     parser.add_argument("--screen", default="sheet", metavar="NAME", help="seen: text, sheet or page (sheet)")
+    parser.add_argument(
+        "--changed", type=float, default=0.15, metavar="SHARE", help="of what is seen, from step to step (0.15)"
+    )
     parser.add_argument("--seconds", type=float, default=30.0, metavar="S", help="to measure for (30)")
     parser.add_argument(
         "--period", dest="period_s", type=float, default=2.0, metavar="S", help="of one seat's steps, about (2)"

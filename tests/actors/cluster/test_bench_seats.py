@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
@@ -48,6 +49,19 @@ def test_simulated_desktops_show_what_real_ones_may_and_the_answers_are_actions(
         assert not isinstance(action, RefusedAnswer)
 
 
+@pytest.mark.parametrize("screen", guests.SCREENS)
+def test_each_desktop_shows_a_document_of_its_own_and_changes_a_share_of_it(screen: str) -> None:
+    words = guests.vocabulary()
+    one, other = (guests.Document(screen, words, 0.15, seed) for seed in ("one", "other"))
+    looks = [[tuple(map(str, row)) for row in document.look()["elements"]] for document in (one, one, one, other)]
+    changed = [sum(a != b for a, b in zip(*pair, strict=True)) / len(looks[0]) for pair in itertools.pairwise(looks)]
+    assert all(0.08 < share <= 0.151 for share in changed[:2])
+    assert changed[2] > 0.7
+    frame = neat(msgspec.msgpack.encode(one.look()))
+    assert frame is not None
+    assert len(frame.elements) == (30 if screen == "text" else MAX_ELEMENTS)
+
+
 def test_a_reference_round_takes_processor_time() -> None:
     assert standins.reference_round() > 0
 
@@ -58,6 +72,7 @@ def test_a_reference_round_takes_processor_time() -> None:
         (["--seats", "1"], "--seats is 1: at least 2"),
         (["--period", "-1"], "--period is -1: at least 0"),
         (["--screen", "sheets"], "--screen sheets: .*sheet"),
+        (["--changed", "1.5"], "--changed is 1.5: a share, from 0 to 1"),
         (["--format", "short"], "--format short"),
         (["--model", "/none"], "/none/tokenizer.json is missing"),
     ],

@@ -1,16 +1,19 @@
 """Simulated desktops: an SSH server whose sessions are scripts. It prints its port.
 
-Invariant: connection, keys, channels and frames are real. Behind them is no X, no application and no file: every agent
-answers from the same few observations, and every HOME is empty. Ends with the process that started it.
+Invariant: connection, keys, channels and frames are real. Behind them is no X, no application and no file, and every
+HOME is empty. Every agent shows a document of its own, of which a share changes from look to look. Ends with the
+process that started it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import shlex
 import struct
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import asyncssh
@@ -20,10 +23,12 @@ import uvloop
 from actors.cluster.runs import open_files
 from actors.desktop.providers import ssh_place
 from apis.tasks.verify.manifest import Manifest
+from policy.base.words import cased, word
 from runtime.signals import die_with
 
 SCREENS = ("text", "sheet", "page")
-FRAMES = 16  # different observations of one kind of screen
+CHANGED = 0.15  # of the elements between two looks: what `README.md` tells of real desktops
+VOCABULARY = 20_000  # words of all documents
 PICTURE = b"\xff\xd8" + bytes(40_000)
 _LENGTH = struct.Struct(">I")
 _WORDS = ("clover", "basin", "harvest", "ledger", "quartz", "meadow", "tunnel", "anchor", "brisk", "violet")
@@ -42,6 +47,7 @@ class GuestsConfig(msgspec.Struct, frozen=True):
     client_keys: str  # file of public keys
     screen: str
     parent: int  # pid
+    changed: float = CHANGED
 
 
 def observation(screen: str, number: int) -> dict[str, Any]:
@@ -77,12 +83,51 @@ def _frame(wm_class: str, title: str, rows: list[list[Any]], info: str = "") -> 
     return {"windows": windows, "elements": rows, "carets": [], "cut": False, "beyond": 0, "info": info}
 
 
+class Document:
+    """What one desktop shows; `words` are those of all of them."""
+
+    def __init__(self, screen: str, words: Sequence[str], changed: float, seed: str) -> None:
+        self._words = words
+        self._chance = random.Random(seed)  # noqa: S311 - words to read
+        self._frame = observation(screen, self._chance.randrange(1 << 30))
+        rows = self._frame["elements"]
+        self._rows = [row for row in rows if row[0] != "menu"]
+        self._count = min(len(self._rows), round(changed * len(rows)))
+        for row in self._rows:
+            self._reword(row)
+        self._frame["info"] = self._reworded(self._frame["info"])
+
+    def look(self) -> dict[str, Any]:
+        """What `observe` answers now; a share of the elements has other texts than at the look before."""
+        for row in self._chance.sample(self._rows, self._count):
+            self._reword(row)
+        return self._frame
+
+    def _reword(self, row: list[Any]) -> None:
+        at = 2 if row[2] else 1
+        row[at] = self._reworded(row[at])
+
+    def _reworded(self, text: str) -> str:
+        chance = self._chance
+        return " ".join(
+            str(chance.randint(1, 99999)) if word.isdigit() else chance.choice(self._words) for word in text.split()
+        )
+
+
+def vocabulary() -> list[str]:
+    """Words that look like English: common ones, invented ones, letters at random."""
+    chance = random.Random("vocabulary")  # noqa: S311 - words to read
+    return [cased(chance, word(chance)) for _ in range(VOCABULARY)]
+
+
 class Guests:
     """Answers the sessions of one server."""
 
-    def __init__(self, screen: str) -> None:
+    def __init__(self, config: GuestsConfig) -> None:
         encode = msgspec.msgpack.encode
-        self._frames = [encode(observation(screen, number)) for number in range(FRAMES)]
+        self._config = config
+        self._words = vocabulary()
+        self._begun = 0  # sessions of agents
         self._answers = {method: encode(answer) for method, answer in _ANSWERS.items()}
         self._manifest = msgspec.json.encode(Manifest())
         self._there = False  # the archive of the guest's code
@@ -107,11 +152,15 @@ class Guests:
 
     async def _agent(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         decoder = msgspec.msgpack.Decoder(dict[str, Any])
+        self._begun += 1
+        config, seed = self._config, f"{os.getpid()} {self._begun}"
+        document = Document(config.screen, self._words, config.changed, seed)
         while True:
             (size,) = _LENGTH.unpack(await process.stdin.readexactly(_LENGTH.size))
             asked = decoder.decode(await process.stdin.readexactly(size))
             number, method = asked["i"], asked["m"]
-            answer = self._frames[number % FRAMES] if method == "observe" else self._answers.get(method, b"\xc0")
+            seen = msgspec.msgpack.encode(document.look()) if method == "observe" else None
+            answer = seen or self._answers.get(method, b"\xc0")
             reply = b"\x82\xa1i" + msgspec.msgpack.encode(number) + b"\xa1r" + answer
             process.stdout.write(_LENGTH.pack(len(reply)) + reply)
 
@@ -143,7 +192,7 @@ async def _listen(config: GuestsConfig) -> None:
         0,
         server_host_keys=[config.host_key],
         authorized_client_keys=config.client_keys,
-        process_factory=Guests(config.screen).serve,
+        process_factory=Guests(config).serve,
         sftp_factory=_NoFiles,
         encoding=None,
         backlog=4096,

@@ -19,7 +19,7 @@ import msgspec
 from actors.cluster import output
 from actors.cluster.bench.report import Measured, Target, show
 from actors.cluster.bench.seats import standins
-from actors.cluster.bench.seats.guests import SCREENS
+from actors.cluster.bench.seats.guests import CHANGED, SCREENS
 from actors.cluster.bench.seats.servers import serving
 from actors.cluster.bench.seats.standins import GetProcessReading, GetStepsAsked, ProcessReading
 from actors.cluster.config import models
@@ -61,6 +61,7 @@ class SeatsOptions(msgspec.Struct, frozen=True, kw_only=True):
     seats: int = 100
     format: Form = "compact"
     screen: str = "sheet"
+    changed: float = CHANGED  # share of a screen's elements with other texts at each step
     seconds: float = 30.0
     period_s: float = FED_PERIOD_S  # of one seat, from a prompt to its answer
     model: str = ""  # folder of a tokenizer; "": the bundled model's
@@ -93,6 +94,8 @@ def _refuse_unless_sound(wanted: SeatsOptions) -> None:
     for name, bound in least.items():
         if getattr(wanted, name) < bound:
             raise ConfigError(f"--{name.removesuffix('_s')} is {getattr(wanted, name):g}: at least {bound}")
+    if not 0 <= wanted.changed <= 1:
+        raise ConfigError(f"--changed is {wanted.changed:g}: a share, from 0 to 1")
     for name, given, known in (("screen", wanted.screen, SCREENS), ("format", wanted.format, FORMS)):
         if given not in known:
             raise ConfigError(f"--{name} {given}: {hint(given, known)}")
@@ -286,7 +289,7 @@ def measure(wanted: SeatsOptions) -> SeatsResult:
             found.append(await _Stand(system, wanted, _seat(wanted, machines, model)).measure(load))
 
     with tempfile.TemporaryDirectory(prefix="computerrl-seats-") as made:
-        with serving(Path(made), wanted.servers, wanted.screen, room) as machines:
+        with serving(Path(made), wanted.servers, wanted.screen, room, wanted.changed) as machines:
             run_system(play(Path(made), machines))
     return found[0]
 
@@ -300,7 +303,7 @@ def _tell(found: SeatsResult) -> None:
     o = found.options
     output.prose(
         f"{o.seats} seats in one process, {o.format} prompts of {_shown(found.prompt_tokens, 0)} tokens, simulated"
-        f" desktops with a {o.screen}, a step about every {o.period_s:g} s"
+        f" desktops with a {o.screen} of which {o.changed:.0%} changes, a step about every {o.period_s:g} s"
     )
     output.prose(
         f"{found.steps} steps and {found.episodes} episodes in {found.wall_s:.0f} s, {found.steps / found.wall_s:.1f}"

@@ -21,14 +21,23 @@ from runtime.errors import ConfigError
 
 
 @contextlib.contextmanager
-def serving(folder: Path, count: int, screen: str, desktops: int) -> Iterator[list[MachineConfig]]:
-    """`count` servers with room for `desktops` each, their keys in `folder`. Raises ConfigError."""
+def serving(
+    folder: Path, count: int, screen: str, desktops: int, changed: float = guests.CHANGED
+) -> Iterator[list[MachineConfig]]:
+    """`count` servers with room for `desktops` each, their keys in `folder`; `changed` is a share of the elements.
+
+    Raises ConfigError.
+    """
     host_key, client_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
     host_key.write_private_key(folder / "host_key")
     client_key.write_private_key(folder / "client_key")
     client_key.write_public_key(folder / "client_keys")
     config = guests.GuestsConfig(
-        host_key=str(folder / "host_key"), client_keys=str(folder / "client_keys"), screen=screen, parent=os.getpid()
+        host_key=str(folder / "host_key"),
+        client_keys=str(folder / "client_keys"),
+        screen=screen,
+        parent=os.getpid(),
+        changed=changed,
     )
     command = [sys.executable, "-P", "-m", guests.__name__, msgspec.json.encode(config).decode()]
     with contextlib.ExitStack() as running:

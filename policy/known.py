@@ -1,0 +1,61 @@
+"""The ids of texts. A part of a text that came before is not made into ids again.
+
+Invariant: the ids are those of the whole text. What is kept stays within `KEPT_BYTES`; what was not asked for since
+long goes first.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from array import array
+
+from tokenizers import Tokenizer
+
+from policy.cuts import cut_of
+
+KEPT_BYTES = 16 << 20  # of parts and their ids, with what Python adds to each
+_ENTRY = 100  # bytes of a dict's place
+
+
+class KnownParts:
+    """Texts to ids, four bytes each; safe to share between threads. `tokenizer` is not changed from now on."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._cut = cut_of(tokenizer)
+        self._lock = threading.Lock()
+        # Two ages: what is not asked for until the newer one is full is forgotten.
+        self._newer: dict[str, bytes] = {}
+        self._older: dict[str, bytes] = {}
+        self._held = 0  # bytes of the newer age
+
+    @property
+    def held_bytes(self) -> int:
+        """What the newer age holds; the older one holds at most half of `KEPT_BYTES`."""
+        return self._held
+
+    def ids(self, text: str) -> bytes:
+        """Ids of a text without surrogates, as unsigned numbers of this machine's byte order."""
+        parts, known = self._cut(text), self._newer
+        try:
+            return b"".join(map(known.__getitem__, parts))
+        except KeyError:
+            found = self._found({part for part in parts if part not in known})
+        return b"".join([found[part] if part in found else known[part] for part in parts])
+
+    def _found(self, parts: set[str]) -> dict[str, bytes]:
+        older = self._older
+        found = {part: older[part] for part in parts if part in older}
+        fresh = list(parts - found.keys())
+        # Without offsets of the tokens, which nothing here needs; and unlike `encode` it lets other threads run.
+        made = self._tokenizer.encode_batch_fast(fresh, add_special_tokens=False)
+        found |= {part: array("I", each.ids).tobytes() for part, each in zip(fresh, made, strict=True)}
+        sizes = sum(sys.getsizeof(part) + sys.getsizeof(ids) + _ENTRY for part, ids in found.items())
+        if sizes <= KEPT_BYTES // 2:
+            with self._lock:
+                if self._held + sizes > KEPT_BYTES // 2:
+                    self._older, self._newer, self._held = self._newer, {}, 0
+                self._newer |= found
+                self._held += sizes
+        return found
