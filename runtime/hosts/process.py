@@ -88,6 +88,7 @@ class ProcessHost:
         self._parked = 0
         self._child: Launched | None = None
         self._asked = 0.0  # when the child was last sent a heartbeat, monotonic seconds
+        self._heard = asyncio.Event()  # an answer to a heartbeat, however late, or the end of this life
         self._offset = ClockOffset()  # of the child that is up
         self._lines = HostLines(node.run_dir, spec.name)  # of a child elsewhere
         self._silence = ""  # why the child was killed, if it was for its silence
@@ -256,6 +257,7 @@ class ProcessHost:
             cause = error
         finally:
             self._child = None
+            self._heard.set()
             limit_s = self._spec.silent_limit_s + STOP_S + MARGIN_S
             code = await child.reap(0.0 if self._stopping else self._asked + limit_s)
         await asyncio.wait({output}, timeout=1.0)
@@ -339,6 +341,8 @@ class ProcessHost:
                         future.set_exception(ActorFailed("GaveUp", frame.reason))
                     self._hub.give_up(frame.name, frame.reason)
                 case Stopped() | Configured() | Statuses() | Beaten():
+                    if isinstance(frame, Beaten):
+                        self._heard.set()
                     if (answer := self._answers.get(frame.id)) is not None and not answer.done():
                         answer.set_result(frame)
 
@@ -350,7 +354,8 @@ class ProcessHost:
         beat_s = max(0.1, min(self._spec.heartbeat_s, self._stall_after_s))
         while True:
             await asyncio.sleep(beat_s / 2)
-            asked, child = time.monotonic(), self._child
+            child = self._child
+            self._heard.clear()
             if self._link is None or await self._responds(beat_s):
                 continue
             since = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(self._node.clock.wall() - beat_s))
@@ -358,11 +363,16 @@ class ProcessHost:
             self._node.log.emit(
                 STALL, who=self._node.name, what="heartbeat", whom=whom, since=since, waited_s=beat_s, cause="silent"
             )
-            # Asked once more: the first silence may have been this process's own.
+            # Waited for once more: the first silence may have been this process's own. A second heartbeat would have
+            # the child, cut off, count from a later moment.
             left_s = max(beat_s, self._spec.silent_limit_s - beat_s)
-            if not await self._responds(left_s) and child is not None and child is self._child and not self._stopping:
-                self._silence = f"host {self.name} was silent for {time.monotonic() - asked:.0f} s and was killed"
-                child.kill()
+            try:
+                async with waiting(self._node.name, whom, "heartbeat", left_s):
+                    await self._heard.wait()
+            except DeadlineExceeded:
+                if child is not None and child is self._child and not self._stopping:
+                    self._silence = f"host {self.name} was silent for {beat_s + left_s:.0f} s and was killed"
+                    child.kill()
 
     async def _responds(self, within_s: float) -> bool:
         """Whether the child answers; a child that is lost meanwhile is no silent one."""
