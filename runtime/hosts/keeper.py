@@ -72,7 +72,7 @@ class Keeper:
 
     def _run(self) -> None:
         remove_left()
-        folder = tempfile.mkdtemp(prefix=f"{MARK}{os.getpid()}-{self._order['run']}-")
+        folder = tempfile.mkdtemp(prefix=f"{MARK}{os.getpid()}-")
         try:
             said = self._start(folder)
         except OSError as error:
@@ -110,6 +110,8 @@ class Keeper:
     def _start(self, folder: str) -> int:
         """Start the host; returns the descriptor of what it says."""
         order, parent = self._order, os.getpid()
+        run_dir = os.path.join(folder, order["run"])  # what a run makes on a machine is called by this folder's name
+        os.mkdir(run_dir)
         names, families = tuple(order["names"]), tuple(order["families"])
         kept = {k: v for k, v in os.environ.items() if k in names or k.startswith(families)}
         if os.path.isdir(os.path.join(order["root"], "runtime")):
@@ -117,7 +119,7 @@ class Keeper:
         read_end, write_end = os.pipe()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "runtime.hosts.child", f"--parent={parent}", f"--run-dir={folder}"]
+                [sys.executable, "-P", "-m", "runtime.hosts.child", f"--parent={parent}", f"--run-dir={run_dir}"]
                 + order["arguments"],
                 stdin=subprocess.PIPE,
                 stdout=write_end,

@@ -33,7 +33,7 @@ class PlaceHost(Message):
     """Main: start this life on a machine that has `resources` free."""
 
     life: str
-    run: str  # the run's name, for the folder on the machine
+    run: str  # the run's name, that of its folder on the machine, too
     arguments: list[str]  # of runtime.hosts.child
     ticket: bytes  # that the host reads from its standard input
     env: dict[str, str]

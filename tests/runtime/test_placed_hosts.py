@@ -92,6 +92,7 @@ async def test_an_actor_elsewhere_answers_and_nothing_is_left(tmp_path, monkeypa
         folder = Path(os.readlink(f"/proc/{pid}/cwd"))
         assert folder != tmp_path
         assert folder.stat().st_mode & 0o777 == 0o700
+        assert f"--run-dir={folder / tmp_path.name}".encode() in command.split(b"\0")
     assert gone(pid)
     assert not folder.exists()
     (started,) = lines(tmp_path, "host_started")

@@ -138,6 +138,10 @@ class Machines:
         """A folder of the machine, as this process reaches it."""
         return Path(f"/proc/{self._anchors[number].pid}/root/{path}")
 
+    def mounts(self, number: int) -> Path:
+        """The list of what is mounted on the machine."""
+        return Path(f"/proc/{self._anchors[number].pid}/mounts")
+
     def _remove(self) -> None:
         """End the processes of all machines, then remove the machines. A failure on a machine keeps no other."""
         self._over.set()

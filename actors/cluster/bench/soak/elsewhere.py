@@ -1,15 +1,18 @@
 """A soak of a run whose desktops are on other machines: they are cut off, lose their Ray, and go by `apply`.
 
 Invariant: the machines are the soak's own (`actors/cluster/bench/machines.py`): nothing but them and the run is
-touched. A machine that was cut off is put back, and desktops that have left by `apply` come again.
+touched. A machine that was cut off is put back. What has left or come by `apply` is as it was at the end. No command
+outlives a signal to the soak.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -17,11 +20,13 @@ from typing import TypeVar
 import msgspec
 
 from actors.cluster.bench.machines import Machines, until
+from actors.cluster.bench.soak import levels
 from actors.cluster.bench.soak.inject import Hit
 from actors.cluster.bench.soak.kinds import MACHINE_KINDS, Kind, Planned
 from actors.cluster.bench.soak.soak import Said, Soak, SoakOptions
 from actors.cluster.bench.soak.verdict import SoakResult
 from runtime.errors import ConfigError
+from runtime.signals import SIGNALS
 
 SEATS = 2  # of a process
 HAS: tuple[dict[str, float], ...] = (
@@ -29,8 +34,9 @@ HAS: tuple[dict[str, float], ...] = (
     {"desktops": 2 * SEATS},
     {"desktops": 2 * SEATS},
 )  # the run starts on the first
+AT_FIRST = {"apply_desktops": 2, "apply_samplers": 1}  # processes of desktops, and samplers: one or two of each
 T = TypeVar("T")
-JOIN_S, APPLY_S = 300.0, 300.0
+JOIN_S, APPLY_S, LOOK_S = 300.0, 300.0, 0.2
 
 
 def whole(wanted: SoakOptions, said: Said) -> SoakResult | None:
@@ -41,8 +47,12 @@ def whole(wanted: SoakOptions, said: Said) -> SoakResult | None:
     with tempfile.TemporaryDirectory(prefix="computerrl-machines-") as logs, contextlib.ExitStack() as stack:
         cluster = Machines(HAS, Path(logs))
         soak = MachineSoak(wanted, said, cluster)
+        for number, before in {number: signal.getsignal(number) for number in SIGNALS}.items():
+            stack.callback(signal.signal, number, before)
+            signal.signal(number, signal.default_int_handler)
         try:
             stack.enter_context(cluster)
+            stack.callback(_deaf)
             said("three machines: waiting for their Ray")
             cluster.serve()
             for number in range(len(HAS)):
@@ -59,9 +69,10 @@ class MachineSoak(Soak):
 
     def __init__(self, wanted: SoakOptions, said: Said, cluster: Machines) -> None:
         self._cluster = cluster
+        self._layout = dict(AT_FIRST)
         where = [
             "cluster.engine=ray", f"cluster.address={cluster.ray}", f"desktops.place={{desktops: {SEATS}}}",
-            *self._so_many(2),
+            *(one for kind, number in AT_FIRST.items() for one in _keys(kind, number)),
         ]  # fmt: skip
         super().__init__(msgspec.structs.replace(wanted, overrides=[*wanted.overrides, *where]), said)
 
@@ -73,12 +84,24 @@ class MachineSoak(Soak):
         """The environment of commands, with the token of the machines' Ray."""
         return dict(self._cluster.env)
 
+    def machines(self) -> list[levels.Elsewhere]:
+        """This one and those of the cluster."""
+        cluster = self._cluster
+        there = [
+            levels.Elsewhere(cluster.folder(number, ""), cluster.mounts(number), tuple(cluster.hosts(number)))
+            for number in range(len(HAS))
+        ]
+        return [levels.HERE, *there]
+
     def inject(self, planned: Planned) -> Hit | None:
-        """Break a machine that has desktops, or have some desktops leave."""
-        if planned.kind == "apply_fewer":
-            self._apply(1)
-            return Hit("desktops 2", undo=lambda: self._apply(2))
+        """Break a machine that has desktops, or have a process of desktops or a sampler leave or come."""
+        if planned.kind in AT_FIRST:
+            return self._apply(planned.kind)
         return self._tried(planned.kind, lambda: self._machine_hit(planned))
+
+    def unsettled(self) -> list[Planned]:
+        """What is not as it was at first, since the last `apply`."""
+        return [Planned(0.0, kind, 0.0) for kind, number in self._layout.items() if number != AT_FIRST[kind]]
 
     def _machine_hit(self, planned: Planned) -> Hit | None:
         able = [number for number in range(1, len(HAS)) if self._cluster.hosts(number)]
@@ -92,7 +115,7 @@ class MachineSoak(Soak):
         return Hit(name, undo=lambda: self._tried(f"{name} back on the switch", lambda: self._cluster.plug(number)))
 
     def held(self) -> list[str]:
-        """What carries the run's name here, and what the run left on all machines."""
+        """What carries the run's name, and what else the run left on all machines."""
         found = super().held()
         for number in range(len(HAS)):
             pids = self._tried(f"processes of machine {number}", lambda k=number: self._cluster.hosts(k)) or []  # type: ignore[misc]
@@ -105,17 +128,31 @@ class MachineSoak(Soak):
                 ]
         return found
 
-    def _so_many(self, processes: int) -> list[str]:
-        return [f"desktops.processes={processes}", f"desktops.count={SEATS * processes}"]
+    def _apply(self, kind: str) -> Hit:
+        """From the one number to the other."""
+        number = 3 - self._layout[kind]
+        what = f"{kind.removeprefix('apply_')} {self._layout[kind]} to {number}"
+        words = [word for one in _keys(kind, number) for word in ("--set", one)]
+        if self._tried(what, lambda: self._commanded(what, self.command("apply", self.run.name, *words))):
+            self._layout[kind] = number
+        return Hit(what)
 
-    def _apply(self, processes: int) -> None:
-        words = [word for one in self._so_many(processes) for word in ("--set", one)]
-        command, what = self.command("apply", self.run.name, *words), f"apply to {processes} processes"
-        done = self._tried(
-            what, lambda: subprocess.run(command, capture_output=True, text=True, timeout=APPLY_S, check=False)
-        )
-        if done is not None and done.returncode:
-            self.reasons.append(f"{what}: {(done.stdout + done.stderr).strip()[-300:]}")
+    def _commanded(self, what: str, command: list[str]) -> bool:
+        """Whether the command did what it says; it is ended where it takes too long, or a signal has come."""
+        with tempfile.TemporaryFile() as said:
+            asked = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+            give_up = time.monotonic() + APPLY_S
+            while asked.poll() is None and time.monotonic() < give_up and not self.interrupted.is_set():
+                time.sleep(LOOK_S)
+            if asked.poll() is None:
+                asked.kill()
+                asked.wait()
+                if not self.interrupted.is_set():
+                    raise subprocess.TimeoutExpired(command, APPLY_S)
+            if asked.returncode and not self.interrupted.is_set():
+                said.seek(0)
+                self.reasons.append(f"{what}: {said.read().decode(errors='replace').strip()[-300:]}")
+            return not asked.returncode
 
     def _tried(self, what: str, act: Callable[[], T]) -> T | None:
         """What `act` gives; a command that fails or takes too long is a reason against the run, and no end of it."""
@@ -124,3 +161,16 @@ class MachineSoak(Soak):
         except subprocess.SubprocessError as error:
             self.reasons.append(f"{what}: {error}"[:300])
             return None
+
+
+def _deaf() -> None:
+    """Hear no signal: the machines are removed whole, which takes some seconds."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _keys(kind: str, number: int) -> list[str]:
+    """What `--set` says for so many."""
+    if kind == "apply_samplers":
+        return [f"samplers.count={number}"]
+    return [f"desktops.processes={number}", f"desktops.count={SEATS * number}"]

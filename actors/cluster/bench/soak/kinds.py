@@ -41,6 +41,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     whole: bool = False  # it lasts so long even where it is named sooner
     rest_s: float = 0.0
     weight: int = 1
+    follows: tuple[tuple[Sign, float], ...] = ()  # lines that must come after it was named, and within how many seconds
 
 
 def _sign(event: str, **fields: str) -> Sign:
@@ -103,18 +104,23 @@ KINDS: dict[str, Kind] = {
         ),
     )
 }  # fmt: skip
-LOST_DESKTOPS = (_sign("host_lost", name="desktops/"),)
+LOST_DESKTOPS = _sign("host_lost", name="desktops/")
+AGAIN = (_sign("host_started", name="desktops/"), 300.0)
 MACHINE_KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
-        # A host that hears nothing is given up after a minute, and comes back once it must have stopped by itself.
-        Kind(name="machine_cut", part="machine", deadline_s=180.0, rest_s=60.0, signs=LOST_DESKTOPS),
-        Kind(name="raylet_kill", part="machine", deadline_s=90.0, rest_s=60.0, signs=LOST_DESKTOPS),
-        # No fault of anything: a machine's desktops go by `computerrl apply`, and come again.
+        # Silence is named after one heartbeat. The process is given up after a minute of it, and called lost once it
+        # must have stopped by itself. The machine is put back when its desktops are up on another.
         Kind(
-            name="apply_fewer", part="count", deadline_s=240.0, hold_s=45.0, whole=True, rest_s=45.0,
-            signs=(_sign("changed"),),
+            name="machine_cut", part="machine", deadline_s=45.0, rest_s=60.0,
+            signs=(_sign("stall", cause="silent", whom="host/desktops/"),), follows=((LOST_DESKTOPS, 120.0), AGAIN),
         ),
+        Kind(
+            name="raylet_kill", part="machine", deadline_s=90.0, rest_s=60.0, signs=(LOST_DESKTOPS,), follows=(AGAIN,),
+        ),
+        # No faults: processes of desktops, or samplers, go by `computerrl apply`, and come by the next one.
+        Kind(name="apply_desktops", part="desktops", deadline_s=180.0, rest_s=30.0, signs=(_sign("changed"),)),
+        Kind(name="apply_samplers", part="samplers", deadline_s=180.0, rest_s=30.0, signs=(_sign("changed"),)),
     )
 }  # fmt: skip
 

@@ -90,12 +90,31 @@ def mark_of(run: Path) -> str:
     return f"crl.{run.name[-RUN_CHARS:]}."
 
 
-def look(at_s: float, entry_pid: int, run: Path, state_dir: str) -> Level:
-    """Count. Blocks for some ten milliseconds. Raises psutil.NoSuchProcess when the entry point is gone."""
+class Elsewhere(msgspec.Struct, frozen=True):
+    """A machine that shares this kernel, and what a run has there."""
+
+    root: Path  # its folders, as this process reaches them
+    mounts: Path  # its list of mounts
+    hosts: tuple[int, ...] = ()  # processes of the run that no process of the run's own machine began
+
+
+HERE = Elsewhere(Path("/"), MOUNTS)
+
+
+def look(at_s: float, entry_pid: int, run: Path, state_dir: str, machines: Sequence[Elsewhere] = (HERE,)) -> Level:
+    """Count on all `machines`. Blocks for some ten milliseconds. Raises psutil.NoSuchProcess when the entry point is
+    gone."""
     entry = psutil.Process(entry_pid)
     guests = members(run)
+    own = {process.pid: process for process in (entry, *entry.children(recursive=True))}
+    for pid in (pid for machine in machines for pid in machine.hosts):
+        try:
+            host = psutil.Process(pid)
+            own |= {process.pid: process for process in (host, *host.children(recursive=True))}
+        except psutil.NoSuchProcess:
+            continue
     processes = zombies = descriptors = rss = 0
-    for process in (entry, *entry.children(recursive=True)):
+    for process in own.values():
         if process.pid in guests:
             continue
         try:
@@ -109,7 +128,7 @@ def look(at_s: float, entry_pid: int, run: Path, state_dir: str) -> Level:
         except psutil.NoSuchProcess:
             continue
     folders, size = _tree(run)
-    held = left(run, state_dir)
+    held = left(run, state_dir, machines)
     return Level(
         at_s=at_s, processes=processes, zombies=zombies, guest_processes=len(guests), descriptors=descriptors,
         rss_bytes=rss, desktops=len(held["folders"]), mounts=len(held["mounts"]), cgroups=len(held["cgroups"]),
@@ -134,12 +153,15 @@ def members(run: Path) -> set[int]:
     return found
 
 
-def left(run: Path, state_dir: str) -> dict[str, list[str]]:
-    """Everything on this machine that carries the run's name."""
+def left(run: Path, state_dir: str, machines: Sequence[Elsewhere] = (HERE,)) -> dict[str, list[str]]:
+    """Everything on `machines` that carries the run's name."""
     mark = mark_of(run)
-    mounts = [line.split()[1] for line in MOUNTS.read_text().splitlines() if f"/{mark}" in line]
-    base = Path(state_dir)
-    owners = [path for path in base.iterdir() if path.name.startswith(mark)] if base.is_dir() else []
+    mounts: list[str] = []
+    owners: list[Path] = []
+    for machine in machines:
+        mounts += [line.split()[1] for line in machine.mounts.read_text().splitlines() if f"/{mark}" in line]
+        base = machine.root / Path(state_dir).absolute().relative_to("/")
+        owners += [path for path in base.iterdir() if path.name.startswith(mark)] if base.is_dir() else []
     folders = [str(path) for owner in owners for path in _numbered(owner)]
     return {"mounts": mounts, "folders": folders, "owners": [str(path) for path in owners],
             "cgroups": [str(path) for path in groups(run)]}  # fmt: skip

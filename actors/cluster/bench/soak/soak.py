@@ -21,7 +21,7 @@ import msgspec
 import psutil
 
 from actors.cluster.bench.soak import inject, levels, named
-from actors.cluster.bench.soak.kinds import KINDS, Kind, Planned, schedule
+from actors.cluster.bench.soak.kinds import KINDS, Kind, Planned, Sign, schedule
 from actors.cluster.bench.soak.verdict import Broken, SoakResult, audited, bad, windows
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import run_folder
@@ -180,9 +180,17 @@ class Soak:
         """Break something now; None where there is no victim. Blocks."""
         return inject.inject(planned.kind, planned.pick, self.run, self.pid, self.state_dir)
 
+    def machines(self) -> list[levels.Elsewhere]:
+        """Where parts of the run may be. Blocks."""
+        return [levels.HERE]
+
+    def unsettled(self) -> list[Planned]:
+        """What undoes lasting changes of the run's layout, once the last fault is over."""
+        return []
+
     def held(self) -> list[str]:
         """Processes, folders and groups that carry the run's name and are still there."""
-        return [name for found in levels.left(self.run, self.state_dir).values() for name in found]
+        return [name for found in levels.left(self.run, self.state_dir, self.machines()).values() for name in found]
 
     async def _begin_and_work(self, output: Path, mine: set[int]) -> None:
         await self._until_works(output)
@@ -235,11 +243,14 @@ class Soak:
     async def _sample(self, mine: set[int]) -> None:
         while True:
             try:
-                self.samples.append(await asyncio.to_thread(levels.look, self.at_s, self.pid, self.run, self.state_dir))
+                self.samples.append(await asyncio.to_thread(self._look))
                 mine.update(child.pid for child in psutil.Process(self.pid).children(recursive=True))
             except psutil.NoSuchProcess:
                 return
             await asyncio.sleep(SAMPLE_S)
+
+    def _look(self) -> levels.Level:
+        return levels.look(self.at_s, self.pid, self.run, self.state_dir, self.machines())
 
     async def _break_all(self, plan: list[Planned], start_s: float, end_s: float) -> None:
         for number, planned in enumerate(plan):
@@ -248,14 +259,21 @@ class Soak:
                 await asyncio.sleep(TICK_S)
             if self.at_s >= end_s:
                 self.missed += len(plan) - number
-                return
-            broken = await self._break(planned)
-            if broken is None:
-                self.missed += 1
-                continue
-            self.broken.append(broken)
-            note = f"{broken.state} by {broken.sign} after {broken.after_s:.1f} s" if broken.sign else broken.state
-            self.said(f"{broken.at_s:5.0f} s  {broken.kind:<15} {broken.victim:<24} {note}")
+                break
+            await self._break_and_say(planned)
+        for planned in self.unsettled():
+            await self._break_and_say(planned)
+
+    async def _break_and_say(self, planned: Planned) -> None:
+        broken = await self._break(planned)
+        if broken is None:
+            self.missed += 1
+            return
+        self.broken.append(broken)
+        note = f"{broken.state} by {broken.sign} after {broken.after_s:.1f} s" if broken.sign else broken.state
+        later = [f"{after_s:.1f} s" for after_s in broken.followed_s] + [f"no {broken.missing}"] * bool(broken.missing)
+        note += f", then {', '.join(later)}" if later else ""
+        self.said(f"{broken.at_s:5.0f} s  {broken.kind:<15} {broken.victim:<24} {note}")
 
     async def _break(self, planned: Planned) -> Broken | None:
         kind = self.kinds[planned.kind]
@@ -269,8 +287,15 @@ class Soak:
             if hit is None:
                 await asyncio.sleep(TICK_S)
         ready = hit.desktop in self.booted
+        followed: list[float] = []
+        missing = ""
         try:
             verdict = await self._named(kind, at, hit.desktop, ready)
+            for sign, within_s in kind.follows:
+                if (after_s := await self._followed(sign, at, within_s)) is None:
+                    missing = f"{sign} within {within_s:g} s"
+                    break
+                followed.append(after_s)
             if kind.whole:
                 await asyncio.sleep(max(0.0, at + kind.hold_s - time.monotonic()))
         finally:
@@ -278,8 +303,19 @@ class Soak:
                 await asyncio.to_thread(hit.undo)
         return Broken(
             at_s=when, kind=kind.name, victim=hit.victim, state=str(verdict.state), sign=verdict.sign,
-            after_s=verdict.after_s, deadline_s=kind.deadline_s,
+            after_s=verdict.after_s, deadline_s=kind.deadline_s, followed_s=followed, missing=missing,
         )  # fmt: skip
+
+    async def _followed(self, sign: Sign, at: float, within_s: float) -> float | None:
+        """Seconds from `at` to the first such line since then; None where it does not come in time."""
+        while True:
+            self._read()
+            for line in self.lines:
+                if line["t"] >= at and sign.matches(line):
+                    return float(line["t"]) - at
+            if time.monotonic() > at + within_s:
+                return None
+            await asyncio.sleep(TICK_S)
 
     async def _named(self, kind: Kind, at: float, desktop: str, ready: bool) -> named.Judged:
         while True:

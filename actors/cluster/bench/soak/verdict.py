@@ -33,6 +33,8 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
     sign: str
     after_s: float
     deadline_s: float
+    followed_s: list[float] = []  # when each line came that had to follow
+    missing: str = ""  # the first that did not come in time
 
 
 class SoakResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +82,7 @@ def bad(
         for one in broken
         if one.state == named.LoggedState.UNNAMED
     ]
+    reasons += [f"{one.kind} at {one.at_s:.0f} s: no {one.missing} in the log" for one in broken if one.missing]
     if not any(one.state == named.LoggedState.NAMED for one in broken):
         reasons.append("no fault was injected")
     reasons += [
