@@ -13,9 +13,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from actors.cluster.bench.machines import Machines, until
+from actors.cluster.bench.soak import levels
+from actors.replay.demos import demo_files
 from runtime.logs.reader import LogWatch
 from runtime.messaging.message import Version
 
@@ -36,25 +39,36 @@ HAS = (
     {"desktops": SEATS},
     {"engines": 1, "ranks": 1},
 )
-DEMOS = 14
+# A recording is cloned beside what is played here: what the policy has learned of it, it solves sometimes and sometimes
+# not, so that groups of unequal rewards come soon.
+RECORDED, PLAYED = 100, 14  # demonstrations of FAMILY
+FAMILY, RECORDING = "file_manager", ROOT / "deploy" / "demos" / "local.parquet"
+FIRST = 1000  # the number of the first task that is played: none of the recording's
 SAVED, KILLED_AFTER = 10, 15  # the first checkpoint that is written because it is due, and when the raylet is killed
-FILE = {
+FILE: dict[str, Any] = {
     "extends": "smoke",
     "desktops": {"count": 2 * SEATS, "processes": 2, "warm_pool": 1, "place": {"desktops": SEATS}},
     "samplers": {"place": {"engines": 1}},
     "learner": {"parallel": {"data": 2}, "place": {"ranks": 1}, "checkpoint_every": SAVED},
     "tasks": {
-        # What was cloned is trained: its successes and failures differ sooner than on tasks that are new.
-        **{
-            lane: [{"family": "file_manager", "split": "train", "count": DEMOS, "first": 1000}]
-            for lane in ("demo", "train")
-        },
-        "eval": [{"family": "file_manager", "split": "held-out", "count": 2}],
+        "demo": [{"family": FAMILY, "split": "train", "count": PLAYED, "first": FIRST}],
+        "eval": [{"family": FAMILY, "split": "held-out", "count": 2}],
     },
-    "demos": {"count": DEMOS},
-    "entropulse": {"bc_steps": 40},
+    "demos": {"count": RECORDED + PLAYED},
+    "entropulse": {"bc_steps": 80},
     "run": {"limit_s": None},
 }
+
+
+def recorded(into: Path) -> list[str]:
+    """Write the demonstrations of FAMILY to a recording of their own; the tasks that it shows."""
+    header, demos = demo_files.read(RECORDING)
+    kept = [demo for demo in demos if demo.task.startswith(f"{FAMILY}/")]
+    assert len(kept) == RECORDED
+    tasks = list(dict.fromkeys(demo.task for demo in kept))
+    shown = [one for one in header.tasks if one.task in tasks]
+    demo_files.write(into, msgspec.structs.replace(header, demos=len(kept), tasks=shown), kept)
+    return tasks
 
 
 class Run:
@@ -64,7 +78,11 @@ class Run:
         self._cluster, self.log, self.dir = cluster, folder / "run.log", folder / "runs" / "away"
         self._watch, self._lines = LogWatch(self.dir), defaultdict[str, list[dict[str, Any]]](list)
         deploy = folder / "deploy.yaml"
-        file = FILE | {"cluster": {"engine": "ray", "address": cluster.ray, "wait_s": STEP_S}}
+        source = folder / "demos.parquet"
+        tasks = FILE["tasks"] | {"train": recorded(source)}
+        demos = FILE["demos"] | {"source": str(source)}
+        where = {"engine": "ray", "address": cluster.ray, "wait_s": STEP_S}
+        file = FILE | {"tasks": tasks, "demos": demos, "cluster": where}
         deploy.write_text(json.dumps(file))  # JSON is YAML
         words = [COMMAND, "run", str(deploy), "--runs", str(self.dir.parent), "--name", self.dir.name]
         self.process = cluster.start(HERE, words, self.log)
@@ -177,14 +195,21 @@ def play(cluster: Machines, run: Run) -> None:
     parent = run.lines("learner_resumed")[0]["parent"]
     assert Version.parse(parent) >= saved[-1] >= Version(lineage=0, step=SAVED)
     assert parent in {line["version"] for line in run.lines("checkpoint_saved")}
+    again = Version.parse(run.lines("learner_resumed")[0]["version"]).lineage
     run.until(lambda: run.lives("samplers")[1:], "the engine again")
+    assert cluster.joined(THIRD) == 2
 
     # smoke to its end: what it counts is right, and nothing is left on any machine.
     assert run.process.wait(WHOLE_S) == 0, run.log.read_text()[-3000:]
     owners |= {name for k in (HERE, AWAY) for name in names(cluster.folder(k, "run/computerrl"))}
     assert run.plays(lost) > 1
     assert not run.lines("system_failed")
-    assert {line["name"] for line in run.lines("host_lost")} == {lost, "samplers/0", "ranks/0", "ranks/1"}
+    # No machine was tried in vain: each process was lost once, and its next life is its last.
+    assert sorted(line["name"] for line in run.lines("host_lost")) == sorted([lost, "samplers/0", "ranks/0", "ranks/1"])
+    assert [line["machine"] for line in run.lives("samplers")] == [third, third]
+    steps = [Version.parse(line["version"]) for line in run.lines("learner_step")]
+    assert min(one.step for one in steps if one.lineage == again) == Version.parse(parent).step + 1
+    assert not [one for one in steps if one.lineage > again]
     audit = subprocess.run([COMMAND, "audit", str(run.dir)], capture_output=True, text=True, check=False, timeout=60)
     assert audit.returncode == 0, audit.stdout
     for k in (AWAY, THIRD):
@@ -192,7 +217,6 @@ def play(cluster: Machines, run: Run) -> None:
     assert not [pid for k in range(3) for pid in cluster.hosts(k)]
     assert not named(owners)
     assert owners
-    left = [
-        entry for k in range(3) for entry in names(cluster.folder(k, "tmp")) if entry.startswith("computerrl-host-")
-    ]
-    assert not left
+    machines = [levels.Elsewhere(cluster.folder(k, ""), cluster.mounts(k)) for k in range(3)]
+    assert not any(levels.left(run.dir, "/run/computerrl", machines).values())
+    assert not [one for k in range(3) for one in names(cluster.folder(k, "tmp")) if one.startswith("computerrl-host-")]

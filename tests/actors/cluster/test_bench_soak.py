@@ -76,18 +76,48 @@ def test_a_machine_that_has_desktops_is_broken_and_put_back(tmp_path: Path, monk
         if hit.undo is not None:
             hit.undo()
     assert cluster.done == ["cut 2", "plug 2", "kill 2"]
-    hit = soak.inject(Planned(1.0, "apply_fewer", 0.0))  # there is no such run
-    assert hit is not None
-    assert soak.reasons
-    assert soak.reasons[0].startswith("apply to 1 processes: ")
+    assert soak.unsettled() == []
 
-    def late(*_: object, **__: object) -> None:
-        raise subprocess.TimeoutExpired("apply", 300.0)
 
-    monkeypatch.setattr(elsewhere.subprocess, "run", late)
-    assert hit.undo is not None
-    hit.undo()
+@pytest.mark.skipif(os.geteuid() != 0, reason="a soak needs root")
+def test_what_goes_by_apply_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cluster:
+        ray, env = "10.77.0.10:6379", dict[str, str]()
+
+    soak = MachineSoak(SoakOptions(runs=tmp_path, minutes=15), lambda _: None, Cluster())  # type: ignore[arg-type]
+    program = tmp_path / "apply"
+    monkeypatch.setattr(soak, "command", lambda *words: [str(program), *words])
+
+    def applied(kind: str, script: str) -> str:
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        hit = soak.inject(Planned(1.0, kind, 0.0))
+        assert hit is not None
+        return hit.victim
+
+    asked = f'echo "$*" >> {tmp_path}/asked'
+    assert applied("apply_desktops", asked) == "desktops 2 to 1"
+    assert applied("apply_samplers", asked) == "samplers 1 to 2"
+    assert {planned.kind for planned in soak.unsettled()} == {"apply_desktops", "apply_samplers"}
+    assert applied("apply_desktops", "echo it is busy; exit 2") == "desktops 1 to 2"
+    assert soak.reasons == ["desktops 1 to 2: it is busy"]
+    assert applied("apply_desktops", asked) == "desktops 1 to 2"
+    assert [planned.kind for planned in soak.unsettled()] == ["apply_samplers"]
+    assert [line.split(" ", 2)[2] for line in (tmp_path / "asked").read_text().splitlines()] == [
+        "--set desktops.processes=1 --set desktops.count=2",
+        "--set samplers.count=2",
+        "--set desktops.processes=2 --set desktops.count=4",
+    ]
+
+    monkeypatch.setattr(elsewhere, "APPLY_S", 0.0)
+    applied("apply_samplers", "exec sleep 60")
     assert "timed out" in soak.reasons[-1]
+    monkeypatch.undo()
+    monkeypatch.setattr(soak, "command", lambda *words: [str(program), *words])
+    soak.interrupted.set()
+    applied("apply_samplers", "exec sleep 60")  # ends at once, and is no reason
+    assert "timed out" in soak.reasons[-1]
+    assert len(soak.reasons) == 2
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a soak needs root")
@@ -275,6 +305,21 @@ def test_only_the_named_run_is_looked_at(tmp_path: Path) -> None:
     seen = levels.look(1.0, os.getpid(), run, str(state))
     assert (seen.desktops, seen.folders, seen.guest_processes) == (1, 1, 0)
     assert seen.processes >= 1
+    away = tmp_path / "away"
+    (away / str(state).lstrip("/") / f"{levels.mark_of(run)}1.2.abcdabcd" / "7").mkdir(parents=True)
+    (tmp_path / "mounts").write_text(
+        f"x /y/{levels.mark_of(run)}1.2.abcdabcd.7/z t rw 0 0\nx /y/crl.another.1/z t rw 0 0\n"
+    )
+    sleeper = subprocess.Popen(["sleep", "30"])
+    try:
+        there = levels.Elsewhere(away, tmp_path / "mounts", (sleeper.pid, 2**22 + 1))
+        both = levels.look(1.0, os.getpid(), run, str(state), [levels.HERE, there])
+        alone = levels.look(1.0, sleeper.pid, run, str(state), [levels.HERE, there])
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    assert (both.desktops, both.mounts) == (2, 1)
+    assert alone.processes == 1
     assert inject.inject("agent_kill", 0.0, run, os.getpid(), str(state)) is None
     assert inject.inject("engine_kill", 0.0, run, os.getpid(), str(state)) is None
 
