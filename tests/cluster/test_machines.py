@@ -13,12 +13,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from actors.cluster.bench.machines import Machines, until
-from actors.cluster.bench.soak import levels
-from actors.replay.demos import demo_files
+from actors.cluster.bench.soak import levels, recorded
 from runtime.logs.reader import LogWatch
 from runtime.messaging.message import Version
 
@@ -42,7 +40,7 @@ HAS = (
 # A recording is cloned beside what is played here: what the policy has learned of it, it solves sometimes and sometimes
 # not, so that groups of unequal rewards come soon.
 RECORDED, PLAYED = 100, 14  # demonstrations of FAMILY
-FAMILY, RECORDING = "file_manager", ROOT / "deploy" / "demos" / "local.parquet"
+FAMILY = "file_manager"
 FIRST = 1000  # the number of the first task that is played: none of the recording's
 SAVED, KILLED_AFTER = 10, 15  # the first checkpoint that is written because it is due, and when the raylet is killed
 FILE: dict[str, Any] = {
@@ -60,17 +58,6 @@ FILE: dict[str, Any] = {
 }
 
 
-def recorded(into: Path) -> list[str]:
-    """Write the demonstrations of FAMILY to a recording of their own; the tasks that it shows."""
-    header, demos = demo_files.read(RECORDING)
-    kept = [demo for demo in demos if demo.task.startswith(f"{FAMILY}/")]
-    assert len(kept) == RECORDED
-    tasks = list(dict.fromkeys(demo.task for demo in kept))
-    shown = [one for one in header.tasks if one.task in tasks]
-    demo_files.write(into, msgspec.structs.replace(header, demos=len(kept), tasks=shown), kept)
-    return tasks
-
-
 class Run:
     """A run that machine 0 starts, watched by its logs."""
 
@@ -79,7 +66,9 @@ class Run:
         self._watch, self._lines = LogWatch(self.dir), defaultdict[str, list[dict[str, Any]]](list)
         deploy = folder / "deploy.yaml"
         source = folder / "demos.parquet"
-        tasks = FILE["tasks"] | {"train": recorded(source)}
+        shown = recorded.write({FAMILY}, source)
+        assert len(shown) == RECORDED
+        tasks = FILE["tasks"] | {"train": list(dict.fromkeys(shown))}
         demos = FILE["demos"] | {"source": str(source)}
         where = {"engine": "ray", "address": cluster.ray, "wait_s": STEP_S}
         file = FILE | {"tasks": tasks, "demos": demos, "cluster": where}

@@ -20,11 +20,14 @@ from typing import TypeVar
 import msgspec
 
 from actors.cluster.bench.machines import Machines, until
-from actors.cluster.bench.soak import levels
+from actors.cluster.bench.soak import levels, recorded
 from actors.cluster.bench.soak.inject import Hit
 from actors.cluster.bench.soak.kinds import MACHINE_KINDS, Kind, Planned
 from actors.cluster.bench.soak.soak import Said, Soak, SoakOptions
 from actors.cluster.bench.soak.verdict import SoakResult
+from actors.desktop.providers.sandbox import leftovers
+from actors.replay.config import TaskRange
+from actors.replay.rules.strata import family_of
 from runtime.errors import ConfigError
 from runtime.signals import SIGNALS
 
@@ -35,6 +38,7 @@ HAS: tuple[dict[str, float], ...] = (
     {"desktops": 2 * SEATS},
 )  # the run starts on the first
 AT_FIRST = {"apply_desktops": 2, "apply_samplers": 1}  # processes of desktops, and samplers: one or two of each
+OWN = ("/tmp", "/run")  # noqa: S108 - of each machine
 T = TypeVar("T")
 JOIN_S, APPLY_S, LOOK_S = 300.0, 300.0, 0.2
 
@@ -47,9 +51,9 @@ def whole(wanted: SoakOptions, said: Said) -> SoakResult | None:
     with tempfile.TemporaryDirectory(prefix="computerrl-machines-") as logs, contextlib.ExitStack() as stack:
         cluster = Machines(HAS, Path(logs))
         soak = MachineSoak(wanted, said, cluster)
-        for number, before in {number: signal.getsignal(number) for number in SIGNALS}.items():
-            stack.callback(signal.signal, number, before)
-            signal.signal(number, signal.default_int_handler)
+        stack.callback(leftovers.reap, soak.state_dir)  # last, once the machines' processes have ended
+        for end in SIGNALS:
+            stack.callback(signal.signal, end, signal.signal(end, signal.default_int_handler))
         try:
             stack.enter_context(cluster)
             stack.callback(_deaf)
@@ -68,6 +72,8 @@ class MachineSoak(Soak):
     kinds: Mapping[str, Kind] = MACHINE_KINDS
 
     def __init__(self, wanted: SoakOptions, said: Said, cluster: Machines) -> None:
+        if any(wanted.runs.resolve().is_relative_to(own) for own in OWN):
+            raise ConfigError(f"--runs {wanted.runs}: each machine of --machines has its own {' and '.join(OWN)}")
         self._cluster = cluster
         self._layout = dict(AT_FIRST)
         where = [
@@ -75,6 +81,15 @@ class MachineSoak(Soak):
             *(one for kind, number in AT_FIRST.items() for one in _keys(kind, number)),
         ]  # fmt: skip
         super().__init__(msgspec.structs.replace(wanted, overrides=[*wanted.overrides, *where]), said)
+
+    def prepared(self) -> list[str]:
+        """Has the run begin from demonstrations that come along, where they are here: what is soaked is RL."""
+        recording = recorded.bundled()
+        if self.deploy.demos.source or not recording.is_file():
+            return []
+        families = {one.family if isinstance(one, TaskRange) else family_of(one) for one in self.deploy.tasks.demo}
+        into = self.run.with_suffix(".parquet")
+        return [f"demos.source={into}", f"demos.count={len(recorded.write(families, into))}"]
 
     def entered(self, command: list[str]) -> list[str]:
         """`command` as it is executed on the first machine, where the run was started."""

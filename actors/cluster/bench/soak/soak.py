@@ -79,7 +79,7 @@ class Soak:
             raise ConfigError(
                 f"run.limit_s is {deploy.run.limit_s:g}: shorter than the soak (minutes and {BEGIN_S:g} s)"
             )
-        self.wanted = wanted
+        self.wanted, self.deploy = wanted, deploy
         self.said = said
         self.state_dir = provider.folder
         seats = deploy.desktops
@@ -130,9 +130,9 @@ class Soak:
     async def _go(self) -> SoakResult | None:
         load = os.getloadavg()[0]
         command = self.command("run", self.wanted.file, "--name", self.run.name)
-        for override in self.wanted.overrides:
-            command += ["--set", override]
         self.wanted.runs.mkdir(parents=True, exist_ok=True)
+        for override in [*self.wanted.overrides, *self.prepared()]:
+            command += ["--set", override]
         output = self.run.with_suffix(".out")
         with output.open("wb") as sink:
             async with asyncio.timeout(LINGER_S):
@@ -167,6 +167,10 @@ class Soak:
     def command(self, *words: str) -> list[str]:
         """A command about the soak's runs."""
         return [sys.executable, "-P", "-m", "actors.cluster.cli", *words, "--runs", str(self.wanted.runs.resolve())]
+
+    def prepared(self) -> list[str]:
+        """Make what the run needs beside its deploy file; the settings that name it."""
+        return []
 
     def entered(self, command: list[str]) -> list[str]:
         """`command` as it is executed where the run was started."""
