@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from actors.cluster.bench.soak.named import LoggedState, judged
 from actors.cluster.bench.soak.soak import SoakOptions
 from actors.cluster.bench.soak.verdict import Broken, audited, bad, windows
 from actors.replay.database.schema import connect
+from actors.replay.demos import demo_files
 from runtime.errors import ConfigError
 from runtime.logs.reader import LogWatch
 
@@ -43,6 +45,8 @@ def test_a_schedule_comes_from_its_seed_and_spares_the_restart_budgets(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a soak needs root")
 def test_a_machine_that_has_desktops_is_broken_and_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elsewhere, "OWN", ("/run",))
+
     class Cluster:
         ray, env, done = "10.77.0.10:6379", {"A": "b"}, list[str]()
 
@@ -81,6 +85,8 @@ def test_a_machine_that_has_desktops_is_broken_and_put_back(tmp_path: Path, monk
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a soak needs root")
 def test_what_goes_by_apply_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elsewhere, "OWN", ("/run",))
+
     class Cluster:
         ray, env = "10.77.0.10:6379", dict[str, str]()
 
@@ -112,8 +118,7 @@ def test_what_goes_by_apply_comes_again(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(elsewhere, "APPLY_S", 0.0)
     applied("apply_samplers", "exec sleep 60")
     assert "timed out" in soak.reasons[-1]
-    monkeypatch.undo()
-    monkeypatch.setattr(soak, "command", lambda *words: [str(program), *words])
+    monkeypatch.setattr(elsewhere, "APPLY_S", 300.0)
     soak.interrupted.set()
     applied("apply_samplers", "exec sleep 60")  # ends at once, and is no reason
     assert "timed out" in soak.reasons[-1]
@@ -121,7 +126,33 @@ def test_what_goes_by_apply_comes_again(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a soak needs root")
+def test_a_soak_of_machines_begins_from_demonstrations_of_its_families(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Cluster:
+        ray, env = "10.77.0.10:6379", dict[str, str]()
+
+    monkeypatch.setattr(elsewhere, "OWN", ("/run",))
+    demo = "tasks.demo=[file_manager/train/7, {family: files_move, split: train, count: 3}]"
+    wanted = SoakOptions(runs=tmp_path, minutes=15, overrides=[demo])
+    soak = MachineSoak(wanted, lambda _: None, Cluster())  # type: ignore[arg-type]
+    source, count = soak.prepared()
+    header, demos = demo_files.read(Path(source.removeprefix("demos.source=")))
+    assert count == f"demos.count={header.demos}"
+    assert {demo.task.split("/")[0] for demo in demos} == {"file_manager", "files_move"}
+    wanted = msgspec.structs.replace(wanted, overrides=[demo, "demos.source=mine.jsonl"])
+    assert MachineSoak(wanted, lambda _: None, Cluster()).prepared() == []  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a soak needs root")
+def test_folders_that_each_machine_has_for_itself_hold_no_runs() -> None:
+    with pytest.raises(ConfigError, match="--runs /tmp/runs: each machine of --machines has its own /tmp"):
+        elsewhere.whole(SoakOptions(runs=Path("/tmp/runs"), minutes=15), lambda _: None)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a soak needs root")
 def test_what_machines_lack_is_refused_before_they_are_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elsewhere, "OWN", ("/run",))
     monkeypatch.setattr(machines, "_ip", lambda *_: pytest.fail("a machine was begun"))
     with pytest.raises(ConfigError, match="--minutes is at least 1"):
         elsewhere.whole(SoakOptions(runs=tmp_path, minutes=0.5), lambda _: None)
@@ -265,6 +296,12 @@ def test_a_verdict_is_good_only_when_everything_is() -> None:
     gone = [levels.Return(name="mounts", before=3.0, after=6.0, most=9.0, allowed=5.0)]
     assert bad(fine, back, {"episode_faulted": 3}, [], wrong="", rl_steps=1) == []
     assert bad(fine[1:], back, {}, [], wrong="", rl_steps=1) == ["no fault was injected"]
+    unseen = [levels.Return(name="guest_processes", before=0.0, after=0.0, most=0.0, allowed=30.0)]
+    assert bad(fine, unseen, {}, [], wrong="", rl_steps=1) == ["guest_processes: none was seen before the first fault"]
+    halfway = msgspec.structs.replace(fine[0], missing="host_started name=desktops/ within 300 s")
+    assert bad([halfway], back, {}, [], wrong="", rl_steps=1) == [
+        "x_kill at 1 s: no host_started name=desktops/ within 300 s in the log"
+    ]
     assert (
         len(
             bad(

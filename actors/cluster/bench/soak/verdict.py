@@ -90,9 +90,8 @@ def bad(
         for one in returned
         if not one.back
     ]
-    reasons += [
-        f"{one.name} was not seen in the first window" for one in returned if one.name in levels.EACH and not one.before
-    ]
+    unseen = [one.name for one in returned if one.name in levels.EACH and one.before == 0]
+    reasons += [f"{name}: none was seen before the first fault" for name in unseen]
     if not rl_steps:
         reasons.append("the learner made no step of RL: nothing was learned while parts broke")
     reasons += [f"{count} x {event} in the log" for event, count in events.items() if event in NEVER]
