@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from policy.cuts import cut_of
 
-KEPT_BYTES = 16 << 20  # of parts and their ids, with what Python adds to each
+KEPT_BYTES = 8 << 20  # of parts and their ids, with what Python adds to each
 _ENTRY = 100  # bytes of a dict's place
 
 
@@ -38,24 +38,34 @@ class KnownParts:
     def ids(self, text: str) -> bytes:
         """Ids of a text without surrogates, as unsigned numbers of this machine's byte order."""
         parts, known = self._cut(text), self._newer
-        try:
-            return b"".join(map(known.__getitem__, parts))
-        except KeyError:
-            found = self._found({part for part in parts if part not in known})
-        return b"".join([found[part] if part in found else known[part] for part in parts])
+        if missing := set(parts).difference(known):
+            known = self._with(missing, known)
+        return b"".join(map(known.__getitem__, parts))
 
-    def _found(self, parts: set[str]) -> dict[str, bytes]:
+    def ids_again(self, text: str) -> bytes:
+        """The same of a text that stands in many prompts: it is kept whole."""
+        known = self._newer
+        if text not in known:
+            known = self._kept({text: self._older.get(text) or self.ids(text)}, known)
+        return known[text]
+
+    def _with(self, parts: set[str], known: dict[str, bytes]) -> dict[str, bytes]:
         older = self._older
-        found = {part: older[part] for part in parts if part in older}
-        fresh = list(parts - found.keys())
+        found = {part: older[part] for part in parts.intersection(older)}
+        fresh = list(parts.difference(found))
         # Without offsets of the tokens, which nothing here needs; and unlike `encode` it lets other threads run.
         made = self._tokenizer.encode_batch_fast(fresh, add_special_tokens=False)
         found |= {part: array("I", each.ids).tobytes() for part, each in zip(fresh, made, strict=True)}
-        sizes = sum(sys.getsizeof(part) + sys.getsizeof(ids) + _ENTRY for part, ids in found.items())
-        if sizes <= KEPT_BYTES // 2:
-            with self._lock:
-                if self._held + sizes > KEPT_BYTES // 2:
-                    self._older, self._newer, self._held = self._newer, {}, 0
-                self._newer |= found
-                self._held += sizes
-        return found
+        return self._kept(found, known)
+
+    def _kept(self, found: dict[str, bytes], known: dict[str, bytes]) -> dict[str, bytes]:
+        """`known` with what was `found`, which is kept where it is no larger than an age."""
+        size = sum(sys.getsizeof(part) + sys.getsizeof(ids) + _ENTRY for part, ids in found.items())
+        if size > KEPT_BYTES // 2:
+            return known | found
+        with self._lock:
+            if self._held + size > KEPT_BYTES // 2:
+                self._older, self._newer, self._held = self._newer, {}, 0
+            self._newer |= found
+            self._held += size
+        return known if known is self._newer else known | found

@@ -144,6 +144,10 @@ def _line(error: Exception) -> str:
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]
 
 
+def _sound(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 class Tokenizer:
     """A loaded tokenizer; cheap to call, safe to share between threads."""
 
@@ -195,10 +199,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Content to ids without any special token. A lone surrogate is written out as its escape first."""
-        return self.listed(memoryview(self._packed(text)).cast("I"))
-
-    def _packed(self, text: str) -> bytes:
-        return self._parts.ids(text.encode("utf-8", "backslashreplace").decode("utf-8"))
+        return self.listed(memoryview(self._parts.ids(_sound(text))).cast("I"))
 
     def listed(self, ids: Iterable[int]) -> list[int]:
         """The ids as a list of numbers that all its lists share."""
@@ -214,9 +215,10 @@ class Tokenizer:
 
     def packed_prompt(self, user_text: str, system: str | None = None, earlier: Sequence[Exchange] = ()) -> array[int]:
         """The ids of `prompt_ids`, four bytes each."""
-        turns = [self._packed(text) for exchange in earlier for text in exchange]
-        turns.append(self._packed(user_text))
-        return self._form.wrap(turns, None if system is None else self._packed(system))
+        again = self._parts.ids_again
+        turns = [again(_sound(text)) for exchange in earlier for text in exchange]
+        turns.append(self._parts.ids(_sound(user_text)))
+        return self._form.wrap(turns, None if system is None else again(_sound(system)))
 
     async def close(self) -> None:
         """A host closes what its actors share; nothing is open here."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from array import array
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -39,7 +40,7 @@ class Answer(msgspec.Struct, frozen=True):
     """One step's answer. `logprobs` and `spans` are empty for a demonstrator's."""
 
     text: str
-    prompt_ids: list[int]
+    prompt_ids: Sequence[int]
     response_ids: list[int]
     logprobs: list[float]
     spans: list[VersionSpan]
@@ -91,7 +92,7 @@ class SampledAnswers:
         start = time.monotonic()
         try:
             reply = await self._sampler.ask(
-                self._request(step, self._tokenizer.listed(kept)), timeout_s=self._timeout_s, trace=self._trace
+                self._request(step, kept.tolist()), timeout_s=self._timeout_s, trace=self._trace
             )
         except Deferred as error:
             raise DesktopFault(DEFERRED, str(error), "sampler") from error
@@ -101,7 +102,7 @@ class SampledAnswers:
             raise PromptTooLong(reply.reason)
         return Answer(
             text=self._tokenizer.decode([i for i in reply.output_ids if i not in self._tokenizer.stop_ids]),
-            prompt_ids=self._tokenizer.listed(kept),
+            prompt_ids=kept,
             response_ids=reply.output_ids,
             logprobs=reply.logprobs,
             spans=reply.spans,

@@ -248,7 +248,7 @@ class Episode:
         stored = await self._recorder.picture(picture)
         refused = isinstance(action, RefusedAnswer)
         payload = StepPayload(
-            prompt_ids=answer.prompt_ids,
+            prompt_ids=list(answer.prompt_ids),
             response_ids=answer.response_ids,
             logprobs=answer.logprobs,
             spans=answer.spans,

@@ -142,7 +142,10 @@ def test_parts_are_made_into_ids_once_and_kept_within_their_bound(monkeypatch: p
         expected = tokenizer.encode(text, add_special_tokens=False).ids
         assert list(memoryview(parts.ids(text)).cast("I")) == expected
         assert 0 < parts.held_bytes <= 2000
+    for text in texts[-3:] * 2 + texts[:1]:
+        assert parts.ids_again(text) == parts.ids(text)
+    assert parts.held_bytes <= 2000
     monkeypatch.setattr(parts, "_tokenizer", None)
-    parts.ids(texts[-1])
+    parts.ids_again(texts[-1])
     with pytest.raises(AttributeError):
-        parts.ids(texts[0])
+        parts.ids(texts[50])
