@@ -1,13 +1,14 @@
 """What one step of a desktop costs the entry point of a run whose desktops and engines are on other machines.
 
 Invariant: every figure is processor time of the entry point's side alone. What desktops and engines compute is on other
-machines, so the entry point's process, which is one interpreter, is what all of them share. The star is measured with
-processes of this machine, whose links have no TLS; the bulk link has it.
+machines, so the entry point's process, which is one interpreter, is what all of them share. Desktops and engines are
+processes of this machine. They come in by the run's door at the address that other machines use, by TLS.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 import shutil
 import tempfile
@@ -17,19 +18,18 @@ from pathlib import Path
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.bench import parked
+from actors.cluster.bench import parked, placed_here
 from actors.cluster.bench.report import Measured, Target, show
 from actors.replay.messages import Sampling
 from actors.sampler.messages import Generate, Generated, VersionSpan
 from actors.sampler.routing.actor import DispatchSettings
-from runtime import interfaces
 from runtime.actor import Actor, handles
 from runtime.hosts.door import Door
 from runtime.messaging.message import Done, Request, Version
 from runtime.processor import process_s
 from runtime.storage.bulk import Bulk
 from runtime.storage.far_store import FarStore
-from runtime.system import ActorSpec, ActorSystem, HostSpec
+from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec
 from runtime.system import run as run_loop
 
 STEP_S = 2.0  # between two steps of a desktop
@@ -41,7 +41,6 @@ STEPS, AT_ONCE, APPENDS = 400, 16, 400
 COUNTS = (2_000, 10_000)
 TIMEOUT_S = 120.0
 VERSION = Version(lineage=0, step=0)
-FAR_AWAY = "192.0.2.1:9"  # an address of no machine: the way there begins at this machine's own address
 
 
 class StepsWanted(Request[Done]):
@@ -95,7 +94,9 @@ class PartCost(msgspec.Struct, frozen=True, kw_only=True):
 class ScaleResult(Measured, frozen=True, kw_only=True):
     """All that `bench scale` prints."""
 
-    star_ms: dict[int, float]  # tokens of a prompt -> passing a request and its answer on, without TLS
+    tls: bool  # False where this machine has no address but its loopback's
+    near_ms: dict[int, float]  # tokens of a prompt -> passing a request and its answer on, between processes beside it
+    star_ms: dict[int, float]  # the same between hosts that came in by the door
     routed_ms: dict[int, float]  # the same with the router in between
     parts: list[PartCost]  # at `SHOWN` tokens
 
@@ -105,11 +106,12 @@ class ScaleResult(Measured, frozen=True, kw_only=True):
         return sum(part.step_ms for part in self.parts)
 
 
-async def _passed_on(folder: Path) -> tuple[dict[int, float], dict[int, float]]:
+async def _passed_on(folder: Path, *, placed: bool) -> tuple[dict[int, float], dict[int, float]]:
     """Milliseconds of a step in this process by prompt: straight to a sampler, and by the router."""
-    hosts = [HostSpec(name=name) for name in ("players", "samplers")]
+    hosts = [HostSpec(name=name, place={} if placed else None) for name in ("players", "samplers")]
+    placer = PlacerSpec(cluster="this machine", module=placed_here.__name__) if placed else None
     direct, routed = dict[int, float](), dict[int, float]()
-    async with ActorSystem(folder, hosts=hosts) as system:
+    async with ActorSystem(folder, hosts=hosts, placer=placer) as system:
         router = ActorSpec(
             name="router",
             factory="actors.sampler.routing.actor:DispatchActor",
@@ -133,11 +135,7 @@ async def _passed_on(folder: Path) -> tuple[dict[int, float], dict[int, float]]:
 async def _stored(folder: Path) -> float:
     """Milliseconds of taking in one step's payload, by TLS where this machine has a network."""
     door, bulk = Door(), Bulk(folder, "bench", ())
-    try:
-        address = interfaces.towards(FAR_AWAY)
-    except OSError:
-        address = "127.0.0.1"
-    await door.open(address)
+    await door.open(placed_here.own_address())
     guest = door.expect("bench", bulk.serve)
 
     def append(count: int) -> float:
@@ -163,7 +161,8 @@ def measure() -> ScaleResult:
     """Measure all parts, one after another."""
     load, folder = os.getloadavg()[0], Path(tempfile.mkdtemp(prefix="computerrl-scale-"))
     try:
-        star, routed = run_loop(_passed_on(folder / "star"))
+        near, _ = run_loop(_passed_on(folder / "near", placed=False))
+        star, routed = run_loop(_passed_on(folder / "star", placed=True))
         stored = run_loop(_stored(folder / "stored"))
         episode_ms = run_loop(parked.episode(folder / "ledger"))
     finally:
@@ -176,7 +175,15 @@ def measure() -> ScaleResult:
     ]
     total = sum(part.cores(COUNTS[0]) for part in parts)
     target = Target(name=f"cores of the entry point at {COUNTS[0]:,} desktops", measured=total, bound=1.0, unit="cores")
-    return ScaleResult(load_at_start=load, star_ms=star, routed_ms=routed, parts=parts, targets=[target])
+    return ScaleResult(
+        load_at_start=load,
+        tls=not ipaddress.ip_address(placed_here.own_address()).is_loopback,
+        near_ms=near,
+        star_ms=star,
+        routed_ms=routed,
+        parts=parts,
+        targets=[target],
+    )
 
 
 def _tell(found: ScaleResult) -> None:
@@ -186,7 +193,12 @@ def _tell(found: ScaleResult) -> None:
         for part in (*found.parts, whole)
     ]
     output.table(("PART", "STEP ms", *(f"CORES AT {count:,}" for count in COUNTS)), rows)
-    for name, by_tokens in (("star", found.star_ms), ("star and router", found.routed_ms)):
+    ways = (
+        ("star between processes beside it", found.near_ms),
+        ("star", found.star_ms),
+        ("star and router", found.routed_ms),
+    )
+    for name, by_tokens in ways:
         told = ", ".join(f"{tokens:,} tokens {ms:.2f} ms" for tokens, ms in by_tokens.items())
         output.line(f"{name}: {told}")
     most = max(found.parts, key=lambda part: part.step_ms)
@@ -197,6 +209,7 @@ def _tell(found: ScaleResult) -> None:
 
 def run(*, as_json: bool) -> int:
     """Measure and print; 1 when a target is missed."""
-    sizes = f"{SHOWN:,} tokens, {parked.STEPS} steps an episode, the star without TLS"
-    note = f", a step per {STEP_S:g} s and desktop, {sizes}"
-    return show(measure(), _tell, as_json=as_json, note=note)
+    found = measure()
+    links = "links by TLS" if found.tls else "no link by TLS, for this machine has no network"
+    note = f", a step per {STEP_S:g} s and desktop, {SHOWN:,} tokens, {parked.STEPS} steps an episode, {links}"
+    return show(found, _tell, as_json=as_json, note=note)

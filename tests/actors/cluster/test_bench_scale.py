@@ -9,11 +9,12 @@ from actors.cluster.bench import parked, scale
 
 @pytest.mark.slow
 def test_every_part_is_measured_and_the_target_is_their_sum(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("STEPS", 32), ("APPENDS", 8), ("PROMPTS", (scale.SHOWN,)), ("FAR_AWAY", "127.0.0.1:9")):
+    for name, value in (("STEPS", 32), ("APPENDS", 8), ("PROMPTS", (scale.SHOWN,))):
         monkeypatch.setattr(scale, name, value)
     for name, value in (("WARM", 4), ("EPISODES", 16), ("AT_ONCE", 16), ("PLAY_S", (0.01, 0.02))):
         monkeypatch.setattr(parked, name, value)
     found = scale.measure()
+    assert found.near_ms.keys() == found.star_ms.keys() == {scale.SHOWN}
     assert [part.name for part in found.parts] == ["star", "router", "bulk link", "ledger"]
     assert all(part.step_ms > 0 for part in found.parts if part.name != "router")
     assert found.parts[0].cores(2_000) == pytest.approx(found.parts[0].step_ms)  # a thousand steps a second
