@@ -14,7 +14,8 @@ import msgspec
 
 from actors.errors import EngineGone, SamplerTimeout
 from actors.sampler import events
-from actors.sampler.messages import Generate, Generated, Refused
+from actors.sampler.messages import Generated, Refused
+from actors.sampler.routing.passed import Generate
 from actors.sampler.routing.router import HIT, MOVED, NEW, Router, RouterConfig
 from policy.errors import EngineBusy
 from runtime.actor import Actor, handles
@@ -72,7 +73,7 @@ class DispatchActor(Actor):
             raise SamplerTimeout(str(error)) from error
 
     async def _route(self, msg: Generate, limit_s: float) -> Generated | Refused:
-        tokens = len(msg.prompt_ids) + msg.sampling.max_new_tokens
+        tokens = msg.prompt_tokens + msg.sampling.max_new_tokens
         attempt, busy = 0, set[str]()  # up, but with a full line or other weights than the pinned
         while True:
             choice = self._router.choose(msg.affinity, tokens, self.ctx.clock.now(), without=busy)
