@@ -63,7 +63,7 @@ osworld-apps:
 osworld-judge: setup
 	@bash deploy/setup/osworld_judge.sh
 
-# Where the metrics here and the published ones differ on the twins of the tests; fails on what is not explained.
+# Where the metrics here and the published ones differ on the twins of the tests; fails on what is not explained or no longer so.
 agree: osworld-judge
 	.venv/bin/computerrl tasks agree
 

@@ -110,7 +110,7 @@ def test_a_difference_without_a_reason_fails_and_a_missing_environment_is_named(
         agree.agree(asked)
 
 
-def test_a_reason_explains_the_known_differences_alone_and_nothing_compared_is_not_agreed(
+def test_a_reason_explains_the_known_differences_neither_more_nor_fewer_and_nothing_compared_is_not_agreed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert all(METRICS[name].instead for name, _ in agree.DIFFER)
@@ -118,13 +118,17 @@ def test_a_reason_explains_the_known_differences_alone_and_nothing_compared_is_n
     monkeypatch.setattr(published, "ENVIRONMENT", tmp_path)
     asked = cli.build_parser().parse_args(["tasks", "agree", "--metric", "check_qt_bgcone", "--json"])
     kinds = [case.kind for case in agree.cases(["check_qt_bgcone"])]
-    misses = [at for at, kind in enumerate(kinds) if kind == "wrong"]
-    for wrong, status in ((0, 0), (1, 0), (2, 1)):
-        scores = [float(kind == "right" or at in misses[:wrong]) for at, kind in enumerate(kinds)]
+    rights, misses, broken = (
+        [at for at, kind in enumerate(kinds) if kind == wanted] for wanted in ("right", "wrong", "garbage")
+    )
+    for garbage, wrong, status in ((1, 1, 0), (1, 2, 1), (1, 0, 1), (0, 1, 1)):
+        solved = {*rights, *misses[:wrong], *broken[:garbage]}
+        scores = [float(at in solved) for at in range(len(kinds))]
         monkeypatch.setattr(published, "answers", lambda _, scores=scores: [PublishedScore(one) for one in scores])
         assert agree.agree(asked) == status, kinds
         found = json.loads(capsys.readouterr().out)
-        assert [bool(row["instead"]) for row in found["differ"]] == [status == 0] * wrong
+        assert sum(not row["instead"] for row in found["differ"]) == (wrong if wrong > 1 else 0)
+        assert len(found["stale"]) == (garbage < 1) + (wrong < 1)
     monkeypatch.setattr(published, "answers", lambda orders: [PublishedScore(missing="fitz")] * len(orders))
     assert agree.agree(asked) == 1
     found = json.loads(capsys.readouterr().out)

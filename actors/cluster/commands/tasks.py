@@ -59,8 +59,8 @@ AGREE = (
     "right, near misses, what is untouched, garbage, and nothing at all. Prints a line per metric, each difference\n"
     "with what is done here instead, and the share that agrees. The published package runs in an environment of its\n"
     "own, which `make osworld-judge` builds (640 MB), in a sandbox without network and rights. Exit status 1 when a\n"
-    "difference is not explained, when a metric differs on more results of a kind than are known, and when nothing\n"
-    "was compared."
+    "difference is not explained, when a metric differs on more or fewer results of a kind than are known, and when\n"
+    "nothing was compared."
 )
 ATTACK = (
     "Try cheats on the tasks of a suite on real desktops. After a task's oracle: other files removed, overwritten,\n"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from apis.tasks.twins import (
     browsers,
+    combined,
     documents,
     general,
     pictures,
@@ -18,7 +19,19 @@ from apis.tasks.twins import (
     words,
 )
 
-FILES = (browsers, general, slides, tables, documents, words, pictures, slide_options, table_options, text_options)
+FILES = (
+    browsers,
+    general,
+    slides,
+    tables,
+    documents,
+    words,
+    pictures,
+    slide_options,
+    table_options,
+    text_options,
+    combined,
+)
 TWINS = [twin for one in FILES for twin in one.TWINS]
 GARBAGE = [
     b"",

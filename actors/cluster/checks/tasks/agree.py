@@ -1,7 +1,7 @@
 """`tasks agree`: the metrics here and the published ones on the same generated results.
 
 Invariant: both are given the same. The metric's `instead` explains as many differences as `DIFFER` counts, by kind of
-result. The exit status is 1 where more differ, and where nothing was compared.
+result. The exit status is 1 where more or fewer differ, and where nothing was compared.
 """
 
 from __future__ import annotations
@@ -115,12 +115,13 @@ def agree(args: argparse.Namespace) -> int:
     there = [one for one in found if not one.theirs.missing]
     differ = [one for one in there if not one.agree]
     bad = unexplained(differ)
+    old = stale(there, differ)
     missing = {one.case.twin.name: one.theirs.missing for one in found if one.theirs.missing}
-    ok = bool(there) and not bad
+    ok = bool(there) and not bad and not old
     if args.json:
         rows = [_row(one, explained=one not in bad) for one in differ]
         counts = {"compared": len(there), "agree": len(there) - len(differ)}
-        output.document({"ok": ok, **counts, "differ": rows, "missing": missing})
+        output.document({"ok": ok, **counts, "differ": rows, "stale": old, "missing": missing})
         return int(not ok)
     _show(found)
     for one in differ:
@@ -129,6 +130,8 @@ def agree(args: argparse.Namespace) -> int:
         output.line(output.clean(f"{said} {row['published']}: {row['instead'] or 'NOT EXPLAINED'}"))
     for name, why in missing.items():
         output.line(f"{name}: not compared: {why}")
+    for text in old:
+        output.line(f"no longer so: {text}")
     for kind in dict.fromkeys(one.case.kind for one in there):
         same = [one.agree for one in there if one.case.kind == kind]
         output.line(f"{kind}: {sum(same)} of {len(same)} agree")
@@ -145,6 +148,17 @@ def unexplained(differ: Sequence[BothScores]) -> list[BothScores]:
     """The differences of a metric and kind of which there are more than `DIFFER` counts."""
     counts = Counter((one.case.twin.name, one.case.kind) for one in differ)
     return [one for one in differ if counts[key := (one.case.twin.name, one.case.kind)] > DIFFER.get(key, 0)]
+
+
+def stale(there: Sequence[BothScores], differ: Sequence[BothScores]) -> list[str]:
+    """What `DIFFER` explains and is so no longer, of the metrics that were compared."""
+    counts = Counter((one.case.twin.name, one.case.kind) for one in differ)
+    asked = {one.case.twin.name for one in there}
+    return [
+        f"{name} ({kind}): DIFFER counts {most}, {counts[name, kind]} differ"
+        for (name, kind), most in DIFFER.items()
+        if name in asked and counts[name, kind] < most
+    ]
 
 
 def _row(one: BothScores, *, explained: bool) -> dict[str, Any]:
