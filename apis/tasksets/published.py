@@ -30,6 +30,8 @@ T = TypeVar("T")
 START_S = 120.0
 # Marks in the first bytes of an archive, by which a file gets the suffix that published metrics want.
 MARKS = (("xlsx", b"xl/"), ("docx", b"word/"), ("pptx", b"ppt/"), ("odt", b"opendocument.text"))
+# First bytes of other archives, by which the published metrics would not know them.
+PACKED = ((".zip", b"PK"), (".tar.gz", b"\x1f\x8b"), (".tar.bz2", b"BZh"), (".tar.xz", b"\xfd7zXZ"))
 FILED = {"check_list"}  # published: what a command said, as a file
 
 
@@ -53,8 +55,11 @@ def refuse_missing() -> None:
 
 def suffix(value: Any) -> str:
     """What the name of such a file ends in."""
-    packed = isinstance(value, FileView) and value.data[:2] == b"PK"
-    return next((f".{kind}" for kind, mark in MARKS if packed and mark in value.data), "")
+    if not isinstance(value, FileView):
+        return ""
+    office = value.data.startswith(b"PK")
+    found = next((f".{kind}" for kind, mark in MARKS if office and mark in value.data), "")
+    return found or next((ending for ending, magic in PACKED if value.data.startswith(magic)), "")
 
 
 def _sent(value: Any, called: str) -> Any:

@@ -18,7 +18,6 @@ from actors.cluster import cli
 from actors.cluster.checks.tasks import agree
 from actors.cluster.config.schema import ClusterConfig, DemonstrationsConfig, Deploy, SeatsConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
-from apis.documents.zip import zipped
 from apis.tasks import task_file
 from apis.tasks.metrics.metric import Score
 from apis.tasks.metrics.registry import METRICS
@@ -159,16 +158,15 @@ def check_python_file_by_test_suite(a): return 1.0
 def test_the_published_package_judges_what_is_not_here() -> None:
     if not (published.ENVIRONMENT / ".computerrl").exists():
         pytest.skip("make osworld-judge")
-    files = [file(zipped({"a.txt": text})) for text in (b"one", b"two")]
-    options = {"file_type": "text"}
-    task, fixtures = judged_by("compare_archive", files[0].data, options)
+    files = [file(text) for text in ("one = 1\n", "two = 2\n")]
+    task, fixtures = judged_by("compare_python_pure_text", files[0].data, {})
     named = published.names()
     assert covered(task, fixtures.__contains__, lambda _: True).verdict == "unsupported"
     assert covered(task, fixtures.__contains__, lambda _: True, named).verdict == "runnable"
-    for left, solved in ((files[0], True), (files[1], False), (FileView("missing"), False), (file(b"x"), False)):
+    for left, solved in ((files[0], True), (files[1], False), (FileView("missing"), False), (file(b"\xff"), False)):
         verdict = judge.judged(task, lambda _, left=left: left, {}, fixtures.__getitem__, published.score)
         assert verdict.success is solved, verdict.reason
-    with pytest.raises(ConfigError, match="no metric compare_archive"):
+    with pytest.raises(ConfigError, match="no metric compare_python_pure_text"):
         judge.judged(task, lambda _: files[0], {}, fixtures.__getitem__)
 
 
@@ -184,7 +182,7 @@ def judged_by(metric: str, expected: bytes, options: dict[str, Any]) -> tuple[Ta
 
 
 def test_what_is_left_to_the_published_package_gets_files_by_the_tasks_names_and_training_never_asks() -> None:
-    task, fixtures = judged_by("compare_archive", b"gold", {"file_type": "text"})
+    task, fixtures = judged_by("compare_archive", b"gold", {"file_type": "audio"})
     asked_for: list[Any] = []
 
     def tail(name: str, result: Any, expected: Any, options: Mapping[str, Any]) -> Score:
@@ -193,7 +191,7 @@ def test_what_is_left_to_the_published_package_gets_files_by_the_tasks_names_and
 
     verdict = judge.judged(task, lambda _: file(b"mine"), {}, fixtures.__getitem__, tail)
     assert (verdict.success, verdict.score) == (False, 0.5)
-    assert asked_for == [("compare_archive", "a.zip", "gold.zip", {"file_type": "text"})]
+    assert asked_for == [("compare_archive", "a.zip", "gold.zip", {"file_type": "audio"})]
     with pytest.raises(ConfigError, match=r"evaluation\.published_metrics is of `eval` alone"):
         Deploy(evaluation=EvaluationConfig(published_metrics=True))
     with pytest.raises(ConfigError, match=r"desktops\.place is set"):

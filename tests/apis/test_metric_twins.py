@@ -19,7 +19,14 @@ from apis.tasks.twins.twin import Twin, as_read, file
 from apis.tasks.verify.verify import FileView
 from runtime.errors import ConfigError
 
-PARTS = ("fuzzy_match", "compare_docx_files", "diff_text_file", "compare_images")  # that score near misses, too
+PARTS = (
+    "fuzzy_match",
+    "compare_docx_files",
+    "diff_text_file",
+    "compare_images",
+    "compare_pdfs",
+    "compare_archive",
+)  # that score near misses, too
 STRANGE = [
     None,
     "",

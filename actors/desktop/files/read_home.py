@@ -23,14 +23,15 @@ from apis.documents.read.bounds import Bounds
 from apis.tasks.verify.database import Database
 from apis.tasks.verify.looks import StyledWorkbook
 from apis.tasks.verify.manifest import MANIFEST, Manifest
+from apis.tasks.verify.paper import PackedFiles, Pdf
 from apis.tasks.verify.picture import Raster
 from apis.tasks.verify.sheets import Workbook
 from apis.tasks.verify.shows import SlideShow
 from apis.tasks.verify.verify import KINDS, Presentation, TextDocument, WantedFile
 
 ROOT = Path(__file__).resolve().parents[3]
-# Isolated from the environment; the program's own folder comes last on the path, before the packages that decode
-# pictures. Without `site` it starts in milliseconds.
+# Isolated from the environment; the program's own folder comes last on the path, before the packages that read
+# pictures and PDF. Without `site` it starts in milliseconds.
 WORKER = (
     sys.executable,
     "-I",
@@ -58,6 +59,8 @@ class ReadRefusal(StrEnum):
     NOT_A_PRESENTATION = "not_a_presentation"  # no presentation
     NOT_A_DATABASE = "not_a_database"  # no SQLite file
     NOT_A_PICTURE = "not_a_picture"  # no PNG, JPEG, GIF or BMP
+    NOT_A_PDF = "not_a_pdf"
+    NOT_AN_ARCHIVE = "not_an_archive"  # no zip or tar, or with links, devices or paths that lead outside
     ENCRYPTED = "encrypted"
     ZIP_BOMB = "zip_bomb"  # unpacks to more than its bounds, or packs many members into the same bytes
     XML_ENTITY = "xml_entity"  # has a document type or entities of its own
@@ -104,6 +107,8 @@ class FileSeen(msgspec.Struct, frozen=True, kw_only=True):
     styled_workbook: StyledWorkbook | None = None
     database: Database | None = None
     picture: Raster | None = None
+    pdf: Pdf | None = None
+    archive: PackedFiles | None = None
     manifest: Manifest | None = None
     refusal: ReadRefusal | None = None
 

@@ -1,4 +1,4 @@
-"""Reads workbooks of either format, text documents, presentations, databases and pictures.
+"""Reads workbooks of either format, text documents, presentations, databases, pictures, PDF and archives.
 
 Invariant: for any bytes the answer is a bounded value or RefusedError. Where memory is bounded it may be MemoryError.
 """
@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from apis.documents.read import database as sqlite_file
-from apis.documents.read import docx, odp, ods, odt, pptx, xlsx, xlsx_looks
+from apis.documents.read import docx, odp, ods, odt, packed, pptx, xlsx, xlsx_looks
+from apis.documents.read import pdf as pdf_file
 from apis.documents.read import picture as pixels
 from apis.documents.read.archive import Archive
 from apis.documents.read.bounds import Bounds, Budget, RefusedError
@@ -74,6 +75,16 @@ def picture(data: bytes, _: Bounds) -> dict[str, Any]:
     return pixels.read(data)
 
 
+def pdf(data: bytes, bounds: Bounds) -> dict[str, Any]:
+    """The PDF as `apis.tasks.verify.paper.Pdf` has it. Raises RefusedError."""
+    return pdf_file.read(data, Budget(bounds))
+
+
+def archive(data: bytes, bounds: Bounds) -> dict[str, Any]:
+    """The archive as `apis.tasks.verify.paper.PackedFiles` has it. Raises RefusedError."""
+    return packed.read(data, Budget(bounds))
+
+
 def _presentation(data: bytes, bounds: Bounds, read: Callable[[Archive, Budget], dict[str, Any]]) -> dict[str, Any]:
     budget = Budget(bounds)
     try:
@@ -93,6 +104,8 @@ PARSERS: dict[str, Callable[[bytes, Bounds], dict[str, Any]]] = {  # by the kind
     "styled_workbook": styled_workbook,
     "database": database,
     "picture": picture,
+    "pdf": pdf,
+    "archive": archive,
 }
 
 

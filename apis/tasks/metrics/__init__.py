@@ -5,4 +5,4 @@ Invariant: the order below decides nothing but the order in which they are liste
 
 from __future__ import annotations
 
-ORDER = ("text", "files", "settings", "urls", "tables", "documents", "slides", "databases", "pictures")
+ORDER = ("text", "files", "settings", "urls", "tables", "documents", "slides", "databases", "pictures", "papers")

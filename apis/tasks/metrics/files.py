@@ -1,4 +1,4 @@
-"""Metrics of text files, tables in text, JSON, lists of lines and archives.
+"""Metrics of text files, tables in text, JSON and lists of lines.
 
 Invariant: sizes are bounded before anything is parsed, and what the policy wrote is compared, never run.
 """
@@ -12,17 +12,13 @@ from typing import Any
 
 import yaml
 
-from apis.documents.read.archive import Archive
-from apis.documents.read.bounds import Bounds, Budget, RefusedError
 from apis.tasks.metrics import rules
 from apis.tasks.metrics.metric import (
-    DOCUMENT_MAX,
     Declared,
     Options,
     Score,
     UnreadableResult,
     Value,
-    data,
     gold_text,
     is_,
     text,
@@ -31,7 +27,6 @@ from apis.tasks.metrics.metric import (
 JSON_MAX = 1 << 20  # bytes
 YAML_MAX, YAML_NESTED_MAX = 1 << 16, 500  # characters, brackets
 LINES_MAX, SHARED_MAX = 20_000, 1000
-MEMBER_MAX = 16 << 20  # bytes of one file of an archive
 
 
 def _plain(value: str, options: Options) -> str:
@@ -194,27 +189,6 @@ def is_extension_installed(result: Value, expected: Value, _: Options) -> Score:
     return is_(has is (expected["type"] == "contain"), "the list is as it should be", "the list is another")
 
 
-def _members(value: Value) -> dict[str, bytes]:
-    """The files of a zip archive. Raises UnreadableResult."""
-    try:
-        archive = Archive(data(value, DOCUMENT_MAX), Budget(Bounds()))
-        return {name: archive.read(name, MEMBER_MAX) for name in archive.names if not name.endswith("/")}
-    except RefusedError as error:
-        raise UnreadableResult(f"it can't be read as an archive: {error}") from None
-
-
-def compare_zip_files(result: Value, expected: Value, _: Options) -> Score:
-    """Both archives hold the same files."""
-    try:
-        wanted = _members(expected)
-    except UnreadableResult as error:
-        raise LookupError(f"what is expected: {error}") from None
-    there = _members(result)
-    if there.keys() != wanted.keys():
-        return Score(0.0, "it holds other files")
-    return is_(there == wanted, "it holds what it should", "a file in it is another")
-
-
 DECLARED = (
     Declared("compare_text_file", compare_text_file),
     Declared("diff_text_file", diff_text_file),
@@ -227,5 +201,4 @@ DECLARED = (
     Declared("check_direct_json_object", check_direct_json_object),
     Declared("check_list", check_list),
     Declared("is_extension_installed", is_extension_installed),
-    Declared("compare_zip_files", compare_zip_files),
 )

@@ -19,7 +19,8 @@ from runtime.errors import ConfigError
 SOLVED = 1.0
 TEXT_MAX = 8 << 20  # bytes of a file that is read as text
 DOCUMENT_MAX = 32 << 20  # bytes of an office file
-NATIVE = frozenset({"database", "picture"})  # kinds whose parsers are no Python: hostile bytes need their own process
+# Kinds whose parsers are no Python, or have no bounds of their own: hostile bytes need their own process.
+NATIVE = frozenset({"database", "picture", "pdf", "archive"})
 
 
 class Score(msgspec.Struct, frozen=True):

@@ -72,14 +72,15 @@ def fits(value: object, rule: Mapping[str, Any]) -> bool:
     raise LookupError(f"there is no method {method}")
 
 
-def likeness(one: str, other: str) -> float:
+def likeness(one: str, other: str, longest: int = LONGEST) -> float:
     """How alike two texts are, from 0 to 1: twice their longest common subsequence by both lengths together.
 
-    Of `LONGEST` characters each; longer ones are alike only if they are equal. Crochemore et al. 2001, bit-parallel.
+    Of at most `longest` characters each; longer ones are alike only if they are equal. Crochemore et al. 2001,
+    bit-parallel.
     """
     if one == other:
         return 1.0
-    if not one or not other or max(len(one), len(other)) > LONGEST:
+    if not one or not other or max(len(one), len(other)) > longest:
         return 0.0
     places: dict[str, int] = {}
     for at, char in enumerate(one):

@@ -10,6 +10,7 @@ from apis.tasks.twins import (
     combined,
     documents,
     general,
+    papers,
     pictures,
     slide_options,
     slides,
@@ -20,18 +21,9 @@ from apis.tasks.twins import (
 )
 
 FILES = (
-    browsers,
-    general,
-    slides,
-    tables,
-    documents,
-    words,
-    pictures,
-    slide_options,
-    table_options,
-    text_options,
-    combined,
-)
+    browsers, general, slides, tables, documents, words, pictures, slide_options, table_options, text_options, combined,
+    papers,
+)  # fmt: skip
 TWINS = [twin for one in FILES for twin in one.TWINS]
 GARBAGE = [
     b"",

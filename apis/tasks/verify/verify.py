@@ -15,6 +15,7 @@ import msgspec
 from apis.tasks.osworld import Getter, Task, in_home
 from apis.tasks.verify.database import Database
 from apis.tasks.verify.looks import StyledWorkbook
+from apis.tasks.verify.paper import PackedFiles, Pdf
 from apis.tasks.verify.picture import Raster
 from apis.tasks.verify.sheets import Workbook
 from apis.tasks.verify.shows import SlideShow
@@ -65,6 +66,8 @@ KINDS: dict[str, type[msgspec.Struct]] = {
     "styled_workbook": StyledWorkbook,
     "database": Database,
     "picture": Raster,
+    "pdf": Pdf,
+    "archive": PackedFiles,
 }  # what a file is read as
 
 
@@ -91,6 +94,8 @@ class FileView(msgspec.Struct, frozen=True):
     styled_workbook: StyledWorkbook | None = None
     database: Database | None = None
     picture: Raster | None = None
+    pdf: Pdf | None = None
+    archive: PackedFiles | None = None
     home: str = GUEST_HOME
     name: str = ""
     beside: dict[str, FileView] = {}
