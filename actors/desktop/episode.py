@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -35,7 +35,7 @@ from apis.tasks.osworld import Task
 from apis.tasks.registry import judged, of_set
 from apis.tasks.registry import task as task_of
 from apis.tasks.verify.manifest import Manifest
-from apis.tasks.verify.verify import TaskVerdict, WantedFile, wanted
+from apis.tasks.verify.verify import Read, TaskVerdict, WantedFile, wanted
 from apis.tasksets import store
 from apis.tasksets.judge import afterwards, told_as_published
 from apis.tasksets.judge import wanted as wanted_by_metrics
@@ -43,8 +43,17 @@ from apis.tasksets.published import PublishedError
 from runtime.errors import ConfigError
 
 Enter = Callable[[Stage], None]
-# A verdict of the published package may take gigabytes and minutes: a process has two at once, in threads of their own.
+# A verdict of the published package may wait for minutes: it has threads of its own, or no other work would find one.
 PUBLISHED = ThreadPoolExecutor(max_workers=2, thread_name_prefix="published")
+
+
+async def judged_apart(
+    task: Task, read: Read, before: Manifest, after: Manifest, told: Mapping[str, str], *, published_metrics: bool
+) -> TaskVerdict:
+    """The verdict of `judged`, in a thread: the event loop goes on meanwhile. Raises ConfigError."""
+    how = partial(judged, published_metrics=published_metrics)
+    threads = PUBLISHED if published_metrics else None
+    return await asyncio.get_running_loop().run_in_executor(threads, how, task, read, before, after, told)
 
 
 class PlayedEpisode(msgspec.Struct, frozen=True):
@@ -124,11 +133,10 @@ class Episode:
 
     async def _judged(self, found: Frozen, told: dict[str, str]) -> TaskVerdict:
         """The verdict; other seats go on meanwhile. Raises DesktopFault for what the task or its verifier has wrong."""
-        how = partial(judged, published_metrics=self._config.published_metrics)
-        threads = PUBLISHED if self._config.published_metrics else None
+        asked = self._config.published_metrics
         try:
-            return await asyncio.get_running_loop().run_in_executor(
-                threads, how, self._task, found.read, self._before, found.manifest, told
+            return await judged_apart(
+                self._task, found.read, self._before, found.manifest, told, published_metrics=asked
             )
         except PublishedError as error:
             raise DesktopFault("not_judged", str(error), "verifier") from error

@@ -1,31 +1,37 @@
 """The published metrics, asked in an environment of their own that `make osworld-judge` builds.
 
-Invariant: they run in a sandbox without network and rights that sees their environment and the order alone. What they
-raise solves nothing. Training never asks them: a policy that learned from them could learn to deceive them.
+Invariant: they run in a sandbox without network and rights that sees their environment and the order alone. One
+sandbox runs at a time, whichever process asks, so `MOST_BYTES` is the memory of all. What they raise solves nothing.
+Training never asks them: a policy that learned from them could learn to deceive them.
 """
 
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from apis.tasks.metrics.metric import Score
+from apis.tasks.metrics.metric import SOLVED, Score
 from apis.tasks.verify.verify import FileView
-from apis.tasksets.published_worker import WALL_S
+from apis.tasksets.published_worker import MEMORY_BYTES, WALL_S
 from runtime.errors import ConfigError
 
 ENVIRONMENT = Path(__file__).parents[2] / ".venv-osworld"
+MARK = ".computerrl"  # says that the environment is whole
 WORKER = Path(__file__).with_name("published_worker.py")
 MEND = "make osworld-judge"
 SPACE = "/tmp"  # noqa: S108 - of the sandbox, in its memory
-SPACE_BYTES = 1 << 30  # of the sandbox's own files
+SPACE_BYTES = 256 << 20  # of the sandbox's own files
+MOST_BYTES = MEMORY_BYTES + SPACE_BYTES + (256 << 20)  # and of the process that hands out orders
+BLANK = bytes(64)
 T = TypeVar("T")
 START_S = 120.0
 # Marks in the first bytes of an archive, by which a file gets the suffix that published metrics want.
@@ -49,7 +55,7 @@ class PublishedScore(msgspec.Struct, frozen=True):
 
 def refuse_missing() -> None:
     """Raise PublishedError unless the environment is here."""
-    if not (ENVIRONMENT / ".computerrl").exists():
+    if not (ENVIRONMENT / MARK).exists():
         raise PublishedError(f"the published metrics are not here; mend it with: {MEND}")
 
 
@@ -99,14 +105,23 @@ def _told(orders: Sequence[str]) -> list[str]:
     refuse_missing()
     most = START_S + WALL_S * len(orders)
     try:
-        told = subprocess.run(
-            _command(), input="\n".join(orders), capture_output=True, text=True, check=True, timeout=most
-        ).stdout.splitlines()
+        with _alone():
+            told = subprocess.run(
+                _command(), input="\n".join(orders), capture_output=True, text=True, check=True, timeout=most
+            ).stdout.splitlines()
     except (OSError, subprocess.SubprocessError) as error:
         raise PublishedError(f"the published metrics gave no answer: {error}; mend it with: {MEND}") from None
     if len(told) != len(orders):
         raise PublishedError(f"the published metrics gave {len(told)} answers to {len(orders)} orders")
     return told
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Hold the environment for this thread alone, of all processes of this machine."""
+    with (ENVIRONMENT / MARK).open("rb") as marker:
+        fcntl.flock(marker, fcntl.LOCK_EX)
+        yield
 
 
 @lru_cache(maxsize=1)
@@ -118,15 +133,28 @@ def names() -> frozenset[str]:
 def score(name: str, result: Any, expected: Any, options: Mapping[str, Any]) -> Score:
     """What the published metric `name` gives; 0 where it raises.
 
-    Raises PublishedError as `answers` does, ConfigError where the metric needs what its environment lacks.
+    A full score counts only where a file of nothing but zeros gets less. Raises PublishedError as `answers` does,
+    ConfigError where that file gets a full score, too, and where the metric needs what its environment lacks.
     """
-    (answer,) = answers([order(name, result, expected, options)])
-    if answer.missing:
-        raise ConfigError(f"the published metric {name} needs {answer.missing}, which is not here")
-    if answer.raised:
-        return Score(0.0, f"the published metric raised {answer.raised[:80]}")
-    value = min(1.0, max(0.0, answer.score))
+    blank = _blank(result)
+    given = [result] if blank is None else [result, blank]
+    found, *others = answers([order(name, one, expected, options) for one in given])
+    if found.missing:
+        raise ConfigError(f"the published metric {name} needs {found.missing}, which is not here")
+    if found.raised:
+        return Score(0.0, f"the published metric raised {found.raised[:80]}")
+    value = min(1.0, max(0.0, found.score))
+    if value >= SOLVED and any(one.score >= SOLVED for one in others):
+        raise ConfigError(f"the published metric {name} gives any file here its full score: no verdict")
     return Score(value, f"the published metric gives {value:g}")
+
+
+def _blank(result: Any) -> Any:
+    """Files of the same names that hold nothing but zeros, in place of those of `result`; None where it is no file."""
+    if isinstance(result, list):
+        blanks = [_blank(one) for one in result]
+        return blanks if all(blank is not None for blank in blanks) and blanks else None
+    return FileView("file", data=BLANK, name=result.name) if isinstance(result, FileView) else None
 
 
 def _command() -> list[str]:

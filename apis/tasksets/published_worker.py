@@ -34,7 +34,7 @@ LEFT_OUT = ("acoustid", "borb", "easyocr", "fastdtw", "fitz", "librosa", "pdfplu
 OF_PDF = {"compare_pdfs"}  # they ask `fitz` for a page's text alone, with that of its fields: pypdf gives both
 RUNS = {"check_python_file_by_test_suite"}  # it runs what the policy wrote beside itself: such a score can be forged
 NAMES = "names"  # the order that asks which metrics there are
-CPU_S, MEMORY_BYTES, FILE_BYTES = 20, 4 << 30, 64 << 20
+CPU_S, MEMORY_BYTES, FILE_BYTES = 20, 2 << 30, 64 << 20
 WALL_S = 300.0  # of an order, for a metric that waits; on a busy machine `CPU_S` may take most of it
 touched: list[str] = []
 

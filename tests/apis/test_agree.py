@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import os
 import time
 import types
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ from apis.tasksets import judge, published, published_worker
 from apis.tasksets.coverage import covered
 from apis.tasksets.published import PublishedError, PublishedScore
 from runtime.errors import ConfigError
+from tests.apis.standins import video
 
 
 def asked(metric: Any, *arguments: Any) -> dict[str, Any]:
@@ -154,6 +158,42 @@ def check_python_file_by_test_suite(a): return 1.0
     assert published_worker.named(module) == ["compare_pdfs", "plain"]
 
 
+def test_one_published_judge_runs_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / published.MARK).touch()
+    monkeypatch.setattr(published, "ENVIRONMENT", tmp_path)
+    running, most = [0], [0]
+
+    def run(*_: Any, **__: Any) -> Any:
+        running[0] += 1
+        most.append(running[0])
+        time.sleep(0.02)
+        running[0] -= 1
+        return types.SimpleNamespace(stdout='{"score": 1}\n')
+
+    monkeypatch.setattr(published.subprocess, "run", run)
+    with ThreadPoolExecutor(4) as threads:
+        assert [one.score for (one,) in threads.map(published.answers, [["{}"]] * 4)] == [1.0] * 4
+    assert max(most) == 1
+
+
+def test_a_full_score_that_any_file_gets_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(orders: list[str], *, of_zeros: float) -> list[PublishedScore]:
+        given = [json.loads(one)["arguments"][0] for one in orders]
+        assert base64.b64decode(given[1]["files"][given[1]["name"]]) == published.BLANK
+        return [PublishedScore(score=1.0), PublishedScore(score=of_zeros)]
+
+    for result in (file("right"), FileView("missing")):
+        monkeypatch.setattr(published, "answers", partial(told, of_zeros=0.9))
+        assert published.score("tried", result, None, {}).solved
+        monkeypatch.setattr(published, "answers", partial(told, of_zeros=1.0))
+        with pytest.raises(ConfigError, match="any file here its full score"):
+            published.score("tried", result, None, {})
+    monkeypatch.setattr(published, "answers", lambda orders: [PublishedScore(score=1.0)] * len(orders))
+    with pytest.raises(ConfigError, match="any file here its full score"):
+        published.score("tried", [file("right"), file("x")], None, {})
+    assert published.score("tried", {"a": 1}, None, {}).solved
+
+
 @pytest.mark.slow
 def test_the_published_package_judges_what_is_not_here() -> None:
     if not (published.ENVIRONMENT / ".computerrl").exists():
@@ -163,9 +203,14 @@ def test_the_published_package_judges_what_is_not_here() -> None:
     named = published.names()
     assert covered(task, fixtures.__contains__, lambda _: True).verdict == "unsupported"
     assert covered(task, fixtures.__contains__, lambda _: True, named).verdict == "runnable"
-    for left, solved in ((files[0], True), (files[1], False), (FileView("missing"), False), (file(b"\xff"), False)):
+    for left, solved in ((files[0], True), (files[1], False), (FileView("missing"), False)):
         verdict = judge.judged(task, lambda _, left=left: left, {}, fixtures.__getitem__, published.score)
         assert verdict.success is solved, verdict.reason
+    films = [file(video(said)) for said in ("gold", "start")]
+    orders = [published.order("compare_videos", one, films[0], {}) for one in films]
+    assert [one.score for one in published.answers(orders)] == [1, 0]
+    with pytest.raises(ConfigError, match="any file here its full score"):
+        published.score("compare_videos", FileView("missing"), file(b"RIFF"), {})
     with pytest.raises(ConfigError, match="no metric compare_python_pure_text"):
         judge.judged(task, lambda _: files[0], {}, fixtures.__getitem__)
 

@@ -17,6 +17,7 @@ from actors.cluster import paths as places
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import compose
 from actors.desktop.providers.sandbox import grouping
+from apis.tasksets import published
 from runtime.errors import ConfigError
 
 NEEDED_GB = 3.0
@@ -76,8 +77,8 @@ def check_files() -> Check:
 
 
 def check_memory(deploy: Deploy) -> Check:
-    """Memory for the desktops and the model."""
-    need = 2.0 + 0.15 * deploy.desktops.count
+    """Memory for the desktops and the model, and for the published metrics where they are asked."""
+    need = 2.0 + 0.15 * deploy.desktops.count + deploy.evaluation.published_metrics * published.MOST_BYTES / 1e9
     have = psutil.virtual_memory().available / 1e9
     found = f"{have:.1f} GB available, about {need:.1f} GB needed"
     return Check(name="memory", ok=have >= need, found=found, mend="--set desktops.count=2", needed=False)

@@ -21,26 +21,33 @@ def pdf(*pages: str, fields: Sequence[str] = (), drawn: str = "") -> FileView:
     return file(make_pdf(*pages, fields=fields, drawn=drawn))
 
 
-def packed(form: str = "tar.gz", **files: bytes) -> FileView:
-    """A packed tar of these files, each with the ending of its kind behind "_"."""
-    return file(make_tar({name.replace("_", "."): data for name, data in files.items()}, form))
+def named(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Files of an archive; their names have "_" before the ending of their kind."""
+    return {name.replace("_", "."): data for name, data in files.items()}
+
+
+def packed(**files: bytes) -> FileView:
+    """A tar, packed by gzip, of these files as `named` has them."""
+    return file(make_tar(named(files)))
 
 
 def box(**files: bytes) -> FileView:
-    """A zip archive of such files."""
-    return file(zipped({name.replace("_", "."): data for name, data in files.items()}))
+    """A zip archive of these files as `named` has them."""
+    return file(zipped(named(files)))
 
 
 def inside(kind: str, ending: str, right: bytes, near: bytes, **more: object) -> Twin:
     """A twin of an archive of two files of one kind."""
-    one, two = f"a_{ending}", f"b_{ending}"
-    gold = packed(**{one: right, two: right})
-    wrong = [packed(**{one: right, two: near}), packed(**{one: right}), packed(**{one: near, two: near})]
-    return Twin("compare_archive", gold, {"file_type": kind, **more}, packed(**{one: right, two: right}), wrong)
+    both, half, bad = (
+        packed(**{f"a_{ending}": one, f"b_{ending}": two}) for one, two in ((right, right), (right, near), (near, near))
+    )
+    alone = packed(**{f"a_{ending}": right})
+    return Twin("compare_archive", both, {"file_type": kind, **more}, both, [half, alone, bad])
 
 
 RED, BLUE = ("1 0 0 rg 72 72 99 99 re f", "0 0 1 rg 72 72 99 99 re f")
 ONE, TWO = make_pdf("one two three"), make_pdf("four five six")
+XZ = file(make_tar({"a.pdf": ONE, "b.pdf": TWO}, "tar.xz"))
 GOLD = make_pdf("Tea and milk", "and more of it")
 TWINS = [
     Twin(
@@ -70,7 +77,7 @@ TWINS = [
     Twin(
         "compare_archive", packed(a_pdf=ONE, b_pdf=TWO), {"file_type": "pdf"}, packed(b_pdf=TWO, a_pdf=ONE),
         [
-            packed(a_pdf=ONE, b_pdf=ONE), packed(a_pdf=ONE, c_pdf=TWO), packed("tar.xz", a_pdf=ONE, b_pdf=TWO),
+            packed(a_pdf=ONE, b_pdf=ONE), packed(a_pdf=ONE, c_pdf=TWO), XZ,
             packed(a_pdf=ONE, b_pdf=TWO, c_pdf=TWO), packed(a_pdf=ONE),
         ],
     ),

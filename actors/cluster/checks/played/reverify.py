@@ -17,13 +17,13 @@ from actors.cluster.runs import ledgers
 from actors.cluster.views import episodes
 from actors.cluster.views.episodes import EpisodeLine
 from actors.desktop.end_state import EndState
-from actors.desktop.episode import wanted_of
+from actors.desktop.episode import judged_apart, wanted_of
 from actors.desktop.files.read_home import ReadLimits, as_wanted
 from actors.desktop.pool.leased import views
 from actors.errors import DesktopFault
 from actors.replay.database import queries
 from actors.replay.messages import StepRef
-from apis.tasks.registry import judged, task
+from apis.tasks.registry import task
 from apis.tasks.verify.verify import TaskVerdict
 from runtime.errors import ConfigError, PayloadLost
 from runtime.storage.segments import read_blob
@@ -62,7 +62,7 @@ async def judged_again(task_id: str, end: EndState, *, published_metrics: bool =
         raise ConfigError(f"{missing[0]} is read today and was not kept")
     seen = await as_wanted(wanted, [kept[one.path] for one in wanted], ReadLimits())
     read = views(seen, end.home)
-    return judged(of, read, end.before, end.after, end.told, published_metrics=published_metrics)
+    return await judged_apart(of, read, end.before, end.after, end.told, published_metrics=published_metrics)
 
 
 async def all_of(run: Path, family: str | None) -> JudgedAgain:
