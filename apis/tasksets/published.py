@@ -1,18 +1,16 @@
 """The published metrics, asked in an environment of their own that `make osworld-judge` builds.
 
-Invariant: they run in a sandbox without network and rights that sees their environment and the order alone. One
-sandbox runs at a time, whichever process asks, so `MOST_BYTES` is the memory of all. What they raise solves nothing.
-Training never asks them: a policy that learned from them could learn to deceive them.
+Invariant: they run in a sandbox without network and rights that sees their environment and the order alone. However
+many ask, one order is judged at a time, so `MOST_BYTES` is the memory that judging takes. What they raise solves nothing. Training
+never asks them: a policy that learned from them could learn to deceive them.
 """
 
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,11 +19,10 @@ import msgspec
 
 from apis.tasks.metrics.metric import SOLVED, Score
 from apis.tasks.verify.verify import FileView
-from apis.tasksets.published_worker import MEMORY_BYTES, WALL_S
+from apis.tasksets.published_worker import MARK, MEMORY_BYTES, WALL_S
 from runtime.errors import ConfigError
 
 ENVIRONMENT = Path(__file__).parents[2] / ".venv-osworld"
-MARK = ".computerrl"  # says that the environment is whole
 WORKER = Path(__file__).with_name("published_worker.py")
 MEND = "make osworld-judge"
 SPACE = "/tmp"  # noqa: S108 - of the sandbox, in its memory
@@ -33,7 +30,7 @@ SPACE_BYTES = 256 << 20  # of the sandbox's own files
 MOST_BYTES = MEMORY_BYTES + SPACE_BYTES + (256 << 20)  # and of the process that hands out orders
 BLANK = bytes(64)
 T = TypeVar("T")
-START_S = 120.0
+START_S, TURNS_S = 120.0, 900.0  # to its first order, and until other orders are judged
 # Marks in the first bytes of an archive, by which a file gets the suffix that published metrics want.
 MARKS = (("xlsx", b"xl/"), ("docx", b"word/"), ("pptx", b"ppt/"), ("odt", b"opendocument.text"))
 # First bytes of other archives, by which the published metrics would not know them.
@@ -103,25 +100,16 @@ def _decoded(line: str, kind: type[T]) -> T:
 
 def _told(orders: Sequence[str]) -> list[str]:
     refuse_missing()
-    most = START_S + WALL_S * len(orders)
+    most = START_S + TURNS_S + WALL_S * len(orders)
     try:
-        with _alone():
-            told = subprocess.run(
-                _command(), input="\n".join(orders), capture_output=True, text=True, check=True, timeout=most
-            ).stdout.splitlines()
+        told = subprocess.run(
+            _command(), input="\n".join(orders), capture_output=True, text=True, check=True, timeout=most
+        ).stdout.splitlines()
     except (OSError, subprocess.SubprocessError) as error:
         raise PublishedError(f"the published metrics gave no answer: {error}; mend it with: {MEND}") from None
     if len(told) != len(orders):
         raise PublishedError(f"the published metrics gave {len(told)} answers to {len(orders)} orders")
     return told
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Hold the environment for this thread alone, of all processes of this machine."""
-    with (ENVIRONMENT / MARK).open("rb") as marker:
-        fcntl.flock(marker, fcntl.LOCK_EX)
-        yield
 
 
 @lru_cache(maxsize=1)

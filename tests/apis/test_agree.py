@@ -158,21 +158,21 @@ def check_python_file_by_test_suite(a): return 1.0
     assert published_worker.named(module) == ["compare_pdfs", "plain"]
 
 
-def test_one_published_judge_runs_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_one_order_is_judged_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / published.MARK).touch()
-    monkeypatch.setattr(published, "ENVIRONMENT", tmp_path)
     running, most = [0], [0]
 
-    def run(*_: Any, **__: Any) -> Any:
+    def apart(*_: Any) -> dict[str, Any]:
         running[0] += 1
         most.append(running[0])
         time.sleep(0.02)
         running[0] -= 1
-        return types.SimpleNamespace(stdout='{"score": 1}\n')
+        return {"score": 1}
 
-    monkeypatch.setattr(published.subprocess, "run", run)
+    monkeypatch.setattr(published_worker, "apart", apart)
+    one = partial(published_worker.alone, types.ModuleType("metrics"), mark=tmp_path / published.MARK)
     with ThreadPoolExecutor(4) as threads:
-        assert [one.score for (one,) in threads.map(published.answers, [["{}"]] * 4)] == [1.0] * 4
+        assert list(threads.map(one, [{}] * 4)) == [{"score": 1}] * 4
     assert max(most) == 1
 
 
