@@ -1,8 +1,8 @@
 """The published metrics, asked in an environment of their own that `make osworld-judge` builds.
 
 Invariant: they run in a sandbox without network and rights that sees their environment and the order alone. However
-many ask, one order is judged at a time, so `MOST_BYTES` is the memory that judging takes. What they raise solves nothing. Training
-never asks them: a policy that learned from them could learn to deceive them.
+many ask, one order is judged at a time, so judging takes no more memory than `MOST_BYTES`. What they raise solves
+nothing. Training never asks them: a policy that learned from them could learn to deceive them.
 """
 
 from __future__ import annotations
