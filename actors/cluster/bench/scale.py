@@ -13,13 +13,16 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
 from actors.cluster import output
 from actors.cluster.bench import parked, placed_here
-from actors.cluster.bench.report import Measured, Target, show
+from actors.cluster.bench.report import Measured, Target, median, show
+from actors.cluster.bench.seats.standins import REFERENCE_MS, reference_round
 from actors.replay.messages import Sampling
 from actors.sampler.messages import Generate, Generated, VersionSpan
 from actors.sampler.routing.actor import DispatchSettings
@@ -39,8 +42,10 @@ ANSWER = 32  # tokens
 PAYLOAD = 36_000  # bytes of a stored step
 STEPS, AT_ONCE, APPENDS = 400, 16, 400
 COUNTS = (2_000, 10_000)
+ROUNDS = 20  # reference rounds before each part
 TIMEOUT_S = 120.0
 VERSION = Version(lineage=0, step=0)
+T = TypeVar("T")
 
 
 class StepsWanted(Request[Done]):
@@ -99,6 +104,7 @@ class ScaleResult(Measured, frozen=True, kw_only=True):
     star_ms: dict[int, float]  # the same between hosts that came in by the door
     routed_ms: dict[int, float]  # the same with the router in between
     parts: list[PartCost]  # at `SHOWN` tokens
+    reference_ms: float | None  # of a reference round, between the parts
 
     @property
     def step_ms(self) -> float:
@@ -160,11 +166,17 @@ async def _stored(folder: Path) -> float:
 def measure() -> ScaleResult:
     """Measure all parts, one after another."""
     load, folder = os.getloadavg()[0], Path(tempfile.mkdtemp(prefix="computerrl-scale-"))
+    rounds: list[float] = []
+
+    def timed(part: Coroutine[Any, Any, T]) -> T:
+        rounds.extend(reference_round() for _ in range(ROUNDS))
+        return run_loop(part)
+
     try:
-        near, _ = run_loop(_passed_on(folder / "near", placed=False))
-        star, routed = run_loop(_passed_on(folder / "star", placed=True))
-        stored = run_loop(_stored(folder / "stored"))
-        episode_ms = run_loop(parked.episode(folder / "ledger"))
+        near, _ = timed(_passed_on(folder / "near", placed=False))
+        star, routed = timed(_passed_on(folder / "star", placed=True))
+        stored = timed(_stored(folder / "stored"))
+        episode_ms = timed(parked.episode(folder / "ledger"))
     finally:
         shutil.rmtree(folder)
     parts = [
@@ -182,6 +194,7 @@ def measure() -> ScaleResult:
         star_ms=star,
         routed_ms=routed,
         parts=parts,
+        reference_ms=median(rounds),
         targets=[target],
     )
 
@@ -201,6 +214,8 @@ def _tell(found: ScaleResult) -> None:
     for name, by_tokens in ways:
         told = ", ".join(f"{tokens:,} tokens {ms:.2f} ms" for tokens, ms in by_tokens.items())
         output.line(f"{name}: {told}")
+    if found.reference_ms is not None:
+        output.line(f"a reference round: {found.reference_ms:.2f} ms ({REFERENCE_MS:g} ms on a core at rest)")
     most = max(found.parts, key=lambda part: part.step_ms)
     output.line(
         f"one interpreter carries {1e3 * STEP_S / found.step_ms:,.0f} desktops; the largest part is {most.name}"

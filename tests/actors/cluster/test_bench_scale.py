@@ -15,6 +15,8 @@ def test_every_part_is_measured_and_the_target_is_their_sum(monkeypatch: pytest.
         monkeypatch.setattr(parked, name, value)
     found = scale.measure()
     assert found.near_ms.keys() == found.star_ms.keys() == {scale.SHOWN}
+    assert found.reference_ms is not None
+    assert found.reference_ms > 0
     assert [part.name for part in found.parts] == ["star", "router", "bulk link", "ledger"]
     assert all(part.step_ms > 0 for part in found.parts if part.name != "router")
     assert found.parts[0].cores(2_000) == pytest.approx(found.parts[0].step_ms)  # a thousand steps a second

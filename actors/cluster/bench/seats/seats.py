@@ -21,7 +21,7 @@ from actors.cluster.bench.report import Measured, Target, show
 from actors.cluster.bench.seats import standins
 from actors.cluster.bench.seats.guests import CHANGED, SCREENS
 from actors.cluster.bench.seats.servers import serving
-from actors.cluster.bench.seats.standins import GetProcessReading, GetStepsAsked, ProcessReading
+from actors.cluster.bench.seats.standins import REFERENCE_MS, GetProcessReading, GetStepsAsked, ProcessReading
 from actors.cluster.config import models
 from actors.cluster.config.suggest import hint
 from actors.cluster.runs import open_files
@@ -40,7 +40,6 @@ from runtime.system import run as run_system
 
 FED = {"compact": 250.0, "published": 120.0}  # seats that a core is to feed with a step every `FED_PERIOD_S`
 FED_PERIOD_S = 2.0
-REFERENCE_MS = 1.5  # of a reference round on an idle core of the machine that the bounds were set on
 LATE_MS, SEAT_KIB = 250.0, 400.0
 AT_WORK = 0.95  # of the seats: the others are between two episodes
 CONTROLLERS, IDLE, STUB, LEDGER = "desktops/0", "idle/0", "sampler/0", "replay"

@@ -21,6 +21,7 @@ from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
 from runtime.messaging.message import Message, Request, Version
 
+REFERENCE_MS = 1.5  # of a reference round on an idle core of the machine that the bounds were set on
 EVERY_S = 0.05
 REFERENCE_EVERY_S = 0.5
 SERVING_S = 20.0
