@@ -22,10 +22,11 @@ from guest.screen.keyboard import Keyboard, keysyms_of
 from guest.screen.pixels import Pixels
 from guest.screen.pointer import Pointer
 from guest.screen.programs import Programs
-from guest.screen.quiet import Work, settle
+from guest.screen.quiet import settle
 from guest.screen.screenlink import ScreenLink
 from guest.screen.terminals import Terminals
 from guest.screen.windows import Windows
+from guest.screen.work import Work
 from guest.session.session import enter
 from guest.tools import Tools
 
