@@ -80,6 +80,7 @@ RESULTS: dict[str, Any] = {
     "application_state": CommandSeen,
     "accessible": CommandSeen,
     "tabs": None,
+    "visited": None,
     "windows": list[WindowRow],
     "activate": None,
     "close": None,

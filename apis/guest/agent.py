@@ -88,6 +88,7 @@ class Agent:
             "application_state": self.application_state,
             "accessible": self.accessible,
             "tabs": self._tools.tabs,
+            "visited": self._tools.visited,
             "wait_window": self.wait_window,
             "read_file": files.read_file,
             "write_file": files.write_file,

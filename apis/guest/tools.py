@@ -26,6 +26,7 @@ from guest.lane import Lane
 from guest.office import office
 
 TOOL_S = 10.0  # less than the host waits
+START_S = 22.0  # where an application is started for it
 INFO_S = 0.3
 TEXT_CHARS = 5000
 # The office's classes and windows -> the module, which needs the office's Python and is loaded when called.
@@ -92,6 +93,11 @@ class Tools:
         """Open and close tabs of the browser that runs. Raises Refused."""
         app = BY_OWNER["BrowserTools"]
         self._beside(app, "tabs", lambda: importlib.import_module(app.module).tabs(opened, closed), TOOL_S)
+
+    def visited(self, visits: list[Any]) -> None:
+        """Put visits, each an address, a title and how many seconds ago, into the browser's history. Raises Refused."""
+        app = BY_OWNER["BrowserTools"]
+        self._beside(app, "visited", lambda: importlib.import_module(app.module).visited(visits), START_S)
 
     def prepare(self) -> None:
         """Make applications that need it reachable, however they are started."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -133,10 +133,24 @@ class ChromeCloseTabs(
     parameters: TabsParameters
 
 
+class Visit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A page that was looked at some time ago, at most ten years."""
+
+    url: Annotated[str, msgspec.Meta(min_length=1, max_length=2048)]
+    title: Annotated[str, msgspec.Meta(max_length=500)]
+    visit_time_from_now_in_seconds: Annotated[float, msgspec.Meta(ge=0, le=315_360_000)]
+
+
+class HistoryParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Pages that the browser shall remember."""
+
+    history: Annotated[list[Visit], msgspec.Meta(max_length=500)]
+
+
 class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="update_browse_history"):
     """Write the browser's history."""
 
-    parameters: dict[str, Any]
+    parameters: HistoryParameters
 
 
 class GoogleDrive(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="googledrive"):

@@ -25,6 +25,7 @@ NAMED = {
     "ubuntu_media_player": "vlc", "chrome": "chromium", "browser": "chromium", "pdf": "evince", "image": "eog",
     "excel": "soffice", "word": "soffice", "powerpoint": "soffice",
 }  # fmt: skip
+BROWSERS = ("tabs", "visited")  # calls of the guest's agent that need Chromium
 PAGES = ("is_expected_tabs", "is_expected_active_tab", "is_expected_search_query")
 
 
@@ -89,6 +90,7 @@ def _absent(calls: list[Call], present: Present) -> list[str]:
     """Programs of `calls` that are not present; a path leads to what the task brings along."""
     started = (call.args["argv"] for call in calls if "argv" in call.args)
     named = {name for argv in started if not argv[0].startswith((".", "/home")) for name in commands.programs_of(argv)}
+    named |= {"chromium" for call in calls if call.method in BROWSERS}
     return sorted(name for name in named if not present(name))
 
 

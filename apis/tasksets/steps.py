@@ -28,6 +28,7 @@ from apis.tasks.osworld import (
     Sleep,
     Step,
     UnknownStep,
+    Visit,
     data_of,
 )
 from apis.tasksets import commands
@@ -94,7 +95,7 @@ def calls_of(step: Step, home: str, fixture: Fixture = carried, screen: tuple[in
         case ChromeCloseTabs():
             return [Call("tabs", {"opened": [], "closed": step.parameters.urls_to_close}), SETTLE]
         case History():
-            raise Lacking("step", str(step.__struct_config__.tag))
+            return _remembered(step.parameters.history)
         case GoogleDrive():
             raise Lacking("account", "a Google Drive")
         case Login():
@@ -133,6 +134,11 @@ def _raised(name: str, *, strict: bool, by_class: bool) -> Call:
     if alias:
         name, strict = alias, False
     return Call("raise_window", {"title": name, "strict": strict, "by_class": by_class, "timeout_ms": WINDOW_MS})
+
+
+def _remembered(visits: list[Visit]) -> list[Call]:
+    rows = [[visit.url, visit.title, visit.visit_time_from_now_in_seconds] for visit in visits]
+    return [Call("visited", {"visits": rows})] if rows else []
 
 
 def _opened(urls: list[str]) -> list[Call]:

@@ -13,7 +13,7 @@ from apis.tasksets.needs import Lacking
 from apis.tasksets.steps import calls_of
 from tests.apis.test_task_files import GUEST, loaded
 
-LACKS = {"update_browse_history": "step", "googledrive": "account", "login": "account"}
+LACKS = {"googledrive": "account", "login": "account"}
 SCREEN = (1920, 1080)
 
 
@@ -43,6 +43,12 @@ def run(kind: str) -> Twin:
         (command("ls", "|", "wc"), [["/bin/bash", "-c", "ls | wc"]]),
     ]
     return Twin(kind, command("ls", f"{HOME}/a"), [["ls", f"{GUEST}/a"]], near, {"command": 5})
+
+
+def visits(*ago_s: Any, **more: Any) -> dict[str, Any]:
+    """A page that was visited so many seconds ago, once for each."""
+    page = {"url": "https://a.org/", "title": "A"}
+    return {"history": [page | {"visit_time_from_now_in_seconds": each} | more for each in ago_s]}
 
 
 def window(kind: str, *keys: Any) -> Twin:
@@ -92,6 +98,23 @@ TWINS = [
         [({"urls_to_close": ["about:blank"]}, [["not about:blank"]]), ({"urls_to_close": []}, [])],
         {"urls_to_close": 5},
     ),
+    Twin(
+        "update_browse_history",
+        visits(3600),
+        [[["https://a.org/", "A", 3600]]],
+        [
+            (visits(0, 0.5), [[["https://a.org/", "A", 0], ["https://a.org/", "A", 0.5]]]),
+            (visits(), []),
+            (visits(-1), "step"),
+            (visits(1e9), "step"),
+            (visits(1, url=""), "step"),
+            (visits(1, url="x" * 2049), "step"),
+            (visits(1, visit_count=2), "step"),
+            (visits(*range(501)), "step"),
+            ({"history": {"url": "a"}}, "step"),
+        ],
+        {"history": [{"url": "https://a.org/", "title": "A"}]},
+    ),
 ]
 
 
@@ -107,7 +130,7 @@ def becomes(kind: str, parameters: dict[str, Any]) -> list[Any] | str:
 def _said(call: Call) -> Any:
     if call.method == "tabs":
         return [*call.args["opened"], *(f"not {url}" for url in call.args["closed"])]
-    return next((call.args[key] for key in ("argv", "path", "title", "keys") if key in call.args), None)
+    return next((call.args[key] for key in ("argv", "path", "visits", "title", "keys") if key in call.args), None)
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.kind)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +103,39 @@ async def test_an_application_says_before_the_freeze_what_it_does(
     playing, silent = [await told(pool, task_id, CLAIM) for task_id in store.ids(name)]
     assert playing.success, playing.detail
     assert (silent.success, silent.faults) == (False, [])
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
+async def test_the_browser_remembers_visits_of_the_set_up(
+    pool: DesktopPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
+
+    def visits(*urls: str) -> dict[str, Any]:
+        ago = "visit_time_from_now_in_seconds"
+        pages = [{"url": url, "title": f"About {url}", ago: 3600.0 * n} for n, url in enumerate(urls)]
+        return {"type": "update_browse_history", "parameters": {"history": pages}}
+
+    started = {"type": "launch", "parameters": {"command": ["google-chrome", "--remote-debugging-port=1337"]}}
+    asked = {
+        "func": "check_history_deleted",
+        "result": {"type": "history", "dest": "history.sqlite"},
+        "expected": {"type": "rule", "rules": {"type": "keywords", "keywords": ["tube"]}},
+    }
+    shown = {"type": "chrome_open_tabs", "parameters": {"urls_to_open": ["chrome://history"]}}
+    both = [visits("https://a.org/", "https://tube.org/x", "https://a.org/"), started]
+    files = [written(tmp_path, "left", config=[*both, shown], evaluator=asked)]
+    files.append(written(tmp_path, "none", config=[visits("https://a.org/"), started], evaluator=asked))
+    files.append(written(tmp_path, "late", config=both[::-1], evaluator=asked))
+    late, left, none = store.ids(store.adopt("mine", files, pinned=False))
+
+    seen = await told(pool, left, *["wait\nAgent.wait()"] * 3, CLAIM)
+    assert (seen.success, seen.faults) == (False, [])
+    assert seen.detail.endswith("pages with ['tube'] are left")
+    links = re.findall(r" link (About .*)", seen.steps[-1].observation)
+    assert set(links) == {"About https://a.org/", "About https://tube.org/x"}  # once a day each, as the page lists them
+    solved = await told(pool, none, CLAIM)
+    assert solved.success, solved.detail
+    lost = await told(pool, late, CLAIM)
+    assert {(fault.cause, fault.culprit) for fault in lost.faults} == {("setup_failed", "task")}
+    assert "Chromium is running" in lost.faults[0].detail

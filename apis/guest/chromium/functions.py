@@ -12,6 +12,7 @@ from typing import Any
 from guest.chromium import keep as chromium_keep
 from guest.chromium import pages
 from guest.chromium import start as chromium_start
+from guest.chromium import visits as chromium_visits
 from guest.chromium.devtools import soon
 from guest.chromium.link import Browser, clean, failed
 from guest.errors import Refused
@@ -22,6 +23,7 @@ from Xlib.ext import xtest
 CALL_S = 8.0  # less than the agent waits
 KEEP_S = 8.0  # for a file that Chromium writes 2.5 s after a change
 PRINT_S = 5.0
+MAKE_S = 15.0  # for a first start of Chromium on a busy machine
 INFO_S, CONNECT_S = 0.25, 3.0
 INFO_CHARS = 4800
 TITLE_CHARS, URL_CHARS = 100, 200
@@ -108,6 +110,11 @@ def tabs(opened: list[str], closed: list[str]) -> None:
         if page is not None:
             shown.remove(page)
             _BROWSER.ask("Target.closeTarget", until, targetId=page["targetId"])
+
+
+def visited(visits: list[chromium_visits.Visit]) -> None:
+    """Put visits into the history, before Chromium starts. Raises Refused."""
+    chromium_visits.write(visits, soon(MAKE_S))
 
 
 def reachable(argv: list[str]) -> list[str]:

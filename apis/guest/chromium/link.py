@@ -161,7 +161,7 @@ class Browser:
         except TimeoutError as error:
             raise failed(SILENT) from error
         except (OSError, ValueError) as error:
-            if _running():
+            if running():
                 text = "Chromium can't be reached: close it and open it with Agent.open_app('chrome')"
             else:
                 text = "Chromium is not running: open it first"
@@ -207,7 +207,7 @@ def _evaluated(expression: str) -> dict[str, Any]:
     return {"expression": expression, "awaitPromise": True, "returnByValue": True}
 
 
-def _running() -> bool:
+def running() -> bool:
     """Whether there is a Chromium, however it was started. What is left of a dead one does not count."""
     for entry in os.listdir("/proc"):
         process = Path("/proc", entry)

@@ -1,0 +1,94 @@
+"""Visits that Chromium's history shall tell of, written before it starts.
+
+Invariant: the tables are made by the installed Chromium itself, in a folder of its own that goes again; its profile
+gets nothing but the history. A Chromium that runs holds its history, so nothing is written beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from guest.chromium.link import failed, running
+from guest.chromium.start import PROFILE, PROGRAMS
+
+Visit = tuple[str, str, float]  # address, title, seconds ago
+
+PLACE = f"{PROFILE}/Default/History"
+EPOCH_S = 11_644_473_600  # from 1601, where Chromium's clock begins, to 1970
+FOLLOWED = 0x30000000  # a link was followed, and the visit both begins and ends its chain of redirects
+LOOK_S = 0.02
+END_S = 5.0  # of a Chromium that was asked to end
+
+
+def write(visits: Sequence[Visit], until: float) -> None:
+    """Add `visits` to the history. Raises Refused where Chromium runs, or has not made a history by `until`."""
+    if running():
+        raise failed("Chromium is running: its history is written before it starts")
+    place = Path(os.environ["HOME"], PLACE)
+    if not place.exists():
+        _make(place, until)
+    try:
+        with closing(sqlite3.connect(place)) as database, database:
+            _add(database, visits, time.time())
+    except sqlite3.Error as error:
+        raise failed(f"Chromium's history can't be written: {error}") from error
+
+
+def _make(place: Path, until: float) -> None:
+    """Let Chromium make an empty history without a window, and put it at `place`."""
+    program = next(filter(None, map(shutil.which, sorted(PROGRAMS))), None)
+    if program is None:
+        raise failed("Chromium is not installed")
+    with tempfile.TemporaryDirectory(prefix="history-") as folder:
+        made = Path(folder, "Default", "History")
+        started = subprocess.Popen(
+            [program, "--headless", f"--user-data-dir={folder}", "about:blank"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            while not _filled(made) and started.poll() is None and time.monotonic() < until:
+                time.sleep(LOOK_S)
+            started.terminate()  # it writes what it has begun, and ends
+            started.wait(END_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(started.pid, signal.SIGKILL)
+            started.wait()
+        if not _filled(made):
+            raise failed("Chromium has not made its history in time")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(made, place)
+    place.chmod(0o600)
+
+
+def _filled(file: Path) -> bool:
+    return file.exists() and file.stat().st_size > 0
+
+
+def _add(database: sqlite3.Connection, visits: Sequence[Visit], now_s: float) -> None:
+    """A row for each visit, and one for each address, which knows how often and when last it was visited."""
+    for url, title, ago_s in visits:
+        at = round((now_s - ago_s + EPOCH_S) * 1e6)
+        known = database.execute("SELECT id, last_visit_time FROM urls WHERE url = ?", (url,)).fetchone()
+        if known is None:
+            added = "INSERT INTO urls (url, title, visit_count, last_visit_time) VALUES (?, ?, 1, ?)"
+            number = database.execute(added, (url, title, at)).lastrowid
+        else:
+            number, last = known
+            database.execute("UPDATE urls SET visit_count = visit_count + 1 WHERE id = ?", (number,))
+            if at > last:
+                newer = "UPDATE urls SET title = ?, last_visit_time = ? WHERE id = ?"
+                database.execute(newer, (title, at, number))
+        visit = "INSERT INTO visits (url, visit_time, from_visit, transition, segment_id) VALUES (?, ?, 0, ?, 0)"
+        database.execute(visit, (number, at, FOLLOWED))

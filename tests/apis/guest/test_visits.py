@@ -1,0 +1,74 @@
+"""Visits in Chromium's history, with a stand-in for Chromium that makes the tables."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import apis.guest
+
+MAKES = """#!/usr/bin/env python3
+import sqlite3, sys, time
+from pathlib import Path
+(folder,) = [word.partition("=")[2] for word in sys.argv if word.startswith("--user-data-dir=")]
+place = Path(folder, "Default")
+place.mkdir()
+with sqlite3.connect(place / "new") as database:
+    database.execute("CREATE TABLE urls(id INTEGER PRIMARY KEY AUTOINCREMENT, url, title, "
+                     "visit_count DEFAULT 0, typed_count DEFAULT 0, last_visit_time, hidden DEFAULT 0)")
+    database.execute("CREATE TABLE visits(id INTEGER PRIMARY KEY AUTOINCREMENT, url, visit_time, from_visit, "
+                     "transition DEFAULT 0, segment_id, visit_duration DEFAULT 0)")
+(place / "new").rename(place / "History")
+time.sleep(60)
+"""
+NEVER = "#!/bin/sh\nexec sleep 60\n"
+
+
+@pytest.fixture
+def visits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setitem(sys.modules, "guest", apis.guest)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    from apis.guest.chromium import visits as found
+
+    monkeypatch.setattr(found, "running", lambda: False)
+    monkeypatch.setattr(found.shutil, "which", lambda name: str(tmp_path / name))
+    return found
+
+
+def _program(folder: Path, text: str) -> None:
+    (folder / "chromium").write_text(text)
+    (folder / "chromium").chmod(0o755)
+
+
+def test_each_address_knows_its_visits(visits: Any, tmp_path: Path) -> None:
+    _program(tmp_path, MAKES)
+    soon = time.monotonic() + 20
+    before = time.time()
+    visits.write([("https://a.org/", "New", 10.5), ("https://b.org/", "B", 0), ("https://a.org/", "Old", 3600)], soon)
+    visits.write([("https://b.org/", "Later", 86_400)], soon)  # a profile that has a history keeps it
+    place = tmp_path / "home" / visits.PLACE
+    assert place.stat().st_mode & 0o777 == 0o600
+    with closing(sqlite3.connect(place)) as database:
+        pages = database.execute("SELECT id, url, title, visit_count, typed_count, hidden FROM urls").fetchall()
+        assert pages == [(1, "https://a.org/", "New", 2, 0, 0), (2, "https://b.org/", "B", 2, 0, 0)]
+        rows = database.execute("SELECT url, visit_time, from_visit, transition, segment_id FROM visits").fetchall()
+        assert [(row[0], *row[2:]) for row in rows] == [(n, 0, 0x30000000, 0) for n in (1, 2, 1, 2)]
+        ago = [before + 11_644_473_600 - row[1] / 1e6 for row in rows]
+        assert ago == pytest.approx([10.5, 0, 3600, 86_400], abs=20)
+        assert database.execute("SELECT last_visit_time FROM urls").fetchall() == [(rows[0][1],), (rows[1][1],)]
+
+
+def test_what_makes_no_history_is_ended_and_said(visits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _program(tmp_path, NEVER)
+    with pytest.raises(Exception, match="has not made its history in time"):
+        visits.write([("https://a.org/", "A", 0)], time.monotonic() + 0.1)
+    assert not (tmp_path / "home").exists()
+    monkeypatch.setattr(visits, "running", lambda: True)
+    with pytest.raises(Exception, match="Chromium is running"):
+        visits.write([("https://a.org/", "A", 0)], time.monotonic() + 0.1)
