@@ -105,13 +105,13 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
     usual = URL_TOKENS if url and not args.like else like.sampling.max_new_tokens
     tokens = args.max_tokens or usual
     seats = args.desktops or min(like.desktops.count, len(ids))
-    found = Deploy(
-        run=RunConfig(seed=args.seed, log_level=like.run.log_level),
-        model=ModelConfig(path=weights.folder, endpoint=served.endpoint_of(args, seats) if url else None),
-        prompt=_prompt(like.prompt, args, usual="published" if url and not args.like else like.prompt.format),
-        tasks=TasksConfig(eval=list(ids), max_turns=turns),
-        demos=DemonstrationsConfig(count=0),
-        desktops=msgspec.structs.replace(
+    parts = {
+        "run": RunConfig(seed=args.seed, log_level=like.run.log_level),
+        "model": ModelConfig(path=weights.folder, endpoint=served.endpoint_of(args, seats) if url else None),
+        "prompt": _prompt(like.prompt, args, usual="published" if url and not args.like else like.prompt.format),
+        "tasks": TasksConfig(eval=list(ids), max_turns=turns),
+        "demos": DemonstrationsConfig(count=0),
+        "desktops": msgspec.structs.replace(
             like.desktops,
             count=seats,
             processes=min(like.desktops.processes, seats),
@@ -119,14 +119,16 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
             screenshots="all" if args.osworld_out else like.desktops.screenshots,
             warm_pool=min(like.desktops.warm_pool if isinstance(like.desktops.provider, SshConfig) else 2, seats),
         ),
-        samplers=_samplers(like, args),
-        sampling=msgspec.structs.replace(like.sampling, eval_temperature=heat, max_new_tokens=tokens),
-        weight_sync=msgspec.structs.replace(like.weight_sync, transport="disk"),  # nothing is trained
-        replay=_patient(like, turns) if url else like.replay,
-        entropulse=EntropulseConfig(bc_steps=0, total_rl_steps=0, pulses=0),
-        evaluation=EvaluationConfig(episodes=args.episodes or 1, published_metrics=args.published_metrics),
-    )
-    return deploy_files.build(msgspec.to_builtins(found), Deploy, args.overrides, source="eval")
+        "samplers": _samplers(like, args),
+        "sampling": msgspec.structs.replace(like.sampling, eval_temperature=heat, max_new_tokens=tokens),
+        "weight_sync": msgspec.structs.replace(like.weight_sync, transport="disk"),  # nothing is trained
+        "replay": _patient(like, turns) if url else like.replay,
+        "entropulse": EntropulseConfig(bc_steps=0, total_rl_steps=0, pulses=0),
+        "evaluation": EvaluationConfig(episodes=args.episodes or 1, published_metrics=args.published_metrics),
+        "cluster": like.cluster,
+    }
+    # As plain values: sections are held against each other only once --set has had its say.
+    return deploy_files.build(msgspec.to_builtins(parts), Deploy, args.overrides, source="eval")
 
 
 def _prompt(like: PromptConfig, args: argparse.Namespace, usual: Form) -> PromptConfig:
@@ -176,10 +178,17 @@ def _like(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
         if (run := names.look_up(runs, args.like)) is not None:
             return deploy_files.stored(run)
         try:
-            return deploy_files.load(args.like)[0]
+            deploy_files.locate(args.like)
         except ConfigError as error:
             raise ConfigError(f"--like {args.like}: no run in {runs}; {error}") from None
+        return deploy_files.load(args.like, [one for one in args.overrides if _of_machines(one)])[0]
     return deploy_files.stored(Path(weights.run)) if weights.run else Deploy()
+
+
+def _of_machines(override: str) -> bool:
+    """Whether a --set says where parts run, which is another matter here than where the file's own job runs."""
+    section, *keys = override.partition("=")[0].strip().split(".")
+    return section == "cluster" or "place" in keys
 
 
 def _of_files(args: argparse.Namespace) -> list[str]:
