@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -186,10 +186,12 @@ def play(cluster: Machines, run: Run) -> None:
     assert parent in {line["version"] for line in run.lines("checkpoint_saved")}
     again = Version.parse(run.lines("learner_resumed")[0]["version"]).lineage
     run.until(lambda: run.lives("samplers")[1:], "the engine again")
+    began = time.monotonic()
     assert cluster.joined(THIRD) == 2
 
     # smoke to its end: what it counts is right, and nothing is left on any machine.
     assert run.process.wait(WHOLE_S) == 0, run.log.read_text()[-3000:]
+    say(time.monotonic() - began, f"until its end, groups {Counter(one['ending'] for one in run.lines('group_ended'))}")
     owners |= {name for k in (HERE, AWAY) for name in names(cluster.folder(k, "run/computerrl"))}
     assert run.plays(lost) > 1
     assert not run.lines("system_failed")
