@@ -199,7 +199,8 @@ def _soak(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--every", dest="every_s", type=float, default=20.0, metavar="S", help=apart)
     far = "break machines instead: desktops go to two network namespaces that share a Ray with the run's (make ray)"
     parser.add_argument("--machines", action="store_true", help=far)
-    parser.add_argument("--file", default="soak", metavar="FILE", help="deploy file (default: soak)")
+    usual = "deploy file (default: soak, with --machines soak-machines)"
+    parser.add_argument("--file", metavar="FILE", help=usual)
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE")
     parser.add_argument("--runs", default="runs", metavar="DIR", help="where the run folder goes (default: runs)")
     parser.add_argument("--out", metavar="DIR", help="write samples and faults as JSON lines, and a picture")
@@ -312,7 +313,8 @@ def main(args: argparse.Namespace) -> int:
         from actors.cluster.bench.soak import show
         from actors.cluster.bench.soak.soak import SoakOptions
 
-        asked = _asked(SoakOptions, args, runs=Path(args.runs))
+        file = args.file or ("soak-machines" if args.machines else "soak")
+        asked = _asked(SoakOptions, args, runs=Path(args.runs), file=file)
         return show.run(asked, Path(args.out) if args.out else None, as_json=as_json)
     from actors.cluster.bench import desktops
 
