@@ -79,7 +79,9 @@ class Machines:
             _ip("-n", name, "addr", "add", f"{self._address(k)}/24", "dev", "eth0")
             _ip("-n", name, "link", "set", "eth0", "up")
             _ip("-n", switch, "link", "set", f"p{k}", "master", "br0", "up")
-            own = ["ip", "netns", "exec", name, "unshare", "--mount", "--uts", "bash", "-c", OWN_FOLDERS, name]
+            # Not by `ip netns exec`, which hides the control groups: desktops would be without limits.
+            entered = ["nsenter", f"--net=/run/netns/{name}", "unshare", "--mount", "--uts"]
+            own = [*entered, "bash", "-c", OWN_FOLDERS, name]
             self._anchors.append(subprocess.Popen(own))
         for anchor in self._anchors:
             until(lambda pid=anchor.pid: _comm(pid) == "sleep", END_S, "folders of a machine")  # type: ignore[misc]

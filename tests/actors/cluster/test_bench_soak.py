@@ -119,7 +119,7 @@ def test_what_goes_by_apply_comes_again(tmp_path: Path, monkeypatch: pytest.Monk
     applied("apply_samplers", "exec sleep 60")
     assert "timed out" in soak.reasons[-1]
     monkeypatch.setattr(elsewhere, "APPLY_S", 300.0)
-    soak.interrupted.set()
+    soak.ending = True
     applied("apply_samplers", "exec sleep 60")  # ends at once, and is no reason
     assert "timed out" in soak.reasons[-1]
     assert len(soak.reasons) == 2

@@ -153,18 +153,18 @@ class MachineSoak(Soak):
         return Hit(what)
 
     def _commanded(self, what: str, command: list[str]) -> bool:
-        """Whether the command did what it says; it is ended where it takes too long, or a signal has come."""
+        """Whether the command did what it says; it is ended where it takes too long, or the soak ends."""
         with tempfile.TemporaryFile() as said:
             asked = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
             give_up = time.monotonic() + APPLY_S
-            while asked.poll() is None and time.monotonic() < give_up and not self.interrupted.is_set():
+            while asked.poll() is None and time.monotonic() < give_up and not self.ending:
                 time.sleep(LOOK_S)
             if asked.poll() is None:
                 asked.kill()
                 asked.wait()
-                if not self.interrupted.is_set():
+                if not self.ending:
                     raise subprocess.TimeoutExpired(command, APPLY_S)
-            if asked.returncode and not self.interrupted.is_set():
+            if asked.returncode and not self.ending:
                 said.seek(0)
                 self.reasons.append(f"{what}: {said.read().decode(errors='replace').strip()[-300:]}")
             return not asked.returncode

@@ -97,6 +97,7 @@ class Soak:
         self.reasons: list[str] = []
         self.process: asyncio.subprocess.Process | None = None
         self.interrupted = asyncio.Event()
+        self.ending = False  # the time is over, or a signal has come: no command goes on
         self.begun = 0.0
 
     @property
@@ -236,6 +237,7 @@ class Soak:
             if ended.done():
                 self.reasons.append(f"the run ended by itself after {self.at_s:.0f} s ({self._verdict()})")
         finally:
+            self.ending = True
             for task in (sampling, breaking_task, ended, over):
                 task.cancel()
             await asyncio.gather(sampling, breaking_task, ended, over, return_exceptions=True)
@@ -269,7 +271,11 @@ class Soak:
             await self._break_and_say(planned)
 
     async def _break_and_say(self, planned: Planned) -> None:
-        broken = await self._break(planned)
+        try:
+            broken = await self._break(planned)
+        except asyncio.CancelledError:
+            self.missed += 1
+            raise
         if broken is None:
             self.missed += 1
             return
