@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 from tokenizers import Tokenizer, models
@@ -84,7 +85,7 @@ def cut_of(tokenizer: Tokenizer) -> Cut:
     if pattern is _OURS:
         rests = [text[at + 1 :] for text in contents for at, char in enumerate(text[:-1]) if char == "\n"]
         pattern = _OURS.format("".join(f"|{re.escape(rest)}" for rest in rests))
-    elif any(len(re.findall(pattern, text)) > 1 for text in contents):
+    elif any(_cuts(pattern, text) for text in contents):
         return whole
     parts = re.compile(pattern).findall
     return lambda text: list(filter(None, parts(text)))
@@ -93,6 +94,15 @@ def cut_of(tokenizer: Tokenizer) -> Cut:
 def whole(text: str) -> list[str]:
     """The text as its only part."""
     return [text]
+
+
+def _cuts(pattern: str, token: str) -> bool:
+    """Whether a cut may lie within a token. What a text has around it may bring cuts that it has not by itself."""
+    for before in ("", "x", "x\n"):
+        ends = accumulate(map(len, re.findall(pattern, f"{before}{token}x")))
+        if any(0 < end - len(before) < len(token) for end in ends):
+            return True
+    return False
 
 
 def _state(component: Any) -> Any:

@@ -12,7 +12,7 @@ from array import array
 
 from tokenizers import Tokenizer
 
-from policy.cuts import cut_of
+from policy.cuts import cut_of, whole
 
 KEPT_BYTES = 8 << 20  # of parts and their ids, with what Python adds to each
 _ENTRY = 100  # bytes of a dict's place
@@ -37,6 +37,8 @@ class KnownParts:
 
     def ids(self, text: str) -> bytes:
         """Ids of a text without surrogates, as unsigned numbers of this machine's byte order."""
+        if self._cut is whole:  # it may never come again, and would push out what does
+            return self._made([text])[0]
         parts, known = self._cut(text), self._newer
         if missing := set(parts).difference(known):
             known = self._with(missing, known)
@@ -53,10 +55,13 @@ class KnownParts:
         older = self._older
         found = {part: older[part] for part in parts.intersection(older)}
         fresh = list(parts.difference(found))
-        # Without offsets of the tokens, which nothing here needs; and unlike `encode` it lets other threads run.
-        made = self._tokenizer.encode_batch_fast(fresh, add_special_tokens=False)
-        found |= {part: array("I", each.ids).tobytes() for part, each in zip(fresh, made, strict=True)}
+        found |= zip(fresh, self._made(fresh), strict=True)
         return self._kept(found, known)
+
+    def _made(self, parts: list[str]) -> list[bytes]:
+        # Without offsets of the tokens, which nothing here needs; and unlike `encode` it lets other threads run.
+        made = self._tokenizer.encode_batch_fast(parts, add_special_tokens=False)
+        return [array("I", each.ids).tobytes() for each in made]
 
     def _kept(self, found: dict[str, bytes], known: dict[str, bytes]) -> dict[str, bytes]:
         """`known` with what was `found`, which is kept where it is no larger than an age."""

@@ -122,7 +122,7 @@ class _PolicyAnswers:
         text = answer if isinstance(answer, str) else _written(answer, self.seat.format)
         return Answer(
             text=text,
-            prompt_ids=self._tokenizer.listed(await packed_prompt(self._tokenizer, prompt)),
+            prompt_ids=(await packed_prompt(self._tokenizer, prompt)).tolist(),
             response_ids=self._tokenizer.response_ids(text),
             logprobs=[],
             spans=[],

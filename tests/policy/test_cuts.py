@@ -64,7 +64,7 @@ def _cut_for(kind: str) -> Tokenizer:
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "gpt2, NFC", "llama3", "qwen", "bundled"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(text=TEXTS)
 @example(text=LEARNED[0] + LEARNED[1])
 @example(text="x\u3000 y \u180e z\x85\n a\x1c b")
@@ -111,6 +111,17 @@ def _changed(change: str) -> Tokenizer:
     elif change == "truncated":
         tokenizer.enable_truncation(8)
     return tokenizer
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama3", "qwen"])
+@pytest.mark.parametrize("token", ["\n\nHuman:", " \nx", "a\n b", "two words", " three", "four\n", "five"])
+def test_a_cut_parts_no_added_token(kind: str, token: str) -> None:
+    tokenizer = Tokenizer.from_str(_cut_for(kind).to_str())
+    tokenizer.add_tokens([AddedToken(token, normalized=False)])
+    cut = cut_of(tokenizer)
+    for text in (f"a b{token} hi", f"a b\n\n{token}hi", f"a. {token}\n{token} c", f"\n{token}{token}"):
+        ids = [i for part in cut(text) for i in tokenizer.encode(part, add_special_tokens=False).ids]
+        assert ids == tokenizer.encode(text, add_special_tokens=False).ids
 
 
 CHANGES = ["prefix", "metaspace", "none", "unknown", "lowercase", "dropout", "words", "stripping", "stripping right",
