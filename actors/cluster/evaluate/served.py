@@ -9,9 +9,12 @@ import argparse
 import asyncio
 import io
 import os
+import re
+from http import HTTPStatus
 
 import msgspec
 
+from actors.cluster.config.suggest import hint
 from actors.cluster.runs.weights import NamedWeights
 from actors.desktop.endpoints.chat import pictured
 from actors.desktop.endpoints.client import Endpoint, EndpointDown
@@ -26,6 +29,7 @@ OF_URLS = {
     "model_name": MODEL_FLAG, "api_key_env": "--api-key-env", "observation": "--observation",
     "coordinates": "--coordinates", "prompt": "--prompt",
 }  # flags by their argument  # fmt: skip
+_HOST = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+)(?::\d+|/v1(?:/|$))|[\w-]+:\d+(?:/|$)")  # without a scheme
 NOT_OF_URLS = {"at": "--at", "attach": "--attach", "engine": "--engine"}
 
 
@@ -37,6 +41,8 @@ def is_url(model: str | None) -> bool:
 def refuse_misplaced(args: argparse.Namespace) -> None:
     """Raise ConfigError for a flag that says nothing of this kind of model."""
     url = is_url(args.model)
+    if _HOST.match(args.model):
+        raise ConfigError(f"MODEL {args.model}: a server's URL begins with its scheme, as in http://{args.model}")
     for name, flag in (NOT_OF_URLS if url else OF_URLS).items():
         if getattr(args, name) not in (None, []):
             wanted = "a run or a model folder" if url else "a server's URL, such as http://127.0.0.1:30000/v1"
@@ -68,13 +74,31 @@ def refuse_unanswering(config: EndpointConfig, *, picture: bool) -> None:
         try:
             question = [{"role": "user", "content": pictured(ASKED, _blank()) if picture else ASKED}]
             await endpoint.complete(question, seed=0, temperature=0.0, max_tokens=TRIAL_TOKENS)
+        except EndpointDown as error:
+            served = await endpoint.models() if error.status else []
+            todo = _mended_by(config, error, served, picture=picture)
+            raise ConfigError(f"MODEL {config.url}: {error} ({error.cause}){todo}") from None
         finally:
             await endpoint.close()
 
-    try:
-        asyncio.run(asked())
-    except EndpointDown as error:
-        raise ConfigError(f"MODEL {config.url}: {error} ({error.cause})") from None
+    asyncio.run(asked())
+
+
+def _mended_by(config: EndpointConfig, error: EndpointDown, served: list[str], *, picture: bool) -> str:
+    """What to do about `error` of an endpoint that lists the models `served`, as the end of its line."""
+    if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        key = f"the key in {config.key_env} is not taken" if config.key_env else "it wants a key"
+        return f"; {key}: --api-key-env names the variable that holds it"
+    if served and config.model not in served:
+        shown = [ascii(one)[1:-1] for one in served]
+        return f"; {MODEL_FLAG} {config.model}: it serves no such model, {hint(config.model, shown)}"
+    if error.cause == "endpoint_silent":
+        return "; start that server, or mend its host and port"
+    if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED) or error.cause == "endpoint_malformed":
+        return "; an OpenAI-compatible server's URL mostly ends in /v1: mend it, or the model's name"
+    if picture and error.status:
+        return "; where the model takes no pictures, leave --observation out"
+    return ""
 
 
 def _blank() -> bytes:

@@ -18,7 +18,7 @@ import msgspec
 from actors.cluster import output
 from actors.cluster.config import deploy_files, lanes, suites, tasksets, typed_yaml
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig, RunConfig
-from actors.cluster.config.suggest import hint
+from actors.cluster.config.suggest import hint, nearest
 from actors.cluster.evaluate import served
 from actors.cluster.runs import names
 from actors.cluster.runs.weights import NamedWeights
@@ -29,8 +29,10 @@ from actors.sampler.config import EmbeddedConfig, SamplersConfig, SglangConfig
 from actors.settings import COLDEST
 from apis.prompts import Form
 from apis.prompts.template import Template
+from apis.tasks import registry as families
 from apis.tasks.words import HELD_OUT
 from runtime.errors import ConfigError
+from runtime.program import program
 
 GREEDY = "greedy"
 HOTTEST = 100  # temperatures are below it
@@ -210,6 +212,16 @@ def _of_files(args: argparse.Namespace) -> list[str]:
     return ids
 
 
+def _unfetched(name: str) -> str:
+    """For a name that may be meant as a task set's: how one is fetched; as the end of an error's line."""
+    known = [*suites.bundled(), *families.FAMILIES]
+    if name in known or nearest(name, known) is not None:
+        return ""
+    if "/" in name:
+        return "; nor is there a file or a folder"
+    return f"; a task set is fetched by  {program()} tasks fetch {name} --from FOLDER"
+
+
 def _tasks(args: argparse.Namespace, like: Deploy) -> list[str]:
     """The instances to play."""
     if args.tasks is None:
@@ -224,7 +236,8 @@ def _tasks(args: argparse.Namespace, like: Deploy) -> list[str]:
     try:
         suite = suites.load(args.tasks)
     except ConfigError as error:
-        raise ConfigError(f"--tasks {args.tasks}: {error}") from None
+        said = str(error).removeprefix(f"{args.tasks}: ")
+        raise ConfigError(f"--tasks {args.tasks}: {said}{_unfetched(args.tasks)}") from None
     both = args.untrained or not suite.trained
     found: list[str] = []
     for family in (*suite.trained, *(suite.untrained if both else ())):

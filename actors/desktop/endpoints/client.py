@@ -32,11 +32,23 @@ _CONTEXT = ("context length", "context_length", "context window", "longer than t
 
 
 class EndpointDown(Exception):  # noqa: N818 - becomes a fault of the infrastructure where the episode is known
-    """No answer within the tries allowed, or one that no later try will better; `cause` is the fault's."""
+    """No answer within the tries allowed, or one that no later try will better; `cause` is the fault's.
 
-    def __init__(self, cause: str, said: str) -> None:
+    `status` is that of the server's answer where it refused, else 0.
+    """
+
+    def __init__(self, cause: str, said: str, status: int = 0) -> None:
         super().__init__(said)
         self.cause = cause
+        self.status = status
+
+
+class _Named(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Named]
 
 
 class PromptRefused(EndpointDown):
@@ -103,6 +115,17 @@ class Endpoint:
                 )
         raise AssertionError("the loop returns or raises")
 
+    async def models(self) -> list[str]:
+        """Names of the models that the server lists; none where it lists none."""
+        url = self._config.url.rstrip("/") + "/models"
+        try:
+            reply = await request_json(
+                self._session, "GET", url, None, timeout_s=self._config.timeout_s, most=MAX_ANSWER_BYTES
+            )
+            return [one.id for one in msgspec.json.decode(reply.body, type=_Models).data]
+        except (NoAnswerError, AnswerTooLongError, msgspec.DecodeError, UnicodeDecodeError):
+            return []
+
     async def _try(self, body: bytes, max_tokens: int) -> Completed:
         config = self._config
         url = config.url.rstrip("/") + "/chat/completions"
@@ -122,7 +145,7 @@ class Endpoint:
             said = ascii((text.replace(self._key, "***") if self._key else text)[:MAX_SAID])
             context = reply.status == TOO_LARGE or any(word in text.lower() for word in _CONTEXT)
             kind = PromptRefused if context else EndpointDown
-            raise kind("endpoint_refused", f"{self._name}: status {reply.status}: {said}")
+            raise kind("endpoint_refused", f"{self._name}: status {reply.status}: {said}", reply.status)
         try:
             return completed(reply.body, max_tokens)
         except NoCompletionError as error:

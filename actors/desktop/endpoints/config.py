@@ -70,5 +70,5 @@ def key_of(endpoint: EndpointConfig, environment: Mapping[str, str]) -> str:
         return ""
     found = environment.get(endpoint.key_env, "")
     if not found:
-        raise ConfigError(f"{endpoint.at}: key_env names {endpoint.key_env}, which is not set")
+        raise ConfigError(f"{endpoint.at}: key_env names {endpoint.key_env}, which is not set: export it first")
     return found

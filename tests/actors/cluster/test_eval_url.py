@@ -17,6 +17,7 @@ from aiohttp import web
 
 from actors.cluster import cli
 from actors.cluster.evaluate import scripted, served, settings
+from actors.desktop.endpoints.config import EndpointConfig
 from apis.tasks.osworld import HOME, data_url
 from apis.tasksets import store
 from runtime.errors import ConfigError
@@ -59,6 +60,10 @@ def test_a_models_url_and_flags_become_a_deploy_file() -> None:
         ((URL, *WORDS, "--screen", "1920"), "WIDTHxHEIGHT"),
         ((URL, *WORDS, "--screen", "20x30"), "from 800x600"),
         (("http://me:secret@host/v1", *WORDS), "user name or password"),
+        (("localhost:8000/v1", *WORDS), "begins with its scheme, as in http://localhost:8000/v1"),
+        ((URL, *WORDS[:3], "osworlds"), "a task set is fetched by  .* tasks fetch osworlds --from FOLDER"),
+        ((URL, *WORDS[:3], "file_manger"), "did you mean file_manager[?]$"),
+        ((URL, *WORDS, "--like", "nosuch"), "no run in .*no such deploy file"),
     ],
 )
 def test_what_can_not_be_evaluated_is_refused_in_a_line(
@@ -70,6 +75,37 @@ def test_what_can_not_be_evaluated_is_refused_in_a_line(
     assert re.search(said, error), error
     assert "secret" not in error
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("status", "model", "picture", "said"),
+    [
+        (401, "org/m", False, "it wants a key: --api-key-env"),
+        (404, "org/n", False, "--model org/n: it serves no such model, did you mean org/m[?]"),
+        (404, "org/m", False, "mostly ends in /v1"),
+        (400, "org/m", True, "leave --observation out"),
+        (200, "org/m", False, "mostly ends in /v1"),
+    ],
+)
+async def test_a_refusal_of_the_server_says_what_to_do(status: int, model: str, picture: bool, said: str) -> None:
+    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
+        return web.Response(status=status, text="<html>no</html>")
+
+    async with StandIn(script) as server:
+        config = EndpointConfig(url=server.url, model=model, first_backoff_s=0.0)
+        with pytest.raises(ConfigError, match=said):
+            await asyncio.to_thread(served.refuse_unanswering, config, picture=picture)
+
+
+def test_machines_of_a_file_are_changed_before_they_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "far.yaml"
+    file.write_text("extends: local\ndesktops: {place: {desktops: 1}}\n")
+    words = (URL, "--model", "m", "--like", str(file))
+    with pytest.raises(ConfigError, match=r"far.yaml: desktops.place asks for machines"):
+        settings.deploy_of(arguments(*words), served.named(arguments(*words)))
+    for mended, engine in (("desktops.place={}", "none"), ("cluster.engine=ray", "ray")):
+        args = arguments(*words, "--set", mended)
+        assert settings.deploy_of(args, served.named(args)).cluster.engine == engine
 
 
 def test_a_model_elsewhere_is_not_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,6 +41,7 @@ class StandIn:
     async def __aenter__(self) -> StandIn:
         app = web.Application()
         app.router.add_post("/v1/chat/completions", self._answer)
+        app.router.add_get("/v1/models", self._models)
         self._runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -50,6 +51,9 @@ class StandIn:
 
     async def __aexit__(self, *_: object) -> None:
         await self._runner.cleanup()
+
+    async def _models(self, _request: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": [{"id": "org/m", "object": "model"}]})
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(request)
