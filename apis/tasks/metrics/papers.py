@@ -166,7 +166,7 @@ DECLARED = (
     Declared(
         "compare_archive",
         compare_archive,
-        "archives are known by what they hold and not by their names; without any text PDFs have to draw the same",
+        "a tar has to be packed as the expected one is; without any text PDFs have to draw the same",
         reads=ARCHIVE,
         lacks=_lacks,
     ),

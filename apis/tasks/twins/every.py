@@ -9,6 +9,7 @@ from apis.tasks.twins import (
     browsers,
     combined,
     documents,
+    forms,
     general,
     papers,
     pictures,
@@ -22,7 +23,7 @@ from apis.tasks.twins import (
 
 FILES = (
     browsers, general, slides, tables, documents, words, pictures, slide_options, table_options, text_options, combined,
-    papers,
+    papers, forms,
 )  # fmt: skip
 TWINS = [twin for one in FILES for twin in one.TWINS]
 GARBAGE = [
