@@ -26,7 +26,7 @@ EITHER = [[name, f"{name} City"] if number % 5 == 0 else name for number, name i
 
 def flags(folder: int, value: int, message: int = 1) -> FileView:
     """Thunderbird's index of mails: a message in a folder, and what it is marked with."""
-    mails = [("id", "folder"), (1, folder), (2, 99)]
+    mails: list[tuple[str | int, ...]] = [("id", "folder"), (1, folder), (2, 99)]
     return database(messages=mails, flags=[("kind", "value", "message"), (58, value, message)])
 
 
