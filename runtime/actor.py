@@ -7,22 +7,25 @@ bounded in number. Every task that an actor starts is its own and ends with it.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from runtime import interfaces
 from runtime.clock import Clock
-from runtime.errors import ProtocolError
+from runtime.disk import DiskGate
+from runtime.errors import PayloadLost, ProtocolError
 from runtime.logs.writer import ActorLog
-from runtime.messaging.message import Message
+from runtime.messaging.message import BlobRef, Message
 from runtime.messaging.refs import Ref
+from runtime.storage import far_store
 from runtime.storage.bulk import SEGMENTS
 from runtime.storage.copies import Copies
 from runtime.storage.far_store import Alone, FarStore, Makers, fetched, made
-from runtime.storage.segments import SegmentStore
+from runtime.storage.segments import SegmentStore, read_blobs
 from runtime.tasks import TaskScope
 
 if TYPE_CHECKING:
@@ -112,8 +115,13 @@ class Context:
 
     @property
     def run_dir(self) -> Path:
-        """The run's folder."""
+        """The run's folder or, away from the main host, a folder of this process alone, which goes with it."""
         return self._node.run_dir
+
+    @property
+    def home(self) -> Path:
+        """The run's folder by its name with the main host; away from there it is no path of this machine."""
+        return self._node.home
 
     @property
     def apart(self) -> bool:
@@ -132,6 +140,20 @@ class Context:
         """A new writer of the run's segments, in this actor's name or, away from the main host, in its host's."""
         ticket = self._node.ticket
         return SegmentStore(self.run_dir / SEGMENTS, self.name) if ticket is None else FarStore(ticket)
+
+    def payloads(self, refs: Iterable[BlobRef]) -> Iterator[bytes | PayloadLost]:
+        """What `refs` name in the run's segments, wherever they are; in the place of a lost one, why it is. Blocks.
+
+        Raises StoreError where nothing can be said of the payloads; away from the main host TransferFailed, where the
+        connection is why.
+        """
+        ticket = self._node.ticket
+        return read_blobs(self.run_dir / SEGMENTS, refs) if ticket is None else far_store.payloads(ticket, refs)
+
+    def disk_gate(self) -> DiskGate:
+        """Stands before work that writes to the main host's disk, wherever this process is."""
+        ticket = self._node.ticket
+        return DiskGate(self.home, self.log, functools.partial(far_store.refusal, ticket) if ticket else None)
 
     async def folder(self, path: str) -> Path:
         """The main host's folder `path`: itself or, away from the main host, what it holds but weights.

@@ -273,8 +273,12 @@ class ActorSystem:
         """Begin a life of a host, here or where it is placed."""
         if spec.place is None or self._placer is None:
             return launch.launch_here(spec, self.run_dir, self.log_level, self._stall_after_s)
-        told = [*launch.arguments(spec, self.log_level, self._stall_after_s), f"--silent-limit-s={spec.silent_limit_s}"]
-        bulk = Bulk(self.run_dir, spec.name, spec.reads, spec.reads_weights, spec.writes)
+        told = [
+            *launch.arguments(spec, self.log_level, self._stall_after_s),
+            f"--silent-limit-s={spec.silent_limit_s}",
+            f"--home={self.run_dir}",
+        ]
+        bulk = Bulk(self.run_dir, spec)
         first = first and spec.name not in self._later
         return PlacedHost(self._placer, spec, told, bulk, first=first)
 

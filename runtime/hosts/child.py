@@ -72,7 +72,7 @@ class ChildHost:
         send = None if ticket is None else self._send_line
         self._log = host_log(Path(args.run_dir), args.name, args.log_level, self._clock, send)
         self._node = Node(args.name, Path(args.run_dir), self._clock, self._log, self)
-        self._node.ticket = ticket
+        self._node.ticket, self._node.home = ticket, Path(args.home or args.run_dir)
         self._inline = InlineHost(self._node, self._gave_up)
         self._watch = StallWatch(self._inline, args.stall_after_s)
         self._below = Below() if args.counts_below else None
@@ -204,6 +204,7 @@ def main() -> None:
     parser.add_argument("--fd", type=int)
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--run-dir", required=True)
+    parser.add_argument("--home", default="")
     parser.add_argument("--log-level", default="info")
     parser.add_argument("--stall-after-s", type=float, default=60.0)
     parser.add_argument("--nice", type=int, default=0)

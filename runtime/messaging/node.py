@@ -58,7 +58,7 @@ class Node:
 
     def __init__(self, name: str, run_dir: Path, clock: Clock, log: ActorLog, uplink: Uplink) -> None:
         self.name = name
-        self.run_dir = run_dir
+        self.run_dir = self.home = run_dir  # a process elsewhere has a folder of its own; `home` is the main host's
         self.clock = clock
         self.log = log
         self.uplink = uplink

@@ -2,7 +2,8 @@
 
 Invariant: a payload is answered with its reference once this machine's store holds it, and a flush once the disk does,
 as for a store on this machine. Of this machine's files a host reads those of the folders that its spec names, and no
-other. It reads weights only where the spec says so, and makes folders only where the spec says that it may.
+other. It reads weights and stored payloads only where the spec says so, and makes folders only where the spec says that
+it may.
 """
 
 from __future__ import annotations
@@ -12,16 +13,20 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from runtime import disk
 from runtime.disk import store_error
-from runtime.errors import ComputerRLError, StoreError
+from runtime.errors import ComputerRLError, PayloadLost, StoreError
 from runtime.messaging.message import BlobRef, Message
-from runtime.messaging.transport import Link
+from runtime.messaging.transport import MAX_FRAME_BYTES, Link
+from runtime.spec import HostSpec
 from runtime.storage import sent_folders
-from runtime.storage.segments import SegmentStore
+from runtime.storage.segments import SegmentStore, read_blobs
 from runtime.storage.sent_folders import FileEntry, entries, inner, is_weights
 
 SEGMENTS = "segments"
 PART_BYTES = 8 << 20
+BLOBS_BYTES, BLOBS_MOST = 32 << 20, 4096  # of one answer; a single payload may be as large as a frame with its heads
+HEADS_BYTES = 4096
 
 
 class Append(Message):
@@ -54,6 +59,12 @@ class ReadPart(Message):
     folder: str
     name: str
     offset: int
+
+
+class ReadBlobs(Message):
+    """What do these name in the run's segments?"""
+
+    refs: list[BlobRef]
 
 
 class BeginFolder(Message):
@@ -105,6 +116,13 @@ class Part(Message):
     data: bytes
 
 
+class Blobs(Message):
+    """Of `ReadBlobs`, in its order: the payloads, empty where one is lost, and why those are lost by their numbers."""
+
+    found: list[bytes]
+    lost: dict[int, str]
+
+
 class Written(Message):
     """Of `BeginFolder`, `WritePart` and `EndFolder`."""
 
@@ -116,26 +134,19 @@ class Failed(Message):
     text: str
 
 
-Asked = Append | Flush | LookAtDisk | ListFiles | ReadPart | BeginFolder | WritePart | EndFolder
-Answered = Stored | Flushed | DiskLooked | Files | Part | Written | Failed
+Asked = Append | Flush | LookAtDisk | ListFiles | ReadPart | ReadBlobs | BeginFolder | WritePart | EndFolder
+Answered = Stored | Flushed | DiskLooked | Files | Part | Blobs | Written | Failed
 
 
 class Bulk:
     """What one life of a host stores and reads, over any number of connections."""
 
-    def __init__(
-        self,
-        run_dir: Path,
-        host: str,
-        reads: Sequence[str],
-        reads_weights: Sequence[str] = (),
-        writes: Sequence[str] = (),
-    ) -> None:
-        self._folder, self._host = run_dir / SEGMENTS, host
-        self._reads, self._reads_weights = frozenset(reads), frozenset(map(Path, reads_weights))
-        self._writes = frozenset(map(Path, writes))
+    def __init__(self, run_dir: Path, spec: HostSpec) -> None:
+        self._run_dir, self._folder, self._host = run_dir, run_dir / SEGMENTS, spec.name
+        self._reads, self._reads_weights = frozenset(spec.reads), frozenset(map(Path, spec.reads_weights))
+        self._writes, self._reads_segments = frozenset(map(Path, spec.writes)), spec.reads_segments
         self._store: SegmentStore | None = None
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"bulk {host}")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"bulk {spec.name}")
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one connection's requests, one after another, until it ends."""
@@ -163,13 +174,16 @@ class Bulk:
                     self._segments().flush(asked.files)
                     return Flushed()
                 case LookAtDisk():
-                    return DiskLooked(refusal=self._segments().refusal())
+                    looked = disk.refusal(self._run_dir) if self._store is None else self._store.refusal()
+                    return DiskLooked(refusal=looked)
                 case ListFiles():
                     folder = self._readable(asked.folder, weights=asked.weights or asked.nested)
                     return Files(files=entries(folder, weights=asked.weights, nested=asked.nested))
                 case ReadPart():
                     folder = self._readable(asked.folder, weights=is_weights(asked.name) or "/" in asked.name)
                     return Part(data=_part(inner(folder, asked.name), asked.offset))
+                case ReadBlobs():
+                    return self._blobs(asked.refs)
                 case BeginFolder() | WritePart() | EndFolder():
                     return self._written(asked)
         except ComputerRLError as error:
@@ -182,6 +196,16 @@ class Bulk:
         if self._store is None:
             self._store = SegmentStore(self._folder, self._host)
         return self._store
+
+    def _blobs(self, refs: Sequence[BlobRef]) -> Blobs:
+        if not self._reads_segments:
+            raise StoreError(f"host {self._host} may not read the run's segments")
+        size = sum(ref.size for ref in refs)
+        if len(refs) > BLOBS_MOST or size > (BLOBS_BYTES if len(refs) > 1 else MAX_FRAME_BYTES - HEADS_BYTES):
+            raise StoreError(f"{len(refs)} payloads of {size} bytes are too much for one answer")
+        found = list(read_blobs(self._folder, refs))
+        lost = {number: str(one) for number, one in enumerate(found) if isinstance(one, PayloadLost)}
+        return Blobs(found=[b"" if isinstance(one, PayloadLost) else one for one in found], lost=lost)
 
     def _readable(self, folder: str, *, weights: bool) -> Path:
         path = Path(folder)

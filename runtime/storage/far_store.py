@@ -11,7 +11,7 @@ import os
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 from typing import Protocol, TypeVar
@@ -19,16 +19,19 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from runtime.disk import store_error
-from runtime.errors import DiskRefuses, HostLost, StoreError, TransferFailed, named
+from runtime.errors import DiskRefuses, HostLost, PayloadLost, StoreError, TransferFailed, named
 from runtime.hosts.ticket import HostTicket, enter_blocking, read_exactly
 from runtime.messaging.message import BlobRef
 from runtime.messaging.transport import MAX_FRAME_BYTES
 from runtime.storage.bulk import (
+    BLOBS_BYTES,
+    BLOBS_MOST,
     PART_BYTES,
     Answered,
     Append,
     Asked,
     BeginFolder,
+    Blobs,
     DiskLooked,
     EndFolder,
     Failed,
@@ -38,6 +41,7 @@ from runtime.storage.bulk import (
     ListFiles,
     LookAtDisk,
     Part,
+    ReadBlobs,
     ReadPart,
     Stored,
     WritePart,
@@ -82,6 +86,15 @@ class FarStore:
     def refusal(self) -> str:
         """Why the main host's disk takes no bytes; "" where it takes them."""
         return self._ask(LookAtDisk(), DiskLooked).refusal
+
+    def read(self, refs: Iterable[BlobRef]) -> Iterator[bytes | PayloadLost]:
+        """As `segments.read_blobs`, with many payloads in one answer. Raises StoreError."""
+        for part in _parts(refs):
+            answer = self._ask(ReadBlobs(refs=part), Blobs)
+            if len(answer.found) != len(part):
+                raise StoreError(f"{len(part)} payloads were asked for, and {len(answer.found)} came")
+            for number, payload in enumerate(answer.found):
+                yield PayloadLost(answer.lost[number]) if number in answer.lost else payload
 
     def fetch(self, folder: str, cache: Path, *, weights: bool = False, nested: bool = False) -> Path:
         """A folder of this machine with what `folder` holds with the main host. Raises StoreError."""
@@ -189,6 +202,26 @@ def fetched(ticket: HostTicket, folder: str, cache: Path, *, weights: bool = Fal
         store.hang_up()
 
 
+def payloads(ticket: HostTicket, refs: Iterable[BlobRef]) -> Iterator[bytes | PayloadLost]:
+    """`FarStore.read` over a connection of its own."""
+    store = FarStore(ticket)
+    try:
+        yield from store.read(refs)
+    finally:
+        store.hang_up()
+
+
+def refusal(ticket: HostTicket) -> str:
+    """Why the main host's disk takes no bytes, as far as can be known; "" where it takes them."""
+    store = FarStore(ticket)
+    try:
+        return store.refusal()
+    except StoreError as error:
+        return str(error)
+    finally:
+        store.hang_up()
+
+
 class Makers(Protocol):
     """Processes that make a folder together, each a part of it. Each calls the same methods in the same order."""
 
@@ -253,6 +286,19 @@ def _made_below(below: Path) -> tempfile.TemporaryDirectory[str]:
         return tempfile.TemporaryDirectory(dir=below, prefix=".made-")
     except OSError as error:
         raise _failed(f"can't make a folder in {below}", error) from error
+
+
+def _parts(refs: Iterable[BlobRef]) -> Iterator[list[BlobRef]]:
+    """As many at a time as one answer holds."""
+    part, size = list[BlobRef](), 0
+    for ref in refs:
+        if part and (len(part) == BLOBS_MOST or size + ref.size > BLOBS_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(ref)
+        size += ref.size
+    if part:
+        yield part
 
 
 def _failed(text: str, error: OSError) -> StoreError:

@@ -21,7 +21,7 @@ import struct
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from runtime import disk
@@ -223,6 +223,18 @@ def read_blob(folder: Path, ref: BlobRef) -> bytes:
     if digest_of(payload).hex() != ref.digest:
         raise PayloadLost(f"{ref.segment} at {ref.offset} does not hold {ref.digest}")
     return payload
+
+
+def read_blobs(folder: Path, refs: Iterable[BlobRef]) -> Iterator[bytes | PayloadLost]:
+    """The payloads of `refs`, in their order; in the place of a lost one, what `read_blob` raises.
+
+    Raises StoreError as `read_blob` does where that says nothing of the payload.
+    """
+    for ref in refs:
+        try:
+            yield read_blob(folder, ref)
+        except PayloadLost as error:
+            yield error
 
 
 def free_blob(folder: Path, ref: BlobRef) -> None:

@@ -107,6 +107,20 @@ class Keep(Request[Kept]):
     payload: bytes
 
 
+class Texts(Message):
+    texts: list[str]
+
+
+class Look(Request[Texts]):
+    """What these name in the run's segments, as `repr` says it."""
+
+    refs: list[BlobRef]
+
+
+class Home(Request[Texts]):
+    """The run's folder with the main host, and why that machine's disk takes no bytes."""
+
+
 class Folder(Request[Text]):
     """Where the main host's folder `path` is for this actor."""
 
@@ -269,6 +283,18 @@ class Counter(Actor):
                 store.close()
 
         return Kept(ref=await asyncio.to_thread(stored))
+
+    @handles(Look)
+    async def look(self, msg: Look) -> Texts:
+        def read() -> list[str]:
+            return [repr(one) for one in self.ctx.payloads(msg.refs)]
+
+        return Texts(texts=await asyncio.to_thread(read))
+
+    @handles(Home)
+    async def home(self, msg: Home) -> Texts:
+        look = await asyncio.to_thread(self.ctx.disk_gate()._look)
+        return Texts(texts=[str(self.ctx.home), look])
 
     @handles(Folder)
     async def folder(self, msg: Folder) -> Text:

@@ -16,9 +16,26 @@ import pytest
 
 from runtime.errors import DiskRefuses, StoreError, TransferFailed
 from runtime.hosts.ticket import HostTicket
+from runtime.messaging.message import BlobRef
+from runtime.messaging.transport import MAX_FRAME_BYTES
+from runtime.spec import HostSpec
+from runtime.storage import bulk as bulk_side
 from runtime.storage import far_store
-from runtime.storage.bulk import Answered, Bulk, EndFolder, Failed, Files, Flush, Flushed, ListFiles, WritePart, Written
+from runtime.storage.bulk import (
+    Answered,
+    Bulk,
+    EndFolder,
+    Failed,
+    Files,
+    Flush,
+    Flushed,
+    ListFiles,
+    ReadBlobs,
+    WritePart,
+    Written,
+)
 from runtime.storage.far_store import ANSWER_S, WHOLE_S, Alone, FarStore, Makers, made
+from runtime.storage.segments import SegmentStore, read_blobs
 
 TICKET = HostTicket(address="h:1", name="away", life="l", key=b"k", certificate="")
 
@@ -82,6 +99,42 @@ def test_a_broken_connection_may_be_whole_later_and_whole_folders_get_the_longer
     theirs.close()
 
 
+def test_many_payloads_come_in_one_answer_and_no_answer_is_too_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SegmentStore(tmp_path / "segments", "seat")
+    refs = [store.append(bytes([number]) * size) for number, size in enumerate([100] * 250 + [400] * 3 + [2000])]
+    store.close()
+    bulk, asked = Bulk(tmp_path, HostSpec(name="away", reads_segments=True)), list[list[BlobRef]]()
+
+    def ask(_: FarStore, request: ReadBlobs, wanted: type) -> Answered:
+        asked.append(request.refs)
+        return bulk._answer(request)
+
+    monkeypatch.setattr(FarStore, "_ask", ask)
+    assert list(FarStore(TICKET).read(refs)) == list(read_blobs(tmp_path / "segments", refs))
+    assert [len(part) for part in asked] == [len(refs)], "one round trip"
+    asked.clear()
+    for module in (far_store, bulk_side):
+        monkeypatch.setattr(module, "BLOBS_BYTES", 1000)
+        monkeypatch.setattr(module, "BLOBS_MOST", 8)
+    assert list(FarStore(TICKET).read(refs)) == list(read_blobs(tmp_path / "segments", refs))
+    assert {len(part) for part in asked[:31]} == {8}
+    assert [[ref.size for ref in part] for part in asked[31:]] == [[100, 100, 400, 400], [400], [2000]]
+    for part, said in ((refs[:9], "9 payloads of 900 bytes"), (refs[250:253], "3 payloads of 1200 bytes")):
+        answer = bulk._answer(ReadBlobs(refs=part))
+        assert isinstance(answer, Failed)
+        assert answer.text == f"{said} are too much for one answer"
+    large = bulk._answer(ReadBlobs(refs=[msgspec.structs.replace(refs[0], size=MAX_FRAME_BYTES)]))
+    assert isinstance(large, Failed), "no frame holds it"
+
+
+def test_a_disk_that_can_not_be_asked_is_not_taken_to_be_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    (_, theirs), failed = answered(monkeypatch, Failed(kind="StoreError", text="no")), "no"
+    assert far_store.refusal(TICKET) == failed
+    theirs.close()
+
+
 class Two:
     """Two threads as makers: what fails in one fails in both."""
 
@@ -115,7 +168,7 @@ class Two:
 def test_two_machines_make_one_folder_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = tmp_path / "checkpoints"
     kept.mkdir()
-    bulks = {name: Bulk(tmp_path, name, (), (), (str(kept),)) for name in ("one", "two")}
+    bulks = {name: Bulk(tmp_path, HostSpec(name=name, writes=(str(kept),))) for name in ("one", "two")}
     broken: list[str] = []
     full_ones, room = set[str](), far_store._made_below
 

@@ -13,14 +13,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from example_actors import Add, Counter, CounterConfig, Folder, Greet, Keep, Make, Pid, Weighed  # noqa: E402
+from example_actors import Add, Counter, CounterConfig, Folder, Greet, Home, Keep, Look, Make, Pid, Weighed  # noqa: E402
 
-from runtime.errors import ActorGone, StoreError  # noqa: E402
+from runtime.errors import ActorGone, PayloadLost, StoreError  # noqa: E402
 from runtime.logs.reader import read_logs  # noqa: E402
 from runtime.storage import sent_folders  # noqa: E402
 from runtime.storage.bulk import PART_BYTES  # noqa: E402
@@ -126,6 +127,34 @@ async def test_what_it_stores_reads_and_says_is_with_the_main_host(tmp_path, mon
     assert [line["actor"] for line in lines(run, "example_greeted")] == ["a"]
     assert {line["actor"] for line in lines(run, "host_stopping")} == {"host/away"}
     SegmentStore(run / "segments", "away").close()  # no writer holds it any more
+
+
+@pytest.mark.slow
+async def test_stored_payloads_are_read_elsewhere_where_the_spec_says_so(tmp_path):
+    run = tmp_path / "run"
+    store = SegmentStore(run / "segments", "desktop")
+    refs = [store.append(payload) for payload in (b"one", b"", b"two" * 9)]
+    store.close()
+    lost = msgspec.structs.replace(refs[0], digest="00" * 16)
+    async with placed(run, reads_segments=True) as system:
+        await counter(system)
+        found = (await system.ref("a").ask(Look(refs=[*refs, lost, refs[0]]), timeout_s=20)).texts
+        assert found[:3] == [repr(b"one"), repr(b""), repr(b"two" * 9)]
+        assert found[3] == repr(PayloadLost(f"{lost.segment} at {lost.offset} does not hold {lost.digest}"))
+        assert found[4] == repr(b"one")
+        assert (await system.ref("a").ask(Home(), timeout_s=20)).texts == [str(run), ""]
+        assert [path.name for path in (run / "segments").glob("*.seg")] == [refs[0].segment], "looking writes nothing"
+
+
+@pytest.mark.slow
+async def test_no_other_host_reads_them(tmp_path):
+    store = SegmentStore(tmp_path / "segments", "desktop")
+    ref = store.append(b"one")
+    store.close()
+    async with placed(tmp_path, reads=(str(tmp_path / "segments"),), reads_weights=(str(tmp_path),)) as system:
+        await counter(system)
+        with pytest.raises(StoreError, match="host away may not read the run's segments"):
+            await system.ref("a").ask(Look(refs=[ref]), timeout_s=20)
 
 
 @pytest.mark.slow

@@ -140,7 +140,7 @@ async def _passed_on(folder: Path, *, placed: bool) -> tuple[dict[int, float], d
 
 async def _stored(folder: Path) -> float:
     """Milliseconds of taking in one step's payload, by TLS where this machine has a network."""
-    door, bulk = Door(), Bulk(folder, "bench", ())
+    door, bulk = Door(), Bulk(folder, HostSpec(name="bench"))
     await door.open(placed_here.own_address())
     guest = door.expect("bench", bulk.serve)
 
