@@ -1,7 +1,8 @@
 """The learner: takes batches, has the rank step on them, announces weights, keeps checkpoints.
 
 Invariant: a version never names two different weights: what follows a lost rank is a new lineage. Nothing is
-announced before the ledger knows that it is trained. This process loads no tensor library.
+announced before the ledger knows that it is trained. This process loads no tensor library. It may be on another machine
+than the run's folder: it reads what is stored through its context, and has folders looked after where they are.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from actors.errors import FencedOff
 from actors.learner import batches, events, payloads, plan_file
 from actors.learner.config import LearnerSettings
 from actors.learner.exports import Exports
-from actors.learner.folders import RunFolders, newest_known
+from actors.learner.folders import checkpoint_of, newest_known
+from actors.learner.kept_folders import KeptFolders
 from actors.learner.messages import (
     DeclineGroup,
     ExportWeights,
@@ -36,7 +38,7 @@ from actors.learner.messages import (
     WriteKept,
     WriteWeights,
 )
-from actors.learner.rank_asks import EXPORT_BYTES, SAVE_BYTES, RankLostError, asked, loading_s, moving_s
+from actors.learner.rank_asks import EXPORT_BYTES, SAVE_BYTES, RankLostError, asked, loading_s, moving_s, paused
 from actors.learner.rehearsal import Exercises
 from actors.learner.weights.publisher import Publisher
 from actors.replay.messages import (
@@ -55,8 +57,7 @@ from actors.replay.messages import (
 from actors.sampler.messages import Weights
 from policy.errors import LearnerError, NoModel
 from runtime.actor import Actor, handles
-from runtime.disk import DiskGate
-from runtime.errors import ActorGone, DeadlineExceeded, DiskRefuses, MailboxFull
+from runtime.errors import ActorGone, DeadlineExceeded, DiskRefuses, MailboxFull, TransferFailed
 from runtime.messaging.message import Request, Version
 
 R = TypeVar("R")
@@ -85,15 +86,16 @@ class LearnerActor(Actor):
         self._doing = "starting"
 
     async def on_start(self) -> None:
-        self._folders = RunFolders(self.ctx.run_dir)
-        self._gate = DiskGate(self.ctx.run_dir, self.ctx.log)
-        plan_file.clear(self.ctx.run_dir)
+        self._folders = KeptFolders(self.ctx.ref(self.config.folders))
+        self._gate = self.ctx.disk_gate()
+        await self._folders.clear_plans()
         self._rank = self.ctx.ref(self.config.rank)
         groups = self.config.groups
         self._publisher = None if groups is None else Publisher(groups, self._rank, self.ctx)
-        self._exports = Exports(self._export, self._folders, "" if groups is None else self.ctx.name)
+        self._exports = Exports(self._export, self.ctx.home, "" if groups is None else self.ctx.name)
         rehearses = self.config.learner.rehearsal > 0
-        self._exercises = Exercises(self.config.model, self.config.seed) if rehearses else None
+        vocabulary = str(await self.ctx.folder(self.config.model)) if rehearses else ""
+        self._exercises = Exercises(vocabulary, self.config.seed) if rehearses else None
         await self._restore("start")
         self.ctx.spawn(self._learn(), "learn")
 
@@ -146,13 +148,18 @@ class LearnerActor(Actor):
             self._publisher.decline(msg.version, [msg.sampler])
 
     async def _learn(self) -> None:
+        failures = 0
         while True:
             try:
                 if not await self._next():
                     break
+                failures = 0
             except DiskRefuses as error:
                 self._gate.refuse(str(error))
                 await self._gate.passed()
+            except TransferFailed as error:  # the batch is taken again
+                failures += 1
+                await paused(self.ctx, self.ctx.name, Batch.__name__, error, failures)
             except (RankLostError, NoModel) as error:
                 self.ctx.log.emit(events.RANK_LOST, version=str(self._version), cause=str(error))
                 await self._restore(str(error))
@@ -206,10 +213,10 @@ class LearnerActor(Actor):
         plan = planned.plan
         self._doing = f"step {version} ({plan.kind})"
         try:
-            sent = await asyncio.to_thread(plan_file.sent, plan, self.ctx.run_dir)
+            sent = await asyncio.to_thread(plan_file.sent, plan, self.ctx.home, self.ctx.make_folder)
             result = await self._ask_rank(sent, self.config.step_timeout_s)
         finally:
-            plan_file.clear(self.ctx.run_dir)
+            await self._folders.clear_plans()
         self._version = version
         self._steps += 1
         self._busy_s += result.t1 - result.t0
@@ -242,7 +249,7 @@ class LearnerActor(Actor):
 
     def _plan(self, batch: Batch, version: Version) -> batches.PlannedStep:
         began = time.perf_counter()
-        stored = payloads.read(self._folders.segments, batches.blobs(batch), batch.lease)
+        stored = payloads.read(self.ctx.payloads, batches.blobs(batch), batch.lease)
         read = time.perf_counter()
         plan_id = f"{batch.lease}:{version}"
         learner = self.config.learner
@@ -289,10 +296,9 @@ class LearnerActor(Actor):
             samplers=[name for name in samplers if name not in missed],
             missed=missed,
         )
-        if self._folders.weights_count() > self.config.keep_weights:
-            figures: Figures = await self._ledger(GetFigures(), LEDGER_TIMEOUT_S)
-            needed = {round_.version for round_ in figures.evals if not round_.closed}
-            await asyncio.to_thread(self._folders.prune_weights, self.config.keep_weights, needed)
+        figures: Figures = await self._ledger(GetFigures(), LEDGER_TIMEOUT_S)
+        needed = {round_.version for round_ in figures.evals if not round_.closed}
+        await self._folders.prune_weights(self.config.keep_weights, needed)
 
     async def _export(self, request: ExportWeights | WriteKept) -> Saved:
         return await self._ask_rank(request, self._moving_limit_s(EXPORT_BYTES * self._parameters))
@@ -318,7 +324,7 @@ class LearnerActor(Actor):
         if self._saved == self._version:  # the files are as the ledger knows them, and stay so
             return
         self._doing = f"saving {self._version}"
-        location = self._folders.checkpoint_of(self._version)
+        location = checkpoint_of(self.ctx.home, self._version)
         saved = await self._ask_rank(
             SaveCheckpoint(version=self._version, location=str(location)),
             self._moving_limit_s(SAVE_BYTES * self._parameters),
@@ -334,7 +340,7 @@ class LearnerActor(Actor):
             Checkpointed(version=self._version, location=saved.location, digest=saved.digest), LEDGER_TIMEOUT_S
         )
         self._saved = self._version
-        await asyncio.to_thread(self._folders.prune_checkpoints, self.config.keep_checkpoints)
+        await self._folders.prune_checkpoints(self.config.keep_checkpoints)
 
     async def _restore(self, cause: str) -> None:
         """Load the newest checkpoint as a new lineage, or the base model when nothing was ever trained."""
@@ -354,14 +360,15 @@ class LearnerActor(Actor):
         lineage = parent.lineage if fresh else max(parent.lineage, figures.trained.lineage) + 1
         version = Version(lineage=lineage, step=parent.step)
         where = self.config.model if location is None else str(location)
+        size = await self._folders.bytes_of(where) if self.config.learner.place else 0
         loaded: ModelLoaded = await self._ask_rank(
             LoadModel(location=where, checkpoint=location is not None, version=version, digest=digest),
-            self.config.load_timeout_s + await asyncio.to_thread(loading_s, self.config.learner, Path(where)),
+            self.config.load_timeout_s + loading_s(self.config.learner, size),
         )
         self._parameters = loaded.parameters
         # The rank does one thing after another, so a save that its learner gave up on is over by now. What it wrote is
         # past `parent`: the ledger is about to undo those steps, and no later resume may go on from them.
-        await asyncio.to_thread(self._folders.forget_after, parent)
+        await self._folders.forget_after(parent)
         if not fresh:
             await self._ledger(LearnerResumed(version=version, parent=parent), LEDGER_TIMEOUT_S)
             self.ctx.log.emit(
@@ -375,7 +382,7 @@ class LearnerActor(Actor):
             await self._checkpoint("first")
 
     async def _newest_checkpoint(self, figures: Figures) -> tuple[Version, Path | None, str]:
-        complete = await asyncio.to_thread(self._folders.checkpoints)
+        complete = await self._folders.checkpoints()
         asked = GetCheckpointDigests(versions=[version for version, _ in complete])
         known: CheckpointDigests = await self._ledger(asked, LEDGER_TIMEOUT_S)
         return newest_known(complete, known.digests, figures.trained)

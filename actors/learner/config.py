@@ -132,6 +132,14 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
             advanced=True,
         ),
     ] = {}
+    actor_place: Annotated[
+        dict[str, float],
+        key(
+            "Puts the learner's actor, which plans the ranks' steps, on a machine of the cluster that has so much free:"
+            " {CPU: 1}. Empty keeps it on this machine.",
+            advanced=True,
+        ),
+    ] = {}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -181,6 +189,7 @@ class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     samplers: list[str]  # actors to which new weights are announced
     groups: GroupSettings | None = None  # None: samplers load from disk
     rank: str = "rank/0"
+    folders: str = "folders"  # the actor that looks after the run's folders
     replay: str = "replay"
     keep_weights: int = 4  # newest exports kept, beside those that an open evaluation round needs
     keep_checkpoints: int = 2

@@ -39,6 +39,6 @@ LEARNER_RESUMED = declare("learner_resumed", "warning", version=str, parent=str,
 # A rank's process ends itself, because the ranks may have come apart; its supervisor starts another.
 RANK_ENDS = declare("rank_ends", "warning", cause=str)
 RANK_LOST = declare("rank_lost", "warning", version=str, cause=str)
-# What a rank on another machine fetches or makes did not get through; the rank is asked again until it does.
-TRANSFER_FAILED = declare("transfer_failed", "warning", rank=str, request=str, cause=str)
+# What an actor on another machine fetches or makes did not get through; it is tried again until it does.
+TRANSFER_FAILED = declare("transfer_failed", "warning", name=str, request=str, cause=str)
 LEARNER_FINISHED = declare("learner_finished", "info", version=str, steps=int, busy_s=float)

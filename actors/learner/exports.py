@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import msgspec
 
-from actors.learner.folders import RunFolders
+from actors.learner.folders import weights_of
 from actors.learner.messages import ExportWeights, Saved, WriteKept
 from actors.sampler.messages import Weights
 from policy.errors import NoModel
@@ -28,9 +29,12 @@ AskRank = Callable[[ExportWeights | WriteKept], Awaitable[Saved]]
 class Exports:
     """Holds one version's description: the newest."""
 
-    def __init__(self, ask_rank: AskRank, folders: RunFolders, group_owner: str) -> None:
-        """`group_owner` names the actor that forms groups for these weights; empty where they go by disk alone."""
-        self._ask_rank, self._folders, self._group_owner = ask_rank, folders, group_owner
+    def __init__(self, ask_rank: AskRank, run_dir: Path, group_owner: str) -> None:
+        """`run_dir` is the run's folder with the main host.
+
+        `group_owner` names the actor that forms groups for these weights; empty where they go by disk alone.
+        """
+        self._ask_rank, self._run_dir, self._group_owner = ask_rank, run_dir, group_owner
         self._one = asyncio.Lock()
         self.newest: Weights | None = None
 
@@ -58,7 +62,7 @@ class Exports:
                 await self._written(self.newest)
 
     async def _take(self, version: Version, *, write: bool) -> tuple[Weights, float]:
-        location, keep = str(self._folders.weights_of(version)), bool(self._group_owner)
+        location, keep = str(weights_of(self._run_dir, version)), bool(self._group_owner)
         request = ExportWeights(version=version, location=location, keep=keep, write=write or not keep)
         saved = await self._ask_rank(request)
         self.newest = Weights(

@@ -1,7 +1,7 @@
-"""Where a run keeps checkpoints and exported weights.
+"""Where a run keeps checkpoints, exported weights and plans.
 
-Invariant: the newest of both always stay, and so does what an open evaluation round needs. The rest is removed, so the
-settings bound the use of the disk.
+Invariant: the newest checkpoints and weights always stay, and so does what an open evaluation round needs. The rest is
+removed, so the settings bound the use of the disk.
 """
 
 from __future__ import annotations
@@ -18,23 +18,29 @@ from runtime.program import program
 CHECKPOINTS, WEIGHTS, PLANS = "checkpoints", "weights", "plans"  # in a run's folder
 
 
+def weights_of(run_dir: Path, version: Version) -> Path:
+    """Where the Hugging Face folder of `version` belongs."""
+    return run_dir / WEIGHTS / str(version)
+
+
+def checkpoint_of(run_dir: Path, version: Version) -> Path:
+    """Where the checkpoint of `version` belongs."""
+    return run_dir / CHECKPOINTS / str(version)
+
+
+def plan_of(run_dir: Path, version: Version) -> Path:
+    """Where a large plan for the step to `version` belongs."""
+    return run_dir / PLANS / str(version)
+
+
 class RunFolders:
-    """The learner's folders inside a run's."""
+    """The learner's folders inside a run's, on the disk of this machine."""
 
     def __init__(self, run_dir: Path) -> None:
-        self.segments = run_dir / "segments"
-        self._checkpoints = run_dir / CHECKPOINTS
-        self._weights = run_dir / WEIGHTS
+        self._run_dir = run_dir
+        self._checkpoints, self._weights = run_dir / CHECKPOINTS, run_dir / WEIGHTS
         self._checkpoints.mkdir(exist_ok=True)
         self._weights.mkdir(exist_ok=True)
-
-    def weights_of(self, version: Version) -> Path:
-        """Where the Hugging Face folder of `version` belongs."""
-        return self._weights / str(version)
-
-    def checkpoint_of(self, version: Version) -> Path:
-        """Where the checkpoint of `version` belongs."""
-        return self._checkpoints / str(version)
 
     def checkpoints(self) -> list[tuple[Version, Path]]:
         """The complete checkpoints, newest first."""
@@ -53,15 +59,15 @@ class RunFolders:
         """Remove all but the newest `keep`."""
         checkpoints.prune(self._checkpoints, keep)
 
-    def weights_count(self) -> int:
-        """How many exports lie there."""
-        return sum(1 for _ in self._exports())
-
     def prune_weights(self, keep: int, needed: Collection[Version]) -> None:
         """Remove all exports but the newest `keep` and those of versions in `needed`."""
         for version in sorted(self._exports())[:-keep]:
             if version not in needed:
-                shutil.rmtree(self.weights_of(version))
+                shutil.rmtree(weights_of(self._run_dir, version))
+
+    def clear_plans(self) -> None:
+        """Remove the plan that the rank has learned from, and what a killed learner left."""
+        shutil.rmtree(self._run_dir / PLANS, ignore_errors=True)
 
     def _exports(self) -> list[Version]:
         return [Version.parse(path.name) for path in self._weights.iterdir() if not path.name.startswith(".")]

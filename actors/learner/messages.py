@@ -10,20 +10,29 @@ __all__ = [
     "Broadcast",
     "BroadcastPart",
     "Broadcasting",
+    "ClearPlans",
     "DeclineGroup",
     "EndRank",
     "ExportWeights",
+    "FolderBytes",
+    "ForgetAfter",
+    "FoundCheckpoint",
+    "FoundCheckpoints",
+    "GetFolderBytes",
     "GetLearnerState",
     "GetReady",
     "JoinGroup",
     "JoinRanks",
     "LearnerState",
+    "ListCheckpoints",
     "LoadModel",
     "MicroBatch",
     "ModelLoaded",
     "NoGroup",
     "PackedSample",
     "PlanFile",
+    "PruneCheckpoints",
+    "PruneWeights",
     "RankPlace",
     "SaveCheckpoint",
     "Saved",
@@ -142,6 +151,61 @@ class WriteWeights(Request[Weights]):
     """Ask for the newest announced weights as a folder on disk. Refused when they are others than `version`."""
 
     version: Version
+
+
+# --- the run's folders, which the actor of `folders_actor.py` looks after --------------------------------------------
+
+
+class FoundCheckpoint(Value):
+    """A complete checkpoint and where it lies."""
+
+    version: Version
+    location: str
+
+
+class FoundCheckpoints(Message):
+    """The complete checkpoints, newest first."""
+
+    checkpoints: list[FoundCheckpoint]
+
+
+class ListCheckpoints(Request[FoundCheckpoints]):
+    """Which checkpoints are there?"""
+
+
+class ForgetAfter(Request[Done]):
+    """Remove checkpoints newer than `version`, and half done exports. Only while no rank writes."""
+
+    version: Version
+
+
+class PruneCheckpoints(Request[Done]):
+    """Remove all but the newest `keep`."""
+
+    keep: int
+
+
+class PruneWeights(Request[Done]):
+    """Remove all exports but the newest `keep` and those of versions in `needed`."""
+
+    keep: int
+    needed: list[Version]
+
+
+class ClearPlans(Request[Done]):
+    """Remove plans that went by a file."""
+
+
+class FolderBytes(Message):
+    """What the files of a folder and of its folders come to."""
+
+    size_bytes: int
+
+
+class GetFolderBytes(Request[FolderBytes]):
+    """How large is the folder `location`?"""
+
+    location: str
 
 
 # --- several ranks: from rank 0 to the others, which also get every request that it carries out ----------------------

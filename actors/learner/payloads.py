@@ -5,8 +5,7 @@ Invariant: every payload is exactly what its reference names, or an error lists 
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from pathlib import Path
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -14,8 +13,8 @@ from actors.replay.messages import StepPayload, Unreadable
 from policy.errors import LearnerError
 from runtime.errors import PayloadLost
 from runtime.messaging.message import BlobRef
-from runtime.storage.segments import read_blob
 
+Stored = Callable[[list[BlobRef]], Iterable[bytes | PayloadLost]]
 _DECODE = msgspec.msgpack.Decoder(StepPayload).decode
 
 
@@ -28,16 +27,20 @@ class UnreadableError(LearnerError):
         self.report = Unreadable(lease=lease, blobs=list(causes), cause=first)  # for the ledger
 
 
-def read(segments: Path, blobs: Collection[BlobRef], lease: int) -> dict[BlobRef, StepPayload]:
-    """The payloads of `blobs` in the folder `segments`. Raises UnreadableError naming all that can't be read.
+def read(stored: Stored, blobs: Iterable[BlobRef], lease: int) -> dict[BlobRef, StepPayload]:
+    """The payloads of `blobs`, as the context's `payloads` reads them. Raises UnreadableError naming all lost ones.
 
-    Raises StoreError where this process can't read for now: that says nothing of the payloads.
+    Raises StoreError where they can't be read for now: that says nothing of the payloads.
     """
     decoded, causes = dict[BlobRef, StepPayload](), dict[BlobRef, str]()
-    for blob in blobs:
+    wanted = list(dict.fromkeys(blobs))
+    for blob, found in zip(wanted, stored(wanted), strict=True):
+        if isinstance(found, PayloadLost):
+            causes[blob] = str(found)
+            continue
         try:
-            decoded[blob] = _DECODE(read_blob(segments, blob))
-        except (PayloadLost, msgspec.DecodeError) as error:
+            decoded[blob] = _DECODE(found)
+        except msgspec.DecodeError as error:
             causes[blob] = str(error)
     if causes:
         raise UnreadableError(lease, causes)

@@ -5,7 +5,6 @@ Invariant: a full disk and a broken transfer cost time and no step. A rank's end
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TypeVar
 
 from actors.learner import events
@@ -34,14 +33,16 @@ def moving_s(learner: LearnerConfig, size_bytes: int) -> float:
     return learner.parallel.ranks * size_bytes / LINK_BYTES_S if learner.place else 0.0
 
 
-def loading_s(learner: LearnerConfig, folder: Path) -> float:
-    """Seconds that the ranks may take to meet and to fetch `folder`, beside those of loading it. Blocks."""
-    return meeting_s(learner.parallel.ranks) + (moving_s(learner, folder_bytes(folder)) if learner.place else 0.0)
+def loading_s(learner: LearnerConfig, size_bytes: int) -> float:
+    """Seconds that the ranks may take to meet and to fetch what they load, beside those of loading it."""
+    return meeting_s(learner.parallel.ranks) + moving_s(learner, size_bytes)
 
 
-def folder_bytes(folder: Path) -> int:
-    """What the files of a folder and of its folders come to."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+async def paused(ctx: Context, name: str, request: str, error: TransferFailed, failures: int) -> None:
+    """Wait before what did not get from or to the machine of `name` is tried again; `failures` are those in a row."""
+    if failures == 1:
+        ctx.log.emit(events.TRANSFER_FAILED, name=name, request=request, cause=str(error))
+    await ctx.clock.sleep(TRANSFER_PAUSES.delay_s(failures))
 
 
 async def asked(ctx: Context, rank: Ref, name: str, gate: DiskGate, msg: Request[R], *, timeout_s: float) -> R:
@@ -55,9 +56,6 @@ async def asked(ctx: Context, rank: Ref, name: str, gate: DiskGate, msg: Request
             await gate.passed()
         except TransferFailed as error:  # no disk here is why, so there is none to look at
             failures += 1
-            if failures == 1:
-                request = type(msg).__name__
-                ctx.log.emit(events.TRANSFER_FAILED, rank=name, request=request, cause=str(error))
-            await ctx.clock.sleep(TRANSFER_PAUSES.delay_s(failures))
+            await paused(ctx, name, type(msg).__name__, error, failures)
         except ActorGone as error:
             raise RankLostError(str(error)) from error

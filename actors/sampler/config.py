@@ -103,6 +103,13 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
             " this machine."
         ),
     ] = {}
+    router_place: Annotated[
+        dict[str, float],
+        tuning(
+            "Puts the router, which all answers pass through, on a machine of the cluster that has so much free:"
+            " {CPU: 1}. Empty keeps it on this machine."
+        ),
+    ] = {}
     device: Annotated[Literal["cpu", "cuda"], key("Chooses where engines compute.")] = "cpu"
     gpus: Annotated[
         list[str], tuning('Lists the GPUs of each started engine, as in ["1", "2,3"]. Empty gives one engine all.')

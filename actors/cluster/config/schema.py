@@ -269,12 +269,12 @@ class Deploy(Section, frozen=True, kw_only=True):
     cluster: ClusterConfig = ClusterConfig()
 
     def __post_init__(self) -> None:
-        for part, place in self.places:
+        for where, place in self.places.items():
             if place and self.cluster.engine == "none":
-                raise ConfigError(f"{part}.place asks for machines, and cluster.engine is none: set it to ray")
+                raise ConfigError(f"{where} asks for machines, and cluster.engine is none: set it to ray")
             for name, amount in place.items():
                 if not 0 < amount < math.inf or (name not in ("CPU", "GPU") and amount != int(amount) and amount > 1):
-                    raise ConfigError(f"{part}.place.{name} is {amount:g}: a whole number, or a share of one below 1")
+                    raise ConfigError(f"{where}.{name} is {amount:g}: a whole number, or a share of one below 1")
         if self.model.endpoint is None and self.prompt.sight != USUAL:
             raise ConfigError(
                 "prompt.observation, prompt.coordinates and prompt.template are of a model at a URL, and model.endpoint"
@@ -301,9 +301,15 @@ class Deploy(Section, frozen=True, kw_only=True):
             )
 
     @property
-    def places(self) -> tuple[tuple[str, dict[str, float]], ...]:
-        """The sections whose processes may be elsewhere, and what each process needs of its machine."""
-        return ("desktops", self.desktops.place), ("samplers", self.samplers.place), ("learner", self.learner.place)
+    def places(self) -> dict[str, dict[str, float]]:
+        """By key what each process that may be elsewhere needs of its machine."""
+        return {
+            "desktops.place": self.desktops.place,
+            "samplers.place": self.samplers.place,
+            "samplers.router_place": self.samplers.router_place,
+            "learner.place": self.learner.place,
+            "learner.actor_place": self.learner.actor_place,
+        }
 
 
 class DeployFile(Deploy, frozen=True, kw_only=True):

@@ -149,7 +149,8 @@ def _lasting(spec: ActorSpec) -> Any:
     if isinstance(config, LedgerSettings):  # a recording is read once, and then named no more
         return msgspec.structs.replace(config, demos=msgspec.structs.replace(config.demos, source=""))
     taken = TAKES.get(_kind(spec.name), ())
-    return {name: getattr(config, name) for name in config.__struct_fields__ if name not in taken}
+    fields = () if config is None else config.__struct_fields__
+    return {name: getattr(config, name) for name in fields if name not in taken}
 
 
 def _taken(spec: ActorSpec) -> Any:

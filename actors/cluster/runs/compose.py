@@ -20,6 +20,7 @@ from actors.cluster.config import summary as plansummary
 from actors.cluster.config.lanes import Lanes, lanes_of, refuse_undoable, routes_of
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import fits, host_specs, ledgers, recordings, refusals, trackers
+from actors.cluster.runs.host_specs import LEARNER, ROUTER
 from actors.cluster.runs.weights import BEGIN
 from actors.desktop.actor import DesktopSeat
 from actors.desktop.config import SandboxConfig
@@ -40,9 +41,9 @@ from runtime.spec import MAIN
 from runtime.system import ActorSpec, HostSpec, PlacerSpec
 
 TENSOR_PARALLEL = {"tp", "tp-size", "tensor-parallel-size"}
-ROUTER = "router"  # in front of the samplers, and of a single one: it can get others while the run lives
 ANSWER_MARGIN_S = 5.0  # that a seat waits for an answer beyond the sampler's own limit
 START_S, FAR_START_S = 300.0, 4 * 3600.0  # of the learner: a model may have to go to ranks on other machines
+FETCH_S = 300.0  # for a vocabulary to come to the learner's actor elsewhere
 HUNG_S, SGLANG_HUNG_S = 20.0, 60.0  # without an answer for so long an engine is asked whether it still generates
 
 Stages = tuple[tuple[ActorSpec, ...], ...]
@@ -173,13 +174,17 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str, dry: bool = False) 
             ActorSpec(name=f"rank/{i}", factory="actors.learner.rank:RankActor", config=rank, host=f"ranks/{i}")
             for i in ranks
         ),
+        ActorSpec(name="folders", factory="actors.learner.kept_folders:FoldersActor"),
         ActorSpec(
-            name="learner",
+            name=LEARNER,
             factory="actors.learner.actor:LearnerActor",
             config=LearnerSettings(
                 learner=learner, model=model, seed=deploy.run.seed, samplers=samplers, groups=_groups(deploy)
             ),
-            start_timeout_s=(FAR_START_S if learner.place else START_S) + meeting_s(learner.parallel.ranks),
+            host=LEARNER if learner.actor_place else MAIN,
+            start_timeout_s=(FAR_START_S if learner.place else START_S)
+            + (FETCH_S if learner.actor_place else 0.0)
+            + meeting_s(learner.parallel.ranks),
         ),
         *_samplers(deploy, model, samplers),
         ActorSpec(
@@ -199,7 +204,12 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str, dry: bool = False) 
         *_seats(deploy, model, samplers),
     ]
     of_ranks = [host_specs.rank_host(f"ranks/{i}", learner, model, run_dir) for i in ranks]
-    hosts = (*of_ranks, *host_specs.sampler_hosts(deploy, model, run_dir), *host_specs.desktop_hosts(deploy, model))
+    hosts = (
+        *of_ranks,
+        *host_specs.learner_hosts(learner, model, run_dir),
+        *_serving_hosts(deploy, model, run_dir),
+        *host_specs.desktop_hosts(deploy, model),
+    )
     stages = ((replay,), tuple(others))
     return Plan(
         deploy=deploy,
@@ -241,11 +251,15 @@ def samplers_of(deploy: Deploy) -> list[str]:
 def _playing(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, stages: Stages) -> Plan:
     """The plan of a run that only plays."""
     used = {spec.host for stage in stages for spec in stage}
-    of_samplers = (host for host in host_specs.sampler_hosts(deploy, model, run_dir) if host.name in used)
-    hosts = (*of_samplers, *host_specs.desktop_hosts(deploy, model))
+    serving = (host for host in _serving_hosts(deploy, model, run_dir) if host.name in used)
+    hosts = (*serving, *host_specs.desktop_hosts(deploy, model))
     return Plan(
         deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=hosts, stages=stages, placer=host_specs.placer_of(deploy)
     )
+
+
+def _serving_hosts(deploy: Deploy, model: str, run_dir: Path) -> tuple[HostSpec, ...]:
+    return *host_specs.sampler_hosts(deploy, model, run_dir), *host_specs.router_hosts(deploy)
 
 
 def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation: str) -> ActorSpec:
@@ -331,7 +345,13 @@ def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = B
         for name, url, gpus in zip(names, attached, deploy.samplers.gpus or [""] * len(names), strict=True)
     ]
     settings = DispatchSettings(samplers=names, generate_timeout_s=deploy.samplers.generate_timeout_s)
-    return [*made, ActorSpec(name=ROUTER, factory="actors.sampler.routing.actor:DispatchActor", config=settings)]
+    router = ActorSpec(
+        name=ROUTER,
+        factory="actors.sampler.routing.actor:DispatchActor",
+        config=settings,
+        host=ROUTER if deploy.samplers.router_place else MAIN,
+    )
+    return [*made, router]
 
 
 def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:

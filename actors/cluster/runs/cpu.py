@@ -1,5 +1,7 @@
 """Which part of a run uses the processor: entry point, desktop processes, rank, engine with its servers' processes.
 
+Router and learner are parts where they have processes of their own.
+
 Invariant: every second is counted once and for the process that spent it. A process that ended between two looks loses
 at most the seconds since the last look; one on another machine, since its last heartbeat.
 """
@@ -25,6 +27,7 @@ ENGINE = "engine"
 DESKTOPS = "desktop hosts"
 _PARTS = (
     ("--name=desktops/", DESKTOPS), ("--name=ranks/", "rank"), ("--name=samplers/", ENGINE), ("policy.engine", ENGINE),
+    ("--name=router", "router"), ("--name=learner", "learner"),
 )  # fmt: skip
 _LAUNCHER = "/sglang_launch.py"  # of a server, whose work its own children do
 

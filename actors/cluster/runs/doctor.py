@@ -68,14 +68,17 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
     yield check_memory(deploy)
 
 
-def examine_part(deploy: Deploy, part: str) -> list[Check]:
-    """What a process of `part`, a section of the deploy file that has a place, needs of the machine that it is on."""
-    seats = deploy.desktops
-    if part == "desktops":  # those of one process, as if they were asked for here
+def examine_part(deploy: Deploy, key: str) -> list[Check]:
+    """What a process that `key` of `Deploy.places` places needs of the machine that it is on."""
+    seats, own = deploy.desktops, list[Check]()
+    if key == "desktops.place":  # those of one process, as if they were asked for here
         seats = msgspec.structs.replace(seats, place={}, count=seats.seats_of(0), processes=1)
-    deploy = msgspec.structs.replace(deploy, desktops=seats)
-    of_part = {"desktops": _desktops, "samplers": _engines, "learner": lambda _: check_learner()}
-    return [check_python(), *check_packages(), *of_part[part](deploy), check_disk(Path.cwd()), check_files()]
+        own = list(_desktops(msgspec.structs.replace(deploy, desktops=seats)))
+    elif key == "samplers.place":
+        own = list(_engines(deploy))
+    elif key == "learner.place":
+        own = list(check_learner())
+    return [check_python(), *check_packages(), *own, check_disk(Path.cwd()), check_files()]
 
 
 def _desktops(deploy: Deploy) -> Iterator[Check]:

@@ -19,7 +19,10 @@ from actors.learner.config import LearnerConfig
 from actors.learner.folders import CHECKPOINTS, PLANS, WEIGHTS
 from runtime.system import HostSpec, PlacerSpec
 
+LEARNER = "learner"  # the actor and its process
+ROUTER = "router"  # likewise: in front of the samplers, and of a single one, for it can get others while the run lives
 RANK_SILENT_S = 300.0  # a tensor library may hold the interpreter for long, and a restart costs a whole checkpoint
+LEARNER_SILENT_S = 120.0  # of its actor: it plans large batches, and a restart costs the steps since a checkpoint
 FAR_RANKS_SILENT_S = 120.0  # of several: they meet within 300 s, and a lost machine's has to begin elsewhere before
 # Megatron-core says these at every import where Apex and CUDA graphs are not used; they would head every warning log.
 MEGATRON_NOTICES = "ignore:Apex is not installed,ignore:full scope is deprecated"
@@ -44,6 +47,25 @@ def rank_host(name: str, learner: LearnerConfig, model: str, run_dir: Path) -> H
         writes=(checkpoints, weights) if learner.place else (),
         silent_limit_s=FAR_RANKS_SILENT_S if learner.place and learner.parallel.ranks > 1 else RANK_SILENT_S,
     )
+
+
+def learner_hosts(learner: LearnerConfig, model: str, run_dir: Path) -> tuple[HostSpec, ...]:
+    """Of the learner's actor on another machine: it reads steps and the model's vocabulary here, and writes plans."""
+    host = HostSpec(
+        name=LEARNER,
+        place=learner.actor_place,
+        reads=(model,),
+        reads_segments=True,
+        writes=(str(run_dir.resolve() / PLANS),),
+        silent_limit_s=LEARNER_SILENT_S,
+    )
+    return (host,) if learner.actor_place else ()
+
+
+def router_hosts(deploy: Deploy) -> tuple[HostSpec, ...]:
+    """Of the router on another machine."""
+    place = deploy.samplers.router_place
+    return (HostSpec(name=ROUTER, place=place),) if place else ()
 
 
 def sampler_hosts(deploy: Deploy, model: str, run_dir: Path) -> tuple[HostSpec, ...]:
@@ -82,20 +104,25 @@ def desktop_host(index: int) -> str:
     return f"desktops/{index}"
 
 
-def processes_of(deploy: Deploy) -> dict[str, int]:
-    """How many processes each section of `Deploy.places` has."""
-    ranks = deploy.learner.parallel.ranks
-    return {"desktops": deploy.desktops.processes, "samplers": deploy.samplers.count, "learner": ranks}
+def placed_by(deploy: Deploy) -> dict[str, list[str]]:
+    """The hosts that each key of `Deploy.places` places, if it is set."""
+    return {
+        "desktops.place": [desktop_host(i) for i in range(deploy.desktops.processes)],
+        "samplers.place": [f"samplers/{i}" for i in range(deploy.samplers.count)],
+        "samplers.router_place": [ROUTER],
+        "learner.place": [f"ranks/{i}" for i in range(deploy.learner.parallel.ranks)],
+        "learner.actor_place": [LEARNER],
+    }
 
 
 def placer_of(deploy: Deploy) -> PlacerSpec | None:
     """How the hosts that have a place get their machines."""
     cluster = deploy.cluster
-    if cluster.engine == "none" or not any(place for _, place in deploy.places):
+    if cluster.engine == "none" or not any(deploy.places.values()):
         return None
-    every = Counter[str]()
-    for part, place in deploy.places:
-        every.update({name: amount * processes_of(deploy)[part] for name, amount in place.items()})
+    every, hosts = Counter[str](), placed_by(deploy)
+    for where, place in deploy.places.items():
+        every.update({name: amount * len(hosts[where]) for name, amount in place.items()})
     arguments = [f"--address={cluster.address}", f"--resources={msgspec.json.encode(every).decode()}"]
     arguments += [f"--bind={cluster.bind.partition(':')[0]}"] * bool(cluster.bind)
     where = cluster.address or os.environ.get("RAY_ADDRESS", "") or "this machine's address"

@@ -25,10 +25,10 @@ LOOK_S = 120.0
 
 
 class LookedFor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is looked for: what `part` of the run needs, a section of the deploy file."""
+    """What is looked for: what a process needs that `key` of the deploy file places."""
 
     deploy: Deploy
-    part: str
+    key: str
 
 
 class MachineLooked(Message):
@@ -49,24 +49,22 @@ class Looker(Actor):
     @handles(LookAtMachine, slow_after_s=LOOK_S)
     async def look(self, _: LookAtMachine) -> MachineLooked:
         """By the checks that `computerrl doctor` makes here."""
-        return MachineLooked(checks=await asyncio.to_thread(doctor.examine_part, self.config.deploy, self.config.part))
+        return MachineLooked(checks=await asyncio.to_thread(doctor.examine_part, self.config.deploy, self.config.key))
 
 
 async def examine(deploy: Deploy) -> list[Check]:
-    """The checks of all machines, each named with its part and machine; a single failed one where they can't be had."""
+    """The checks of all machines, each named with its key and machine; a single failed one where they can't be had."""
     placer = host_specs.placer_of(deploy)
     if placer is None:
         return []
     placer = msgspec.structs.replace(placer, wait_s=min(WAIT_S, placer.wait_s))
-    counts = host_specs.processes_of(deploy)
+    placed = host_specs.placed_by(deploy)
     hosts = [
-        (HostSpec(name=f"{part}/{i}", place=place), part)
-        for part, place in deploy.places
-        for i in range(counts[part] if place else 0)
+        (HostSpec(name=name, place=place), key) for key, place in deploy.places.items() if place for name in placed[key]
     ]
     specs = [
-        ActorSpec(name=host.name, factory=Looker, config=LookedFor(deploy=deploy, part=part), host=host.name)
-        for host, part in hosts
+        ActorSpec(name=host.name, factory=Looker, config=LookedFor(deploy=deploy, key=key), host=host.name)
+        for host, key in hosts
     ]
     with tempfile.TemporaryDirectory(prefix="computerrl-doctor-") as folder:
         try:
@@ -99,11 +97,11 @@ async def _looked(system: ActorSystem, specs: list[ActorSpec]) -> list[Check]:
     answers = await asyncio.gather(*(system.ref(spec.name).ask(LookAtMachine(), timeout_s=LOOK_S) for spec in specs))
     at = {status.name: status.machine for status in await system.statuses()}
     found = {
-        (spec.config.part, at[spec.name], check.name): check
+        (spec.config.key, at[spec.name], check.name): check
         for spec, answer in zip(specs, answers, strict=True)
         for check in answer.checks
     }
     return [
-        msgspec.structs.replace(check, name=f"{name} ({part} on {machine})")
-        for (part, machine, name), check in found.items()
+        msgspec.structs.replace(check, name=f"{name} ({key} on {machine})")
+        for (key, machine, name), check in found.items()
     ]

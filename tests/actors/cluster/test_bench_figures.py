@@ -146,6 +146,7 @@ def test_every_part_of_a_run_is_told_by_its_command_line() -> None:
     assert part_of(["python", "-m", "runtime.hosts.child", "--name=ranks/0"]) == "rank"
     assert part_of(["python", "-P", "-m", "policy.engine"]) == "engine"
     assert part_of(["nice", "python", "-P", "/x/actors/sampler/engine/sglang_launch.py", "7"]) == "engine"
+    assert [part_of(["python", f"--name={name}"]) for name in ("router", "learner")] == ["router", "learner"]
     assert part_of(["bash"]) == "other"
     used = CpuMeter().read()
     assert used.span_s > 0

@@ -145,6 +145,21 @@ def test_a_plan_becomes_another_by_what_its_file_says() -> None:
     assert "~ run.limit_s: 1800.0 -> 99.0" in lines
 
 
+def test_a_router_elsewhere_takes_other_samplers_and_stays_where_it_is() -> None:
+    elsewhere = {"cluster.engine": "ray", "samplers.router_place": "{CPU: 1}", "learner.actor_place": "{CPU: 1}"}
+    begun, before = planned(**elsewhere)
+    wanted, after = planned(**elsewhere, **{"samplers.count": 2})
+    now = changes.layout(before.hosts, before.stages)
+    change = changes.decide(now, apply.wanted(now, begun, after))
+    assert (change.removed, change.hosts, [spec.name for spec in change.added]) == ((), (), ["sampler/1"])
+    assert {spec.name: spec.host for spec in change.configured} == {
+        "router": "router", "learner": "learner", "entropulse": "main"
+    }  # fmt: skip
+    assert not changes.refused(changes.keys(begun, wanted))
+    home = deploy_files.load("smoke", ["cluster.engine=ray"])[0]
+    assert changes.refused(changes.keys(begun, home)) == ["samplers.router_place.CPU", "learner.actor_place.CPU"]
+
+
 @pytest.mark.parametrize("key", ["learner.rl.lr=0.5", "evaluation.rollout_share=0.25", "replay.group_size=3"])
 def test_a_key_that_is_read_at_the_start_is_refused_with_what_to_do(key: str) -> None:
     name, _, value = key.partition("=")

@@ -14,6 +14,7 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import compose, doctor, host_specs, machines
 from actors.desktop.config import SandboxConfig
 from runtime.errors import ConfigError
+from runtime.messaging.message import Version
 from runtime.system import PlacerSpec
 
 PLACERS = Path(__file__).resolve().parents[2] / "runtime"  # of a placer that places hosts on this machine
@@ -85,6 +86,42 @@ def test_the_rank_is_placed_with_the_folders_that_it_reads_and_writes() -> None:
     ]
 
 
+def test_router_and_learner_are_placed_with_what_they_read_and_write() -> None:
+    elsewhere = ("cluster.engine=ray", "samplers.router_place={CPU: 1}", "learner.actor_place={CPU: 2}")
+    plan = planned(*elsewhere)
+    hosts = {host.name: host for host in plan.hosts}
+    assert {name: host.place for name, host in hosts.items()} == {
+        "ranks/0": None, "learner": {"CPU": 2}, "router": {"CPU": 1}, "desktops/0": None
+    }  # fmt: skip
+    learner, router = hosts["learner"], hosts["router"]
+    assert (learner.reads, learner.reads_weights, learner.writes) == ((str(models.locate("")),), (), ("/r/one/plans",))
+    assert (router.reads, router.reads_weights, router.writes) == ((), (), ())
+    assert [host.name for host in plan.hosts if host.reads_segments] == ["learner"]
+    specs = {spec.name: spec for stage in plan.stages for spec in stage}
+    at = {name: specs[name].host for name in ("learner", "router", "folders", "entropulse", "rank/0", "sampler/0")}
+    assert at == dict.fromkeys(("folders", "entropulse", "sampler/0"), "main") | {
+        "learner": "learner", "router": "router", "rank/0": "ranks/0"
+    }  # fmt: skip
+    assert ("router", "router", "a machine with CPU 1 free") in plan.host_rows()
+    assert ("learner", "learner", "a machine with CPU 2 free") in plan.host_rows()
+    assert plan.placer is not None
+    assert plan.placer.arguments[1] == '--resources={"CPU":3.0}'
+    here = {spec.name: spec for stage in planned().stages for spec in stage}
+    assert specs["learner"].start_timeout_s - here["learner"].start_timeout_s == compose.FETCH_S
+    assert specs["learner"].config.groups is None  # type: ignore[attr-defined]
+    zero = Version(lineage=0, step=0)
+    round_alone = compose.evaluating(deployed(*elsewhere), version=zero, run_dir=Path("/r/one"), incarnation="i")
+    assert [host.name for host in round_alone.hosts] == ["router", "desktops/0"]
+
+
+def test_weights_go_by_collective_from_a_learner_elsewhere() -> None:
+    """The rank sends them; its learner only brings engines and rank together."""
+    collective = ("samplers.engine.type=sglang", "weight_sync.transport=collective")
+    plan = planned("cluster.engine=ray", "learner.actor_place={CPU: 1}", *collective)
+    (learner,) = (spec for stage in plan.stages for spec in stage if spec.name == "learner")
+    assert learner.config.groups is not None  # type: ignore[attr-defined]
+
+
 def test_limits_of_placed_desktops_are_fitted_where_they_are() -> None:
     seats = [spec for spec in planned(*PLACED).stages[1] if spec.name.startswith("desktop/")]
     assert [spec.config.fit_seats for spec in seats] == [2] * 4
@@ -107,6 +144,8 @@ def test_limits_of_placed_desktops_are_fitted_where_they_are() -> None:
             [*SERVED, "samplers.engine.type=sglang", "weight_sync.transport=collective"],
             r"weight_sync\.transport is collective: with samplers\.place",
         ),
+        (["samplers.router_place={CPU: 1}"], r"samplers\.router_place asks for machines, and cluster\.engine is none"),
+        (["cluster.engine=ray", "learner.actor_place={CPU: 0}"], r"learner\.actor_place\.CPU is 0"),
         (["learner.place={GPU: 1}"], r"learner\.place asks for machines, and cluster\.engine is none"),
         (
             [
@@ -141,7 +180,7 @@ def test_a_machine_whose_desktops_are_elsewhere_needs_none_of_what_they_need() -
 
 
 def test_a_machine_is_asked_for_the_desktops_of_one_process() -> None:
-    there = {check.name: check for check in doctor.examine_part(deployed(*PLACED), "desktops")}
+    there = {check.name: check for check in doctor.examine_part(deployed(*PLACED), "desktops.place")}
     assert there.keys() >= {"python", "packages", "sandbox", "cgroups", "sshd", "all memory", "disk"}
     assert "each of 4 desktops" in there["all memory"].found  # two seats, and two that stand ready
 
@@ -155,13 +194,13 @@ async def test_machines_that_processes_are_placed_on_are_looked_at(monkeypatch: 
     placed = deployed("cluster.engine=ray", "samplers.place={desktops: 1}", "samplers.count=2")
     found = await machines.examine(placed)
     assert [check.name for check in found] == [
-        f"{name} (samplers on m0)" for name in ("python", "torch", "packages", "disk", "open files")
+        f"{name} (samplers.place on m0)" for name in ("python", "torch", "packages", "disk", "open files")
     ]
     assert found[0].ok
     monkeypatch.setattr(host_specs, "placer_of", lambda _: msgspec.structs.replace(room, wait_s=6.0))
     (refused,) = await machines.examine(deployed("cluster.engine=ray", "learner.place={desktops: 3}"))
     assert refused.fatal
-    assert "learner/0 wait for a machine with desktops 3 free: m0 has desktops 2 of 2" in refused.found
+    assert "ranks/0 wait for a machine with desktops 3 free: m0 has desktops 2 of 2" in refused.found
     none = msgspec.structs.replace(room, arguments=("--unusable=no such cluster",))
     monkeypatch.setattr(host_specs, "placer_of", lambda _: none)
     (hopeless,) = await machines.examine(placed)

@@ -29,6 +29,7 @@ from policy.errors import NoModel
 from runtime.errors import ActorFailed
 from runtime.logs.reader import read_logs
 from runtime.messaging.message import Version
+from runtime.spec import MAIN
 from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec, RestartPolicy
 from tests.actors.learner.stand_ins import Sampler, Seats
 from tests.policy import tiny_models
@@ -84,11 +85,13 @@ async def running(
     *,
     apart: bool = False,
     away: HostSpec | None = None,
+    learner_away: HostSpec | None = None,
+    factory: str = "actors.learner.actor:LearnerActor",
     **settings: Any,
 ) -> AsyncIterator[Run]:
     """A run; its rank is in a process of its own where it is to be `apart`, which takes seconds to import torch.
 
-    `away` is such a process on another machine.
+    `away` is such a process on another machine, and `learner_away` one of the learner.
     """
     ledger = LedgerSettings(
         seed=1,
@@ -110,8 +113,9 @@ async def running(
         take_wait_s=2.0,
     )
     hosts = [HostSpec(name="rank", env={"OMP_NUM_THREADS": "1"}, restart=FAST)] if apart else []
-    placer = PlacerSpec(module="local_placer", wait_s=60.0) if away else None
-    async with ActorSystem(folder, hosts=[away] if away else hosts, placer=placer) as system:
+    placed = [host for host in (away, learner_away) if host is not None]
+    placer = PlacerSpec(module="local_placer", wait_s=60.0) if placed else None
+    async with ActorSystem(folder, hosts=placed or hosts, placer=placer) as system:
         await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger))
         await system.spawn(ActorSpec(name="sampler/0", factory=Sampler))
         rank = ActorSpec(
@@ -119,7 +123,14 @@ async def running(
         )
         await system.spawn(
             msgspec.structs.replace(rank, host="rank") if apart or away else rank,
-            ActorSpec(name="learner", factory="actors.learner.actor:LearnerActor", config=spec, restart=FAST),
+            ActorSpec(name="folders", factory="actors.learner.kept_folders:FoldersActor"),
+            ActorSpec(
+                name="learner",
+                factory=factory,
+                config=spec,
+                restart=FAST,
+                host=learner_away.name if learner_away else MAIN,
+            ),
         )
         run = Run(system, folder)
         try:
@@ -135,7 +146,11 @@ def base(tmp_path: Path) -> Path:
 
 
 async def rank_pid(run: Run) -> int:
-    return next(status.pid for status in await run.system.statuses() if status.name == "rank/0")
+    return await pid_of(run, "rank/0")
+
+
+async def pid_of(run: Run, name: str) -> int:
+    return next(status.pid for status in await run.system.statuses() if status.name == name)
 
 
 @pytest.mark.engine

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.learner.folders import RunFolders
+from actors.learner.folders import RunFolders, checkpoint_of, weights_of
 from policy import checkpoints
 from runtime.messaging.message import Version
 
@@ -13,8 +13,8 @@ def v(text: str) -> Version:
     return Version.parse(text)
 
 
-def checkpoint(folders: RunFolders, version: str) -> Path:
-    folder = folders.checkpoint_of(v(version))
+def checkpoint(run_dir: Path, version: str) -> Path:
+    folder = checkpoint_of(run_dir, v(version))
     folder.mkdir()
     info = f'{{"version": "{version}", "has_reference": false, "dtype": "float32"}}'
     (folder / checkpoints.MARKER).write_text(info)
@@ -25,16 +25,16 @@ def test_the_newest_complete_checkpoint_counts(tmp_path: Path) -> None:
     folders = RunFolders(tmp_path)
     assert folders.checkpoints() == []
     for version in ("0.2", "0.10", "1.3"):
-        checkpoint(folders, version)
-    folders.checkpoint_of(v("2.0")).mkdir()  # without its marker
-    checkpoint(folders, "1.9").rename(tmp_path / "checkpoints" / ".1.9.partial")
+        checkpoint(tmp_path, version)
+    checkpoint_of(tmp_path, v("2.0")).mkdir()  # without its marker
+    checkpoint(tmp_path, "1.9").rename(tmp_path / "checkpoints" / ".1.9.partial")
     assert folders.checkpoints()[0] == (v("1.3"), tmp_path / "checkpoints" / "1.3")
 
 
 def test_old_checkpoints_and_partial_ones_go(tmp_path: Path) -> None:
     folders = RunFolders(tmp_path)
     for version in ("0.2", "0.10", "1.3"):
-        checkpoint(folders, version)
+        checkpoint(tmp_path, version)
     (tmp_path / "checkpoints" / ".1.4.partial").mkdir()
     folders.prune_checkpoints(2)
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["0.10", "1.3"]
@@ -43,11 +43,11 @@ def test_old_checkpoints_and_partial_ones_go(tmp_path: Path) -> None:
 def test_checkpoints_past_the_one_that_was_loaded_and_half_exports_go(tmp_path: Path) -> None:
     folders = RunFolders(tmp_path)
     for version in ("0.10", "0.20", "0.25", "1.20"):
-        checkpoint(folders, version)
+        checkpoint(tmp_path, version)
     assert folders.forget_after(v("0.20")) == [v("0.25"), v("1.20")]
     assert folders.checkpoints()[0] == (v("0.20"), tmp_path / "checkpoints" / "0.20")
     (tmp_path / "weights" / ".0.25.partial").mkdir()
-    folders.weights_of(v("0.20")).mkdir()
+    weights_of(tmp_path, v("0.20")).mkdir()
     assert folders.forget_after(v("0.20")) == []
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["0.10", "0.20"]
     assert [path.name for path in (tmp_path / "weights").iterdir()] == ["0.20"], "no half export of a killed rank"
@@ -56,7 +56,7 @@ def test_checkpoints_past_the_one_that_was_loaded_and_half_exports_go(tmp_path: 
 def test_a_removal_that_is_cut_short_is_ended_by_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = RunFolders(tmp_path)
     for version in ("0.2", "0.10"):
-        checkpoint(folders, version)
+        checkpoint(tmp_path, version)
 
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -74,7 +74,6 @@ def test_a_removal_that_is_cut_short_is_ended_by_the_next_one(tmp_path: Path, mo
 def test_the_newest_weights_and_those_of_open_rounds_stay(tmp_path: Path) -> None:
     folders = RunFolders(tmp_path)
     for version in ("0.1", "0.2", "0.9", "0.10", "1.10"):
-        folders.weights_of(v(version)).mkdir()
-    assert folders.weights_count() == 5
+        weights_of(tmp_path, v(version)).mkdir()
     folders.prune_weights(2, {v("0.2")})
     assert sorted(path.name for path in (tmp_path / "weights").iterdir()) == ["0.10", "0.2", "1.10"]

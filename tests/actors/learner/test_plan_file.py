@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from actors.learner import plan_file
-from actors.learner.folders import PLANS
+from actors.learner.folders import PLANS, RunFolders
 from actors.learner.messages import LoadModel, StepPlan
 from actors.replay.messages import Phase
 from policy.packing import MicroBatch, PackedSample
@@ -21,6 +21,11 @@ from tests.actors.learner.test_learner_actor import base, running  # noqa: F401 
 from tests.actors.learner.test_rank import BATCHES, load, model, rank, v  # noqa: F401 - fixtures
 
 LONG = 4096
+
+
+def make_here(path: str, make: Callable[[Path], None]) -> None:
+    """As the context makes a folder of the main host's on its machine."""
+    make(Path(path))
 
 
 def plan(batches: list[MicroBatch], plan_id: str = "plan 1") -> StepPlan:
@@ -36,7 +41,7 @@ def large(samples: int) -> list[MicroBatch]:
 
 
 def test_a_small_batch_goes_in_its_message(tmp_path: Path) -> None:
-    assert plan_file.sent(plan(BATCHES), tmp_path) == plan(BATCHES)
+    assert plan_file.sent(plan(BATCHES), tmp_path, make_here) == plan(BATCHES)
     assert list(tmp_path.iterdir()) == []
     assert plan_file.received(plan(BATCHES)) == BATCHES
 
@@ -45,11 +50,11 @@ def test_a_small_batch_goes_in_its_message(tmp_path: Path) -> None:
 def test_a_batch_that_no_message_holds_goes_by_a_file(tmp_path: Path) -> None:
     whole = plan(large(1300))
     assert len(msgspec.msgpack.encode(whole)) > MAX_FRAME_BYTES
-    sent = plan_file.sent(whole, tmp_path)
+    sent = plan_file.sent(whole, tmp_path, make_here)
     assert len(msgspec.msgpack.encode(sent)) < 1000
     assert plan_file.received(sent) == whole.micro_batches
-    plan_file.clear(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    RunFolders(tmp_path).clear_plans()
+    assert not (tmp_path / PLANS).exists()
     with pytest.raises(StoreError, match="the batch of plan 1 can't be read"):
         plan_file.received(sent)
 
@@ -57,14 +62,14 @@ def test_a_batch_that_no_message_holds_goes_by_a_file(tmp_path: Path) -> None:
 def test_what_stays_in_a_message_leaves_room_in_it(tmp_path: Path) -> None:
     """The bound on tokens is one on bytes, too."""
     most = plan_file.MOST_BYTES // plan_file.BYTES_PER_TOKEN // LONG
-    sent = plan_file.sent(plan(large(most)), tmp_path)
+    sent = plan_file.sent(plan(large(most)), tmp_path, make_here)
     assert sent.plan_file is None
     assert len(msgspec.msgpack.encode(sent)) < 2 * plan_file.MOST_BYTES < MAX_FRAME_BYTES
 
 
 @pytest.mark.parametrize("spoil", [lambda old: old[:-1], lambda old: old + b"x", lambda old: b"\xff" + old[1:]])
 def test_a_file_that_is_not_the_batch_is_refused(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
-    sent = plan_file.sent(plan(BATCHES), tmp_path, most_bytes=0)
+    sent = plan_file.sent(plan(BATCHES), tmp_path, make_here, most_bytes=0)
     assert sent.plan_file is not None
     path = Path(sent.plan_file.location)
     path.write_bytes(spoil(path.read_bytes()))
@@ -76,7 +81,7 @@ async def test_the_rank_learns_the_same_from_a_file(rank, model, tmp_path: Path)
     await load(rank, model)
     inside = await rank.ask(plan(BATCHES), timeout_s=60)
     await rank.ask(LoadModel(location=str(model), checkpoint=False, version=Version(lineage=0, step=0)), timeout_s=60)
-    sent = plan_file.sent(plan(BATCHES, "again"), tmp_path, most_bytes=0)
+    sent = plan_file.sent(plan(BATCHES, "again"), tmp_path, make_here, most_bytes=0)
     by_file = await rank.ask(sent, timeout_s=60)
     assert by_file.figures["loss"] == inside.figures["loss"]
     spoilt = msgspec.structs.replace(

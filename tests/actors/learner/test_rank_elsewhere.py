@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from actors.learner import events, rank_asks
+from actors.learner import events
 from actors.learner.actor import LearnerActor
 from actors.learner.config import LearnerConfig, LearnerSettings, RankSettings
 from actors.learner.messages import JoinRanks, SaveCheckpoint, Saved
@@ -45,7 +45,7 @@ async def test_it_is_asked_again_after_a_pause_that_grows(tmp_path: Path) -> Non
     assert (await learner._ask_rank(save, 1.0)).digest == "d"
     assert slept == [2.0, 4.0, 8.0]
     ((event, fields),) = said
-    assert (event, fields["request"], fields["rank"]) == (events.TRANSFER_FAILED, "SaveCheckpoint", "rank/0")
+    assert (event, fields["request"], fields["name"]) == (events.TRANSFER_FAILED, "SaveCheckpoint", "rank/0")
     assert fields["cause"].startswith("m1: ")
     assert not learner._gate.shut, "the main host's disk is not why"
 
@@ -65,17 +65,11 @@ async def test_ranks_apart_wait_for_each_other_as_long_as_a_model_may_take_to_mo
     assert met == [(1, 2), (1, 2, "lo", WORK_S)]
 
 
-def test_what_moves_between_machines_gets_time_by_its_size(tmp_path: Path) -> None:
-    (tmp_path / "shards").mkdir()
-    (tmp_path / "shards" / "a").write_bytes(bytes(3 << 20))
+def test_what_moves_between_machines_gets_time_by_its_size() -> None:
     two = ParallelConfig(data=2)
     for place, moving in (({}, 0.0), ({"GPU": 1.0}, 6.0)):
         learner = LearnerConfig(place=place, parallel=two)
         settings = LearnerSettings(learner=learner, model="m", samplers=[])
         assert LearnerActor(settings)._moving_limit_s(3 << 20) == 300.0 + moving
-        assert loading_s(learner, tmp_path) == 2 * MEET_S + moving, "ranks meet before the first load"
-
-
-def test_what_ranks_here_load_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rank_asks, "folder_bytes", None)
-    assert loading_s(LearnerConfig(), tmp_path) == 0.0
+        assert loading_s(learner, 3 << 20) == 2 * MEET_S + moving, "ranks meet before the first load"
+    assert loading_s(LearnerConfig(), 3 << 20) == 0.0
