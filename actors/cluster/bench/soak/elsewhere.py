@@ -89,7 +89,8 @@ class MachineSoak(Soak):
             return []
         families = {one.family if isinstance(one, TaskRange) else family_of(one) for one in self.deploy.tasks.demo}
         into = self.run.with_suffix(".parquet")
-        return [f"demos.source={into}", f"demos.count={len(recorded.write(families, into))}"]
+        written = len(recorded.write(families, into))
+        return [f"demos.source={into}", f"demos.count={written}"] if written else []
 
     def entered(self, command: list[str]) -> list[str]:
         """`command` as it is executed on the first machine, where the run was started."""
@@ -103,7 +104,7 @@ class MachineSoak(Soak):
         """This one and those of the cluster."""
         cluster = self._cluster
         there = [
-            levels.Elsewhere(cluster.folder(number, ""), cluster.mounts(number), tuple(cluster.hosts(number)))
+            levels.Elsewhere(cluster.folder(number, ""), cluster.mounts(number), self._hosts(number))
             for number in range(len(HAS))
         ]
         return [levels.HERE, *there]
@@ -119,7 +120,7 @@ class MachineSoak(Soak):
         return [Planned(0.0, kind, 0.0) for kind, number in self._layout.items() if number != AT_FIRST[kind]]
 
     def _machine_hit(self, planned: Planned) -> Hit | None:
-        able = [number for number in range(1, len(HAS)) if self._cluster.hosts(number)]
+        able = [number for number in range(1, len(HAS)) if self._hosts(number)]
         if not able:
             return None
         number = able[int(planned.pick * len(able))]
@@ -133,8 +134,7 @@ class MachineSoak(Soak):
         """What carries the run's name, and what else the run left on all machines."""
         found = super().held()
         for number in range(len(HAS)):
-            pids = self._tried(f"processes of machine {number}", lambda k=number: self._cluster.hosts(k)) or []  # type: ignore[misc]
-            found += [f"process {pid} on machine {number}" for pid in pids]
+            found += [f"process {pid} on machine {number}" for pid in self._hosts(number)]
             for folder in ("run/computerrl", "tmp"):
                 there: Path = self._cluster.folder(number, folder)
                 names = [one.name for one in there.iterdir() if one.is_dir()] if there.is_dir() else []
@@ -142,6 +142,10 @@ class MachineSoak(Soak):
                     f"{name} on machine {number}" for name in names if name.startswith(("crl.", "computerrl-host"))
                 ]
         return found
+
+    def _hosts(self, number: int) -> tuple[int, ...]:
+        """The run's processes on a machine, none where it does not say."""
+        return tuple(self._tried(f"processes of machine {number}", lambda: self._cluster.hosts(number)) or ())
 
     def _apply(self, kind: str) -> Hit:
         """From the one number to the other."""

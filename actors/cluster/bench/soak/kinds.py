@@ -116,7 +116,8 @@ MACHINE_KINDS: dict[str, Kind] = {
             signs=(_sign("stall", cause="silent", whom="host/desktops/"),), follows=((LOST_DESKTOPS, 120.0), AGAIN),
         ),
         Kind(
-            name="raylet_kill", part="machine", deadline_s=90.0, rest_s=60.0, signs=(LOST_DESKTOPS,), follows=(AGAIN,),
+            name="raylet_kill", part="machine", deadline_s=90.0, rest_s=60.0, signs=(LOST_DESKTOPS,),
+            follows=((LOST_DESKTOPS, 120.0), AGAIN),
         ),
         # No faults: processes of desktops, or samplers, go by `computerrl apply`, and come by the next one.
         Kind(name="apply_desktops", part="desktops", deadline_s=180.0, rest_s=30.0, signs=(_sign("changed"),)),

@@ -21,10 +21,15 @@ def bundled() -> Path:
 
 
 def write(families: Collection[str], into: Path) -> list[str]:
-    """Write the bundled demonstrations of `families` to the recording `into`; the task of each. Raises StoreError."""
+    """Write the bundled demonstrations of `families` to the recording `into`; the task of each.
+
+    Writes nothing and returns none where a family has none. Raises StoreError.
+    """
     header, demos = demo_files.read(bundled())
     kept = [demo for demo in demos if family_of(demo.task) in families]
     tasks = [demo.task for demo in kept]
+    if not set(families) <= {family_of(task) for task in tasks}:
+        return []
     shown = [one for one in header.tasks if one.task in set(tasks)]
     demo_files.write(into, msgspec.structs.replace(header, demos=len(kept), tasks=shown), kept)
     return tasks

@@ -12,28 +12,24 @@ import os
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import psutil
 
-from actors.cluster.bench.soak import inject, levels, named
-from actors.cluster.bench.soak.kinds import KINDS, Kind, Planned, Sign, schedule
+from actors.cluster.bench.soak import inject, levels
+from actors.cluster.bench.soak.heard import TICK_S, Heard
+from actors.cluster.bench.soak.kinds import KINDS, Kind, Planned, schedule
 from actors.cluster.bench.soak.verdict import Broken, SoakResult, audited, bad, windows
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import run_folder
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox import leftovers
 from actors.replay.database.ledger_file import LEDGER
-from actors.replay.values import Phase
 from runtime.errors import ConfigError
-from runtime.logs.reader import LogWatch
 from runtime.signals import SIGNALS
 
-TICK_S = 0.5
 SAMPLE_S = 5.0
 BEGIN_S = 1200.0  # until the run is in RL
 VICTIM_S = 60.0  # until there is something to hit
@@ -43,7 +39,6 @@ STOP_NOW: tuple[tuple[signal.Signals, float], ...] = (
     (signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 10.0),
 )  # fmt: skip
 LINGER_S = 10.0  # for the kernel to bury what was killed
-LINES_KEPT_S = 300.0  # of the log, behind the oldest fault that is waited for
 
 
 class SoakOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,15 +80,10 @@ class Soak:
         seats = deploy.desktops
         self.desktops = seats.count + seats.processes * (seats.warm_pool + 1)  # leased, spare, one that is thrown away
         self.run = wanted.runs.resolve() / f"soak-{time.strftime('%Y%m%d-%H%M%S')}"
-        self.watch = LogWatch(self.run)
-        self.lines: list[dict[str, Any]] = []  # the newest; pruned by time
-        self.booted: set[str] = set()  # desktops that have answered, less those that are gone
-        self.counts: Counter[str] = Counter()
-        self.warnings: Counter[str] = Counter()
+        self.heard = Heard(self.run)
         self.samples: list[levels.Level] = []
         self.broken: list[Broken] = []
         self.missed = 0
-        self.rl_steps = 0
         self.reasons: list[str] = []
         self.process: asyncio.subprocess.Process | None = None
         self.interrupted = asyncio.Event()
@@ -156,12 +146,10 @@ class Soak:
                 task.cancel()
             await asyncio.gather(working, asked, return_exceptions=True)
             status = await self._stop(STOP_NOW if self.interrupted.is_set() else STOP)
+        self.heard.close()
         if self.interrupted.is_set():
-            self.watch.close()
             await self._buried()
             return None
-        self._read()
-        self.watch.close()
         left = await self._left(mine)
         return self._found(load, status, left)
 
@@ -205,12 +193,12 @@ class Soak:
         """Until the run is in RL. Raises ConfigError when it never gets there."""
         self.said(f"run {self.run.name}: waiting until it is in RL (demonstrations and cloning first)")
         give_up = time.monotonic() + BEGIN_S
-        while not any(line["event"] == "phase_changed" and line["phase"] == Phase.RL for line in self.lines):
+        while not self.heard.in_rl:
             ended = self.process is None or self.process.returncode is not None
             if ended or time.monotonic() > give_up:
                 raise ConfigError(f"{self.run.name} is not in RL after {BEGIN_S:g} s or has ended: see {output}")
             await asyncio.sleep(TICK_S)
-            self._read()
+            self.heard.read()
         self.begun = time.monotonic()
 
     async def _work(self, mine: set[int]) -> None:
@@ -261,7 +249,7 @@ class Soak:
     async def _break_all(self, plan: list[Planned], start_s: float, end_s: float) -> None:
         for number, planned in enumerate(plan):
             while self.at_s < min(start_s + planned.at_s, end_s):
-                self._read()
+                self.heard.read()
                 await asyncio.sleep(TICK_S)
             if self.at_s >= end_s:
                 self.missed += len(plan) - number
@@ -291,21 +279,15 @@ class Soak:
         while hit is None:
             if time.monotonic() > give_up:
                 return None
-            self._read()
+            self.heard.read()
             at, when = time.monotonic(), self.at_s
             hit = await asyncio.to_thread(self.inject, planned)
             if hit is None:
                 await asyncio.sleep(TICK_S)
-        ready = hit.desktop in self.booted
-        followed: list[float] = []
-        missing = ""
+        ready = hit.desktop in self.heard.booted
         try:
-            verdict = await self._named(kind, at, hit.desktop, ready)
-            for sign, within_s in kind.follows:
-                if (after_s := await self._followed(sign, at, within_s)) is None:
-                    missing = f"{sign} within {within_s:g} s"
-                    break
-                followed.append(after_s)
+            verdict = await self.heard.named(kind, at, hit.desktop, ready=ready)
+            followed, missing = await self.heard.followed(kind.follows, at)
             if kind.whole:
                 await asyncio.sleep(max(0.0, at + kind.hold_s - time.monotonic()))
         finally:
@@ -315,48 +297,6 @@ class Soak:
             at_s=when, kind=kind.name, victim=hit.victim, state=str(verdict.state), sign=verdict.sign,
             after_s=verdict.after_s, deadline_s=kind.deadline_s, followed_s=followed, missing=missing,
         )  # fmt: skip
-
-    async def _followed(self, sign: Sign, at: float, within_s: float) -> float | None:
-        """Seconds from `at` to the first such line since then; None where it does not come in time."""
-        while True:
-            self._read()
-            for line in self.lines:
-                if line["t"] >= at and sign.matches(line):
-                    return float(line["t"]) - at
-            if time.monotonic() > at + within_s:
-                return None
-            await asyncio.sleep(TICK_S)
-
-    async def _named(self, kind: Kind, at: float, desktop: str, ready: bool) -> named.Judged:
-        while True:
-            self._read()
-            found = named.judged(kind, at, self.lines, desktop=desktop, ready=ready)
-            if found.state is not named.LoggedState.PENDING:
-                return found
-            if time.monotonic() > at + kind.deadline_s:
-                return named.Judged(named.LoggedState.UNNAMED, "", kind.deadline_s)
-            await asyncio.sleep(TICK_S)
-
-    def _read(self) -> None:
-        new = self.watch.new()
-        for line in new:
-            event = line["event"]
-            if event == "desktop_booted":
-                self.booted.add(line["desktop"])
-            elif event == "desktop_gone":
-                self.booted.discard(line["desktop"])
-            elif event == "episode_ended":
-                self.counts[f"ended: {line['reason']}"] += 1
-            elif event == "episode_faulted":
-                self.counts[f"faulted: {line['cause']}"] += 1
-            elif event == "learner_step" and line["phase"] == Phase.RL:
-                self.rl_steps += 1
-            if line["level"] in ("warning", "error"):
-                self.warnings[event] += 1
-        self.lines += new
-        oldest = time.monotonic() - LINES_KEPT_S
-        if self.lines and self.lines[0]["t"] < oldest - 60.0:
-            self.lines = [line for line in self.lines if line["t"] >= oldest]
 
     async def _stop(self, ways: tuple[tuple[signal.Signals, float], ...]) -> int | None:
         """Stop the run as Ctrl-C does, and harder when that takes too long; its exit status."""
@@ -396,13 +336,14 @@ class Soak:
         first, _, last = windows(self.wanted.minutes)
         returned = levels.returns(self.samples, first, last, self.desktops)
         wrong = audited(self.run / LEDGER)
-        reasons = [*self.reasons, *bad(self.broken, returned, self.warnings, left, wrong=wrong, rl_steps=self.rl_steps)]
+        heard = self.heard
+        seen = bad(self.broken, returned, heard.warnings, left, wrong=wrong, rl_steps=heard.rl_steps)
         return SoakResult(
             run=self.run.name, seed=self.wanted.seed, minutes=self.wanted.minutes, load_at_start=load,
             faults=self.broken, not_injected=self.missed, returns=returned, samples=self.samples,
-            rl_steps=self.rl_steps,
-            episodes=dict(self.counts.most_common()), events=dict(self.warnings.most_common()), audit=wrong, left=left,
-            exit=status, reasons=reasons,
+            rl_steps=heard.rl_steps,
+            episodes=dict(heard.counts.most_common()), events=dict(heard.warnings.most_common()), audit=wrong,
+            left=left, exit=status, reasons=[*self.reasons, *seen],
         )  # fmt: skip
 
 
