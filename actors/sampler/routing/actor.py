@@ -15,7 +15,7 @@ import msgspec
 from actors.errors import EngineGone, SamplerTimeout
 from actors.sampler import events
 from actors.sampler.messages import Generated, Refused
-from actors.sampler.routing.passed import Generate
+from actors.sampler.routing.passed import PassedOn
 from actors.sampler.routing.router import HIT, MOVED, NEW, Router, RouterConfig
 from policy.errors import EngineBusy
 from runtime.actor import Actor, handles
@@ -62,8 +62,8 @@ class DispatchActor(Actor):
     def doing(self) -> str:
         return ", ".join(f"{name}: {engine.outstanding} tokens" for name, engine in self._router.engines.items())
 
-    @handles(Generate, concurrent=True)
-    async def generate(self, msg: Generate) -> Generated | Refused:
+    @handles(PassedOn, concurrent=True)
+    async def generate(self, msg: PassedOn) -> Generated | Refused:
         """Ask one sampler after the other. Raises SamplerError when none gives a sound answer in time."""
         limit_s = self.config.generate_timeout_s
         try:
@@ -72,7 +72,7 @@ class DispatchActor(Actor):
         except DeadlineExceeded as error:
             raise SamplerTimeout(str(error)) from error
 
-    async def _route(self, msg: Generate, limit_s: float) -> Generated | Refused:
+    async def _route(self, msg: PassedOn, limit_s: float) -> Generated | Refused:
         tokens = msg.prompt_tokens + msg.sampling.max_new_tokens
         attempt, busy = 0, set[str]()  # up, but with a full line or other weights than the pinned
         while True:

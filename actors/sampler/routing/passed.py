@@ -13,7 +13,7 @@ from runtime.errors import ProtocolError
 from runtime.messaging.message import Request, Version
 
 
-class Generate(Request[Generated | Refused]):
+class PassedOn(Request[Generated | Refused], tag="Generate"):
     """`prompt_ids` is MessagePack. Of 16,000 numbers, making and writing them took more than all else here."""
 
     rid: str
