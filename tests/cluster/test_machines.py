@@ -1,4 +1,7 @@
-"""A run on three machines: desktops on two, the engine and a rank on the third. One is cut off, one loses its Ray."""
+"""A run on three machines, one of which is cut off, and one loses its Ray.
+
+Desktops are on two of them; engine, router, learner and a rank on the third.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ HERE, AWAY, THIRD = range(3)
 HAS = (
     {"desktops": 2 * SEATS, "ranks": 1},  # with the entry point and Ray's head
     {"desktops": SEATS},
-    {"engines": 1, "ranks": 1},
+    {"engines": 1, "ranks": 1, "actors": 2},
 )
 # A recording is cloned beside what is played here: what the policy has learned of it, it solves sometimes and sometimes
 # not, so that groups of unequal rewards come soon.
@@ -46,8 +49,13 @@ SAVED, KILLED_AFTER = 10, 15  # the first checkpoint that is written because it 
 FILE: dict[str, Any] = {
     "extends": "smoke",
     "desktops": {"count": 2 * SEATS, "processes": 2, "warm_pool": 1, "place": {"desktops": SEATS}},
-    "samplers": {"place": {"engines": 1}},
-    "learner": {"parallel": {"data": 2}, "place": {"ranks": 1}, "checkpoint_every": SAVED},
+    "samplers": {"place": {"engines": 1}, "router_place": {"actors": 1}},
+    "learner": {
+        "parallel": {"data": 2},
+        "place": {"ranks": 1},
+        "actor_place": {"actors": 1},
+        "checkpoint_every": SAVED,
+    },
     "tasks": {
         "demo": [{"family": FAMILY, "split": "train", "count": PLAYED, "first": FIRST}],
         "eval": [{"family": FAMILY, "split": "held-out", "count": 2}],
@@ -159,12 +167,13 @@ def test_a_run_goes_on_when_a_machine_is_cut_off_and_another_loses_its_ray():
 
 
 def play(cluster: Machines, run: Run) -> None:
-    run.until(lambda: len(run.lines("host_started")) == 5, "five processes on three machines")
+    run.until(lambda: len(run.lines("host_started")) == 7, "seven processes on three machines")
     at = {line["name"]: line for line in run.lines("host_started")}
     where = {name: line["machine"] for name, line in at.items()}
     home, away, third = map(cluster.name, range(3))
     assert {where["desktops/0"], where["desktops/1"]} == {home, away}
-    assert (where["samplers/0"], {where["ranks/0"], where["ranks/1"]}) == (third, {home, third})
+    assert {where["samplers/0"], where["router"], where["learner"]} == {third}
+    assert {where["ranks/0"], where["ranks/1"]} == {home, third}
     run.until(lambda: run.plays("desktops/0") and run.plays("desktops/1"), "an episode of each process")
     owners = {name for k in (HERE, AWAY) for name in names(cluster.folder(k, "run/computerrl"))}
 
@@ -196,7 +205,8 @@ def play(cluster: Machines, run: Run) -> None:
     assert run.plays(lost) > 1
     assert not run.lines("system_failed")
     # No machine was tried in vain: each process was lost once, and its next life is its last.
-    assert sorted(line["name"] for line in run.lines("host_lost")) == sorted([lost, "samplers/0", "ranks/0", "ranks/1"])
+    of_third = ["samplers/0", "router", "learner", "ranks/0", "ranks/1"]
+    assert sorted(line["name"] for line in run.lines("host_lost")) == sorted([lost, *of_third])
     assert [line["machine"] for line in run.lives("samplers")] == [third, third]
     steps = [Version.parse(line["version"]) for line in run.lines("learner_step")]
     assert min(one.step for one in steps if one.lineage == again) == Version.parse(parent).step + 1
