@@ -70,7 +70,8 @@ class Run:
     """A run that machine 0 starts, watched by its logs."""
 
     def __init__(self, cluster: Machines, folder: Path) -> None:
-        self._cluster, self.log, self.dir = cluster, folder / "run.log", folder / "runs" / "away"
+        # The name is the test's own: by it the last look tells what was left from what a test beside it has.
+        self._cluster, self.log, self.dir = cluster, folder / "run.log", folder / "runs" / f"away-{os.getpid()}"
         self._watch, self._lines = LogWatch(self.dir), defaultdict[str, list[dict[str, Any]]](list)
         deploy = folder / "deploy.yaml"
         source = folder / "demos.parquet"
