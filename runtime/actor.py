@@ -19,7 +19,7 @@ from runtime.clock import Clock
 from runtime.disk import DiskGate
 from runtime.errors import PayloadLost, ProtocolError
 from runtime.logs.writer import ActorLog
-from runtime.messaging.message import BlobRef, Message
+from runtime.messaging.message import BlobRef, Message, tag_of
 from runtime.messaging.refs import Ref
 from runtime.storage import far_store
 from runtime.storage.bulk import SEGMENTS
@@ -97,7 +97,7 @@ class Actor:
                 handler = getattr(method, "__handler__", None)
                 if not isinstance(handler, Handler):
                     continue
-                name = handler.message.__name__
+                name = tag_of(handler.message)
                 known = declared.setdefault(name, (attribute, handler))
                 if known[0] != attribute:
                     raise ProtocolError(f"{cls.__name__} handles {name} in both {known[0]} and {attribute}")

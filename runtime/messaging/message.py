@@ -15,7 +15,12 @@ ReplyT_co = TypeVar("ReplyT_co", covariant=True)
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag=True):
-    """Base of everything that crosses a mailbox; its tag on the wire is the class name."""
+    """Base of everything that crosses a mailbox; its tag on the wire is the class name, unless it says another."""
+
+
+def tag_of(kind: type[msgspec.Struct]) -> str:
+    """What a message is called on the wire."""
+    return str(kind.__struct_config__.tag or kind.__name__)
 
 
 class Request(Message, Generic[ReplyT_co]):

@@ -22,7 +22,7 @@ from runtime.errors import (
 from runtime.logs.writer import current_trace
 from runtime.messaging.codec import decode, decode_error, encode, reply_type
 from runtime.messaging.envelope import Envelope, Kind, fresh_id
-from runtime.messaging.message import Message, Request
+from runtime.messaging.message import Message, Request, tag_of
 from runtime.waits import waiting
 
 if TYPE_CHECKING:
@@ -114,6 +114,6 @@ class Ref:
             reply_to=self._node.name,
             trace=trace if trace is not None else current_trace.get(),
             deadline=self._node.clock.now() + timeout_s,
-            message=type(msg).__name__,
+            message=tag_of(type(msg)),
             body=encode(msg),
         )
