@@ -296,9 +296,10 @@ class LearnerActor(Actor):
             samplers=[name for name in samplers if name not in missed],
             missed=missed,
         )
-        figures: Figures = await self._ledger(GetFigures(), LEDGER_TIMEOUT_S)
-        needed = {round_.version for round_ in figures.evals if not round_.closed}
-        await self._folders.prune_weights(self.config.keep_weights, needed)
+        if await self._folders.weights_count() > self.config.keep_weights:
+            figures: Figures = await self._ledger(GetFigures(), LEDGER_TIMEOUT_S)
+            needed = {round_.version for round_ in figures.evals if not round_.closed}
+            await self._folders.prune_weights(self.config.keep_weights, needed)
 
     async def _export(self, request: ExportWeights | WriteKept) -> Saved:
         return await self._ask_rank(request, self._moving_limit_s(EXPORT_BYTES * self._parameters))

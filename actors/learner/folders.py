@@ -59,6 +59,10 @@ class RunFolders:
         """Remove all but the newest `keep`."""
         checkpoints.prune(self._checkpoints, keep)
 
+    def weights_count(self) -> int:
+        """How many exports lie there."""
+        return len(self._exports())
+
     def prune_weights(self, keep: int, needed: Collection[Version]) -> None:
         """Remove all exports but the newest `keep` and those of versions in `needed`."""
         for version in sorted(self._exports())[:-keep]:

@@ -14,6 +14,7 @@ from typing import ParamSpec, TypeVar
 from actors.learner.folders import RunFolders
 from actors.learner.messages import (
     ClearPlans,
+    CountWeights,
     FolderBytes,
     ForgetAfter,
     FoundCheckpoint,
@@ -22,6 +23,7 @@ from actors.learner.messages import (
     ListCheckpoints,
     PruneCheckpoints,
     PruneWeights,
+    WeightsCount,
 )
 from runtime.actor import Actor, handles
 from runtime.disk import store_error
@@ -60,6 +62,11 @@ class FoldersActor(Actor):
         await _on_disk(self._folders.prune_checkpoints, msg.keep)
         return Done()
 
+    @handles(CountWeights)
+    async def weights_count(self, _: CountWeights) -> WeightsCount:
+        """Those that are whole."""
+        return WeightsCount(count=await _on_disk(self._folders.weights_count))
+
     @handles(PruneWeights, slow_after_s=LONG_WORK_S)
     async def prune_weights(self, msg: PruneWeights) -> Done:
         """The newest stay, and those that open evaluation rounds need."""
@@ -95,6 +102,10 @@ class KeptFolders:
     async def prune_checkpoints(self, keep: int) -> None:
         """Remove all but the newest `keep`."""
         await self._ask(PruneCheckpoints(keep=keep))
+
+    async def weights_count(self) -> int:
+        """How many exports there are."""
+        return (await self._ask(CountWeights())).count
 
     async def prune_weights(self, keep: int, needed: Iterable[Version]) -> None:
         """Remove all exports but the newest `keep` and those in `needed`."""

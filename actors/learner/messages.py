@@ -11,6 +11,7 @@ __all__ = [
     "BroadcastPart",
     "Broadcasting",
     "ClearPlans",
+    "CountWeights",
     "DeclineGroup",
     "EndRank",
     "ExportWeights",
@@ -39,6 +40,7 @@ __all__ = [
     "StepPlan",
     "StepResult",
     "Ticket",
+    "WeightsCount",
     "WriteKept",
     "WriteWeights",
 ]
@@ -153,7 +155,7 @@ class WriteWeights(Request[Weights]):
     version: Version
 
 
-# --- the run's folders, which the actor of `folders_actor.py` looks after --------------------------------------------
+# --- the run's folders, which the actor of `kept_folders.py` looks after ----------------------------------------------
 
 
 class FoundCheckpoint(Value):
@@ -183,6 +185,16 @@ class PruneCheckpoints(Request[Done]):
     """Remove all but the newest `keep`."""
 
     keep: int
+
+
+class WeightsCount(Message):
+    """How many exports there are."""
+
+    count: int
+
+
+class CountWeights(Request[WeightsCount]):
+    """Whether there is anything to remove is known without the ledger."""
 
 
 class PruneWeights(Request[Done]):

@@ -197,6 +197,8 @@ def _bounded(code: str) -> str:
         braces += (char == "{") - (char == "}")
         if char in _CURLY:
             raise _Refused(f"{char!r} is no quotation mark of Python: strings stand in straight ' or \"")
+        if code.startswith("</answer>", at):
+            raise _Refused("more follows </answer> on its line: write one <answer> with one action, at the end")
         if not (char.isascii() and (char.isalnum() or char in "_.,=()[]{}- \t" or (char == ":" and braces))):
             raise _Refused(f"the character {char!r} has no place in a call with literal arguments")
         out.append(char)

@@ -57,7 +57,7 @@ from runtime.waits import waiting
 STATUS_TIMEOUT_S = 5.0
 
 ChildLink = Link[FromChild | FromMain]
-Answer = Stopped | Configured | Statuses | Beaten
+Answer = Stopped | Configured | Statuses
 
 
 class ProcessHost:
@@ -88,6 +88,7 @@ class ProcessHost:
         self._parked = 0
         self._child: Launched | None = None
         self._asked = 0.0  # when the child was last sent a heartbeat, monotonic seconds
+        self._beats: dict[int, float] = {}  # when a heartbeat of this life was sent that has had no answer, by its id
         self._heard = asyncio.Event()  # an answer to a heartbeat, however late, or the end of this life
         self._offset = ClockOffset()  # of the child that is up
         self._lines = HostLines(node.run_dir, spec.name)  # of a child elsewhere
@@ -244,6 +245,7 @@ class ProcessHost:
     async def _one_life(self) -> ComputerRLError:
         """One child from launch to reaped; returns why it ended."""
         began = self._asked = time.monotonic()
+        self._beats.clear()
         try:
             child = self._launch(self._spec, not self._came)
         except OSError as error:
@@ -340,9 +342,9 @@ class ProcessHost:
                     if (future := self._started.get(frame.name)) is not None and not future.done():
                         future.set_exception(ActorFailed("GaveUp", frame.reason))
                     self._hub.give_up(frame.name, frame.reason)
-                case Stopped() | Configured() | Statuses() | Beaten():
-                    if isinstance(frame, Beaten):
-                        self._heard.set()
+                case Beaten():
+                    self._beaten(frame)
+                case Stopped() | Configured() | Statuses():
                     if (answer := self._answers.get(frame.id)) is not None and not answer.done():
                         answer.set_result(frame)
 
@@ -354,43 +356,44 @@ class ProcessHost:
         beat_s = max(0.1, min(self._spec.heartbeat_s, self._stall_after_s))
         while True:
             await asyncio.sleep(beat_s / 2)
-            child = self._child
+            if self._link is None:
+                continue
+            child, key = self._child, next(self._ids)
             self._heard.clear()
-            if self._link is None or await self._responds(beat_s):
+            self._asked, self._beats[key] = time.monotonic(), self._node.clock.now()
+            if not self._write(Beat(id=key)) or await self._hears(beat_s):
                 continue
             since = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(self._node.clock.wall() - beat_s))
-            whom = f"host/{self.name}"
             self._node.log.emit(
-                STALL, who=self._node.name, what="heartbeat", whom=whom, since=since, waited_s=beat_s, cause="silent"
-            )
+                STALL, who=self._node.name, what="heartbeat", whom=f"host/{self.name}", since=since, waited_s=beat_s,
+                cause="silent",
+            )  # fmt: skip
             # Waited for once more: the first silence may have been this process's own. A second heartbeat would have
             # the child, cut off, count from a later moment.
             left_s = max(beat_s, self._spec.silent_limit_s - beat_s)
-            try:
-                async with waiting(self._node.name, whom, "heartbeat", left_s):
-                    await self._heard.wait()
-            except DeadlineExceeded:
-                if child is not None and child is self._child and not self._stopping:
-                    self._silence = f"host {self.name} was silent for {beat_s + left_s:.0f} s and was killed"
-                    child.kill()
+            if not await self._hears(left_s) and child is not None and child is self._child and not self._stopping:
+                self._silence = f"host {self.name} was silent for {beat_s + left_s:.0f} s and was killed"
+                child.kill()
 
-    async def _responds(self, within_s: float) -> bool:
-        """Whether the child answers; a child that is lost meanwhile is no silent one."""
-        self._asked = time.monotonic()
-        offset, sent = self._offset, self._node.clock.now()
+    async def _hears(self, within_s: float) -> bool:
+        """Whether the heartbeat is answered; a child that is lost meanwhile is no silent one."""
         try:
-            beaten = await self._exchange(lambda key: Beat(id=key), "heartbeat", within_s)
+            async with waiting(self._node.name, f"host/{self.name}", "heartbeat", within_s):
+                await self._heard.wait()
         except DeadlineExceeded:
             return False
-        except HostLost:
-            return True
-        if isinstance(beaten, Beaten):
-            offset.heard(sent, beaten.clock, self._node.clock.now())
-            self._write(self._set_clock())
-            self.cpu_s += beaten.cpu_s - self._life_cpu_s
-            self._life_cpu_s = beaten.cpu_s
-            self._node.log.emit(
-                HOST_BEATS, name=self.name, cpu_s=round(beaten.cpu_s, 3), machine_cpu_s=round(beaten.machine_cpu_s, 3),
-                lag_s=round(beaten.lag_s, 4), offset_s=round(offset.offset_s, 6),
-            )  # fmt: skip
         return True
+
+    def _beaten(self, beaten: Beaten) -> None:
+        """What an answer to a heartbeat says counts, however late it comes."""
+        if (sent := self._beats.pop(beaten.id, None)) is None:
+            return
+        self._offset.heard(sent, beaten.clock, self._node.clock.now())
+        self._write(self._set_clock())
+        self.cpu_s += beaten.cpu_s - self._life_cpu_s
+        self._life_cpu_s = beaten.cpu_s
+        self._node.log.emit(
+            HOST_BEATS, name=self.name, cpu_s=round(beaten.cpu_s, 3), machine_cpu_s=round(beaten.machine_cpu_s, 3),
+            lag_s=round(beaten.lag_s, 4), offset_s=round(self._offset.offset_s, 6),
+        )  # fmt: skip
+        self._heard.set()

@@ -200,7 +200,7 @@ class Bulk:
     def _blobs(self, refs: Sequence[BlobRef]) -> Blobs:
         if not self._reads_segments:
             raise StoreError(f"host {self._host} may not read the run's segments")
-        size = sum(ref.size for ref in refs)
+        size = sum(max(0, ref.size) for ref in refs)  # one of a size below 0 is read as lost
         if len(refs) > BLOBS_MOST or size > (BLOBS_BYTES if len(refs) > 1 else MAX_FRAME_BYTES - HEADS_BYTES):
             raise StoreError(f"{len(refs)} payloads of {size} bytes are too much for one answer")
         found = list(read_blobs(self._folder, refs))

@@ -23,6 +23,7 @@ from runtime.storage import bulk as bulk_side
 from runtime.storage import far_store
 from runtime.storage.bulk import (
     Answered,
+    Blobs,
     Bulk,
     EndFolder,
     Failed,
@@ -121,10 +122,18 @@ def test_many_payloads_come_in_one_answer_and_no_answer_is_too_large(
     assert list(FarStore(TICKET).read(refs)) == list(read_blobs(tmp_path / "segments", refs))
     assert {len(part) for part in asked[:31]} == {8}
     assert [[ref.size for ref in part] for part in asked[31:]] == [[100, 100, 400, 400], [400], [2000]]
-    for part, said in ((refs[:9], "9 payloads of 900 bytes"), (refs[250:253], "3 payloads of 1200 bytes")):
+    below = msgspec.structs.replace(refs[0], size=-(10**12))
+    for part, said in (
+        (refs[:9], "9 payloads of 900 bytes"),
+        (refs[250:253], "3 payloads of 1200 bytes"),
+        ([below, *refs[250:253]], "4 payloads of 1200 bytes"),
+    ):
         answer = bulk._answer(ReadBlobs(refs=part))
         assert isinstance(answer, Failed)
         assert answer.text == f"{said} are too much for one answer"
+    read = bulk._answer(ReadBlobs(refs=[below, refs[1]]))
+    assert isinstance(read, Blobs)
+    assert (read.found, list(read.lost)) == ([b"", b"\1" * 100], [0])
     large = bulk._answer(ReadBlobs(refs=[msgspec.structs.replace(refs[0], size=MAX_FRAME_BYTES)]))
     assert isinstance(large, Failed), "no frame holds it"
 

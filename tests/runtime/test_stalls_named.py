@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from contextlib import AsyncExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ sys.path.insert(0, str(HERE))
 from example_actors import Asked, Counter, Hold, Number, Total, seen  # noqa: E402
 
 from runtime.errors import ActorGone, MailboxFull  # noqa: E402
-from runtime.hosts import inline  # noqa: E402
+from runtime.hosts import inline, process  # noqa: E402
 from runtime.logs.reader import read_logs  # noqa: E402
 from runtime.storage import slow_disk  # noqa: E402
 from runtime.storage.slow_disk import on_disk  # noqa: E402
@@ -77,6 +78,26 @@ async def test_a_host_that_goes_on_in_time_is_kept(tmp_path):
         os.kill(started["pid"], signal.SIGCONT)
         assert await system.ref("a").ask(Total(), timeout_s=30) == Number(n=0)
     assert not list(read_logs(tmp_path, event="host_lost"))
+
+
+async def test_a_host_that_is_silent_is_asked_once_and_its_late_answer_counts(tmp_path, monkeypatch):
+    told: list[str] = []
+    sent, counted = process.Beat, process.ProcessHost._beaten
+    monkeypatch.setattr(process, "Beat", lambda **said: told.append("sent") or sent(**said))
+    monkeypatch.setattr(process.ProcessHost, "_beaten", lambda *args: told.append("counted") or counted(*args))
+    async with ActorSystem(tmp_path, hosts=[one_host(20.0)], log_level="debug") as system:
+        await system.spawn(ActorSpec(name="a", factory=Counter, host="one"))
+        (started,) = await lines(tmp_path, "host_started")
+        told.clear()  # a greeting asks for the clock several times
+        os.kill(started["pid"], signal.SIGSTOP)
+        await lines(tmp_path, "stall")
+        await asyncio.sleep(1.5)  # three heartbeats' time
+        asked = told.count("sent")
+        os.kill(started["pid"], signal.SIGCONT)
+        assert await system.ref("a").ask(Total(), timeout_s=30) == Number(n=0)
+        await lines(tmp_path, "host_beats", asked + 2)
+    assert told.count("counted") > asked
+    assert ("sent", "sent") not in pairwise(told)
 
 
 async def test_a_heartbeat_says_what_the_host_costs_and_asks_no_actor(tmp_path):

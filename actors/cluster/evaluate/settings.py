@@ -189,8 +189,8 @@ def _like(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
 
 def _of_machines(override: str) -> bool:
     """Whether a --set says where parts run, which is another matter here than where the file's own job runs."""
-    section, *keys = override.partition("=")[0].strip().split(".")
-    return section == "cluster" or "place" in keys
+    name = f"{override.partition('=')[0].strip()}."
+    return any(name.startswith(f"{key}.") for key in ("cluster", *Deploy().places))
 
 
 def _of_files(args: argparse.Namespace) -> list[str]:

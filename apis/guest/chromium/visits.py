@@ -6,6 +6,7 @@ gets nothing but the history. A Chromium that runs holds its history, so nothing
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -14,7 +15,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 from guest.chromium.link import failed, running
@@ -37,7 +37,7 @@ def write(visits: Sequence[Visit], until: float) -> None:
     if not place.exists():
         _make(place, until)
     try:
-        with closing(sqlite3.connect(place)) as database, database:
+        with contextlib.closing(sqlite3.connect(place)) as database, database:
             _add(database, visits, time.time())
     except sqlite3.Error as error:
         raise failed(f"Chromium's history can't be written: {error}") from error
@@ -48,7 +48,8 @@ def _make(place: Path, until: float) -> None:
     program = next(filter(None, map(shutil.which, sorted(PROGRAMS))), None)
     if program is None:
         raise failed("Chromium is not installed")
-    with tempfile.TemporaryDirectory(prefix="history-") as folder:
+    # What was killed may write for a moment more.
+    with tempfile.TemporaryDirectory(prefix="history-", ignore_cleanup_errors=True) as folder:
         made = Path(folder, "Default", "History")
         started = subprocess.Popen(
             [program, "--headless", f"--user-data-dir={folder}", "about:blank"],
@@ -61,11 +62,13 @@ def _make(place: Path, until: float) -> None:
             while not _filled(made) and started.poll() is None and time.monotonic() < until:
                 time.sleep(LOOK_S)
             started.terminate()  # it writes what it has begun, and ends
-            started.wait(END_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(started.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                started.wait(END_S)
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # it and all others have ended
+                os.killpg(started.pid, signal.SIGKILL)
             started.wait()
-        if not _filled(made):
+        if not _filled(made) or not _has_tables(made):
             raise failed("Chromium has not made its history in time")
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(made, place)
@@ -74,6 +77,16 @@ def _make(place: Path, until: float) -> None:
 
 def _filled(file: Path) -> bool:
     return file.exists() and file.stat().st_size > 0
+
+
+def _has_tables(file: Path) -> bool:
+    """Whether the history is whole; what a killed Chromium had begun to write to it is undone first."""
+    try:
+        with contextlib.closing(sqlite3.connect(file)) as database:
+            found = database.execute("SELECT name FROM sqlite_master WHERE name IN ('urls', 'visits')").fetchall()
+    except sqlite3.Error:
+        return False
+    return len(found) == 2
 
 
 def _add(database: sqlite3.Connection, visits: Sequence[Visit], now_s: float) -> None:

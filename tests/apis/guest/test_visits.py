@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import apis.guest
@@ -28,6 +29,14 @@ with sqlite3.connect(place / "new") as database:
 time.sleep(60)
 """
 NEVER = "#!/bin/sh\nexec sleep 60\n"
+# A Chromium that was killed before its tables were there.
+HALF = MAKES.replace("TABLE visits", "TABLE other")
+GARBAGE = MAKES.replace('(place / "new").rename', '(place / "new").write_text("no database")\n(place / "new").rename')
+LEAVES = """import subprocess
+write = "import os, sys, time\\nwhile True: os.makedirs(f'{sys.argv[1]}/Default/{time.monotonic_ns()}')"
+subprocess.Popen([sys.executable, "-c", write, folder])
+time.sleep(60)
+"""
 
 
 @pytest.fixture
@@ -62,6 +71,25 @@ def test_each_address_knows_its_visits(visits: Any, tmp_path: Path) -> None:
         ago = [before + 11_644_473_600 - row[1] / 1e6 for row in rows]
         assert ago == pytest.approx([10.5, 0, 3600, 86_400], abs=20)
         assert database.execute("SELECT last_visit_time FROM urls").fetchall() == [(rows[0][1],), (rows[1][1],)]
+
+
+def test_none_of_its_processes_stays(visits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _program(tmp_path, MAKES.replace("time.sleep(60)\n", LEAVES))
+    (tmp_path / "temp").mkdir()
+    monkeypatch.setattr(visits.tempfile, "tempdir", str(tmp_path / "temp"))
+    visits.write([("https://a.org/", "A", 0)], time.monotonic() + 20)
+    temp, end = str(tmp_path / "temp"), time.monotonic() + 10
+    while any(temp in word for one in psutil.process_iter(["cmdline"]) for word in one.info["cmdline"] or []):
+        assert time.monotonic() < end, "it writes on"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("program", [HALF, GARBAGE])
+def test_a_history_without_its_tables_is_refused(visits: Any, tmp_path: Path, program: str) -> None:
+    _program(tmp_path, program)
+    with pytest.raises(Exception, match="has not made its history in time"):
+        visits.write([("https://a.org/", "A", 0)], time.monotonic() + 20)
+    assert not (tmp_path / "home").exists()
 
 
 def test_what_makes_no_history_is_ended_and_said(visits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
