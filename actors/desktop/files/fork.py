@@ -1,7 +1,7 @@
 """Parses a hostile file in a child process of its own.
 
 Invariant: whatever the file does to the parser, it ends in an answer or in a refusal of that file. A child that another
-program killed is an error of this machine (ChildLostError), no refusal.
+program killed, or that lacks a package, is an error of this machine (ChildLostError), no refusal.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 from apis.documents.read.bounds import Bounds, RefusedError
 from apis.documents.read.parse import PARSERS
 
-_REFUSED, _ANSWERED = b"r", b"a"
+_REFUSED, _ANSWERED, _LACKS = b"r", b"a", b"l"
 _PIECE = 1 << 20
 _CRASHED, _UNLIMITED = 1, 2  # exit statuses of a child
 
 
 class ChildLostError(Exception):
-    """The child was ended from outside, so nothing is known about the file."""
+    """The child was ended from outside or lacks a package, so nothing is known about the file."""
 
 
 def parsed(data: bytes, bounds: Bounds, kind: str = "workbook") -> bytes:
@@ -58,6 +58,8 @@ def parsed(data: bytes, bounds: Bounds, kind: str = "workbook") -> bytes:
         raise ChildLostError(f"the parser was ended by signal {ended_by}")
     if answer[:1] == _REFUSED:
         raise RefusedError(answer[1:].decode())
+    if answer[:1] == _LACKS:
+        raise ChildLostError(f"the parser of a {kind}: {answer[1:].decode('utf-8', 'replace')}")
     if os.WEXITSTATUS(status) == _UNLIMITED:
         raise ChildLostError("the parser could not be given its limits")
     if answer[:1] != _ANSWERED or os.WEXITSTATUS(status):
@@ -82,6 +84,8 @@ def _child(parser: Callable[[bytes, Bounds], dict[str, Any]], data: bytes, bound
             said = _REFUSED + str(refused).encode()
         except MemoryError:
             said = _REFUSED + b"too_big"
+        except ImportError as error:
+            said = _LACKS + str(error).encode("utf-8", "replace")[:300]
         view = memoryview(said)
         while view:
             view = view[os.write(writes, view) :]

@@ -7,6 +7,7 @@ bounds of size and time. The worker's answer is checked against the order.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import subprocess
 import sys
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import PIL
 
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.users import lends_users
@@ -28,6 +28,21 @@ from apis.tasks.verify.picture import Raster
 from apis.tasks.verify.sheets import Workbook
 from apis.tasks.verify.shows import SlideShow
 from apis.tasks.verify.verify import KINDS, Presentation, TextDocument, WantedFile
+from runtime.errors import ConfigError
+
+
+def _packages() -> list[str]:
+    """The folders of the packages that read pictures and PDF. Raises ConfigError where one is missing."""
+    folders = []
+    for name in ("PIL", "pypdf"):
+        found = importlib.util.find_spec(name)
+        if found is None or found.origin is None:
+            raise ConfigError(
+                f"the package {name} is missing, which reads what desktops hold; mend it with: make setup"
+            )
+        folders.append(str(Path(found.origin).parents[1]))
+    return list(dict.fromkeys(folders))
+
 
 ROOT = Path(__file__).resolve().parents[3]
 # Isolated from the environment; the program's own folder comes last on the path, before the packages that read
@@ -39,7 +54,7 @@ WORKER = (
     "-c",
     "import sys; sys.path.extend(sys.argv[1:]); from actors.desktop.files.worker import main; main()",
     str(ROOT),
-    str(Path(PIL.__file__).parents[1]),
+    *_packages(),
 )
 WORKER_S = 30.0
 READER_UID = 19_999  # who parses files that came from another machine: a user that owns nothing here

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 import tarfile
 import zlib
 from collections.abc import Callable
 
 import hostile
+import pypdf
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.desktop.files import fork as forked
+from actors.desktop.files import read_home
 from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal, as_wanted
 from actors.desktop.pool.leased import view_of
 from apis.documents.read import parse
@@ -19,6 +23,7 @@ from apis.documents.read.bounds import Bounds, RefusedError
 from apis.documents.zip import zipped
 from apis.tasks.twins.made_papers import PACKERS, joined, make_pdf, make_tar
 from apis.tasks.verify.verify import GUEST_HOME, WantedFile
+from runtime.errors import ConfigError
 
 GOOD = make_pdf("one two", "three", fields=["Ann"])
 FILES = {"./in/a.txt": b"one", "b.pdf": GOOD, "empty/": b""}
@@ -98,6 +103,40 @@ def test_hostile_files_are_refused_by_name(name: str) -> None:
 def test_a_page_of_packed_contents_is_read() -> None:
     said = b"BT /F 12 Tf 72 700 Td (hi) Tj ET"
     assert parse.pdf(streams(zlib.compress(said)), SMALL)["pages"][0]["text"].strip() == "hi"
+
+
+def framed(colour: bytes, *, loop: bool = False, more: bytes = b"") -> bytes:
+    """A PDF that draws a form, in which a form with a picture of one pixel stands."""
+    inner = b"/B 5 0 R" if loop else b"/B 6 0 R"
+    return joined([
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Contents 4 0 R /Resources << /XObject << /A 5 0 R >> >> >>",
+        b"<< /Length 5 >>\nstream\n/A Do\nendstream",
+        b"<< /Subtype /Form /Resources << /XObject << %s >> >> /Length 5 >>\nstream\n/B Do\nendstream" % inner,
+        b"<< /Subtype /Image /Width 1 /Height 1 /ColorSpace /DeviceRGB %s /Length 3 >>\nstream\n%s\nendstream"
+        % (more, colour),
+    ])  # fmt: skip
+
+
+def test_pictures_within_forms_are_part_of_what_is_drawn() -> None:
+    made = [framed(b"\xff\0\0"), framed(b"\0\0\xff"), framed(b"\xff\0\0", more=b"/Decode [1 0 1 0 1 0]")]
+    made.append(framed(b"\xff\0\0", loop=True))
+    drawn = [parse.pdf(one, SMALL)["pages"][0]["drawn"] for one in made]
+    assert len(set(drawn)) == len(made)
+    assert parse.pdf(made[0], SMALL)["pages"][0]["drawn"] == drawn[0]
+
+
+def test_a_missing_or_changed_pypdf_is_no_refusal_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pypdf.PdfReader, "pages", None)
+    with pytest.raises(forked.ChildLostError, match="pypdf does not read what it has to: TypeError"):
+        forked.parsed(GOOD, SMALL, "pdf")
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+    with pytest.raises(forked.ChildLostError, match="pypdf"):
+        forked.parsed(GOOD, SMALL, "pdf")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match="PIL is missing"):
+        read_home._packages()
 
 
 def test_an_archive_in_an_archive_stays_packed() -> None:
