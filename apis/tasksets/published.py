@@ -1,16 +1,19 @@
 """The published metrics, asked in an environment of their own that `make osworld-judge` builds.
 
 Invariant: they run in a sandbox without network and rights that sees their environment and the order alone. However
-many ask, one order is judged at a time, so judging takes no more memory than `MOST_BYTES`. What they raise solves
+many ask, one sandbox runs at a time, so judging takes no more memory than `MOST_BYTES`. What they raise solves
 nothing. Training never asks them: a policy that learned from them could learn to deceive them.
 """
 
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,7 +33,8 @@ SPACE_BYTES = 256 << 20  # of the sandbox's own files
 MOST_BYTES = MEMORY_BYTES + SPACE_BYTES + (256 << 20)  # and of the process that hands out orders
 BLANK = bytes(64)
 T = TypeVar("T")
-START_S, TURNS_S = 120.0, 900.0  # to its first order, and until other orders are judged
+START_S, TURNS_S = 120.0, 3 * 3600.0  # from its turn to its first order; and until its turn, behind those of others
+TRY_S = 0.2  # between two looks whether it is its turn
 # Marks in the first bytes of an archive, by which a file gets the suffix that published metrics want.
 MARKS = (("xlsx", b"xl/"), ("docx", b"word/"), ("pptx", b"ppt/"), ("odt", b"opendocument.text"))
 # First bytes of other archives, by which the published metrics would not know them.
@@ -100,16 +104,35 @@ def _decoded(line: str, kind: type[T]) -> T:
 
 def _told(orders: Sequence[str]) -> list[str]:
     refuse_missing()
-    most = START_S + TURNS_S + WALL_S * len(orders)
+    most = START_S + WALL_S * len(orders)
     try:
-        told = subprocess.run(
-            _command(), input="\n".join(orders), capture_output=True, text=True, check=True, timeout=most
-        ).stdout.splitlines()
+        with _turn():
+            told = subprocess.run(
+                _command(), input="\n".join(orders), capture_output=True, text=True, check=True, timeout=most
+            ).stdout.splitlines()
     except (OSError, subprocess.SubprocessError) as error:
         raise PublishedError(f"the published metrics gave no answer: {error}; mend it with: {MEND}") from None
     if len(told) != len(orders):
         raise PublishedError(f"the published metrics gave {len(told)} answers to {len(orders)} orders")
     return told
+
+
+@contextmanager
+def _turn() -> Iterator[None]:
+    """Hold the environment alone, from before its package is loaded. Raises PublishedError after `TURNS_S` seconds."""
+    until = time.monotonic() + TURNS_S
+    with (ENVIRONMENT / MARK).open("rb") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise PublishedError(
+                        f"the published metrics were busy with other orders for {TURNS_S:g} s; judge again later"
+                    ) from None
+                time.sleep(TRY_S)
+        yield
 
 
 @lru_cache(maxsize=1)

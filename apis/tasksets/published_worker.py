@@ -1,7 +1,7 @@
 """The published metrics, asked in their own environment: `published.py` starts this file by its path.
 
-Invariant: an order is judged in a process of its own, with bounded memory, processor time, wall time and files, and of
-all orders of the environment one at a time. An answer is JSON with a finite score, whatever the metric does. A package
+Invariant: an order is judged in a process of its own, with bounded memory, processor time, wall time and files, one
+after the other. An answer is JSON with a finite score, whatever the metric does. A package
 that is not installed gives no score: a metric that touches it is answered as missing it.
 
 Input: a JSON line per order, with the metric's name and its arguments; a file is its names and bytes. Output: a JSON
@@ -11,7 +11,6 @@ line per order, with a score, what was raised, or what is missing. Only what the
 from __future__ import annotations
 
 import base64
-import fcntl
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -34,7 +33,7 @@ from typing import Any
 LEFT_OUT = ("acoustid", "borb", "easyocr", "fastdtw", "fitz", "librosa", "pdfplumber")
 OF_PDF = {"compare_pdfs"}  # they ask `fitz` for a page's text alone, with that of its fields: pypdf gives both
 RUNS = {"check_python_file_by_test_suite"}  # it runs what the policy wrote beside itself: such a score can be forged
-MARK = ".computerrl"  # of the environment, once it is whole; an order is judged while its lock is held
+MARK = ".computerrl"  # of the environment, once it is whole; `published.py` holds its lock while this runs
 NAMES = "names"  # the order that asks which metrics there are
 CPU_S, MEMORY_BYTES, FILE_BYTES = 20, 2 << 30, 64 << 20
 WALL_S = 300.0  # of an order, for a metric that waits; on a busy machine `CPU_S` may take most of it
@@ -195,13 +194,6 @@ def heard(reading: int, until: float) -> bytes | None:
     return said
 
 
-def alone(metrics: types.ModuleType, order: dict[str, Any], mark: Path) -> dict[str, Any]:
-    """The answer of `apart`, while no other order of the environment is judged."""
-    with mark.open("rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return apart(metrics, order)
-
-
 def main() -> None:
     """Answer all orders. What the metrics print goes nowhere."""
     answers = os.fdopen(os.dup(1), "w")
@@ -213,7 +205,7 @@ def main() -> None:
     metrics = importlib.import_module("desktop_env.evaluators.metrics")
     for line in sys.stdin:
         order = json.loads(line)
-        answer = named(metrics) if order == NAMES else alone(metrics, order, Path(sys.prefix, MARK))
+        answer = named(metrics) if order == NAMES else apart(metrics, order)
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
 

@@ -158,22 +158,28 @@ def check_python_file_by_test_suite(a): return 1.0
     assert published_worker.named(module) == ["compare_pdfs", "plain"]
 
 
-def test_one_order_is_judged_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_one_sandbox_runs_at_a_time_and_a_wait_for_others_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / published.MARK).touch()
+    monkeypatch.setattr(published, "ENVIRONMENT", tmp_path)
+    monkeypatch.setattr(published, "TRY_S", 0.001)
     running, most = [0], [0]
 
-    def apart(*_: Any) -> dict[str, Any]:
+    def run(*_: Any, **__: Any) -> Any:
         running[0] += 1
         most.append(running[0])
         time.sleep(0.02)
         running[0] -= 1
-        return {"score": 1}
+        return types.SimpleNamespace(stdout='{"score": 1}')
 
-    monkeypatch.setattr(published_worker, "apart", apart)
-    one = partial(published_worker.alone, types.ModuleType("metrics"), mark=tmp_path / published.MARK)
+    monkeypatch.setattr(published.subprocess, "run", run)
     with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(one, [{}] * 4)) == [{"score": 1}] * 4
+        assert list(threads.map(published.answers, [["{}"]] * 4)) == [[PublishedScore(1.0)]] * 4
     assert max(most) == 1
+    monkeypatch.setattr(published, "TURNS_S", 0.01)
+    with published._turn(), pytest.raises(PublishedError, match="busy with other orders"):
+        published.answers(["{}"])
 
 
 def test_a_full_score_that_any_file_gets_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
