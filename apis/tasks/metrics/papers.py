@@ -162,7 +162,12 @@ def _lacks(options: Options) -> str:
 
 DECLARED = (
     Declared("check_pdf_pages", check_pdf_pages, reads=PDF),
-    Declared("compare_pdfs", compare_pdfs, "without any text both have to draw the same", reads=PDF),
+    Declared(
+        "compare_pdfs",
+        compare_pdfs,
+        "without any text both have to draw the same; both sides read texts by pypdf",
+        reads=PDF,
+    ),
     Declared(
         "compare_archive",
         compare_archive,
