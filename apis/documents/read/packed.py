@@ -22,6 +22,7 @@ from apis.documents.read.archive import PIECE, Archive
 from apis.documents.read.bounds import Budget, RefusedError
 
 XZ_BYTES = 128 << 20  # what its decoder may take for its window
+PIXELS = 6 << 20  # of all its pictures together that are handed on; of further pictures there is the digest alone
 _TAR = "tar"
 _PICTURES, _LENGTH = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8"), struct.Struct("<L")
 # Form, its first bytes, and what unpacks a piece of at most so many bytes; a decoder says by `eof` that it is done.
@@ -51,14 +52,18 @@ def read(data: bytes, budget: Budget) -> dict[str, Any]:
             files[path] = content
     if any(str(above) in files for path in files for above in PurePosixPath(path).parents):
         raise RefusedError("not_an_archive")
+    left, shown = PIXELS, dict[str, dict[str, Any]]()
+    for path in sorted(files):  # so that equal archives hand on the same pictures' pixels
+        shown[path] = _file(files[path], budget, left)
+        left -= len(shown[path].get("picture", {}).get("pixels", "")) // 4  # four letters a pixel
     return {
         "form": form,
-        "files": {path: _file(content, budget) for path, content in files.items()},
+        "files": shown,
         "folders": sorted(path for path in folders if not any(other.startswith(f"{path}/") for other in files)),
     }
 
 
-def _file(content: bytes, budget: Budget) -> dict[str, Any]:
+def _file(content: bytes, budget: Budget, pixels: int) -> dict[str, Any]:
     """A file's bytes, and what it shows where its first bytes say that it is a PDF or a picture."""
     found: dict[str, Any] = {"data": base64.b64encode(content).decode()}
     try:
@@ -67,7 +72,7 @@ def _file(content: bytes, budget: Budget) -> dict[str, Any]:
         elif content.startswith(_PICTURES) or (
             content[:2] == b"BM" and _LENGTH.unpack(content[2:6].ljust(4))[0] == len(content)
         ):
-            found["picture"] = picture.read(content)
+            found["picture"] = picture.read(content, pixels)
     except RefusedError as refused:
         found["refusal"] = str(refused)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import sys
 import tarfile
 import zlib
@@ -13,6 +14,7 @@ import pypdf
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from actors.desktop.files import fork as forked
 from actors.desktop.files import read_home
@@ -21,6 +23,7 @@ from actors.desktop.pool.leased import view_of
 from apis.documents.read import parse
 from apis.documents.read.bounds import Bounds, RefusedError
 from apis.documents.zip import zipped
+from apis.tasks.metrics.papers import compare_archive, compare_zip_files
 from apis.tasks.twins.made_papers import PACKERS, joined, make_pdf, make_tar
 from apis.tasks.verify.verify import GUEST_HOME, WantedFile
 from runtime.errors import ConfigError
@@ -137,6 +140,27 @@ def test_a_missing_or_changed_pypdf_is_no_refusal_of_the_file(monkeypatch: pytes
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ConfigError, match="PIL is missing"):
         read_home._packages()
+
+
+@pytest.mark.slow
+async def test_many_pictures_are_handed_on_within_the_bound() -> None:
+    """Of those beyond it there is the digest, so equal archives still score 1, and others do not."""
+    made = [io.BytesIO() for _ in range(8)]
+    for number, file in enumerate(made):
+        Image.new("RGB", (1920, 1080), (number, 0, 0)).save(file, "PNG")
+    files = {f"{number}.png": file.getvalue() for number, file in enumerate(made)}
+    other = {**files, "6.png": made[7].getvalue()}
+    wanted = [WantedFile(name, "archive") for name in ("a.zip", "b.zip")]
+    seen = [FileSeen(path=one.path, data=zipped(held)) for one, held in zip(wanted, (files, other), strict=True)]
+    whole, changed = (view_of(one, GUEST_HOME) for one in await as_wanted(wanted, seen, ReadLimits()))
+    assert whole.archive is not None
+    assert [bool(one.picture and one.picture.pixels) for one in whole.archive.files.values()] == [True] * 3 + [
+        False
+    ] * 5
+    assert compare_zip_files(whole, whole, {}).value == 1.0
+    assert compare_archive(whole, whole, {"file_type": "image"}).value == 1.0
+    with pytest.raises(LookupError, match="too many to compare"):
+        compare_archive(changed, whole, {"file_type": "image"})
 
 
 def test_an_archive_in_an_archive_stays_packed() -> None:
