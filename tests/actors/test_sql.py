@@ -16,7 +16,12 @@ TOP = Path(__file__).parents[2]
 LEDGER = TOP / "actors" / "replay"
 OF_DESKTOPS = {
     TOP / part
-    for part in ("apis/documents/read/database.py", "apis/tasks/metrics/databases.py", "apis/tasks/twins/twin.py")
+    for part in (
+        "apis/documents/read/database.py",
+        "apis/guest/chromium/visits.py",
+        "apis/tasks/metrics/databases.py",
+        "apis/tasks/twins/twin.py",
+    )
 }
 SQL = re.compile(
     r"\bSELECT\s.+\sFROM\s|\bINSERT\s+(OR\s+\w+\s+)?INTO\s|\bUPDATE\s+\w+\s+SET\s|\bDELETE\s+FROM\s"
