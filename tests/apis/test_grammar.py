@@ -291,3 +291,9 @@ def test_the_command_lines_verdict() -> None:
 def test_keys_are_lower_case_names() -> None:
     assert all(name == name.lower() for name in KEYS)
     assert set(string.ascii_lowercase) <= set(KEYS)
+
+
+def test_two_answers_on_a_line_are_refused_by_what_follows() -> None:
+    refused = parsed("<answer>Agent.wait()</answer> <answer>Agent.exit(True)</answer>", "published")
+    assert isinstance(refused, RefusedAnswer)
+    assert refused.reason == "more follows </answer> on its line: write one <answer> with one action, at the end"
