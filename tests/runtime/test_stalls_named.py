@@ -80,6 +80,7 @@ async def test_a_host_that_goes_on_in_time_is_kept(tmp_path):
     assert not list(read_logs(tmp_path, event="host_lost"))
 
 
+@pytest.mark.slow
 async def test_a_host_that_is_silent_is_asked_once_and_its_late_answer_counts(tmp_path, monkeypatch):
     told: list[str] = []
     sent, counted = process.Beat, process.ProcessHost._beaten

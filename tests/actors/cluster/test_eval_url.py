@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from actors.cluster import cli
+from actors.cluster.config.schema import Deploy
 from actors.cluster.evaluate import scripted, served, settings
 from actors.desktop.endpoints.config import EndpointConfig
 from apis.tasks.osworld import HOME, data_url
@@ -97,13 +98,15 @@ async def test_a_refusal_of_the_server_says_what_to_do(status: int, model: str, 
             await asyncio.to_thread(served.refuse_unanswering, config, picture=picture)
 
 
-def test_machines_of_a_file_are_changed_before_they_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", Deploy().places)
+def test_machines_of_a_file_are_changed_before_they_are_refused(tmp_path: Path, key: str) -> None:
     file = tmp_path / "far.yaml"
-    file.write_text("extends: local\ndesktops: {place: {desktops: 1}}\n")
+    section, _, place = key.partition(".")
+    file.write_text(f"extends: local\n{section}: {{{place}: {{desktops: 1}}}}\n")
     words = (URL, "--model", "m", "--like", str(file))
-    with pytest.raises(ConfigError, match=r"far.yaml: desktops.place asks for machines"):
+    with pytest.raises(ConfigError, match=f"far.yaml: {key} asks for machines"):
         settings.deploy_of(arguments(*words), served.named(arguments(*words)))
-    for mended, engine in (("desktops.place={}", "none"), ("cluster.engine=ray", "ray")):
+    for mended, engine in ((f"{key}={{}}", "none"), ("cluster.engine=ray", "ray")):
         args = arguments(*words, "--set", mended)
         assert settings.deploy_of(args, served.named(args)).cluster.engine == engine
 

@@ -18,6 +18,7 @@ import pytest
 
 from actors.cluster.runs import host_specs
 from actors.learner import plan_file
+from actors.learner.actor import LearnerActor
 from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings, RlConfig, SftConfig
 from actors.learner.folders import RunFolders
 from actors.learner.messages import GetLearnerState, WriteWeights
@@ -251,10 +252,19 @@ async def test_from_demonstrations_to_rl_and_back_after_a_killed_rank(tmp_path: 
 async def test_a_new_start_goes_on_from_the_last_checkpoint(
     tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running(tmp_path / "run", base, checkpoint_every=100) as run:
-        await run.seats.play(2, None)
-        await run.enter(Phase.BC)
-        await run.trained("0.2")
+    asked, ledger = list[str](), LearnerActor._ledger
+
+    async def told(learner: LearnerActor, msg: Any, timeout_s: float) -> Any:
+        asked.append(type(msg).__name__)
+        return await ledger(learner, msg, timeout_s)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LearnerActor, "_ledger", told)
+        async with running(tmp_path / "run", base, checkpoint_every=100) as run:
+            await run.seats.play(2, None)
+            await run.enter(Phase.BC)
+            await run.trained("0.2")
+    assert asked.count("GetFigures") == 1, "at its start: no more weights lie there than are kept"
     saved = run.logged("checkpoint_saved")
     assert [line["cause"] for line in saved] == ["first", "stop"]
     parent = v(saved[-1]["version"])

@@ -32,10 +32,22 @@ NEVER = "#!/bin/sh\nexec sleep 60\n"
 # A Chromium that was killed before its tables were there.
 HALF = MAKES.replace("TABLE visits", "TABLE other")
 GARBAGE = MAKES.replace('(place / "new").rename', '(place / "new").write_text("no database")\n(place / "new").rename')
+# One that was killed in a transaction: the file has a part of it, and only the journal can undo that.
+BEGUN = """#!/usr/bin/env python3
+import sqlite3, sys, time
+from pathlib import Path
+(folder,) = [word.partition("=")[2] for word in sys.argv if word.startswith("--user-data-dir=")]
+Path(folder, "Default").mkdir()
+database = sqlite3.connect(Path(folder, "Default", "History"), isolation_level=None)
+for line in ("PRAGMA cache_size = 1", "BEGIN", "CREATE TABLE urls(id, url)", "CREATE TABLE visits(id, url)"):
+    database.execute(line)
+for _ in range(100):
+    database.execute("INSERT INTO urls(url) VALUES (?)", ("x" * 4000,))
+time.sleep(60)
+"""
 LEAVES = """import subprocess
 write = "import os, sys, time\\nwhile True: os.makedirs(f'{sys.argv[1]}/Default/{time.monotonic_ns()}')"
 subprocess.Popen([sys.executable, "-c", write, folder])
-time.sleep(60)
 """
 
 
@@ -74,7 +86,7 @@ def test_each_address_knows_its_visits(visits: Any, tmp_path: Path) -> None:
 
 
 def test_none_of_its_processes_stays(visits: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _program(tmp_path, MAKES.replace("time.sleep(60)\n", LEAVES))
+    _program(tmp_path, MAKES.replace('(place / "new").rename', f'{LEAVES}(place / "new").rename'))
     (tmp_path / "temp").mkdir()
     monkeypatch.setattr(visits.tempfile, "tempdir", str(tmp_path / "temp"))
     visits.write([("https://a.org/", "A", 0)], time.monotonic() + 20)
@@ -84,7 +96,7 @@ def test_none_of_its_processes_stays(visits: Any, tmp_path: Path, monkeypatch: p
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("program", [HALF, GARBAGE])
+@pytest.mark.parametrize("program", [HALF, GARBAGE, BEGUN])
 def test_a_history_without_its_tables_is_refused(visits: Any, tmp_path: Path, program: str) -> None:
     _program(tmp_path, program)
     with pytest.raises(Exception, match="has not made its history in time"):
