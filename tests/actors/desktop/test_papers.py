@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import sys
 import tarfile
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from actors.desktop.files import fork as forked
-from actors.desktop.files import read_home
 from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal, as_wanted
 from actors.desktop.pool.leased import view_of
 from apis.documents.read import parse
@@ -26,7 +24,6 @@ from apis.documents.zip import zipped
 from apis.tasks.metrics.papers import compare_archive, compare_zip_files
 from apis.tasks.twins.made_papers import PACKERS, joined, make_pdf, make_tar
 from apis.tasks.verify.verify import GUEST_HOME, WantedFile
-from runtime.errors import ConfigError
 
 GOOD = make_pdf("one two", "three", fields=["Ann"])
 FILES = {"./in/a.txt": b"one", "b.pdf": GOOD, "empty/": b""}
@@ -137,9 +134,6 @@ def test_a_missing_or_changed_pypdf_is_no_refusal_of_the_file(monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "pypdf", None)
     with pytest.raises(forked.ChildLostError, match="pypdf"):
         forked.parsed(GOOD, SMALL, "pdf")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match="PIL is missing"):
-        read_home._packages()
 
 
 @pytest.mark.slow

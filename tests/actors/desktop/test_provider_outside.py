@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
 import subprocess
 import sys
 import time
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import msgspec
@@ -24,6 +26,7 @@ from apis.documents.read.bounds import Bounds
 from apis.tasks.verify.manifest import Entry, Manifest
 from apis.tasks.verify.sheets import Workbook
 from apis.tasks.verify.verify import WantedFile
+from runtime.errors import ConfigError
 
 USER = 29_999 if os.geteuid() == 0 else os.geteuid()
 
@@ -301,6 +304,16 @@ async def test_a_listing_may_have_its_last_name_and_a_file_its_last_byte(guest_h
     assert (seen.data, late.refusal) == (b"x" * 5000, ReadRefusal.TOO_BIG), "what the first took is taken off the rest"
     (seen,) = await read_home(str(guest_home), USER, wants("docs/plum.txt"), ReadLimits(cpu_s=0.0))
     assert seen.refusal is ReadRefusal.TOO_SLOW
+
+
+@pytest.mark.parametrize("found", [None, ModuleSpec("PIL", None)])
+def test_a_package_that_reads_files_and_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, found: ModuleSpec | None
+) -> None:
+    """An empty folder of that name is found, too, as a package without a file."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: found)
+    with pytest.raises(ConfigError, match="PIL is missing"):
+        outside._packages()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to drop")
