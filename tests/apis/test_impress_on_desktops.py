@@ -137,6 +137,7 @@ async def test_it_starts_with_an_empty_presentation_and_no_questions(desk: RealD
     assert await desk.tool("save") == "refused: the presentation has no file yet: name it first with ctrl+s"
 
 
+@pytest.mark.proof
 async def test_what_is_typed_and_what_is_called_go_together(desk: RealDesk) -> None:
     await show(desk, "talk.odp", make_odp([[("title", "Plan"), ("outline", "one\ntwo")], [("title", "End")]]))
     title = next(e for e in (await look(desk)).elements if e.tag == "paragraph" and e.text == "Plan")
@@ -168,6 +169,7 @@ async def test_what_is_typed_and_what_is_called_go_together(desk: RealDesk) -> N
     assert "- Box 0 (title): Ende" in (await look(desk)).info
 
 
+@pytest.mark.proof
 async def test_a_box_that_is_emptied_by_keys_is_empty_in_the_file_that_a_call_saves(desk: RealDesk) -> None:
     await show(desk, "bare.odp", make_odp([[("title", "Plan"), ("outline", "one")]]))
     title = next(e for e in (await look(desk)).elements if e.tag == "paragraph" and e.text == "Plan")
@@ -179,6 +181,7 @@ async def test_a_box_that_is_emptied_by_keys_is_empty_in_the_file_that_a_call_sa
     assert "Plan" not in content
 
 
+@pytest.mark.proof
 async def test_a_table_and_a_group_are_told_and_coloured_as_wholes(desk: RealDesk) -> None:
     inside = PARTS.format(boxes=BOX.format(x=1, text="left") + BOX.format(x=5, text="right"))
     await show(desk, "parts.odp", with_boxes(make_odp([[("title", "Parts")]]), inside))
@@ -248,6 +251,7 @@ async def test_a_box_of_too_many_parts_is_told_of_but_not_changed_in_part(desk: 
     assert "- Box 2 (table):  |  | " in (await look(desk)).info
 
 
+@pytest.mark.proof
 async def test_a_turned_box_is_aligned_by_its_outermost_points(desk: RealDesk) -> None:
     await show(desk, "turned.odp", with_boxes(make_odp([[("title", "Turned")]]), TURNED))
     said = await desk.tool("position_box", slide_index=1, box_index=1, position="top-left")

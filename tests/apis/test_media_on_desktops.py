@@ -19,8 +19,8 @@ MOST_CHARS = 2800  # of a compact prompt
     ("family", "route", "form"),
     [
         ("vlc_playlist", "mixed", "published"),
-        ("vlc_setting", "api", "compact"),
         *proofs(
+            ("vlc_setting", "api", "compact"),
             ("web_tab", "gui", "published"),
             ("web_bookmark", "api", "compact"),
             ("web_note", "gui", "compact"),

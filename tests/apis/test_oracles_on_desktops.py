@@ -26,7 +26,8 @@ async def test_oracles_solve_their_tasks(family: str, pool: DesktopPool) -> None
     await oracle_solves(pool, f"{family}/held-out/2", form=form, seed=5)
 
 
-@pytest.mark.parametrize("family", ["editor_find", *proofs("files_move", "note_to_terminal")])
+@pytest.mark.proof
+@pytest.mark.parametrize("family", ["editor_find", "files_move", "note_to_terminal"])
 async def test_oracles_find_back_after_stray_steps(family: str, pool: DesktopPool) -> None:
     await oracle_finds_back(pool, f"{family}/train/3")
 

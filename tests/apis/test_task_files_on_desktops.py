@@ -81,6 +81,7 @@ async def test_a_task_file_is_played_and_judged(
     assert {(fault.cause, fault.culprit) for fault in lost.faults} == {("setup_failed", "task")}
 
 
+@pytest.mark.proof
 async def test_an_application_says_before_the_freeze_what_it_does(
     pool: DesktopPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +106,7 @@ async def test_an_application_says_before_the_freeze_what_it_does(
     assert (silent.success, silent.faults) == (False, [])
 
 
+@pytest.mark.proof
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
 async def test_the_browser_remembers_visits_of_the_set_up(
     pool: DesktopPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

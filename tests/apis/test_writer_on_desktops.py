@@ -20,9 +20,9 @@ MOST_CHARS = 2500  # of a compact prompt
 @pytest.mark.parametrize(
     ("family", "route", "form"),
     [
-        ("writer_case", "api", "published"),
         ("doc_from_note", "mixed", "compact"),
         *proofs(
+            ("writer_case", "api", "published"),
             ("writer_text", "gui", "compact"),
             ("writer_look", "gui", "published"),
             ("writer_look", "api", "compact"),

@@ -107,7 +107,7 @@ def test_parts_meet_at_token_borders(shipped: Tokenizer) -> None:
             assert " ".join(map(str, whole)) in " ".join(map(str, ids))
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_one_seed_gives_one_start(tmp_path: Path) -> None:
     digests = set()
     for name in ("a", "b"):

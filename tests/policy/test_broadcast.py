@@ -102,7 +102,7 @@ def test_a_bucket_is_one_broadcast_of_all_bytes(peers: Peers) -> None:
     group.close()
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_engines_are_let_go_when_one_does_not_come(peers: Peers) -> None:
     engines = peers(1)
     group = SendingGroup("missing", 2, address="127.0.0.1", backend="gloo", timeout_s=2.0)
@@ -113,7 +113,7 @@ def test_engines_are_let_go_when_one_does_not_come(peers: Peers) -> None:
     assert said(engines[0]) == "refused"
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_engines_are_let_go_when_one_dies_in_the_group(peers: Peers) -> None:
     engines = peers(2)
     group = SendingGroup("death", 2, address="127.0.0.1", backend="gloo", timeout_s=30.0)

@@ -1,8 +1,7 @@
 """Ten training steps against an independent script for Megatron-core, from the same weights.
 
-The script is not part of this repository. Where it is missing, the losses recorded from it stand in: with the
-script present, `python -m pytest -s tests/policy/test_megatron_reference.py -k independent` writes
-them to standard output.
+The script is not part of this repository. Its losses are recorded here; where the script is present, `make proofs`
+compares them, and `python -m pytest -s tests/policy/test_megatron_reference.py -k script` writes the new ones.
 """
 
 import json
@@ -10,14 +9,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import Aggregation, pack_cross_entropy
 from tests.policy import tiny_models
-from tests.proofs import proofs
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT.parent / "shared" / "reference" / "mcore_cpu.py"
@@ -57,12 +54,6 @@ torch.distributed.destroy_process_group()
 """
 
 
-class Case(NamedTuple):
-    style: str
-    folder: Path
-    steps: list[tuple[float, float, float]]
-
-
 # style -> (learning rate, loss, gradient norm) of each step
 RECORDED: dict[str, list[tuple[float, float, float]]] = {
     "qwen2": [
@@ -92,31 +83,18 @@ RECORDED: dict[str, list[tuple[float, float, float]]] = {
 }
 
 
-def independent(folder: Path, style: str) -> list[tuple[float, float, float]]:
-    if not REFERENCE.is_file():
-        return RECORDED[style]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", DRIVE, str(REFERENCE), str(folder), json.dumps(LENGTHS)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=100,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    return [(lr, loss, norm) for lr, loss, norm in json.loads(done.stdout.splitlines()[-1])]
+TIED = {"qwen2": True, "qwen3": False}
 
 
-@pytest.fixture(scope="module", params=[("qwen2", True), *proofs((("qwen3", False),))], ids=["qwen2", "qwen3"])
-def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    style, tied = request.param
-    folder = tiny_models.write(tmp_path_factory.mktemp(style) / "model", style, tied=tied)
-    return Case(style, folder, independent(folder, style))
+def model_folder(tmp_path: Path, style: str) -> Path:
+    return tiny_models.write(tmp_path / "model", style, tied=TIED[style])
 
 
 @pytest.mark.slow
-def test_ten_steps_equal_those_of_an_independent_script(case: Case) -> None:
-    expected = case.steps
-    trainer = Trainer(case.folder, OptimConfig(betas=(0.9, 0.95), weight_decay=0.01, clip_grad=1.0))
+@pytest.mark.parametrize("style", RECORDED)
+def test_ten_steps_equal_those_of_an_independent_script(tmp_path: Path, style: str) -> None:
+    expected = RECORDED[style]
+    trainer = Trainer(model_folder(tmp_path, style), OptimConfig(betas=(0.9, 0.95), weight_decay=0.01, clip_grad=1.0))
     ids = [(5 * i * i + 3 * i) % tiny_models.VOCAB for i in range(sum(LENGTHS))]
     sequences, start = [], 0
     for length in LENGTHS:
@@ -128,14 +106,25 @@ def test_ten_steps_equal_those_of_an_independent_script(case: Case) -> None:
     for lr, _, _ in expected:
         figures = trainer.cross_entropy_step(batches, lr)
         ours.append((lr, figures["loss"], figures["grad_norm"]))
-    sys.stdout.write(f"{case.style}: {[tuple(round(x, 8) for x in step) for step in expected]}\n")
     assert [loss for _, loss, _ in ours] == pytest.approx([loss for _, loss, _ in expected], rel=2e-5)
     assert [norm for _, _, norm in ours] == pytest.approx([norm for _, _, norm in expected], rel=1e-3)
     assert expected[-1][1] < 0.9 * expected[0][1]
 
 
-@pytest.mark.slow
-def test_the_recorded_losses_are_those_of_the_script(case: Case) -> None:
-    """Keeps the stand-ins honest where the script is present; without it there is nothing to compare."""
-    for step, recorded in zip(case.steps, RECORDED[case.style], strict=True):
-        assert step == pytest.approx(recorded, rel=1e-5)
+@pytest.mark.proof
+@pytest.mark.skipif(not REFERENCE.is_file(), reason="the script is not part of this repository")
+@pytest.mark.parametrize("style", RECORDED)
+def test_the_recorded_losses_are_those_of_the_script(tmp_path: Path, style: str) -> None:
+    arguments = [str(REFERENCE), str(model_folder(tmp_path, style)), json.dumps(LENGTHS)]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", DRIVE, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=100,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    steps = json.loads(done.stdout.splitlines()[-1])
+    sys.stdout.write(f"{style}: {[tuple(round(x, 8) for x in step) for step in steps]}\n")
+    for step, recorded in zip(steps, RECORDED[style], strict=True):
+        assert tuple(step) == pytest.approx(recorded, rel=1e-5)

@@ -23,7 +23,7 @@ def test_what_is_made_adds_up(tmp_path: Path) -> None:
         assert {check.name: check.wrong for check in audit(ledger, tmp_path) if check.wrong} == {}
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_every_request_is_timed_beside_a_small_ledger(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["bench", "ledger", "--episodes", "3000", "--steps", "10", "--json"]) in (0, 1)
     found = json.loads(capsys.readouterr().out)

@@ -13,7 +13,7 @@ from actors.cluster.report.pictures import pictures
 from tests.actors.cluster.test_report_page import Fabricated
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_no_picture_of_a_run_of_one_step_is_empty(tmp_path: Path) -> None:
     run = Fabricated(tmp_path / "one")
     run.learn(steps=1)

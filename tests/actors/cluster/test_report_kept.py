@@ -18,7 +18,7 @@ from tests.actors.cluster.test_report_page import reported, whole
 CURVES = ("curve.png", "token-entropy.png", "groups.png")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 def test_figures_stand_for_their_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [whole(tmp_path / f"s{seed}", seed=seed, shift=seed) for seed in (0, 1)]
     reported(runs, tmp_path / "out")

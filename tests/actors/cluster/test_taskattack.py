@@ -50,6 +50,7 @@ def test_what_is_to_go_is_told_from_what_moves() -> None:
     assert scenes("files_move", 1)[0].goes == []
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(240)
 @pytest.mark.desktop
 def test_no_cheat_passes_on_real_desktops(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,7 @@ from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
+from tests.proofs import proofs
 
 
 def processes(booted: BootedDesktop, word: bytes) -> list[int]:
@@ -52,7 +53,7 @@ async def bystander_answers(body: LeasedDesktop) -> None:
     assert time.monotonic() - began < 5.0
 
 
-@pytest.mark.parametrize("acted", [False, True])
+@pytest.mark.parametrize("acted", [False, *proofs(True)])
 async def test_a_stopped_agent_is_named_at_the_deadline(pool: DesktopPool, acted: bool) -> None:
     booted, beside = await pool.acquire(30.0), LeasedDesktop(await pool.acquire(30.0))
     body = LeasedDesktop(booted)
@@ -68,7 +69,7 @@ async def test_a_stopped_agent_is_named_at_the_deadline(pool: DesktopPool, acted
     await bystander_answers(beside)
 
 
-@pytest.mark.parametrize("acted", [False, True])
+@pytest.mark.parametrize("acted", [True, *proofs(False)])
 async def test_a_connection_cut_under_a_call_is_named_at_once(pool: DesktopPool, acted: bool) -> None:
     booted, beside = await pool.acquire(30.0), LeasedDesktop(await pool.acquire(30.0))
     body = LeasedDesktop(booted)

@@ -195,8 +195,10 @@ async def test_a_policy_that_ends_its_session_has_failed(stand: Stand) -> None:
     script = Scripted("Agent.open_app(app_name='terminal')", "Agent.wait()", killing, "Agent.wait()")
     played = await stand.play(script, reservation())
     assert (played.outcome.success, played.outcome.reason) == (False, "agent_broke_desktop"), played.detail
-    last = stand.payload(played, -1)
-    assert (len(played.steps), last.response, last.screenshot) == (3, killing, None), "what did it is not forgotten"
+    shown = [stand.payload(played, at) for at in range(len(played.steps))]
+    assert killing in [step.response for step in shown[2:]], "what did it is not forgotten"
+    assert len(shown) <= 4, "a busy machine's shell obeys during the next step at the latest"
+    assert shown[-1].screenshot is None
     assert played.steps[-1].well_formed
     again = await stand.play(Scripted("Agent.exit(success=False)"), reservation())
     assert again.outcome.reason == "agent_gave_up", "the next desktop is none the worse"

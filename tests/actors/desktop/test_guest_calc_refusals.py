@@ -331,6 +331,7 @@ async def test_a_folder_that_may_not_be_written_is_refused_by_name(calc: Calc) -
     await calc.run("chmod 755 Documents")
 
 
+@pytest.mark.proof
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="Chromium is not installed")
 async def test_a_pdf_is_shown_where_there_is_a_viewer(calc: Calc) -> None:
     told = await calc.tool("export_to_pdf", file_path="~/shown.pdf", sheets=["plain"], open_after_export=True)
@@ -339,6 +340,7 @@ async def test_a_pdf_is_shown_where_there_is_a_viewer(calc: Calc) -> None:
     await calc.run("pkill chromium; while pgrep chromium; do sleep 0.1; done")
 
 
+@pytest.mark.proof
 async def test_a_workbook_whose_sheets_are_protected_keeps_them(calc: Calc) -> None:
     """Last, for the workbook in front is another one from here on."""
     await calc("write_file", path="Documents/locked.fods", data=LOCKED.encode())

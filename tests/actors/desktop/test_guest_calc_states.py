@@ -172,6 +172,7 @@ async def test_errors_have_the_names_that_they_show(calc: Calc) -> None:
         await calc.tool("set_cell_value", cell=f"L{row}", value="")
 
 
+@pytest.mark.proof
 async def test_an_encoding_other_than_utf8_is_told(calc: Calc) -> None:
     """The workbook in front is another one for a moment."""
     await calc("write_file", path="Documents/old.csv", data="caf\xe9,1\n".encode("latin-1"))
@@ -184,6 +185,7 @@ async def test_an_encoding_other_than_utf8_is_told(calc: Calc) -> None:
     await calc("settle", timeout_ms=5000)
 
 
+@pytest.mark.proof
 async def test_what_needs_the_cells_is_refused_in_the_print_preview(calc: Calc) -> None:
     await calc.on("plain")
     await calc("hotkey", keys=["ctrl", "shift", "o"])
@@ -206,6 +208,7 @@ async def test_what_needs_the_cells_is_refused_in_the_print_preview(calc: Calc) 
     assert await calc.tool("set_cell_value", cell="A1", value="Name") == "A1 = Name"
 
 
+@pytest.mark.proof
 async def test_nothing_is_changed_in_a_workbook_that_is_open_for_reading_only(calc: Calc) -> None:
     """From here on the workbook in front is another one."""
     await calc.on("plain")
@@ -234,6 +237,7 @@ async def test_nothing_is_changed_in_a_workbook_that_is_open_for_reading_only(ca
     assert await calc.tool("switch_active_sheet", sheet_name="two") == "'two' is active"
 
 
+@pytest.mark.proof
 async def test_a_hidden_sheet_stays_hidden_where_the_sheets_are_protected(calc: Calc) -> None:
     await calc("write_file", path="Documents/protected.fods", data=PROTECTED.encode())
     await calc.open("Documents/protected.fods")

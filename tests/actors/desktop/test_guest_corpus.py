@@ -239,6 +239,7 @@ async def test_writer(desk: Desk) -> None:
     await desk.keys("Escape")
 
 
+@pytest.mark.proof
 @needs_office
 async def test_calc(desk: Desk) -> None:
     await desk.open(*OFFICE, CSV_FILTER, "--calc", title="Calc")

@@ -150,6 +150,7 @@ async def test_a_page_tells_values_names_states_and_what_is_scrolled_to(guest: G
     assert "link 0" not in labels(look, "link")
 
 
+@pytest.mark.proof
 @pytest.mark.skipif(shutil.which("vlc") is None, reason="VLC is not installed")
 async def test_every_row_of_a_scrolled_playlist_is_seen(guest: Guest) -> None:
     songs = [f"/home/agent/song{number:03}.wav" for number in range(120)]

@@ -73,6 +73,7 @@ async def test_observing_shows_edits_that_are_not_saved(calc: Calc) -> None:
     assert max(map(len, observation.info.splitlines())) < 500
 
 
+@pytest.mark.proof
 async def test_what_is_no_function_is_refused(calc: Calc) -> None:
     for owner, name in (("CalcTools", "_about"), ("CalcTools", "nothing"), ("os", "system"), ("CalcTools", "__init__")):
         with pytest.raises(GuestRefused) as refused:
@@ -118,6 +119,7 @@ async def test_a_dialog_does_not_stop_the_functions(calc: Calc) -> None:
     assert "2: plum" in (await calc.shown("2: plum")).info
 
 
+@pytest.mark.proof
 async def test_an_office_that_the_user_started_is_reached_too(calc: Calc) -> None:
     await calc.signal("KILL")
     await calc("settle", timeout_ms=3000, quiet_ms=200)
@@ -129,6 +131,7 @@ async def test_an_office_that_the_user_started_is_reached_too(calc: Calc) -> Non
     assert "name it first with ctrl+s" in await calc.tool("save")
 
 
+@pytest.mark.proof
 async def test_an_office_ends_well_after_calls(calc: Calc) -> None:
     await calc.signal("KILL")
     await calc("settle", timeout_ms=3000, quiet_ms=200)

@@ -47,6 +47,7 @@ async def test_more_signs_than_keys_are_right_though_the_application_is_held_up(
     assert await saved(guest, "held.txt") == text
 
 
+@pytest.mark.proof
 async def test_programs_hear_of_a_key_only_when_it_gets_another_sign(guest: Guest) -> None:
     await guest("launch", argv=["python3", "-c", REPORTS])
     await edited(guest, "heard.txt")
@@ -76,6 +77,7 @@ async def test_a_terminal_gets_the_signs_that_were_typed(guest: Guest) -> None:
     assert await guest.text("signs") == text + "\n"
 
 
+@pytest.mark.proof
 async def test_locks_and_another_layout_change_nothing(guest: Guest) -> None:
     await edited(guest, "locked.txt")
     text = "Straße, yacht; Zoo #1 @home ~x^2 [a] {b} é Ж 語"

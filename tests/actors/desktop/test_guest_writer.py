@@ -213,6 +213,7 @@ async def test_a_long_document_is_told_in_part_and_in_time(writer: Writer) -> No
     assert said.endswith(" and 188 more")
 
 
+@pytest.mark.proof
 async def test_a_new_document_has_no_file_yet(writer: Writer) -> None:
     await writer.press("ctrl+n")
     await writer("wait_window", title="Untitled", timeout_ms=20_000)
@@ -222,6 +223,7 @@ async def test_a_new_document_has_no_file_yet(writer: Writer) -> None:
     assert (await writer.tool("export_to_pdf", output_path="~/x.pdf")) == "wrote x.pdf"
 
 
+@pytest.mark.proof
 async def test_pages_with_footers_of_their_own_are_numbered_too(writer: Writer) -> None:
     """Last, for the document in front is another one from here on."""
     await writer("write_file", path="Documents/pages.odt", data=odt("<text:p>a</text:p>", EACH_ITS_OWN))
@@ -243,6 +245,7 @@ async def test_a_broken_drawing_takes_the_place_of_nothing(writer: Writer) -> No
     assert "0: a" in await writer.info()
 
 
+@pytest.mark.proof
 async def test_a_pdf_has_comments_and_pictures_as_it_was_asked_for(writer: Writer) -> None:
     note = "<office:annotation><dc:creator>me</dc:creator><text:p>see here</text:p></office:annotation>"
     body = f'<text:p xmlns:dc="http://purl.org/dc/elements/1.1/">a{note}b</text:p><text:p/>'
@@ -263,6 +266,7 @@ async def test_a_pdf_has_comments_and_pictures_as_it_was_asked_for(writer: Write
     assert len(pdfs["standard"]) < len(pdfs["high"]) < len(pdfs["print"])
 
 
+@pytest.mark.proof
 async def test_capitals_stand_at_the_start_of_words_only(writer: Writer) -> None:
     words = "the 2nd and mp3player of abc_def, cafe\u0301s o'neill 90's don\u2019t ex\u00adample"
     await writer("write_file", path="Documents/words.odt", data=odt(f"<text:p>{words}</text:p>"))
@@ -282,6 +286,7 @@ async def test_a_side_that_follows_from_the_other_is_bounded_as_one_that_is_give
         assert said.startswith(f"inserted {name}.png, {size[0]} x {size[1]} pixels, in paragraph 0")
 
 
+@pytest.mark.proof
 async def test_the_print_preview_is_named_where_a_caret_is_needed(writer: Writer) -> None:
     await writer.press("ctrl+shift+o")
     refused = "the caret is not in the text, the print preview is open: close it first, with esc"
@@ -306,6 +311,7 @@ async def content(writer: Writer, name: str) -> str:
         return archive.read("content.xml").decode().partition("<office:body>")[2]
 
 
+@pytest.mark.proof
 async def test_a_picture_stays_beside_what_is_replaced(writer: Writer) -> None:
     await shown(writer, "drawn.odt", "<text:p>cat and cow</text:p>")
     assert (await writer.tool("insert_image_at_cursor", image_path="red.png")).startswith("inserted red.png")
@@ -319,6 +325,7 @@ async def test_a_picture_stays_beside_what_is_replaced(writer: Writer) -> None:
     assert (await content(writer, "drawn.odt")).count("<draw:frame") == 2
 
 
+@pytest.mark.proof
 async def test_lines_put_before_every_paragraph_stand_before_each(writer: Writer) -> None:
     await shown(writer, "lines.odt", "<text:p>x</text:p><text:p>y</text:p><text:p>z</text:p>")
     said = await writer.tool("find_and_replace", pattern="^", replacement="A\n")
@@ -326,6 +333,7 @@ async def test_lines_put_before_every_paragraph_stand_before_each(writer: Writer
     assert [line.partition(": ")[2] for line in (await writer.info())[1:]] == ["A", "x", "A", "y", "A", "z"]
 
 
+@pytest.mark.proof
 async def test_a_sign_of_two_codes_changes_no_looks_before_it(writer: Writer) -> None:
     await shown(writer, "bold.odt", "<text:p>a</text:p>")
     await writer.press("ctrl+End")
@@ -334,12 +342,14 @@ async def test_a_sign_of_two_codes_changes_no_looks_before_it(writer: Writer) ->
     assert re.search(r">bc</text:span>(<text:span [^>]*>)?\U0001f600\U0001f600", await content(writer, "bold.odt"))
 
 
+@pytest.mark.proof
 async def test_a_line_break_stays_one_in_other_case(writer: Writer) -> None:
     await shown(writer, "broken.odt", "<text:p>one<text:line-break/>two</text:p>")
     await writer.tool("change_text_case", case_type="uppercase", pattern=r"one\stwo")
     assert (await writer.info())[1:] == ["0: ONE\\nTWO"]
 
 
+@pytest.mark.proof
 async def test_more_words_than_one_call_may_change_are_refused(writer: Writer) -> None:
     await shown(writer, "long.odt", f"<text:p>{'ab ' * 2001}</text:p><text:p>ab</text:p>")
     said = await writer.tool("capitalize_words")

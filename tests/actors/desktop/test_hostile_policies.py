@@ -137,16 +137,16 @@ EITHER = {"agent_broke_desktop", "not_verified"}  # the desktop may survive, the
     ("command", "reasons", "detail", "witness"),
     [
         ("pkill -9 -f guest.agent", {"agent_broke_desktop"}, "link_closed", ""),
-        ("pkill -9 sshd", {"agent_broke_desktop"}, "link_closed", ""),
         ("cat /dev/zero > ~/full; cat /dev/zero > /tmp/full", EITHER, "", "disk_full"),
         ("for i in 1 2 3 4; do tail /dev/zero & done", EITHER, "", "memory_refused"),
         *proofs(
+            ("pkill -9 sshd", {"agent_broke_desktop"}, "link_closed", ""),
             ("pkill -STOP -f guest.agent", {"agent_broke_desktop"}, "no_answer", ""),
             (":(){ :|:& };:", EITHER, "", "processes_refused"),
             (f"python3 -c $'{BOMB}'", EITHER, "", "processes_refused"),
         ),
     ],
-    ids=["agent", "sshd", "disk", "memory", "stopped_agent", "forks", "sessions"],
+    ids=["agent", "disk", "memory", "sshd", "stopped_agent", "forks", "sessions"],
 )
 async def test_a_policy_that_ruins_its_desktop_has_failed_alone(
     street: Street, command: str, reasons: set[str], detail: str, witness: str

@@ -136,7 +136,7 @@ def test_a_missing_or_changed_pypdf_is_no_refusal_of_the_file(monkeypatch: pytes
         forked.parsed(GOOD, SMALL, "pdf")
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 async def test_many_pictures_are_handed_on_within_the_bound() -> None:
     """Of those beyond it there is the digest, so equal archives still score 1, and others do not."""
     made = [io.BytesIO() for _ in range(8)]

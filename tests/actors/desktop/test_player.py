@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from actors.desktop.answers import Answer, Prompt
@@ -29,6 +30,7 @@ async def pool(tmp_path: Path, state_dir: str) -> AsyncIterator[DesktopPool]:
     await made.close()
 
 
+@pytest.mark.proof
 async def test_two_at_once_end_with_their_outcomes_and_costs(pool: DesktopPool) -> None:
     player = Player(pool)
     answers = demonstrated(Tokenizer.load(MODEL))

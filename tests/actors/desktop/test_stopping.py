@@ -25,6 +25,7 @@ from actors.errors import AgentBrokeDesktop, DesktopFault
 from apis.guest.session import members
 from apis.guest.session.members import Member, descendants, running
 from apis.tasks.verify.verify import WantedFile
+from tests.proofs import proofs
 
 # Each writes on and on: through processes started one by one (vfork), from a thread whose first one has ended, from
 # namespaces of its own, under a name that is no text, through children that leave their session, and by leaving a child
@@ -179,7 +180,7 @@ async def test_a_stranger_in_a_desktop_s_groups_is_stopped_like_the_others(
     assert done == (["frozen", "thawed"] if stays else [])
 
 
-@pytest.mark.parametrize("way", ["own", "freezer", "late freezer", "signals"])
+@pytest.mark.parametrize("way", ["own", "signals", *proofs("freezer", "late freezer")])
 async def test_nothing_that_a_guest_starts_runs_on(guest: Guest, monkeypatch: pytest.MonkeyPatch, way: str):
     for name, argv in WRITERS.items():
         await guest("launch", argv=[part.replace("WHERE", name) for part in argv])
@@ -238,7 +239,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("acted", [True, False])
+@pytest.mark.parametrize("acted", [True, *proofs(False)])
 async def test_a_program_that_wakes_itself_is_the_policys_doing(
     state_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acted: bool
 ):
@@ -260,7 +261,7 @@ async def test_a_program_that_wakes_itself_is_the_policys_doing(
         await pool.close()
 
 
-@pytest.mark.parametrize("acted", [True, False])
+@pytest.mark.parametrize("acted", [False, *proofs(True)])
 async def test_a_desktop_that_has_ended_is_not_held_still(state_dir: str, tmp_path: Path, acted: bool):
     pool = await DesktopPool.open(DesktopsConfig(provider=SandboxConfig(state_dir=state_dir)), tmp_path)
     try:

@@ -154,6 +154,7 @@ async def pid_of(run: Run, name: str) -> int:
     return next(status.pid for status in await run.system.statuses() if status.name == name)
 
 
+@pytest.mark.proof
 @pytest.mark.engine
 async def test_a_rank_elsewhere_keeps_nothing_that_is_needed_after_it(
     tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch

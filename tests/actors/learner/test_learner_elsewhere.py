@@ -101,6 +101,7 @@ async def test_a_payload_that_is_lost_costs_its_group(tmp_path: Path, base: Path
         assert not list(read_logs(run.folder, event="host_lost"))
 
 
+@pytest.mark.proof
 @pytest.mark.engine
 async def test_it_forms_groups_for_weights_by_collective(tmp_path: Path, base: Path, away: HostSpec) -> None:  # noqa: F811
     groups = GroupSettings(form_s=60.0, send_s=60.0)

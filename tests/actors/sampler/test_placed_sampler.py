@@ -32,6 +32,7 @@ async def served(version: Version) -> None:
             pass
 
 
+@pytest.mark.proof
 @pytest.mark.engine
 async def test_a_sampler_elsewhere_loads_pins_and_comes_back(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(PLACER))

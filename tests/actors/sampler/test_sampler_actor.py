@@ -219,6 +219,7 @@ async def test_weights_whose_file_is_torn_start_no_engine(tmp_path, models):
     assert {line["version"] for line in events(tmp_path, "weights_refused")} == {"0.2"}
 
 
+@pytest.mark.proof
 async def test_a_stopped_engine_is_named_replaced_and_its_requests_answered(tmp_path, models, monkeypatch):
     monkeypatch.setattr("actors.sampler.supervisor.PROBE_TIMEOUT_S", 1.0)
     async with sampling(tmp_path, settings(models, hung_after_s=3.0)) as ref:
