@@ -119,7 +119,6 @@ async def test_there_is_nothing_to_bring_back_at_first(web: Web) -> None:
     assert await web.tool("bring_back_last_tab") == "refused: no tab has been closed that could be brought back"
 
 
-@pytest.mark.proof
 async def test_what_is_said_of_settings_is_how_they_are(web: Web) -> None:
     assert "bookmarks bar: on the new tab page" in await web.tool("open_appearance_settings")
     await web.keys("ctrl", "shift", "b")
@@ -144,7 +143,6 @@ async def test_titles_and_addresses_stay_in_their_lines(web: Web) -> None:
     assert max(map(len, (await web.tool("open_bookmarks")).splitlines())) <= 160
 
 
-@pytest.mark.proof
 async def test_a_busy_page_and_one_that_asks_stop_nothing(web: Web) -> None:
     for page, title in (("asking", "Asking"), ("busy", "Busy")):
         await web.show(page)

@@ -325,6 +325,7 @@ async def test_calls_run_on_the_main_thread_of_the_office(desk: RealDesk) -> Non
     assert (done.stdout, done.stderr) == ("True", "")
 
 
+@pytest.mark.proof
 async def test_long_presentations_are_told_around_the_slide_that_is_shown(desk: RealDesk) -> None:
     slides: list[Any] = [[("title", f"Slide {n}"), ("outline", "words " * 30)] for n in range(1, 61)]
     await show(desk, "long.odp", make_odp(slides))

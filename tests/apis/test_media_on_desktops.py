@@ -35,6 +35,7 @@ async def test_oracles_solve_their_tasks_by_every_route(family: str, route: str,
     await oracle_solves(pool, f"{family}/held-out/3", form=form, route=route, most_chars=MOST_CHARS)
 
 
+@pytest.mark.proof
 async def test_the_page_that_shows_is_not_the_one_that_was_asked_for(pool: DesktopPool) -> None:
     played = await told(pool, "web_tab/train/1", "BrowserTools.bookmark_page()", "Agent.exit(success=True)")
     assert not played.success

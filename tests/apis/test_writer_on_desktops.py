@@ -35,6 +35,7 @@ async def test_oracles_solve_their_tasks_by_each_route(family: str, route: str, 
     await oracle_solves(pool, f"{family}/held-out/3", form=form, route=route, most_chars=MOST_CHARS)
 
 
+@pytest.mark.proof
 async def test_a_change_that_was_not_saved_fails(pool: DesktopPool) -> None:
     seed = next(n for n in range(99) if tasks.goal(f"writer_text/train/{n}").kind == "replace")
     old, new = tasks.goal(f"writer_text/train/{seed}").words

@@ -24,6 +24,7 @@ from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
 from actors.sampler.engine.sglang import SglangProcess, interpreter
 from runtime.errors import ConfigError
 from tests.policy.engine_tools import Server, engine_server, write_model
+from tests.proofs import proofs
 
 START_S = 240.0
 URL = os.environ.get("COMPUTERRL_CONTRACT_URL", "")
@@ -109,7 +110,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return made
 
 
-@pytest.fixture(scope="module", params=["url"] if URL else ["embedded", "sglang"])
+@pytest.fixture(scope="module", params=["url"] if URL else [*proofs("embedded"), "sglang"])
 def server(
     request: pytest.FixtureRequest, models: list[Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:

@@ -39,6 +39,7 @@ def view(play: Play) -> EpisodeView:
                        reason=play.outcome.reason, steps=steps, pictures={})  # fmt: skip
 
 
+@pytest.mark.proof
 async def test_recorded_answers_bring_what_they_brought(tmp_path: Path, state_dir: str) -> None:
     deploy = Deploy(desktops=SeatsConfig(provider=SandboxConfig(state_dir=state_dir)))
     pool = await DesktopPool.open(deploy.desktops.of_one_host(), tmp_path / "plays")

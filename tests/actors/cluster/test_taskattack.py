@@ -61,6 +61,7 @@ def test_no_cheat_passes_on_real_desktops(capsys: pytest.CaptureFixture[str]) ->
     assert "0 passed, 0 episodes judged wrong: good" in told
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(240)
 @pytest.mark.desktop
 def test_a_verdict_that_believes_everything_is_found_out(

@@ -166,6 +166,7 @@ def test_98_of_100_are_enough_and_faults_are_counted_apart() -> None:
     assert seen.interval == pytest.approx((0.566, 1.0), abs=1e-3)
 
 
+@pytest.mark.proof
 @pytest.mark.desktop
 def test_oracles_are_played_on_real_desktops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "plays.jsonl"

@@ -40,7 +40,7 @@ async def looked_at(page: Browser, address: str, scheme: str) -> None:
     assert await page.eval("document.documentElement.scrollWidth <= window.innerWidth"), address
 
 
-@pytest.mark.slow
+@pytest.mark.proof
 async def test_pages_are_accessible_in_both_schemes_on_a_phone(runs: Path, tmp_path: Path) -> None:
     async with browser(tmp_path / "profile") as page, served(runs) as at:
         await page.ask("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=False)

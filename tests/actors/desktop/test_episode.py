@@ -204,6 +204,7 @@ async def test_a_policy_that_ends_its_session_has_failed(stand: Stand) -> None:
     assert again.outcome.reason == "agent_gave_up", "the next desktop is none the worse"
 
 
+@pytest.mark.proof
 async def test_answers_that_a_policy_forged_are_its_failure(stand: Stand) -> None:
     played = await stand.play(Scripted("Agent.wait()"), reservation(), Forging)
     assert (played.outcome.success, played.outcome.reason) == (False, "agent_broke_desktop"), played.detail
@@ -212,6 +213,7 @@ async def test_answers_that_a_policy_forged_are_its_failure(stand: Stand) -> Non
     assert stand.payload(played, -1).screenshot is None
 
 
+@pytest.mark.proof
 async def test_an_agent_that_breaks_under_the_last_picture_takes_no_claim_back(stand: Stand) -> None:
     played = await stand.play(Scripted("Agent.exit(success=False)"), reservation(), Fading)
     assert (played.outcome.success, played.outcome.reason) == (False, "agent_gave_up"), played.detail

@@ -38,6 +38,7 @@ async def edited(guest: Guest, name: str) -> None:
     await guest.open("mousepad", f"Documents/{name}", title=name)
 
 
+@pytest.mark.proof
 async def test_more_signs_than_keys_are_right_though_the_application_is_held_up(guest: Guest) -> None:
     await edited(guest, "held.txt")
     text = han(SIGNS, 1)

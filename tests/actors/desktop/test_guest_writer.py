@@ -237,6 +237,7 @@ async def test_pages_with_footers_of_their_own_are_numbered_too(writer: Writer) 
     assert ["page-number" in footer for footer in footers] == [True] * 3, styles
 
 
+@pytest.mark.proof
 async def test_a_broken_drawing_takes_the_place_of_nothing(writer: Writer) -> None:
     await writer.press("ctrl+Home", "shift+End")
     await writer("write_file", path="cut.svg", data=b"<svg width")
@@ -277,6 +278,7 @@ async def test_capitals_stand_at_the_start_of_words_only(writer: Writer) -> None
     assert f"0: {capitals}" in await writer.info()
 
 
+@pytest.mark.proof
 async def test_a_side_that_follows_from_the_other_is_bounded_as_one_that_is_given(writer: Writer) -> None:
     for name, size, argument in (("thin", (1, 500), "width"), ("flat", (500, 1), "height")):
         await writer("write_file", path=f"{name}.png", data=png(*size, 0xFF0000))
@@ -357,6 +359,7 @@ async def test_more_words_than_one_call_may_change_are_refused(writer: Writer) -
     assert (await writer.tool("capitalize_words", paragraph_indices=[1])).startswith("1 word changed")
 
 
+@pytest.mark.proof
 async def test_what_is_deleted_under_change_tracking_is_not_read_matched_or_brought_back(writer: Writer) -> None:
     tracked = docx(
         run("The price is ") + gone("old cost") + run("new cost now."),

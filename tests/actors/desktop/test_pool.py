@@ -45,6 +45,7 @@ async def test_spares_are_handed_out_once_and_replaced(state_dir: str):
     assert closed.value.cause == FaultCause.NO_SPARE
 
 
+@pytest.mark.proof
 async def test_a_spare_that_died_is_not_handed_out(sandbox: SandboxProvider):
     heard = Heard()
     pool = DesktopPool(sandbox, DesktopSpec(), PoolConfig(warm_pool=1), heard)

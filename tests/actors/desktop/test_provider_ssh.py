@@ -280,6 +280,7 @@ def kept_on(machine: MachineConfig) -> list[Path]:
     return list((Path(machine.client_key).parent / "tmp").glob("computerrl.*/*"))
 
 
+@pytest.mark.proof
 async def test_boots_at_once_send_the_code_once_and_a_changed_one_is_sent_anew(
     provider: SshProvider, machine: MachineConfig
 ):

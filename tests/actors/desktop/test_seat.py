@@ -282,6 +282,7 @@ async def test_a_round_draws_with_the_same_numbers_as_any_other_and_training_by_
     assert by_chance == [None, None]
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(120)
 async def test_a_stopped_desktop_host_is_replaced_and_its_work_done_again(tmp_path, state_dir):
     rules = ReplayConfig(retries=2)
