@@ -30,7 +30,7 @@ test-fast: setup
 # The check (.ci/run) leaves the extras' packages out: half a gigabyte, and minutes of installing.
 test-all: test proofs sglang-cpu ray $(if $(CI),,extras)
 	@$(MAKE) --no-print-directory vscode || echo "test-all: VS Code could not be set up"
-	.venv/bin/computerrl apis check --repeats 2 --no-targets
+	.venv/bin/computerrl apis check --repeats 1 --no-targets
 	COMPUTERRL_TEST_SGLANG=1 $(PY) -m pytest tests/sglang -n 0 $(if $(CI),-m "not proof")
 	COMPUTERRL_TEST_RAY=1 $(PY) -m pytest tests/cluster -n 0
 	$(if $(CI),,.cache/extras/bin/python -m pytest tests/extras -n 0 -rs)
