@@ -26,12 +26,13 @@ T = TypeVar("T")
 
 STORED = "deploy.yaml"  # in a run's folder
 PROVIDER = "desktops.provider"
+KUBERAY = "kuberay"  # lies beside the deploy files, and is for kubectl
 
 
 def bundled() -> dict[str, Path]:
     """Name -> path of the deploy files that come with the program."""
     folder = Path(str(resources.files("deploy")))
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    return {path.stem: path for path in sorted(folder.glob("*.yaml")) if path.stem != KUBERAY}
 
 
 def locate(name: str) -> Path:
@@ -70,6 +71,8 @@ def _laid(path: Path, name: str, above: list[Path]) -> dict[Any, Any]:
     if data is not None and not isinstance(data, dict):
         raise ConfigError(f"{name}: expected keys and values at the top, got {type(data).__name__}")
     data = data or {}
+    if {"apiVersion", "kind"} <= data.keys():
+        raise ConfigError(f"{name}: an object of Kubernetes, no deploy file; next: kubectl apply -f {name}")
     base = data.pop("extends", None)
     if base is None:
         return data

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from pathlib import Path
 
 import msgspec
 import pytest
+import yaml
 
 from actors.cluster.config import deploy_files, models
 from actors.cluster.config.schema import Deploy
@@ -217,3 +219,18 @@ async def test_an_error_without_a_text_is_no_machine_that_was_had() -> None:
             return ""
 
     assert await machines._refused(System(), [], 1.0) == "LookupError()"
+
+
+def test_kuberay_has_room_for_the_desktops_of_the_cluster_file() -> None:
+    folder = deploy_files.locate("cluster").parent
+    made = yaml.safe_load((folder / "kuberay.yaml").read_text())
+    assert made["kind"] == "RayCluster"
+    assert f"ray=={made['spec']['rayVersion']} " in (folder / "requirements" / "ray.txt").read_text()
+    (workers,) = made["spec"]["workerGroupSpecs"]
+    room = json.loads(json.loads(workers["rayStartParams"]["resources"].strip("'")))
+    placed = deploy_files.load("cluster")[0].desktops
+    assert placed.place is not None
+    wanted = placed.place["desktops"]
+    assert room["desktops"] // wanted * workers["replicas"] >= placed.processes
+    with pytest.raises(ConfigError, match=r"kuberay.yaml: an object of Kubernetes, no deploy file; next: kubectl"):
+        deploy_files.load(str(folder / "kuberay.yaml"))
