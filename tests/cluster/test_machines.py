@@ -156,8 +156,7 @@ def test_a_run_goes_on_when_a_machine_is_cut_off_and_another_loses_its_ray():
     try:
         with Machines(HAS, folder) as cluster:
             cluster.serve()
-            for k in range(3):
-                until(lambda k=k: cluster.joined(k), STEP_S, f"Ray on machine {k}")
+            cluster.until_served(STEP_S)
             say(time.monotonic() - began, "until Ray is on three machines")
             with closing(Run(cluster, folder)) as run:
                 play(cluster, run)

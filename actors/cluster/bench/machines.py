@@ -29,6 +29,7 @@ RAY = str(Path(sys.executable).parent / "ray")
 JOINED = "Ray runtime started"
 OWN_FOLDERS = 'mount -t tmpfs tmpfs /tmp && mount -t tmpfs tmpfs /run && hostname "$0" && exec sleep infinity'
 LOOK_S, END_S = 0.2, 20.0
+SHOWN = 2000  # characters of the log of a Ray that does not come up
 
 
 class Machines:
@@ -104,6 +105,19 @@ class Machines:
             self._services.append(service)
             service.start()
 
+    def until_served(self, within_s: float) -> None:
+        """Wait until every machine's Ray is up. Raises TimeoutError with the end of what that Ray has said."""
+        deadline = time.monotonic() + within_s
+        for number in range(len(self._has)):
+            what = f"Ray on machine {number}"
+            try:
+                until(lambda k=number: self.joined(k), deadline - time.monotonic(), what)  # type: ignore[misc]
+            except TimeoutError as error:
+                said = self.log(number).read_text(errors="replace") if self.log(number).is_file() else ""
+                raise TimeoutError(
+                    f"not within {within_s:g} s: {what}: {said[-SHOWN:] or 'it said nothing'}"
+                ) from error
+
     def joined(self, number: int) -> int:
         """How often the machine's Ray has come up."""
         log = self.log(number)
@@ -174,7 +188,7 @@ class Machines:
         words = [RAY, "start", f"--node-ip-address={self._address(number)}", *role, *has, *common]
         while not self._over.wait(LOOK_S):  # a Ray that ends at once must not take the processor
             self.start(number, words, self.log(number)).wait()
-            if not number:  # the run is on this machine
+            if not number and self.joined(0):  # the run is on this machine
                 return
             self._kill(number)
 

@@ -203,7 +203,30 @@ def test_a_ray_that_ends_at_once_is_not_started_in_a_hot_loop(tmp_path: Path, mo
     cluster.serve()
     time.sleep(1.0)
     cluster.__exit__()
-    assert 1 < len(starts) <= 2 + 1.0 / machines.LOOK_S
+    assert 1 < len(starts) <= 2 * (1 + 1.0 / machines.LOOK_S)
+
+
+def test_a_head_that_does_not_come_up_is_started_again_until_it_does_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = iter(["no port\n", machines.JOINED, ""])
+
+    def start(self: machines.Machines, number: int, _: object, log: Path) -> subprocess.Popen[bytes]:
+        with log.open("a") as file:
+            file.write(next(said))
+        return subprocess.Popen(["true"])
+
+    monkeypatch.setattr(machines.Machines, "start", start)
+    monkeypatch.setattr(machines.Machines, "_kill", lambda *_: None)
+    cluster = machines.Machines(({},), tmp_path)
+    with pytest.raises(TimeoutError, match="not within 0 s: Ray on machine 0: it said nothing"):
+        cluster.until_served(0)
+    cluster.serve()
+    cluster.until_served(10)
+    time.sleep(3 * machines.LOOK_S)
+    cluster.__exit__()
+    assert cluster.log(0).read_text() == f"no port\n{machines.JOINED}"
+    assert next(said) == "", "the run is on its machine: what comes up again is another Ray"
 
 
 def test_every_kind_comes_in_half_an_hour() -> None:

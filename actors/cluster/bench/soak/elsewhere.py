@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
-from actors.cluster.bench.machines import Machines, until
+from actors.cluster.bench.machines import Machines
 from actors.cluster.bench.soak import levels, recorded
 from actors.cluster.bench.soak.inject import Hit
 from actors.cluster.bench.soak.kinds import MACHINE_KINDS, Kind, Planned
@@ -59,8 +59,7 @@ def whole(wanted: SoakOptions, said: Said) -> SoakResult | None:
             stack.callback(_deaf)
             said("three machines: waiting for their Ray")
             cluster.serve()
-            for number in range(len(HAS)):
-                until(lambda k=number: cluster.joined(k), JOIN_S, f"Ray of machine {number}")  # type: ignore[misc]
+            cluster.until_served(JOIN_S)
         except (OSError, subprocess.SubprocessError) as error:  # a TimeoutError is an OSError
             raise ConfigError(f"--machines: {error}; it needs root, ip and make ray") from error
         return asyncio.run(soak.go())
