@@ -22,7 +22,7 @@ test: style
 
 # What boots no desktop, starts no engines or ranks and takes less than half a second: two minutes.
 test-fast: setup
-	$(PYTEST) -n 4 -m "not desktop and not engine and not slow and not proof"
+	$(PYTEST) -n 2 -m "not desktop and not engine and not slow and not proof"
 
 # The suite, its longer proofs, every function on its real application, the tests against real SGLang and on several
 # machines with Ray, and a shortened main job with SGLang.

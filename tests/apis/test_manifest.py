@@ -41,6 +41,7 @@ def home(files: dict[str, str]) -> Manifest:
     return Manifest(entries)
 
 
+@pytest.mark.slow
 @given(MANIFESTS, MANIFESTS)
 def test_without_rules_every_difference_is_named_and_nothing_else(before: Manifest, after: Manifest) -> None:
     found = list(changes(before, after))
@@ -50,6 +51,7 @@ def test_without_rules_every_difference_is_named_and_nothing_else(before: Manife
     assert collateral(before, before, (), ()) == ""
 
 
+@pytest.mark.slow
 @given(MANIFESTS, MANIFESTS, PATHS)
 def test_a_rule_for_one_path_excuses_that_path_alone(before: Manifest, after: Manifest, path: str) -> None:
     rule = May(path, (CREATE, CHANGE, REMOVE))
@@ -64,6 +66,7 @@ def test_a_rule_for_one_path_excuses_that_path_alone(before: Manifest, after: Ma
         assert (told == "") == excused
 
 
+@pytest.mark.slow
 @given(MANIFESTS, MANIFESTS)
 def test_a_home_that_was_not_looked_at_is_not_as_it_was(before: Manifest, after: Manifest) -> None:
     assert "HOME" in collateral(before, Manifest(after.entries, "more paths than are looked at"), (May("**", ()),), ())

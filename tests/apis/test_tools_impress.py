@@ -131,6 +131,7 @@ def own(param: Param) -> declared.Strategies:
     }
 
 
+@pytest.mark.slow
 @given(declared.calls(IMPRESS.values(), own))
 def test_what_is_written_is_read_back(action: Tool) -> None:
     assert parse(line(action), APP) == action

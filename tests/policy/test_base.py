@@ -76,6 +76,7 @@ def test_a_sequence_trains_answers_only(shipped: Tokenizer) -> None:
         assert not {2, 3, 4} & {ids[i] for start, end in spans for i in range(start, end)}
 
 
+@pytest.mark.slow
 def test_what_a_call_kept_is_pointed_at(shipped: Tokenizer) -> None:
     """A line whose name a call done before kept is meant, whatever lines the sentence names."""
     rng, kept = Random(5), 0
@@ -91,6 +92,7 @@ def test_what_a_call_kept_is_pointed_at(shipped: Tokenizer) -> None:
     assert kept > 20
 
 
+@pytest.mark.slow
 def test_parts_meet_at_token_borders(shipped: Tokenizer) -> None:
     """What is trained piecewise must be tokenised as the same text is when it stands whole.
 

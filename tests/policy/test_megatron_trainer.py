@@ -273,6 +273,7 @@ def test_a_fresh_optimizer_forgets_momentum(model: Path, tmp_path: Path) -> None
         )
 
 
+@pytest.mark.slow
 def test_a_resume_takes_the_configured_betas_and_refuses_other_numbers(model: Path, tmp_path: Path) -> None:
     trainer = Trainer(model, OptimConfig(betas=(0.9, 0.98)))
     trainer.cross_entropy_step(batches_of(0), 3e-3)

@@ -185,6 +185,7 @@ def test_an_environment_is_passed_on_by_name_alone():
     assert passed(environment, ["KEY_A"]).keys() == {"PATH", "OMP_X", "LC_ALL", "KEY_A", "CUDA_X"}
 
 
+@pytest.mark.slow
 async def test_a_bulk_connection_to_a_machine_that_is_cut_off_ends_quietly():
     ended = asyncio.Event()
 

@@ -184,6 +184,7 @@ def gone(pid: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_killed_parent_takes_its_hosts_with_it(tmp_path):
     parent, child = start(tmp_path)
     # 19 is as nice as a process can be

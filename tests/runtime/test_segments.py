@@ -23,6 +23,7 @@ from runtime.storage.segments import SegmentStore, free_blob, read_blob
 ROOT = Path(segments.__file__).resolve().parent.parent
 
 
+@pytest.mark.slow
 @given(payloads=st.lists(st.binary(max_size=200), max_size=30), max_bytes=st.integers(1, 2000))
 def test_what_was_appended_reads_back(tmp_path_factory, payloads, max_bytes):
     folder = tmp_path_factory.mktemp("segments")

@@ -69,6 +69,7 @@ async def test_a_stopped_host_is_named_killed_and_started_again(tmp_path):
         assert len(await lines(tmp_path, "host_started", 2)) == 2
 
 
+@pytest.mark.slow
 async def test_a_host_that_goes_on_in_time_is_kept(tmp_path):
     async with ActorSystem(tmp_path, hosts=[one_host(20.0)]) as system:
         await system.spawn(ActorSpec(name="a", factory=Counter, host="one"))

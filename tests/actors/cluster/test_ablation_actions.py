@@ -50,6 +50,7 @@ def test_the_arms_differ_in_their_actions_alone_and_three_seeds_meet_each() -> N
         assert msgspec.structs.replace(one.deploy, prompt=prompt, run=run) == runs[0].deploy
 
 
+@pytest.mark.slow
 def test_each_arm_demonstrates_within_its_actions_and_as_often_as_the_others() -> None:
     counts = set()
     for one in experiment.expand(FILE, seeds=[0]):

@@ -125,6 +125,7 @@ def test_what_goes_by_apply_comes_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(soak.reasons) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="a soak needs root")
 def test_a_soak_of_machines_begins_from_demonstrations_of_its_families(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

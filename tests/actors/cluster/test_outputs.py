@@ -49,6 +49,7 @@ def test_a_closed_standard_output_takes_nothing_and_is_no_fault() -> None:
     assert told("keys --nonsense", ">&- 2>&-").returncode == 2
 
 
+@pytest.mark.slow
 def test_a_reader_who_leaves_is_no_fault() -> None:
     found = told("keys", "| head -n 1")
     assert (found.returncode, found.stderr) == (0, "")

@@ -21,6 +21,7 @@ from actors.replay.database.schema import connect
 CHANGES = st.lists(st.tuples(st.integers(0, 50), st.sampled_from("abc")))
 
 
+@pytest.mark.slow
 @given(CHANGES, st.integers(0, 50), st.integers(0, 50))
 def test_a_span_is_split_without_loss(changes: list[tuple[int, str]], start: int, lasts: int) -> None:
     timeline = Timeline("a", [(float(t), value) for t, value in changes])

@@ -31,6 +31,7 @@ FILES = {"./in/a.txt": b"one", "b.pdf": GOOD, "empty/": b""}
 SMALL = Bounds(member_bytes=1 << 20, unpacked_bytes=2 << 20, members=50, memory_bytes=8 << 30)
 
 
+@pytest.mark.slow
 async def test_the_worker_reads_pages_and_packed_files_and_refuses_others() -> None:
     content = {"a.pdf": GOOD, "b.pdf": b"x", "c.tar.gz": make_tar(FILES), "d.zip": b"PK\x03\x04"}
     wanted = [WantedFile(name, "pdf" if name.endswith("pdf") else "archive") for name in content]

@@ -127,6 +127,7 @@ def mutated(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=20_000, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=100) | mutated())
 def test_any_bytes_get_a_bounded_answer_or_a_refusal(data: bytes) -> None:

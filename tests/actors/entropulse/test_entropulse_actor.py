@@ -104,6 +104,7 @@ class Slow(Sampler):
         return await super().pin(msg)
 
 
+@pytest.mark.slow
 async def test_a_round_whose_weights_are_lost_while_they_are_pinned_opens_on_later_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

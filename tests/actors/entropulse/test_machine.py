@@ -130,6 +130,7 @@ def test_a_round_that_is_greedy_already_has_no_twin(tmp_path: Path) -> None:
         Deploy(sampling=SamplingConfig(eval_temperature=0), evaluation=EvaluationConfig(episodes=4))
 
 
+@pytest.mark.slow
 def test_a_plateau_starts_the_pulse(tmp_path: Path) -> None:
     world = World(tmp_path, settings(**BY_PLATEAU))
     world.run()

@@ -104,6 +104,7 @@ async def test_only_the_version_it_is_at_is_stepped_saved_or_exported(rank: Ref,
     assert (await rank.ask(step_to(1), timeout_s=60)).ok
 
 
+@pytest.mark.slow
 async def test_a_checkpoint_starts_a_lineage(rank: Ref, model: Path, tmp_path: Path) -> None:
     await load(rank, model)
     await rank.ask(step_to(1), timeout_s=60)

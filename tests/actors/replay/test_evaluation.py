@@ -44,6 +44,7 @@ def test_paired_interval_of_known_cases(cells: tuple[int, int, int, int], low: f
     assert (found.low, found.high) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
 
 
+@pytest.mark.slow
 @given(TALLIES)
 def test_a_rate_lies_in_its_interval_and_clusters_widen_it(tallies: list[Tally]) -> None:
     found = rate(tallies)
