@@ -35,6 +35,7 @@ def test_help_teaches_within_the_terminal(
 
 
 def test_help_of_a_verb_shows_its_own_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.build_parser.cache_clear()  # a test before may have made it in another folder
     with pytest.raises(SystemExit):
         cli.main(["demos", "show", "--help"])
     examples = capsys.readouterr().out.partition("examples:\n")[2].splitlines()
