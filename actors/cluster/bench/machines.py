@@ -106,7 +106,7 @@ class Machines:
             service.start()
 
     def until_served(self, within_s: float) -> None:
-        """Wait until every machine's Ray is up. Raises TimeoutError with the end of what that Ray has said."""
+        """Wait until every machine's Ray is up. Raises TimeoutError, which ends with the log of that Ray."""
         deadline = time.monotonic() + within_s
         for number in range(len(self._has)):
             what = f"Ray on machine {number}"

@@ -72,7 +72,7 @@ def _laid(path: Path, name: str, above: list[Path]) -> dict[Any, Any]:
         raise ConfigError(f"{name}: expected keys and values at the top, got {type(data).__name__}")
     data = data or {}
     if {"apiVersion", "kind"} <= data.keys():
-        raise ConfigError(f"{name}: an object of Kubernetes, no deploy file; next: kubectl apply -f {name}")
+        raise ConfigError(f"{name}: a Kubernetes object, not a deploy file; next: kubectl apply -f {name}")
     base = data.pop("extends", None)
     if base is None:
         return data
