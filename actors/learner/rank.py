@@ -85,7 +85,12 @@ class RankActor(Actor):
 
     @handles(LoadModel, slow_after_s=LONG_WORK_S)
     async def load(self, msg: LoadModel) -> ModelLoaded:
-        """Replace the model. Raises ConfigError or StoreError when the location can't be loaded."""
+        """Replace the model. Raises ConfigError or StoreError when the location can't be loaded.
+
+        Raises NoModel where rank 0 asks a process that it has not met: the one that it met was lost, so it ends too.
+        """
+        if not self._first and not RankActor.met:  # a process that has loaded alone could meet no others
+            raise NoModel(f"{self.ctx.name} has met no other ranks yet")
         self._trainer = None
         self._answers.clear()
         if self._peers is not None and not self._peers.met:

@@ -81,6 +81,11 @@ class Ranks:
         with pytest.raises(ActorGone):
             await asked
 
+    async def pid(self, name: str) -> int | None:
+        """The process of a rank that runs."""
+        running = [one for one in await self.system.statuses() if one.name == name and one.state == "running"]
+        return running[0].pid if running else None
+
     async def _first(self) -> list[Any]:
         return await self.system._routes.hosts["ranks/0"].statuses()
 
@@ -159,6 +164,29 @@ async def test_a_killed_rank_costs_what_came_after_the_checkpoint(tmp_path: Path
         assert final.figures["loss"] == second.figures["loss"]
     ended = [line["cause"] for line in read_logs(tmp_path / "run") if line["event"] == "rank_ends"]
     assert any(cause.startswith("SaveCheckpoint: ") and "ActorGone" in cause for cause in ended), ended
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(400)
+async def test_a_rank_killed_while_nothing_is_asked_costs_each_process_a_single_life(tmp_path: Path) -> None:
+    """Rank 0 has not noticed when it is asked next, so it asks a process that has not met it."""
+    base = tiny_models.write(tmp_path / "base", "qwen3", tied=False)
+    load = LoadModel(location=str(base), checkpoint=False, version=Version(lineage=0, step=0))
+    async with running(tmp_path / "run") as ranks:
+        await ranks.ask(load)
+        first = await ranks.pid("rank/1")
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        async with asyncio.timeout(60):
+            while await ranks.pid("rank/1") in {first, None}:  # noqa: ASYNC110  nothing else shows it
+                await asyncio.sleep(0.1)
+        again = msgspec.structs.replace(load, version=Version(lineage=1, step=0))
+        with pytest.raises(ActorGone):
+            await ranks.ask(again)
+        await ranks.ask(again)
+        assert (await ranks.ask(plan(1, lineage=1))).ok
+    lost = sorted(line["name"] for line in read_logs(tmp_path / "run") if line["event"] == "host_lost")
+    assert lost == ["ranks/0", "ranks/1"]
 
 
 @pytest.mark.proof
