@@ -87,7 +87,7 @@ class RankActor(Actor):
     async def load(self, msg: LoadModel) -> ModelLoaded:
         """Replace the model. Raises ConfigError or StoreError when the location can't be loaded.
 
-        Raises NoModel where rank 0 asks a process that it has not met: the one that it met was lost, so it ends too.
+        Raises NoModel in a process that has met no other ranks. Rank 0 had met its predecessor, and ends too.
         """
         if not self._first and not RankActor.met:  # a process that has loaded alone could meet no others
             raise NoModel(f"{self.ctx.name} has met no other ranks yet")

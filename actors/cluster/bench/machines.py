@@ -27,9 +27,15 @@ PORT = 6379
 CPUS = 4  # that each machine's Ray says it has
 RAY = str(Path(sys.executable).parent / "ray")
 JOINED = "Ray runtime started"
+OWN = ("/tmp", "/run")  # noqa: S108 - of each machine
 OWN_FOLDERS = 'mount -t tmpfs tmpfs /tmp && mount -t tmpfs tmpfs /run && hostname "$0" && exec sleep infinity'
 LOOK_S, END_S = 0.2, 20.0
-SHOWN = 2000  # characters of the log of a Ray that does not come up
+SHOWN = 12  # lines of the log of a Ray that does not come up
+
+
+def hidden(path: Path) -> bool:
+    """Whether the machines can't see what lies there on this one."""
+    return any(path.resolve().is_relative_to(own) for own in OWN)
 
 
 class Machines:
@@ -58,6 +64,8 @@ class Machines:
         """Build the machines. Raises ConfigError without Ray, and CalledProcessError where `ip` refuses."""
         if not Path(RAY).is_file():
             raise ConfigError("machines of a cluster need Ray, which is not installed: make ray")
+        if hidden(Path(RAY)):
+            raise ConfigError(f"{RAY}: each machine has its own {' and '.join(OWN)}; next: clone the project elsewhere")
         with contextlib.ExitStack() as undo:
             undo.callback(self._remove)
             self._build()
@@ -99,29 +107,29 @@ class Machines:
             )
 
     def serve(self) -> None:
-        """Have every machine's Ray started, and started again where it ends, as a service of the machine does."""
+        """Have every machine's Ray started, and started again where it ends, as a service of the machine does.
+
+        A head that has come up once stays ended: the run was on it.
+        """
         for number in range(len(self._has)):
             service = threading.Thread(target=self._keep_up, args=(number,), name=f"ray {number}", daemon=True)
             self._services.append(service)
             service.start()
 
     def until_served(self, within_s: float) -> None:
-        """Wait until every machine's Ray is up. Raises TimeoutError, which ends with the log of that Ray."""
+        """Wait until every machine's Ray is up. Raises TimeoutError, which ends with the last lines of that Ray."""
         deadline = time.monotonic() + within_s
         for number in range(len(self._has)):
             what = f"Ray on machine {number}"
             try:
                 until(lambda k=number: self.joined(k), deadline - time.monotonic(), what)  # type: ignore[misc]
             except TimeoutError as error:
-                said = self.log(number).read_text(errors="replace") if self.log(number).is_file() else ""
-                raise TimeoutError(
-                    f"not within {within_s:g} s: {what}: {said[-SHOWN:] or 'it said nothing'}"
-                ) from error
+                said = " | ".join(self._said(number).strip().splitlines()[-SHOWN:])
+                raise TimeoutError(f"not within {within_s:g} s: {what}: {said or 'it said nothing'}") from error
 
     def joined(self, number: int) -> int:
         """How often the machine's Ray has come up."""
-        log = self.log(number)
-        return log.read_text(errors="replace").count(JOINED) if log.is_file() else 0
+        return self._said(number).count(JOINED)
 
     def log(self, number: int) -> Path:
         """The file with the output of the machine's Ray."""
@@ -181,6 +189,11 @@ class Machines:
     def _address(self, number: int) -> str:
         return f"{NETWORK}.{10 + number}"
 
+    def _said(self, number: int) -> str:
+        """The output of the machine's Ray so far."""
+        log = self.log(number)
+        return log.read_text(errors="replace") if log.is_file() else ""
+
     def _keep_up(self, number: int) -> None:
         role = ["--head", f"--port={PORT}", "--include-dashboard=false"] if not number else [f"--address={self.ray}"]
         has = [f"--num-cpus={CPUS}", f"--resources={json.dumps(dict(self._has[number]))}"]
@@ -188,7 +201,7 @@ class Machines:
         words = [RAY, "start", f"--node-ip-address={self._address(number)}", *role, *has, *common]
         while not self._over.wait(LOOK_S):  # a Ray that ends at once must not take the processor
             self.start(number, words, self.log(number)).wait()
-            if not number and self.joined(0):  # the run is on this machine
+            if not number and self.joined(0):  # a new head is another cluster, and killing all here would end the run
                 return
             self._kill(number)
 

@@ -31,8 +31,12 @@ KUBERAY = "kuberay"  # lies beside the deploy files, and is for kubectl
 
 def bundled() -> dict[str, Path]:
     """Name -> path of the deploy files that come with the program."""
-    folder = Path(str(resources.files("deploy")))
-    return {path.stem: path for path in sorted(folder.glob("*.yaml")) if path.stem != KUBERAY}
+    return {path.stem: path for path in _deploy_files(Path(str(resources.files("deploy"))))}
+
+
+def _deploy_files(folder: Path) -> list[Path]:
+    """The deploy files in a folder."""
+    return [path for path in sorted(folder.glob("*.yaml")) if path.stem != KUBERAY]
 
 
 def locate(name: str) -> Path:
@@ -81,7 +85,7 @@ def _laid(path: Path, name: str, above: list[Path]) -> dict[Any, Any]:
     beside = path.parent / base
     below = beside if beside.is_file() else bundled().get(base.removesuffix(".yaml"))
     if below is None:
-        names = [file.name for file in sorted(path.parent.glob("*.yaml")) if file != path]
+        names = [file.name for file in _deploy_files(path.parent) if file != path]
         raise ConfigError(f"{name}: extends: {base}: no such deploy file in {path.parent}; {hint(base, names)}")
     chain = [*above, path.resolve()]
     if below.resolve() in chain:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from actors.cluster.bench import machines
+from runtime.errors import ConfigError
 
 
 def test_machines_are_removed_though_one_of_them_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,6 +37,17 @@ def test_machines_are_removed_though_one_of_them_does_not_end(tmp_path: Path, mo
         pass
     assert done == ["kill 1", "wait 1", "kill 0", "wait 0"]
     assert {cluster.name(0), cluster.name(1)} < set(deleted)
+
+
+def test_a_checkout_that_the_machines_can_not_see_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = tmp_path / "ray"
+    ray.touch()
+    monkeypatch.setattr(machines, "RAY", str(ray))
+    monkeypatch.setattr(machines, "OWN", (str(tmp_path),))
+    with pytest.raises(ConfigError, match=f"{ray}: each machine has its own {tmp_path}; next: clone the project"):
+        machines.Machines(({},), tmp_path).__enter__()
 
 
 def test_a_ray_that_ends_at_once_is_not_started_in_a_hot_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,14 @@ async def load(rank: Ref, model: Path) -> None:
     assert loaded.parameters > tiny_models.VOCAB
 
 
+async def test_a_rank_that_has_met_no_others_refuses_to_load(tmp_path: Path, model: Path) -> None:
+    both = RankSettings(ranks=("rank/0", "rank/1"))
+    async with ActorSystem(tmp_path / "run") as system:
+        await system.spawn(ActorSpec(name="rank/1", factory="actors.learner.rank:RankActor", config=both))
+        with pytest.raises(NoModel, match="rank/1 has met no other ranks yet"):
+            await load(system.ref("rank/1"), model)
+
+
 async def test_a_plan_is_carried_out_once(rank: Ref, model: Path) -> None:
     await load(rank, model)
     first = await rank.ask(step_to(1), timeout_s=60)

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
-from actors.cluster.bench.machines import Machines
+from actors.cluster.bench.machines import OWN, Machines, hidden
 from actors.cluster.bench.soak import levels, recorded
 from actors.cluster.bench.soak.inject import Hit
 from actors.cluster.bench.soak.kinds import MACHINE_KINDS, Kind, Planned
@@ -38,7 +38,6 @@ HAS: tuple[dict[str, float], ...] = (
     {"desktops": 2 * SEATS},
 )  # the run starts on the first
 AT_FIRST = {"apply_desktops": 2, "apply_samplers": 1}  # processes of desktops, and samplers: one or two of each
-OWN = ("/tmp", "/run")  # noqa: S108 - of each machine
 T = TypeVar("T")
 JOIN_S, APPLY_S, LOOK_S = 300.0, 300.0, 0.2
 
@@ -61,7 +60,7 @@ def whole(wanted: SoakOptions, said: Said) -> SoakResult | None:
             cluster.serve()
             cluster.until_served(JOIN_S)
         except (OSError, subprocess.SubprocessError) as error:  # a TimeoutError is an OSError
-            raise ConfigError(f"--machines: {error}; it needs root, ip and make ray") from error
+            raise ConfigError(f"--machines needs root, ip and make ray: {error}") from error
         return asyncio.run(soak.go())
 
 
@@ -71,7 +70,7 @@ class MachineSoak(Soak):
     kinds: Mapping[str, Kind] = MACHINE_KINDS
 
     def __init__(self, wanted: SoakOptions, said: Said, cluster: Machines) -> None:
-        if any(wanted.runs.resolve().is_relative_to(own) for own in OWN):
+        if hidden(wanted.runs):
             raise ConfigError(f"--runs {wanted.runs}: each machine of --machines has its own {' and '.join(OWN)}")
         self._cluster = cluster
         self._layout = dict(AT_FIRST)
