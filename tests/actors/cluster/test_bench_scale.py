@@ -7,7 +7,7 @@ import pytest
 from actors.cluster.bench import parked, scale
 
 
-@pytest.mark.proof
+@pytest.mark.slow
 def test_every_part_is_measured_and_the_target_is_their_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("STEPS", 32), ("APPENDS", 8), ("PROMPTS", (scale.SHOWN,))):
         monkeypatch.setattr(scale, name, value)

@@ -82,7 +82,7 @@ async def test_nothing_that_changes_in_calc_is_missed(guest: Guest) -> None:
     await agreed(guest)
 
 
-@pytest.mark.proof
+@pytest.mark.slow
 async def test_nothing_that_changes_in_writer_is_missed(guest: Guest) -> None:
     text = "\n".join(f"line {number}" for number in range(200))
     await guest("write_file", path="Documents/long.txt", data=text.encode())
