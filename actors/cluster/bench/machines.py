@@ -33,9 +33,10 @@ LOOK_S, END_S = 0.2, 20.0
 SHOWN = 12  # lines of the log of a Ray that does not come up
 
 
-def hidden(path: Path) -> bool:
-    """Whether the machines can't see what lies there on this one."""
-    return any(path.resolve().is_relative_to(own) for own in OWN)
+def refuse_hidden(path: Path, what: str) -> None:
+    """Raise ConfigError about `what`, which lies at `path`, in a folder that each machine has of its own."""
+    if any(path.resolve().is_relative_to(own) for own in OWN):
+        raise ConfigError(f"{what}: each machine has its own {' and '.join(OWN)}; next: choose another folder")
 
 
 class Machines:
@@ -64,8 +65,7 @@ class Machines:
         """Build the machines. Raises ConfigError without Ray, and CalledProcessError where `ip` refuses."""
         if not Path(RAY).is_file():
             raise ConfigError("machines of a cluster need Ray, which is not installed: make ray")
-        if hidden(Path(RAY)):
-            raise ConfigError(f"{RAY}: each machine has its own {' and '.join(OWN)}; next: clone the project elsewhere")
+        refuse_hidden(Path(RAY), f"the checkout with {RAY}")
         with contextlib.ExitStack() as undo:
             undo.callback(self._remove)
             self._build()

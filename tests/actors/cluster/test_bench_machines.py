@@ -46,7 +46,9 @@ def test_a_checkout_that_the_machines_can_not_see_is_refused_at_once(
     ray.touch()
     monkeypatch.setattr(machines, "RAY", str(ray))
     monkeypatch.setattr(machines, "OWN", (str(tmp_path),))
-    with pytest.raises(ConfigError, match=f"{ray}: each machine has its own {tmp_path}; next: clone the project"):
+    with pytest.raises(
+        ConfigError, match=f"the checkout with {ray}: each machine has its own {tmp_path}; next: choose another"
+    ):
         machines.Machines(({},), tmp_path).__enter__()
 
 

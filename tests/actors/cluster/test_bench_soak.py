@@ -45,7 +45,7 @@ def test_a_schedule_comes_from_its_seed_and_spares_the_restart_budgets(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a soak needs root")
 def test_a_machine_that_has_desktops_is_broken_and_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elsewhere, "OWN", ("/run",))
+    monkeypatch.setattr(machines, "OWN", ("/run",))
 
     class Cluster:
         ray, env, done = "10.77.0.10:6379", {"A": "b"}, list[str]()
@@ -85,7 +85,7 @@ def test_a_machine_that_has_desktops_is_broken_and_put_back(tmp_path: Path, monk
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a soak needs root")
 def test_what_goes_by_apply_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elsewhere, "OWN", ("/run",))
+    monkeypatch.setattr(machines, "OWN", ("/run",))
 
     class Cluster:
         ray, env = "10.77.0.10:6379", dict[str, str]()
@@ -133,7 +133,7 @@ def test_a_soak_of_machines_begins_from_demonstrations_of_its_families(
     class Cluster:
         ray, env = "10.77.0.10:6379", dict[str, str]()
 
-    monkeypatch.setattr(elsewhere, "OWN", ("/run",))
+    monkeypatch.setattr(machines, "OWN", ("/run",))
     demo = "tasks.demo=[file_manager/train/7, {family: files_move, split: train, count: 3}]"
     wanted = SoakOptions(runs=tmp_path, minutes=15, overrides=[demo])
     soak = MachineSoak(wanted, lambda _: None, Cluster())  # type: ignore[arg-type]
@@ -150,13 +150,13 @@ def test_a_soak_of_machines_begins_from_demonstrations_of_its_families(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a soak needs root")
 def test_folders_that_each_machine_has_for_itself_hold_no_runs() -> None:
-    with pytest.raises(ConfigError, match="--runs /tmp/runs: each machine of --machines has its own /tmp"):
+    with pytest.raises(ConfigError, match="--runs /tmp/runs: each machine has its own /tmp"):
         elsewhere.whole(SoakOptions(runs=Path("/tmp/runs"), minutes=15), lambda _: None)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a soak needs root")
 def test_what_machines_lack_is_refused_before_they_are_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elsewhere, "OWN", ("/run",))
+    monkeypatch.setattr(machines, "OWN", ("/run",))
     monkeypatch.setattr(machines, "_ip", lambda *_: pytest.fail("a machine was begun"))
     with pytest.raises(ConfigError, match="--minutes is at least 1"):
         elsewhere.whole(SoakOptions(runs=tmp_path, minutes=0.5), lambda _: None)

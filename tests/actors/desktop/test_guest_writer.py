@@ -57,12 +57,13 @@ class Writer(Office):
 
     async def to_the_end(self) -> None:
         """Put the caret into the text, whatever was selected, and then behind all of it."""
-        where = next(element for element in (await self.look()).elements if element.text == "date and date")
-        await self("click", x=where.cx, y=where.cy)
-        await self.press("ctrl+End")
-        async with asyncio.timeout(20):  # a busy Writer reads its keys late
-            while "caret: paragraph 4" not in (await self.info(whole=False))[0]:  # noqa: ASYNC110 - a desktop's
-                await asyncio.sleep(0.05)
+        async with asyncio.timeout(60):  # a busy Writer reads its keys late, or moves its text below the click
+            there = False
+            while not there:
+                where = next(element for element in (await self.look()).elements if element.text == "date and date")
+                await self("click", x=where.cx, y=where.cy)
+                await self.press("ctrl+End")
+                there = "caret: paragraph 4" in (await self.info(whole=False))[0]
 
     async def info(self, *, whole: bool = True) -> list[str]:
         for _ in range(100):  # a busy machine may not tell it, or all of it, within an observation's time

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
-from actors.cluster.bench.machines import OWN, Machines, hidden
+from actors.cluster.bench.machines import Machines, refuse_hidden
 from actors.cluster.bench.soak import levels, recorded
 from actors.cluster.bench.soak.inject import Hit
 from actors.cluster.bench.soak.kinds import MACHINE_KINDS, Kind, Planned
@@ -70,8 +70,7 @@ class MachineSoak(Soak):
     kinds: Mapping[str, Kind] = MACHINE_KINDS
 
     def __init__(self, wanted: SoakOptions, said: Said, cluster: Machines) -> None:
-        if hidden(wanted.runs):
-            raise ConfigError(f"--runs {wanted.runs}: each machine of --machines has its own {' and '.join(OWN)}")
+        refuse_hidden(wanted.runs, f"--runs {wanted.runs}")
         self._cluster = cluster
         self._layout = dict(AT_FIRST)
         where = [
