@@ -64,6 +64,7 @@ R = TypeVar("R")
 LEDGER_TIMEOUT_S = 60.0
 LEDGER_GIVE_UP_S = 300.0  # all tries, as of the seats: what is given up here is trained anew from a checkpoint
 TELL_TIMEOUT_S = 5.0
+RESTORE_AGAIN_S = 0.5
 SKIPS_IN_A_ROW = 5  # steps with non-finite gradients before it is called a failure
 
 
@@ -352,6 +353,7 @@ class LearnerActor(Actor):
             except (RankLostError, NoModel) as error:
                 # Asks wait for the rank's host while it restarts; its restart budget ends this loop.
                 self.ctx.log.emit(events.RANK_LOST, version=str(self._version), cause=str(error))
+                await self.ctx.clock.sleep(RESTORE_AGAIN_S)  # a lost rank's link may take a moment to be known as such
 
     async def _restore_once(self, cause: str) -> None:
         self._doing = "loading"

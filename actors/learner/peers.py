@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeVar
 
 from actors.learner import events
 from actors.learner.messages import EndRank, GetReady, JoinRanks, RankPlace
+from policy.errors import NoModel
 from runtime.actor import Context
 from runtime.errors import ActorFailed, ActorGone, ComputerRLError, DeadlineExceeded, MailboxFull
 from runtime.messaging.message import Request
@@ -63,14 +64,17 @@ class Peers:
         return await self._all(type(msg).__name__, own, [ref.ask(msg, timeout_s=WORK_S) for ref in self._refs])
 
     async def _ready(self, ref: Ref) -> RankPlace:
-        """A process that has met other ranks ends when it is asked, and its successor is asked again."""
+        """A process that has met other ranks ends when it is asked, and its successor is asked again.
+
+        Raises NoModel where none comes in time: the learner asks again, as long as it takes.
+        """
         deadline = self._ctx.clock.now() + MEET_S
         while True:
             try:
                 return await ref.ask(GetReady(), timeout_s=max(1.0, deadline - self._ctx.clock.now()))
-            except ActorGone:
-                if self._ctx.clock.now() > deadline:
-                    raise
+            except (ActorGone, DeadlineExceeded) as error:
+                if self._ctx.clock.now() >= deadline:
+                    raise NoModel(f"another rank has not come within {MEET_S:g} s: {error}") from error
                 await self._ctx.clock.sleep(AGAIN_S)  # asks wait for its process, unless that is never started again
 
     async def _all(self, what: str, own: Awaitable[T], asked: Sequence[Coroutine[Any, Any, Any]]) -> T:

@@ -10,8 +10,8 @@ import pytest
 
 from actors.learner import peers
 from actors.learner.messages import EndRank, GetReady, JoinRanks, RankPlace, SaveCheckpoint
-from policy.errors import LearnerError
-from runtime.errors import ActorGone, DiskRefuses
+from policy.errors import LearnerError, NoModel
+from runtime.errors import ActorGone, DeadlineExceeded, DiskRefuses
 from runtime.messaging.message import Done, Version
 
 MSG = SaveCheckpoint(version=Version(lineage=0, step=1), location="there")
@@ -124,6 +124,15 @@ async def test_ranks_that_may_have_come_apart_end(
     with pytest.raises(EndedError, match=r"^SaveCheckpoint: "):
         await asyncio.wait_for(ranks.together(MSG, own()), 5)
     assert all(isinstance(one.heard[-1], EndRank) for one in others)
+
+
+async def test_a_rank_that_does_not_come_is_no_failure_of_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "MEET_S", 0.0)
+    for error in (ActorGone("its host did not come back"), DeadlineExceeded("GetReady")):
+        ranks, _ = group(fails(error))
+        with pytest.raises(NoModel, match="another rank has not come within 0 s"):
+            await ranks.meet("here", 7, fine)
+        assert not ranks.met
 
 
 async def test_a_rank_whose_process_had_to_end_is_invited_again() -> None:
