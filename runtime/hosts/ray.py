@@ -108,9 +108,9 @@ class RayEngine:
 
     async def place(self, order: PlaceHost, placed: Callable[[str, int], None], said: Callable[[str], None]) -> int:
         """Start a keeper where there is room and watch it to its end."""
-        made = self._keepers[order.life] = self._start(order)
+        made = None
         try:
-            there = await self._ask(made.where)
+            made, there = await self._begun(order)
             self._nodes[order.life] = there["node"]
             placed(there["machine"], there["pid"])
             while True:
@@ -132,8 +132,28 @@ class RayEngine:
             self._unreached.discard(order.life)
             self._suspect.discard(order.life)
             self._nodes.pop(order.life, None)
-            del self._keepers[order.life]
+            made = self._keepers.pop(order.life, made)
+            if made is not None:
+                self._end(made)
+
+    async def _begun(self, order: PlaceHost) -> tuple[Any, dict[str, Any]]:
+        """The keeper and where it is. Ray never looks again at what an order excludes, so such an order is made anew."""
+        while True:
+            away = self._away()
+            made = self._keepers[order.life] = self._start(order, away)
+            where = asyncio.ensure_future(self._ask(made.where))
+            try:
+                while not where.done() and away <= self._away():
+                    await asyncio.wait({where}, timeout=AGAIN_S)
+                if where.done():
+                    return made, await where
+            finally:
+                where.cancel()
             self._end(made)
+
+    def _away(self) -> set[str]:
+        """Nodes that may have what a life left."""
+        return {self._nodes[life] for life in self._suspect if life in self._nodes}
 
     async def kill(self, life: str) -> None:
         """Have the keeper end its host; a keeper that can't be reached is ended by Ray."""
@@ -160,15 +180,15 @@ class RayEngine:
     def _lives(self, node: str) -> bool:
         return any(one["NodeID"] == node and one["Alive"] for one in self._ray.nodes())
 
-    def _start(self, order: PlaceHost) -> Any:
+    def _start(self, order: PlaceHost, away: set[str]) -> Any:
         need = order.resources
         options: dict[str, Any] = {
             "num_cpus": need.get("CPU", 1), "num_gpus": need.get("GPU", 0),
             "resources": {name: amount for name, amount in need.items() if name not in OURS},
             "max_restarts": 0, "max_task_retries": 0, "max_concurrency": 4, "scheduling_strategy": "SPREAD",
         }  # fmt: skip
-        if away := sorted({self._nodes[life] for life in self._suspect if life in self._nodes}):
-            options["label_selector"] = {NODE_LABEL: f"!in({','.join(away)})"}
+        if away:
+            options["label_selector"] = {NODE_LABEL: f"!in({','.join(sorted(away))})"}
         order_told = msgspec.to_builtins(order, builtin_types=(bytes,))
         return self._ray.remote(keeper.Keeper).options(**options).remote(order_told)
 
