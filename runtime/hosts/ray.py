@@ -144,9 +144,11 @@ class RayEngine:
             where = asyncio.ensure_future(self._ask(made.where))
             try:
                 while not where.done() and away <= self._away():
-                    await asyncio.wait({where}, timeout=AGAIN_S)
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(AGAIN_S):
+                            await asyncio.shield(where)
                 if where.done():
-                    return made, await where
+                    return made, where.result()
             finally:
                 where.cancel()
             self._end(made)
