@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-all pytest proofs lint style types mutants wheel bench scripted standins sglang-cpu vscode osworld-apps osworld-judge agree ray extras smollm fresh-root clean
+.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench scripted standins sglang-cpu vscode osworld-apps osworld-judge agree ray extras smollm fresh-root clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -24,16 +24,18 @@ test: style
 test-fast: setup
 	$(PYTEST) -n 2 -m "not desktop and not engine and not slow and not proof"
 
-# The suite, its longer proofs, every function on its real application, the tests against real SGLang and on several
-# machines with Ray, and a shortened main job with SGLang.
-# Where VS Code can't be fetched, its functions are called unavailable and nothing fails.
-# The check (.ci/run) leaves the extras' packages out: half a gigabyte, and minutes of installing.
-test-all: test proofs sglang-cpu ray $(if $(CI),,extras)
-	@$(MAKE) --no-print-directory vscode || echo "test-all: VS Code could not be set up"
+# What the check of a change (.ci/run) runs: the suite, every function on its real application, the tests against real
+# SGLang and on several machines with Ray. Where VS Code can't be fetched, its functions are called unavailable.
+test-change: test sglang-cpu ray
+	@$(MAKE) --no-print-directory vscode || echo "VS Code could not be set up"
 	.venv/bin/computerrl apis check --repeats 1 --no-targets
-	COMPUTERRL_TEST_SGLANG=1 $(PY) -m pytest tests/sglang -n 0 $(if $(CI),-m "not proof")
+	COMPUTERRL_TEST_SGLANG=1 $(PY) -m pytest tests/sglang -n 0 -m "not proof"
 	COMPUTERRL_TEST_RAY=1 $(PY) -m pytest tests/cluster -n 0
-	$(if $(CI),,.cache/extras/bin/python -m pytest tests/extras -n 0 -rs)
+
+# Before a release: the longer proofs, the extras' tests and a shortened main job with SGLang as well.
+test-all: test-change proofs extras
+	COMPUTERRL_TEST_SGLANG=1 $(PY) -m pytest tests/sglang -n 0 -m proof
+	.cache/extras/bin/python -m pytest tests/extras -n 0 -rs
 	@bash deploy/setup/sglang_smoke.sh
 
 sglang-cpu:

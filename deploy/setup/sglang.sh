@@ -2,10 +2,11 @@
 # Builds SGLang's own environment in .venv-sglang from the pinned files, for a machine without a GPU. Repeating it costs
 # a second. On a CUDA machine the ordinary package serves:  python3 -m venv .venv-sglang && .venv-sglang/bin/pip install
 # sglang==0.5.23. PYTHON=... picks another interpreter; it must be 3.11, which the pinned wheels are for.
+# COMPUTERRL_SGLANG=... names another folder, which several checkouts can share; .venv-sglang is then a link to it.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
-venv=$root/.venv-sglang
+venv=$(realpath -m "${COMPUTERRL_SGLANG:-$root/.venv-sglang}")
 stamp=$venv/.computerrl
 begun=$venv/.computerrl-begun  # of a build that has not come to its end
 pinned=(deploy/requirements/sglang-cpu.txt deploy/requirements/sglang-cpu-nodeps.txt)
@@ -14,6 +15,15 @@ exec 9>.cache/sglang.lock
 flock 9
 
 say() { printf 'sglang: %s\n' "$*"; }
+
+# A shared environment is reached by a link of the usual name.
+if [ "$venv" != "$(realpath -m "$root/.venv-sglang")" ]; then
+    if [ -e "$root/.venv-sglang" ] && [ ! -L "$root/.venv-sglang" ]; then
+        say ".venv-sglang is an environment of its own: move it away, or unset COMPUTERRL_SGLANG"
+        exit 1
+    fi
+    ln -sfn "$venv" "$root/.venv-sglang"
+fi
 
 pip_quiet() {
     "$venv/bin/python" -m pip --disable-pip-version-check --no-input -q "$@" >.cache/sglang-pip.log 2>&1 ||
@@ -38,14 +48,14 @@ if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
         done
     fi
     if [ -e "$venv" ] && [ ! -e "$stamp" ] && [ ! -e "$begun" ]; then
-        say ".venv-sglang was not made by this script (for a GPU, perhaps): move it away, and try again"
+        say "$venv was not made by this script (for a GPU, perhaps): move it away, and try again"
         exit 1
     fi
     [ -n "$python" ] || { say "no Python 3.11 found; apt-get install python3.11 python3.11-venv, or set PYTHON"; exit 1; }
-    say "environment of 2.4 GB in .venv-sglang ..."
+    say "environment of 2.4 GB in $venv ..."
     start=$SECONDS
     rm -rf "$venv"
-    mkdir "$venv"
+    mkdir -p "$venv"
     : >"$begun"
     "$python" -m venv "$venv"
     # torch first and alone, by its version: the index then gives the build for this machine, whose hash is its own.

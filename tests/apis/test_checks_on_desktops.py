@@ -1,7 +1,6 @@
 """Functions of applications on the real ones: every value that a model may choose, and the cases of `apis.check`.
 
-Invariant: the cases of the applications that are not SHORT are left to `computerrl apis check`, which `make test-all`
-runs.
+The cases of the applications that are not SHORT are left to `computerrl apis check`, which `make test-change` runs.
 """
 
 from __future__ import annotations

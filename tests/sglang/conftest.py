@@ -33,7 +33,7 @@ URL = os.environ.get("COMPUTERRL_CONTRACT_URL", "")
 def missing_sglang() -> str:
     """Why real SGLang is not tested here, or nothing."""
     if os.environ.get("COMPUTERRL_TEST_SGLANG") != "1":
-        return "real SGLang is tested by make test-all (COMPUTERRL_TEST_SGLANG=1)"
+        return "real SGLang is tested by make test-change (COMPUTERRL_TEST_SGLANG=1)"
     try:
         interpreter("")
     except ConfigError as error:
