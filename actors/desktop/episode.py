@@ -149,7 +149,8 @@ class Episode:
         A step that the guest refuses, as of a window that the policy has closed, is left out: the files decide.
         """
         told: dict[str, str] = {}
-        for call in afterwards(self._task, self._desktop.home, store.fixture, self._desktop.screen):
+        fixture = store.Fixtures(self._task).content
+        for call in afterwards(self._task, self._desktop.home, fixture, self._desktop.screen):
             with contextlib.suppress(GuestRefused):
                 answer = (await self._hands.carry_out([call], self._config.setup_timeout_s))[0]
                 if call.kept:

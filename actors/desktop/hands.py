@@ -34,7 +34,9 @@ class Hands:
         """Set `task` up. Raises DesktopFault, AgentBrokeDesktop."""
         try:
             at = self._desktop
-            calls = await asyncio.to_thread(setup, task, at.home, store.fixture, at.screen)  # it reads fixtures
+            calls = await asyncio.to_thread(
+                setup, task, at.home, store.Fixtures(task).content, at.screen
+            )  # it reads fixtures
             await self.carry_out(calls, self._config.setup_timeout_s)
         except (GuestRefused, ConfigError) as refused:
             raise DesktopFault("setup_failed", str(refused), "task") from refused

@@ -135,7 +135,8 @@ def judged(
     published package where a metric is not here. Raises ConfigError like `verify` and `family`.
     """
     if of_set(task.id):
-        return judge.judged(task, read, told, store.fixture, published.score if published_metrics else None)
+        fixture = store.Fixtures(task).content
+        return judge.judged(task, read, told, fixture, published.score if published_metrics else None)
     verdict = by_files(task, read)
     if not verdict.success:
         return verdict

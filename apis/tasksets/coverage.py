@@ -14,10 +14,11 @@ from apis.plans.action import Call
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, Evaluator, Step, Task
 from apis.tasksets import commands, getters
+from apis.tasksets.fixtures import called
 from apis.tasksets.needs import Lacking, Need, Verdict, verdict_of
-from apis.tasksets.steps import calls_of
+from apis.tasksets.steps import calls_of, carried
 
-AtHand = Callable[[str], bool]  # whether a fixture's URL is at hand
+AtHand = Callable[[str, str], bool]  # whether the fixture of this URL and name is at hand
 Present = Callable[[str], bool]  # whether a program is here
 # Applications that a task file names, and the program that each needs.
 NAMED = {
@@ -67,14 +68,12 @@ def lacks(task: Task, at_hand: AtHand, present: Present, tail: Container[str] = 
 def _step(step: Step, at_hand: AtHand, present: Present) -> Iterator[Need]:
     missing: list[str] = []
 
-    def fixture(url: str) -> bytes:
-        from apis.tasksets.steps import carried
-
+    def fixture(url: str, name: str) -> bytes:
         try:
             return carried(url)
         except Lacking:
-            if not at_hand(url):
-                missing.append(url)
+            if not at_hand(url, name):
+                missing.append(called(url, name))
             return b""
 
     try:
@@ -83,7 +82,7 @@ def _step(step: Step, at_hand: AtHand, present: Present) -> Iterator[Need]:
         yield lacking.need
     else:
         yield from (Need("application", name) for name in _absent(calls, present))
-    yield from (Need("fixture", url) for url in missing)
+    yield from (Need("fixture", one) for one in missing)
 
 
 def _absent(calls: list[Call], present: Present) -> list[str]:
@@ -109,7 +108,7 @@ def _judging(evaluator: Evaluator, at_hand: AtHand, present: Present, tail: Cont
         except Lacking as lacking:
             yield lacking.need
             continue
-        yield from (Need("fixture", url) for url in getters.fixtures_of(getter) if not at_hand(url))
+        yield from (Need("fixture", called(*one)) for one in getters.fixtures_of(getter) if not at_hand(*one))
     try:
         asked = getters.commands_of(evaluator, HOME)
     except Lacking as lacking:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 from msgspec.structs import replace as replace_in
@@ -19,7 +20,7 @@ from apis.tasks.osworld import Evaluator, Getter
 from apis.tasks.verify.verify import FileView, Read
 from apis.tasksets import commands, states
 from apis.tasksets.needs import Lacking
-from apis.tasksets.steps import Fixture, at_home
+from apis.tasksets.steps import Fixture, at_home, name_of
 
 CHROMIUM = ".config/chromium/Default"
 PREFERENCES = f"{CHROMIUM}/Preferences"
@@ -143,9 +144,12 @@ def sides(evaluator: Evaluator) -> Iterator[Getter]:
     yield from (row[2] for row in rows if row[2])
 
 
-def fixtures_of(getter: Getter) -> list[str]:
-    """URLs of the files that `getter` compares with."""
-    return listed(getter["path"]) if getter.get("type") == "cloud_file" else []
+def fixtures_of(getter: Getter) -> list[tuple[str, str]]:
+    """The files that `getter` compares with: each its URL and its name, "" where the task gives none."""
+    if getter.get("type") != "cloud_file":
+        return []
+    names = listed(getter.get("dest", ""))
+    return [(url, name_of(name)) for url, name in zip_longest(listed(getter["path"]), names, fillvalue="") if url]
 
 
 def is_read(getter: Getter | None) -> bool:
@@ -187,7 +191,7 @@ def value_of(getter: Getter, read: Read, told: Mapping[str, str], fixture: Fixtu
         case "rule":
             return getter.get("rules", {})
         case "cloud_file":
-            return _picked(getter, [FileView("file", data=fixture(url), of_task=True) for url in fixtures_of(getter)])
+            return _picked(getter, [FileView("file", data=fixture(*one), of_task=True) for one in fixtures_of(getter)])
         case "vm_command_line" | "vm_command_error" | "accessibility_tree":
             return told.get(_named(getter))
         case "cache_file":

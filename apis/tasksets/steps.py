@@ -44,15 +44,20 @@ VIEWERS = {"pdf": "evince", **dict.fromkeys(("png", "jpg", "jpeg", "gif", "bmp",
 TITLES = {"google chrome": "Chromium", "files": "file manager"}
 CLASSES = {"terminal": "xterm", "visual studio code": "code", "mail.thunderbird": "thunderbird"}  # titles differ here
 
-Fixture = Callable[[str], bytes]  # the content of a URL; raises Lacking where it is not at hand
+Fixture = Callable[[str, str], bytes]  # the content of a URL under a name; raises Lacking where it is not at hand
 
 
-def carried(url: str) -> bytes:
+def carried(url: str, _: str = "") -> bytes:
     """The content of a `data:` URL. Raises Lacking for any other, which is a fixture."""
     try:
         return data_of(url)
     except ValueError:
         raise Lacking("fixture", url) from None
+
+
+def name_of(path: str) -> str:
+    """The last part of a path."""
+    return path.rpartition("/")[2]
 
 
 def at_home(path: str) -> str:
@@ -72,7 +77,7 @@ def calls_of(step: Step, home: str, fixture: Fixture = carried, screen: tuple[in
     match step:
         case Download():
             files = step.parameters.files
-            return [call for f in files for call in put(at_home(f.path), fixture(f.url))]
+            return [call for f in files for call in put(at_home(f.path), fixture(f.url, name_of(f.path)))]
         case Open():
             return opening(at_home(step.parameters.path), home)
         case Launch():

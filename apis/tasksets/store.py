@@ -1,7 +1,7 @@
 """Task sets and fixtures on this machine.
 
-Invariant: what an id or a URL means never changes under a run. A set's lock has the digest of each task file, a
-fixture's that of its content. A file that differs from its lock is refused by its name.
+Invariant: what an id or a fixture means never changes under a run. A set's lock has the digest of each task file, a
+fixture's that of its content. A file that differs from its lock is refused by its name. Equal contents lie once.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 
 from apis.tasks import task_file
 from apis.tasks.osworld import Task
+from apis.tasksets.fixtures import WantedFixture, called
 from apis.tasksets.needs import Lacking
 from apis.tasksets.steps import carried
 from runtime.errors import ConfigError
@@ -25,9 +26,11 @@ LOCK = "lock.json"
 
 
 class FixtureLock(msgspec.Struct, frozen=True):
-    """What was got for a URL."""
+    """What was got for a task's URL and name."""
 
+    task: str
     url: str
+    name: str
     size: int  # bytes
     sha256: str
     revision: str = ""
@@ -50,54 +53,81 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def fixture_place(url: str) -> Path:
-    """Where the content of `url` lies once it is at hand; its lock lies beside it."""
-    name = sha256(url.encode())
-    return root() / "fixtures" / name[:2] / name
+def content_place(digest: str) -> Path:
+    """Where the content with this sha256 lies, once for all fixtures that hold it."""
+    return root() / "fixtures" / "sha256" / digest[:2] / digest
 
 
-def lock_place(url: str) -> Path:
-    """Where the lock of `url` lies."""
-    place = fixture_place(url)
-    return place.with_name(f"{place.name}.json")
+def lock_place(wanted: WantedFixture) -> Path:
+    """Where the lock of a fixture lies."""
+    key = wanted.key
+    return root() / "fixtures" / "locks" / key[:2] / f"{key}.json"
 
 
-def at_hand(url: str) -> bool:
-    """Whether the content of `url` was fetched, or is in the URL itself."""
-    return url.startswith("data:") or (lock_place(url).is_file() and fixture_place(url).is_file())
-
-
-def fixture(url: str) -> bytes:
-    """The content of `url`. Raises Lacking where it is not at hand, ConfigError where it is not what was fetched."""
-    if url.startswith("data:"):
-        return carried(url)
+def _lock(wanted: WantedFixture) -> FixtureLock | None:
     try:
-        lock = msgspec.json.decode(lock_place(url).read_bytes(), type=FixtureLock)
-        data = fixture_place(url).read_bytes()
+        return msgspec.json.decode(lock_place(wanted).read_bytes(), type=FixtureLock)
     except (OSError, msgspec.DecodeError):
-        raise Lacking("fixture", url) from None
-    if sha256(data) != lock.sha256:
-        raise ConfigError(f"{url}: its file {fixture_place(url)} is not what was fetched: remove it and fetch it again")
-    return data
+        return None
 
 
-def keep(url: str, data: bytes, revision: str = "") -> FixtureLock:
-    """Keep the content of `url`. Raises ConfigError where another content was kept before."""
-    lock, place = FixtureLock(url, len(data), sha256(data), revision), fixture_place(url)
-    try:
-        before = msgspec.json.decode(lock_place(url).read_bytes(), type=FixtureLock)
-    except (OSError, msgspec.DecodeError):
-        before = lock
+def digest_of(wanted: WantedFixture) -> str:
+    """The sha256 of what a fixture holds; "" where it was not fetched."""
+    lock = _lock(wanted)
+    return lock.sha256 if lock is not None and content_place(lock.sha256).is_file() else ""
+
+
+class Fixtures:
+    """The fixtures of one task that are here."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task.id.rpartition("/")[2]
+
+    def digest(self, url: str, name: str) -> str:
+        """The sha256 of what the file holds; "" where it was not fetched and is not in the URL itself."""
+        if url.startswith("data:"):
+            return sha256(carried(url))
+        return digest_of(WantedFixture(self._task, url, name))
+
+    def at_hand(self, url: str, name: str) -> bool:
+        """Whether the file was fetched, or is in the URL itself."""
+        return url.startswith("data:") or bool(self.digest(url, name))
+
+    def content(self, url: str, name: str) -> bytes:
+        """What the file holds. Raises Lacking where it is not at hand, ConfigError where it is not what was fetched."""
+        if url.startswith("data:"):
+            return carried(url)
+        lock = _lock(WantedFixture(self._task, url, name))
+        if lock is None:
+            raise Lacking("fixture", called(url, name))
+        place = content_place(lock.sha256)
+        try:
+            data = place.read_bytes()
+        except OSError:
+            raise Lacking("fixture", called(url, name)) from None
+        if sha256(data) != lock.sha256:
+            raise ConfigError(
+                f"{called(url, name)}: its file {place} is not what was fetched: remove it and fetch it again"
+            )
+        return data
+
+
+def keep(wanted: WantedFixture, data: bytes, revision: str = "") -> FixtureLock:
+    """Keep the content of a fixture. Raises ConfigError where another content was kept before."""
+    lock = FixtureLock(wanted.task, wanted.url, wanted.name, len(data), sha256(data), revision)
+    before = _lock(wanted) or lock
     if before.sha256 != lock.sha256:
-        raise ConfigError(f"{url}: it has changed: sha256 {lock.sha256[:12]}, locked is {before.sha256[:12]}")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    _write(place, data)
-    _write(lock_place(url), msgspec.json.encode(lock))
+        raise ConfigError(
+            f"{wanted} of task {wanted.task}: it has changed: sha256 {lock.sha256[:12]}, locked is {before.sha256[:12]}"
+        )
+    _write(content_place(lock.sha256), data)
+    _write(lock_place(wanted), msgspec.json.encode(lock))
     return lock
 
 
 def _write(place: Path, data: bytes) -> None:
-    """Write a file as a whole or not at all."""
+    """Write a file as a whole or not at all; its folder is made."""
+    place.parent.mkdir(parents=True, exist_ok=True)
     part = place.with_name(f"{place.name}.{os.getpid()}.part")
     part.write_bytes(data)
     part.replace(place)
@@ -158,7 +188,6 @@ def adopt(name: str, files: Sequence[Path], *, pinned: bool) -> str:
         lock = SetLock({**before, **lock.tasks})
     place = set_place(name)
     for key, data in found.items():
-        (place / key).parent.mkdir(parents=True, exist_ok=True)
         _write(place / f"{key}.json", data)
     _write(place / LOCK, msgspec.json.format(msgspec.json.encode(lock)))
     return name

@@ -19,7 +19,6 @@ from pathlib import Path
 from PIL import Image
 
 from actors.cluster import output
-from actors.cluster.checks.tasks.fetch import wanted_by
 from actors.cluster.config import tasksets
 from apis.documents.docx import make_docx
 from apis.documents.xlsx import make_xlsx
@@ -33,6 +32,7 @@ from apis.tasks.twins.made_slides import Box, Page, SlideLine, make_pptx
 from apis.tasks.twins.slides import HIGH
 from apis.tasks.twins.tables import check, pane
 from apis.tasksets import store
+from apis.tasksets.fixtures import names_a_file, wanted_by
 
 PICTURES = {"png": "PNG", "xcf": "PNG", "raw": "PNG", "jpg": "JPEG", "jpeg": "JPEG", "gif": "GIF", "pdf": "PDF"}
 SOUNDS = ("mp3", "mp4", "wav", "ogg", "flac", "avi", "mkv")
@@ -137,18 +137,21 @@ def packed(files: dict[str, bytes], how: str) -> bytes:
     return out.getvalue()
 
 
-def standins(task: Task) -> Iterator[tuple[str, str, bytes]]:
-    """Each fixture of `task`: its URL, the name under which a folder holds it, and its stand-in."""
-    start = {file.url for file in brought(task)}
+def standins(task: Task) -> dict[tuple[str, str], bytes]:
+    """Each fixture of `task` by its URL and its name, with its stand-in. A URL of a file is one file."""
+    start = {(file.url, file.path.rpartition("/")[2]) for file in brought(task)}
+    found: dict[tuple[str, str], bytes] = {}
     for one in wanted_by(task):
-        data = content(one.name or one.url.rpartition("/")[2], task, gold=one.url not in start)
-        yield one.url, one.name, data
+        same = [data for (url, _), data in found.items() if url == one.url and names_a_file(url)]
+        name, gold = one.name or one.url.rpartition("/")[2], (one.url, one.name) not in start
+        found[one.url, one.name] = same[0] if same else content(name, task, gold=gold)
+    return found
 
 
 def laid(task: Task, folder: Path) -> int:
     """Put the stand-ins of `task` below `folder` as the published harness's cache has them; how many."""
-    found = list(standins(task))
-    for url, called, data in found:
+    found = standins(task)
+    for (url, called), data in found.items():
         place = folder / "cache" / task.id.rpartition("/")[2] / f"{uuid.uuid5(uuid.NAMESPACE_URL, url)}_{called}"
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)

@@ -207,10 +207,10 @@ def test_the_published_package_judges_what_is_not_here() -> None:
     files = [file(text) for text in ("one = 1\n", "two = 2\n")]
     task, fixtures = judged_by("compare_python_pure_text", files[0].data, {})
     named = published.names()
-    assert covered(task, fixtures.__contains__, lambda _: True).verdict == "unsupported"
-    assert covered(task, fixtures.__contains__, lambda _: True, named).verdict == "runnable"
+    assert covered(task, lambda *_: True, lambda _: True).verdict == "unsupported"
+    assert covered(task, lambda *_: True, lambda _: True, named).verdict == "runnable"
     for left, solved in ((files[0], True), (files[1], False), (FileView("missing"), False)):
-        verdict = judge.judged(task, lambda _, left=left: left, {}, fixtures.__getitem__, published.score)
+        verdict = judge.judged(task, lambda _, left=left: left, {}, lambda url, _: fixtures[url], published.score)
         assert verdict.success is solved, verdict.reason
     films = [file(video(said)) for said in ("gold", "start")]
     orders = [published.order("compare_videos", one, films[0], {}) for one in films]
@@ -218,7 +218,7 @@ def test_the_published_package_judges_what_is_not_here() -> None:
     with pytest.raises(ConfigError, match="any file here its full score"):
         published.score("compare_videos", FileView("missing"), file(b"RIFF"), {})
     with pytest.raises(ConfigError, match="no metric compare_python_pure_text"):
-        judge.judged(task, lambda _: files[0], {}, fixtures.__getitem__)
+        judge.judged(task, lambda _: files[0], {}, lambda url, _: fixtures[url])
 
 
 def judged_by(metric: str, expected: bytes, options: dict[str, Any]) -> tuple[Task, dict[str, bytes]]:
@@ -240,7 +240,7 @@ def test_what_is_left_to_the_published_package_gets_files_by_the_tasks_names_and
         asked_for.append((name, result.name, expected.name, dict(options)))
         return Score(0.5, "half")
 
-    verdict = judge.judged(task, lambda _: file(b"mine"), {}, fixtures.__getitem__, tail)
+    verdict = judge.judged(task, lambda _: file(b"mine"), {}, lambda url, _: fixtures[url], tail)
     assert (verdict.success, verdict.score) == (False, 0.5)
     assert asked_for == [("compare_archive", "a.zip", "gold.zip", {"file_type": "audio"})]
     with pytest.raises(ConfigError, match=r"evaluation\.published_metrics is of `eval` alone"):

@@ -21,6 +21,7 @@ from apis.tasks.twins.general import FILTER
 from apis.tasks.twins.words import settings
 from apis.tasksets import store
 from apis.tasksets.coverage import covered
+from apis.tasksets.fixtures import WantedFixture
 from tests.apis.plays import told
 from tests.apis.standins import standins
 from tests.apis.test_standins import wanted
@@ -111,10 +112,11 @@ async def test_a_right_end_scores_and_a_near_miss_does_not(
     monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
     (file,) = OSWORLD.glob(f"{ending.task}*.json")
     task = task_file.load(file.read_bytes())
-    fixtures = {url: data for url, _, data in standins(task)}
-    for url, data in fixtures.items():
-        store.keep(url, data)
-    found = covered(task, store.at_hand, tasksets.programs())
+    fixtures = standins(task)
+    for id_ in (task.id, "right", "wrong"):
+        for (url, called), data in fixtures.items():
+            store.keep(WantedFixture(id_, url, called), data)
+    found = covered(task, store.Fixtures(task).at_hand, tasksets.programs())
     if found.verdict == "needs_app":
         pytest.skip(f"{found.needs[0]} is not here")
     assert found.verdict == "runnable"

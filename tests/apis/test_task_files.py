@@ -9,6 +9,7 @@ from typing import Any
 from zipfile import BadZipFile
 
 import pytest
+from msgspec.structs import replace
 
 from apis.plans.action import Call
 from apis.tasks import osworld, task_file
@@ -18,8 +19,9 @@ from apis.tasks.osworld import HOME
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import commands, getters, judge, pyautogui, store
 from apis.tasksets.coverage import covered
+from apis.tasksets.fixtures import WantedFixture
 from apis.tasksets.needs import Lacking
-from apis.tasksets.steps import PART_BYTES, at_home, calls_of, put
+from apis.tasksets.steps import PART_BYTES, at_home, calls_of, carried, put
 from runtime.errors import ConfigError
 
 OSWORLD = Path(__file__).resolve().parents[3] / "shared" / "data" / "osworld"
@@ -39,10 +41,10 @@ def test_published_files_load_get_a_verdict_and_survive_a_round_trip() -> None:
         task = task_file.load(file.read_bytes())
         assert task_file.load(osworld.dump(task)) == task
         assert task.id == file.stem
-        found = covered(task, lambda _: True, lambda _: True)
+        found = covered(task, lambda *_: True, lambda _: True)
         assert (found.verdict == "runnable") == (not found.needs)
         verdicts[found.verdict] += 1
-        less = covered(task, lambda _: False, lambda _: True)
+        less = covered(task, lambda *_: False, lambda _: True)
         assert set(found.needs) <= set(less.needs)  # a fetched file takes a need away and adds none
     assert sum(verdicts.values()) == 222
     assert verdicts["runnable"] >= 26
@@ -87,7 +89,7 @@ def test_a_broken_file_is_refused_in_one_line_with_its_key(text: str, key: str) 
 
 
 def needs(present: set[str] = frozenset(), hand: bool = False, **changes: Any) -> dict[str, str]:  # type: ignore[assignment]
-    found = covered(loaded(**changes), lambda _: hand, present.__contains__)
+    found = covered(loaded(**changes), lambda *_: hand, present.__contains__)
     return {"": found.verdict, **{need.kind: need.name for need in found.needs}}
 
 
@@ -184,7 +186,7 @@ def test_a_command_of_a_getter_runs_on_this_home() -> None:
     (call,) = getters.commands_of(task.evaluator, GUEST)
     assert call.args["argv"] == ["/bin/bash", "-c", f"cat {GUEST}/a | wc -l"]
     read = {}.__getitem__
-    assert getters.value_of(task.evaluator.rows()[0][1], read, {call.kept: "3"}, store.fixture) == "3"
+    assert getters.value_of(task.evaluator.rows()[0][1], read, {call.kept: "3"}, carried) == "3"
 
 
 def test_garbage_of_the_policy_scores_nothing_and_a_wrong_expectation_is_the_tasks_fault(
@@ -203,7 +205,7 @@ def test_garbage_of_the_policy_scores_nothing_and_a_wrong_expectation_is_the_tas
     def scored(name: str, kind: str = "rule", **rules: Any) -> Score:
         expected = {"type": kind, "rules": rules, "path": "b"}
         task = loaded(evaluator={"func": name, "result": {"type": "vm_file", "path": "a"}, "expected": expected})
-        return judge.score(task, lambda _: FileView("file", data=b"short"), {}, store.fixture)
+        return judge.score(task, lambda _: FileView("file", data=b"short"), {}, carried)
 
     assert scored("strange", text="x").value == 0
     assert scored("torn").value == 0
@@ -212,19 +214,34 @@ def test_garbage_of_the_policy_scores_nothing_and_a_wrong_expectation_is_the_tas
         scored("strange")
 
 
-def test_fixtures_and_sets_are_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fixtures_are_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
-    url = "https://x.org/a.odt"
+    wanted, fixtures = WantedFixture("a", "https://x.org/a.odt", "b.odt"), store.Fixtures(loaded())
     with pytest.raises(Lacking, match="fixture"):
-        store.fixture(url)
-    store.keep(url, b"one")
-    assert (store.at_hand(url), store.fixture(url)) == (True, b"one")
-    with pytest.raises(ConfigError, match=r"a\.odt: it has changed"):
-        store.keep(url, b"two")
-    store.fixture_place(url).write_bytes(b"else")
-    with pytest.raises(ConfigError, match=r"a\.odt: its file"):
-        store.fixture(url)
+        fixtures.content(wanted.url, wanted.name)
+    lock = store.keep(wanted, b"one")
+    assert (fixtures.at_hand(wanted.url, "b.odt"), fixtures.content(wanted.url, "b.odt")) == (True, b"one")
+    assert not fixtures.at_hand(wanted.url, "c.odt")
+    with pytest.raises(ConfigError, match=r"a\.odt.*: it has changed"):
+        store.keep(wanted, b"two")
+    store.content_place(lock.sha256).write_bytes(b"else")
+    with pytest.raises(ConfigError, match=r"a\.odt.*: its file"):
+        fixtures.content(wanted.url, "b.odt")
 
+
+def test_one_url_stands_for_several_files_of_several_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
+    url = "https://fake.example/"
+    held = {("a", "s.docx"): b"1", ("a", "g.docx"): b"2", ("b", "s.docx"): b"3", ("b", "g.docx"): b"1"}
+    for (task, name), said in held.items():
+        store.keep(WantedFixture(task, url, name), said)
+    for (task, name), said in held.items():
+        assert store.Fixtures(replace(loaded(), id=f"set/domain/{task}")).content(url, name) == said
+    assert len([one for one in (tmp_path / "store/fixtures/sha256").rglob("*") if one.is_file()]) == 3
+
+
+def test_a_set_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
     file = tmp_path / "mine" / "a.json"
     file.parent.mkdir()
     file.write_text(json.dumps(BARE))

@@ -114,7 +114,7 @@ def test_a_twin_is_judged_as_known_by_its_task_file(twin: Twin) -> None:
     def score(found: Found) -> float:
         seen = {path: as_read(view, looked_at[path]) for path, view in found.files.items() if path in looked_at}
         read = defaultdict(lambda: FileView("missing"), seen)
-        return judge.score(task, read.__getitem__, found.told, fixtures.__getitem__).value
+        return judge.score(task, read.__getitem__, found.told, lambda url, _: fixtures[url]).value
 
     assert score(right) == 1
     for result in twin.wrong:

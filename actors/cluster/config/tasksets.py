@@ -18,9 +18,10 @@ from actors.cluster.config.suggest import hint
 from actors.desktop.providers import editor
 from actors.replay.config import EVERY, TaskRange
 from apis.tasks import registry as tasks
-from apis.tasks.osworld import Download, Task
-from apis.tasksets import getters, published, store
+from apis.tasks.osworld import Task
+from apis.tasksets import published, store
 from apis.tasksets.coverage import Covered, Present, covered
+from apis.tasksets.fixtures import called, named_by
 from runtime.errors import ConfigError
 from runtime.program import program
 
@@ -87,7 +88,8 @@ def set_of(name: str) -> str:
 def verdicts(name: str, tail: Container[str] = ()) -> list[Covered]:
     """The verdict on each task of the set `name`, under its id; `tail` as `covered` has it. Raises ConfigError."""
     present = programs()
-    return [covered(tasks.task(task_id), store.at_hand, present, tail) for task_id in store.ids(set_of(name))]
+    found = [tasks.task(task_id) for task_id in store.ids(set_of(name))]
+    return [covered(task, store.Fixtures(task).at_hand, present, tail) for task in found]
 
 
 def tail_of(*, published_metrics: bool) -> frozenset[str]:
@@ -123,8 +125,6 @@ def refuse_leaks(lane: str, ids: Sequence[str], held_out: Sequence[str]) -> None
 
 def _marks(task: Task) -> set[str]:
     """What two tasks must not share: the file's own id, the words of the instruction, what a fixture holds."""
-    urls = [file.url for step in task.config if isinstance(step, Download) for file in step.parameters.files]
-    urls += [url for getter in getters.sides(task.evaluator) for url in getters.fixtures_of(getter)]
-    held = {f"fixture:{store.sha256(store.fixture(url)) if store.at_hand(url) else url}" for url in urls}
-    words = " ".join(task.instruction.lower().split())
+    fixtures, words = store.Fixtures(task), " ".join(task.instruction.lower().split())
+    held = {f"fixture:{fixtures.digest(*one) or called(*one)}" for one in named_by(task)}
     return {f"id:{task.id.rpartition('/')[2]}", f"instruction:{words}", *held}

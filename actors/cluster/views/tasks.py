@@ -145,7 +145,7 @@ def show(args: argparse.Namespace) -> int:
     for text in _verifier(task):
         output.line(output.clean(f"  {text}"))
     if not routes:
-        found = covered(task, store.at_hand, tasksets.programs())
+        found = covered(task, store.Fixtures(task).at_hand, tasksets.programs())
         output.line(f"\nverdict       {found.verdict}{': ' if found.needs else ''}{'; '.join(map(str, found.needs))}")
         for note in task.notes:
             output.line(f"note          {note} is not known here")

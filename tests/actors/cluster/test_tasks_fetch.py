@@ -14,35 +14,44 @@ import pytest
 from actors.cluster import cli
 from actors.cluster.checks.tasks import fetch
 from actors.cluster.config import tasksets
+from apis.tasks import registry as tasks
 from apis.tasksets import store
 
 BASE = "https://hub.example/datasets/x/cache/resolve/main"
 START, GOLD = f"{BASE}/calc/t1/a%20b.xlsx", f"{BASE}/calc/t1/gold.xlsx"
+FAKE = "https://www.fakeurl.com/"
+T1 = "osworld/libreoffice_calc/t1"
+
+
+def named(task: str, url: str, start: str, gold_url: str, gold: str) -> bytes:
+    """A task file that starts with one fixture and expects another."""
+    path = f"/home/user/{start}"
+    step = {"type": "download", "parameters": {"files": [{"url": url, "path": path}]}}
+    result = {"type": "vm_file", "path": path, "dest": start}
+    expected = {"type": "cloud_file", "path": gold_url, "dest": gold}
+    judge = {"func": "file_contains", "result": result, "expected": expected}
+    return json.dumps({"id": task, "instruction": "Do it", "config": [step], "evaluator": judge}).encode()
 
 
 @pytest.fixture(autouse=True)
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
     tasksets.set_of.cache_clear()
-    examples = tmp_path / "clone" / "evaluation_examples" / "examples" / "calc"
-    examples.mkdir(parents=True)
-    (tmp_path / "clone" / "evaluation_examples" / "test_all.json").write_text('{"calc": ["t1"]}')
-    task = {
-        "id": "t1",
-        "instruction": "Do it",
-        "config": [{"type": "download", "parameters": {"files": [{"url": START, "path": "/home/user/a b.xlsx"}]}}],
-        "evaluator": {
-            "func": "file_contains",
-            "result": {"type": "vm_file", "path": "/home/user/a b.xlsx", "dest": "a b.xlsx"},
-            "expected": {"type": "cloud_file", "path": GOLD, "dest": "a b_gold.xlsx"},
-        },
-    }
-    (examples / "t1.json").write_text(json.dumps(task))
+    osworld = tmp_path / "clone" / fetch.KNOWN["osworld"].folder
+    for domain in fetch.KNOWN["osworld"].domains:
+        bare = {"id": domain, "instruction": "Do it", "evaluator": {"func": "infeasible"}}
+        laid(osworld, **{f"{domain}__{domain}.json": json.dumps(bare).encode()})
+    (osworld.parent / "test_all.json").write_text('{"calc": ["t1"]}')
+    (osworld / "libreoffice_calc" / "t1.json").write_bytes(named("t1", START, "a b.xlsx", GOLD, "a b_gold.xlsx"))
 
 
-def fetched(tmp_path: Path, *sources: Path | str) -> int:
+def fetched(tmp_path: Path, *sources: Path | str, set_: str = "osworld") -> int:
     words = [word for source in (tmp_path / "clone", *sources) for word in ("--from", str(source))]
-    return cli.main(["tasks", "fetch", "osworld", *words])
+    return cli.main(["tasks", "fetch", set_, *words])
+
+
+def content(task: str, url: str, name: str) -> bytes:
+    return store.Fixtures(tasks.task(task)).content(url, name)
 
 
 def laid(folder: Path, **files: bytes) -> Path:
@@ -54,35 +63,73 @@ def laid(folder: Path, **files: bytes) -> Path:
 
 
 def verdict() -> tuple[str, list[str]]:
-    (found,) = tasksets.verdicts("osworld")
+    found = next(one for one in tasksets.verdicts("osworld") if one.id.endswith("/t1"))
     return found.verdict, [str(need) for need in found.needs]
 
 
 def test_the_layout_of_the_dataset(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert fetched(tmp_path, laid(tmp_path / "hub", **{"calc__t1__a b.xlsx": b"one"})) == 1
-    assert f"missing: {GOLD} (task t1)" in capsys.readouterr().out
-    assert verdict() == ("needs_file", [f"fixture {GOLD}"])
+    assert f"missing: {GOLD} (a b_gold.xlsx), task t1" in capsys.readouterr().out
+    assert verdict() == ("needs_file", [f"fixture {GOLD} (a b_gold.xlsx)"])
     pointer = laid(tmp_path / "lfs", **{"calc__t1__gold.xlsx": fetch.POINTER + b"/spec/v1"})
     assert fetched(tmp_path, pointer) == 1  # a clone without its large files
     assert fetched(tmp_path, laid(tmp_path / "hub", **{"calc__t1__gold.xlsx": b"two"})) == 0
     assert verdict() == ("runnable", [])
-    assert (store.fixture(START), store.fixture(GOLD)) == (b"one", b"two")
+    assert (content(T1, START, "a b.xlsx"), content(T1, GOLD, "a b_gold.xlsx")) == (b"one", b"two")
 
 
 def test_the_layout_of_the_published_harness(tmp_path: Path) -> None:
     cached = f"cache__t1__{uuid.uuid5(uuid.NAMESPACE_URL, START)}_a b.xlsx"
     assert fetched(tmp_path, laid(tmp_path / "up", **{cached: b"one", "cache__t1__a b_gold.xlsx": b"two"})) == 0
-    assert store.fixture(START) == b"one"
-    assert store.fixture(GOLD) == b"two"
+    assert (content(T1, START, "a b.xlsx"), content(T1, GOLD, "a b_gold.xlsx")) == (b"one", b"two")
+
+
+def office(tmp_path: Path, *domains: str) -> None:
+    """OfficeWorld's task files in the clone: two of each domain, with one URL for all that they need."""
+    for domain in domains:
+        kind = domain.removeprefix("ow-")
+        for number in (0, 1):
+            task = named(f"{domain}-{number}", FAKE, f"Art.{kind}", FAKE, f"Art_golden.{kind}")
+            laid(tmp_path / "clone" / fetch.KNOWN["officeworld"].folder, **{f"{domain}__{domain}-{number}.json": task})
+
+
+def test_a_clone_that_gives_one_url_for_all_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    office(tmp_path, *fetch.KNOWN["officeworld"].domains)
+    assert fetched(tmp_path, set_="officeworld") == 1
+    said = capsys.readouterr().out
+    assert f"missing: {FAKE} (Art.docx), task ow-docx-0" in said
+    assert f"{FAKE} names no file" in said
+    assert {one.verdict for one in tasksets.verdicts("officeworld")} == {"needs_file"}
+    cached = f"{uuid.uuid5(uuid.NAMESPACE_URL, FAKE)}_Art"
+    for task in store.ids("officeworld"):
+        kind, own = task.split("/")[1].removeprefix("ow-"), task.rpartition("/")[2]
+        held = {f"{cached}.{kind}": b"start", f"Art_golden.{kind}": own.encode()}
+        laid(tmp_path / "clone" / "cache" / own, **held)
+    assert fetched(tmp_path, set_="officeworld") == 0
+    assert "12 fetched" in capsys.readouterr().out
+    assert content("officeworld/ow-docx/ow-docx-1", FAKE, "Art.docx") == b"start"
+    assert content("officeworld/ow-docx/ow-docx-1", FAKE, "Art_golden.docx") == b"ow-docx-1"
+    assert len(list((tmp_path / "store" / "fixtures" / "sha256").rglob("*/*"))) == 7  # the start lies once
+
+
+@pytest.mark.parametrize("domains", [(), ("ow-docx", "ow-pptx")])
+def test_a_clone_of_another_set_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], domains: tuple[str, ...]
+) -> None:
+    office(tmp_path, *domains)
+    laid(tmp_path / "clone", **{"chrome__a.json": named("a", START, "a.xlsx", GOLD, "b.xlsx")})
+    assert fetched(tmp_path, set_="officeworld") == 2
+    assert "has no tasks of" in capsys.readouterr().err
+    assert not store.is_set("officeworld")
 
 
 def test_a_task_file_that_changed_names_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     laid(tmp_path / "hub", **{"calc__t1__a b.xlsx": b"one", "calc__t1__gold.xlsx": b"two"})
     assert fetched(tmp_path, tmp_path / "hub") == 0
-    place = tmp_path / "clone" / "evaluation_examples" / "examples" / "calc" / "t1.json"
+    place = tmp_path / "clone" / "evaluation_examples" / "examples" / "libreoffice_calc" / "t1.json"
     place.write_text(place.read_text().replace("Do it", "Do more"))
     assert fetched(tmp_path, tmp_path / "hub") == 2
-    assert "task set osworld: calc/t1 has changed since it was locked" in capsys.readouterr().err
+    assert "task set osworld: libreoffice_calc/t1 has changed since it was locked" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_not_there_and_a_set_that_is_not_here(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from actors.cluster.config.lanes import lanes_of
 from actors.replay.config import TaskRange, TasksConfig
 from apis.tasks import registry as tasks
 from apis.tasksets import store
+from apis.tasksets.fixtures import WantedFixture
 from runtime.errors import ConfigError
 
 
@@ -66,8 +67,8 @@ def test_a_shared_fixture_is_a_leak(tmp_path: Path) -> None:
         files = {"files": [{"url": url, "path": "/home/user/a"}]}
         return {"config": [{"type": "download", "parameters": files}]}
 
-    store.keep("https://x.org/1", b"same")
-    store.keep("https://x.org/2", b"same")
+    store.keep(WantedFixture("a", "https://x.org/1", "a"), b"same")
+    store.keep(WantedFixture("b", "https://x.org/2", "a"), b"same")
     one, two = (
         folder(tmp_path / "one", "a", **got("https://x.org/1")),
         folder(tmp_path / "two", "b", **got("https://x.org/2")),

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -24,38 +25,29 @@ from actors.cluster.checks.tasks.display import Progress, stream
 from actors.cluster.config import tasksets
 from apis.tasks import registry as tasks
 from apis.tasks import task_file
-from apis.tasks.osworld import Download, Task
-from apis.tasksets import getters, store
+from apis.tasksets import store
+from apis.tasksets.fixtures import WantedFixture, names_a_file, wanted_by
 from runtime.errors import ConfigError
 
-KNOWN = ("osworld", "officeworld")  # sets that people publish
-EXAMPLES = ("evaluation_examples/examples", "examples", "")  # where a clone has its task files
+
+class PublishedSet(msgspec.Struct, frozen=True):
+    """A set that people publish: the folder of a clone that has its task files, and the domains that these are of."""
+
+    folder: str
+    domains: tuple[str, ...]
+
+
+KNOWN = {
+    "osworld": PublishedSet("evaluation_examples/examples", (
+        "chrome", "gimp", "libreoffice_calc", "libreoffice_impress", "libreoffice_writer", "multi_apps", "os",
+        "thunderbird", "vlc", "vs_code",
+    )),
+    "officeworld": PublishedSet("evaluation_examples/examples_office", ("ow-docx", "ow-pptx", "ow-xlsx")),
+}  # fmt: skip
 RESOLVED = re.compile(r"/resolve/([^/]+)/(.*)$")  # a dataset's file: its revision, its path
 POINTER = b"version https://git-lfs"  # what a clone without large files has in their place
 TRIES, TIMEOUT_S, PART = 3, 60.0, 1 << 20
 MISSING_SHOWN = 10
-
-
-class WantedFixture(msgspec.Struct, frozen=True):
-    """A URL that a task names, and the names under which folders may hold its content."""
-
-    url: str
-    task: str  # the file's own id
-    name: str  # of the file in the guest, or `dest` of a getter
-
-
-def wanted_by(task: Task) -> Iterator[WantedFixture]:
-    """Every fixture of `task`, each with the content outside of its URL."""
-    own = task.id.rpartition("/")[2]
-    for step in (*task.config, *task.evaluator.postconfig):
-        if isinstance(step, Download):
-            for file in step.parameters.files:
-                if not file.url.startswith("data:"):
-                    yield WantedFixture(file.url, own, file.path.rpartition("/")[2])
-    for getter in getters.sides(task.evaluator):
-        names = getters.listed(getter.get("dest", ""))
-        for place, url in enumerate(getters.fixtures_of(getter)):
-            yield WantedFixture(url, own, names[place] if place < len(names) else "")
 
 
 def places_in(folder: Path, wanted: WantedFixture) -> Iterator[Path]:
@@ -97,7 +89,7 @@ def address(url: str, base: str, revision: str) -> str:
 
 def downloaded(url: str, at: str) -> bytes | None:
     """The content of `url` from the address `at`; None where it can't be had. What came is kept for the next try."""
-    part = store.fixture_place(url).with_name(f"{store.fixture_place(url).name}.download")
+    part = store.root() / "fixtures" / "parts" / store.sha256(url.encode())
     part.parent.mkdir(parents=True, exist_ok=True)
     for _ in range(TRIES):
         have = part.stat().st_size if part.exists() else 0
@@ -127,16 +119,25 @@ def downloaded(url: str, at: str) -> bytes | None:
 
 
 def task_files(name: str, folders: Sequence[Path]) -> list[Path]:
-    """The task files of the set `name` in `folders`: of a clone, or of a folder of domains."""
+    """The task files of the published set `name` in `folders`: of a clone, or of a folder of domains.
+
+    Raises ConfigError where no folder has files of all its domains.
+    """
+    set_, near = KNOWN[name], ""
     for folder in folders:
-        for below in EXAMPLES:
-            found = [file for file in sorted((folder / below).glob("*/*.json")) if _is_task(file)]
-            if found:
-                return found
-    raise ConfigError(
-        f"task set {name} is not here yet: name a folder with its task files by --from (a clone of the benchmark, or a"
-        " folder of DOMAIN/ID.json)"
-    )
+        for below in (set_.folder, set_.folder.rpartition("/")[2], ""):
+            files = [file for file in sorted((folder / below).glob("*/*.json")) if _is_task(file)]
+            found = {file.parent.name for file in files}
+            if found.issuperset(set_.domains):
+                return [file for file in files if file.parent.name in set_.domains]
+            lacking = ", ".join(domain for domain in set_.domains if domain not in found)
+            near = near or (f"{folder / below} has no tasks of {lacking}" if found else "")
+    asked = "name a folder with its task files by --from (a clone of the benchmark, or a folder of DOMAIN/ID.json)"
+    raise ConfigError(f"task set {name}: {near}; {asked}" if near else f"task set {name} is not here yet: {asked}")
+
+
+def _by_url(wanted: WantedFixture) -> str:
+    return wanted.url
 
 
 def _is_task(file: Path) -> bool:
@@ -160,24 +161,33 @@ def fetch(args: argparse.Namespace) -> int:
     else:
         name = tasksets.set_of(args.name)
     ids = store.ids(name)
-    wanted = {one.url: one for task_id in ids for one in wanted_by(tasks.task(task_id))}
-    left = [one for one in wanted.values() if not store.at_hand(one.url)]
+    wanted = [one for task_id in ids for one in wanted_by(tasks.task(task_id))]
+    left = [one for one in wanted if not store.digest_of(one)]
     output.line(f"task set {name}: {len(ids)} tasks, {len(wanted)} fixtures, {len(wanted) - len(left)} of them here")
-    missing, size = [], 0
+    base = urls[0] if urls else os.environ.get("HF_ENDPOINT", "")
+    missing: list[WantedFixture] = []
+    done = size = 0
     with Progress(stream(as_json=False)) as shown:
-        for done, one in enumerate(left, 1):
-            data = next((found for folder in folders if (found := found_in(folder, one)) is not None), None)
-            if data is None and (urls or not folders):
-                at = address(one.url, urls[0] if urls else os.environ.get("HF_ENDPOINT", ""), revision)
-                data = downloaded(one.url, at)
-            if data is None:
-                missing.append(one)
-            else:
-                size += store.keep(one.url, data, revision).size
-            shown.line(f"{done}/{len(left)} fixtures, {size / 1e6:.1f} MB, {len(missing)} missing")
+        for url, several in groupby(sorted(left, key=_by_url), key=_by_url):
+            rest = []
+            for one in several:
+                data = next((found for folder in folders if (found := found_in(folder, one)) is not None), None)
+                if data is None:
+                    rest.append(one)
+                else:
+                    size += store.keep(one, data, revision).size
+            if rest and (urls or not folders) and names_a_file(url):
+                data = downloaded(url, address(url, base, revision))
+                while data is not None and rest:
+                    size += store.keep(rest.pop(), data, revision).size
+            missing += rest
+            done += 1
+            shown.line(f"{done} URLs, {len(left)} fixtures, {size / 1e6:.1f} MB, {len(missing)} missing")
     for one in missing[:MISSING_SHOWN]:
-        output.line(output.clean(f"missing: {one.url} (task {one.task})"))
+        output.line(output.clean(f"missing: {one}, task {one.task}"))
     if len(missing) > MISSING_SHOWN:
         output.line(f"and {len(missing) - MISSING_SHOWN} more")
+    if missing and not names_a_file(missing[0].url):
+        output.line(f"{missing[0].url} names no file: name a folder that has them by --from, as cache/TASK/NAME")
     output.line(f"{len(left) - len(missing)} fetched, {size / 1e6:.1f} MB; {len(missing)} missing")
     return int(bool(missing))

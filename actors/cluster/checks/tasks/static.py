@@ -69,7 +69,7 @@ def check_files(files: list[Path], told: Callable[[int], None], tail: Container[
         except (OSError, ConfigError) as error:
             rows.append(FileRow(str(file), file.stem, "unsupported", [f"file {error}"], []))
             continue
-        found = covered(task, store.at_hand, present, tail)
+        found = covered(task, store.Fixtures(task).at_hand, present, tail)
         rows.append(FileRow(str(file), found.id, found.verdict, [str(need) for need in found.needs], task.notes))
     return rows
 
