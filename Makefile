@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench scripted standins sglang-cpu vscode osworld-apps osworld-judge agree ray extras smollm fresh-root clean
+.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench soak scripted standins sglang-cpu vscode osworld-apps osworld-judge agree ray extras smollm fresh-root clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -110,8 +110,14 @@ standins: setup
 fresh-root: setup
 	setpriv --pdeathsig TERM $(PY) -P deploy/setup/fresh_root.py $(foreach folder,$(BIND),--bind $(folder))
 
+# What things cost here: NAME is startup, desktops, sampler, learner or capacity; ARGS are its own (`ARGS=--help`).
+NAME ?= startup
 bench: setup
-	.venv/bin/computerrl bench startup
+	$(PY) -m tests.bench $(NAME) $(ARGS)
+
+# A real run whose parts are broken at random: ARGS="--minutes 30 --seed 0 --out soak/", or with --machines.
+soak: setup
+	$(PY) -m tests.soak $(ARGS)
 
 clean:
 	rm -rf build dist .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -22,7 +22,7 @@ from runtime.program import NAME, program
 
 COMMANDS = (
     "run", "apply", "logs", "runs", "status", "web", "play", "serve-env", "episodes", "rerun", "reverify", "report",
-    "audit", "keys", "parse", "doctor", "tasks", "apis", "demos", "eval", "export", "model", "base", "bench",
+    "audit", "keys", "parse", "doctor", "tasks", "apis", "demos", "eval", "export", "model", "base",
 )  # fmt: skip
 RENAMED = {"--seats": "--desktops", "--form": "--format", "--max-steps": "--max-turns", "--base": "--model"}
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")

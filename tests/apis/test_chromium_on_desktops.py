@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from actors.cluster.bench.stage import provider
-from actors.cluster.checks.apis.desk import REST, RealDesk, opened
+from actors.cluster.checks.apis.desk import REST, RealDesk, opened, provider
 from actors.desktop.config import SandboxConfig
 from apis.apps.chromium.cases import TABLE
 from apis.observation import from_guest

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.cluster.bench.stage import provider
 from actors.cluster.checks.apis.command import missing
-from actors.cluster.checks.apis.desk import RealDesk, opened
+from actors.cluster.checks.apis.desk import RealDesk, opened, provider
 from actors.desktop.config import SandboxConfig
 from actors.desktop.link import GuestLink
 from actors.desktop.pool.pool import DesktopPool

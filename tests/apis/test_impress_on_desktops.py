@@ -15,8 +15,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from actors.cluster.bench.stage import provider
-from actors.cluster.checks.apis.desk import OPEN_MS, RealDesk, opened
+from actors.cluster.checks.apis.desk import OPEN_MS, RealDesk, opened, provider
 from actors.desktop import link
 from actors.desktop.config import SandboxConfig
 from apis.apps.check.odp import PresentationFile

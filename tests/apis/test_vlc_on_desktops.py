@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.cluster.bench.stage import provider
 from actors.cluster.checks.apis.command import missing
-from actors.cluster.checks.apis.desk import RealDesk, opened
+from actors.cluster.checks.apis.desk import RealDesk, opened, provider
 from actors.desktop.config import SandboxConfig
 from apis.apps.vlc import cases as cases_vlc
 from apis.observation import from_guest

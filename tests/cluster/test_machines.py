@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from actors.cluster.bench.machines import Machines, until
-from actors.cluster.bench.soak import levels, recorded
 from runtime.logs.reader import LogWatch
 from runtime.messaging.message import Version
+from tests.soak import levels, recorded
+from tests.soak.machines import Machines, until
 
 pytestmark = [
     pytest.mark.skipif(os.environ.get("COMPUTERRL_TEST_RAY") != "1", reason="COMPUTERRL_TEST_RAY=1 asks for it"),

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.bench.report import Target
 from actors.cluster.checks.apis import command, verdicts
 from actors.cluster.checks.apis.command import missing
+from actors.cluster.checks.apis.targets import Target
 from actors.cluster.runs import doctor
 from apis.apps.check.case import Case, Desk, NotSo, Table, same, want
 from apis.apps.check.run import CaseOutcome, run

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.runs import run_folder, startup
+from actors.cluster.runs import run_folder
 from actors.cluster.views import logs as logview
 from actors.cluster.views import status as statusview
 from actors.replay import events
@@ -17,6 +17,7 @@ from runtime.actor import Actor
 from runtime.logs.writer import host_log
 from runtime.program import program
 from runtime.system import ActorSpec, ActorSystem
+from tests.bench import startup
 
 
 def made(runs: Path, name: str, verdict: str = "ok") -> Path:

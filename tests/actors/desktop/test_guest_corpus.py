@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from actors.cluster.bench.corpus import CORPUS, ONE_LINE, SHORT
 from actors.cluster.checks.apis.command import missing
 from apis.apps.application import OFFICE
 from apis.observation import Element, from_guest
 from apis.plans.action import typed
 from apis.tasksets.steps import CSV_FILTER
 from tests.actors.desktop.offices import Office, booted
+from tests.bench.corpus import CORPUS, ONE_LINE, SHORT
 
 pytestmark = [pytest.mark.desktop, pytest.mark.asyncio(loop_scope="module")]
 needs = {

@@ -14,11 +14,10 @@ import sys
 from collections import Counter
 
 from actors.cluster import output
-from actors.cluster.bench.report import Target
-from actors.cluster.bench.stage import provider, sandbox_set
 from actors.cluster.checks.apis import cost, verdicts
 from actors.cluster.checks.apis.cost import APP, counted
-from actors.cluster.checks.apis.desk import RealDesk, opened
+from actors.cluster.checks.apis.desk import RealDesk, opened, provider, sandbox_set
+from actors.cluster.checks.apis.targets import Target
 from actors.cluster.checks.apis.verdicts import FunctionVerdict
 from actors.cluster.checks.tasks.display import Progress, stream
 from actors.cluster.config.schema import Deploy

@@ -12,8 +12,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from actors.cluster.bench.report import Target
 from actors.cluster.checks.apis.desk import CALL_S, RealDesk
+from actors.cluster.checks.apis.targets import Target
 from actors.desktop import link
 from actors.desktop.provider import Desktop
 from actors.desktop.providers.sandbox import cgroups

@@ -6,12 +6,15 @@ the agent inside the desktop carries it out.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import msgspec
 
+from actors.cluster.config.deploy_files import PROVIDER, provider_set
+from actors.desktop.config import SandboxConfig
 from actors.desktop.link import GuestLink
 from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
@@ -23,10 +26,29 @@ from apis.apps.check.case import NotSo, Table
 from apis.apps.check.run import REFUSED
 from apis.catalogue import declared
 from apis.observation import NeatFrame
+from runtime.errors import ConfigError
 
 CALL_S = 30.0
 OPEN_MS = 25_000  # an application that starts for the first time, on a busy machine
 REST = {"timeout_ms": 5000, "quiet_ms": 100}
+
+
+def sandbox_set(overrides: Sequence[str]) -> SandboxConfig:
+    """The sandbox that `--set` asks for, for what runs in sandboxes alone. Raises ConfigError."""
+    found = provider_set(overrides)
+    if not isinstance(found, SandboxConfig):
+        raise ConfigError(f"--set {PROVIDER}.type: desktops of type sandbox alone are used here")
+    return found
+
+
+@asynccontextmanager
+async def provider(config: SandboxConfig) -> AsyncIterator[SandboxProvider]:
+    """A sandbox provider that leaves nothing behind. Raises ConfigError."""
+    made = await SandboxProvider.start(config, f"check-{os.getpid()}")
+    try:
+        yield made
+    finally:
+        await made.close()
 
 
 class RealDesk:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from actors.cluster.bench.report import Target, percentile
+from actors.cluster.checks.apis.targets import Target, percentile
 from apis.apps.check.run import CaseOutcome
 from apis.catalogue import TOOLS
 

@@ -1,0 +1,260 @@
+"""What a step costs when a prompt that samples share is computed once, when it is not, and as transformers' Trainer
+does it.
+
+Invariant: all ways train in turns on the same samples of a real run, from the same weights. A difference in the
+results is a failure. The run itself is not changed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from actors.cluster import output
+from actors.cluster.config import deploy_files
+from actors.cluster.runs import ledgers, names, weights
+from actors.learner import batches
+from actors.learner.config import LearnerConfig
+from actors.learner.messages import StepPlan
+from actors.learner.rank import objective_of
+from actors.replay.database import queries
+from actors.replay.messages import Batch, GroupRef, Phase, PhaseRef, StepPayload
+from policy.optim import OptimConfig
+from policy.packing import MicroBatch, PackedSample, pack
+from runtime.errors import ConfigError, StoreError
+from runtime.messaging.message import BlobRef, Version
+from runtime.storage.segments import read_blob
+from tests.bench.report import Measured, Target, median, show
+
+if TYPE_CHECKING:
+    from policy.megatron.trainer import Trainer
+
+OFF_BY_MOST = 1e-3  # of the gradient's norm and the loss, relative
+COMPARED = ("loss", "grad_norm", "entropy")
+FASTER, NOT_SLOWER = 1.5, 0.85  # times as many tokens per CPU-second as the padded loop: ragged, and of equal lengths
+
+
+class LearnerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure."""
+
+    run: str = "last"
+    runs: str = "runs"
+    times: int = 3  # steps of each way, in turns; the median counts
+    threads: int = 1  # that a step computes with
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of RL, one way."""
+
+    way: str
+    micro_batches: int
+    tokens: int  # packed
+    cpu_s: float
+
+
+class Loop(msgspec.Struct, frozen=True, kw_only=True):
+    """A step on the same samples by the learner, and by a loop like that of transformers' Trainer."""
+
+    samples: str  # "ragged" or "equal"
+    tokens: int  # of all samples, prompts as often as they come
+    learner_cpu_s: float
+    padded_cpu_s: float
+    faster: float  # times as many tokens per CPU-second
+    off_by: float  # relative difference of the losses
+
+
+class LearnerResult(Measured, frozen=True, kw_only=True):
+    """Both ways."""
+
+    run: str
+    groups: int
+    samples: int
+    steps: list[Step]
+    cheaper: float  # times
+    loops: list[Loop]
+    off_by: float  # the largest relative difference of a figure
+
+
+def read_groups(run: Path, most: int) -> tuple[list[GroupRef], dict[BlobRef, StepPayload]]:
+    """The newest groups of differing success whose episodes are still stored, at most `most`, and their payloads."""
+    groups: list[GroupRef] = []
+    payloads: dict[BlobRef, StepPayload] = {}
+    with ledgers.opened(run) as db:
+        for name, task in queries.differing_groups(db):
+            trajectories = queries.trajectories(db, name)
+            blobs = [step.blob for trajectory in trajectories for step in trajectory.steps]
+            try:
+                found = {b: msgspec.msgpack.decode(read_blob(run / "segments", b), type=StepPayload) for b in blobs}
+            except StoreError:
+                continue  # a step that is no longer needed was given up
+            payloads |= found
+            groups.append(GroupRef(group=str(name), task=task, trajectories=trajectories))
+            if len(groups) == most:
+                break
+    return groups, payloads
+
+
+def whole(samples: Sequence[PackedSample]) -> list[PackedSample]:
+    """The same samples, each of which brings its own prompt: those with spans are packed by themselves."""
+    return [
+        msgspec.structs.replace(sample, spans=[(len(sample.ids) - sample.response_len, len(sample.ids))])
+        for sample in samples
+    ]
+
+
+def measure(wanted: LearnerOptions) -> LearnerResult:
+    """Both ways. Raises ConfigError where the run holds no group to train on."""
+    if wanted.times < 1 or wanted.threads < 1:
+        raise ConfigError("--times and --threads count from 1")
+    runs = Path(wanted.runs)
+    path = weights.run_of(wanted.run, runs) or names.find(runs, wanted.run)
+    config = deploy_files.stored(path)
+    groups, payloads = read_groups(path, config.replay.groups_per_step)
+    if not groups:
+        raise ConfigError(f"run {path.name} stores no group of differing success: it has not got to RL, or is too old")
+    batch = Batch(
+        lease=0,
+        phase=PhaseRef(phase=Phase.RL, index=0),
+        groups=groups,
+        samples=[],
+        staleness=[],
+        fresh_optimizer=False,
+        new_reference=False,
+    )
+    step = batches.plan(batch, payloads, config.learner, plan_id="bench", version=Version(lineage=0, step=1)).plan
+    samples = [sample for micro in step.micro_batches for sample in micro.samples]
+    ways = {"shared": step.micro_batches, "whole": pack(whole(samples), config.learner.token_budget)}
+    folder = Path(weights.locate(str(path), runs).folder)
+    figures, seconds, load, trainer = _timed(folder, ways, wanted, config.learner.optim(), step)
+    loops = _beside(folder, trainer, samples, wanted, config.learner)
+    steps = [
+        Step(
+            way=way,
+            micro_batches=len(micro_batches),
+            tokens=sum(micro.tokens for micro in micro_batches),
+            cpu_s=median(seconds[way]) or 0.0,
+        )
+        for way, micro_batches in ways.items()
+    ]
+    shared, apart = (figures[way] for way in ways)
+    off = max(abs(shared[name] - apart[name]) / max(abs(apart[name]), 1e-6) for name in COMPARED)
+    off = max(off, *(loop.off_by for loop in loops))
+    targets = [
+        Target(name="figures off by", measured=off, bound=OFF_BY_MOST, unit=""),
+        *(
+            Target(
+                name=f"tokens per CPU-second, {loop.samples}",
+                measured=loop.faster,
+                bound=bound,
+                unit="x",
+                at_least=True,
+            )
+            for loop, bound in zip(loops, (FASTER, NOT_SLOWER), strict=True)
+        ),
+    ]
+    return LearnerResult(
+        run=path.name,
+        load_at_start=load,
+        groups=len(groups),
+        samples=len(samples),
+        steps=steps,
+        cheaper=steps[1].cpu_s / steps[0].cpu_s,
+        loops=loops,
+        off_by=off,
+        targets=targets,
+    )
+
+
+def _timed(
+    folder: Path, ways: dict[str, list[MicroBatch]], wanted: LearnerOptions, optim: OptimConfig, plan: StepPlan
+) -> tuple[dict[str, dict[str, float]], dict[str, list[float]], float, Trainer]:
+    """A step's figures and processor seconds of each, by way, the machine's load before, and what has trained."""
+    import torch
+
+    load = os.getloadavg()[0]
+    torch.set_num_threads(wanted.threads)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of fused kernels that Megatron does not find, in training neither
+        from policy.megatron.trainer import Trainer
+
+        trainer = Trainer(folder, optim)
+    trainer.new_reference()
+    objective = objective_of(plan)
+    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    figures: dict[str, dict[str, float]] = {}
+    for number in range(wanted.times):
+        for way, micro_batches in ways.items():
+            output.line(f"  {way}, {number + 1} of {wanted.times}", to=sys.stderr)
+            began = time.process_time()
+            # a rate of 0: the weights stay
+            figures[way] = trainer.grpo_step(micro_batches, 0.0, objective, plan.epochs)
+            seconds[way].append(time.process_time() - began)
+    return figures, seconds, load, trainer
+
+
+def _beside(
+    folder: Path, trainer: Trainer, samples: Sequence[PackedSample], wanted: LearnerOptions, config: LearnerConfig
+) -> list[Loop]:
+    """The learner beside the padded loop: on `samples`, and on as many of equal length."""
+    from tests.bench.padded import PaddedLoop, equal
+
+    optim, budget = config.optim(), config.token_budget
+    loop = PaddedLoop(folder, optim, budget)
+    found = []
+    for name, of in (("ragged", list(samples)), ("equal", equal(samples, trainer.shape.vocab))):
+        batches, ours, theirs = pack(of, budget), [], []
+        loss = padded_loss = 0.0
+        for number in range(wanted.times):
+            output.line(f"  beside a padded loop, {name}, {number + 1} of {wanted.times}", to=sys.stderr)
+            began = time.process_time()
+            loss = trainer.cross_entropy_step(batches, 0.0)["loss"]
+            between = time.process_time()
+            padded_loss = loop.step(of)
+            ours.append(between - began)
+            theirs.append(time.process_time() - between)
+        mine, other = median(ours) or 0.0, median(theirs) or 0.0
+        found.append(
+            Loop(
+                samples=name,
+                tokens=sum(len(sample.ids) for sample in of),
+                learner_cpu_s=mine,
+                padded_cpu_s=other,
+                faster=other / mine,
+                off_by=abs(loss - padded_loss) / abs(padded_loss),
+            )
+        )
+    return found
+
+
+def run(wanted: LearnerOptions, *, as_json: bool) -> int:
+    """Measure and print; 1 when the two ways disagree."""
+    return show(measure(wanted), _tell, as_json=as_json)
+
+
+def _tell(found: LearnerResult) -> None:
+    output.line(f"{found.run}: {found.samples} samples of its {found.groups} newest groups")
+    output.table(
+        ("PROMPTS", "MICRO-BATCHES", "TOKENS", "CPU"),
+        [(step.way, str(step.micro_batches), str(step.tokens), f"{step.cpu_s:.2f} s") for step in found.steps],
+    )
+    output.line(f"shared prompts make a step {found.cheaper:.2f} times cheaper\n")
+    output.table(
+        ("SAMPLES", "TOKENS", "LEARNER", "PADDED LOOP", "FASTER"),
+        [
+            (
+                one.samples,
+                str(one.tokens),
+                f"{one.learner_cpu_s:.2f} s",
+                f"{one.padded_cpu_s:.2f} s",
+                f"{one.faster:.2f} x",
+            )
+            for one in found.loops
+        ],
+    )

@@ -1,0 +1,112 @@
+"""The reference workload: what this machine takes for a fixed amount of work, between what is measured.
+
+Invariant: the work is the same on every machine, on a desktop of its own, and involves no application. A cost as a
+multiple of it says how much is done, however fast or busy the machine is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import asyncssh
+import msgspec
+
+from actors.desktop.faults import LinkState
+from actors.desktop.link import LinkDown, connect
+from actors.desktop.provider import Desktop
+from actors.desktop.providers.sandbox.provider import SandboxProvider
+from apis.guest.reference import DONE, READY
+from tests.bench import stage
+from tests.bench.report import median
+
+ROUNDS = 10  # within a series of actions
+ROUND_S = 30.0
+PART = "reference"
+
+
+class ReferenceRound(msgspec.Struct, frozen=True, kw_only=True):
+    """One round, or the median of several; None where nothing counts what desktops use."""
+
+    cpu_ms: float | None  # user and system, of the guest's processes
+    wall_ms: float
+
+
+def middle(rounds: Sequence[ReferenceRound]) -> ReferenceRound:
+    """The median of each figure. Raises ValueError for no rounds."""
+    wall = median([one.wall_ms for one in rounds])
+    if wall is None:
+        raise ValueError("no rounds")
+    counted = [one.cpu_ms for one in rounds if one.cpu_ms is not None]
+    return ReferenceRound(cpu_ms=median(counted) if len(counted) == len(rounds) else None, wall_ms=wall)
+
+
+def multiple(cost: float | None, of: float | None) -> float | None:
+    """How many rounds a cost is; None where either was not measured."""
+    return cost / of if cost is not None and of else None
+
+
+class Reference:
+    """The workload on its own desktop, at rest between rounds."""
+
+    def __init__(self, made: SandboxProvider, desktop: Desktop, process: asyncssh.SSHClientProcess[str]) -> None:
+        self._made = made
+        self._desktop = desktop
+        self._process = process
+
+    async def round(self) -> ReferenceRound:
+        """Work one round. Raises LinkDown."""
+        before, began = (await self._made.probe(self._desktop)).cpu_s, time.perf_counter()
+        self._process.stdin.write("\n")
+        await self.hear(DONE)
+        wall_ms = 1e3 * (time.perf_counter() - began)
+        used = (await self._made.probe(self._desktop)).cpu_s - before
+        return ReferenceRound(cpu_ms=1e3 * used if used > 0 else None, wall_ms=wall_ms)
+
+    async def hear(self, word: str) -> None:
+        """Wait until the workload says `word`. Raises LinkDown."""
+        try:
+            async with asyncio.timeout(ROUND_S):
+                said = (await self._process.stdout.readline()).strip()
+        except TimeoutError:
+            raise LinkDown(LinkState.SILENT, f"the reference workload took more than {ROUND_S:g} s") from None
+        if said != word:
+            raise LinkDown(LinkState.LOST, f"the reference workload said {said[:80]!r} in place of {word!r}")
+
+
+async def _connected(desktop: Desktop) -> asyncssh.SSHClientConnection:
+    try:
+        async with asyncio.timeout(stage.CALL_S):
+            return await connect(desktop)
+    except (TimeoutError, OSError, asyncssh.Error) as error:
+        raise LinkDown(LinkState.LOST, f"the reference workload: {type(error).__name__}") from error
+
+
+async def _begun(connection: asyncssh.SSHClientConnection, words: Sequence[str]) -> asyncssh.SSHClientProcess[str]:
+    try:
+        async with asyncio.timeout(stage.CALL_S):
+            return await connection.create_process(shlex.join(words))
+    except (TimeoutError, asyncssh.Error) as error:
+        raise LinkDown(LinkState.LOST, f"the reference workload: {type(error).__name__}") from error
+
+
+@asynccontextmanager
+async def opened(made: SandboxProvider) -> AsyncIterator[Reference]:
+    """The workload, loaded and warm. Raises LinkDown."""
+    booted = await stage.boot(made)
+    await booted.link.close()
+    try:
+        connection = await _connected(booted.desktop)
+        try:
+            words = [PART if word == "agent" else word for word in booted.desktop.agent]
+            found = Reference(made, booted.desktop, await _begun(connection, words))
+            await found.hear(READY)
+            await found.round()
+            yield found
+        finally:
+            connection.abort()
+    finally:
+        await made.destroy(booted.desktop)

@@ -1,0 +1,253 @@
+"""`make bench NAME=sampler`: what the engines behind a sampler draw, on the same concurrent episodes.
+
+Invariant: every engine gets the same episodes: prompts that begin alike and grow by the drawn answer and a new
+observation, answers of one length. Tokens per second are drawn tokens over wall time, from the first request on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from actors.cluster import output
+from actors.cluster.config import models
+from actors.cluster.config.suggest import hint
+from policy.architecture import read_architecture
+from runtime.errors import ConfigError
+from tests.bench import engines, no_bars
+from tests.bench.report import Measured, Target, median, percentile, show
+
+ENGINES = ("embedded", "sglang", "batched", "sequential")
+FASTER = 3.0  # how many times transformers' batched generate the embedded engine is to be
+TIMEOUT_S = 600.0
+Draw = Callable[[list[int]], Awaitable[tuple[list[int], int]]]  # prompt ids -> drawn ids, cached prompt tokens
+
+
+class SamplerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The episodes, and who plays them."""
+
+    model: str = ""
+    engines: tuple[str, ...] = ENGINES
+    episodes: int = 16  # at the same time
+    steps: int = 6
+    first_tokens: int = 320  # of the prompt of every first step, of which `shared_tokens` are the same for all
+    shared_tokens: int = 160
+    more_tokens: int = 48  # of a new observation
+    answer_tokens: int = 32
+    seed: int = 0
+
+
+class Drawn(msgspec.Struct, frozen=True, kw_only=True):
+    """What one engine did."""
+
+    engine: str
+    tokens: int
+    wall_s: float
+    tokens_per_s: float
+    latency_p50_s: float | None
+    latency_p95_s: float | None
+    prompt_tokens: int
+    cached_share: float | None  # of prompt tokens; None where nothing is kept between requests
+    start_s: float | None  # from the start of its process to the first drawn token
+    episodes: int
+
+
+class SamplerResult(Measured, frozen=True, kw_only=True):
+    """All engines."""
+
+    model: str
+    drawn: list[Drawn]
+
+
+class EpisodePrompts:
+    """The prompts, and what was drawn for them."""
+
+    def __init__(self, wanted: SamplerOptions, vocabulary: int) -> None:
+        self._wanted = wanted
+        self._rng = random.Random(wanted.seed)
+        self._vocabulary = vocabulary
+        shared = self._some(wanted.shared_tokens)
+        own = wanted.first_tokens - wanted.shared_tokens
+        self.prompts = [shared + self._some(own) for _ in range(wanted.episodes)]
+        self._new = [[self._some(wanted.more_tokens) for _ in range(wanted.steps)] for _ in self.prompts]
+
+    def _some(self, count: int) -> list[int]:
+        return [self._rng.randrange(3, self._vocabulary) for _ in range(count)]
+
+    def grown(self, episode: int, step: int, prompt: list[int], answer: list[int]) -> list[int]:
+        """The prompt of the step after `step`."""
+        return [*prompt, *answer, *self._new[episode][step]]
+
+
+async def by_engine(kind: str, wanted: SamplerOptions, model: Path, vocabulary: int) -> Drawn:
+    """All episodes at once on an engine of its own process."""
+    settings = engines.settings_of(
+        kind, model, max_running_requests=max(32, wanted.episodes), generate_timeout_s=TIMEOUT_S
+    )
+    began = time.monotonic()
+    async with engines.started(kind, settings) as engine:
+        start_s = time.monotonic() - began
+
+        async def draw(prompt: list[int]) -> tuple[list[int], int]:
+            body = {"input_ids": prompt, "return_logprob": True, "sampling_params": _params(wanted)}
+            answer = await engine.client.generate(body, TIMEOUT_S)
+            return answer.output_ids, answer.meta_info.cached_tokens
+
+        await draw([3, 4, 5])
+        return await _play(kind, wanted, vocabulary, draw, start_s)
+
+
+def _params(wanted: SamplerOptions) -> dict[str, Any]:
+    return {"temperature": 1.0, "max_new_tokens": wanted.answer_tokens, "ignore_eos": True}
+
+
+async def _play(kind: str, wanted: SamplerOptions, vocabulary: int, draw: Draw, start_s: float) -> Drawn:
+    episodes = EpisodePrompts(wanted, vocabulary)
+    waits: list[float] = []
+    counts = {"tokens": 0, "prompt": 0, "cached": 0}
+
+    async def one(index: int) -> None:
+        prompt = episodes.prompts[index]
+        for step in range(wanted.steps):
+            asked = time.monotonic()
+            answer, cached = await draw(prompt)
+            waits.append(time.monotonic() - asked)
+            counts["tokens"] += len(answer)
+            counts["prompt"] += len(prompt)
+            counts["cached"] += cached
+            prompt = episodes.grown(index, step, prompt, answer)
+
+    began = time.monotonic()
+    async with asyncio.TaskGroup() as group:
+        for index in range(wanted.episodes):
+            group.create_task(one(index))
+    wall_s = time.monotonic() - began
+    return Drawn(
+        engine=kind,
+        tokens=counts["tokens"],
+        wall_s=wall_s,
+        tokens_per_s=counts["tokens"] / wall_s,
+        latency_p50_s=median(waits),
+        latency_p95_s=percentile(waits, 0.95),
+        prompt_tokens=counts["prompt"],
+        cached_share=counts["cached"] / counts["prompt"],
+        start_s=start_s,
+        episodes=wanted.episodes,
+    )
+
+
+def by_transformers(kind: str, wanted: SamplerOptions, model: Path, vocabulary: int) -> Drawn:
+    """The episodes in step with each other as one batch, or one after the other, by transformers' generate."""
+    import torch
+    from transformers import AutoModelForCausalLM, GenerationConfig
+
+    torch.set_num_threads(1)
+    no_bars()
+    began = time.monotonic()
+    network: Any = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    config = GenerationConfig(
+        do_sample=True, temperature=1.0, top_k=0, min_new_tokens=wanted.answer_tokens,
+        max_new_tokens=wanted.answer_tokens, pad_token_id=0, eos_token_id=None,
+    )  # fmt: skip
+    start_s = time.monotonic() - began
+    episodes = EpisodePrompts(wanted, vocabulary)
+    # One after the other they take so long that a few of them tell the rate.
+    count = wanted.episodes if kind == "batched" else max(1, wanted.episodes // 8)
+    prompts, waits, tokens, asked_tokens = episodes.prompts[:count], [], 0, 0
+    began = time.monotonic()
+    with torch.no_grad():
+        for step in range(wanted.steps):
+            groups = [list(range(count))] if kind == "batched" else [[index] for index in range(count)]
+            for group in groups:
+                ids = torch.tensor([prompts[index] for index in group])  # all prompts of a step have one length
+                asked = time.monotonic()
+                out = network.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config)
+                waits += [time.monotonic() - asked] * len(group)
+                for index, row in zip(group, out.tolist(), strict=True):
+                    answer = row[ids.shape[1] :]
+                    tokens += len(answer)
+                    asked_tokens += ids.shape[1]
+                    prompts[index] = episodes.grown(index, step, prompts[index], answer)
+    wall_s = time.monotonic() - began
+    return Drawn(
+        engine=kind,
+        tokens=tokens,
+        wall_s=wall_s,
+        tokens_per_s=tokens / wall_s,
+        latency_p50_s=median(waits),
+        latency_p95_s=percentile(waits, 0.95),
+        prompt_tokens=asked_tokens,
+        cached_share=None,
+        start_s=start_s,
+        episodes=count,
+    )
+
+
+def known(names: str) -> tuple[str, ...]:
+    """The engines of a comma-separated list. Raises ConfigError."""
+    found = tuple(name.strip() for name in names.split(",") if name.strip())
+    for name in found:
+        if name not in ENGINES:
+            raise ConfigError(f"--engines: {name} is none of them; {hint(name, ENGINES)}")
+    return found
+
+
+async def measure(wanted: SamplerOptions) -> SamplerResult:
+    """All wanted engines, one after the other. Raises ConfigError."""
+    model = models.of_flag(wanted.model, "--model")
+    shape = read_architecture(model)
+    longest = wanted.first_tokens + wanted.steps * (wanted.more_tokens + wanted.answer_tokens)
+    if longest > shape.context:
+        raise ConfigError(f"the last prompt has {longest} tokens, the model takes {shape.context}")
+    load = os.getloadavg()[0]
+    drawn: list[Drawn] = []
+    left_out: dict[str, str] = {}
+    for kind in wanted.engines:
+        if why := engines.lacks(kind):
+            left_out[kind] = why
+            continue
+        output.line(f"  {kind}: {wanted.episodes} episodes of {wanted.steps} steps", to=sys.stderr)
+        if kind in ("embedded", "sglang"):
+            drawn.append(await by_engine(kind, wanted, model, shape.vocab))
+        else:
+            drawn.append(await asyncio.to_thread(by_transformers, kind, wanted, model, shape.vocab))
+    rates = {one.engine: one.tokens_per_s for one in drawn}
+    targets = []
+    if "embedded" in rates and "batched" in rates:
+        ratio = rates["embedded"] / rates["batched"]
+        name = "embedded engine over batched generate"
+        targets.append(Target(name=name, measured=ratio, bound=FASTER, unit="times", at_least=True))
+    return SamplerResult(load_at_start=load, model=str(model), drawn=drawn, left_out=left_out, targets=targets)
+
+
+def run(wanted: SamplerOptions, *, as_json: bool) -> int:
+    """Measure and print; 1 when the target is missed."""
+    if min(wanted.episodes, wanted.steps, wanted.answer_tokens) < 1:
+        raise ConfigError("--episodes, --steps and --answer count from 1")
+    found = asyncio.run(measure(wanted))
+    return show(found, _tell, as_json=as_json, note=f", model {found.model}")
+
+
+def _tell(found: SamplerResult) -> None:
+    output.table(
+        ("ENGINE", "TOKENS/S", "LATENCY P50", "P95", "PREFIX CACHED", "START"),
+        [
+            (
+                one.engine,
+                f"{one.tokens_per_s:.0f}",
+                f"{one.latency_p50_s:.2f} s",
+                f"{one.latency_p95_s:.2f} s",
+                "-" if one.cached_share is None else f"{one.cached_share:.0%}",
+                "-" if one.start_s is None else f"{one.start_s:.1f} s",
+            )
+            for one in found.drawn
+        ],
+    )

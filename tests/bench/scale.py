@@ -1,0 +1,230 @@
+"""What one step of a desktop costs the entry point of a run whose desktops and engines are on other machines.
+
+Invariant: every figure is processor time of the entry point's side alone. What desktops and engines compute is on other
+machines, so the entry point's process, which is one interpreter, is what all of them share. Desktops and engines are
+processes of this machine. They come in by the run's door at the address that other machines use, by TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from actors.cluster import output
+from actors.replay.messages import Sampling
+from actors.sampler.messages import Generate, Generated, VersionSpan
+from actors.sampler.routing.actor import DispatchSettings
+from runtime.actor import Actor, handles
+from runtime.hosts.door import Door
+from runtime.messaging.message import Done, Request, Version
+from runtime.processor import process_s
+from runtime.storage.bulk import Bulk
+from runtime.storage.far_store import FarStore
+from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec
+from runtime.system import run as run_loop
+from tests.bench import episodes, placed_here
+from tests.bench.report import Measured, Target, median, show
+from tests.bench.seats.standins import REFERENCE_MS, reference_round
+
+STEP_S = 2.0  # between two steps of a desktop
+PROMPTS = (700, 4_000, 16_000)  # tokens of a prompt: the compact form, between, the published form
+SHOWN = 4_000  # the prompt by which all desktops are counted
+ANSWER = 32  # tokens
+PAYLOAD = 36_000  # bytes of a stored step
+STEPS, AT_ONCE, APPENDS = 400, 16, 400
+COUNTS = (2_000, 10_000)
+ROUNDS = 20  # reference rounds before each part
+TIMEOUT_S = 120.0
+VERSION = Version(lineage=0, step=0)
+T = TypeVar("T")
+
+
+class StepsWanted(Request[Done]):
+    """Ask `to` for so many answers to prompts of so many tokens."""
+
+    to: str
+    steps: int
+    tokens: int
+
+
+class FarSeats(Actor):
+    """A stand-in for a process with seats."""
+
+    @handles(StepsWanted, slow_after_s=TIMEOUT_S)
+    async def play(self, msg: StepsWanted) -> Done:
+        """Play `msg.steps` steps, some of them at a time."""
+        target, prompt = self.ctx.ref(msg.to), [7] * msg.tokens
+
+        async def some(first: int) -> None:
+            for n in range(first, msg.steps, AT_ONCE):
+                sampling = Sampling(temperature=1.0, max_new_tokens=ANSWER)
+                await target.ask(
+                    Generate(rid=f"{msg.to}.{n}", prompt_ids=prompt, sampling=sampling), timeout_s=TIMEOUT_S
+                )
+
+        await asyncio.gather(*(some(first) for first in range(AT_ONCE)))
+        return Done()
+
+
+class FarSampler(Actor):
+    """A stand-in for a sampler and its engine."""
+
+    @handles(Generate, concurrent=True)
+    async def generate(self, _: Generate) -> Generated:
+        """Answer every request alike."""
+        spans = [VersionSpan(version=VERSION, start=0, end=ANSWER)]
+        return Generated(output_ids=[7] * ANSWER, logprobs=[-0.5] * ANSWER, spans=spans, finish="stop", cached_tokens=0)
+
+
+class PartCost(msgspec.Struct, frozen=True, kw_only=True):
+    """Processor milliseconds of a step in the entry point's process."""
+
+    name: str
+    step_ms: float
+
+    def cores(self, desktops: int) -> float:
+        """The cores of the entry point that `desktops` desktops take."""
+        return desktops / STEP_S * self.step_ms / 1e3
+
+
+class ScaleResult(Measured, frozen=True, kw_only=True):
+    """All that `make bench NAME="capacity scale"` prints."""
+
+    tls: bool  # False where this machine has no address but its loopback's
+    near_ms: dict[int, float]  # tokens of a prompt -> passing a request and its answer on, between processes beside it
+    star_ms: dict[int, float]  # the same between hosts that came in by the door
+    routed_ms: dict[int, float]  # the same with the router in between
+    parts: list[PartCost]  # at `SHOWN` tokens
+    reference_ms: float | None  # of a reference round, between the parts
+
+    @property
+    def step_ms(self) -> float:
+        """All parts of a step."""
+        return sum(part.step_ms for part in self.parts)
+
+
+async def _passed_on(folder: Path, *, placed: bool) -> tuple[dict[int, float], dict[int, float]]:
+    """Milliseconds of a step in this process by prompt: straight to a sampler, and by the router."""
+    hosts = [HostSpec(name=name, place={} if placed else None) for name in ("players", "samplers")]
+    placer = PlacerSpec(cluster="this machine", module=placed_here.__name__) if placed else None
+    direct, routed = dict[int, float](), dict[int, float]()
+    async with ActorSystem(folder, hosts=hosts, placer=placer) as system:
+        router = ActorSpec(
+            name="router",
+            factory="actors.sampler.routing.actor:DispatchActor",
+            config=DispatchSettings(samplers=["sampler/0"]),
+        )
+        await system.spawn(
+            ActorSpec(name="sampler/0", factory=FarSampler, host="samplers"),
+            router,
+            ActorSpec(name="player", factory=FarSeats, host="players"),
+        )
+        player = system.ref("player")
+        for tokens in PROMPTS:
+            for name, found in (("sampler/0", direct), ("router", routed)):
+                await player.ask(StepsWanted(to=name, steps=AT_ONCE, tokens=tokens), timeout_s=TIMEOUT_S)
+                began = process_s()
+                await player.ask(StepsWanted(to=name, steps=STEPS, tokens=tokens), timeout_s=TIMEOUT_S)
+                found[tokens] = 1e3 * (process_s() - began) / STEPS
+    return direct, routed
+
+
+async def _stored(folder: Path) -> float:
+    """Milliseconds of taking in one step's payload, by TLS where this machine has a network."""
+    door, bulk = Door(), Bulk(folder, HostSpec(name="bench"))
+    await door.open(placed_here.own_address())
+    guest = door.expect("bench", bulk.serve)
+
+    def append(count: int) -> float:
+        store, payload = FarStore(guest.ticket), os.urandom(PAYLOAD)
+        began = time.thread_time()
+        for _ in range(count):
+            store.append(payload)
+        used_s = time.thread_time() - began
+        store.close()
+        return used_s
+
+    try:
+        await asyncio.to_thread(append, AT_ONCE)
+        began = process_s()
+        sender_s = await asyncio.to_thread(append, APPENDS)
+        return 1e3 * (process_s() - began - sender_s) / APPENDS
+    finally:
+        await door.close()
+        await bulk.close()
+
+
+def measure() -> ScaleResult:
+    """Measure all parts, one after another."""
+    load, folder = os.getloadavg()[0], Path(tempfile.mkdtemp(prefix="computerrl-scale-"))
+    rounds: list[float] = []
+
+    def timed(part: Coroutine[Any, Any, T]) -> T:
+        rounds.extend(reference_round() for _ in range(ROUNDS))
+        return run_loop(part)
+
+    try:
+        near, _ = timed(_passed_on(folder / "near", placed=False))
+        star, routed = timed(_passed_on(folder / "star", placed=True))
+        stored = timed(_stored(folder / "stored"))
+        episode_ms = timed(episodes.episode(folder / "ledger"))
+    finally:
+        shutil.rmtree(folder)
+    parts = [
+        PartCost(name="star", step_ms=star[SHOWN]),
+        PartCost(name="router", step_ms=max(0.0, routed[SHOWN] - star[SHOWN])),
+        PartCost(name="bulk link", step_ms=stored),
+        PartCost(name="ledger", step_ms=episode_ms / episodes.STEPS),
+    ]
+    total = sum(part.cores(COUNTS[0]) for part in parts)
+    target = Target(name=f"cores of the entry point at {COUNTS[0]:,} desktops", measured=total, bound=1.0, unit="cores")
+    return ScaleResult(
+        load_at_start=load,
+        tls=not ipaddress.ip_address(placed_here.own_address()).is_loopback,
+        near_ms=near,
+        star_ms=star,
+        routed_ms=routed,
+        parts=parts,
+        reference_ms=median(rounds),
+        targets=[target],
+    )
+
+
+def _tell(found: ScaleResult) -> None:
+    whole = PartCost(name="together", step_ms=found.step_ms)
+    rows = [
+        (part.name, f"{part.step_ms:.3f}", *(f"{part.cores(count):.2f}" for count in COUNTS))
+        for part in (*found.parts, whole)
+    ]
+    output.table(("PART", "STEP ms", *(f"CORES AT {count:,}" for count in COUNTS)), rows)
+    ways = (
+        ("star between processes beside it", found.near_ms),
+        ("star", found.star_ms),
+        ("star and router", found.routed_ms),
+    )
+    for name, by_tokens in ways:
+        told = ", ".join(f"{tokens:,} tokens {ms:.2f} ms" for tokens, ms in by_tokens.items())
+        output.line(f"{name}: {told}")
+    if found.reference_ms is not None:
+        output.line(f"a reference round: {found.reference_ms:.2f} ms ({REFERENCE_MS:g} ms on a core at rest)")
+    most = max(found.parts, key=lambda part: part.step_ms)
+    output.line(
+        f"one interpreter carries {1e3 * STEP_S / found.step_ms:,.0f} desktops; the largest part is {most.name}"
+    )
+
+
+def run(*, as_json: bool) -> int:
+    """Measure and print; 1 when a target is missed."""
+    found = measure()
+    links = "links by TLS" if found.tls else "no link by TLS, for this machine has no network"
+    note = f", a step per {STEP_S:g} s and desktop, {SHOWN:,} tokens, {episodes.STEPS} steps an episode, {links}"
+    return show(found, _tell, as_json=as_json, note=note)

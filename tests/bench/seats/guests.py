@@ -1,0 +1,215 @@
+"""Simulated desktops: an SSH server whose sessions are scripts. It prints its port.
+
+Invariant: connection, keys, channels and frames are real. Behind them is no X, no application and no file, and every
+HOME is empty. Every agent shows a document of its own, of which a share changes from look to look. Ends with the
+process that started it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shlex
+import struct
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import asyncssh
+import msgspec
+import uvloop
+
+from actors.cluster.runs import open_files
+from actors.desktop.providers import ssh_place
+from apis.tasks.verify.manifest import Manifest
+from policy.base.words import cased, word
+from runtime.signals import die_with
+
+SCREENS = ("text", "sheet", "page")
+CHANGED = 0.15  # of the elements between two looks: what `README.md` tells of real desktops
+VOCABULARY = 20_000  # words of all documents
+PICTURE = b"\xff\xd8" + bytes(40_000)
+_LENGTH = struct.Struct(">I")
+_WORDS = ("clover", "basin", "harvest", "ledger", "quartz", "meadow", "tunnel", "anchor", "brisk", "violet")
+_WINDOW = {"id": 7, "class": "Mousepad", "title": "plum", "active": True, "x": 0, "y": 0, "w": 9, "h": 9, "pid": 5}
+_ANSWERS: dict[str, Any] = {
+    "ping": "pong", "ready": True, "launch": 5, "running": [5], "windows": [_WINDOW], "screenshot": PICTURE,
+    "checksum": 1, "tool": "ok", "info": "", "settle": True, "wait_window": _WINDOW, "open_window": _WINDOW,
+    "raise_window": _WINDOW, "read_file": b"",
+}  # fmt: skip
+
+
+class GuestsConfig(msgspec.Struct, frozen=True):
+    """What one server of simulated desktops is started with."""
+
+    host_key: str  # file
+    client_keys: str  # file of public keys
+    screen: str
+    parent: int  # pid
+    changed: float = CHANGED
+
+
+def observation(screen: str, number: int) -> dict[str, Any]:
+    """What `observe` answers: an editor with 30 elements, a sheet of 400 cells, or a page of 400 long links."""
+    chance = random.Random(f"{screen} {number}")
+
+    def said(count: int) -> str:
+        return " ".join(chance.choice(_WORDS) for _ in range(count))
+
+    def bar(names: str) -> list[list[Any]]:
+        return [["menu", name, "", 40 * at, 25, 38, 22, ["sen"], 0] for at, name in enumerate(names.split())]
+
+    if screen == "text":
+        rows = bar("File Edit Search View Document Help")
+        rows += [["text", "", said(40), 0, 50, 1280, 640, ["foc", "sen", "edt"], 0]]
+        rows += [["push-button", said(2), "", 10 * at, 700, 30, 18, ["sen"], 0] for at in range(23)]
+        return _frame("Mousepad", f"clover{number}.md - Mousepad", rows)
+    if screen == "sheet":
+        rows = bar("File Edit View Insert Format Styles Sheet Data Tools Window Help")
+        rows += [
+            ["table-cell", f"{chr(65 + column)}{row + 1}", said(1) if column else str(chance.randint(1, 99999)),
+             60 + 80 * column, 200 + 17 * row, 80, 17, ["sen", "edt"], 0]
+            for row in range(28) for column in range(12)
+        ]  # fmt: skip
+        rows += [["push-button", said(2), "", 24 * at, 60, 22, 22, ["sen"], 0] for at in range(53)]
+        return _frame("libreoffice-calc", f"book{number}.xlsx - LibreOffice Calc", rows, said(60))
+    rows = [["link", said(6), "", 10 + 400 * (at % 3), 40 + 5 * at, 380, 17, ["sen"], 0] for at in range(400)]
+    return _frame("chromium", f"Page {number} - Chromium", rows, said(60))
+
+
+def _frame(wm_class: str, title: str, rows: list[list[Any]], info: str = "") -> dict[str, Any]:
+    windows = [{"id": 0x1400000, "class": wm_class, "title": title, "active": True, "minimised": False}]
+    return {"windows": windows, "elements": rows, "carets": [], "cut": False, "beyond": 0, "info": info}
+
+
+class Document:
+    """What one desktop shows; `words` are those of all of them."""
+
+    def __init__(self, screen: str, words: Sequence[str], changed: float, seed: str) -> None:
+        self._words = words
+        self._chance = random.Random(seed)
+        self._frame = observation(screen, self._chance.randrange(1 << 30))
+        rows = self._frame["elements"]
+        self._rows = [row for row in rows if row[0] != "menu"]
+        self._count = min(len(self._rows), round(changed * len(rows)))
+        for row in self._rows:
+            self._reword(row)
+        self._frame["info"] = self._reworded(self._frame["info"])
+
+    def look(self) -> dict[str, Any]:
+        """What `observe` answers now; a share of the elements has other texts than at the look before."""
+        for row in self._chance.sample(self._rows, self._count):
+            self._reword(row)
+        return self._frame
+
+    def _reword(self, row: list[Any]) -> None:
+        at = 2 if row[2] else 1
+        row[at] = self._reworded(row[at])
+
+    def _reworded(self, text: str) -> str:
+        chance = self._chance
+        return " ".join(
+            str(chance.randint(1, 99999)) if word.isdigit() else chance.choice(self._words) for word in text.split()
+        )
+
+
+def vocabulary() -> list[str]:
+    """Words that look like English: common ones, invented ones, letters at random."""
+    chance = random.Random("vocabulary")
+    return [cased(chance, word(chance)) for _ in range(VOCABULARY)]
+
+
+class Guests:
+    """Answers the sessions of one server."""
+
+    def __init__(self, config: GuestsConfig) -> None:
+        encode = msgspec.msgpack.encode
+        self._config = config
+        self._words = vocabulary()
+        self._begun = 0  # sessions of agents
+        self._answers = {method: encode(answer) for method, answer in _ANSWERS.items()}
+        self._manifest = msgspec.json.encode(Manifest())
+        self._there = False  # the archive of the guest's code
+
+    async def serve(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+        """Be what the command line asks for."""
+        words = shlex.split(process.command or "")
+        try:
+            if "attach" in words:
+                await self._agent(process)
+            elif "unpack" in words:
+                await self._session(process)
+            elif "keep" in words:
+                await self._keep(process, int(words[-1]))
+            else:
+                if "-c" in words:  # the census of HOME
+                    await process.stdin.read()
+                    process.stdout.write(self._manifest)
+                process.exit(0)
+        except (asyncssh.Error, asyncio.IncompleteReadError, OSError):  # the controller closed it
+            process.close()
+
+    async def _agent(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+        decoder = msgspec.msgpack.Decoder(dict[str, Any])
+        self._begun += 1
+        config, seed = self._config, f"{os.getpid()} {self._begun}"
+        document = Document(config.screen, self._words, config.changed, seed)
+        while True:
+            (size,) = _LENGTH.unpack(await process.stdin.readexactly(_LENGTH.size))
+            asked = decoder.decode(await process.stdin.readexactly(size))
+            number, method = asked["i"], asked["m"]
+            seen = msgspec.msgpack.encode(document.look()) if method == "observe" else None
+            answer = seen or self._answers.get(method, b"\xc0")
+            reply = b"\x82\xa1i" + msgspec.msgpack.encode(number) + b"\xa1r" + answer
+            process.stdout.write(_LENGTH.pack(len(reply)) + reply)
+
+    async def _session(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+        process.stdout.write(b"up\n" if self._there else f"{ssh_place.WANTED}\n".encode())
+        while self._there and (word := await process.stdin.readline()):
+            if word == b"freeze\n":
+                process.stdout.write(b"frozen\n")
+        process.exit(0)
+
+    async def _keep(self, process: asyncssh.SSHServerProcess[bytes], size: int) -> None:
+        process.stdout.write(f"{ssh_place.SEND}\n".encode())
+        await process.stdin.readexactly(size)
+        self._there = True
+        process.stdout.write(f"{ssh_place.HELD}\n".encode())
+        process.exit(0)
+
+
+class _NoFiles(asyncssh.SFTPServer):
+    """An empty HOME."""
+
+    def lstat(self, path: bytes) -> asyncssh.SFTPAttrs:
+        raise asyncssh.SFTPNoSuchFile("empty")
+
+
+async def _listen(config: GuestsConfig) -> None:
+    server = await asyncssh.listen(
+        "127.0.0.1",
+        0,
+        server_host_keys=[config.host_key],
+        authorized_client_keys=config.client_keys,
+        process_factory=Guests(config).serve,
+        sftp_factory=_NoFiles,
+        encoding=None,
+        backlog=4096,
+        login_timeout=300,
+    )
+    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    sys.stdout.flush()
+    await server.wait_closed()
+
+
+def main(argv: list[str]) -> None:
+    """Serve until the parent ends."""
+    config = msgspec.json.decode(argv[0], type=GuestsConfig)
+    die_with(config.parent)
+    open_files.raise_limit()
+    uvloop.run(_listen(config))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

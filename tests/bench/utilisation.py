@@ -1,0 +1,195 @@
+"""How much of a device's arithmetic a step of the learner uses, with random weights.
+
+Invariant: what counts is the arithmetic that the model needs, once: products with weights, and attention over what a
+token may see. What is computed again for memory, softmax, norms and Adam take time and count for nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster import output
+from actors.cluster.config import models
+from policy.architecture import Architecture, read_architecture
+from policy.optim import OptimConfig
+from policy.tensornames import EMBEDDING, expected
+from runtime.errors import ConfigError
+from tests.bench.report import Measured, Target, median, show
+
+PEAKS = {"H100": 989.0, "H200": 989.0, "A100": 312.0, "L40S": 362.0}  # dense bfloat16 TFLOP/s by their data sheets
+AIM, LARGE = 0.4, 1.2e9  # of the peak, of models from so many parameters on
+
+
+class UtilisationOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure."""
+
+    shapes: tuple[str, ...]  # folders with a config.json, or names in deploy/shapes
+    tokens: tuple[int, ...] = (4096, 16384)  # of the one sequence in a step
+    times: int = 3  # steps after the first, which is not counted; the median counts
+    threads: int = 1  # that a step computes with on a CPU
+    recompute: str = "none"
+    peak: float = 0.0  # TFLOP/s of the device; 0 takes those of a card that is known
+
+
+class Speed(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps on one sequence."""
+
+    shape: str
+    parameters: int
+    tokens: int
+    step_s: float  # by the clock
+    tokens_per_s: float
+    tflops: float  # 1e12 useful operations a second
+    used: float | None  # of the peak (MFU); None where that is not known
+
+
+class UtilisationResult(Measured, frozen=True, kw_only=True):
+    """Of all shapes and lengths."""
+
+    device: str
+    dtype: str
+    recompute: str
+    peak: float | None
+    speeds: list[Speed]
+
+
+def lengths_of(text: str) -> tuple[int, ...]:
+    """Of the flag --tokens. Raises ConfigError."""
+    try:
+        return tuple(int(one) for one in text.split(","))
+    except ValueError:
+        raise ConfigError(f"--tokens {text}: it is a list of numbers, such as 4096,16384") from None
+
+
+def operations(arch: Architecture, tokens: int) -> int:
+    """Floating-point operations of a training step on one sequence of `tokens`, all of them predicted.
+
+    A product with n weights is 2 n a token. A token attends to half of the sequence at the mean, and that is two
+    products. The backward pass is twice the forward pass.
+    """
+    weights = sum(math.prod(size) for name, size in expected(arch).items() if len(size) == 2 and name != EMBEDDING)
+    if arch.tied:  # the embedding is the output layer
+        weights += arch.vocab * arch.hidden
+    attention = 2 * arch.layers * arch.heads * arch.head_dim * tokens
+    return 3 * tokens * (2 * weights + attention)
+
+
+def measure(wanted: UtilisationOptions) -> UtilisationResult:
+    """Time steps. Raises ConfigError for a shape that is not there, or that has too short a context."""
+    if wanted.times < 1 or wanted.threads < 1 or not wanted.tokens or min(wanted.tokens) < 2:
+        raise ConfigError("--times and --threads count from 1, --tokens from 2")
+    folders = {shape: models.planned("", shape) for shape in wanted.shapes}
+    shapes = {shape: read_architecture(folder) for shape, folder in folders.items()}
+    for shape, arch in shapes.items():
+        if max(wanted.tokens) > arch.context:
+            raise ConfigError(f"--tokens {max(wanted.tokens)}: {shape} has a context of {arch.context}")
+    import torch
+
+    load, cuda = os.getloadavg()[0], torch.cuda.is_available()
+    torch.set_num_threads(wanted.threads)
+    device = torch.cuda.get_device_name() if cuda else "cpu"
+    peak = wanted.peak or next((rate for name, rate in PEAKS.items() if name in device), None)
+    optim = OptimConfig(dtype="bfloat16" if cuda else "float32", recompute=wanted.recompute)
+    speeds = [
+        _speed(shape, arch, tokens, seconds, peak)
+        for shape, arch in shapes.items()
+        for tokens, seconds in _timed(folders[shape], arch, optim, wanted).items()
+    ]
+    targets = [
+        Target(
+            name=f"{one.shape}, {one.tokens} tokens", measured=one.used, bound=AIM, unit="of the peak", at_least=True
+        )
+        for one in speeds
+        if cuda and one.parameters >= LARGE
+    ]
+    return UtilisationResult(
+        load_at_start=load,
+        left_out={} if peak else {"share of the peak": f"no peak is known of {device}: --peak TFLOP/s"},
+        device=device,
+        dtype=optim.dtype,
+        recompute=optim.recompute,
+        peak=peak,
+        speeds=speeds,
+        targets=targets,
+    )
+
+
+def _speed(shape: str, arch: Architecture, tokens: int, seconds: float, peak: float | None) -> Speed:
+    tflops = operations(arch, tokens) / seconds / 1e12
+    return Speed(
+        shape=shape,
+        parameters=sum(math.prod(size) for size in expected(arch).values()),
+        tokens=tokens,
+        step_s=seconds,
+        tokens_per_s=tokens / seconds,
+        tflops=tflops,
+        used=tflops / peak if peak else None,
+    )
+
+
+def _timed(folder: Path, arch: Architecture, optim: OptimConfig, wanted: UtilisationOptions) -> dict[int, float]:
+    """Median seconds of a step by number of tokens, from random weights."""
+    import torch
+
+    from policy import hf_folder
+
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as beside:
+        warnings.simplefilter("ignore")  # of fused kernels that Megatron does not find, in training neither
+        from policy.megatron.trainer import Trainer
+        from policy.packing import MicroBatch, PackedSample
+
+        draw = torch.Generator().manual_seed(0)
+        drawn = {
+            name: torch.ones(size) if len(size) == 1 else torch.randn(size, generator=draw).mul_(0.02)
+            for name, size in expected(arch).items()
+        }
+        made = Path(beside) / "model"
+        tensors = {name: one.to(hf_folder.DTYPES[optim.dtype]) for name, one in drawn.items()}
+        hf_folder.write(made, tensors, hf_folder.companions(folder))
+        del drawn, tensors
+        trainer = Trainer(made, optim)
+    found = {}
+    for tokens in wanted.tokens:
+        ids = torch.randint(arch.vocab, (tokens,), generator=draw).tolist()
+        batch = [MicroBatch(samples=[PackedSample(ids=ids, response_len=tokens - 1, weight=1 / tokens)])]
+        seconds = []
+        for number in range(wanted.times + 1):
+            output.line(f"  {folder.name}, {tokens} tokens, {number} of {wanted.times}", to=sys.stderr)
+            began = time.perf_counter()
+            trainer.cross_entropy_step(batch, 0.0)  # its figures are numbers, so the device is done
+            seconds.append(time.perf_counter() - began)
+        found[tokens] = median(seconds[1:]) or 0.0
+    return found
+
+
+def run(wanted: UtilisationOptions, *, as_json: bool) -> int:
+    """Measure and print; 1 when a large model uses less than it should of a GPU."""
+    return show(measure(wanted), _tell, as_json=as_json)
+
+
+def _tell(found: UtilisationResult) -> None:
+    peak = "" if found.peak is None else f", {found.peak:g} TFLOP/s at most"
+    output.line(f"{found.device}, {found.dtype}, recompute {found.recompute}{peak}")
+    output.table(
+        ("SHAPE", "PARAMETERS", "TOKENS", "STEP", "TOKENS/S", "TFLOP/S", "USED"),
+        [
+            (
+                one.shape,
+                f"{one.parameters / 1e6:.1f} M",
+                str(one.tokens),
+                f"{one.step_s:.3f} s",
+                f"{one.tokens_per_s:.0f}",
+                f"{one.tflops:.3g}",
+                "-" if one.used is None else f"{one.used:.1%}",
+            )
+            for one in found.speeds
+        ],
+    )
