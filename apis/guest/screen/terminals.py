@@ -6,6 +6,7 @@ whether or not its text can be had.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,11 +17,27 @@ from guest.screen.vt import Screen, last_lines
 TEXT_MAX = 500
 
 
+class _Known:
+    """A terminal's screen after the first `count` bytes that were written to it."""
+
+    def __init__(self, rows: int, columns: int, count: int) -> None:
+        self.rows, self.columns, self.count = rows, columns, count
+        self.text = ""
+        self._screen = Screen(rows, columns)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def take(self, count: int, data: bytes) -> None:
+        """Take in what was written since, up to byte `count`."""
+        self._screen.feed(self._decoder.decode(data))
+        self.count = count
+        self.text = last_lines(self._screen.lines(), TEXT_MAX)
+
+
 class Terminals:
-    """Reads what terminals were sent, once for each change."""
+    """Reads what terminals were sent, each byte once."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[tuple[int, int, int], str]] = {}  # by window: what was read, its text
+        self._known: dict[int, _Known] = {}  # by window
 
     def text(self, window: int) -> str:
         """The last lines on the screen of a terminal; "" where they can't be known."""
@@ -28,13 +45,12 @@ class Terminals:
         if seen is None:
             return ""
         count, rows, columns, data = seen
-        mark = (count, rows, columns)
         known = self._known.get(window)
-        if known is None or known[0] != mark:
-            screen = Screen(rows, columns)
-            screen.feed(data.decode("utf-8", "replace"))
-            known = self._known[window] = (mark, last_lines(screen.lines(), TEXT_MAX))
-        return known[1]
+        if known is None or (known.rows, known.columns) != (rows, columns) or not 0 <= count - known.count <= len(data):
+            known = self._known[window] = _Known(rows, columns, count - len(data))
+        if count > known.count:
+            known.take(count, data[len(data) - count + known.count :])
+        return known.text
 
     def elements(self, windows: list[dict[str, Any]], hidden: Iterable[int]) -> list[list[Any]]:
         """One element for each terminal that is not hidden; `hidden` holds indexes into `windows`."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from typing import Any
 
 from apis.actions.gui import SwitchWindow
 from apis.plans.action import plan
+from apis.prompts.compact import render_compact
 from apis.tasks.osworld import (
     ActivateWindow,
     CommandParameters,
@@ -17,6 +19,20 @@ from apis.tasks.osworld import (
 )
 
 Guest = Any  # a desktop in a test's words: see conftest.py
+CURSES = """
+import curses
+
+def main(screen):
+    curses.curs_set(0)
+    box = curses.newwin(3, 10, 4, 20)
+    box.box()
+    box.addstr(1, 2, "日本[x]")
+    screen.refresh()
+    box.refresh()
+    screen.getch()
+
+curses.wrapper(main)
+"""
 TERMINAL = Launch(parameters=CommandParameters(command=["xterm"]))
 
 
@@ -68,3 +84,39 @@ async def test_a_screen_that_never_rests_is_not_waited_for(guest: Guest):
     assert "\n" in await shown(guest)
     await guest.act("hotkey", keys=["ctrl", "c"])
     assert (await shown(guest)).endswith("$")
+
+
+async def test_a_name_is_shown_as_it_is_written_and_can_be_typed_so(guest: Guest):
+    names = ["re\u0301sume\u0301.txt", "ハ\u309aン屋の本.txt", "가족 📷.txt"]  # as a Mac writes the first two
+    for number, name in enumerate(names):
+        await guest("write_file", path=f"Documents/{name}", data=f"this is {number}\n".encode())
+    await guest.prepare(TERMINAL)
+    await guest.act("type_text", text="cd Documents; clear; ls -1 -N\n")
+    assert set((await shown(guest)).split("\n")[:-1]) == set(names)
+    for number, name in enumerate(names):
+        line = next(line for line in render_compact("Read", [], await guest.look(), None).split("\n") if name in line)
+        assert name in line
+        await guest.act("type_text", text=f"clear; cat '{name}'\n")
+        assert f"\nthis is {number}\n" in "\n" + await shown(guest)
+        await guest.act("type_text", text="clear; ls -1 -N\n")
+
+
+async def test_programs_of_the_whole_screen_are_shown_as_they_look(guest: Guest):
+    text = "".join(f"{n} 日本語 e\u0301 x\n" for n in range(1, 60))
+    await guest("write_file", path="long.txt", data=text.encode())
+    await guest("write_file", path="ask.py", data=CURSES.encode())
+    await guest.prepare(TERMINAL)
+    await guest.act("type_text", text="python3 ask.py\n")
+    lines = (await shown(guest)).split("\n")
+    assert [line.strip() for line in lines] == ["┌────────┐", "│ 日本[x]│", "└────────┘"]
+    await guest.act("type_text", text="q")
+    assert (await shown(guest)).endswith("ask.py\n$")  # the first screen is there again
+    for program, end in (("less", "q"), ("vi", ":q\n")):
+        if shutil.which(program) is None:
+            continue
+        await guest.act("type_text", text=f"{program} long.txt\n")
+        assert "\n21 日本語 e\u0301 x\n" in await shown(guest)
+        await guest.act("type_text", text="G")
+        assert "59 日本語 e\u0301 x\n" in await shown(guest) + "\n"
+        await guest.act("type_text", text=end)
+        assert (await shown(guest)).endswith("\n$")
