@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from actors.cluster import cli
-from actors.cluster.config import deploy_files, renamed
+from actors.cluster.config import deploy_files
 from actors.cluster.config import keys as declared
 from actors.cluster.config.schema import Deploy
 from actors.cluster.report import figures_file
@@ -108,7 +108,7 @@ def test_keys_exist(path):
     said += re.findall(r"--set ([a-z_.]+)=", path.read_text())
     for key in said:
         known = key in KEYS or any(one.startswith((f"{key}.", f"{key}[]")) for one in KEYS)
-        assert known, f"there is no key {key}; {renamed.instead(key)}"
+        assert known, f"there is no key {key}"
 
 
 def command_lines(path: Path) -> list[list[str]]:

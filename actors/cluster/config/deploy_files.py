@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 import yaml
 
-from actors.cluster.config import renamed, typed_yaml
+from actors.cluster.config import typed_yaml
 from actors.cluster.config.schema import Deploy, DeployFile
 from actors.cluster.config.suggest import hint
 from actors.desktop.config import ProviderConfig
@@ -119,8 +119,8 @@ def load(name: str, overrides: Sequence[str] = ()) -> tuple[Deploy, Path]:
 def build(
     data: Any, root: type[T], overrides: Sequence[str] = (), *, source: str, placed: Sequence[typed_yaml.Placed] = ()
 ) -> T:
-    """Plain `data` of a deploy file as a `root`; a key's old name is refused by its new one. Raises ConfigError."""
-    return typed_yaml.build(data, root, overrides, source=source, placed=placed, instead=renamed.instead)
+    """Plain `data` of a deploy file as a `root`. Raises ConfigError."""
+    return typed_yaml.build(data, root, overrides, source=source, placed=placed)
 
 
 def provider_set(overrides: Sequence[str]) -> ProviderConfig:
@@ -147,7 +147,7 @@ def stored_plain(folder: Path) -> dict[str, Any]:
     found = typed_yaml.plain(file, str(file))
     if not isinstance(found, dict):
         raise ConfigError(f"{file}: expected keys and values at the top, got {type(found).__name__}")
-    return renamed.translated(found)
+    return found
 
 
 def dump(deploy: Deploy) -> str:

@@ -23,7 +23,6 @@ from runtime.settings import out_of_bounds, parts
 from runtime.urls import masked
 
 T = TypeVar("T")
-Instead = Callable[..., str]  # (path, value) -> a clause, or nothing
 
 _FLOAT = re.compile(
     r"^[-+]?(?:\d[\d_]*\.?[\d_]*(?:[eE][-+]?\d+)|\d[\d_]*\.[\d_]*|\.\d[\d_]*(?:[eE][-+]?\d+)?|\.inf|\.nan)$"
@@ -131,7 +130,6 @@ class _Told(NamedTuple):
 
     blame: Callable[[str], str]  # path -> which source set it
     known: tuple[str, ...]  # every settable path
-    instead: Instead
 
 
 def build(
@@ -141,12 +139,8 @@ def build(
     *,
     source: str,
     placed: Sequence[Placed] = (),
-    instead: Instead = lambda path, value=None: "",
 ) -> T:
-    """Plain `data` with `placed` and then `overrides` applied, as a `root`; `data` changes. Raises ConfigError.
-
-    `instead` says what stands now in place of a key, or of a value, that is not known.
-    """
+    """Plain `data` with `placed` and then `overrides` applied, as a `root`; `data` changes. Raises ConfigError."""
     if data is None:
         data = {}
     if not isinstance(data, dict):
@@ -158,7 +152,7 @@ def build(
     for override in overrides:
         sources[_override(data, override, root)] = _said(override)
     kind: type = root
-    _check(data, _shape(kind), "", _Told(lambda at: _blame(at, sources, source), paths(kind), instead))
+    _check(data, _shape(kind), "", _Told(lambda at: _blame(at, sources, source), paths(kind)))
     try:
         return msgspec.convert(data, root)
     except ConfigError as error:  # of a struct's own check; it begins with the path
@@ -272,8 +266,7 @@ def _check(data: Any, shape: inspect.Type, at: str, told: _Told) -> None:
                     _check(value, fields[key].type, _join(at, key), told)
                 elif key != struct.tag_field:
                     full = _join(at, key)
-                    right = told.instead(full) or _of_others(key, structs, struct)
-                    right = right or _right_key(full, list(fields), at, told.known)
+                    right = _of_others(key, structs, struct) or _right_key(full, list(fields), at, told.known)
                     raise ConfigError(f"{told.blame(full)}: unknown key {full}; {right}")
         for part in shapes:
             if isinstance(part, inspect.DictType):
@@ -316,8 +309,7 @@ def _chosen(structs: list[inspect.StructType], data: dict[Any, Any], at: str, to
     if str(wanted) not in tags:
         full = _join(at, tag_field)
         said = f"got {wanted}" if tag_field in data else "it is missing"
-        now = told.instead(full, wanted)
-        raise ConfigError(f"{told.blame(full)}: {full}: expected one of {', '.join(tags)}, {said}{now and '; ' + now}")
+        raise ConfigError(f"{told.blame(full)}: {full}: expected one of {', '.join(tags)}, {said}")
     return structs[tags.index(str(wanted))]
 
 
@@ -332,8 +324,7 @@ def _check_choice(data: Any, parts: tuple[inspect.Type, ...], at: str, told: _To
             return
     optional = any(isinstance(part, inspect.NoneType) for part in parts)
     if choices and str(data) not in choices and not (data is None and optional):
-        now = told.instead(at, data)
-        said = f"expected one of {', '.join(one or repr(one) for one in choices)}, got {data}{now and '; ' + now}"
+        said = f"expected one of {', '.join(one or repr(one) for one in choices)}, got {data}"
         raise ConfigError(f"{told.blame(at)}: {at}: {said}")
 
 

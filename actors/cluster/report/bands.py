@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from actors.cluster.config import renamed
 from actors.cluster.config.schema import Deploy
 
 Series = Mapping[int, float]  # optimizer step -> value
@@ -54,24 +53,16 @@ _ASIDE = (
 )
 
 
-# Keys of an entry of a list that later builds added, at their defaults.
-_LATER: dict[str, Any] = {"set": "", "top_p": None, "stop": [], "stream": False}
-
-
 def key(deploy: Mapping[str, Any]) -> str:
     """What runs of one deploy file share whatever their seed: a digest of what it says beside the defaults.
 
-    A key that a later build adds, at its default, leaves the digest of older runs as it was; so does a new name.
+    A key that a later build adds, at its default, leaves the digest of older runs as it was.
     """
     plain, usual = (msgspec.json.decode(msgspec.json.encode(one)) for one in (deploy, Deploy()))
     for part, names in _ASIDE:
         for name in names:
             plain.get(part, {}).pop(name, None)
-    # The embedded engine had no keys once, and a key of another engine is not beside its default.
-    engine, default = plain.get("samplers", {}).get("engine", {}), usual["samplers"]["engine"]
-    if engine.get("type") != default["type"]:
-        usual["samplers"]["engine"] = {"type": default["type"]}
-    said = _beside(*map(renamed.before, (plain, usual)))
+    said = _beside(plain, usual)
     return hashlib.blake2b(msgspec.json.encode(said, order="sorted"), digest_size=8).hexdigest()
 
 
@@ -84,12 +75,5 @@ def _beside(said: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, An
             if inner := _beside(value, usual):
                 found[name] = inner
         elif name not in default or value != usual:
-            found[name] = [*map(_as_before, value)] if isinstance(value, list) else value
+            found[name] = value
     return found
-
-
-def _as_before(entry: Any) -> Any:
-    """An entry of a list without the keys that later builds added, where they are at their defaults."""
-    if not isinstance(entry, dict):
-        return entry
-    return {name: value for name, value in entry.items() if name not in _LATER or value != _LATER[name]}

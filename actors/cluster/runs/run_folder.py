@@ -20,7 +20,6 @@ import msgspec
 
 from actors.cluster import output
 from actors.cluster import paths as places
-from actors.cluster.config import renamed
 from actors.cluster.config.suggest import hint
 from actors.replay.database.ledger_file import LEDGER
 from runtime.errors import ConfigError
@@ -295,9 +294,6 @@ def read_record(path: Path) -> RunRecord:
         raise ConfigError(f"{path} is no run folder: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path / 'run.json'} is broken: {error}") from None
-    if found.asked is not None:
-        overrides = [now for said in found.asked.overrides for now in renamed.override(said)]
-        found.asked = msgspec.structs.replace(found.asked, overrides=overrides)
     return found
 
 

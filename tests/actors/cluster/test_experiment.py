@@ -89,7 +89,7 @@ def test_every_arm_meets_every_seed_once(seeds: list[int], arms: int) -> None:
         (("arms:", "armes:"), [], {}, "unknown key armes; did you mean arms"),
         (("0.001", "fast"), [], {}, "arms.far: learner.rl.lr: expected float"),
         (("learner.rl.lr", "learner.rl.advantage_std"), [], {}, "expected bool"),
-        (("learner.rl.lr: 0.001", "learner.epochs: 2"), [], {}, "unknown key learner.epochs; it is learner.rl.epochs"),
+        (("learner.rl.lr: 0.001", "learner.epochs: 2"), [], {}, "did you mean learner.rl.epochs"),
         (("", ""), ["replay.max_staleness=1"], {}, "arm near of .* sets replay.max_staleness"),
         (("", ""), ["replay={}"], {}, "arm near of .* sets replay.max_staleness"),
         (("", ""), ["run.seed=1"], {}, "chosen with --seed"),

@@ -153,7 +153,7 @@ def test_a_run_goes_on_with_what_it_was_made_with(broken: Broken, capsys: pytest
     shown = refused(capsys, *on, "learner.rl.advantage=trajectory")
     assert "--set learner.rl.advantage: run e has step, which it keeps" in shown
     shown = refused(capsys, *on, "learner.advantage=trajectory")
-    assert "unknown key learner.advantage; it is learner.rl.advantage now" in shown
+    assert "unknown key learner.advantage; did you mean learner.rl.advantage?" in shown
     connection, _ = connect(Path("my runs/e/ledger.sqlite"))
     for key, value, was in (("model.path", "other", ""), ("prompt.format", "published", "compact")):
         assert f"--set {key}: run e has {was}, which it keeps" in refused(capsys, *on, f"{key}={value}")
