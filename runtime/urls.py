@@ -5,6 +5,7 @@ Invariant: an accepted address holds no user name and no password. Logs, setting
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from urllib.parse import urlsplit
 
@@ -29,6 +30,14 @@ def refuse_bad_url(url: str, at: str, instead: str) -> None:
         raise ConfigError(f"{at} is {url!r}: a server is http://HOST:PORT or https://HOST:PORT")
     if parts.query or parts.fragment:
         raise ConfigError(f"{at} is {url!r}: leave out what follows {'?' if parts.query else '#'}; {instead}")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach the address or name `host`."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def masked(text: str) -> str:

@@ -1,7 +1,6 @@
 """The played desktop as a page on this machine.
 
-Invariant: the page shows and changes nothing. Only a loopback address is served, and only under a loopback name: no
-other site's page reads it. Every word of the desktop is sent as JSON and written as text.
+Invariant: the page shows and changes nothing. Every word of the desktop is sent as JSON and written as text.
 """
 
 from __future__ import annotations
@@ -15,22 +14,12 @@ import msgspec
 import orjson
 from aiohttp import web
 
-from actors.cluster.web.server import is_loopback
 from actors.front.playing import Seen
 from apis.prompts.names import element_names
-from runtime.errors import ConfigError
+from runtime.guard import Guard, served
 
-HOST = "127.0.0.1"
 END_S = 1.0  # for browsers that still ask
 _KINDS = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
-_SENT = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
-        " base-uri 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-}
 
 
 class PlayPage:
@@ -60,21 +49,13 @@ class PlayPage:
     @asynccontextmanager
     async def served(self, port: int) -> AsyncIterator[str]:
         """Serve it; its address. Raises ConfigError where the port can't be had."""
-        app = web.Application(middlewares=[_guard])
+        app, guard = web.Application(), Guard(pages=True)
         app.add_routes([
             web.get("/", self._asset), web.get("/{name:page\\.(?:css|js)}", self._asset),
             web.get("/state", self._told), web.get("/screen.jpg", self._screen),
         ])  # fmt: skip
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=END_S)
-        await runner.setup()
-        try:
-            try:
-                await web.TCPSite(runner, HOST, port).start()
-            except OSError as error:
-                raise ConfigError(f"--port {port}: can't be served: {error.strerror}; 0 takes a free one") from None
-            yield f"http://{HOST}:{runner.addresses[0][1]}/"
-        finally:
-            await runner.cleanup()
+        async with served(app, guard, port, flag=f"--port {port}", end_s=END_S) as bound:
+            yield guard.address(bound)
 
     async def _asset(self, request: web.Request) -> web.Response:
         name = request.match_info.get("name", "page.html")
@@ -86,12 +67,3 @@ class PlayPage:
 
     async def _screen(self, _: web.Request) -> web.Response:
         return web.Response(body=self._picture, content_type="image/jpeg")
-
-
-@web.middleware
-async def _guard(request: web.Request, handler: Any) -> web.StreamResponse:
-    if not is_loopback(request.host.rpartition(":")[0] or request.host):
-        raise web.HTTPForbidden(text="this page is served to this machine alone\n")
-    answer: web.StreamResponse = await handler(request)
-    answer.headers.update(_SENT)
-    return answer

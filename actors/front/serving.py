@@ -1,6 +1,6 @@
 """`computerrl serve-env`: serves desktops by the OpenEnv protocol.
 
-Invariant: only programs of this machine are served, and no page of a browser is. All desktops are gone when it ends.
+Invariant: only programs that show the token are served. All desktops are gone when it ends.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from typing import Any
 from actors.cluster import output
 from actors.cluster.config import deploy_files
 from actors.cluster.web.serve import refuse_port
-from actors.cluster.web.server import is_loopback
 from actors.front.pool import DesktopSettings, opened
 from actors.front.task import TaskHandle
 from actors.front.turns import ANSWER_S
 from runtime.errors import ConfigError
+from runtime.guard import LOOPBACK, Guard
 from runtime.system import run as run_loop
 
-HOST = "127.0.0.1"
 END_S = 2  # for sessions that still play
 MISSING = f"serve-env needs the package {{}}: {sys.executable} -m pip install 'computerrl[openenv]'"
 
@@ -50,7 +49,7 @@ def _listening(port: int) -> Iterator[socket.socket]:
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((HOST, port))
+            listener.bind((LOOPBACK, port))
             listener.listen()  # a client that is quick waits
         except OSError as error:
             raise ConfigError(f"--port {port}: can't be served: {error.strerror}; 0 takes a free one") from None
@@ -70,6 +69,7 @@ async def _serve(args: argparse.Namespace, tasks: list[str], listener: socket.so
         TaskServer,
     )
 
+    guard = Guard()
     settings: dict[str, Any] = {"screen": args.screen} if args.screen else {}
     provider = deploy_files.provider_set(args.overrides)
     async with opened(DesktopSettings(count=args.desktops, provider=provider, **settings), tasks) as pool:
@@ -83,30 +83,13 @@ async def _serve(args: argparse.Namespace, tasks: list[str], listener: socket.so
         )  # fmt: skip
         # A trainer's loop may stand still while it learns: no ping ends its session.
         settled = uvicorn.Config(
-            _guarded(app), log_level="warning", ws_ping_interval=None, timeout_graceful_shutdown=END_S
+            guard.asgi(app), log_level="warning", ws_ping_interval=None, timeout_graceful_shutdown=END_S
         )
         server = uvicorn.Server(settled)
         server.capture_signals = nullcontext  # its own handlers raise the signal anew before the desktops are gone
-        output.line(f"serving {len(tasks)} tasks at http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C ends it)")
+        address = guard.address(listener.getsockname()[1])
+        output.line(f"serving {len(tasks)} tasks at {address}   (Ctrl-C ends it)")
         loop = asyncio.get_running_loop()
         for one in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(one, setattr, server, "should_exit", True)
         await server.serve(sockets=[listener])
-
-
-def _guarded(app: Any) -> Any:
-    """`app` for programs of this machine: no other name may point here, and no site's page may ask."""
-
-    async def guard(scope: Any, receive: Any, send: Any) -> None:
-        headers = dict(scope.get("headers", ()))
-        host = headers.get(b"host", b"").decode("latin-1")
-        local = is_loopback(host.rpartition(":")[0] or host) and b"origin" not in headers
-        if local or scope["type"] == "lifespan":
-            await app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
-        else:
-            await send({"type": "http.response.start", "status": 403, "headers": []})
-            await send({"type": "http.response.body", "body": b"programs of this machine are served, and no pages\n"})
-
-    return guard

@@ -6,6 +6,7 @@ Invariant: importing it loads no tensor library, and what an engine can't be sta
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 from runtime.settings import Section, key, tuning
 from runtime.supervision import RestartPolicy
-from runtime.urls import refuse_bad_url
+from runtime.urls import is_loopback, refuse_bad_url
 
 LOOPBACK = "127.0.0.1"
 COUNT_MOST = 1024  # engines: each is a process that holds the whole model
@@ -23,6 +24,9 @@ COUNT_MOST = 1024  # engines: each is a process that holds the whole model
 REFUSED = {
     "trust-remote-code": "a model folder's programs are never run; use a model that SGLang knows",
     "config": "it names a file of options; write them here",
+    "api-key": "the server gets a key of its own, which only this program knows",
+    "admin-api-key": "the server gets a key of its own, which only this program knows",
+    "tokenizer-worker-num": "with several SGLang takes no key, and any user of the machine could load other weights",
 }
 SPREAD = ("dp-size", "data-parallel-size", "pp-size", "pipeline-parallel-size")
 
@@ -96,6 +100,9 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
         int, key("Sets the number of engines. Servers named by attach replace it.", ge=1, le=COUNT_MOST)
     ] = 1
     attach: Annotated[list[str], key("Lists URLs of running SGLang servers, as in http://host:port.")] = []
+    api_key_env: Annotated[
+        str, tuning("Names the environment variable that holds the key of attached servers. Empty sends none.")
+    ] = ""
     place: Annotated[
         dict[str, float],
         tuning(
@@ -129,7 +136,7 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         for url in self.attach:
-            refuse_bad_url(url, "samplers.attach", "attach servers that ask for none")
+            refuse_bad_url(url, "samplers.attach", "samplers.api_key_env names the variable of a key")
         if self.place:
             self._refuse_misplaced()
         else:
@@ -170,8 +177,8 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
             )
         if self.place:
             raise ConfigError("weight_sync.transport is collective: with samplers.place weights go by disk")
-        far = [url for url in self.attach if not _local(urlsplit(url).hostname or "")]
-        if far and _local(sync.address):
+        far = [url for url in self.attach if not is_loopback(urlsplit(url).hostname or "")]
+        if far and is_loopback(sync.address):
             raise ConfigError(f"weight_sync.address is {sync.address}, where {far[0]} can't reach the learner's rank")
         options = self.engine.options if isinstance(self.engine, SglangConfig) and not self.attach else {}
         for name, value in options.items():
@@ -200,8 +207,12 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
         return len(self.attach) or self.count
 
 
-def _local(host: str) -> bool:
-    return host in {"localhost", "::1"} or host.startswith("127.")
+def attached_key(samplers: SamplersConfig, environment: Mapping[str, str]) -> str:
+    """The key of attached servers; "" where none is sent. Raises ConfigError naming a variable that is not set."""
+    name = samplers.api_key_env
+    if name and not environment.get(name):
+        raise ConfigError(f"samplers.api_key_env names {name}, which is not set: export it first")
+    return environment[name] if name else ""
 
 
 class SamplerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

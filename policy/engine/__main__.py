@@ -1,6 +1,7 @@
 """`python -P -m policy.engine --model-path DIR (--port P | --uds PATH | --fd N)`: one embedded engine process.
 
-Invariant: the process ends with its engine, on SIGTERM or SIGINT, and with its parent when it knows its parent.
+Invariant: the process ends with its engine, on SIGTERM or SIGINT, and with its parent when it knows its parent. Its
+token comes by the environment, or is made here and written to the log once.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from policy.engine.options import EngineOptions
 from policy.engine.server import serving
 from policy.errors import EngineError
 from policy.hf_folder import DTYPES
+from runtime.errors import ConfigError
+from runtime.guard import LOOPBACK, Guard
+from runtime.hosts.environment import TOKEN_ENV
 
 _PR_SET_PDEATHSIG = 1
 _EXIT_UNUSABLE = 2  # the model can't be served: a restart does not help
@@ -33,7 +37,7 @@ def _arguments() -> argparse.Namespace:
     defaults = {field.name: field.default for field in _fields()}
     parser = argparse.ArgumentParser(prog="policy.engine", description="Serve a small decoder by SGLang's contract.")
     parser.add_argument("--model-path", required=True, help="Hugging Face folder")
-    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--host", default=LOOPBACK)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--port", type=int, help="0 picks a free one")
     where.add_argument("--uds", help="path of a Unix socket to serve on")
@@ -82,7 +86,10 @@ async def _serve(arguments: argparse.Namespace) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     sock = None if arguments.fd is None else socket.socket(fileno=arguments.fd)
-    async with serving(options, host=arguments.host, port=arguments.port, uds=arguments.uds, sock=sock) as failed:
+    guard = Guard(arguments.host)
+    if TOKEN_ENV not in os.environ:
+        logging.getLogger("engine").info("programs send the header Authorization: Bearer %s", guard.token)
+    async with serving(options, guard, port=arguments.port, uds=arguments.uds, sock=sock) as failed:
         stopped = asyncio.ensure_future(stop.wait())
         either: set[asyncio.Future[Any]] = {stopped, failed}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -102,7 +109,7 @@ def main() -> int:
     torch.set_num_threads(arguments.threads)
     try:
         uvloop.run(_serve(arguments))
-    except EngineError as error:
+    except (EngineError, ConfigError) as error:
         logging.getLogger("engine").error("%s", error)
         return _EXIT_UNUSABLE
     return 0

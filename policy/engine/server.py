@@ -1,7 +1,7 @@
 """The engine's HTTP server: SGLang's contract over TCP or a Unix socket.
 
 Invariant: the server listens only once the weights are loaded. It ends when its compute thread fails, so no server
-stands that can't generate.
+stands that can't generate. Who shows no token is not answered, on whatever path.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from policy.engine.weights import load_weights
 from policy.engine.worker import EngineThread
 from policy.errors import EngineError
 from policy.hf_folder import DTYPES
+from runtime.guard import Guard
 
 _MAX_BODY_BYTES = 64 << 20
 
@@ -61,13 +62,15 @@ def build_app(engine: EngineThread, text: TextTokenizer, options: dict[str, Any]
 @contextlib.asynccontextmanager
 async def serving(
     options: EngineOptions,
+    guard: Guard,
     *,
-    host: str = "127.0.0.1",
     port: int | None = None,
     uds: str | None = None,
     sock: socket.socket | None = None,
 ) -> AsyncIterator[asyncio.Future[None]]:
-    """Load the model and serve it: on a listening socket, a Unix socket's path, or a TCP port. Port 0 picks a free one.
+    """Load the model and serve it behind `guard`: on a listening socket, a Unix socket's path, or a port of its host.
+
+    Port 0 picks a free one.
 
     Yields a future that fails when the engine does.
 
@@ -84,12 +87,9 @@ async def serving(
 
     engine = EngineThread(EngineCore(options, weights), fail)
     plain = msgspec.to_builtins(options)
-    runner = web.AppRunner(
-        build_app(engine, TextTokenizer(folder), plain),
-        access_log=None,
-        handler_cancellation=True,
-        shutdown_timeout=1.0,
-    )
+    app = build_app(engine, TextTokenizer(folder), plain)
+    guard.protect(app)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
     try:
         await runner.setup()
         site: web.BaseSite
@@ -98,7 +98,7 @@ async def serving(
         elif uds is not None:
             site = web.UnixSite(runner, uds)
         else:
-            site = web.TCPSite(runner, host, port or 0)
+            site = web.TCPSite(runner, guard.host, port or 0)
         await site.start()
         _log.info("serving %s as %s on %s", options.model_path, options.weight_version, _where(runner))
         yield failed

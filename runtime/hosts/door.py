@@ -1,8 +1,9 @@
 """Where hosts on other machines come in: one TCP port.
 
-Invariant: a connection that has not proved within `KNOCK_S` that it holds the ticket of a life that is waited for is
-closed without a word. So is each beyond `MAX_KNOCKING` at the same time. A life's frames are let in once; what is over
-is let in never again.
+Invariant: a connection counts from the moment it is accepted, before TLS, until it has proved that it holds the ticket
+of a life that is waited for. It has `KNOCK_S` for that. There are never more than `MAX_KNOCKING` such connections, nor
+more than `MAX_OF_ADDRESS` of one address: the oldest makes room for the next. A life's frames are let in once; what is
+over is let in never again.
 """
 
 from __future__ import annotations
@@ -11,22 +12,26 @@ import asyncio
 import contextlib
 import datetime
 import hmac
-import ipaddress
 import os
 import secrets
+import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 import msgspec
 
 from runtime.errors import ConfigError, HostLost
 from runtime.hosts.ticket import KNOCK_S, MAX_KNOCK_BYTES, NONCE_BYTES, HostTicket, Knock, Way, keep_alive, prove
+from runtime.urls import is_loopback
 
 MAX_KNOCKING = 64  # connections that have not proved anything yet
+MAX_OF_ADDRESS = 48  # of them
 MAX_BULK = 4  # bulk connections of one life
+AGAIN_S = 0.2  # after the system gave no descriptor for a connection
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+_Knocking = dict[asyncio.Task[None], str]  # the address of each, the oldest first
 
 
 class Arrival:
@@ -47,21 +52,23 @@ class Door:
         self.refused = 0
         self._certificate = ""
         self._guests: dict[str, Arrival] = {}
-        self._knocking: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
+        self._context: ssl.SSLContext | None = None
+        self._knocking: _Knocking = {}
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
 
     async def open(self, host: str, port: int = 0) -> None:
         """Listen at `host`, with TLS where it is not a loopback address. Raises ConfigError."""
-        context: ssl.SSLContext | None = None
-        if not _is_loopback(host):
-            self._certificate, context = _certified()
+        if not is_loopback(host):
+            self._certificate, self._context = _certified()
         try:
-            self._server = await asyncio.start_server(
-                self._knocked, host, port, ssl=context, ssl_handshake_timeout=KNOCK_S if context is not None else None
-            )
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            self._listener = socket.create_server((host, port), family=family, backlog=MAX_KNOCKING)
         except OSError as error:
             raise ConfigError(f"can't listen at {host}:{port} for hosts on other machines: {error}") from error
-        self.address = f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        self._listener.setblocking(False)
+        self._accepting = asyncio.create_task(self._accept(self._listener), name="door")
+        self.address = f"{host}:{self._listener.getsockname()[1]}"
 
     def expect(self, name: str, serve_bulk: Serve | None = None) -> Arrival:
         """A fresh life of host `name` that may come in; `serve_bulk` is called with each of its bulk connections."""
@@ -79,29 +86,50 @@ class Door:
 
     async def close(self) -> None:
         """Listen no more, and drop all that has come by bulk or not come in yet."""
-        if self._server is not None:
-            self._server.close()
-        await _end(self._knocking)
+        if self._accepting is not None:
+            await _end([self._accepting])
+        if self._listener is not None:
+            self._listener.close()
+        await _end(list(self._knocking))
         await asyncio.gather(*(self.forget(guest) for guest in list(self._guests.values())))
 
-    async def _knocked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, listener: socket.socket) -> None:
+        """Take connections one by one, each once there is room for it."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, peer = await loop.sock_accept(listener)
+            except OSError:  # no descriptor is left, or the other side is gone already
+                await asyncio.sleep(AGAIN_S)
+                continue
+            if (oldest := in_the_way(self._knocking, peer[0])) is not None:
+                await _end([oldest])
+            task = asyncio.create_task(self._knocked(sock), name=f"knock of {peer[0]}")
+            self._knocking[task] = peer[0]
+            await asyncio.sleep(0)  # a task that has not begun when it is cancelled would close nothing
+
+    async def _knocked(self, sock: socket.socket) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._knocking.add(task)
         came: tuple[Arrival, Way] | None = None
+        streams: Streams | None = None
         try:
-            if len(self._knocking) <= MAX_KNOCKING:
-                async with asyncio.timeout(KNOCK_S):
-                    came = await self._checked(reader, writer)
+            async with asyncio.timeout(KNOCK_S):
+                streams = await _streams(sock, self._context)
+                came = await self._checked(*streams)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, msgspec.DecodeError):
             came = None
         finally:
-            self._knocking.discard(task)
+            self._knocking.pop(task, None)
             if came is None:
                 self.refused += 1
-                writer.transport.abort()
+                if streams is None:
+                    sock.close()
+                else:
+                    streams[1].transport.abort()
         if came is not None and came[1] == "bulk":
-            await self._bulk(came[0], task, reader, writer)
+            assert streams is not None
+            await self._bulk(came[0], task, *streams)
 
     async def _checked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[Arrival, Way] | None:
         """Who has proved itself, and what for; the streams of frames are handed over. None: not one of ours."""
@@ -142,17 +170,30 @@ class Door:
             writer.transport.abort()
 
 
-async def _end(tasks: set[asyncio.Task[None]]) -> None:
+async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def in_the_way(knocking: _Knocking, address: str) -> asyncio.Task[None] | None:
+    """The connection that has to go before another of `address` may knock; None where there is room. Pure."""
+    own = [task for task, whose in knocking.items() if whose == address]
+    if len(own) >= MAX_OF_ADDRESS:
+        return own[0]
+    return next(iter(knocking)) if len(knocking) >= MAX_KNOCKING else None
+
+
+async def _streams(sock: socket.socket, context: ssl.SSLContext | None) -> Streams:
+    """The streams over an accepted connection, after TLS where there is a context. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    limit_s = None if context is None else KNOCK_S
+    transport, _ = await loop.connect_accepted_socket(
+        lambda: protocol, sock, ssl=context, ssl_handshake_timeout=limit_s
+    )
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
 def _certified() -> tuple[str, ssl.SSLContext]:

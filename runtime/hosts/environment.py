@@ -18,6 +18,8 @@ FAMILIES = (
 )  # fmt: skip
 # Of this program's own processes on this machine. Elsewhere they would be settings of the program that places hosts.
 HERE = ("OMP_", "PYTHON")
+# The token of what this very process serves.
+TOKEN_ENV = "COMPUTERRL_TOKEN"  # noqa: S105 - the variable's name
 
 
 def passed(environment: Mapping[str, str], named: Collection[str] = ()) -> dict[str, str]:
@@ -25,5 +27,5 @@ def passed(environment: Mapping[str, str], named: Collection[str] = ()) -> dict[
     return {
         name: value
         for name, value in environment.items()
-        if name in NAMES or name in named or name.startswith(FAMILIES + HERE)
+        if name in NAMES or name in named or (name.startswith(FAMILIES + HERE) and name != TOKEN_ENV)
     }

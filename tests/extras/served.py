@@ -12,12 +12,12 @@ from typing import Any
 
 from openenv.core import GenericEnvClient
 
-READY = re.compile(r"serving \d+ tasks at (http://127\.0\.0\.1:\d+)")
+READY = re.compile(r"serving \d+ tasks at (http://token:[\w-]+@127\.0\.0\.1:\d+)")
 
 
 @contextmanager
 def served(*words: str) -> Iterator[str]:
-    """The address of a server of these tasks, which has to end well on SIGTERM."""
+    """The address with the token of a server of these tasks, which has to end well on SIGTERM."""
     command = [sys.executable, "-P", "-m", "actors.cluster.cli", "serve-env", *words, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:

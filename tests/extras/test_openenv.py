@@ -12,8 +12,10 @@ pytest.importorskip("openenv", reason="openenv is not installed: make extras")
 
 import aiohttp
 from openenv.cli._validation import validate_running_environment
+from openenv.core import GenericEnvClient
 
 from apis.tasks import registry as tasks
+from runtime.guard import bearer
 from tests.extras.served import served, session
 
 TASK = "text_editor/train/3"
@@ -77,10 +79,17 @@ def test_a_client_that_left_gives_its_desktop_back(address: str) -> None:
             assert not env.reset(task=TASK).done
 
 
-async def test_a_page_of_a_browser_is_refused(address: str) -> None:
+async def test_a_program_without_the_token_and_a_page_of_a_browser_are_refused(address: str) -> None:
+    shown, _, host = address.removeprefix("http://token:").partition("@")
     async with aiohttp.ClientSession() as browser:
-        for headers in ({"Origin": "https://evil.example"}, {"Host": "rebound.example"}):
-            async with browser.get(f"{address}/health", headers=headers) as answer:
-                assert answer.status == 403
+        for refused, headers in (
+            (401, {}),
+            (403, bearer(shown) | {"Origin": "https://evil.example"}),
+            (403, bearer(shown) | {"Host": "rebound.example"}),
+        ):
+            async with browser.get(f"http://{host}/health", headers=headers) as answer:
+                assert answer.status == refused
             with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
-                await browser.ws_connect(f"{address}/ws", headers=headers)
+                await browser.ws_connect(f"http://{host}/ws", headers=headers)
+    with GenericEnvClient(base_url=f"http://{host}", headers=bearer(shown)).sync() as env:
+        assert not env.reset(task=TASK).done

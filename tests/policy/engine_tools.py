@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -22,6 +23,8 @@ from policy.engine.options import EngineOptions
 from policy.engine.sequence import Draw
 from policy.engine.sequence import Sequence as Response
 from policy.engine.weights import load_weights
+from runtime.guard import bearer
+from runtime.hosts.environment import TOKEN_ENV
 from tests.policy import tiny_models
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,16 +85,21 @@ class Server:
     url: str
     model: Path
     pid: int
+    token: str = ""
+
+    def session(self, **options: Any) -> aiohttp.ClientSession:
+        """One that shows the token."""
+        return aiohttp.ClientSession(headers=bearer(self.token), **options)
 
     async def post(self, path: str, body: Any) -> tuple[int, Any]:
         """Status and answer, decoded where it is JSON."""
-        async with aiohttp.ClientSession() as session, session.post(self.url + path, json=body) as answer:
+        async with self.session() as session, session.post(self.url + path, json=body) as answer:
             json = answer.content_type == "application/json"
             return answer.status, await (answer.json() if json else answer.text())
 
     async def get(self, path: str) -> tuple[int, Any]:
         """Like `post`."""
-        async with aiohttp.ClientSession() as session, session.get(self.url + path) as answer:
+        async with self.session() as session, session.get(self.url + path) as answer:
             json = answer.content_type == "application/json"
             return answer.status, await (answer.json() if json else answer.text())
 
@@ -113,12 +121,13 @@ def engine_server(model: Path, *options: str) -> Iterator[Server]:
     sock = socket.create_server(("127.0.0.1", 0))
     argv = [sys.executable, "-P", "-m", "policy.engine", "--model-path", str(model), "--weight-version", "0.0"]
     argv += ["--fd", str(sock.fileno()), "--die-with-parent", str(os.getpid()), *options]
-    env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    token = secrets.token_urlsafe(24)
+    env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", TOKEN_ENV: token}
     process = subprocess.Popen(argv, env=env, pass_fds=[sock.fileno()])
     url = f"http://127.0.0.1:{sock.getsockname()[1]}"
     sock.close()
     try:
-        yield Server(url, model, process.pid)
+        yield Server(url, model, process.pid, token)
     finally:
         process.terminate()
         assert process.wait(timeout=20) == 0

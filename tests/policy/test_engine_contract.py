@@ -10,7 +10,6 @@ import select
 import subprocess
 import sys
 
-import aiohttp
 import pytest
 
 from tests.policy.engine_tools import (
@@ -155,7 +154,7 @@ async def test_stop_tokens_end_a_response_and_stay_in_it(fresh):
 
 async def test_a_stream_is_cumulative(fresh):
     body = {"input_ids": ids(4, 7), "sampling_params": GREEDY, "stream": True, "return_logprob": True}
-    async with aiohttp.ClientSession() as session, session.post(fresh.url + "/generate", json=body) as answer:
+    async with fresh.session() as session, session.post(fresh.url + "/generate", json=body) as answer:
         lines = [line for line in (await answer.text()).split("\n\n") if line]
     assert lines[-1] == "data: [DONE]"
     parts = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +15,7 @@ import pytest
 
 from runtime.errors import HostLost
 from runtime.hosts import door as doors
-from runtime.hosts.door import MAX_KNOCKING, Arrival, Door
+from runtime.hosts.door import MAX_KNOCKING, MAX_OF_ADDRESS, Arrival, Door, in_the_way
 from runtime.hosts.environment import passed
 from runtime.hosts.frames import FromMain, StopHost
 from runtime.hosts.ticket import MAX_KNOCK_BYTES, NONCE_BYTES, HostTicket, Knock, enter, enter_blocking, knock
@@ -128,16 +130,48 @@ async def test_what_is_no_knock_is_closed_without_a_word(monkeypatch, said):
         await met(guest, guest.ticket)
 
 
-async def test_only_so_many_may_knock_at_once():
-    async with opened() as door:
+@pytest.mark.parametrize("off_loopback", [False, True])
+async def test_silent_connections_shut_no_host_out(off_loopback: bool) -> None:
+    """With TLS they count before their handshake, and take no more descriptors than without."""
+    async with opened(here() if off_loopback else "127.0.0.1") as door:
+        guest = door.expect("away")
         host, _, port = door.address.rpartition(":")
-        idle = [await asyncio.open_connection(host, int(port)) for _ in range(MAX_KNOCKING)]
-        await asyncio.gather(*(reader.readexactly(NONCE_BYTES) for reader, _ in idle))
-        reader, writer = await asyncio.open_connection(host, int(port))
-        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-            await reader.readexactly(NONCE_BYTES)
-        for _, other in [*idle, (reader, writer)]:
-            other.transport.abort()
+        before = len(os.listdir("/proc/self/fd"))
+        silent = [await asyncio.open_connection(host, int(port)) for _ in range(2 * MAX_KNOCKING)]
+        async with asyncio.timeout(10):
+            while door.refused < 2 * MAX_KNOCKING - MAX_OF_ADDRESS:  # noqa: ASYNC110 - it tells of no changes
+                await asyncio.sleep(0.01)
+        ours = len(silent)
+        assert len(os.listdir("/proc/self/fd")) - before - ours <= MAX_OF_ADDRESS + 1
+        await met(guest, guest.ticket)
+        assert await asyncio.wait_for(_ended(silent[0][0]), 5), "the oldest goes first"
+        assert len(door._knocking) <= MAX_OF_ADDRESS
+        for _, writer in silent:
+            writer.transport.abort()
+
+
+async def _ended(reader: asyncio.StreamReader) -> bool:
+    """Whether the other side closed after at most the nonce."""
+    with contextlib.suppress(ConnectionError):
+        return len(await reader.read()) in (0, NONCE_BYTES)
+    return True
+
+
+async def test_the_oldest_of_an_address_makes_room_for_its_next_and_any_for_anothers() -> None:
+    async def sit() -> None:
+        await asyncio.Event().wait()
+
+    mine = {asyncio.create_task(sit()): "192.0.2.1" for _ in range(MAX_OF_ADDRESS)}
+    first, *_ = mine
+    assert in_the_way({}, "192.0.2.1") is None
+    assert in_the_way(mine, "192.0.2.1") is first
+    assert in_the_way(mine, "192.0.2.2") is None
+    full = mine | {asyncio.create_task(sit()): "192.0.2.2" for _ in range(MAX_KNOCKING - MAX_OF_ADDRESS)}
+    assert in_the_way(full, "192.0.2.3") is first
+    assert in_the_way(full, "192.0.2.2") is first
+    for task in full:
+        task.cancel()
+    await asyncio.gather(*full, return_exceptions=True)
 
 
 async def test_off_loopback_the_runs_own_certificate_is_the_only_one(monkeypatch: pytest.MonkeyPatch):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import select
 import signal
 import subprocess
@@ -23,10 +24,14 @@ import pytest
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
 from actors.sampler.engine.sglang import SglangProcess, interpreter
 from runtime.errors import ConfigError
+from runtime.guard import bearer
+from runtime.hosts.environment import TOKEN_ENV
 from tests.policy.engine_tools import Server, engine_server, write_model
 from tests.proofs import proofs
 
 START_S = 240.0
+# One of all servers, because samplers.api_key_env names one.
+TOKEN = os.environ.setdefault(TOKEN_ENV, secrets.token_urlsafe(24))
 URL = os.environ.get("COMPUTERRL_CONTRACT_URL", "")
 
 
@@ -70,13 +75,14 @@ def sglang_server(model: Path, folder: Path) -> Iterator[Server]:
     engine = settings.samplers.engine
     assert isinstance(engine, SglangConfig)
     started = SglangProcess(settings, engine, "contract", folder / "sglang.log")
+    started.token = TOKEN
     argv, env = started.command(str(model), "0.0")
     with (folder / "sglang.log").open("wb") as log:
         process = subprocess.Popen(argv, env=env, stdout=log, stderr=log, start_new_session=True)
     pidfd = os.pidfd_open(process.pid)
     try:
-        _until_it_generates(started.base_url, pidfd)
-        yield Server(started.base_url, model, process.pid)
+        _until_it_generates(started.base_url, started.token, pidfd)
+        yield Server(started.base_url, model, process.pid, started.token)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -85,9 +91,11 @@ def sglang_server(model: Path, folder: Path) -> Iterator[Server]:
         started.clear()
 
 
-def _until_it_generates(url: str, pidfd: int) -> None:
+def _until_it_generates(url: str, token: str, pidfd: int) -> None:
     body = json.dumps({"input_ids": [1], "sampling_params": {"max_new_tokens": 1}}).encode()
-    request = urllib.request.Request(f"{url}/generate", data=body, headers={"Content-Type": "application/json"})
+    request = urllib.request.Request(
+        f"{url}/generate", data=body, headers={"Content-Type": "application/json", **bearer(token)}
+    )
     began = time.monotonic()
     while time.monotonic() - began < START_S:
         try:
@@ -116,7 +124,7 @@ def server(
 ) -> Iterator[Server]:
     """One server for all tests of a file."""
     if request.param == "url":
-        yield Server(URL, models[0], 0)
+        yield Server(URL, models[0], 0, TOKEN)
     elif request.param == "embedded":
         with engine_server(models[0], "--max-running-requests", "8") as found:
             yield found

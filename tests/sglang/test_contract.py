@@ -43,7 +43,7 @@ class Streamed:
 
     async def _read(self) -> dict[str, Any]:
         timeout = aiohttp.ClientTimeout(total=WAIT_S)
-        async with aiohttp.ClientSession(read_bufsize=1 << 24, timeout=timeout) as session:
+        async with self._server.session(read_bufsize=1 << 24, timeout=timeout) as session:
             async with session.post(self._server.url + "/generate", json=self._body) as answer:
                 async for line in answer.content:
                     if line.startswith(b"data: {"):

@@ -27,6 +27,7 @@ from actors.settings import DemosConfig
 from policy import hf_folder
 from policy.broadcast import SendingGroup, checksums, described
 from policy.errors import LearnerError
+from runtime.hosts.environment import TOKEN_ENV
 from runtime.messaging.message import Version
 from runtime.supervision import RestartPolicy
 from runtime.system import ActorSpec, ActorSystem, HostSpec
@@ -70,7 +71,7 @@ async def training(
     rl, sft = RlConfig(lr=1e-3, warmup_steps=0, kl_coef=0.01), SftConfig(lr=3e-3, warmup_steps=0)
     learner = LearnerConfig(rl=rl, sft=sft, checkpoint_every=every)
     spec = LearnerSettings(learner=learner, model=str(base), samplers=names, groups=groups, keep_weights=100)
-    samplers = SamplersConfig(attach=[one.url for one in servers])
+    samplers = SamplersConfig(attach=[one.url for one in servers], api_key_env=TOKEN_ENV)
     sync = WeightSyncConfig(transport="collective", join_s=groups.join_s, **more)
     async with ActorSystem(folder, hosts=[HostSpec(name="rank", env={"OMP_NUM_THREADS": "1"})]) as system:
         await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger))
@@ -166,7 +167,7 @@ async def test_a_member_that_is_lost_costs_the_publication_alone(models: list[Pa
 
     async def load(server: Server, rank: int) -> tuple[str, str]:
         settings = SamplerSettings(samplers=SamplersConfig(attach=[server.url]), model="", attach=server.url)
-        client = EngineClient(server.url, aiohttp.TCPConnector())
+        client = EngineClient(server.url, aiohttp.TCPConnector(), server.token)
         ticket = Ticket(
             group=name, address="127.0.0.1", port=group.port, rank=rank, size=4, backend="gloo", parts=[part],
             unit="tensor", form_s=form_s, send_s=20.0, checksums=checksums(tensors),

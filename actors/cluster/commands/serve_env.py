@@ -10,7 +10,8 @@ SUMMARY = "serve tasks on desktops to other trainers, by the OpenEnv protocol"
 DESCRIPTION = (
     "Serve tasks on real desktops by the OpenEnv protocol (reset, step, state), so that a trainer elsewhere in this\n"
     "machine can learn from them. A session is a WebSocket at /ws. reset takes task or seed; without them the tasks\n"
-    "come in turn. Needs the extra: pip install 'computerrl[openenv]'. Other machines reach it by ssh -L."
+    "come in turn. The printed address holds the token that clients show. Needs the extra:\n"
+    "pip install 'computerrl[openenv]'. Other machines reach it by ssh -L."
 )
 EXAMPLES = (
     "examples:\n"

@@ -13,7 +13,7 @@ EXAMPLES = (
     "examples:\n"
     "  computerrl web\n"
     "  computerrl web last --port 0                 any free port\n"
-    "  computerrl web --host 0.0.0.0                from other machines, with a token in the printed address\n"
+    "  computerrl web --host 0.0.0.0                from other machines, by the printed address\n"
 )
 PORT = 8600
 
@@ -34,15 +34,12 @@ def main(args: argparse.Namespace) -> int:
 
     from actors.cluster.runs import names, run_folder
     from actors.cluster.web import serve
-    from runtime.errors import ConfigError
 
     serve.refuse_port(args.port, "--port")
     runs = run_folder.of_runs(args.runs)
     run = names.find(runs, args.run).name if args.run is not None else ""
-    try:
-        asyncio.run(serve.serve(runs, run, host=args.host, port=args.port, told=_told))
-    except ConfigError as error:
-        raise ConfigError(f"--host {args.host} --port {args.port}: {error}") from None
+    flag = f"--host {args.host} --port {args.port}"
+    asyncio.run(serve.serve(runs, run, host=args.host, port=args.port, flag=flag, told=_told))
     return 0
 
 

@@ -162,7 +162,8 @@ def _patient(like: Deploy, turns: int) -> ReplayConfig:
 
 
 def _samplers(like: Deploy, args: argparse.Namespace) -> SamplersConfig:
-    found = msgspec.structs.replace(like.samplers, attach=list(args.attach))
+    # A run's key is for its own servers.
+    found = msgspec.structs.replace(like.samplers, attach=list(args.attach), api_key_env="")
     if args.engine is None:
         if like.samplers.attach and not args.attach:
             gone = "not again, for they may serve another's training: name servers by --attach, or say --engine"

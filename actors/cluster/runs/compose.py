@@ -29,7 +29,7 @@ from actors.entropulse.config import EntropulseSettings
 from actors.learner.config import GroupSettings, LearnerSettings, RankSettings
 from actors.learner.peers import meeting_s
 from actors.replay.config import LedgerSettings
-from actors.sampler.config import SamplerSettings, SglangConfig
+from actors.sampler.config import SamplerSettings, SglangConfig, attached_key
 from actors.sampler.routing.actor import DispatchSettings
 from apis.tasks.registry import kind_of
 from policy.architecture import read_architecture
@@ -278,6 +278,8 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
     pool = demopool.pool_of(deploy.demos, space)
     if not deploy.demos.source and deploy.demos.count:
         demopool.refuse_missing_keys(pool, os.environ)
+    if deploy.samplers.attach:
+        attached_key(deploy.samplers, os.environ)
     ledger = LedgerSettings(
         seed=deploy.run.seed,
         train_tasks=lanes.train,

@@ -18,10 +18,10 @@ from pathlib import Path
 from actors.cluster import output
 from actors.cluster.web import serve
 from runtime.errors import ConfigError
+from runtime.guard import LOOPBACK
 from runtime.origin import check_origin
 from runtime.signals import die_with
 
-HOST = "127.0.0.1"
 _SERVED = "live page: "
 START_S = 60.0  # until its address is served
 END_S = 5.0
@@ -50,7 +50,7 @@ def live_page(runs: Path, run: str, port: int | None) -> Iterator[None]:
             raise ConfigError(f"--web {port}: the page did not begin within {START_S:g} s")
         said = page.stdout.readline().strip()
         if not said.startswith(_SERVED):
-            raise ConfigError(f"--web {port}: {said or 'the page ended as it began'}")
+            raise ConfigError(said or f"--web {port}: the page ended as it began")
         output.news(said)
         yield
     finally:
@@ -67,9 +67,11 @@ def main() -> None:
     parent, runs, run, port = sys.argv[1:]
     die_with(int(parent))
     try:
-        asyncio.run(
-            serve.serve(Path(runs), run, host=HOST, port=int(port), told=lambda at: output.line(f"{_SERVED}{at}"))
-        )
+        served = serve.serve(
+            Path(runs), run, host=LOOPBACK, port=int(port), flag=f"--web {port}",
+            told=lambda at: output.line(f"{_SERVED}{at}"),
+        )  # fmt: skip
+        asyncio.run(served)
     except ConfigError as error:
         output.line(str(error))
 

@@ -6,14 +6,12 @@ Invariant: an address is told only once it is served.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from aiohttp import web
-
-from actors.cluster.web.server import LiveServer, is_loopback
+from actors.cluster.web.server import LiveServer
 from runtime.errors import ConfigError
+from runtime.guard import Guard, served
 
 END_S = 2.0  # for browsers that still listen
 
@@ -24,22 +22,12 @@ def refuse_port(port: int, flag: str) -> None:
         raise ConfigError(f"{flag} {port}: it is between 0 and 65535")
 
 
-async def serve(runs: Path, run: str, *, host: str, port: int, told: Callable[[str], None]) -> None:
+async def serve(runs: Path, run: str, *, host: str, port: int, flag: str, told: Callable[[str], None]) -> None:
     """Serve the runs below `runs` until cancelled; `told` gets the address of `run`, or of all runs.
 
-    Raises ConfigError where the address can't be had.
+    Raises ConfigError, which begins with `flag`, where the address can't be had.
     """
-    token = "" if is_loopback(host) else secrets.token_urlsafe(24)
-    runner = web.AppRunner(LiveServer(runs, token=token).app, access_log=None, shutdown_timeout=END_S)
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, host, port).start()
-        except OSError as error:
-            raise ConfigError(f"can't be served: {error.strerror}; port 0 is any free one") from None
-        bound = runner.addresses[0][1]
-        shown = f"[{host}]" if ":" in host else host
-        told(f"http://{shown}:{bound}{f'/runs/{run}' if run else '/'}{f'?token={token}' if token else ''}")
+    guard = Guard(host, pages=True)
+    async with served(LiveServer(runs).app, guard, port, flag=flag, end_s=END_S) as bound:
+        told(guard.address(bound, f"/runs/{run}" if run else "/"))
         await asyncio.Event().wait()
-    finally:
-        await runner.cleanup()

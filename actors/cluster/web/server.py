@@ -1,15 +1,13 @@
 """Serves the live page.
 
-Invariant: no request changes a run. Only a loopback address is served without a token. Every word of a guest, a model
-or a run is text in what is sent: as JSON that the page writes by `textContent`, or escaped by `report.html`.
+Invariant: no request changes a run. Every word of a guest, a model or a run is text in what is sent: as JSON that the
+page writes by `textContent`, or escaped by `report.html`. Who may ask is `runtime.guard`'s.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
-import ipaddress
 from importlib import resources
 from pathlib import Path
 
@@ -33,7 +31,6 @@ from runtime.logs.reader import Filter, LogWatch
 from runtime.program import program
 from runtime.status import ActorStatus
 
-COOKIE = "computerrl"
 MOST_LOG_READERS = 8
 LOG_BYTES = 256 << 10  # of each file, before what comes
 LOG_LINES = 400  # at most in a look; the oldest of more are left out, and the page says how many
@@ -41,35 +38,18 @@ LOOK_S = 1.0
 SHOWN_EPISODES = 300
 WAITS = "Who waits for whom"
 _ASSETS = {"live.js": "text/javascript", "live.css": "text/css"}
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
-    " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-)
-_SENT = {
-    "Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}  # fmt: skip
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only programs of this machine reach the address `host`."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class LiveServer:
-    """The pages of the runs below a folder. `token` is asked of every browser; "" for a loopback address."""
+    """The pages of the runs below a folder."""
 
-    def __init__(self, runs: Path, *, token: str = "") -> None:
+    def __init__(self, runs: Path) -> None:
         self._runs = runs
-        self._token = token
         self._looks: dict[Path, SharedLook] = {}
         self._thumbnails = Thumbnails()
         self._run_metrics = RunMetrics(runs)
         self._log_readers = 0
-        self.app = web.Application(middlewares=[self._guard])
+        self.app = web.Application(middlewares=[_lines])
         self.app.add_routes([
             web.get("/", self._index),
             web.get("/assets/{name}", self._asset),
@@ -88,36 +68,6 @@ class LiveServer:
         for watched in self._looks.values():
             await watched.close()
         self._run_metrics.close()
-
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse strangers; give every answer its headers; a wrong name is a line of text."""
-        if (refusal := self._refused(request)) is not None:
-            return refusal
-        try:
-            answer = await handler(request)
-        except web.HTTPException as error:
-            answer = web.Response(status=error.status, text=error.reason)
-        except ComputerRLError as error:
-            answer = web.Response(status=404, text=str(error))
-        if not answer.prepared:
-            for name, value in _SENT.items():
-                answer.headers.setdefault(name, value)
-        return answer
-
-    def _refused(self, request: web.Request) -> web.Response | None:
-        if not self._token:
-            # Another site's name may be made to point here; its pages must not read what this one shows.
-            if is_loopback((request.url.host or "").strip("[]")):
-                return None
-            return web.Response(status=403, text="this page is served to this machine alone, at its loopback address")
-        if hmac.compare_digest(request.query.get("token", "").encode(), self._token.encode()):
-            answer = web.Response(status=303, headers={"Location": request.path})
-            answer.set_cookie(COOKIE, self._token, httponly=True, samesite="Strict", path="/")
-            return answer
-        if hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), self._token.encode()):
-            return None
-        return web.Response(status=403, text="open the address that `computerrl web` printed, with its token")
 
     def _path(self, request: web.Request) -> Path:
         name = request.match_info["run"]
@@ -238,6 +188,17 @@ class LiveServer:
         return web.Response(body=made, content_type="image/jpeg", headers=kept)
 
 
+@web.middleware
+async def _lines(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """A wrong name is a line of text."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        return web.Response(status=error.status, text=error.reason)
+    except ComputerRLError as error:
+        return web.Response(status=404, text=str(error))
+
+
 def _doing(actor: ActorStatus) -> tuple[str, str]:
     wait = max(actor.waits, key=lambda found: found.waited_s, default=None)
     busy = f"{actor.current} {duration(actor.busy_s)}" if actor.current else actor.doing
@@ -261,7 +222,7 @@ def _html(page: str) -> web.Response:
 
 
 async def _begin_events(request: web.Request) -> web.StreamResponse:
-    answer = web.StreamResponse(headers={"Content-Type": "text/event-stream", **_SENT})
+    answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await answer.prepare(request)
     await answer.write(b"retry: 1000\n\n")
     return answer

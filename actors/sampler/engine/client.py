@@ -20,6 +20,7 @@ from actors.replay.messages import Sampling
 from actors.sampler.engine import wire
 from policy.architecture import read_architecture
 from policy.errors import EngineBusy, EngineError
+from runtime.guard import bearer
 from runtime.http import AnswerTooLongError, NoAnswerError, request_json
 
 
@@ -54,11 +55,11 @@ CONTROL_TIMEOUT_S = 20.0
 
 
 class EngineClient:
-    """Speaks to `base`; `connector` decides what lies under it (TCP or a Unix socket)."""
+    """Speaks to `base`; `connector` decides what lies under it (TCP or a Unix socket), `token` is what it asks for."""
 
-    def __init__(self, base: str, connector: aiohttp.BaseConnector) -> None:
+    def __init__(self, base: str, connector: aiohttp.BaseConnector, token: str = "") -> None:
         self._base = base.rstrip("/")
-        self._session = aiohttp.ClientSession(connector=connector)
+        self._session = aiohttp.ClientSession(connector=connector, headers=bearer(token))
 
     async def close(self) -> None:
         """Close all connections."""

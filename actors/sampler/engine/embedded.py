@@ -1,6 +1,7 @@
 """The embedded engine's process: its socket, its command line, its environment.
 
-Invariant: the process never outlives this one (the kernel kills it when we end), and its socket is gone with it.
+Invariant: the process never outlives this one (the kernel kills it when we end), and its socket is gone with it. Its
+token is in its environment and in no command line.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import aiohttp
 
 from actors.sampler.config import EmbeddedConfig, SamplerSettings
 from actors.sampler.engine.process import ServerProcess
+from runtime.hosts.environment import TOKEN_ENV
 from runtime.origin import check_origin
 from runtime.sockets import listen_unix
 
-_BASE_URL = "http://engine"
+_BASE_URL = "http://localhost"
 _BACKLOG = 1024
 _EXIT_UNUSABLE = 2
 
@@ -80,7 +82,8 @@ class EngineProcess(ServerProcess):
 
     def _environment(self) -> dict[str, str]:
         path = [check_origin().root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-        return environment(self._settings) | {"PYTHONPATH": os.pathsep.join(entry for entry in path if entry)}
+        own = {"PYTHONPATH": os.pathsep.join(entry for entry in path if entry), TOKEN_ENV: self.token}
+        return environment(self._settings) | own
 
 
 def environment(settings: SamplerSettings) -> dict[str, str]:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from pathlib import Path
 from typing import Protocol
 
 import aiohttp
 
 from actors.errors import EngineGone, SamplerError
-from actors.sampler.config import SamplerSettings, SglangConfig
+from actors.sampler.config import SamplerSettings, SglangConfig, attached_key
 from actors.sampler.engine.client import EngineClient
 from actors.sampler.engine.embedded import EngineProcess
 from actors.sampler.engine.sglang import SglangProcess
@@ -87,7 +88,7 @@ class StartedEngine:
         """Start the process with `latest`."""
         self._process = self._make()
         await self._process.serve(latest.location, str(latest.version))
-        self.client = EngineClient(self._process.base_url, self._process.connector())
+        self.client = EngineClient(self._process.base_url, self._process.connector(), self._process.token)
         answered = asyncio.ensure_future(self._first_token())
         ended = asyncio.ensure_future(self._process.exited())
         try:
@@ -160,7 +161,9 @@ class AttachedEngine:
         One that was there before may be starting again, which takes minutes, or stand still since a load broke off.
         """
         self._condemned.clear()
-        self.client = EngineClient(self._url, aiohttp.TCPConnector(limit=0))
+        self.client = EngineClient(
+            self._url, aiohttp.TCPConnector(limit=0), attached_key(self._settings.samplers, os.environ)
+        )
         limit_s = self._settings.start_timeout_s
         try:
             async with asyncio.timeout(limit_s):

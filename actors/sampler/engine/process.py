@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 from collections import deque
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ class ServerProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._output: asyncio.Task[None] | None = None
         self._pidfd: int | None = None
+        self.token = secrets.token_urlsafe(24)  # what the server asks of its callers
         self.last_lines: deque[str] = deque(maxlen=_LINES_KEPT)
 
     @property

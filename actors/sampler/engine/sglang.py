@@ -1,7 +1,7 @@
 """A real SGLang server's process: its interpreter, its port, its command line, its environment.
 
 Invariant: the server runs in SGLang's own environment and sees nothing of this program's import path. It dies with
-this process, and its temporary folder goes with it.
+this process, and its temporary folder goes with it. It answers those who show its key, which is in no command line.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from actors.sampler.config import SamplerSettings, SglangConfig
 from actors.sampler.engine.embedded import environment
 from actors.sampler.engine.process import ServerProcess
 from runtime.errors import ConfigError
+from runtime.hosts.environment import TOKEN_ENV
 from runtime.origin import check_origin
 
 ENVIRONMENT = ".venv-sglang"
@@ -94,7 +95,7 @@ class SglangProcess(ServerProcess):
     def _environment(self) -> dict[str, str]:
         env = environment(self._settings)
         env.pop("PYTHONPATH", None)
-        env |= {"HF_HUB_OFFLINE": "1", "TMPDIR": self._temporary or tempfile.gettempdir()}
+        env |= {"HF_HUB_OFFLINE": "1", TOKEN_ENV: self.token, "TMPDIR": self._temporary or tempfile.gettempdir()}
         return env | ({"SGLANG_USE_CPU_ENGINE": "1"} if self._settings.samplers.device == "cpu" else {})
 
 

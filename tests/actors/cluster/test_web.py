@@ -16,7 +16,6 @@ from typing import Any
 import aiohttp
 import orjson
 import pytest
-from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors.cluster import cli
@@ -28,6 +27,8 @@ from actors.cluster.web.server import LiveServer
 from actors.cluster.web.shared_look import SharedLook
 from actors.replay.database.schema import connect
 from runtime.errors import ConfigError
+from runtime.guard import Guard, bearer
+from runtime.guard import served as guarded
 from tests.actors.cluster.browser import browser
 from tests.actors.cluster.test_report_page import HOSTILE, Reader, whole
 
@@ -39,19 +40,19 @@ def run(tmp_path: Path) -> Path:
     return whole(tmp_path / "runs" / "one")
 
 
+TOKEN = "a-token-of-the-tests"
+
+
 @contextlib.asynccontextmanager
-async def served(runs: Path, token: str = "", port: int = 0) -> AsyncIterator[str]:
-    runner = web.AppRunner(LiveServer(runs, token=token).app, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", port).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+async def served(runs: Path, port: int = 0) -> AsyncIterator[str]:
+    guard = Guard(token=TOKEN, pages=True)
+    async with guarded(LiveServer(runs).app, guard, port, flag="--port", end_s=0.1) as bound:
+        yield f"http://127.0.0.1:{bound}"
 
 
 async def got(url: str, **options: Any) -> tuple[int, str, Any]:
-    async with aiohttp.ClientSession() as session, session.get(url, allow_redirects=False, **options) as reply:
+    session = aiohttp.ClientSession(headers=bearer(TOKEN))
+    async with session, session.get(url, allow_redirects=False, **options) as reply:
         return reply.status, (await reply.read()).decode(errors="replace"), reply.headers
 
 
@@ -91,19 +92,6 @@ async def test_what_is_not_there_is_a_line(run: Path, path: str, expected: str) 
     async with served(run.parent) as at:
         status, said, _ = await got(at + path)
     assert (status, expected in said) == (404, True)
-
-
-async def test_strangers_are_refused(run: Path) -> None:
-    async with served(run.parent) as at:
-        assert (await got(at, headers={"Host": "evil.example"}))[0] == 403
-    async with served(run.parent, token="secret") as at:
-        assert (await got(at))[0] == 403
-        assert (await got(f"{at}/?token=secreT"))[0] == 403
-        status, _, headers = await got(f"{at}/runs/one?token=secret")
-        assert (status, headers["Location"]) == (303, "/runs/one")
-        assert "HttpOnly" in headers["Set-Cookie"]
-        assert "SameSite=Strict" in headers["Set-Cookie"]
-        assert (await got(at, cookies={"computerrl": "secret"}))[0] == 200
 
 
 def test_looking_changes_nothing(run: Path) -> None:
@@ -204,7 +192,7 @@ async def test_a_browser_follows_a_run_through_a_restart_of_the_server(run: Path
             await page.ask(
                 "Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=False
             )
-            await page.ask("Page.navigate", url=f"{at}/runs/one")
+            await page.ask("Page.navigate", url=f"{at}/runs/one?token={TOKEN}")
             await page.until("document.getElementById('wall')?.childElementCount === 1")
             assert await page.eval("document.title") == "one ok"
             said = await page.eval("document.body.textContent")
@@ -269,8 +257,11 @@ def test_a_bad_address_is_one_line(
 async def test_a_page_beside_a_run_ends_with_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with live_page(run.parent, "one", 0):
         address = capsys.readouterr().out.strip().removeprefix("live page: ")
+        address, _, token = address.partition("?token=")
         assert address.endswith("/runs/one")
-        assert (await got(address))[0] == 200
+        assert (await got(address))[0] == 401, "the tests' token is not this page's"
+        assert (await got(f"{address}?token={token}"))[0] == 303
+        assert (await got(address, headers=bearer(token)))[0] == 200
         port = int(address.split(":")[2].partition("/")[0])
         with pytest.raises(ConfigError, match=f"--web {port}: can't be served"), live_page(run.parent, "one", port):
             pass

@@ -12,7 +12,7 @@ from actors.cluster.web import beside
 from runtime.errors import ConfigError
 from tests.actors.cluster.browser import Browser, browser
 from tests.actors.cluster.test_report_page import whole
-from tests.actors.cluster.test_web import served
+from tests.actors.cluster.test_web import TOKEN, served
 
 axe = pytest.importorskip("axe_core_python", reason="axe-core-python is of the extra dev")
 PAGES = {  # what differs in its colours is looked at in both
@@ -44,6 +44,7 @@ async def looked_at(page: Browser, address: str, scheme: str) -> None:
 async def test_pages_are_accessible_in_both_schemes_on_a_phone(runs: Path, tmp_path: Path) -> None:
     async with browser(tmp_path / "profile") as page, served(runs) as at:
         await page.ask("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=False)
+        await page.ask("Page.navigate", url=f"{at}/?token={TOKEN}")
         for scheme in PAPER:
             wanted = [{"name": "prefers-color-scheme", "value": scheme}]
             await page.ask("Emulation.setEmulatedMedia", features=wanted)

@@ -144,14 +144,19 @@ async def test_the_bundled_model_answers_within_its_context() -> None:
 async def test_the_page_shows_the_look_as_data_to_this_machine_alone() -> None:
     page = PlayPage("Delete a.txt", 12)
     page.show(seen(last="Click Success"), b"\xff\xd8 a picture")
-    async with page.served(0) as address, aiohttp.ClientSession() as browser:
+    # A browser keeps the cookie of an address only where it is told to.
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with page.served(0) as printed, aiohttp.ClientSession(cookie_jar=jar) as browser:
+        address = printed.partition("?")[0]
 
         async def get(path: str, **headers: str) -> tuple[int, bytes, str]:
             async with browser.get(address + path, headers=headers) as answer:
                 policy = answer.headers.get("Content-Security-Policy", "")
                 return answer.status, await answer.read(), policy
 
-        status, body, policy = await get("")
+        assert (await get("state"))[0] == 401
+        async with browser.get(printed) as opened:
+            status, body, policy = opened.status, await opened.read(), opened.headers["Content-Security-Policy"]
         assert status == 200
         assert b"<script src" in body
         assert "default-src 'none'" in policy

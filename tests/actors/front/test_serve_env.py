@@ -72,37 +72,6 @@ async def test_an_episode_without_an_answer_is_given_up_and_one_that_is_ended_is
 
 
 @pytest.mark.parametrize(
-    ("host", "origin", "served"),
-    [
-        ("127.0.0.1:8610", "", True),
-        ("localhost", "", True),
-        ("rebound.example:8610", "", False),
-        ("127.0.0.1:8610", "https://evil.example", False),
-        ("", "", False),
-    ],
-)
-@pytest.mark.parametrize("kind", ["http", "websocket"])
-async def test_programs_of_this_machine_are_served_and_no_pages(
-    host: str, origin: str, served: bool, kind: str
-) -> None:
-    sent: list[Any] = []
-    reached: list[str] = []
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        reached.append(scope["type"])
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    headers = [(b"host", host.encode())] + ([(b"origin", origin.encode())] if origin else [])
-    await serving._guarded(app)({"type": kind, "headers": headers}, None, send)
-    assert reached == ([kind] if served else [])
-    assert bool(sent) != served
-    if sent:
-        assert sent[0].get("status") == 403 or sent[0]["type"] == "websocket.close"
-
-
-@pytest.mark.parametrize(
     ("words", "why"),
     [
         (["file_managr"], "did you mean file_manager"),

@@ -9,7 +9,6 @@ import signal
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import aiohttp
 import msgspec
 import pytest
 
@@ -52,15 +51,15 @@ def models(tmp_path_factory):
 @pytest.fixture(scope="module")
 def server(models):
     """An engine that samplers are attached to; it has the second model at first."""
-    with engine_server(models[1]) as found:
+    with engine_server(models[1]) as found, pytest.MonkeyPatch.context() as patched:
+        patched.setenv("ATTACHED_KEY", found.token)
         yield found
 
 
 def settings(models, **more) -> SamplerSettings:
     quick = RestartPolicy(max_restarts=3, first_delay_s=0.01)
-    return SamplerSettings(
-        samplers=SamplersConfig(generate_timeout_s=60.0), model=str(models[0]), restart=quick, **more
-    )
+    samplers = SamplersConfig(generate_timeout_s=60.0, api_key_env="ATTACHED_KEY" if "attach" in more else "")
+    return SamplerSettings(samplers=samplers, model=str(models[0]), restart=quick, **more)
 
 
 @asynccontextmanager
@@ -279,7 +278,7 @@ async def test_an_attached_server_that_stands_still_or_starts_again_is_met_again
     """A load that broke off leaves SGLang paused, and nothing but this sampler would ever set it going."""
     async with sampling(tmp_path, settings(models, attach=server.url)) as ref:
         check(models[0], await ask(ref, "a"), BASE)
-    async with aiohttp.ClientSession() as session:
+    async with server.session() as session:
         async with session.post(f"{server.url}/pause_generation", json={"mode": "retract"}) as answer:
             assert answer.status == 200
     async with asyncio.timeout(60), sampling(tmp_path, settings(models, attach=server.url)) as ref:
