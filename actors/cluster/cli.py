@@ -84,7 +84,9 @@ class Parser(argparse.ArgumentParser):
         word = words[0].partition("=")[0]
         options = [option for action in self._actions for option in action.option_strings]
         nearest = f"it is {new} now" if (new := RENAMED.get(word)) in options else hint(word, options)
-        self.error(f"{words[0]}: no such argument; {nearest}" if word.startswith("-") else f"{word}: one too many")
+        takes = ", ".join(str(one.metavar) for one in self._actions if not one.option_strings and one.metavar)
+        known = f"unexpected, the command takes {takes or 'no such word'}"
+        self.error(f"{words[0]}: no such argument; {nearest}" if word.startswith("-") else f"{word}: {known}")
 
     def refuse_empty(self, args: argparse.Namespace) -> None:
         """Raise ConfigError for the first argument that was given as an empty word.
@@ -125,7 +127,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     prog = NAME
     try:
         parser = build_parser()
-        args, rest = parser.parse_known_args(argv)
+        words = [*(sys.argv[1:] if argv is None else argv)]
+        args, rest = parser.parse_known_args([*words[1:], "--help"] if words[:1] == ["help"] else words)
         if args.command is None:
             if rest:
                 parser.unknown(rest)

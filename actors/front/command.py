@@ -18,6 +18,7 @@ from actors.cluster.evaluate import served
 from actors.cluster.evaluate.settings import URL_TOKENS
 from actors.cluster.runs import weights
 from actors.cluster.web.serve import refuse_port
+from actors.cluster.words import plain
 from actors.desktop.endpoints.config import key_of
 from actors.desktop.player import Play
 from actors.errors import DesktopFault, GuestRefused
@@ -85,7 +86,7 @@ async def _played(args: argparse.Namespace, task: TaskHandle, form: Form) -> Pla
             task, watched, max_turns=args.max_turns, form=form, actions=args.actions, provider=provider, **settings
         )  # fmt: skip
         assert found.outcome is not None, "play raises where there is no outcome"
-        verdict = f"{'solved' if found.success else 'not solved'} ({found.outcome.reason}): {found.detail}"
+        verdict = f"{'solved' if found.success else 'not solved'} ({plain(found.outcome.reason)}): {found.detail}"
         page.end(verdict)
         output.line(output.clean(f"verdict: {verdict}; {len(found.steps)} turns"))
         return found

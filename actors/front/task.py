@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 
 class TaskHandle:
-    """The task `FAMILY/SPLIT/NUMBER`, or `SET/DOMAIN/ID` of a task set. Raises ConfigError with the nearest id."""
+    """The task `FAMILY/SPLIT/NUMBER`, or `SET/DOMAIN/ID` of a task set; `FAMILY` alone is its first task.
+
+    Raises ConfigError with the nearest id.
+    """
 
     def __init__(self, task_id: str) -> None:
-        if not tasks.of_set(task_id):
-            suites.refuse_unknown(task_id)
-        self.file: Task = tasks.task(task_id)  # in OSWorld's form: set-up and verifier, too
+        found = task_id if tasks.of_set(task_id) else suites.instance(task_id)
+        self.file: Task = tasks.task(found)  # in OSWorld's form: set-up and verifier, too
         self.id = self.file.id
         self.instruction = self.file.instruction
         self.apps = tuple(self.file.related_apps)

@@ -6,21 +6,24 @@ Invariant: exit status 0 means that learner and engine load the folder and agree
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from actors.cluster import output
 from actors.cluster.config import models
+from actors.cluster.runs import weights
 from policy.comparison import ModelVerdict, compare
 from runtime.errors import ConfigError
 
 QUIET_S = 2.0
 
 
-def check(model: str, dtype: str, *, as_json: bool) -> int:
-    """Print the verdict on `model`, a folder or a name on the hub; its exit status.
+def check(model: str, runs: Path, dtype: str, *, as_json: bool) -> int:
+    """Print the verdict on `model`, a folder, a name or a run below `runs`; its exit status.
 
     Raises ConfigError where there is none.
     """
-    folder = models.folder_of(model)
+    run = weights.run_of(model, runs)
+    folder = Path(weights.locate(model, runs).folder) if run is not None else models.folder_of(model)
     from transformers.utils import logging
 
     logging.set_verbosity_error()

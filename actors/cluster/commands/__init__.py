@@ -8,6 +8,14 @@ from __future__ import annotations
 
 import argparse
 
+MODEL = "a folder, a name (base, a run, `last`, OWNER/MODEL of the hub)"
+
+
+def take_served_model(group: argparse._ArgumentGroup) -> None:
+    """Declare the flags that name a model at a URL to its server."""
+    group.add_argument("--model-name", metavar="NAME", help="the model, as that server calls it")
+    group.add_argument("--api-key-env", metavar="VAR", help="the environment variable that holds its key")
+
 
 def take_provider(parser: argparse.ArgumentParser) -> None:
     """Declare the flag of commands that boot desktops without a deploy file."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+
+from actors.cluster.commands import MODEL
 
 SUMMARY = "check a model folder beside transformers"
 DESCRIPTION = (
-    "Load a Hugging Face folder, or a model of the hub, as learner and embedded engine do, compare logits with\n"
+    "Load MODEL as learner and embedded engine do, compare logits with\n"
     "transformers, draw a greedy answer through the model's own chat template, export the weights and read them back.\n"
     "float32: a logit may differ by 1e-4, or by 1e-5 of the largest logit. bfloat16: the rms distance from float32\n"
     "may be at most 1.5 times that of transformers' own bfloat16. A model that is not covered is named by its key of\n"
@@ -25,10 +28,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     check = verbs.add_parser("check", help="compare with transformers", description=DESCRIPTION, epilog=EXAMPLES)
-    check.add_argument("folder", metavar="MODEL", help="a Hugging Face folder, or OWNER/MODEL[@REVISION] on the hub")
+    check.add_argument("model", metavar="MODEL", help=MODEL)
     check.add_argument(
         "--dtype", choices=("float32", "bfloat16"), default="float32", help="what to compute in (default: float32)"
     )
+    check.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
     check.add_argument("--json", action="store_true", help="print one JSON document")
     check.set_defaults(parser=check)
 
@@ -40,4 +44,4 @@ def main(args: argparse.Namespace) -> int:
     warnings.simplefilter("ignore")  # Megatron's, of kernels that it lacks
     from actors.cluster.checks import model
 
-    return model.check(args.folder, args.dtype, as_json=args.json)
+    return model.check(args.model, Path(args.runs), args.dtype, as_json=args.json)

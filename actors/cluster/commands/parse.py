@@ -12,12 +12,13 @@ if TYPE_CHECKING:
 
 SUMMARY = "parse a model's answer"
 DESCRIPTION = (
-    "Read a model's answer from standard input and print the typed action, or the refusal with its reason.\n"
+    "Print the typed action that a model's answer means, or the refusal with its reason.\n"
     "Exit status 0 for an action, 2 for a refusal. Nothing is evaluated and nothing runs."
 )
 EXAMPLES = (
     "examples:\n"
     "  echo \"Agent.type(text='kiwi')\" | computerrl parse --app text_editor\n"
+    "  computerrl parse --app calc \"CalcTools.set_cell(cell='B2', value='7')\"\n"
     "  computerrl parse --app libreoffice_calc --json < answer.txt\n"
 )
 MAX_BYTES = 1 << 20
@@ -25,6 +26,7 @@ MAX_BYTES = 1 << 20
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
+    parser.add_argument("answer", metavar="ANSWER", nargs="?", help="the answer (default: standard input)")
     parser.add_argument(
         "--app", required=True, metavar="APP", help=f"one of {', '.join(APP_NAMES)}; also calc, chrome, ..."
     )
@@ -35,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Parse standard input; 0 or 2."""
+    """Parse the answer; 0 or 2."""
     import sys
 
     from actors.cluster import output
@@ -45,7 +47,9 @@ def main(args: argparse.Namespace) -> int:
     app = ALIASES.get(args.app, args.app)
     if app not in APP_NAMES:
         raise ConfigError(f"--app {args.app}: no such application; {hint(args.app, [*APP_NAMES, *ALIASES])}")
-    text = sys.stdin.buffer.read(MAX_BYTES + 1).decode("utf-8", errors="replace")
+    if args.answer is None and sys.stdin.isatty():
+        output.line("the answer, then Ctrl-D:", to=sys.stderr)
+    text = args.answer or sys.stdin.buffer.read(MAX_BYTES + 1).decode("utf-8", errors="replace")
     found = verdict(text, app, args.actions)
     accepted = found["verdict"] == "action"
     if args.json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from actors.cluster.commands import take_provider
+from actors.cluster.commands import MODEL, take_provider, take_served_model
 
 SUMMARY = "play a task by hand, or watch a model play it"
 DESCRIPTION = (
@@ -15,7 +15,7 @@ DESCRIPTION = (
 )
 EXAMPLES = (
     "examples:\n"
-    "  computerrl play file_manager/train/3\n"
+    "  computerrl play file_manager\n"
     "  computerrl play file_manager/train/3 --keep mine.jsonl\n"
     "  computerrl play text_editor/held-out/0 --model last --step\n"
     "  computerrl play calc_cell/held-out/0 --model http://127.0.0.1:30000/v1 --model-name NAME\n"
@@ -24,11 +24,10 @@ EXAMPLES = (
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
-    parser.add_argument("task", metavar="TASK", help="FAMILY/SPLIT/NUMBER, or SET/DOMAIN/ID of a task set")
+    parser.add_argument("task", metavar="TASK", help="FAMILY/SPLIT/NUMBER (FAMILY: its first), or SET/DOMAIN/ID")
     parser.add_argument("--keep", metavar="FILE", help="add a solved episode to this .jsonl or .parquet recording")
-    parser.add_argument("--model", metavar="URL|MODEL", help="base, a model folder, a run, `last`, or a server's URL")
-    parser.add_argument("--model-name", metavar="NAME", help="of a URL: the model, as that server calls it")
-    parser.add_argument("--api-key-env", metavar="VAR", help="of a URL: the environment variable that holds its key")
+    parser.add_argument("--model", metavar="MODEL", help=f"{MODEL}, or a server's URL")
+    take_served_model(parser.add_argument_group("a model at a URL"))
     parser.add_argument("--max-tokens", type=int, metavar="N", help="of a model's answer (default: 96, of a URL 4096)")
     parser.add_argument("--step", action="store_true", help="wait for Enter before each turn of a model")
     parser.add_argument("--max-turns", type=int, default=50, metavar="N", help="answers at most (default: 50)")

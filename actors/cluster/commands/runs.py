@@ -36,7 +36,7 @@ def main(args: argparse.Namespace) -> int:
         )
         return 0
     if not rows and not broken:
-        output.line(f"no runs in {args.runs}: start one with  {program()} run smoke")
+        output.line(f"no runs in {args.runs}: start one with  {program()} run smoke{run_folder.runs_flag(runs)}")
         return 0
     output.table(
         ("RUN", "STATE", "STARTED", "AGE", "FILE", "REASON"),

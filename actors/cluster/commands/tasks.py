@@ -79,7 +79,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="suite, YAML file, family, or JSON file or folder of tasks (default: desktop)",
     )  # fmt: skip
     show = verbs.add_parser("show", help="one task", description=SHOW, epilog=EXAMPLES)
-    show.add_argument("task", metavar="ID", help="FAMILY/SPLIT/NUMBER, or a task's JSON file")
+    show.add_argument("task", metavar="ID", help="FAMILY/SPLIT/NUMBER (FAMILY: its first), or a task's JSON file")
     check = verbs.add_parser("check", help="play or look through a suite", description=CHECK, epilog=EXAMPLES)
     check.add_argument("suite", metavar="SUITE", help="suite, YAML file, family, or JSON file or folder of tasks")
     check.add_argument("--static", action="store_true", help="look at the form only; needs no desktop")

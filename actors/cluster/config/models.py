@@ -19,6 +19,7 @@ from runtime.errors import ConfigError
 _OF_TOKENS = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 FILES = ("config.json", "tokenizer.json")  # beside the weights, in one file or in several
 
+BASE = "base"  # the bundled model's name
 MADE = {"smollm2": "smollm"}  # model folders that a target of the Makefile makes, by name
 
 
@@ -57,14 +58,16 @@ def shapes() -> Path:
 
 
 def folder_of(base: str, *, weights: bool = True) -> Path:
-    """Where the files of `base`, a Hugging Face folder or a name on the hub, are, whatever they are.
+    """Where the files of `base` are, whatever they are: a Hugging Face folder, "base", or a name on the hub.
 
     The files of a name are fetched where the cache lacks them, without `weights` where they are not wanted. Raises
     ConfigError.
     """
-    folder = Path(base).resolve()
+    folder = bundled() if base == BASE else Path(base).resolve()
     if folder.is_dir():
         return folder
+    if "://" in base:
+        raise ConfigError(f"{base}: a model at a URL has no weights here: only `eval` and `play --model` take one")
     if name := hub.named(base):
         return hub.snapshot(name, weights=weights)
     made = f"; `make {MADE[folder.name]}` makes it" if folder.name in MADE else ""

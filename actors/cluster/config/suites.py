@@ -7,6 +7,7 @@ trained; what a suite spreads over its families depends on nothing but the suite
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from actors.cluster.config import deploy_files, typed_yaml
-from actors.cluster.config.suggest import hint
+from actors.cluster.config.suggest import hint, nearest
 from actors.replay.config import TaskRange
 from apis.tasks import registry as tasks
 from apis.tasks.family import Family
@@ -91,9 +92,7 @@ class Suite(msgspec.Struct, frozen=True, kw_only=True):
         if families and wanted.split in self.splits:
             most = self.splits[wanted.split].count
             share = self._shares(wanted, families)[0]
-            holds = (
-                f"suite {self.name} has {most} instances of split {wanted.split} in each of {len(families)} families"
-            )
+            holds = f"suite {self.name} has {most} instances of split {wanted.split} in each family, of {len(families)}"
             refuse_beyond(wanted, share, most, key, holds)
 
     @staticmethod
@@ -110,12 +109,34 @@ def refuse_beyond(wanted: TaskRange, each: int, most: int, key: str, holds: str)
         raise ConfigError(f"{key}.count is {wanted.count}: {holds}, and it begins at {wanted.first}")
 
 
+def instance(named: str) -> str:
+    """The id of the task that a person calls `named`: FAMILY and FAMILY/SPLIT mean its first one.
+
+    Raises ConfigError with the nearest right id.
+    """
+    name, split, *_ = [*named.split("/"), ""]
+    if name in tasks.FAMILIES and named.count("/") < 2:
+        named = f"{name}/{split or splits_of(tasks.FAMILIES[name])[0]}/0"
+    refuse_unknown(named)
+    return named
+
+
 def refuse_unknown(task_id: str) -> None:
     """Raise ConfigError with the nearest right word where no instance of a family can be called `task_id`."""
     name, split, number = [*task_id.split("/", 2), "", ""][:3]
     none = f"there is no task {task_id}"
     if name not in tasks.FAMILIES:
-        raise ConfigError(f"{none}: {hint(name, tasks.FAMILIES)}")
+        words = [*re.split(r"[/:.# ]+", task_id), "", ""][:3]
+        family = nearest(words[0], tasks.FAMILIES)
+        if family is None:
+            raise ConfigError(f"{none}: {hint(name, tasks.FAMILIES)}")
+        of_it = splits_of(tasks.FAMILIES[family])
+        meant = (
+            family,
+            words[1] if words[1] in of_it else of_it[0],
+            words[2] if len(words[2]) < 6 and tasks.is_number(words[2]) else "0",
+        )
+        raise ConfigError(f"{none}: did you mean {'/'.join(meant)}?")
     if not split:
         own = splits_of(tasks.FAMILIES[name])[0]
         raise ConfigError(f"{none}: a task is FAMILY/SPLIT/NUMBER, for example {name}/{own}/0")

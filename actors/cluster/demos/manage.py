@@ -53,7 +53,8 @@ def list_runs(args: argparse.Namespace) -> int:
     if args.json:
         output.document(rows)
     elif not rows:
-        output.line(f"no demonstrations in {args.runs}: record some with  {program()} demos record desktop --count 64")
+        more = f"{program()} demos record desktop --count 64{run_folder.runs_flag(Path(args.runs))}"
+        output.line(f"no demonstrations in {args.runs}: record some with  {more}")
     else:
         output.table(
             ("RUN", "STATE", "STARTED", "SEED", "DEMOS", "FORM", "OBSERVATION", "TOKENIZER", "FAMILIES"),

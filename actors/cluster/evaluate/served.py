@@ -21,7 +21,7 @@ from actors.desktop.endpoints.client import Endpoint, EndpointDown
 from actors.desktop.endpoints.config import EndpointConfig, key_of
 from runtime.errors import ConfigError
 
-MODEL_FLAG = "--model"
+MODEL_FLAG = "--model-name"
 TRIAL_TOKENS = 16  # some servers refuse fewer
 TRIAL_SIDE = 64  # pixels
 ASKED = "Answer with one word: ready?"

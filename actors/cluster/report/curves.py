@@ -1,7 +1,7 @@
 """Draws curves of one or several runs over optimizer steps.
 
-Invariant: runs of one group are one line with a band. A picture without a value is not drawn at all. Where pulses are
-longer than RL, their steps are drawn narrower and the axis says so.
+Invariant: runs of one group are one line with a band. A picture of a single point is not drawn: tables have it. Where
+pulses are longer than RL, their steps are drawn narrower and the axis says so.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 from actors.cluster.report.axis import NARROWED, knots
 from actors.cluster.report.bands import Band, Series, band, smooth
 from actors.cluster.report.drawing import INK, LINES, SHADES, Drawing, drawn, pyplot
+from actors.cluster.words import plain
 from actors.replay.values import Phase
 
 STEPS = "step (one batch)"
+LEAST = 2  # points of a line, and bars of a picture
 WINDOW = 5  # steps over which training success is averaged
 USUAL = 98  # percentile of a segment's values up to which a cut axis reaches at the least
 MARKERS = "osD^v"  # of one group's decodings
@@ -56,12 +58,12 @@ def lines(
     axis: str = STEPS,
     called: str = "seeds",
 ) -> Drawing | None:
-    """One line per group over the steps, or None without a value. `whole`: cloning in full; `share`: from 0 to 1.
+    """One line per group over the steps, or None without two values. `whole`: cloning in full; `share`: from 0 to 1.
 
     `cut`: a few values far above all others are off the axis, which says so. `called`: what the runs of a group are.
     """
     bands = {label: band(several) for label, several in groups.items()}
-    if not any(found.steps for found in bands.values()):
+    if max((len(found.steps) for found in bands.values()), default=0) < LEAST:
         return None
     plt = pyplot()
     figure, axes = plt.subplots(figsize=(7, 3.2), dpi=150)
@@ -94,9 +96,10 @@ def success(
     axis: str = STEPS,
     called: str = "seeds",
 ) -> Drawing | None:
-    """Held-out rounds with intervals over training success; None where there is neither."""
+    """Held-out rounds with intervals over training success; None where neither has two points."""
     bands = {label: band(several) for label, several in groups.items()}
-    if not dots and not any(found.steps for found in bands.values()):
+    steps = [one.steps for one in dots] + [found.steps for found in bands.values()]
+    if max(map(len, steps), default=0) < LEAST:
         return None
     plt = pyplot()
     figure, axes = plt.subplots(figsize=(9, 4.2), dpi=140)
@@ -118,11 +121,11 @@ def success(
         for step, values in zip(one.steps, one.each, strict=True):
             if len(values) > 1:
                 axes.plot([step] * len(values), values, "_", color=colour, markersize=7, alpha=0.6)
-    steps = [step for one in dots for step in one.steps] + [s for found in bands.values() for s in found.steps[-1:]]
-    said = _dress(axes, stretches, max(steps), axis, whole=False, causes=True)
+    last = max(several[-1] for several in steps if several)
+    said = _dress(axes, stretches, last, axis, whole=False, causes=True)
     axes.set(xlabel=said, ylabel="success", ylim=(0, 1))
     axes.legend(fontsize=8, loc="best")
-    return drawn(figure)
+    return drawn(figure, file=True)
 
 
 def _shorten(axes: Any, drawn: Sequence[Band]) -> None:
@@ -144,9 +147,9 @@ def _shorten(axes: Any, drawn: Sequence[Band]) -> None:
 
 
 def counts(groups: Mapping[str, Mapping[Any, float]], xlabel: str, ylabel: str) -> Drawing | None:
-    """Bars side by side by category, None without one."""
+    """Bars side by side by category, None without two."""
     names = sorted({name for found in groups.values() for name in found})
-    if not names:
+    if len(names) < LEAST:
         return None
     plt = pyplot()
     figure, axes = plt.subplots(figsize=(7, 2.6), dpi=150)
@@ -210,7 +213,7 @@ def _dress(axes: Any, stretches: Sequence[Stretch], last: int, axis: str, *, who
     for one in told:
         if (end := one.end) > first:
             axes.axvspan(max(one.start, first), end, color=SHADES[one.phase], lw=0, zorder=0)
-            cause = one.cause if causes and one.start >= first else ""
+            cause = plain(one.cause) if causes and one.start >= first else ""
             _name(axes, [f"{one.phase}\n{cause}", one.phase] if cause else [one.phase], max(one.start, first), end)
     axes.grid(alpha=0.25)
     return NARROWED if narrowed else axis

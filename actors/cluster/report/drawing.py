@@ -32,9 +32,9 @@ _NAMED = re.compile(r'(id="|url\(#|href="#)')
 
 
 class Drawing(NamedTuple):
-    """One picture, twice."""
+    """One picture."""
 
-    png: bytes
+    png: bytes  # b"" for one that is on the page alone
     svg: str
 
 
@@ -55,11 +55,12 @@ def pyplot() -> Any:
     return plt
 
 
-def drawn(figure: Any) -> Drawing:
-    """The picture, and nothing of it left in memory."""
+def drawn(figure: Any, *, file: bool = False) -> Drawing:
+    """The picture, and nothing of it left in memory; with `file` as a PNG, too."""
     png, svg = io.BytesIO(), io.StringIO()
     figure.tight_layout()
-    figure.savefig(png, format="png", metadata={"Software": None})
+    if file:
+        figure.savefig(png, format="png", metadata={"Software": None})
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     figure.savefig(svg, format="svg", transparent=True, metadata=nothing)
     pyplot().close(figure)

@@ -21,6 +21,7 @@ from actors.cluster.report.pagerounds import rate_said, rounds_of
 from actors.cluster.report.pagetime import time_of
 from actors.cluster.report.pictures import Picture
 from actors.cluster.runs import criterion
+from actors.cluster.words import plain, plainly
 from actors.replay import observed
 
 SECTIONS = (
@@ -42,8 +43,8 @@ READING = (
     " seeds and of other tasks like these, not of other seeds; the range of the seeds stands beside it. Where a seed"
     " repeats they are called runs: what lies between two runs of one seed says nothing of other seeds.",
     "A line with a band is the mean of the seeds with the lowest and the highest one, over the steps that all have.",
-    "A group is the episodes of one task in one batch. Groups whose rewards are all equal (zero_variance) and groups"
-    " that were too old (stale), broken (lost) or overtaken by a change of phase (phase_closed) teach nothing.",
+    "A group is the episodes of one task in one batch. Groups whose rewards are all equal and groups that"
+    " were too old, lost to faults or overtaken by a change of phase teach nothing.",
     "A step is one batch; with learner.rl.epochs above 1 it is that many optimizer steps. Entropy is in nats, at"
     " temperature 1, but as sampled (over the answers of all training episodes) at the temperature they were drawn at.",
     "Mismatch compares the policy that is trained with the one that acted; on the"
@@ -60,7 +61,7 @@ def page(groups: Sequence[Group], drawn: Sequence[Picture]) -> str:
         "runs": _runs(groups),
         "success": join([_figures(drawn, SUCCESS), _gains(groups), _differences(groups), *_each(runs, rounds_of)]),
         "phases": join(_each(runs, phases_of)),
-        "learning": _learning(drawn),
+        "learning": _learning(drawn, max((len(run.steps) for run in runs), default=0)),
         "groups": join([_figures(drawn, GROUPS), _endings(runs)]),
         "time": join([_figures(drawn, {p.name for p in drawn if p.name.startswith(TIME)}), *_each(runs, time_of)]),
         "episodes": join(_each(runs, episodes_of)),
@@ -161,10 +162,11 @@ def _differences(groups: Sequence[Group]) -> Markup:
     )
 
 
-def _learning(drawn: Sequence[Picture]) -> Markup:
+def _learning(drawn: Sequence[Picture], steps: int) -> Markup:
     rest = {one.name for one in drawn if one.name not in SUCCESS | GROUPS and not one.name.startswith(TIME)}
     if not rest:
-        return tag("p", "No optimizer step has been made.")
+        none = "One optimizer step was made: a curve takes two." if steps else "No optimizer step has been made."
+        return tag("p", none)
     said = "A click on a picture makes it as wide as the page; a click on its heading puts it back."
     return join([tag("p", said), tag("div", *(_enlarged(one) for one in drawn if one.name in rest), class_="pair")])
 
@@ -178,7 +180,7 @@ def _enlarged(one: Picture) -> Markup:
 
 
 def _endings(runs: Sequence[RunData]) -> Markup:
-    rows = [(run.name, _counts(run.figures.endings) or "no group yet") for run in runs]
+    rows = [(run.name, _counts(plainly(run.figures.endings)) or "no group yet") for run in runs]
     return table(("Run", "Groups"), rows, words={"Groups"})
 
 
@@ -228,7 +230,7 @@ def _none(run: RunData) -> list[object]:
 
 def _verdict(episode: EpisodeView) -> Markup:
     word = "success" if episode.success else "failure"
-    return tag("span", f"{word} ({episode.reason})", class_="good" if episode.success else "bad")
+    return tag("span", f"{word} ({plain(episode.reason)})", class_="good" if episode.success else "bad")
 
 
 def episode_of(episode: EpisodeView, detail: str, heading: str = "h2") -> Markup:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from actors.cluster.report import history
 from actors.cluster.report.gather import RunData
 from actors.cluster.report.html import Markup, folded, join, table, tag
+from actors.cluster.words import plain
 from actors.replay.values import Phase
 
 AROUND = 10  # RL steps on each side of a change of phase
@@ -25,7 +26,7 @@ VARIETY = {  # figure -> heading of its change
 
 def phases_of(run: RunData) -> Markup:
     """The segments that `run` went through."""
-    rows = [(one.phase, one.start, one.cause, _evidence(one.evidence)) for one in run.switches]
+    rows = [(one.phase, one.start, plain(one.cause), _evidence(one.evidence)) for one in run.switches]
     head = ("Phase", "From step", "Cause", "Evidence")
     segments = table(head, rows, words={"Evidence"})
     return join([tag("h3", run.name), segments, *_variety(run), *_strata(run)])

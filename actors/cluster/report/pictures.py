@@ -16,6 +16,7 @@ from actors.cluster.report.evaluated import pooled
 from actors.cluster.report.gather import Group, RunData
 from actors.cluster.report.machine import MachineTime
 from actors.cluster.report.seats import BUSY, SeatTime
+from actors.cluster.words import plainly
 from actors.replay.values import Phase
 
 
@@ -115,10 +116,10 @@ def pictures(groups: Sequence[Group]) -> Iterator[Picture]:
     said = "Age of what was trained: the version trained minus that of a trajectory's oldest token."
     yield from _if("staleness", "Staleness", said, made)
     made = curves.counts(
-        _shares(groups, lambda run: {name: n for name, n in run.figures.endings.items() if name in ENDINGS}),
+        _shares(groups, lambda run: plainly({name: n for name, n in run.figures.endings.items() if name in ENDINGS})),
         "how a group ended", "share of groups",
     )  # fmt: skip
-    yield from _if("groups", "Groups by ending", "All but `trained` taught nothing.", made)
+    yield from _if("groups", "Groups by ending", "Groups that were not trained on taught nothing.", made)
     for run in runs:
         if run.figures.seats is not None:
             name = "seats" if len(runs) == 1 else f"seats-{run.name}"

@@ -18,14 +18,11 @@ from actors.cluster.runs import evaluation_rounds, ledgers
 from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound
 from actors.replay import observed
 from actors.replay.database import queries
-from actors.replay.messages import StepPayload, StepRef
 from actors.replay.values import Phase
-from runtime.errors import StoreError
 from runtime.logs.reader import read_logs
 from runtime.logs.resumed import in_a_row
 from runtime.logs.writer import log_folder
 from runtime.messaging.message import Version
-from runtime.storage.segments import read_blob
 
 Span = tuple[float, float]
 
@@ -74,7 +71,6 @@ def overlap(steps: Sequence[Span], episodes: Sequence[Span]) -> Overlap:
     )
 
 
-LOOKED_AT = 200  # steps, for one with a picture
 OF_INTEREST = frozenset(
     (
         "cpu_used", "desktop_booted", "desktop_gone", "episode_ended", "eval_round_closed", "eval_round_opened",
@@ -173,18 +169,3 @@ def _overlap(lines: list[dict[str, Any]]) -> Overlap:
         elif line["event"] == "episode_ended" and line["lane"] == "train":
             episodes.append((line["t0"], line["t1"]))
     return overlap(steps, episodes)
-
-
-def last_picture(path: Path) -> tuple[str, bytes] | None:
-    """Task and JPEG of the newest successful episode that ended with a stored screenshot."""
-    decoder = msgspec.msgpack.Decoder(StepPayload)
-    with ledgers.opened(path) as db:
-        found = queries.newest_steps(db, LOOKED_AT)
-    for task, ref in found:
-        try:
-            payload = decoder.decode(read_blob(path / "segments", msgspec.msgpack.decode(ref, type=StepRef).blob))
-            if payload.screenshot is not None:
-                return task, read_blob(path / "segments", payload.screenshot)
-        except (StoreError, msgspec.DecodeError):  # a copied folder may lack it; an older one does as well
-            continue
-    return None

@@ -22,13 +22,14 @@ from actors.cluster.report.gather import RunData, deploy_of, gather, grouped, ke
 from actors.cluster.report.machine import MachineTime, by_phase
 from actors.cluster.report.page import page
 from actors.cluster.report.pictures import pictures
-from actors.cluster.report.read import RunFigures, last_picture, read_run
+from actors.cluster.report.read import RunFigures, read_run
 from actors.cluster.report.seats import SeatTime
 from actors.cluster.report.seeds import Brief, apart, show_apart, together
 from actors.cluster.report.seeds import show as show_seeds
 from actors.cluster.runs import criterion, run_folder
 from actors.cluster.runs.evaluation_rounds import SCORES, EvaluationRound
 from actors.cluster.runs.names import LAST, find
+from actors.cluster.words import plain, plainly
 from actors.replay import observed
 from runtime.errors import ConfigError
 
@@ -61,6 +62,12 @@ def _refuse_other_place(path: Path) -> None:
     raise ConfigError(
         f"{path}: no such file, and a file of a run's figures ends in {figures_file.SUFFIX}; {hint(str(path), near)}"
     )
+
+
+def called(paths: Sequence[Path]) -> str:
+    """What the report of these runs' folders or files is called; reports of other runs are called otherwise."""
+    first = paths[0].name.removesuffix(figures_file.SUFFIX)
+    return first if len(paths) == 1 else f"{first}-and-{len(paths) - 1}-more"
 
 
 def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
@@ -153,7 +160,7 @@ def _told_apart(runs: Sequence[RunData], paths: Sequence[Path]) -> list[RunData]
 
 
 def write(runs: Sequence[RunData], paths: Sequence[Path], out: Path) -> list[Path]:
-    """Write report.html, a PNG per curve, the last screenshot and every run's figures; returns what was written."""
+    """Write report.html, the curve of success as a PNG and every run's figures; returns what was written."""
     given = {path.resolve() for path in paths}
     for run, path in zip(runs, paths, strict=True):
         target = (out / f"{run.name}{figures_file.SUFFIX}").resolve()
@@ -162,12 +169,9 @@ def write(runs: Sequence[RunData], paths: Sequence[Path], out: Path) -> list[Pat
     out.mkdir(parents=True, exist_ok=True)
     groups = grouped(runs)
     drawn = list(pictures(groups))
-    files = {"report.html": page(groups, drawn).encode()} | {f"{one.name}.png": one.content.png for one in drawn}
+    files = {"report.html": page(groups, drawn).encode()}
+    files |= {f"{one.name}.png": one.content.png for one in drawn if one.content.png}
     files |= {f"{run.name}{figures_file.SUFFIX}": figures_file.packed(run) for run in runs}
-    folders = [path for path in paths if path.is_dir()]
-    picture = next((found for path in folders if (found := last_picture(path)) is not None), None)
-    if picture is not None:
-        files["desktop.jpg"] = picture[1]
     for name, content in files.items():
         (out / name).write_bytes(content)
     return [out / name for name in files]
@@ -177,7 +181,16 @@ def _print(figures: RunFigures) -> None:
     if figures.rounds:
         heading, weights = pagerounds.round_weights(figures.rounds)
         rows = [_round(found, made) for found, made in zip(figures.rounds, weights, strict=True)]
-        titles = ("DECODING", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT", "TRAINED", "NEVER", "TASKS")
+        titles = (
+            "DECODING",
+            "SUCCESS",
+            "95 %",
+            "FEASIBLE",
+            "NO FAULT",
+            "FAMILIES TRAINED",
+            "NEVER TRAINED",
+            "TASKS",
+        )
         output.table(("ROUND", heading.upper(), *titles), rows)
     else:
         output.prose("no evaluation round was opened")
@@ -189,10 +202,12 @@ def _print(figures: RunFigures) -> None:
         output.prose(f"gain      {criterion.told(compared)}")
     if said := wordings.told(figures.rounds):
         output.prose(f"wordings  {said}")
-    phases = [f"{segment.phase} from step {segment.start} ({segment.cause})" for segment in figures.segments]
-    output.prose(f"\nphases    {', '.join(phases)}")
-    output.prose(f"observed  as version {observed.as_text(figures.observations)}")
-    output.prose(f"groups    {_counts(figures.endings)}")
+    phases = [f"{segment.phase} from step {segment.start} ({plain(segment.cause)})" for segment in figures.segments]
+    output.line()
+    if figures.points:
+        output.prose(f"phases    {', '.join(phases)}")
+    output.prose(f"desktops  showed observation version {observed.as_text(figures.observations)}")
+    output.prose(f"groups    {_counts(plainly(figures.endings))}")
     output.prose(f"episodes  {_counts(figures.episodes)}")
     found = figures.overlap
     if found.learner_s:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import resource
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import msgspec
@@ -17,11 +17,16 @@ from actors.cluster import paths as places
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import compose
 from actors.desktop.providers.sandbox import grouping
+from actors.desktop.providers.sandbox.shares import Sum
 from apis.tasksets import published
 from runtime.errors import ConfigError
 
 NEEDED_GB = 3.0
 NEEDED_FILES = 4096  # descriptors: about 12 per desktop, and the transports
+# MiB that a desktop takes at the most with an application, as `deploy/results/desktops.md` measured it.
+APP_MIB = {"code": 504, "google_chrome": 232, "libreoffice_calc": 150, "libreoffice_impress": 150}
+APP_MIB["libreoffice_writer"] = APP_MIB["libreoffice_calc"]
+LIGHT_MIB = 64
 # What the kernel has for the whole machine, and lets its owner raise.
 RAISED = {"open files": "fs.file-max", "terminals": "kernel.pty.max"}
 
@@ -41,8 +46,8 @@ class Check(msgspec.Struct, kw_only=True, frozen=True):
         return self.needed and not self.ok
 
 
-def check_sums(deploy: Deploy) -> Iterator[Check]:
-    """What all desktops of the file may take together, beside what the machine has for desktops."""
+def check_sums(deploy: Deploy, apps: Collection[str]) -> Iterator[Check]:
+    """What all desktops of the file may take together, with their tasks' `apps`, next to what the machine has."""
     try:
         sums = compose.sums_of(deploy)
     except ConfigError as error:
@@ -54,6 +59,17 @@ def check_sums(deploy: Deploy) -> Iterator[Check]:
         mend = f"sysctl -w {RAISED[one.name]}={2 * one.total}" if one.name in RAISED else "wait for other runs to end"
         mend += ", or --set desktops.count to fewer"
         yield Check(name=f"all {one.name}", ok=one.total + taken <= one.room, found=found, mend=mend, needed=False)
+    if sums:
+        yield _check_share(sums[0], apps)
+
+
+def _check_share(memory: Sum, apps: Collection[str]) -> Check:
+    """Whether the memory of one desktop is enough for the largest application of its tasks."""
+    name = max(sorted(apps), key=lambda app: APP_MIB.get(app, LIGHT_MIB), default="")
+    least = APP_MIB.get(name, LIGHT_MIB)
+    found = f"{memory.each} MiB for each of {memory.desktops}, {least} needed{f' by {name}' if name else ''}"
+    fewer = f"a machine with more memory, or --set desktops.count and desktops.warm_pool: {memory.room // least} in all"
+    return Check(name="desktop memory", ok=memory.each >= min(least, memory.asked), found=found, mend=fewer)
 
 
 def check_disk(place: Path) -> Check:

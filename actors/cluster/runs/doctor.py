@@ -92,10 +92,10 @@ def _desktops(deploy: Deploy) -> Iterator[Check]:
     yield check_program("Xvfb", "xvfb", "/usr/bin/Xvfb")
     yield check_sandbox()
     yield check_cgroups()
-    yield from check_sums(deploy)
+    apps = apps_of(deploy)
+    yield from check_sums(deploy, apps)
     yield check_home()
     yield check_applications()
-    apps = apps_of(deploy)
     yield check_editor(needed="code" in apps)
     yield check_task_files()
     for name, listed in sorted({(app.program, app.packages) for app in map(app_named, apps) if app.packages}):

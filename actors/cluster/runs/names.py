@@ -12,11 +12,16 @@ from pathlib import Path
 from actors.cluster import output
 from actors.cluster.config.suggest import hint
 from actors.cluster.runs import run_folder
-from actors.cluster.runs.run_folder import RunRecord
+from actors.cluster.runs.run_folder import RunRecord, runs_flag
 from runtime.errors import ConfigError
 from runtime.program import program
 
-LAST = "last"  # the newest run that a command can use
+LAST = "last"  # the newest run that trains; where none does, the newest of another kind
+
+
+def trains(_path: Path, record: RunRecord) -> bool:
+    """Whether `run` made it, and not `eval` or `demos`."""
+    return record.verb == run_folder.RUN
 
 
 def _any(_path: Path, _record: RunRecord) -> bool:
@@ -45,12 +50,12 @@ def look_up(
 
 def find(runs: Path, name: str) -> Path:
     """The folder of the run that `name` means. Raises ConfigError with the nearest name."""
-    found = look_up(runs, name)
+    found = look_up(runs, name, usable=trains) or look_up(runs, name)
     if found is None:
         known = [path.name for path, _ in run_folder.all_runs(runs)]
         if not known and not run_folder.broken(runs):
             what = "" if name == LAST else f"no run {name}: there are "
-            raise ConfigError(f"{what}no runs in {runs} yet: make one with  {program()} run smoke")
+            raise ConfigError(f"{what}no runs in {runs} yet: make one with  {program()} run smoke{runs_flag(runs)}")
         raise ConfigError(f"no run {name} in {runs}; {hint(name, known)}")
     if name == LAST and found.name != LAST:
         for _, why in run_folder.broken(runs):

@@ -40,7 +40,7 @@ TRAINING = ("tasks.train", "tasks.demo", "demos", "learner", "entropulse", "weig
 
 def flag_of(name: str) -> str:
     """The flag whose value the arguments hold as `name`."""
-    return {"overrides": "--set", "model_name": "--model"}.get(name, f"--{name.replace('_', '-')}")
+    return "--set" if name == "overrides" else f"--{name.replace('_', '-')}"
 
 
 def refuse_given(args: argparse.Namespace, names: Iterable[str], why: str) -> None:

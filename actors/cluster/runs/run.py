@@ -35,7 +35,10 @@ _VERSIONS = ("computerrl", "torch", "megatron-core", "msgspec", "asyncssh", "tra
 
 
 def dry_run(args: argparse.Namespace) -> int:
-    """Print every run, what the plans of arms differ in and the plan of the first; or refuse as `start` would."""
+    """Print every run, what the plans of arms differ in and the plan of the first; 0 where `start` would begin.
+
+    Raises ConfigError like `start`. What this machine lacks is said after the plan, which may be for another machine.
+    """
     found = resolve(args)
     runs = _own(found)
     for one in found:
@@ -45,8 +48,11 @@ def dry_run(args: argparse.Namespace) -> int:
     for caution in dict.fromkeys(filter(None, (plan.caution() for plan in plans))):
         output.line(caution, to=sys.stderr)
     first, plan, loads = runs[0], plans[0], _checkpoints(found)
+    arms = {one.arm: one for one in runs}.values()  # seeds need the same
+    unfit = next(filter(None, (_unfit(one, one.deploy) for one in arms)), "")
     if args.json and not first.experiment:
-        output.document({"file": args.file, "run": first.folder.name, "checkpoints": loads, **_rows_of(plan)})
+        shown = {"file": args.file, "run": first.folder.name, "unfit": unfit, "checkpoints": loads}
+        output.document({**shown, **_rows_of(plan)})
     elif args.json:
         rows = [
             {"name": one.folder.name, "arm": one.arm, "seed": one.deploy.run.seed, "changes": one.changes}
@@ -54,13 +60,16 @@ def dry_run(args: argparse.Namespace) -> int:
             for one, plan in zip(runs, plans, strict=True)
         ]
         output.document(
-            {"file": args.file, "runs": rows, "checkpoints": loads, "not_comparable": _not_comparable(runs)}
+            {"file": args.file, "runs": rows, "unfit": unfit, "checkpoints": loads}
+            | {"not_comparable": _not_comparable(runs)}
         )
     else:
-        _show_runs(found, runs, plans) if first.experiment else _show_one(first)
+        _show_runs(found, runs, plans) if first.experiment else _show_one(first, unfit)
         _show_plan(plan)
         for name, what in loads.items():
             output.line(f"checkpoint    {what} ({name})")
+    if unfit:
+        raise ConfigError(unfit)
     return 0
 
 
@@ -82,12 +91,14 @@ def _rows_of(plan: compose.Plan) -> dict[str, object]:
     return {"hosts": plan.host_rows(), "actors": plan.actor_rows(), "summary": plan.summary()}
 
 
-def _show_one(run: RunRequest) -> None:
-    """Print what would become of a run of its own."""
-    would = f"would {'go on' if run.resume else 'begin'}"
+def _show_one(run: RunRequest, unfit: str) -> None:
+    """Print what would become of a run of its own, which this machine can't run where it is `unfit`."""
+    would = f"good; run {run.folder.name} would {'go on' if run.resume else 'begin'}"
     if (record := run.ended()) is not None:
-        would = f"has ended ({record.verdict}): nothing would be started"
-    output.line(f"{run.file}: good; run {run.folder.name} {would}\n")
+        would = f"good; run {run.folder.name} has ended ({record.verdict}): nothing would be started"
+    elif unfit:
+        would = f"its keys are right, but {unfit.partition(': ')[0]}; the plan:"
+    output.line(f"{run.file}: {would}\n")
 
 
 def _show_runs(found: Sequence[RunRequest], runs: Sequence[RunRequest], plans: Sequence[compose.Plan]) -> None:
@@ -201,7 +212,8 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
     if request.resume and (wrong := ledgers.damage(folder)):
         raise ConfigError(f"run {folder.name} can't go on: {wrong}")
     deploy = request.begins()
-    _refuse_unless_fit(request, deploy)
+    if unfit := _unfit(request, deploy):
+        raise ConfigError(unfit)
     open_files.raise_limit()
     plan = job.plan(deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
     if caution := plan.caution():
@@ -271,17 +283,23 @@ def _tell_ended(request: RunRequest, record: RunRecord) -> None:
         output.news(f"nothing was started; see  {seen}  or go on with  --set PATH=VALUE")
 
 
-def _refuse_unless_fit(request: RunRequest, deploy: Deploy) -> None:
-    """Raise ConfigError with the first thing that is missing, what mends it, and the names of the others."""
+def _unfit(request: RunRequest, deploy: Deploy) -> str:
+    """The first thing that this machine lacks, what mends it, and the names of the others; "" where the run can begin.
+
+    A run that has ended needs nothing.
+    """
+    if request.ended() is not None:
+        return ""
     bad = [check for check in doctor.examine(deploy, place=request.folder.resolve().parent) if check.fatal]
-    if bad:
-        said = f"this machine can't run it: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}"
-        if others := ", ".join(check.name for check in bad[1:]):
-            said += f"; and {others}"
-            if request.asked is not None:  # by a deploy file
-                sets = [word for one in request.asked.overrides for word in ("--set", one)]
-                said += f": {program()} doctor {shlex.join([request.file, *sets])}"
-        raise ConfigError(said)
+    if not bad:
+        return ""
+    said = f"this machine can't run it: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}"
+    if others := ", ".join(check.name for check in bad[1:]):
+        said += f"; and {others}"
+        if request.asked is not None:  # by a deploy file
+            sets = [word for one in request.asked.overrides for word in ("--set", one)]
+            said += f": {program()} doctor {shlex.join([request.file, *sets])}"
+    return said
 
 
 @lru_cache(maxsize=1)

@@ -17,7 +17,6 @@ from actors.cluster.runs import evaluation_rounds, names, run_folder
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 
-BASE = "base"
 NEWEST = "newest"
 BEGIN = Version(lineage=0, step=0)  # of the weights that a run begins with
 _PLACES = ("weights", "kept", "pinned")  # of a run's folder: exports, those kept for good, those of open rounds
@@ -42,13 +41,11 @@ def locate(name: str, runs: Path, at: str = "") -> NamedWeights:
     """
     if (run := run_of(name, runs)) is not None:
         return _of_run(run, at or NEWEST)
-    if at and (name == BASE or os.path.isdir(name)):
+    if at and (name == models.BASE or os.path.isdir(name)):
         raise ConfigError(f"--at {at}: {name} is a model, only a run has weights at several points")
-    if name == BASE:
-        return NamedWeights(folder=str(models.locate("")), name=BASE)
-    if os.path.isdir(name) or hub.named(name):
+    if name == models.BASE or "://" in name or os.path.isdir(name) or hub.named(name):
         return NamedWeights(folder=str(models.locate(name)), name=name)
-    known = [BASE, *(path.name for path, _ in run_folder.all_runs(runs))]
+    known = [models.BASE, *(path.name for path, record in run_folder.all_runs(runs) if _trained(path, record))]
     raise ConfigError(f"{name}: no such run in {runs} and no such model folder; {hint(name, known)}")
 
 

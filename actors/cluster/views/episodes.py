@@ -19,6 +19,7 @@ from actors.cluster.config.suggest import hint
 from actors.cluster.report import page as pages
 from actors.cluster.report.episodes import EpisodeView, ShownStep, read
 from actors.cluster.runs import ledgers, run_folder
+from actors.cluster.words import plain
 from actors.replay.database import queries
 from actors.replay.messages import Lane, trace_of
 from policy.tokenizer import Tokenizer
@@ -77,7 +78,8 @@ def found(run: Path, named: str) -> tuple[EpisodeLine, EpisodeView, str]:
         every = [*map(line_of, rows.values())]
         meant = [one for one in every if named in (one.trace, str(one.token))]
         if not meant:
-            raise ConfigError(f"{named}: no such episode in {run.name}; {hint(named, (one.trace for one in every))}")
+            there = (one.trace for one in every if one.stored)
+            raise ConfigError(f"{named}: no such episode in {run.name}; {hint(named, there)}")
         one = next((one for one in meant if one.stored), meant[0])
         episode = read(run, db, rows[one.token]) if one.stored else None
     said = {line["event"]: line for line in read_logs(run, trace=one.trace) if line.get("token") == one.token}
@@ -97,7 +99,7 @@ def show_all(run: Path, wanted: Wanted, *, most: int, as_json: bool) -> int:
         output.document(shown[:most])
         return 0
     rows = [
-        (one.trace, one.task, one.where, f"{one.ending} ({one.reason})" if one.reason else one.ending,
+        (one.trace, one.task, one.where, f"{one.ending} ({plain(one.reason)})" if one.reason else one.ending,
          "" if one.steps is None else one.steps, "" if one.wall_s is None else f"{one.wall_s:.1f}",
          "yes" if one.stored else "no")
         for one in shown[:most]
@@ -129,7 +131,7 @@ def _gone(run: Path, one: EpisodeLine, released: dict[str, Any]) -> str:
         cause = f": {released['cause']}: {released['detail']}" if released else ""
         more = f"{program()} logs {run_folder.words_for(run)} --trace {one.trace}"
         return f"{one.trace} was broken by a fault{cause}; {more} tells more"
-    return f"{one.trace} ended as {one.ending} ({one.reason}), and its steps are kept no longer"
+    return f"{one.trace} was a {one.ending} ({plain(one.reason)}); its steps have been deleted since, to bound the disk"
 
 
 def _lines(db: queries.Database) -> Iterator[EpisodeLine]:
@@ -179,7 +181,7 @@ def _print(run: Path, one: EpisodeLine, episode: EpisodeView, detail: str, *, to
             output.quoted(step.result or "")
         if text is not None:
             _tokens(step, text)
-    said = f"{one.ending} ({one.reason})" + (f": {detail}" if detail else "")
+    said = f"{one.ending} ({plain(one.reason)})" + (f": {detail}" if detail else "")
     output.line(output.clean(f"\nverdict: {said}", lines=True))
     if episode.pictures:
         whole = f"{program()} episodes show {run_folder.words_for(run)} {one.trace} --html FILE.html"

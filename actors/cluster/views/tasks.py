@@ -81,7 +81,8 @@ def _list_files(files: list[Path], *, as_json: bool) -> int:
             for row in rows
         ],
     )
-    output.line(f"\n{len(rows)} task file{'s' * (len(rows) > 1)}   ({program()} tasks show {rows[0]['file']})")
+    first = next((f"   ({program()} tasks show {row['file']})" for row in rows if row["problem"] is None), "")
+    output.line(f"\n{len(rows)} task file{'s' * (len(rows) > 1)}{first}")
     return 0
 
 
@@ -128,9 +129,8 @@ def show(args: argparse.Namespace) -> int:
     elif tasks.of_set(args.task):
         task = tasks.task(args.task)
     else:
-        suites.refuse_unknown(args.task)
-        task = tasks.task(args.task)
-        routes = sorted(tasks.family(args.task).routes)
+        task = tasks.task(suites.instance(args.task))
+        routes = sorted(tasks.family(task.id).routes)
     if args.json:
         plain = msgspec.to_builtins(task)
         output.document({"task": plain, "oracles": routes, "feasible": task.feasible})

@@ -25,6 +25,7 @@ from actors.cluster.views import episodes, logs
 from actors.cluster.web.metrics import RunMetrics
 from actors.cluster.web.shared_look import CrowdedError, SharedLook
 from actors.cluster.web.thumbnails import Thumbnails
+from actors.cluster.words import plain
 from runtime.control import query_status
 from runtime.errors import ActorGone, ComputerRLError, ConfigError
 from runtime.logs.reader import Filter, LogWatch
@@ -82,7 +83,8 @@ class LiveServer:
              record.started, record.reason or "")
             for path, record in found
         ]  # fmt: skip
-        none = tag("p", "No run yet: ", tag("code", f"{program()} run smoke"), " makes one.")
+        begin = f"{program()} run smoke{run_folder.runs_flag(self._runs)}"
+        none = tag("p", "No run yet: ", tag("code", begin), " makes one.")
         body = table(("Run", "State", "File", "Started", "Why it ended"), rows) if rows else none
         return _html(_live_page("Runs", join([tag("h1", "Runs"), body]), script=False))
 
@@ -158,7 +160,7 @@ class LiveServer:
             (actor.name, *[actor.machine or "this one"] * away, actor.state, actor.restarts, *_doing(actor))
             for actor in found
         ]
-        body = table(heads, rows) if rows else tag("p", "It does not run.")
+        body = table(heads, rows) if rows else tag("p", "The run is not running: no actor is there to ask.")
         return _html(_live_page(path.name, join([_head(path, WAITS), body]), script=False))
 
     async def _episodes(self, request: web.Request) -> web.Response:
@@ -167,7 +169,7 @@ class LiveServer:
         found = await asyncio.to_thread(episodes.listed, path, episodes.Wanted(**asked), SHOWN_EPISODES)
         rows = [
             (tag("a", one.trace, href=f"/runs/{path.name}/episodes/{one.token}") if one.stored else one.trace,
-             one.task, one.where, f"{one.ending} {one.reason}", "" if one.steps is None else one.steps)
+             one.task, one.where, f"{one.ending} {plain(one.reason)}", "" if one.steps is None else one.steps)
             for one in found
         ]  # fmt: skip
         body = table(("Episode", "Task", "Played in", "Verdict", "Steps"), rows, f"The newest {len(rows)} of them")

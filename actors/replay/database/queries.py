@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -254,23 +253,6 @@ def steps_of(db: Database, token: int) -> list[StepRef]:
     """Where the steps of an episode are stored, in order. Raises msgspec.DecodeError for another build's."""
     rows = db.execute("SELECT ref FROM steps WHERE token = ? ORDER BY n", (token,))
     return [msgspec.msgpack.decode(row["ref"], type=StepRef) for row in rows]
-
-
-class StoredStep(NamedTuple):
-    """A step of an episode, with `ref` a `StepRef` as MessagePack."""
-
-    task: str
-    ref: bytes
-
-
-def newest_steps(db: Database, most: int) -> list[StoredStep]:
-    """The last steps of successful episodes that are stored, newest first."""
-    rows = db.execute(
-        "SELECT e.task, s.ref FROM episodes e JOIN steps s ON s.token = e.token"
-        " WHERE e.success = 1 AND e.live = 1 ORDER BY e.seq DESC, s.n DESC LIMIT ?",
-        (most,),
-    )
-    return [StoredStep(*row) for row in rows]
 
 
 def differing_groups(db: Database) -> Iterator[tuple[int, str]]:

@@ -13,7 +13,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     from actors.cluster.report import curves, pictures
     from actors.cluster.report.drawing import Drawing, pyplot
 
-    def empty(figure: Any) -> Drawing:
+    def empty(figure: Any, **_: Any) -> Drawing:
         pyplot().close(figure)
         return Drawing(b"", '<svg viewBox="0 0 1 1"></svg>')
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from actors.cluster import cli
 from actors.cluster.config import models
 from actors.cluster.evaluate import settings
 from actors.cluster.runs import recordings
+from actors.front.task import TaskHandle
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
 from actors.replay.demos.format import Demo, DemoStep, RecordingHeader
@@ -195,9 +197,28 @@ def test_an_instance_has_one_way_to_be_written(number: str, capsys: pytest.Captu
         tasks.family(f"text_editor/train/{number}")
 
 
-def test_a_task_id_that_lacks_a_part_or_is_beyond_is_told_which(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "its number is missing, 0 to 99999, " in refused(capsys, "tasks", "show", "text_editor/held-out")
-    assert "for example vlc_save/held-out/0" in refused(capsys, "tasks", "show", "vlc_save")
+@pytest.mark.parametrize(
+    ("named", "meant"),
+    [
+        ("vlc_save", "vlc_save/held-out/0"),
+        ("calc_cell", "calc_cell/train/0"),
+        ("calc_cell/held-out", "calc_cell/held-out/0"),
+    ],
+)
+def test_a_family_means_its_first_task(named: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert TaskHandle(named).id == meant
+    assert cli.main(["tasks", "show", named]) == 0
+    assert capsys.readouterr().out.startswith(meant)
+
+
+@pytest.mark.parametrize("named", ["file_manager:train:0", "file_manger/train/7", "file_manger", "vlc_sav/train/3"])
+def test_the_task_that_a_hint_names_can_be_played(named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = re.search(r"did you mean (\S+)\?", refused(capsys, "play", named))
+    assert found is not None
+    assert TaskHandle(found[1]).id == found[1]
+
+
+def test_a_task_id_that_is_beyond_is_told_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert "the last of split train" in refused(capsys, "tasks", "show", "text_editor/train/" + "9" * 5000)
     assert cli.main(["tasks", "show", "text_editor/train/0"]) == 0
 

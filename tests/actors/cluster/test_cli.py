@@ -47,7 +47,7 @@ def test_help_of_a_verb_shows_its_own_examples(capsys: pytest.CaptureFixture[str
     [
         (["rnu"], "did you mean run?"),
         (["runs", "--jsno"], "did you mean --json?"),
-        (["runs", "more"], "more: one too many"),
+        (["runs", "more"], "more: unexpected"),
         (["run"], "FILE"),
         (["run", "lokal", "--dry-run"], "did you mean local?"),
         (["run", "local", "--dry-run", "--set", "run.sed=1"], "did you mean run.seed?"),
@@ -64,7 +64,7 @@ def test_help_of_a_verb_shows_its_own_examples(capsys: pytest.CaptureFixture[str
         (["tasks", "check", "text_editor", "--route", "gpi"], "did you mean gui?"),
         (["tasks", "check", "desktop", "--instances", "0"], "count from 1"),
         (["tasks", "check", "."], "no task files"),
-        (["tasks", "show", "text_editr/train/1"], "did you mean text_editor?"),
+        (["tasks", "show", "text_editr/train/1"], "did you mean text_editor/train/1?"),
         (["tasks", "show", "text_editor/trian/3"], "there is no split trian; did you mean train?"),
         (["tasks", "show", "text_editor/train/1000000"], "the last of split train is number 999999"),
         (["eval", "base", "--tasks", "text_editor", "--instances", "100001"], "0 to 100000 is not within"),

@@ -180,7 +180,7 @@ def test_a_recording_of_what_the_run_must_not_have_seen_is_refused(tmp_path: Pat
     assert "held-out/3 is held out" in refused("text_editor/held-out/3", [])
     assert "is of vlc_save, which is never trained on" in refused("vlc_save/held-out/3", [])
     assert "train/3 is also in tasks.eval" in refused("text_editor/train/3", ["text_editor/train/3"])
-    assert "did you mean text_editor?" in refused("text_editr/train/3", [])
+    assert "did you mean text_editor/train/3?" in refused("text_editr/train/3", [])
     assert refused("text_editr/train/3", [], played=False) == ""
     assert refused("text_editor/train/3", ["text_editor/train/4"]) == ""
 

@@ -64,7 +64,7 @@ def test_an_episode_is_a_page(runs: Path, tmp_path: Path, capsys: pytest.Capture
     ("words", "expected"),
     [
         (("show", "one", "eval.final.9"), "eval.final.9: no such episode in one; did you mean eval.final."),
-        (("show", "one", "eval.after_bc.2"), "ended as failure"),
+        (("show", "one", "eval.after_bc.2"), "its steps have been deleted"),
         (("show", "torn", "7"), "was broken by a fault: boot_failed: no room"),
         (("one", "--family", "file_manger"), "did you mean file_manager"),
         (("one", "--most", "0"), "--most 0: it counts from 1"),

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "desktop"))
 from endpoint_stand_in import StandIn, completion
 
 URL = "http://127.0.0.1:1/v1"
-WORDS = ("--model", "m", "--tasks", "file_manager", "--instances", "1")
+WORDS = ("--model-name", "m", "--tasks", "file_manager", "--instances", "1")
 
 
 def arguments(*words: str) -> Any:
@@ -53,9 +53,9 @@ def test_a_models_url_and_flags_become_a_deploy_file() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((URL, "--tasks", "file_manager"), "--model NAME"),
+        ((URL, "--tasks", "file_manager"), "--model-name NAME"),
         ((URL, *WORDS, "--engine", "sglang"), "--engine: it goes with a run"),
-        (("base", *WORDS), "--model: it goes with a server's URL"),
+        (("base", *WORDS), "--model-name: it goes with a server's URL"),
         ((URL, *WORDS), r"connection failed .*\(endpoint_silent\)"),
         ((URL, *WORDS, "--api-key-env", "NOT_SET_AT_ALL"), "NOT_SET_AT_ALL, which is not set"),
         ((URL, *WORDS, "--screen", "1920"), "WIDTHxHEIGHT"),
@@ -82,7 +82,7 @@ def test_what_can_not_be_evaluated_is_refused_in_a_line(
     ("status", "model", "picture", "said"),
     [
         (401, "org/m", False, "it wants a key: --api-key-env"),
-        (404, "org/n", False, "--model org/n: it serves no such model, did you mean org/m[?]"),
+        (404, "org/n", False, "--model-name org/n: it serves no such model, did you mean org/m[?]"),
         (404, "org/m", False, "mostly ends in /v1"),
         (400, "org/m", True, "leave --observation out"),
         (200, "org/m", False, "mostly ends in /v1"),
@@ -103,7 +103,7 @@ def test_machines_of_a_file_are_changed_before_they_are_refused(tmp_path: Path, 
     file = tmp_path / "far.yaml"
     section, _, place = key.partition(".")
     file.write_text(f"extends: local\n{section}: {{{place}: {{desktops: 1}}}}\n")
-    words = (URL, "--model", "m", "--like", str(file))
+    words = (URL, "--model-name", "m", "--like", str(file))
     with pytest.raises(ConfigError, match=f"far.yaml: {key} asks for machines"):
         settings.deploy_of(arguments(*words), served.named(arguments(*words)))
     for mended, engine in ((f"{key}={{}}", "none"), ("cluster.engine=ray", "ray")):

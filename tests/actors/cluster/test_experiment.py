@@ -211,7 +211,7 @@ class SimulatedRuns:
         self.runs, self.verdicts = runs, verdicts or {}
         self.started: list[tuple[str, bool]] = []
         self.deploys: dict[str, Deploy] = {}
-        monkeypatch.setattr(runcommand, "_refuse_unless_fit", lambda *_: None)
+        monkeypatch.setattr(runcommand, "_unfit", lambda *_: "")
         for name in ("plan", "recording"):
             monkeypatch.setattr(compose, name, lambda *_, **__: SimpleNamespace(caution=str))  # says nothing
         monkeypatch.setattr(execute, "execute", lambda _plan, record, _job: record)

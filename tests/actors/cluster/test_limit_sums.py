@@ -40,7 +40,7 @@ def test_processes_of_one_plan_share_what_is_there(tmp_path: Path) -> None:
 def test_a_dry_run_says_each_sum_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", "local", "--dry-run", "--runs", str(tmp_path), "--set", "desktops.warm_pool=2"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "memory at most 204 instead of 1500 for each of 10 desktops: 2040 of 2048 MiB" in [
+    assert "memory at most 204 instead of 1500 for each of 10 desktops: 2040 of this machine's 2048 MiB" in [
         " ".join(line.split()) for line in lines
     ]
     assert [line.split()[0] for line in lines[-4:]] == ["memory", "processes", "open", "terminals"]
@@ -56,15 +56,36 @@ def test_what_has_no_room_for_the_least_is_refused(tmp_path: Path, capsys: pytes
 
 def test_doctor_says_each_sum_and_what_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     deploy = deploy_files.load("local", ["desktops.warm_pool=2"])[0]
-    found = {check.name: check for check in doctor.check_sums(deploy)}
-    assert list(found) == ["all memory", "all processes", "all open files", "all terminals"]
-    assert [check.ok for check in found.values()] == [True, True, False, True]
+    found = {check.name: check for check in doctor.check_sums(deploy, ())}
+    assert list(found) == ["all memory", "all processes", "all open files", "all terminals", "desktop memory"]
+    assert [check.ok for check in found.values()] == [True, True, False, True, True]
     assert str(found["all open files"].mend).startswith("sysctl -w fs.file-max=3072000")
     assert not any(check.fatal for check in found.values())
     monkeypatch.setattr(grouping, "held", lambda: GroupBounds(1500 << 20, 600))
-    others = next(doctor.check_sums(deploy))
+    others = next(doctor.check_sums(deploy, ()))
     assert not others.ok
     assert others.found.endswith("; desktops that are there now hold 1500")
-    (refused,) = doctor.check_sums(deploy_files.load("local", ["desktops.count=99"])[0])
+    (refused,) = doctor.check_sums(deploy_files.load("local", ["desktops.count=99"])[0], ())
     assert refused.fatal
     assert "desktops.count is 99" in refused.found
+
+
+def test_a_dry_run_of_what_can_not_start_here_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "gpu-8", "--runs", str(tmp_path), "--set", "desktops.count=10", "--set", "desktops.processes=1"]
+    assert cli.main([*words, "--dry-run"]) == 2
+    planned, refused = capsys.readouterr()
+    assert planned.startswith("gpu-8: its keys are right, but this machine can't run it; the plan:")
+    assert "would begin" not in planned
+    assert "of 79.0 GiB per rank" in planned, "the plan for another machine is what it is asked for"
+    assert cli.main(words) == 2
+    assert refused == capsys.readouterr().err, "the dry run says what the start says"
+
+
+def test_a_desktop_has_room_for_the_largest_application_of_its_tasks() -> None:
+    deploy = deploy_files.load("local", ["desktops.warm_pool=2"])[0]
+    share = {
+        app: [*doctor.check_sums(deploy, [app])][-1] for app in ("file_manager", "libreoffice_calc", "google_chrome")
+    }
+    assert [check.fatal for check in share.values()] == [False, False, True]
+    assert "204 MiB for each of 10, 232 needed by google_chrome" in share["google_chrome"].found
+    assert str(share["google_chrome"].mend).endswith(": 8 in all")

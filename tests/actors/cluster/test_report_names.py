@@ -16,7 +16,7 @@ def test_runs_of_one_seed_are_not_called_seeds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     legends: list[str] = []
-    monkeypatch.setattr(curves, "drawn", lambda figure: _legend(figure, legends))
+    monkeypatch.setattr(curves, "drawn", lambda figure, **_: _legend(figure, legends))
     paths = [whole(tmp_path / place / "local-0", shift=shift) for shift, place in enumerate(("here", "there"))]
     show.show(paths, None, as_json=False)
     said = capsys.readouterr().out

@@ -48,7 +48,7 @@ def test_the_axis_increases_strictly(stays: list[tuple[str, int]]) -> None:
 def test_the_names_of_phases_never_lie_on_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     names: list[Any] = []
 
-    def look(figure: Any) -> Drawing:
+    def look(figure: Any, **_: Any) -> Drawing:
         names.extend((one.get_text(), one.get_window_extent()) for one in figure.axes[0].texts)
         curves.pyplot().close(figure)
         return Drawing(b"", "")
@@ -64,7 +64,7 @@ def test_the_names_of_phases_never_lie_on_each_other(monkeypatch: pytest.MonkeyP
     stays.append(curves.Stretch("rl", at, at + 2, "pulse_complete"))
     dots = curves.Dots("T=1", [900, at + 2], [0.4, 0.6], [0.3, 0.5], [0.5, 0.7], [[], []])
     curves.success({}, [dots], stays)
-    assert [name for name, _ in names].count("rl\npulse_complete") == 4
+    assert [name for name, _ in names].count("rl\npulse done") == 4
     assert names[-1][0] == "rl", "two batches have no room for their cause"
     for (_, one), (_, other) in pairwise(names):
         assert one.x1 <= other.x0

@@ -268,7 +268,7 @@ def test_seats_and_processor_are_printed_and_drawn(tmp_path: Path, capsys: pytes
     assert "busy 70.0% of 1 seats x 10s" in shown
     assert "rank 20.0%" in shown
     assert seats_report.DEMOS in shown
-    assert (tmp_path / "out" / "seats.png").read_bytes().startswith(b"\x89PNG")
+    assert "<h3>Time of " in (tmp_path / "out" / "report.html").read_text()
     found = seat_time(lines)
     assert found is not None
     assert sum(seat_shares(found).values()) == pytest.approx(1.0)

@@ -57,7 +57,7 @@ async def test_recorded_answers_bring_what_they_brought(tmp_path: Path, state_di
     assert [(one.step, one.what) for one in found] == [
         (1, "observation"), *((number, "step") for number in range(2, len(again.steps) + 1)), (0, "verdict"),
     ]  # fmt: skip
-    assert (found[-1].recorded, found[-1].again) == ("success (verified)", "failure (agent_gave_up)")
+    assert (found[-1].recorded, found[-1].again) == ("success (verified)", "failure (gave up)")
 
 
 def test_what_was_played_comes_before_what_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +95,7 @@ def test_verdicts_that_change_are_told_and_what_was_not_kept_is_no_failure(
     assert [(one["trace"], one["success"]) for one in found["changes"]] == [("eval.final.0", False)]
     assert sum(found["left_out"].values()) == 3 + 2 + 1  # nothing kept of, gone with after_bc, and half kept
     assert cli.main(["reverify", "one", "--runs", str(run.parent)]) == 1
-    assert "2 end states judged again, 1 verdicts are others; successes 1 -> 0" in capsys.readouterr().out
+    assert "2 end states judged again, 1 with another verdict; successes 1 -> 0" in capsys.readouterr().out
     assert (run / "ledger.sqlite").read_bytes() == ledger
     assert cli.main(["reverify", "one", "--runs", str(run.parent), "--family", "calc"]) == 2
     assert "has no end state that can be judged again of calc" in capsys.readouterr().err

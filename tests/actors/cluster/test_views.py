@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.runs import run_folder
+from actors.cluster.runs import names, run_folder
 from actors.cluster.views import logs as logview
 from actors.cluster.views import status as statusview
 from actors.replay import events
@@ -224,3 +225,43 @@ def test_start_up_parts_come_in_the_order_they_happened() -> None:
         ("first cloning step", 9.0),
         ("first RL step", 20.0),
     ]
+
+
+def test_last_is_the_newest_run_that_trains_and_not_an_evaluation(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = run_folder.RunRecord(
+        name="e", file="eval base", seed=1, build="b", versions={}, started=run_folder.iso(9), started_s=9.0
+    )
+    run_folder.claim(runs / "e", record, resume=False).end("ok", None)
+    assert names.find(runs, "last") == runs / "one"
+    assert cli.main(["status", "--runs", str(runs)]) == 0
+    assert capsys.readouterr().out.startswith("one: ok")
+    shutil.rmtree(runs / "one")
+    assert names.find(runs, "last") == runs / "e", "where nothing trained, what there is"
+
+
+@pytest.mark.parametrize(
+    "words", [("logs", "x"), ("report", "last"), ("status", "x"), ("runs",), ("demos", "list")], ids=" ".join
+)
+def test_a_hint_keeps_the_folder_of_runs(
+    tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.main([*words, "--runs", str(tmp_path)])
+    assert f" --runs {tmp_path}" in "".join(capsys.readouterr()).rpartition(program())[2]
+
+
+def test_help_is_a_command_and_words_that_nothing_takes_are_told_what_is(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, said in (((), "usage: computerrl [-h]"), (("logs",), "usage: computerrl logs")):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["help", *words])
+        assert ended.value.code == 0
+        assert capsys.readouterr().out.startswith(said)
+    with pytest.raises(SystemExit):
+        cli.main(["web", "a", "b"])
+    assert "b: unexpected, the command takes RUN" in capsys.readouterr().err
+
+
+def test_an_answer_is_parsed_where_it_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["parse", "--app", "text_editor", "Agent.type(text='kiwi')"]) == 0
+    assert "kiwi" in capsys.readouterr().out

@@ -49,7 +49,7 @@ class Broken:
 def unplayed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
     """Whole commands in `folder`, whose runs no desktop plays."""
     found = Broken()
-    monkeypatch.setattr(runcommand, "_refuse_unless_fit", lambda *_: None)
+    monkeypatch.setattr(runcommand, "_unfit", lambda *_: "")
     for name in ("plan", "recording", "evaluating"):
         monkeypatch.setattr(compose, name, lambda *_, **__: SimpleNamespace(caution=str))  # says nothing
     monkeypatch.setattr(execute, "execute", lambda _plan, record, _job: record)

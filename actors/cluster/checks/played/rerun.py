@@ -22,6 +22,7 @@ from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
 from actors.cluster.report.episodes import EpisodeView, ShownStep
 from actors.cluster.views import episodes
+from actors.cluster.words import plain
 from actors.desktop.answers import Answer, Prompt, PromptTooLong
 from actors.desktop.player import Play, Player
 from actors.desktop.pool.pool import DesktopPool
@@ -76,7 +77,7 @@ def differences(recorded: EpisodeView, steps: Sequence[StepPayload], outcome: Ou
 
 
 def _verdict(success: bool, reason: str) -> str:
-    return f"{'success' if success else 'failure'} ({reason})"
+    return f"{'success' if success else 'failure'} ({plain(reason)})"
 
 
 def _parts(before: ShownStep | None, after: StepPayload | None) -> Iterator[tuple[str, str, str]]:

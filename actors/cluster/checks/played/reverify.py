@@ -75,7 +75,7 @@ async def all_of(run: Path, family: str | None) -> JudgedAgain:
                 continue
             steps = queries.steps_of(db, one.token) if one.stored else []
             if not steps or not steps[-1].end:
-                left_out["no end state was kept" if steps else "its steps are kept no longer"] += 1
+                left_out["no end state was kept" if steps else "its steps have been deleted"] += 1
                 continue
             try:
                 _count(found, one, await judged_again(one.task, _read(run, steps[-1]), published_metrics=asked))
@@ -130,6 +130,6 @@ def _print(run: Path, found: JudgedAgain) -> None:
         gained = sum(1 if one.success else -1 for one in found.changes)
         before, after = found.successes_recorded, found.successes_recorded + gained
         output.prose(
-            f"{run.name}: {found.judged} end states judged again, {len(found.changes)} verdicts are others; successes"
+            f"{run.name}: {found.judged} end states judged again, {len(found.changes)} with another verdict; successes"
             f" {before} -> {after}, {before / found.judged:.3f} -> {after / found.judged:.3f}"
         )

@@ -63,7 +63,8 @@ class Sum(msgspec.Struct, frozen=True, kw_only=True):
         """In a line."""
         lowered = f" instead of {self.asked}" if self.each < self.asked else ""
         most = f"at most {self.each}{lowered} for each of {self.desktops} desktops"
-        return f"{most}: {self.total} of {self.room} {self.unit}".rstrip()
+        what = f"this machine's {self.room} {self.unit}".rstrip()
+        return f"{most}: {self.total} {'of' if self.fits else 'are more than'} {what}"
 
 
 def room() -> Room:
