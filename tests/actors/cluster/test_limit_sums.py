@@ -71,7 +71,9 @@ def test_doctor_says_each_sum_and_what_mends_it(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_dry_run_of_what_can_not_start_here_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["run", "gpu-8", "--runs", str(tmp_path), "--set", "desktops.count=10", "--set", "desktops.processes=1"]
+    words = ["run", "gpu-8", "--runs", str(tmp_path)]
+    for change in ("count=10", "processes=1", "warm_pool=2"):
+        words += ["--set", f"desktops.{change}"]
     assert cli.main([*words, "--dry-run"]) == 2
     planned, refused = capsys.readouterr()
     assert planned.startswith("gpu-8: its keys are right, but this machine can't run it; the plan:")

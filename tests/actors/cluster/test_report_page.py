@@ -377,7 +377,8 @@ def test_an_experiment_stands_for_its_runs(
     assert not (tmp_path / "report").exists()
     assert cli.main(["report", "e-a-0", "--runs", str(tmp_path)]) == 0
     assert "report/e-a-0/report.html" in capsys.readouterr().out
-    assert (tmp_path / "report" / "e-a-0" / "curve.png").is_file()
+    assert cli.main(["report", "e", "--runs", str(tmp_path)]) == 0
+    assert (tmp_path / "report" / "e-a-0-and-1-more" / "report.html").is_file(), "it is written over no other"
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
