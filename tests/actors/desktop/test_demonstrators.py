@@ -20,8 +20,9 @@ from actors.desktop.answers import Prompt
 from actors.desktop.demonstrators.config import EndpointMember, OracleMember, hasty, who
 from actors.desktop.demonstrators.pool import DemonstratorPool, fitting
 from actors.desktop.demonstrators.rewrite import rewritten
-from actors.desktop.endpoints.client import MAX_ANSWER_BYTES, Endpoint, EndpointDown, backoff_s
+from actors.desktop.endpoints.client import MAX_ANSWER_BYTES, Endpoint, EndpointDown
 from actors.desktop.endpoints.config import key_of
+from actors.desktop.endpoints.retrying import backoff_s
 from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.actions.grammar import RefusedAnswer, parse
@@ -118,7 +119,7 @@ async def test_it_is_asked_again_after_what_passes() -> None:
 
 @pytest.mark.parametrize(
     ("finish", "cut"),
-    [("stop", ""), (None, ""), ("length", "cut at 1024 tokens"), ("content_filter", "withheld")],
+    [("stop", ""), (None, ""), ("length", "cut at 1024 tokens")],
 )
 async def test_an_answer_that_was_cut_is_no_action_and_told(tokenizer: Tokenizer, finish: str | None, cut: str) -> None:
     async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import time
+from collections.abc import Iterable
 from contextlib import suppress
+from email.utils import formatdate
 from typing import Any
 
+import httpx2
+import msgspec
 import pytest
 from aiohttp import web
 from endpoint_stand_in import PAPER, StandIn, completion
@@ -18,6 +24,7 @@ from actors.desktop.endpoints.answers import EndpointAnswers
 from actors.desktop.endpoints.client import MAX_ANSWER_BYTES, Endpoint
 from actors.desktop.endpoints.completion import NoCompletionError, completed
 from actors.desktop.endpoints.config import EndpointConfig
+from actors.desktop.endpoints.retrying import retry_after_s
 from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Observation, from_guest
@@ -40,7 +47,7 @@ def seen() -> Observation:
 
 
 def config(server: StandIn | None, **more: Any) -> EndpointConfig:
-    usual = {"url": server.url if server else "http://127.0.0.1:1/v1", "model": "m", "retries": 1, "timeout_s": 0.3}
+    usual = {"url": server.url if server else "http://127.0.0.1:1/v1", "model": "m", "retries": 1, "timeout_s": 30.0}
     return EndpointConfig(**{**usual, "first_backoff_s": 0.0, **more})
 
 
@@ -131,8 +138,9 @@ async def _cut(_body: dict[str, Any], _number: int) -> web.StreamResponse:
 )
 async def test_what_an_endpoint_fails_at_is_a_named_fault(script: Any, cause: str, tries: int) -> None:
     async with StandIn(script) as server:
+        limit_s = 0.3 if script is _silent else 30.0
         with pytest.raises(DesktopFault) as caught:
-            await answered(config(server), key="sesame")
+            await answered(config(server, timeout_s=limit_s), key="sesame")
         assert (caught.value.cause, caught.value.culprit, len(server.bodies)) == (cause, "sampler", tries)
     assert "sesame" not in str(caught.value)
 
@@ -165,10 +173,211 @@ async def test_turns_that_the_model_has_no_room_for_are_left_out() -> None:
         assert "Previous Action Result: None" in server.bodies[-1]["messages"][1]["content"]
 
 
-def test_a_stream_is_read_as_one_answer() -> None:
-    stream = ": hello\n\n" + EVENT % ("Agent.", "null") + EVENT % ("wait()", '"length"') + "data: [DONE]\n\n"
-    found = completed(stream.encode(), 9)
+@pytest.mark.parametrize("start", [": hello\n\n", "retry: 3000\n\n", "id: 7\n", "\n\nevent: message\n", "\ufeff", ""])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_stream_is_read_as_one_answer(start: str, end: str) -> None:
+    stream = start + EVENT % ("Agent.", "null") + EVENT % ("wait()", '"length"') + "data: [DONE]\n\n"
+    found = completed(stream.replace("\n", end).encode(), 9)
     assert (found.text, found.cut) == ("Agent.wait()", "it was cut at 9 tokens")
+
+
+SIGN = "\U0001f600"
+HALVES = {
+    "halves of a pair": [rb"\ud83d", rb"\ude00"],
+    "bytes of a character": [SIGN.encode()[:1], SIGN.encode()[1:3], SIGN.encode()[3:]],
+}
+
+
+@pytest.mark.parametrize("pieces", HALVES.values(), ids=HALVES)
+def test_a_character_that_comes_in_several_events_is_one(pieces: list[bytes]) -> None:
+    event, done = EVENT.encode().replace(b"null", b"%s"), b"data: [DONE]\n\n"
+    last = len(pieces) - 1
+    stream = b"".join(event % (piece, b'"stop"' if at == last else b"null") for at, piece in enumerate(pieces))
+    assert completed(stream + done, 9).text == SIGN
+    lone = completed(event % (pieces[0], b'"stop"') + done, 9).text
+    assert set(lone) == {"\ufffd"}
+
+
+@pytest.mark.parametrize("finish", ["stop", "STOP", "eos", "end_turn", "COMPLETE", None, ""])
+def test_a_reason_that_means_whole_or_none_is_a_whole_answer(finish: str | None) -> None:
+    assert completed(bytes(completion("x", finish).body), 9).cut == ""  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "finish",
+    ["abort", "error", "SAFETY", "content_filter", "tool_calls", "cancelled", 0, 3, True, {"type": "stop"}],
+)
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_reason_that_means_no_end_is_asked_again(finish: Any, streamed: bool) -> None:
+    async def script(_body: dict[str, Any], number: int) -> web.StreamResponse:
+        if number == 2:  # the first is asked again
+            return completion(PAPER)
+        if streamed:
+            event = EVENT % ("Agent.exit(success=True)", msgspec.json.encode(finish).decode())
+            return web.Response(text=event + "data: [DONE]\n\n", content_type="text/event-stream")
+        return completion("Agent.exit(success=True)", finish)
+
+    async with StandIn(script) as server:
+        assert (await answered(config(server))).text == PAPER
+        with pytest.raises(DesktopFault) as caught:
+            await answered(config(server, retries=0))
+    assert caught.value.cause == "endpoint_gave_up"
+    assert "finish_reason" in str(caught.value)
+
+
+REPORTED = {
+    "a body": '{"error": {"message": "out of memory, sesame"}}',
+    "an event": 'data: {"error": {"message": "out of memory, sesame"}}\n\n',
+    "an event of that name": "event: error\ndata: out of memory, sesame\n\n",
+}
+
+
+@pytest.mark.parametrize("body", REPORTED.values(), ids=REPORTED)
+async def test_an_error_that_comes_with_status_200_is_a_fault(body: str) -> None:
+    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
+        return web.Response(text=body)
+
+    async with StandIn(script) as server:
+        with pytest.raises(DesktopFault, match="out of memory") as caught:
+            await answered(config(server), key="sesame")
+    assert caught.value.cause == "endpoint_gave_up"
+    assert "sesame" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_an_answer_that_the_server_took_for_reasoning_is_taken_from_there(name: str) -> None:
+    for content in ("", None, "\n"):
+        message = {"role": "assistant", "content": content, name: "Agent.wait()"}
+        body = {"choices": [{"message": message, "finish_reason": "stop"}]}
+        assert completed(msgspec.json.encode(body), 9).text == "Agent.wait()"
+        cut = msgspec.json.encode({"choices": [{"message": message, "finish_reason": "length"}]})
+        assert completed(cut, 9).cut == "it was cut at 9 tokens, all of them reasoning"
+    message |= {"content": "Agent.exit(success=True)"}
+    assert (
+        completed(msgspec.json.encode({"choices": [{"message": message, "finish_reason": "stop"}]}), 9).text[-6:]
+        == "=True)"
+    )
+
+
+def test_what_a_model_thinks_in_parts_is_no_answer() -> None:
+    parts = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+        {"type": "text", "text": "Agent.wait()"},
+    ]
+    assert completed(bytes(completion(parts).body), 9).text == "Agent.wait()"  # type: ignore[arg-type]
+
+
+NOW = 1_900_000_000.0
+DATES = [formatdate(NOW + 7, usegmt=True), formatdate(NOW + 7, usegmt=True).replace(" GMT", " +0000")]
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "3"}, 3.0),
+        ({"Retry-After": "1.5"}, 1.5),
+        ({"retry-after-ms": "250", "Retry-After": "9"}, 0.25),
+        *(({"Retry-After": date}, 7.0) for date in DATES),
+        ({"Retry-After": DATES[0], "Date": formatdate(NOW + 4, usegmt=True)}, 3.0),
+        ({"Retry-After": "Sunday, 06-Nov-94 08:49:37 GMT"}, 0.0),
+        *(({"Retry-After": text}, 0.0) for text in ("", "-3", "nan", "inf", "soon", "9" * 400)),
+    ],
+)
+def test_a_server_says_when_to_come_again(headers: dict[str, str], seconds: float) -> None:
+    assert retry_after_s(httpx2.Headers(headers), NOW) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(("asked", "longest_s"), [("0.3", 9.0), ("0.3", 0.0)])
+async def test_a_wait_that_is_asked_for_is_kept_by_every_request(asked: str, longest_s: float) -> None:
+    came = []
+
+    async def script(_body: dict[str, Any], number: int) -> web.StreamResponse:
+        came.append(time.monotonic())
+        if number == 1:
+            return web.Response(status=503, headers={"Retry-After": asked})
+        return completion(PAPER)
+
+    async with StandIn(script) as server:
+        endpoint = Endpoint(config(server, longest_backoff_s=longest_s, concurrent=1), "")
+        try:  # the second one waits for its turn, and then for what the first was asked
+            await asyncio.gather(*(endpoint.complete([], n, temperature=0.0, max_tokens=9) for n in range(2)))
+        finally:
+            await endpoint.close()
+    assert len(came) == 3
+    assert min(came[1:]) - came[0] >= float(asked)
+
+
+async def test_a_wait_that_ends_too_late_is_a_fault_at_once() -> None:
+    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
+        return web.Response(status=429, headers={"Retry-After": "86400"})
+
+    async with StandIn(script) as server:
+        with pytest.raises(DesktopFault, match=r"asks to wait 86\d+ s") as caught:
+            await answered(config(server))
+        assert (caught.value.cause, len(server.bodies)) == ("endpoint_limited", 1)
+
+
+async def _written(server: StandIn, pieces: Iterable[bytes], **headers: str) -> web.StreamResponse:
+    reply = web.StreamResponse(headers=headers)
+    await reply.prepare(server.requests[-1])
+    for piece in pieces:
+        await reply.write(piece)
+    return reply
+
+
+async def test_a_stream_is_read_however_its_bytes_come() -> None:
+    stream = "\ufeffid: 1\nretry: 5\n\n" + EVENT % ("caf\u00e9 \u65e5\u2028", "null") + EVENT % (SIGN, '"stop"')
+    raw = (stream + "data: [DONE]\n\n").encode()
+
+    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
+        return await _written(server, (raw[at : at + 1] for at in range(len(raw))))
+
+    async with StandIn(script) as server:
+        found = await answered(config(server, stream=True))
+    assert found.text == f"caf\u00e9 \u65e5\u2028{SIGN}"
+    assert server.bodies[0]["stream"] is True
+
+
+async def test_a_long_answer_may_come_in_many_events() -> None:
+    events = [(EVENT % ("word ", "null")).encode() * 200] * 100  # 1.5 MB of events, 100 kB of text
+
+    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
+        return await _written(server, [*events, (EVENT % ("end", '"stop"')).encode(), b"data: [DONE]\n\n"])
+
+    async with StandIn(script) as server:
+        assert (await answered(config(server))).text == "word " * 20_000 + "end"
+
+
+ENDLESS = {
+    "an event": [b"data: " + b" " * 65_000],
+    "a line of no event": [b"x" * 65_000],
+    "a document": [b'{"choices": "' + b"x" * 65_000],
+    "texts": [(EVENT % ("x" * 60_000, "null")).encode()],
+    "blanks": [b"\n" * 65_000],
+}
+
+
+@pytest.mark.parametrize("pieces", ENDLESS.values(), ids=ENDLESS)
+async def test_an_answer_without_an_end_is_not_kept(pieces: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.desktop.endpoints.client.MAX_STREAM_BYTES", 4 << 20)
+
+    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
+        return await _written(server, (pieces[min(at, len(pieces) - 1)] for at in range(2000)))
+
+    async with StandIn(script) as server:
+        with pytest.raises(DesktopFault) as caught:
+            await answered(config(server))
+        assert caught.value.cause == "endpoint_oversized"
+
+
+async def test_a_packed_answer_is_not_unpacked() -> None:
+    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
+        return web.Response(body=gzip.compress(b" " * (8 << 20)), headers={"Content-Encoding": "gzip"})
+
+    async with StandIn(script) as server:
+        with pytest.raises(DesktopFault) as caught:
+            await answered(config(server))
+        assert caught.value.cause == "endpoint_malformed"
 
 
 @given(
