@@ -97,10 +97,10 @@ def score(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture, tai
             values = [getters.value_of(side, read, told, fixture) if side else None for side in (result, expected)]
         except Lacking as lacking:
             raise ConfigError(f"task {task.id}: its verifier needs {lacking.need}") from None
+        sides = [getters.called(side, value) for side, value in zip((result, expected), values, strict=True)]
         if metric is not None:
-            found = _scored(metric, values[0], values[1], options, of_task=not getters.is_read(expected))
+            found = _scored(metric, sides[0], sides[1], options, of_task=not getters.is_read(expected))
         elif tail is not None:
-            sides = [getters.called(side, value) for side, value in zip((result, expected), values, strict=True)]
             found = tail(name, sides[0], sides[1] if expected else None, options)
         scores.append(Score(found.value, f"{name}: {found.reason}"))
     return together(scores, task.evaluator.conj)

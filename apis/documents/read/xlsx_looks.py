@@ -28,6 +28,12 @@ _PREFIXES = {
 _PARTS = 64  # charts and pivot tables of a sheet
 _CHECKS = 256  # of input, of a sheet
 _OFF = ("0", "false", "none")
+# Formats of dates and times that a file need not spell out (ECMA-376 part 1, section 18.8.30).
+_CODES = {
+    **dict.fromkeys(("14", "15", "16", "17", "22"), "d/m/y"),
+    **dict.fromkeys(("18", "19", "20", "21", "45", "47"), "h:mm"),
+    "46": "[h]:mm:ss",
+}  # fmt: skip
 _NONE = PartElement("", {})
 
 Open = Callable[[str], PartElement]
@@ -146,7 +152,16 @@ def _styles(sheet: PartElement) -> list[dict[str, Any]]:
         index = int(number_) if number_.isascii() and number_.isdigit() and len(number_) < 7 else 0
         return known[index] if index < len(known) else {}
 
-    return [{**at(fonts, xf.get("fontId")), **at(fills, xf.get("fillId"))} for xf in sheet.all("cellXfs", "xf")]
+    codes = {one.get("numFmtId"): one.get("formatCode")[:256] for one in sheet.all("numFmts", "numFmt")}
+    return [
+        {**at(fonts, xf.get("fontId")), **at(fills, xf.get("fillId")), **_shown_as(xf.get("numFmtId", "0"), codes)}
+        for xf in sheet.all("cellXfs", "xf")
+    ]
+
+
+def _shown_as(format_: str, codes: dict[str, str]) -> dict[str, Any]:
+    code = codes.get(format_, _CODES.get(format_, ""))
+    return {"format": code} if code else {}
 
 
 def _font(font: PartElement) -> dict[str, Any]:

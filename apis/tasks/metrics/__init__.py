@@ -5,4 +5,16 @@ Invariant: the order below decides nothing but the order in which they are liste
 
 from __future__ import annotations
 
-ORDER = ("text", "files", "settings", "urls", "tables", "documents", "slides", "databases", "pictures", "papers")
+ORDER = (
+    "text",
+    "files",
+    "settings",
+    "urls",
+    "tables",
+    "documents",
+    "slides",
+    "databases",
+    "pictures",
+    "papers",
+    "office_world",
+)

@@ -67,17 +67,6 @@ def compare_docx_files_and_ignore_new_lines(result: Value, expected: Value, opti
     return compare_docx_files(result, expected, {**options, "delete_empty_lines": True})
 
 
-def simple_docx_compare(result: Value, expected: Value, _: Options) -> Score:
-    """OfficeWorld's: paragraphs agree in text, looks and layout, one by one; all or nothing."""
-    wanted, there = gold(expected, KIND), document(result, KIND)
-    if len(there.paragraphs) != len(wanted.paragraphs):
-        return Score(0.0, f"it has {len(there.paragraphs)} paragraphs and not {len(wanted.paragraphs)}")
-    for at, (one, other) in enumerate(zip(there.paragraphs, wanted.paragraphs, strict=True), 1):
-        if one != other:
-            return Score(0.0, f"paragraph {at} {'looks otherwise' if one.text == other.text else 'differs'}")
-    return is_(there.extras == wanted.extras, "the documents agree", "what stands beside its paragraphs differs")
-
-
 def is_first_line_centered(result: Value, _: Value, __: Options) -> Score:
     """The first paragraph is centred."""
     first = document(result, KIND).paragraphs[:1]
@@ -183,7 +172,6 @@ def check_highlighted_words(result: Value, expected: Value, _: Options) -> Score
 DECLARED = (
     Declared("compare_docx_files", compare_docx_files, reads=KIND),
     Declared("compare_docx_files_and_ignore_new_lines", compare_docx_files_and_ignore_new_lines, reads=KIND),
-    Declared("simple_docx_compare", simple_docx_compare, "looks and layout count, all or nothing", reads=KIND),
     Declared("compare_docx_tables", compare_docx_tables, "without any table it scores 0", reads=KIND),
     Declared("compare_font_names", compare_font_names, "without any text it scores 0", reads=KIND),
     Declared("compare_subscript_contains", compare_subscript_contains, "all subscripts count", reads=KIND),

@@ -214,11 +214,6 @@ def compare_pptx_files(result: Value, expected: Value, options: Options) -> Scor
     return Score(SOLVED, "the presentations agree")
 
 
-def simple_pptx_compare(result: Value, expected: Value, _: Options) -> Score:
-    """OfficeWorld's: slides agree in texts, looks and places; all or nothing."""
-    return compare_pptx_files(result, expected, {})
-
-
 def check_slide_orientation(result: Value, _expected: Value, _: Options) -> Score:
     """Slides are higher than wide."""
     show: SlideShow = document(result, KIND)
@@ -241,7 +236,6 @@ _SAME = (
 )
 DECLARED = (
     Declared("compare_pptx_files", compare_pptx_files, _SAME, reads=KIND, lacks=_lacks),
-    Declared("simple_pptx_compare", simple_pptx_compare, "looks and places count, all or nothing", reads=KIND),
     Declared("check_left_panel", check_left_panel),
     Declared("check_slide_orientation_Portrait", check_slide_orientation, "without a width it scores 0", reads=KIND),
 )

@@ -1,4 +1,4 @@
-"""Metrics of workbooks: `compare_table` and OfficeWorld's `compare_spreadsheet`.
+"""Metrics of workbooks: `compare_table` and what stands beside it.
 
 Invariant: a cell counts by what it shows. A formula without a stored result equals no value, and no formula is run.
 """
@@ -186,17 +186,6 @@ def compare_table(result: Value, expected: Value, options: Options) -> Score:
     return Score(0.0, trouble) if trouble else Score(SOLVED, "the tables are as they should be")
 
 
-def compare_spreadsheet(result: Value, expected: Value, options: Options) -> Score:
-    """Both workbooks have sheets of the same names, in order, with the same cells."""
-    wanted, there = gold(expected, "workbook"), document(result, "workbook")
-    if trouble := _sheet_name({}, there, wanted):
-        return Score(0.0, trouble)
-    for one, other in zip(there.sheets, wanted.sheets, strict=True):
-        if place := _other_cell(one, other, options):
-            return Score(0.0, f"{place} of sheet {one.name[:40]!r} is another")
-    return Score(SOLVED, "the workbooks say the same")
-
-
 def compare_conference_city_in_order(result: Value, expected: Value, _: Options) -> Score:
     """Column C of the first sheet, from row 2 on, has in each cell a name of that place in the list `expected`."""
     sheet = document(result, "workbook").sheets[0]
@@ -224,5 +213,4 @@ DECLARED = (
         "as many rows count as names are expected, not 21",
         reads="workbook",
     ),
-    Declared("compare_spreadsheet", compare_spreadsheet, "all cells of all sheets count", reads="workbook"),
 )

@@ -99,10 +99,15 @@ TWINS = [
     ),
     Twin(
         "compare_spreadsheet",
-        TWO,
-        {},
-        TWO,
-        [book(["a"], Sheet2=[["b", 2]]), book(["a"], Sheet3=[["b", 1]]), book(["a"])],
+        GOLD,
+        {"answer_position": "'Sheet1'!B2:B3"},
+        book(["thing"], ["tea", "3.5001"], ["milk", 2], ["more"]),
+        [
+            book(["item", "price"], ["tea", 3.51], ["milk", 2]),
+            book(["item", "price"], ["tea", 3.5], ["milk", "two"]),
+            book([""], Sheet2=[["item", "price"], ["tea", 3.5], ["milk", 2]]),
+            UNTOUCHED,
+        ],
     ),
     Twin(
         "compare_docx_files",
@@ -144,8 +149,8 @@ TWINS = [
         "simple_docx_compare",
         paper([Run("a", bold=True)], "b"),
         {},
-        paper([Run("a", bold=True)], "b"),
-        [paper("a", "b"), paper([Run("a", bold=True)], "b", "c"), paper("a")],
+        paper("", [Run("a")], [Run("b", bold=True)]),
+        [paper("a", "b "), paper("a", "b", "c"), paper("b", "a"), paper("a")],
     ),
     Twin(
         "compare_text_file",

@@ -39,7 +39,13 @@ PANES = "<desktop-frame><application name='soffice'><{0} name='{1}'></{0}></appl
 TWINS = [
     _looks("compare_pptx_files", BOLD, BOLD._replace(looks={"sz": "2800"}), BOLD._replace(color="FF0001")),
     _looks("compare_pptx_files", BOLD, BOLD._replace(bullet="-"), BOLD._replace(layout={"algn": "r"})),
-    _looks("simple_pptx_compare", BOLD, BOLD._replace(text="onE"), BOLD._replace(layout={"algn": "ctr", "lvl": "1"})),
+    Twin(
+        "simple_pptx_compare",
+        show(Box(["one"]), TABLE, notes="say it"),
+        {},
+        show(TABLE, Box([BOLD]), Box([""])),
+        [show(Box(["onE"]), TABLE), show(Box(["one"])), show(Box(["one"]), TABLE, Box(["one"])), show(Box(["two"]))],
+    ),
     *(
         _looks(
             "compare_pptx_files",

@@ -1,0 +1,27 @@
+"""OfficeWorld's metrics on files of the packages that it reads them with."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from apis.tasks.metrics.metric import scored
+from apis.tasks.metrics.registry import METRICS
+from apis.tasks.twins.twin import as_read, file
+from apis.tasks.verify.verify import FileView
+from runtime.errors import ConfigError
+from tests.apis.office_pairs import PAIRS, Pair
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.metric}: {pair.name}")
+def test_a_pair_is_judged_by_the_published_rules(pair: Pair) -> None:
+    metric = METRICS[pair.metric]
+    left = as_read(replace(file(pair.left), name=pair.called), metric.reads)
+    expected = replace(file(pair.expected), of_task=True)
+    assert scored(metric, left, expected, pair.options).solved is pair.right
+    assert scored(metric, expected, expected, pair.options).solved
+    for garbage in (b"", b"PK\3\4torn", pair.left[:-40]):
+        assert not scored(metric, as_read(file(garbage), metric.reads), expected, pair.options).solved
+    assert not scored(metric, FileView("missing"), expected, pair.options).solved
+    with pytest.raises(ConfigError, match=pair.metric):
+        scored(metric, left, file(b"no document"), pair.options)
