@@ -5,17 +5,19 @@ Invariant: pure. The plans that are played are made here too, so a task that lac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
 
 import msgspec
 
 from apis.plans.action import Call
+from apis.tasks.metrics.metric import lacking_rule
 from apis.tasks.metrics.registry import METRICS
-from apis.tasks.osworld import HOME, Evaluator, Step, Task
-from apis.tasksets import commands, getters
+from apis.tasks.osworld import HOME, Evaluator, Getter, Step, Task
+from apis.tasksets import commands, getters, judge, offline
 from apis.tasksets.fixtures import called
 from apis.tasksets.needs import Lacking, Need, Verdict, verdict_of
+from apis.tasksets.package import LEFT_METRICS, REFUSED_METRICS
 from apis.tasksets.steps import calls_of, carried
 
 AtHand = Callable[[str, str], bool]  # whether the fixture of this URL and name is at hand
@@ -27,7 +29,7 @@ NAMED = {
     "excel": "soffice", "word": "soffice", "powerpoint": "soffice",
 }  # fmt: skip
 BROWSERS = ("tabs", "visited")  # calls of the guest's agent that need Chromium
-PAGES = ("is_expected_tabs", "is_expected_active_tab", "is_expected_search_query")
+PUBLISHED = "the published package (make osworld-judge)"
 
 
 class Covered(msgspec.Struct, frozen=True):
@@ -36,18 +38,39 @@ class Covered(msgspec.Struct, frozen=True):
     id: str
     verdict: Verdict
     needs: list[Need]
+    judge: Literal["here", "published"] = "here"  # who says whether it is solved
+    offline: str = ""  # why no policy can solve it without a network; "" where nothing says so
+    notes: list[str] = []
+
+    @property
+    def solvable(self) -> bool:
+        """Whether it can be played here, and nothing says that it can't be solved."""
+        return self.verdict == "runnable" and not self.offline
 
 
-def covered(task: Task, at_hand: AtHand, present: Present, tail: Container[str] = ()) -> Covered:
+def covered(task: Task, at_hand: AtHand, present: Present, *, published: bool = False) -> Covered:
     """The verdict on `task`, given which fixtures are at hand and which programs are present.
 
-    `tail` has the published metrics that judge what the ones here do not.
+    With `published` the published package judges what no metric here does.
     """
-    needs = sorted(set(lacks(task, at_hand, present, tail)))
-    return Covered(task.id, verdict_of(needs), needs)
+    needs = sorted(set(lacks(task, at_hand, present, published=published)))
+    left = [name for name, result, expected, options in _rows(task) if not judge.native(name, result, expected, options)]
+    notes = [f"{name} (published): {LEFT_METRICS[name].weak}" for name in left if _weak(name)]
+    if task.proxy:
+        notes.append("the published desktops reach pages by a proxy, these reach none")
+    verdict = verdict_of(needs)
+    return Covered(task.id, verdict, needs, "published" if left else "here", offline.reason(task), notes)
 
 
-def lacks(task: Task, at_hand: AtHand, present: Present, tail: Container[str] = ()) -> Iterator[Need]:
+def _rows(task: Task) -> list[tuple[str, Getter, Getter, Getter]]:
+    return task.evaluator.rows() if task.feasible else []
+
+
+def _weak(name: str) -> bool:
+    return name in LEFT_METRICS and bool(LEFT_METRICS[name].weak)
+
+
+def lacks(task: Task, at_hand: AtHand, present: Present, *, published: bool = False) -> Iterator[Need]:
     """Each thing that `task` needs and that is not here."""
     for step in task.config:
         yield from _step(step, at_hand, present)
@@ -57,12 +80,11 @@ def lacks(task: Task, at_hand: AtHand, present: Present, tail: Container[str] = 
             yield Need("application", program)
     if not task.feasible:
         return
-    evaluator = task.evaluator
-    for step in evaluator.postconfig:
+    for step in task.evaluator.postconfig:
         yield from _step(step, at_hand, present)
-    yield from _judging(evaluator, at_hand, present, tail)
-    if task.proxy:
-        yield Need("network", "web pages by a proxy")
+    yield from _judging(task.evaluator, at_hand, present, published=published)
+    if offline.empty_at_start(task):
+        yield Need("network", "what pages leave in the browser, since the set-up opens them")
 
 
 def _step(step: Step, at_hand: AtHand, present: Present) -> Iterator[Need]:
@@ -89,19 +111,36 @@ def _absent(calls: list[Call], present: Present) -> list[str]:
     """Programs of `calls` that are not present; a path leads to what the task brings along."""
     started = (call.args["argv"] for call in calls if "argv" in call.args)
     named = {name for argv in started if not argv[0].startswith((".", "/home")) for name in commands.programs_of(argv)}
-    named |= {"chromium" for call in calls if call.method in BROWSERS}
+    named |= {"chromium" for call in calls if call.method in BROWSERS or call.args.get("owner") == "BrowserTools"}
     return sorted(name for name in named if not present(name))
 
 
-def _judging(evaluator: Evaluator, at_hand: AtHand, present: Present, tail: Container[str]) -> Iterator[Need]:
-    for name, _, expected, options in evaluator.rows():
-        if name not in METRICS:
-            if name not in tail:
-                yield Need("metric", name)
-        elif name not in tail and (lacking := METRICS[name].lacks(options)):
-            yield Need("metric", f"{name}: {lacking}")
-        if name in PAGES or (name == "is_vlc_playing" and dict(expected.get("rules", {})).get("type") == "url"):
-            yield Need("network", f"pages for {name}")
+def _metric(name: str, result: Getter, expected: Getter, options: Getter, *, published: bool) -> Iterator[Need]:
+    """What one function of an evaluator needs."""
+    if judge.native(name, result, expected, options):
+        return
+    rule = expected.get("rules")
+    if name in LEFT_METRICS:
+        if unknown := lacking_rule(frozenset(LEFT_METRICS[name].types), rule) or lacking_rule(frozenset(), options):
+            yield Need("metric", f"{name}: {unknown}")
+        elif not published:
+            yield Need("judge", f"{PUBLISHED} for {name}")
+    elif name in REFUSED_METRICS:
+        yield Need("metric", f"{name}: {REFUSED_METRICS[name]}")
+    elif name not in METRICS:
+        yield Need("metric", name)
+    elif getters.left(result) or getters.left(expected) or METRICS[name].lacks(options):
+        if unknown := lacking_rule(METRICS[name].types, rule):
+            yield Need("metric", f"{name}: {unknown}")
+        elif not published:
+            yield Need("judge", f"{PUBLISHED} for {name}")
+    else:
+        yield Need("metric", f"{name}: {METRICS[name].lacking(options, rule)}")
+
+
+def _judging(evaluator: Evaluator, at_hand: AtHand, present: Present, *, published: bool) -> Iterator[Need]:
+    for row in evaluator.rows():
+        yield from _metric(*row, published=published)
     for getter in getters.sides(evaluator):
         try:
             getters.refuse_lacking(getter)
@@ -119,4 +158,12 @@ def _judging(evaluator: Evaluator, at_hand: AtHand, present: Present, tail: Cont
 
 def row(found: Covered) -> dict[str, Any]:
     """As `tasks check --json` prints it."""
-    return {"id": found.id, "verdict": found.verdict, "needs": [str(need) for need in found.needs]}
+    return {
+        "id": found.id,
+        "verdict": found.verdict,
+        "solvable": found.solvable,
+        "judge": found.judge,
+        "needs": [str(need) for need in found.needs],
+        "offline": found.offline,
+        "notes": found.notes,
+    }

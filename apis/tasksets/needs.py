@@ -10,18 +10,18 @@ from typing import Literal
 
 import msgspec
 
-NeedKind = Literal["step", "application", "getter", "metric", "fixture", "network", "root", "account", "option"]
-Verdict = Literal["runnable", "needs_file", "needs_network", "needs_app", "unsupported"]
+NeedKind = Literal["step", "application", "getter", "metric", "fixture", "network", "root", "account", "judge"]
+Verdict = Literal["runnable", "needs_file", "needs_network", "needs_app", "needs_judge", "unsupported"]
 # The first kind that is lacking decides: what nothing here can give, then what can be installed, reached or fetched.
 _DECIDES: tuple[tuple[NeedKind, Verdict], ...] = (
     ("step", "unsupported"),
     ("getter", "unsupported"),
     ("metric", "unsupported"),
-    ("option", "unsupported"),
     ("root", "unsupported"),
     ("account", "unsupported"),
     ("application", "needs_app"),
     ("network", "needs_network"),
+    ("judge", "needs_judge"),
     ("fixture", "needs_file"),
 )
 

@@ -34,6 +34,7 @@ from apis.tasks.osworld import (
 from apis.tasksets import commands
 from apis.tasksets.commands import WINDOW_MS
 from apis.tasksets.needs import Lacking
+from apis.tasksets.package import REFUSED_STEPS
 
 PART_BYTES = 3 << 20  # of a file that is put into the guest in one call
 # A text file of numbers opens without the dialog that asks about its form: commas, quotes, UTF-8, from the first line.
@@ -106,7 +107,7 @@ def calls_of(step: Step, home: str, fixture: Fixture = carried, screen: tuple[in
         case Login():
             raise Lacking("account", "a login to a web site")
         case UnknownStep():
-            raise Lacking("step", f"{step.type}: {step.problem}" if step.problem else step.type)
+            raise Lacking("step", ": ".join(filter(None, (step.type, step.problem or REFUSED_STEPS.get(step.type)))))
     raise TypeError(f"{type(step).__name__} is no step")
 
 
@@ -147,7 +148,5 @@ def _remembered(visits: list[Visit]) -> list[Call]:
 
 
 def _opened(urls: list[str]) -> list[Call]:
-    far = [url for url in urls if not url.startswith(("chrome://", "about:", "file://", "data:"))]
-    if far:
-        raise Lacking("network", far[0])
+    """Open pages. A far one shows that there is no network; its address is the tab's all the same."""
     return [Call("tabs", {"opened": urls, "closed": []}), SETTLE] if urls else []

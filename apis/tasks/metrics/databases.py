@@ -72,5 +72,5 @@ def check_history_deleted(result: Value, expected: Value, _: Options) -> Score:
 
 DECLARED = (
     Declared("run_sqlite3", run_sqlite3, reads="database"),
-    Declared("check_history_deleted", check_history_deleted),
+    Declared("check_history_deleted", check_history_deleted, types=frozenset(("keywords",))),
 )

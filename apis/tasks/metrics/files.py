@@ -200,5 +200,5 @@ DECLARED = (
     Declared("check_json_settings", check_json_settings),
     Declared("check_direct_json_object", check_direct_json_object),
     Declared("check_list", check_list),
-    Declared("is_extension_installed", is_extension_installed),
+    Declared("is_extension_installed", is_extension_installed, types=frozenset(("contain", "not_contain"))),
 )

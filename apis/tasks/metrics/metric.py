@@ -6,13 +6,14 @@ reason. What the task file itself has wrong is a ConfigError.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from apis.documents.read import parse
 from apis.documents.read.bounds import Bounds, RefusedError
+from apis.tasks.metrics import rules
 from apis.tasks.verify.verify import KINDS, FileView, bounded
 from runtime.errors import ConfigError
 
@@ -54,6 +55,32 @@ class Declared(msgspec.Struct, frozen=True):
     instead: str = ""
     reads: str = "bytes"  # what a file of the desktop is read as, in a process of its own: bytes, or one of `KINDS`
     lacks: Callable[[Options], str] = lambda _: ""  # which of the published options is not here, "" where all are
+    types: frozenset[str] = frozenset()  # what a rule's `type` may say; empty where it says nothing
+
+    def lacking(self, options: Options, rule: Any = None) -> str:
+        """Which option, type of rule or method of these is not here; "" where all are. Names with a "_" say nothing."""
+        asked = {name: value for name, value in options.items() if not name.startswith("_")}
+        return self.lacks(asked) or lacking_rule(self.types, rule) or lacking_rule(frozenset(), options)
+
+
+def lacking_rule(types: frozenset[str], rule: Any) -> str:
+    """Of a task's rule the type that is none of `types`, or the method that is not known; "" where all are."""
+    kind = rule.get("type") if isinstance(rule, dict) else None
+    if types and kind not in types:
+        return f"rule type {kind}"
+    return next((f"method {method}" for method in _methods(rule) if not rules.known(method)), "")
+
+
+def _methods(rule: Any) -> Iterator[str]:
+    """The methods that a rule names, however deep: each beside what it refers to."""
+    if isinstance(rule, dict):
+        if isinstance(rule.get("method"), str) and "ref" in rule:
+            yield rule["method"]
+        for part in rule.values():
+            yield from _methods(part)
+    elif isinstance(rule, list):
+        for part in rule:
+            yield from _methods(part)
 
 
 def is_(same: bool, yes: str, no: str) -> Score:

@@ -22,6 +22,7 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     "ge": lambda value, ref: value >= ref,
 }
 _ENDS = {"t": _ORDER["lt"], "e": _ORDER["le"]}
+_PLAIN = {"eq", "ne", *_ORDER, "str_set_eq", "str_list_eq", "spreadsheet_range", "included"}
 
 
 def number(value: object) -> float | None:
@@ -39,14 +40,34 @@ def found(pattern: str, value: object, flags: int = 0) -> bool:
         raise LookupError(f"the pattern {pattern[:80]!r}: {error}") from None
 
 
+def known(method: str) -> bool:
+    """Whether `fits` knows it."""
+    name, more = _parts(method)
+    if name == "re":
+        return all(flag in _FLAGS for flag in _flags(more))
+    if name == "range":
+        return len(more) == 2 and all(end in _ENDS for end in more)
+    return number(more) is not None if name == "approx" else name in _PLAIN
+
+
+def _parts(method: str) -> tuple[str, str]:
+    """Its name, and what stands behind it."""
+    name, _, more = method.partition("." if method.startswith(("re", "range.")) else ":")
+    return name, more
+
+
+def _flags(more: str) -> list[str]:
+    return [flag.strip().removeprefix("re.") for flag in re.split(r"[|.]", more) if flag.strip() not in ("", "re")]
+
+
 def fits(value: object, rule: Mapping[str, Any]) -> bool:
     """Whether `value` is what `rule` says: `{"method": ..., "ref": ...}`. Raises LookupError for another method."""
     method, ref = str(rule["method"]), rule.get("ref")
-    name, _, more = method.partition("." if method.startswith(("re", "range.")) else ":")
+    name, more = _parts(method)
     if name == "re":
         flags = 0
-        for flag in filter(None, more.split("|")):
-            flags |= _FLAGS[flag.strip().removeprefix("re.")]
+        for flag in _flags(more):
+            flags |= _FLAGS[flag]
         return found(str(ref), value, flags)
     if name in ("eq", "ne"):
         same = type(value) is bool or type(ref) is bool

@@ -156,10 +156,17 @@ DECLARED = (
     Declared("check_qt_bgcone", _setting("qt-bgcone", "1"), _SET),
     Declared("check_qt_minimal_view", _setting("qt-minimal-view", "0"), _SET),
     Declared("check_one_instance_when_started_from_file", _setting("one-instance-when-started-from-file", "1"), _SET),
-    Declared("check_qt_slider_colours", check_qt_slider_colours, _SET),
+    Declared(
+        "check_qt_slider_colours", check_qt_slider_colours, _SET, types=frozenset(("match", "blackish"))
+    ),
     Declared("check_thunderbird_prefs", check_thunderbird_prefs, "a file without preferences scores 0; false is not 0"),
     Declared("check_thunderbird_filter", check_thunderbird_filter, "a file without filters scores 0"),
     Declared("check_config_status", check_config_status),
     Declared("is_utc_0", is_utc_0),
-    Declared("is_vlc_playing", is_vlc_playing, "an address that holds the wanted one is another"),
+    Declared(
+        "is_vlc_playing",
+        is_vlc_playing,
+        "an address that holds the wanted one is another",
+        types=frozenset(("file_name", "url")),
+    ),
 )

@@ -89,10 +89,14 @@ def is_cookie_deleted(result: Value, expected: Value, _: Options) -> Score:
 
 _WHOLE = "the end of the host, as .com, counts"
 DECLARED = (
-    Declared("is_expected_active_tab", is_expected_active_tab, _WHOLE),
+    Declared("is_expected_active_tab", is_expected_active_tab, _WHOLE, types=frozenset(("url",))),
     Declared("is_expected_url_pattern_match", is_expected_url_pattern_match, "with no pattern it scores 0"),
     Declared("is_expected_search_query", is_expected_search_query),
-    Declared("is_expected_tabs", is_expected_tabs, _WHOLE),
-    Declared("is_expected_bookmarks", is_expected_bookmarks),
-    Declared("is_cookie_deleted", is_cookie_deleted),
+    Declared("is_expected_tabs", is_expected_tabs, _WHOLE, types=frozenset(("url",))),
+    Declared(
+        "is_expected_bookmarks",
+        is_expected_bookmarks,
+        types=frozenset(("bookmark_bar_folders_names", "bookmark_bar_websites_urls")),
+    ),
+    Declared("is_cookie_deleted", is_cookie_deleted, types=frozenset(("domains",))),
 )
