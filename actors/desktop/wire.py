@@ -79,6 +79,8 @@ RESULTS: dict[str, Any] = {
     "run": CommandSeen,
     "application_state": CommandSeen,
     "accessible": CommandSeen,
+    "terminal_text": CommandSeen,
+    "window_size": CommandSeen,
     "tabs": None,
     "visited": None,
     "windows": list[WindowRow],

@@ -82,9 +82,7 @@ class EvaluationConfig(Section, frozen=True, kw_only=True):
     episodes: Annotated[int, tuning("Sets the episodes per instance and round. Greedy rounds play one.", ge=1)] = 1
     published_metrics: Annotated[
         bool,
-        tuning(
-            "Judges a task file by the published package where a metric is not here: `make osworld-judge`. `eval` only."
-        ),
+        tuning("Judges a task file by the published package where no metric here does. `eval` sets it where that is."),
     ] = False
     rollout_share: Annotated[
         float, tuning("Gives an open round this share of RL's episodes. 0 gives it what RL leaves idle.", ge=0, le=0.5)

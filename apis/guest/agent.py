@@ -9,6 +9,7 @@ Request {"i": id, "m": method, "a": {name: value}}; reply {"i": id, "r": result}
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from guest.errors import Refused
 from guest.screen.keyboard import Keyboard, keysyms_of
 from guest.screen.pixels import Pixels
 from guest.screen.pointer import Pointer
-from guest.screen.programs import Programs
+from guest.screen.programs import SILENT_CLASSES, Programs
 from guest.screen.quiet import settle
 from guest.screen.screenlink import ScreenLink
 from guest.screen.terminals import Terminals
@@ -87,6 +88,8 @@ class Agent:
             "info": self.info,
             "application_state": self.application_state,
             "accessible": self.accessible,
+            "terminal_text": self.terminal_text,
+            "window_size": self.window_size,
             "tabs": self._tools.tabs,
             "visited": self._tools.visited,
             "wait_window": self.wait_window,
@@ -217,6 +220,19 @@ class Agent:
         from guest.screen import accessible
 
         return {"code": 0, "out": accessible.xml(self._accessibility().applications())}
+
+    def terminal_text(self) -> dict[str, Any]:
+        """All that the terminal in front shows, or the last one, in the form of a command's output."""
+        rows = [row for row in self._windows.list() if row["class"].lower() in SILENT_CLASSES]
+        rows.sort(key=lambda row: (row["active"], row["stack"]))
+        return {"code": 0, "out": self._terminals.whole(rows[-1]["id"]) if rows else ""}
+
+    def window_size(self, window_class: str = "") -> dict[str, Any]:
+        """Width and height of the first window of that class, or of the screen, in the form of a command's output."""
+        if not window_class:
+            return {"code": 0, "out": json.dumps([self._pixels.width, self._pixels.height])}
+        rows = [row for row in self._windows.list() if row["class"].lower() == window_class.lower()]
+        return {"code": 0, "out": json.dumps([rows[0]["w"], rows[0]["h"]]) if rows else ""}
 
     def observe(self) -> dict[str, Any]:
         """Windows, showing elements and what the document in front holds.

@@ -29,6 +29,7 @@ TOOL_S = 10.0  # less than the host waits
 START_S = 22.0  # where an application is started for it
 INFO_S = 0.3
 TEXT_CHARS = 5000
+STATE_CHARS = 256 << 10
 # The office's classes and windows -> the module, which needs the office's Python and is loaded when called.
 OWNERS = {app.owner: app.module for app in declared() if app.office}
 CLASSES = {name: app.module for app in declared() if app.office for name in app.classes}
@@ -73,9 +74,11 @@ class Tools:
 
         return self._office.call(str(module), name, arguments, TOOL_S, anew=anew)[:TEXT_CHARS]
 
-    def _beside(self, app: Application, name: str, work: Callable[[], Any], timeout_s: float) -> str:
+    def _beside(
+        self, app: Application, name: str, work: Callable[[], Any], timeout_s: float, most: int = TEXT_CHARS
+    ) -> str:
         lane = self._lanes.setdefault(app.module, Lane(app.title))
-        return str(lane.call(name, work, timeout_s))[:TEXT_CHARS]
+        return str(lane.call(name, work, timeout_s))[:most]
 
     def keep(self, window_classes: list[str]) -> None:
         """Wait until the applications of these windows have written what was changed. Raises Refused `tool_failed`."""
@@ -87,7 +90,7 @@ class Tools:
         """What an application says of itself, as JSON; of the functions' class `owner`. Raises Refused."""
         if (app := BY_OWNER.get(owner)) is None:
             raise Refused("bad_request", f"no application {owner[:80]}")
-        return self._beside(app, "state", lambda: importlib.import_module(app.module).state(), TOOL_S)
+        return self._beside(app, "state", lambda: importlib.import_module(app.module).state(), TOOL_S, STATE_CHARS)
 
     def tabs(self, opened: list[str], closed: list[str]) -> None:
         """Open and close tabs of the browser that runs. Raises Refused."""

@@ -9,7 +9,7 @@ from apis.observation import SCREEN
 from apis.plans.action import Call
 from apis.tasks.osworld import Task
 from apis.tasksets.needs import Lacking
-from apis.tasksets.steps import Fixture, calls_of, carried
+from apis.tasksets.steps import Fixture, calls_of, carried, sound_server
 from runtime.errors import ConfigError
 
 
@@ -18,7 +18,7 @@ def setup(task: Task, home: str, fixture: Fixture = carried, screen: tuple[int, 
 
     Raises ConfigError for a step that needs what is not here: the task is at fault.
     """
-    calls: list[Call] = []
+    calls: list[Call] = sound_server(task)
     for place, step in enumerate(task.config):
         try:
             calls += calls_of(step, home, fixture, screen)

@@ -31,9 +31,13 @@ ALIASES = {
 }
 PROCESSES = {"chrome": "chromium", "google-chrome": "chromium", "soffice.bin": "soffice.bin"}  # as pkill names them
 OFFICE_FLAGS = ["--norestore", "--nologo", "--nofirststartwizard"]
-GNOME = re.compile(r"\b(?:gsettings|dconf|gnome-(?!terminal)[a-z-]+|timedatectl|org\.gnome\.[A-Z])")
+GNOME = re.compile(r"\b(?:dconf|gnome-(?!terminal)[a-z-]+|timedatectl|org\.gnome\.[A-Z])")
 ROOT = re.compile(r"\bsudo\b|\{CLIENT_PASSWORD\}|\b(?:useradd|adduser|chpasswd|apt(?:-get)? install|snap install)\b")
-NETWORK = re.compile(r"\bpip3? install\b|\b(?:curl|wget)\b|\bgit clone +(?:https?|git|ssh):")
+SOUND = re.compile(r"\b(?:pactl|pacmd|amixer|pulseaudio)\b")
+SCHEMA = re.compile(r"\bgsettings +(?:get|list-recursively|reset|set) +([\w.-]+)")  # settings have to be known by name
+NETWORK = re.compile(  # of pip only what does not come from a file
+    r"\bpip3? install\b(?! (?:-\S+ )*\S*(?:/|\.whl\b))|\b(?:curl|wget)\b|\bgit clone +(?:https?|git|ssh):"
+)
 SHELL_SIGNS = re.compile(r"[|;&<>$`\n*?]")
 WINDOWS = {"chromium", "pcmanfm", "xterm", "mousepad", "soffice", "vlc", "code", "gimp", "thunderbird", "evince", "eog"}
 APPLICATIONS = {"gimp": "gimp", "thunderbird": "thunderbird", "evince": "evince", "eog": "eog", "code": "vs code"}
@@ -128,11 +132,12 @@ def here(text: str, home: str) -> str:
 
 def programs_of(argv: Sequence[str]) -> set[str]:
     """Programs that a call's command starts, as far as its words tell."""
+    settings = set(SCHEMA.findall(" ".join(argv)))
     first = argv[0].rpartition("/")[2]
     if first != "bash" or list(argv[1:2]) != ["-c"]:
-        return {first}
+        return {first} | settings
     line = re.sub(r"'[^']*'|\"[^\"]*\"", "''", " ".join(argv[2:]))
-    return {"bash", *STARTS.findall(line)} - SHELL_WORDS
+    return {"bash", *settings, *STARTS.findall(line)} - SHELL_WORDS
 
 
 def _shown(text: str) -> str:

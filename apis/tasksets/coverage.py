@@ -18,7 +18,7 @@ from apis.tasksets import commands, getters, judge, offline
 from apis.tasksets.fixtures import called
 from apis.tasksets.needs import Lacking, Need, Verdict, verdict_of
 from apis.tasksets.package import LEFT_METRICS, REFUSED_METRICS
-from apis.tasksets.steps import calls_of, carried
+from apis.tasksets.steps import calls_of, carried, sound_server
 
 AtHand = Callable[[str, str], bool]  # whether the fixture of this URL and name is at hand
 Present = Callable[[str], bool]  # whether a program is here
@@ -54,7 +54,7 @@ def covered(task: Task, at_hand: AtHand, present: Present, *, published: bool = 
     With `published` the published package judges what no metric here does.
     """
     needs = sorted(set(lacks(task, at_hand, present, published=published)))
-    left = [name for name, result, expected, options in _rows(task) if not judge.native(name, result, expected, options)]
+    left = [row[0] for row in _rows(task) if row[0] not in REFUSED_METRICS and not judge.native(*row)]
     notes = [f"{name} (published): {LEFT_METRICS[name].weak}" for name in left if _weak(name)]
     if task.proxy:
         notes.append("the published desktops reach pages by a proxy, these reach none")
@@ -74,6 +74,7 @@ def lacks(task: Task, at_hand: AtHand, present: Present, *, published: bool = Fa
     """Each thing that `task` needs and that is not here."""
     for step in task.config:
         yield from _step(step, at_hand, present)
+    yield from (Need("application", name) for name in _absent(sound_server(task), present))
     for name in task.related_apps:
         program = NAMED.get(name.lower().replace("libreoffice ", "libreoffice_"))
         if program and not present(program):

@@ -7,30 +7,36 @@ it. A getter that is not here is lacking, never an empty value.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace as replace_in
 
 from apis.plans.action import Call
-from apis.tasks.metrics.metric import UnreadableResult, document
 from apis.tasks.osworld import Evaluator, Getter
 from apis.tasks.verify.verify import FileView, Read
-from apis.tasksets import commands, states
+from apis.tasksets import commands, profiles, states
 from apis.tasksets.needs import Lacking
+from apis.tasksets.package import ADDRESS, LEFT_GETTERS, REFUSED_GETTERS
 from apis.tasksets.steps import Fixture, at_home, name_of
 
-CHROMIUM = ".config/chromium/Default"
-PREFERENCES = f"{CHROMIUM}/Preferences"
-# Getters that read live pages, and what else no sandbox has.
-_NETWORK = {
-    "active_tab_html_parse", "active_tab_url_parse", "url_dashPart", "page_info", "pdf_from_url", "info_from_website",
-    "gotoRecreationPage_and_get_html_content", "active_tab_info", "open_tabs_info", "active_url_from_accessTree",
-    "url_path_parse", "macys_product_url_parse", "rule_relativeTime",
+# Getters whose value is of the live browser: their pages, or nothing, can be had without a network.
+LIVE = {
+    "active_tab_info", "active_tab_url_parse", "active_url_from_accessTree", "macys_product_url_parse", "url_dashPart",
+    "url_path_parse",
 }  # fmt: skip
-_GNOME = {"vm_wallpaper", "vm_terminal_output", "vm_screen_size"}
+
+
+class AskedOfPackage(msgspec.Struct, frozen=True):
+    """A getter that the published package carries out in its sandbox, of what is at hand."""
+
+    getter: Getter
+    files: dict[str, FileView] = {}
+    address: str | None = None  # of the tab in front
 
 
 def listed(value: Any) -> list[str]:
@@ -75,16 +81,22 @@ def called(getter: Getter, value: Any) -> Any:
 
 
 _SETTINGS = {"vlc_config": ".config/vlc/vlcrc"}
-# Databases of the browser's: the file, the table, and which of its columns a metric is given.
-_DATABASES = {
-    "cookie_data": ("Cookies", "cookies", ("name", "host_key")),
-    "history": ("History", "urls", ("url", "title", "last_visit_time")),
-}
+VIDEOS = "mp4 mpeg x-matroska x-msvideo webm ogg quicktime x-flv"  # by which players are compared
+_BROWSER = Call("application_state", {"owner": "BrowserTools"})
 # Getters that ask before the freeze, and what: an application, by the class of its functions, or the whole desktop.
 _ASKED = {
     "vlc_playing_info": Call("application_state", {"owner": "VLCTools"}),
     "vscode_config": Call("application_state", {"owner": "CodeTools"}),
     "accessibility_tree": Call("accessible"),
+    "open_tabs_info": _BROWSER,
+    **dict.fromkeys(LIVE, _BROWSER),
+    "vm_terminal_output": Call("terminal_text"),
+    "vm_screen_size": Call("window_size"),
+}
+# Getters that are a command.
+_COMMANDS = {
+    "shortcuts_on_desktop": shlex.split("find Desktop -maxdepth 1 -name '*.desktop' -exec grep -HZ '' {} +"),
+    "default_video_player": shlex.split(f"bash -c 'for each in {VIDEOS}; do xdg-mime query default video/$each; done'"),
 }
 
 
@@ -99,18 +111,19 @@ def files_of(getter: Getter) -> list[str]:
         return [_SETTINGS[kind]]
     if kind == "gimp_config_file":
         return [f".config/GIMP/2.10/{getter['file_name']}"]
-    if kind in _PREFERENCES:
-        return [PREFERENCES]
-    if kind == "bookmarks":
-        return [f"{CHROMIUM}/Bookmarks"]
-    if kind in _DATABASES:
-        return [f"{CHROMIUM}/{_DATABASES[kind][0]}"]
-    return []
+    if (named := LEFT_GETTERS.get(str(kind), "")) not in ("", ADDRESS):
+        return [at_home(str(getter[named]))]
+    return profiles.files_of(str(kind))
+
+
+def left(getter: Getter) -> bool:
+    """Whether the published package carries it out."""
+    return getter.get("type") in LEFT_GETTERS
 
 
 def read_as(getter: Getter, reads: str) -> str:
     """What the files of `getter` are read as for a metric that looks at `reads`."""
-    return "database" if getter.get("type") in _DATABASES else reads
+    return "database" if getter.get("type") in profiles.DATABASES else reads
 
 
 def commands_of(evaluator: Evaluator, home: str) -> list[Call]:
@@ -124,6 +137,11 @@ def commands_of(evaluator: Evaluator, home: str) -> list[Call]:
             commands.refused(" ".join(words))
             (call,) = commands.run_to_end(_aliased(words), home)
             found.append(replace(call, kept=_named(getter)))
+        elif getter.get("type") in _COMMANDS:
+            (call,) = commands.run_to_end(_COMMANDS[getter["type"]], home)
+            found.append(replace(call, kept=_named(getter)))
+        elif getter.get("type") == "vm_window_size":
+            found.append(Call("window_size", {"window_class": str(getter.get("app_class_name", ""))}, kept=_named(getter)))
         elif asked := _ASKED.get(str(getter.get("type"))):
             found.append(replace(asked, kept=_named(getter)))
     return found
@@ -134,7 +152,7 @@ def _aliased(words: list[str]) -> list[str]:
 
 
 def _named(getter: Getter) -> str:
-    return json.dumps(getter.get("command", getter["type"]))
+    return json.dumps(getter.get("command") or getter.get("app_class_name") or getter["type"])
 
 
 def sides(evaluator: Evaluator) -> Iterator[Getter]:
@@ -166,19 +184,17 @@ def refuse_lacking(getter: Getter) -> None:
             str(getter["path"])
         if kind == "vscode_config" and getter["vscode_extension_command"] != "OpenProject":
             raise Lacking("getter", f"vscode_config {getter['vscode_extension_command']}")
+        if kind == "vm_window_size":
+            str(getter["app_class_name"])
         if _several(getter):
             [listed(getter["path"])[number] for number in _chosen(getter)]
     except (LookupError, TypeError, ValueError) as error:
         raise Lacking("getter", f"{kind} without {error}") from None
-    if kind in KNOWN:
-        return
-    if kind in _NETWORK:
-        raise Lacking("network", kind)
-    if kind in _GNOME:
-        raise Lacking("application", f"gnome ({kind})")
-    if kind == "googledrive_file":
-        raise Lacking("account", "a Google Drive")
-    raise Lacking("getter", kind)
+    if kind in REFUSED_GETTERS:
+        need, why = REFUSED_GETTERS[kind]
+        raise Lacking(need, why)
+    if kind not in KNOWN:
+        raise Lacking("getter", kind)
 
 
 def value_of(getter: Getter, read: Read, told: Mapping[str, str], fixture: Fixture) -> Any:
@@ -200,16 +216,29 @@ def value_of(getter: Getter, read: Read, told: Mapping[str, str], fixture: Fixtu
         case "list_directory":
             view = read(files_of(getter)[0])
             return _tree(files_of(getter)[0], view)
-        case "bookmarks":
-            return _json(read(files_of(getter)[0])).get("roots", {})
+        case "shortcuts_on_desktop":
+            return states.shortcuts(told.get(_named(getter)))
+        case "default_video_player":
+            return states.most_named(told.get(_named(getter)))
+        case "vm_screen_size" | "vm_window_size":
+            return states.size(told.get(_named(getter)))
+        case "vm_terminal_output":
+            return told.get(_named(getter))
+        case "open_tabs_info":
+            return states.tabs(told.get(_named(getter)))
+        case "active_tab_info":
+            return states.front(told.get(_named(getter)))
+        case "active_url_from_accessTree":
+            return states.address(told.get(_named(getter)), str(getter.get("goto_prefix", "https://")))
         case "vlc_playing_info":
             return states.playing(told.get(_named(getter)))
         case "vscode_config":
             return states.project(told.get(_named(getter)))
-    if kind in _DATABASES:
-        return _rows(read(files_of(getter)[0]), *_DATABASES[kind][1:])
-    if kind in _PREFERENCES:
-        return _PREFERENCES[kind](_json(read(PREFERENCES)))
+    if kind in profiles.KNOWN:
+        return profiles.value_of(getter, read)
+    if kind in LEFT_GETTERS:
+        shown = states.address(told.get(_named(getter)), str(getter.get("goto_prefix", "https://")))
+        return AskedOfPackage(getter, {path: read(path) for path in files_of(getter)}, shown)
     return _picked(getter, [read(path) for path in files_of(getter)])
 
 
@@ -219,45 +248,7 @@ def _tree(path: str, view: FileView) -> dict[str, Any]:
     return {"type": "directory", "name": path.rpartition("/")[2], "children": children}
 
 
-def _rows(view: FileView, table: str, columns: tuple[str, ...]) -> Any:
-    """Rows of a table; None where there is no such."""
-    try:
-        return document(view, "database").rows(table, *columns)
-    except UnreadableResult:
-        return None
-
-
-def _json(view: FileView) -> dict[str, Any]:
-    """The object that a file of Chromium's holds; an empty one for anything else."""
-    try:
-        found = json.loads(view.data)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _at(found: Any, *keys: str) -> Any:
-    for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found
-
-
-def _yes(value: Any) -> str:
-    return "true" if value is True else "false"
-
-
-_PREFERENCES: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "enable_do_not_track": lambda p: _yes(_at(p, "enable_do_not_track")),
-    "enable_enhanced_safety_browsing": lambda p: _yes(_at(p, "safebrowsing", "enhanced")),
-    "enable_safe_browsing": lambda p: _yes(_at(p, "safebrowsing", "enabled")),
-    "profile_name": lambda p: _at(p, "profile", "name"),
-    "default_search_engine": lambda p: (
-        _at(p, "default_search_provider_data", "template_url_data", "short_name") or "Google"
-    ),
-    "new_startup_page": lambda p: "true" if _at(p, "session", "restore_on_startup") in (None, 5) else "false",
-    "chrome_font_size": lambda p: _at(p, "webkit", "webprefs") or {"default_font_size": 16},
-}
 KNOWN = {
-    "rule", "cloud_file", "vm_file", "cache_file", "vm_command_line", "vm_command_error", "list_directory", "bookmarks",
-    "gimp_config_file", *_SETTINGS, *_PREFERENCES, *_DATABASES, *_ASKED,
+    "rule", "cloud_file", "vm_file", "cache_file", "vm_command_line", "vm_command_error", "list_directory",
+    "vm_window_size", "gimp_config_file", *_SETTINGS, *_ASKED, *_COMMANDS, *profiles.KNOWN, *LEFT_GETTERS,
 }  # fmt: skip

@@ -16,7 +16,7 @@ from apis.observation import SCREEN
 from apis.plans.action import Call
 from apis.tasks.metrics.metric import NATIVE, SOLVED, Declared, Options, Score, Value, scored, together
 from apis.tasks.metrics.registry import METRICS
-from apis.tasks.osworld import HOME, Task
+from apis.tasks.osworld import HOME, Getter, Task
 from apis.tasks.verify.verify import FileView, Read, TaskVerdict, WantedFile
 from apis.tasksets import getters
 from apis.tasksets.needs import Lacking
@@ -62,7 +62,7 @@ def wanted(task: Task) -> list[WantedFile]:
     kinds: dict[str, set[str]] = {}
     try:
         for name, result, expected, options in task.evaluator.rows():
-            metric = native(name, options)
+            metric = native(name, result, expected, options)
             reads = metric.reads if metric else "bytes"
             for side in (side for side in (result, expected) if side):
                 given = getters.given_of(side)
@@ -77,10 +77,12 @@ def wanted(task: Task) -> list[WantedFile]:
     return [WantedFile(path, next(iter(each)) if len(each) == 1 else "bytes") for path, each in kinds.items()]
 
 
-def native(name: str, options: Options) -> Declared | None:
-    """The metric here that judges with these options; None where there is none."""
+def native(name: str, result: Getter, expected: Getter, options: Options) -> Declared | None:
+    """The metric here that judges what these getters give, with these options; None where there is none."""
     metric = METRICS.get(name)
-    return None if metric is None or metric.lacks(options) else metric
+    if metric is None or getters.left(result) or getters.left(expected):
+        return None
+    return None if metric.lacking(options, expected.get("rules")) else metric
 
 
 def score(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture, tail: Tail | None = None) -> Score:
@@ -90,7 +92,7 @@ def score(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture, tai
     """
     scores = []
     for name, result, expected, options in task.evaluator.rows():
-        metric = native(name, options)
+        metric = native(name, result, expected, options)
         if metric is None and tail is None:
             raise ConfigError(f"task {task.id}: there is no metric {name} with these options")
         try:

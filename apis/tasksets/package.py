@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
+from apis.tasksets.needs import NeedKind
+
 VERSION = "1.0.2"
 
 
@@ -60,7 +62,6 @@ LEFT_METRICS: dict[str, LeftMetric] = {
     "compare_result_files": LeftMetric(),
     "compare_terminal_and_txt": LeftMetric(),
     "compare_time_in_speedtest_results": LeftMetric(),
-    "compare_triangle_positions": LeftMetric(weak=_ONE_FEATURE),
     "compare_unique_train_records": LeftMetric(),
     "compare_videos": LeftMetric(),
     "decrease_brightness": LeftMetric(weak=_ONE_FEATURE),
@@ -88,24 +89,29 @@ REFUSED_METRICS = {
     "compare_audios": "it decodes sounds by a package that the judge's environment leaves out (librosa)",
     "compare_image_text": "it reads text in pictures by a package that the environment leaves out (easyocr)",
     "compare_pdf_images": "it needs a package that its licence leaves out (PyMuPDF)",
+    "compare_triangle_positions": "the published one takes each picture for one triangle as large as itself",
     "get_unique_train_ids": "it is part of another metric and gives no score",
 }
-# Getters that the package carries out in its sandbox: of what is at hand (files, an address, the clock).
+ADDRESS = "address"  # of the tab in front
+# Getters that the package carries out in its sandbox, and of what: the file under this key, an address, or neither.
 LEFT_GETTERS = {
-    "active_tab_url_parse": "address",
+    "active_tab_url_parse": ADDRESS,
     "audio_in_slide": "ppt_file_path",
     "background_image_in_slide": "ppt_file_path",
     "content_from_vm_file": "path",
-    "macys_product_url_parse": "address",
+    "macys_product_url_parse": ADDRESS,
     "rule_relativeTime": "",
     "time_diff_range": "",
-    "url_dashPart": "address",
-    "url_path_parse": "address",
+    "url_dashPart": ADDRESS,
+    "url_path_parse": ADDRESS,
 }
 # Getters that nothing here carries out: what kind of thing each lacks, and why.
-REFUSED_GETTERS = {
+REFUSED_GETTERS: dict[str, tuple[NeedKind, str]] = {
     "active_tab_html_parse": ("network", "the content of a live page"),
-    "conference_city_in_order": ("getter", "conference_city_in_order: the published one reads a file that it has closed"),
+    "conference_city_in_order": (
+        "getter",
+        "conference_city_in_order: the published one reads a file that it has closed",
+    ),
     "gotoRecreationPage_and_get_html_content": ("network", "the content of a live page"),
     "googledrive_file": ("account", "a Google Drive"),
     "info_from_website": ("network", "the content of a live page"),

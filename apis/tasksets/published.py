@@ -14,7 +14,6 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +21,7 @@ import msgspec
 
 from apis.tasks.metrics.metric import SOLVED, Score
 from apis.tasks.verify.verify import FileView
+from apis.tasksets.getters import AskedOfPackage
 from apis.tasksets.published_worker import MARK, MEMORY_BYTES, WALL_S
 from runtime.errors import ConfigError
 
@@ -54,9 +54,14 @@ class PublishedScore(msgspec.Struct, frozen=True):
     missing: str = ""
 
 
+def is_here() -> bool:
+    """Whether the environment is here."""
+    return (ENVIRONMENT / MARK).exists()
+
+
 def refuse_missing() -> None:
     """Raise PublishedError unless the environment is here."""
-    if not (ENVIRONMENT / MARK).exists():
+    if not is_here():
         raise PublishedError(f"the published metrics are not here; mend it with: {MEND}")
 
 
@@ -71,6 +76,9 @@ def suffix(value: Any) -> str:
 
 def _sent(value: Any, called: str) -> Any:
     """An argument as JSON. A file that is missing is none, as the published getters have it."""
+    if isinstance(value, AskedOfPackage):
+        contents = {path: _encoded(one) for path, one in value.files.items() if one.kind == "file"}
+        return {"getter": value.getter, "contents": contents, "address": value.address}
     if isinstance(value, list):
         return [_sent(one, called) for one in value]
     if not isinstance(value, FileView):
@@ -78,8 +86,12 @@ def _sent(value: Any, called: str) -> Any:
     if value.kind != "file":
         return None
     views = {value.name or called: value, **value.beside}
-    files = {key: base64.b64encode(one.data).decode() for key, one in views.items()}
+    files = {key: _encoded(one) for key, one in views.items()}
     return {"name": value.name or called, "files": files}
+
+
+def _encoded(view: FileView) -> str:
+    return base64.b64encode(view.data).decode()
 
 
 def order(name: str, result: Any, expected: Any, options: Mapping[str, Any], *, like: Any = None) -> str:
@@ -135,12 +147,6 @@ def _turn() -> Iterator[None]:
         yield
 
 
-@lru_cache(maxsize=1)
-def names() -> frozenset[str]:
-    """The published metrics that can be asked. Raises PublishedError as `answers` does."""
-    return frozenset(_decoded(_told([json.dumps("names")])[0], list[str]))
-
-
 def score(name: str, result: Any, expected: Any, options: Mapping[str, Any]) -> Score:
     """What the published metric `name` gives; 0 where it raises.
 
@@ -162,6 +168,8 @@ def score(name: str, result: Any, expected: Any, options: Mapping[str, Any]) -> 
 
 def _blank(result: Any) -> Any:
     """Files of the same names that hold nothing but zeros, in place of those of `result`; None where it is no file."""
+    if isinstance(result, AskedOfPackage) and result.files:
+        return msgspec.structs.replace(result, files=dict.fromkeys(result.files, FileView("file", data=BLANK)))
     if isinstance(result, list):
         blanks = [_blank(one) for one in result]
         return blanks if all(blank is not None for blank in blanks) and blanks else None

@@ -30,11 +30,10 @@ from pathlib import Path
 from typing import Any
 
 # Packages of sounds and text in pictures, 3 GB in all, and those that a licence leaves out.
-LEFT_OUT = ("acoustid", "borb", "easyocr", "fastdtw", "fitz", "librosa", "pdfplumber")
-OF_PDF = {"compare_pdfs"}  # they ask `fitz` for a page's text alone, with that of its fields: pypdf gives both
-RUNS = {"check_python_file_by_test_suite"}  # it runs what the policy wrote beside itself: such a score can be forged
+LEFT_OUT = ("acoustid", "borb", "easyocr", "fastdtw", "fitz", "librosa", "pdfplumber", "playwright", "pydrive")
+OPENS_PDF = ("fitz", "pdfplumber")  # their pages' text alone is given, with that of fields, by pypdf
 MARK = ".computerrl"  # of the environment, once it is whole; `published.py` holds its lock while this runs
-NAMES = "names"  # the order that asks which metrics there are
+HOME = "/home/user/"
 CPU_S, MEMORY_BYTES, FILE_BYTES = 20, 2 << 30, 64 << 20
 WALL_S = 300.0  # of an order, for a metric that waits; on a busy machine `CPU_S` may take most of it
 touched: list[str] = []
@@ -79,12 +78,13 @@ def page_text(page: Any) -> str:
 
 
 class PdfText:
-    """What `fitz` opens: pages with their text."""
+    """What `fitz` and `pdfplumber` open: pages with their text."""
 
     def __init__(self, path: str) -> None:
         from pypdf import PdfReader
 
-        self._pages = PdfReader(path).pages
+        texts = (partial(page_text, page) for page in PdfReader(path).pages)
+        self.pages = [types.SimpleNamespace(get_text=text, extract_text=text) for text in texts]
 
     def __enter__(self) -> PdfText:
         return self
@@ -93,40 +93,37 @@ class PdfText:
         """Nothing is held open."""
 
     def __iter__(self) -> Iterator[types.SimpleNamespace]:
-        return (types.SimpleNamespace(get_text=partial(page_text, page)) for page in self._pages)
+        return iter(self.pages)
 
 
-def codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """A function's code and that of the functions within it."""
-    yield code
-    for part in code.co_consts:
-        if isinstance(part, types.CodeType):
-            yield from codes(part)
+class Desktop:
+    """What a published getter asks of its environment: files by their paths, and a folder to put them into."""
+
+    def __init__(self, contents: dict[str, bytes], folder: Path) -> None:
+        self.cache_dir = str(folder)
+        self.controller = types.SimpleNamespace(get_file=contents.get)
 
 
-def lacking(function: types.FunctionType, seen: set[str]) -> str:
-    """The first package that `function` or one that it calls needs and that is not here; "" where there is none."""
-    seen.add(function.__name__)
-    for name in (name for code in codes(function.__code__) for name in code.co_names):
-        value = function.__globals__.get(name)
-        if name in LEFT_OUT or isinstance(value, Missing):
-            if name != "fitz" or function.__name__ not in OF_PDF:
-                return name
-        elif isinstance(value, types.FunctionType) and value.__module__.startswith("desktop_env"):
-            found = "" if value.__name__ in seen else lacking(value, seen)
-            if found:
-                return found
-    return ""
+def got(asked: dict[str, Any], folder: Path) -> Any:
+    """What a published getter gives; one of the tab in front is told its address instead of looking for it."""
+    getters = importlib.import_module("desktop_env.evaluators.getters")
+    pages = importlib.import_module("desktop_env.evaluators.getters.chrome")
+    pages.__dict__["get_active_url_from_accessTree"] = lambda *_: asked["address"]
+    folder.mkdir(parents=True, exist_ok=True)
+    contents = {path: base64.b64decode(data) for path, data in asked["contents"].items()}
+    config = {key: of_home(value) for key, value in asked["getter"].items()}
+    return getattr(getters, f"get_{config['type']}")(Desktop(contents, folder), config)
 
 
-def named(metrics: types.ModuleType) -> list[str]:
-    """The metrics that can be asked here."""
-    found = {name: one for name, one in vars(metrics).items() if isinstance(one, types.FunctionType)}
-    return sorted(name for name, one in found.items() if name not in RUNS and not lacking(one, set()))
+def of_home(value: Any) -> Any:
+    """A path as files are called here: relative to HOME."""
+    return value.removeprefix(HOME) if isinstance(value, str) else value
 
 
 def given(value: Any, folder: Path) -> Any:
     """An argument; a file is written into `folder` and becomes its path."""
+    if isinstance(value, dict) and "getter" in value:
+        return got(value, folder)
     if isinstance(value, list):
         return [given(one, folder / str(number)) for number, one in enumerate(value)]
     if not isinstance(value, dict) or "files" not in value:
@@ -140,7 +137,7 @@ def given(value: Any, folder: Path) -> Any:
 def judge(metrics: types.ModuleType, order: dict[str, Any]) -> dict[str, Any]:
     """The answer to one order."""
     metric = getattr(metrics, order["metric"], None)
-    if metric is None or order["metric"] in RUNS:
+    if metric is None:
         return {"missing": "not in the package"}
     touched.clear()
     with tempfile.TemporaryDirectory() as folder:
@@ -201,12 +198,13 @@ def main() -> None:
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
     sys.meta_path.append(MissingFinder())
-    importlib.import_module("fitz").__dict__["open"] = PdfText
+    for name in OPENS_PDF:
+        importlib.import_module(name).__dict__["open"] = PdfText
+    importlib.import_module("desktop_env.evaluators.getters")  # before what it lacks counts
     metrics = importlib.import_module("desktop_env.evaluators.metrics")
     for line in sys.stdin:
         order = json.loads(line)
-        answer = named(metrics) if order == NAMES else apart(metrics, order)
-        answers.write(json.dumps(answer) + "\n")
+        answers.write(json.dumps(apart(metrics, order)) + "\n")
         answers.flush()
 
 

@@ -5,6 +5,8 @@ Invariant: an answer of the desktop is decoded as the type that it has to be; an
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 from xml.sax.saxutils import escape
@@ -19,6 +21,11 @@ MISSING = FileView("missing")
 class _Playing(msgspec.Struct, frozen=True):
     state: str
     uri: str | None = None
+
+
+class _Browser(msgspec.Struct, frozen=True):
+    tabs: list[tuple[str, str]]  # address and title
+    active: int  # of them; -1 where none is in front
 
 
 class _Window(msgspec.Struct, frozen=True):
@@ -49,3 +56,56 @@ def project(said: str | None) -> FileView:
     except (msgspec.DecodeError, ValueError):
         return MISSING
     return FileView("file", data=PurePosixPath(folder).name.encode("utf-8", "replace"))
+
+
+def _browser(said: str | None) -> _Browser:
+    try:
+        return msgspec.json.decode(said or "", type=_Browser)
+    except (msgspec.DecodeError, ValueError):
+        return _Browser([], -1)
+
+
+def tabs(said: str | None) -> list[dict[str, str]]:
+    """The open tabs of the browser; none where none runs."""
+    return [{"url": url, "title": title} for url, title in _browser(said).tabs]
+
+
+def front(said: str | None) -> dict[str, str] | None:
+    """The tab in front; None where there is none."""
+    found = _browser(said)
+    return tabs(said)[found.active] if 0 <= found.active < len(found.tabs) else None
+
+
+def address(said: str | None, prefix: str) -> str | None:
+    """`prefix` and the address of the tab in front as the browser shows it: without https and www. None without one."""
+    tab = front(said)
+    if tab is None or not tab["url"]:
+        return None
+    shown = re.sub(r"^https?://(?:www\.)?", "", tab["url"])
+    return prefix + (shown.removesuffix("/") if shown.count("/") == 1 else shown)
+
+
+def shortcuts(said: str | None) -> dict[str, str]:
+    """The content of each shortcut by its file's name: of lines, each behind its file and a zero byte."""
+    found: dict[str, str] = {}
+    for line in (said or "").split("\n"):
+        path, zero, content = line.partition("\0")
+        if zero:
+            name = PurePosixPath(path).name
+            found[name] = f"{found.get(name, '')}{content}\n"
+    return found
+
+
+def most_named(said: str | None) -> str:
+    """The most frequent line."""
+    counts = Counter(line for line in (said or "").splitlines() if line)
+    return counts.most_common(1)[0][0] if counts else "unknown"
+
+
+def size(said: str | None) -> dict[str, int] | None:
+    """A width and a height in pixels; None where there is no such window."""
+    try:
+        width, height = msgspec.json.decode(said or "", type=tuple[int, int])
+    except (msgspec.DecodeError, ValueError):
+        return None
+    return {"width": width, "height": height}

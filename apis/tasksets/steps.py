@@ -27,15 +27,18 @@ from apis.tasks.osworld import (
     Open,
     Sleep,
     Step,
+    Task,
     UnknownStep,
     Visit,
     data_of,
+    dump,
 )
 from apis.tasksets import commands
 from apis.tasksets.commands import WINDOW_MS
 from apis.tasksets.needs import Lacking
 from apis.tasksets.package import REFUSED_STEPS
 
+SINK = ("null-sink sink_name=speakers", "native-protocol-unix")
 PART_BYTES = 3 << 20  # of a file that is put into the guest in one call
 # A text file of numbers opens without the dialog that asks about its form: commas, quotes, UTF-8, from the first line.
 CSV_FILTER = "--infilter=Text - txt - csv (StarCalc):44,34,76,1"
@@ -109,6 +112,15 @@ def calls_of(step: Step, home: str, fixture: Fixture = carried, screen: tuple[in
         case UnknownStep():
             raise Lacking("step", ": ".join(filter(None, (step.type, step.problem or REFUSED_STEPS.get(step.type)))))
     raise TypeError(f"{type(step).__name__} is no step")
+
+
+def sound_server(task: Task) -> list[Call]:
+    """The calls that start a sound server, with a sink that no sound card takes; none where `task` names none."""
+    if not commands.SOUND.search(dump(task).decode()):
+        return []
+    start = ["pulseaudio", "--daemonize", "--exit-idle-time=-1", "-n", *(f"--load=module-{one}" for one in SINK)]
+    half = ["pactl", "set-sink-volume", "@DEFAULT_SINK@", "50%"]
+    return [Call("run", {"argv": argv, "timeout_ms": commands.RUN_MS}) for argv in (start, half)]
 
 
 def put(path: str, data: bytes) -> list[Call]:

@@ -138,26 +138,6 @@ def test_a_reason_explains_the_known_differences_neither_more_nor_fewer_and_noth
     assert (found["ok"], found["compared"], found["missing"]) == (False, 0, {"check_qt_bgcone": "fitz"})
 
 
-def test_a_metric_that_needs_a_missing_package_or_runs_the_policys_file_is_not_offered() -> None:
-    code = """
-def plain(a): return 1.0
-def helped(a): return sounds(a)
-def sounds(a): return Reader(a)
-def late(a):
-    def inner():
-        from librosa import load
-        return load(a)
-    return inner()
-def compare_pdfs(a, b): return fitz.open(a)
-def check_python_file_by_test_suite(a): return 1.0
-"""
-    module = types.ModuleType("desktop_env.made")
-    missing = {name: published_worker.Missing(name) for name in ("Reader", "fitz")}
-    module.__dict__.update(missing)
-    exec(code, module.__dict__)
-    assert published_worker.named(module) == ["compare_pdfs", "plain"]
-
-
 def test_one_sandbox_runs_at_a_time_and_a_wait_for_others_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -206,9 +186,9 @@ def test_the_published_package_judges_what_is_not_here() -> None:
         pytest.skip("make osworld-judge")
     files = [file(text) for text in ("one = 1\n", "two = 2\n")]
     task, fixtures = judged_by("compare_python_pure_text", files[0].data, {})
-    named = published.names()
-    assert covered(task, lambda *_: True, lambda _: True).verdict == "unsupported"
-    assert covered(task, lambda *_: True, lambda _: True, named).verdict == "runnable"
+    assert covered(task, lambda *_: True, lambda _: True).verdict == "needs_judge"
+    found = covered(task, lambda *_: True, lambda _: True, published=True)
+    assert (found.verdict, found.judge) == ("runnable", "published")
     for left, solved in ((files[0], True), (files[1], False), (FileView("missing"), False)):
         verdict = judge.judged(task, lambda _, left=left: left, {}, lambda url, _: fixtures[url], published.score)
         assert verdict.success is solved, verdict.reason

@@ -106,8 +106,6 @@ def test_each_lacking_thing_is_named_and_decides_the_verdict() -> None:
     assert needs(config=[{"type": "reboot"}]) == {"": "unsupported", "step": "reboot"}
     assert needs(config=[{"type": "login", "parameters": {}}])["account"]
     assert needs({"bash", "sudo"}, config=launched("bash", "-c", "echo x | sudo -S true"))["root"]
-    tabs = [{"type": "chrome_open_tabs", "parameters": {"urls_to_open": ["https://x.org"]}}]
-    assert needs(config=tabs) == {"": "needs_network", "network": "https://x.org"}
     several = {"type": "cloud_file", "path": ["data:,a"], "dest": ["a"], "multi": True, "gives": [1]}
     lost = {"func": "compare_text_file", "result": {"type": "vm_file", "path": "a"}, "expected": several}
     assert needs(evaluator=lost) == {"": "unsupported", "getter": "cloud_file without list index out of range"}

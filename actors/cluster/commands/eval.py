@@ -59,8 +59,6 @@ def _take_what(group: argparse._ArgumentGroup) -> None:
         "--untrained", action="store_true", default=None, help="also the suite's families that are never trained on"
     )
     group.add_argument("--episodes", type=int, metavar="K", help="of each instance (default: 1)")
-    tail = "of task files: judge by the published package (make osworld-judge) where a metric is not here"
-    group.add_argument("--published-metrics", action="store_true", default=None, help=tail)
 
 
 def _take_how(group: argparse._ArgumentGroup) -> None:

@@ -22,7 +22,7 @@ EXAMPLES = (
     "  computerrl tasks check text_editor --split held-out --out plays.jsonl\n"
     "  computerrl tasks check my-tasks/ --static --json\n"
     "  computerrl tasks coverage my-tasks/\n"
-    "  computerrl tasks coverage my-tasks/ --published-metrics\n"
+    "  computerrl tasks coverage my-tasks/\n"
     "  computerrl tasks fetch osworld --from OSWorld/ --from ubuntu_osworld_file_cache/\n"
     "  computerrl tasks agree --metric compare_table\n"
     "  computerrl tasks attack desktop --instances 2\n"
@@ -100,8 +100,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="let oracles take harmless wrong steps this often (without SHARE: 0.15)",
     )  # fmt: skip
     take_provider(check)
-    tail = "of task files: judge by the published package (make osworld-judge) where a metric is not here"
-    check.add_argument("--published-metrics", action="store_true", help=tail)
     check.add_argument("--out", metavar="FILE.jsonl", help="write every play as a line of JSON")
     attack = verbs.add_parser("attack", help="try cheats on a suite", description=ATTACK, epilog=EXAMPLES)
     attack.add_argument("suite", metavar="SUITE", help="suite, YAML file or family")
@@ -113,7 +111,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     take_provider(attack)
     coverage = verbs.add_parser("coverage", help="what task files need", description=COVERAGE, epilog=EXAMPLES)
     coverage.add_argument("suite", metavar="SET", help="task set, or JSON file or folder of tasks")
-    coverage.add_argument("--published-metrics", action="store_true", help=tail)
     fetch = verbs.add_parser("fetch", help="a task set and its fixtures", description=FETCH, epilog=EXAMPLES)
     fetch.add_argument("name", metavar="SET", help="osworld, officeworld, a task set, or a file or folder of tasks")
     fetch.add_argument(

@@ -7,6 +7,7 @@ ever trained or demonstrated.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -24,6 +25,7 @@ class Lanes(msgspec.Struct, frozen=True, kw_only=True):
     train: list[str]
     eval: list[str]
     demo: list[str]
+    unsolvable: int = 0  # tasks of the sets in `tasks.train` that can be played here, but not be solved
 
     @property
     def task_set(self) -> str:
@@ -33,7 +35,13 @@ class Lanes(msgspec.Struct, frozen=True, kw_only=True):
 
 def lanes_of(config: TasksConfig) -> Lanes:
     """The tasks of a deploy file. Raises ConfigError for an unknown, empty, repeated or leaked one."""
-    lanes = Lanes(train=_lane("train", config.train), eval=_lane("eval", config.eval), demo=_lane("demo", config.demo))
+    sets = {entry.set for entry in config.train if isinstance(entry, TaskRange) and entry.set}
+    lanes = Lanes(
+        train=_lane("train", config.train),
+        eval=_lane("eval", config.eval),
+        demo=_lane("demo", config.demo),
+        unsolvable=sum(map(tasksets.unsolvable, sets)),
+    )
     for name, ids in (("train", lanes.train), ("demo", lanes.demo)):
         leaked = set(ids) & set(lanes.eval)
         if leaked:
@@ -47,9 +55,9 @@ def lanes_of(config: TasksConfig) -> Lanes:
 
 def _lane(name: str, listed: TaskList) -> list[str]:
     for place, entry in enumerate(listed):
-        _refuse_beyond(f"tasks.{name}.{place}", entry)
+        _refuse_beyond(name, place, entry)
     try:
-        ids = expand(listed, _spelled_out)
+        ids = expand(listed, partial(_spelled_out, name))
         # All ids of a family and a split differ in their number alone, so the first of them stands for the rest.
         for task_id in {task_id.rpartition("/")[0]: task_id for task_id in reversed(ids)}.values():
             tasks.task(task_id)
@@ -58,12 +66,15 @@ def _lane(name: str, listed: TaskList) -> list[str]:
     return ids
 
 
-def _spelled_out(wanted: TaskRange) -> list[str]:
-    return tasksets.chosen(wanted) if wanted.set else suites.load(wanted.suite).spread(wanted)
+def _spelled_out(lane: str, wanted: TaskRange) -> list[str]:
+    if not wanted.set:
+        return suites.load(wanted.suite).spread(wanted)
+    return tasksets.chosen(wanted) if lane == "eval" else tasksets.trainable(wanted)
 
 
-def _refuse_beyond(key: str, entry: str | TaskRange) -> None:
+def _refuse_beyond(lane: str, place: int, entry: str | TaskRange) -> None:
     """Raise ConfigError for what would be spelt out beyond the instances there are, before it is."""
+    key = f"tasks.{lane}.{place}"
     if isinstance(entry, str):
         try:
             tasks.task(entry) if tasks.of_set(entry) else suites.refuse_unknown(entry)
@@ -71,7 +82,7 @@ def _refuse_beyond(key: str, entry: str | TaskRange) -> None:
             raise ConfigError(f"{key}: {error}") from None
     elif entry.set:
         try:
-            tasksets.chosen(entry)
+            _spelled_out(lane, entry)
         except ConfigError as error:
             raise ConfigError(f"{key}.set: {error}") from None
     elif entry.suite:

@@ -6,9 +6,11 @@ more than what those verdicts name.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shutil
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -19,11 +21,13 @@ from actors.desktop.providers import editor
 from actors.replay.config import EVERY, TaskRange
 from apis.tasks import registry as tasks
 from apis.tasks.osworld import Task
-from apis.tasksets import published, store
+from apis.tasksets import store
 from apis.tasksets.coverage import Covered, Present, covered
 from apis.tasksets.fixtures import called, named_by
 from runtime.errors import ConfigError
 from runtime.program import program
+
+SCHEMAS = Path("/usr/share/glib-2.0/schemas")
 
 
 def programs() -> Present:
@@ -32,9 +36,21 @@ def programs() -> Present:
     def present(name: str) -> bool:
         if name == "code":
             return not editor.lacking()
+        if "." in name and name in schemas():
+            return True
         return shutil.which(name, path="/usr/bin:/bin:/usr/games") is not None
 
     return present
+
+
+@lru_cache(maxsize=1)
+def schemas() -> frozenset[str]:
+    """The settings by name that `gsettings` knows on desktops of this machine."""
+    known: set[str] = set()
+    for file in SCHEMAS.glob("*.xml"):
+        with contextlib.suppress(OSError):
+            known.update(re.findall(r"<schema [^>]*\bid=[\"']([\w.-]+)", file.read_text(errors="replace")))
+    return frozenset(known)
 
 
 def bundled() -> dict[str, Path]:
@@ -85,21 +101,29 @@ def set_of(name: str) -> str:
     return store.adopt(Path(name).resolve().stem, files_at(name), pinned=False)
 
 
-def verdicts(name: str, tail: Container[str] = ()) -> list[Covered]:
-    """The verdict on each task of the set `name`, under its id; `tail` as `covered` has it. Raises ConfigError."""
+def verdicts(name: str, *, published: bool = False) -> list[Covered]:
+    """The verdict on each task of the set `name`, under its id; `published` as `covered` has it. Raises ConfigError."""
     present = programs()
     found = [tasks.task(task_id) for task_id in store.ids(set_of(name))]
-    return [covered(task, store.Fixtures(task).at_hand, present, tail) for task in found]
+    return [covered(task, store.Fixtures(task).at_hand, present, published=published) for task in found]
 
 
-def tail_of(*, published_metrics: bool) -> frozenset[str]:
-    """The published metrics that judge, if they are asked for. Raises ConfigError where they are not here."""
-    return published.names() if published_metrics else frozenset()
-
-
-def chosen(wanted: TaskRange, tail: Container[str] = ()) -> list[str]:
+def chosen(wanted: TaskRange, *, published: bool = False) -> list[str]:
     """The tasks of a range over a set: of those that can be played here. Raises ConfigError."""
-    found = [one.id for one in verdicts(wanted.set, tail) if one.verdict == "runnable"]
+    return _part([one.id for one in verdicts(wanted.set, published=published) if one.verdict == "runnable"], wanted)
+
+
+def trainable(wanted: TaskRange) -> list[str]:
+    """The same of those that can be solved here, and are judged here. Raises ConfigError."""
+    return _part([one.id for one in verdicts(wanted.set) if one.solvable], wanted)
+
+
+def unsolvable(name: str) -> int:
+    """How many tasks of a set can be played here and still not be solved. Raises ConfigError."""
+    return sum(one.verdict == "runnable" and not one.solvable for one in verdicts(name))
+
+
+def _part(found: list[str], wanted: TaskRange) -> list[str]:
     if not found:
         raise ConfigError(
             f"task set {wanted.set} has no task that can be played here: {program()} tasks check {wanted.set} --static"

@@ -31,6 +31,7 @@ from apis.prompts import Form
 from apis.prompts.template import Template
 from apis.tasks import registry as families
 from apis.tasks.words import HELD_OUT
+from apis.tasksets import published
 from runtime.errors import ConfigError
 from runtime.program import program
 
@@ -52,7 +53,6 @@ FLAGS: dict[str, Any] = {
     "decoding": GREEDY,
     "desktops": None,
     "format": None,
-    "published_metrics": False,
     "observation": None,
     "coordinates": None,
     "prompt": None,
@@ -126,7 +126,7 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
         "weight_sync": msgspec.structs.replace(like.weight_sync, transport="disk"),  # nothing is trained
         "replay": _patient(like, turns) if url else like.replay,
         "entropulse": EntropulseConfig(bc_steps=0, total_rl_steps=0, pulses=0),
-        "evaluation": EvaluationConfig(episodes=args.episodes or 1, published_metrics=args.published_metrics),
+        "evaluation": EvaluationConfig(episodes=args.episodes or 1, published_metrics=_published(ids, like)),
         "cluster": like.cluster,
     }
     # As plain values: sections are held against each other only once --set has had its say.
@@ -194,23 +194,31 @@ def _of_machines(override: str) -> bool:
     return any(name.startswith(f"{key}.") for key in ("cluster", *Deploy().places))
 
 
-def _of_files(args: argparse.Namespace) -> list[str]:
+def _of_files(args: argparse.Namespace, like: Deploy) -> list[str]:
     """The task files of --tasks that can be played here; the others are counted on standard error."""
     if args.untrained or args.split != HELD_OUT:
         raise ConfigError("--split and --untrained choose from a suite: task files have neither")
     try:
         name = tasksets.set_of(args.tasks)
         wanted = TaskRange(set=name, count=args.instances or EVERY, first=args.first)
-        tail = tasksets.tail_of(published_metrics=args.published_metrics)
-        ids, found = tasksets.chosen(wanted, tail), tasksets.verdicts(name, tail)
+        asked = published.is_here() and not like.desktops.place
+        ids, found = tasksets.chosen(wanted, published=asked), tasksets.verdicts(name, published=asked)
     except ConfigError as error:
         raise ConfigError(f"--tasks {args.tasks}: {error}") from None
     left = Counter(one.verdict for one in found if one.verdict != "runnable")
+    offline = sum(one.verdict == "runnable" and not one.solvable for one in found)
+    if offline:
+        output.line(f"task set {name}: {offline} of these can't be solved without a network", to=sys.stderr)
     if left:
         said = ", ".join(f"{count} {verdict}" for verdict, count in left.most_common())
         playable = f"{len(found) - left.total()} of {len(found)} can be played here"
         output.line(f"task set {name}: {playable}; left out: {said}", to=sys.stderr)
     return ids
+
+
+def _published(ids: list[str], like: Deploy) -> bool:
+    """Whether the published package is asked: where it is here, and so are the desktops, and a task file is played."""
+    return published.is_here() and not like.desktops.place and any(map(families.of_set, ids))
 
 
 def _unfetched(name: str) -> str:
@@ -233,7 +241,7 @@ def _tasks(args: argparse.Namespace, like: Deploy) -> list[str]:
             raise ConfigError("--instances, --first, --split and --untrained choose from a suite: add --tasks SUITE")
         return ids
     if tasksets.is_of_files(args.tasks):
-        return _of_files(args)
+        return _of_files(args, like)
     try:
         suite = suites.load(args.tasks)
     except ConfigError as error:

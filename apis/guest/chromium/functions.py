@@ -6,6 +6,7 @@ bounded text that says what Chromium holds after the call.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ MAKE_S = 15.0  # for a first start of Chromium on a busy machine
 INFO_S, CONNECT_S = 0.25, 3.0
 INFO_CHARS = 4800
 TITLE_CHARS, URL_CHARS = 100, 200
-TABS_MAX = 60
+TABS_MAX, STATE_CHARS = 60, 2000
 _BROWSER = Browser()
 
 _TABS = f"""(async () => {{
@@ -65,6 +66,13 @@ _FRONT = f"""(async () => {{
   const focused = (await chrome.windows.getLastFocused()).focused;
   return [focused, tab ? (tab.title || tab.url || '').slice(0, {TITLE_CHARS + 1}) : null];
 }})()"""
+_STATE = f"""(async () => {{
+  const [front] = await chrome.tabs.query({{active: true, lastFocusedWindow: true}});
+  const tabs = (await chrome.tabs.query({{}})).slice(0, {TABS_MAX});
+  const text = value => (value ?? '').slice(0, {STATE_CHARS});
+  const told = tabs.map(tab => [text(tab.pendingUrl || tab.url), text(tab.title)]);
+  return [told, tabs.findIndex(tab => front && tab.id === front.id)];
+}})()"""
 _SEEN = "document.visibilityState === 'visible'"
 
 
@@ -92,6 +100,12 @@ def info() -> str:
             lines.append(f"{mark} {number}: {clean(title, TITLE_CHARS)} | {clean(url, URL_CHARS)}{extra}")
         lines += ["..."] * (count > len(tabs))
     return "\n".join(lines)[:INFO_CHARS]
+
+
+def state() -> str:
+    """The addresses and titles of all tabs, and which is in front, as JSON. Raises Refused."""
+    found = _BROWSER.run(_STATE, soon(CALL_S))
+    return json.dumps({"tabs": found[0], "active": found[1]})
 
 
 def keep() -> None:

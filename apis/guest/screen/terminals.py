@@ -14,7 +14,7 @@ from guest.screen import terminal
 from guest.screen.programs import SILENT_CLASSES
 from guest.screen.vt import Screen, last_lines
 
-TEXT_MAX = 500
+TEXT_MAX, WHOLE_MAX = 500, 64 << 10
 
 
 class _Known:
@@ -31,6 +31,10 @@ class _Known:
         self._screen.feed(self._decoder.decode(data))
         self.count = count
         self.text = last_lines(self._screen.lines(), TEXT_MAX)
+
+    def whole(self) -> str:
+        """All lines that it shows."""
+        return last_lines(self._screen.lines(), WHOLE_MAX)
 
 
 class Terminals:
@@ -51,6 +55,12 @@ class Terminals:
         if count > known.count:
             known.take(count, data[len(data) - count + known.count :])
         return known.text
+
+    def whole(self, window: int) -> str:
+        """All that a terminal shows; "" where it can't be known."""
+        self.text(window)
+        known = self._known.get(window)
+        return known.whole() if known else ""
 
     def elements(self, windows: list[dict[str, Any]], hidden: Iterable[int]) -> list[list[Any]]:
         """One element for each terminal that is not hidden; `hidden` holds indexes into `windows`."""

@@ -13,9 +13,9 @@ from typing import Any
 from defusedxml import ElementTree
 
 from apis.tasks.metrics import rules
-from apis.tasks.metrics.metric import Declared, Metric, Options, Score, UnreadableResult, Value, is_, text
+from apis.tasks.metrics.metric import Declared, Metric, Options, Score, UnreadableResult, Value, gold_text, is_, text
 
-SETTINGS_MAX = 2 << 20  # bytes
+SETTINGS_MAX, FOLDER_MAX = 2 << 20, 8 << 20  # bytes
 _VLC = re.compile(r"^#?([a-z0-9_-]{1,80})=([^\n]*)$", re.MULTILINE)
 _SET_VLC = re.compile(r"^([a-z0-9_-]{1,80})=([^\n]*)$", re.MULTILINE)
 _PREFERENCE = re.compile(r'^user_pref\("([^"\n]{1,300})", ([^\n]*)\);[ \t]*$', re.MULTILINE)
@@ -104,6 +104,31 @@ def check_thunderbird_filter(result: Value, expected: Value, _: Options) -> Scor
     return is_(bool(there) and not absent and not extra, "the filters are as they should be", "a filter is another")
 
 
+_MESSAGE = re.compile(r"^From [^\n]*\n", re.MULTILINE)  # what a message of a folder begins with (mbox)
+_STATUS, _DELETED = re.compile(r"^X-Mozilla-Status2?:[^\n]*\n?", re.MULTILINE), re.compile(r"X-Mozilla-Status: 000[89]")
+_KEYS = re.compile(r"^X-Mozilla-Keys:[^\n]*\n?", re.MULTILINE)
+
+
+def _messages(content: str, options: Options) -> list[str]:
+    """The messages of a folder: by the options without those deleted, without what Thunderbird notes, each once."""
+    found = [part.strip() for part in _MESSAGE.split(content) if part.strip()]
+    if options.get("remove_deleted", True):
+        found = [part for part in found if not _DELETED.search(part)]
+    for option, noted in (("ignore_status", _STATUS), ("ignore_keys", _KEYS)):
+        found = [noted.sub("", part) for part in found] if options.get(option) else found
+    return sorted(set(found) if options.get("remove_duplicate", True) else found)
+
+
+def check_thunderbird_folder(result: Value, expected: Value, options: Options) -> Score:
+    """Folders of mail have the messages that are expected, in any order."""
+    there, wanted = (value if isinstance(value, list) else [value] for value in (result, expected))
+    same = len(there) == len(wanted) and all(
+        _messages(text(one, FOLDER_MAX), options) == _messages(gold_text(other), options)
+        for one, other in zip(there, wanted, strict=True)
+    )
+    return is_(same, "the folders hold them", "a folder holds other messages")
+
+
 _GIMP = re.compile(r"^\(([a-z0-9-]{1,80})[ \t]+([^\n]*)\)[ \t]*$", re.MULTILINE)
 
 
@@ -156,11 +181,12 @@ DECLARED = (
     Declared("check_qt_bgcone", _setting("qt-bgcone", "1"), _SET),
     Declared("check_qt_minimal_view", _setting("qt-minimal-view", "0"), _SET),
     Declared("check_one_instance_when_started_from_file", _setting("one-instance-when-started-from-file", "1"), _SET),
-    Declared(
-        "check_qt_slider_colours", check_qt_slider_colours, _SET, types=frozenset(("match", "blackish"))
-    ),
+    Declared("check_qt_slider_colours", check_qt_slider_colours, _SET, types=frozenset(("match", "blackish"))),
     Declared("check_thunderbird_prefs", check_thunderbird_prefs, "a file without preferences scores 0; false is not 0"),
     Declared("check_thunderbird_filter", check_thunderbird_filter, "a file without filters scores 0"),
+    Declared(
+        "check_thunderbird_folder", check_thunderbird_folder, "messages are read, where the published one skips all"
+    ),
     Declared("check_config_status", check_config_status),
     Declared("is_utc_0", is_utc_0),
     Declared(

@@ -145,6 +145,8 @@ def _lacks(options: Options) -> str:
             return f"rule {kind}"
         if lacking := table_looks.lacks(rule):
             return f"rule {kind} of {lacking}"
+        if kind == "sheet_fuzzy" and (unknown := {part.get("type") for part in rule.get("rules", [])} - _LIKE.keys()):
+            return f"rule {kind} of type {unknown.pop()}"
     return ""
 
 

@@ -5,8 +5,11 @@ Invariant: no text of the policy's is used as a pattern or run.
 
 from __future__ import annotations
 
+import ast
+
 from apis.tasks.metrics.metric import Declared, Options, Score, Value, is_, text
 
+SETTING_MAX = 1 << 16  # bytes
 SHOWN = 80  # characters of a value in a reason
 
 
@@ -56,6 +59,16 @@ def check_moved_jpgs(result: Value, expected: Value, _: Options) -> Score:
     return is_(sorted(names) == sorted(expected["expected"]), "it holds them", f"it holds {len(names)} others")
 
 
+def check_gnome_favorite_apps(result: Value, expected: Value, _: Options) -> Score:
+    """The list that a setting holds, written as the settings' own program does, has the values `expected`."""
+    try:
+        there = ast.literal_eval(text(result, SETTING_MAX).strip())
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return Score(0.0, "it is no list")
+    names = [str(one) for one in there] if isinstance(there, list) else []
+    return is_(sorted(names) == sorted(expected["expected"]), "they are the favourites", f"they are {_shown(names)}")
+
+
 DECLARED = (
     Declared("exact_match", exact_match),
     Declared("match_in_list", match_in_list),
@@ -63,4 +76,5 @@ DECLARED = (
     Declared("check_include_exclude", check_include_exclude, "an empty text scores 0, even with nothing to include"),
     Declared("file_contains", file_contains),
     Declared("check_moved_jpgs", check_moved_jpgs),
+    Declared("check_gnome_favorite_apps", check_gnome_favorite_apps, "the setting is read, not run"),
 )

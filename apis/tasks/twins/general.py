@@ -30,12 +30,27 @@ SAID = paper("one two", "three")
 FILTER = 'version="9"\nname="x"\nenabled="yes"\nactionValue="%s"\ncondition="AND (subject,contains,sale)"\n'
 FILTERS = {"expect": [{"enabled": "yes", "actionValue": "a@b.c", "condition": ["AND (subject,contains,sale)"]}]}
 VLCRC = "[qt]\n#qt-max-volume=125\n%s\n"
+MAIL = "From - Fri\nX-Mozilla-Status: %s\nSubject: %s\n\ntext\n\n"
 CLOCK = "Local time: x\nUniversal time: x\nRTC time: x\n               Time zone: %s\n"
 BAR = {"bookmark_bar": {"children": [{"type": "url", "url": "https://a.org/b"}]}}
 PAGES = {"type": "bookmark_bar_websites_urls", "urls": ["https://a.org/b"]}
 ZIP = zipped({"a.txt": b"one", "b/c.txt": b"two"})
 
 TWINS = [
+    Twin(
+        "check_thunderbird_folder",
+        file(MAIL % ("0001", "one") + MAIL % ("0000", "two")),
+        {"ignore_status": True},
+        file(MAIL % ("0000", "two") + MAIL % ("0000", "one") + MAIL % ("0009", "three")),
+        [file(MAIL % ("0001", "one")), file(MAIL % ("0001", "one") + MAIL % ("0000", "three")), file("")],
+    ),
+    Twin(
+        "check_gnome_favorite_apps",
+        {"expected": ["a.desktop", "b.desktop"]},
+        {},
+        "['b.desktop', 'a.desktop']\n",
+        ["['b.desktop']\n", "['b.desktop', 'a.desktop', 'a.desktop']\n", "@as []\n"],
+    ),
     Twin(
         "compare_table",
         GOLD,

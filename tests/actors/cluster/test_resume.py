@@ -207,7 +207,6 @@ SAMPLES = {
     "max_turns": ["9"], "seed": ["0"], "attach": ["http://x"], "engine": ["embedded"],
     "model_name": ["m"], "api_key_env": ["KEY"], "screen": ["800x600"], "max_tokens": ["9"],
     "overrides": ["run.seed=1"], "observation": ["both"], "coordinates": ["pixels"], "prompt": ["tags"],
-    "published_metrics": [],
 }  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from actors.desktop.config import ProviderConfig
 from actors.replay.config import TaskRange, TasksConfig
 from apis.tasks import registry as tasks
 from apis.tasks.words import HELD_OUT, SPLITS, TRAIN
+from apis.tasksets import published
 from runtime.errors import ConfigError
 from runtime.system import run as run_loop
 
@@ -48,10 +49,6 @@ def check(args: argparse.Namespace) -> int:
         raise ConfigError(f"{flag_of(idle[0])} goes with plays on desktops: --static makes none")
     if tasksets.is_of_files(args.suite):
         return _check_files(args)
-    if args.published_metrics:
-        raise ConfigError(
-            f"--published-metrics goes with task files: {args.suite} is a suite, with verifiers of its own"
-        )
     suite = suites.load(args.suite)
     ids = chosen(suite, args.family, splits_for(args.split, static=args.static), args.first, args.instances)
     return _check_form(ids, args) if args.static else _check_live(ids, args)
@@ -86,30 +83,36 @@ def _check_files(args: argparse.Namespace) -> int:
     files = tasksets.files_at(args.suite)
     if not args.static:
         return _check_untouched(args)
-    tail = tasksets.tail_of(published_metrics=args.published_metrics)
     with Progress(stream(as_json=args.json)) as shown:
-        rows = form.check_files(files, lambda done: shown.line(f"{done}/{len(files)} files"), tail)
+        rows = form.check_files(
+            files, lambda done: shown.line(f"{done}/{len(files)} files"), published=published.is_here()
+        )
     unread = [found for found in rows if found.needs and found.needs[0].startswith("file ")]
     if args.json:
-        output.document([{"id": one.id, "verdict": one.verdict, "needs": one.needs, "file": one.file} for one in rows])
+        output.document(rows)
         return 1 if unread else 0
     for found in rows:
-        output.line(output.clean(f"{found.verdict:13}  {found.file}  {'; '.join(found.needs)[:200]}"))
+        said = [*found.needs, *(["judge: published"] if found.judge == "published" else [])]
+        said += [f"solvable: false, {found.offline}"] if found.offline else []
+        output.line(output.clean(f"{found.verdict:13}  {found.file}  {'; '.join(said)[:300]}"))
         for note in found.notes:
-            output.line(output.clean(f"{'':13}  note: {note} is not known here"))
+            output.line(output.clean(f"{'':13}  note: {note}"))
     verdicts = Counter(found.verdict for found in rows).most_common()
+    left = sum(found.verdict == "runnable" and found.judge == "published" for found in rows)
+    solvable = sum(found.solvable for found in rows)
     output.line("\n" + ", ".join(f"{count} {verdict}" for verdict, count in verdicts))
+    output.line(f"{solvable} can be solved here; the published package judges {left}")
     return 1 if unread else 0
 
 
 def _check_untouched(args: argparse.Namespace) -> int:
     """Set up each task that can be played here and judge it untouched: none may fault, none may be solved."""
-    tail = tasksets.tail_of(published_metrics=args.published_metrics)
-    ids = tasksets.chosen(TaskRange(set=args.suite, first=args.first), tail)[: args.instances]
+    asked = published.is_here()
+    ids = tasksets.chosen(TaskRange(set=args.suite, first=args.first), published=asked)[: args.instances]
     settings = live.Settings(
         seats=args.desktops,
         provider=deploy_files.provider_set(args.overrides),
-        published_metrics=args.published_metrics,
+        published_metrics=asked,
     )
     refuse_unless_fit(ids, settings.provider)
     results: list[Result] = []

@@ -11,11 +11,28 @@ from collections.abc import Sequence
 
 from actors.cluster import output
 from actors.cluster.checks.tasks import static as form
+from actors.cluster.checks.tasks.static import FileRow
 from actors.cluster.config import tasksets
+from apis.tasksets import published
 
 FIXTURES = "fixtures"  # all of them count as one piece: they are fetched together
 PIECES_SHOWN = 40
+REFUSED = "refused"
+KINDS = (
+    "solvable", "solvable, judged by the published package", "not solvable without a network",
+    "not solvable without a network, judged by the published package", "needs_file", "needs_app", "needs_network",
+    "needs_judge", REFUSED,
+)  # fmt: skip
+COLUMNS = {"today": False, "with_fixtures": True}
 NAME_SHOWN = 70  # characters
+
+
+def kind(row: FileRow, *, fetched: bool) -> str:
+    """Which of `KINDS` a file is, now or once its fixtures are `fetched`."""
+    if row.needs and not (fetched and all(need.startswith("fixture ") for need in row.needs)):
+        return REFUSED if row.verdict == "unsupported" else row.verdict
+    left = ", judged by the published package" if row.judge == "published" else ""
+    return f"not solvable without a network{left}" if row.offline else f"solvable{left}"
 
 
 def piece(need: str) -> str:
@@ -42,17 +59,18 @@ def cumulative(tasks: Sequence[frozenset[str]]) -> list[tuple[str, int]]:
 
 def show(args: argparse.Namespace) -> int:
     """Print the table; the exit status."""
-    tail = tasksets.tail_of(published_metrics=args.published_metrics)
-    rows = form.check_files(tasksets.files_at(args.suite), lambda _: None, tail)
+    rows = form.check_files(tasksets.files_at(args.suite), lambda _: None, published=published.is_here())
     tasks = [frozenset(piece(need) for need in row.needs) for row in rows]
     verdicts = Counter(row.verdict for row in rows)
+    kinds = {name: Counter(kind(row, fetched=fetched) for row in rows) for name, fetched in COLUMNS.items()}
     needed = Counter(one for pieces in tasks for one in pieces)
     order = cumulative(tasks)
     if args.json:
         steps = [{"piece": name, "tasks": needed[name], "cumulative": done} for name, done in order]
-        output.document({"tasks": len(rows), "verdicts": dict(verdicts), "pieces": steps})
+        output.document({"tasks": len(rows), "verdicts": verdicts, **kinds, "pieces": steps})
         return 0
-    output.table(("VERDICT", "TASKS"), [*verdicts.most_common(), ("all", len(rows))])
+    shares = [(name, *(counts[name] for counts in kinds.values())) for name in KINDS]
+    output.table(("", *(name.upper().replace("_", " ") for name in kinds)), [*shares, ("all", len(rows), len(rows))])
     output.line()
     shown = [(name[:NAME_SHOWN], needed[name], done) for name, done in order[:PIECES_SHOWN]]
     output.table(("LACKING PIECE", "NEEDED BY", "PLAYABLE WITH IT AND THOSE ABOVE"), shown)

@@ -7,7 +7,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -50,27 +50,34 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 class FileRow(msgspec.Struct, frozen=True):
-    """A task file: what it needs here, and what it has beside the known form."""
+    """A task file: what it needs here, who judges it, and what it has beside the known form."""
 
     file: str
     id: str
     verdict: Verdict
     needs: list[str]
-    notes: list[str]
+    notes: list[str] = []
+    judge: str = "here"
+    solvable: bool = False
+    offline: str = ""  # why no policy can solve it without a network
 
 
-def check_files(files: list[Path], told: Callable[[int], None], tail: Container[str] = ()) -> list[FileRow]:
-    """The verdict on each task file; `tail` as `covered` has it. `told` hears how many are done."""
+def check_files(files: list[Path], told: Callable[[int], None], *, published: bool = False) -> list[FileRow]:
+    """The verdict on each task file; `published` as `covered` has it. `told` hears how many are done."""
     present, rows = tasksets.programs(), []
     for done, file in enumerate(files, 1):
         told(done)
         try:
             task = task_file.load(file.read_bytes())
         except (OSError, ConfigError) as error:
-            rows.append(FileRow(str(file), file.stem, "unsupported", [f"file {error}"], []))
+            rows.append(FileRow(str(file), file.stem, "unsupported", [f"file {error}"]))
             continue
-        found = covered(task, store.Fixtures(task).at_hand, present, tail)
-        rows.append(FileRow(str(file), found.id, found.verdict, [str(need) for need in found.needs], task.notes))
+        found = covered(task, store.Fixtures(task).at_hand, present, published=published)
+        notes = [*(f"{note} is not known here" for note in task.notes), *found.notes]
+        needs = [str(need) for need in found.needs]
+        rows.append(
+            FileRow(str(file), found.id, found.verdict, needs, notes, found.judge, found.solvable, found.offline)
+        )
     return rows
 
 

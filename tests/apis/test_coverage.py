@@ -1,0 +1,158 @@
+"""Verdicts on task files: what can be judged, who judges it, and what no policy can solve without a network."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from actors.cluster.config import tasksets
+from apis.plans.setup import setup
+from apis.tasks import task_file
+from apis.tasks.osworld import HOME
+from apis.tasksets import states
+from apis.tasksets.coverage import Covered, covered
+
+RULE = {"type": "rule", "rules": {"expected": "a"}}
+SAID = {"func": "exact_match", "result": {"type": "vm_command_line", "command": "date"}, "expected": RULE}
+TABS = [{"type": "chrome_open_tabs", "parameters": {"urls_to_open": ["https://x.org/a"]}}]
+
+
+def verdict(instruction: str = "Do it", *, published: bool = False, present: bool = True, **changes: Any) -> Covered:
+    task = {"id": "a", "instruction": instruction, "evaluator": SAID, **changes}
+    return covered(task_file.load(json.dumps(task).encode()), lambda *_: True, lambda _: present, published=published)
+
+
+def judged_by(metric: str, rules: Any = None, *, published: bool = False, **more: Any) -> Covered:
+    evaluator = {
+        "func": metric,
+        "result": {"type": "vm_file", "path": f"{HOME}/a", "dest": "a"},
+        "expected": {"type": "rule", "rules": rules},
+        **more,
+    }
+    return verdict(published=published, evaluator=evaluator)
+
+
+def lacks(found: Covered) -> list[str]:
+    return [str(need) for need in found.needs]
+
+
+@pytest.mark.parametrize(
+    ("metric", "rules", "lacking"),
+    [
+        ("is_expected_bookmarks", {"type": "no_such"}, "rule type no_such"),
+        ("check_json", {"expect": [{"key": ["a"], "method": "no_such", "ref": 1}]}, "method no_such"),
+        ("check_thunderbird_prefs", {"expect": {"a": {"method": "re.Q", "ref": "b"}}}, "method re.Q"),
+        ("is_shortcut_on_desktop", {"type": "url", "url": "b"}, "rule type url"),
+        ("check_csv", {"expect": [{"a": {"method": "ge.le", "ref": 1}}]}, "method ge.le"),
+    ],
+)
+def test_a_rule_that_a_metric_does_not_know_is_what_the_file_lacks(metric: str, rules: Any, lacking: str) -> None:
+    found = judged_by(metric, rules, published=True)
+    assert (found.verdict, lacks(found)) == ("unsupported", [f"metric {metric}: {lacking}"])
+
+
+def test_methods_with_flags_and_bounds_are_known() -> None:
+    for method in ("re.I", "re.I|S", "re.I.M", "range.te", "approx:0.1", "eq"):
+        assert judged_by("check_json", {"expect": [{"key": ["a"], "method": method, "ref": "1"}]}).verdict == "runnable"
+
+
+def test_an_option_whose_name_begins_with_a_line_says_nothing() -> None:
+    gold = {"type": "cloud_file", "path": "https://x.org/a.pptx", "dest": "a.pptx"}
+    for options, judge in (({"_note": "x"}, "runnable"), ({"note": "x"}, "needs_judge")):
+        assert judged_by("compare_pptx_files", options=options, expected=gold).verdict == judge
+
+
+def test_a_proxy_is_a_note_and_pip_from_a_file_no_network() -> None:
+    found = verdict(proxy=True)
+    assert (found.verdict, len(found.notes)) == ("runnable", 1)
+    for words, kind in (
+        ("pip install pygame", "network"),
+        ("pip install /home/user/a-1.whl", "application"),
+        ("pip install --user a-1.whl", "application"),
+    ):
+        step = {"type": "execute", "parameters": {"command": words.split()}}
+        assert {need.kind for need in verdict(config=[step], present=False).needs} == {kind, "application"}, words
+
+
+@pytest.mark.parametrize(
+    ("instruction", "solvable"),
+    [
+        ("Save what https://x.org/a says", False),
+        ("Measure the line through speedtest.net", False),
+        ("Install Spotify on my system", False),
+        ("Please clone the repository of instructor", False),
+        ("Install the extension that lies in the Desktop directory", True),
+        ('Install the local file "/home/user/test.vsix"', True),
+        ("Open http://localhost:8000/a in the browser", True),
+        ("Forward mail from a@outlook.com", True),
+        ("Is it installed?", True),
+    ],
+)
+def test_what_no_policy_can_solve_without_a_network_is_said(instruction: str, solvable: bool) -> None:
+    found = verdict(instruction)
+    assert (found.verdict, found.solvable, bool(found.offline)) == ("runnable", solvable, not solvable)
+
+
+def test_a_far_page_at_the_start_is_a_tab_whose_address_counts() -> None:
+    def shown(func: str, kind: str, rules: Any) -> Covered:
+        expected = {"type": "rule", "rules": rules}
+        return verdict(config=TABS, evaluator={"func": func, "result": {"type": kind}, "expected": expected})
+
+    tabs = shown("is_expected_tabs", "open_tabs_info", {"type": "url", "urls": ["https://x.org/a"]})
+    assert (tabs.verdict, tabs.solvable) == ("runnable", True)
+    active = shown("is_expected_active_tab", "active_tab_info", {"type": "url", "url": "https://x.org/b"})
+    assert (active.verdict, active.offline) == ("runnable", "it starts with https://x.org/a")
+    content = shown("check_direct_json_object", "active_tab_html_parse", {"expected": {}})
+    assert content.verdict == "needs_network"
+    cookies = shown("is_cookie_deleted", "cookie_data", {"type": "domains", "domains": ["x.org"]})
+    assert cookies.verdict == "needs_network"  # none is there to be deleted
+
+
+def test_the_published_package_judges_what_it_alone_knows_and_says_what_else_passes() -> None:
+    gold = {"type": "cloud_file", "path": "https://x.org/a.docx", "dest": "a.docx"}
+    for published, expected in ((True, "runnable"), (False, "needs_judge")):
+        found = judged_by("compare_init_lines", expected=gold, published=published)
+        assert (found.verdict, found.judge) == (expected, "published")
+    assert "compare_init_lines (published): a document that was emptied passes, too" in found.notes
+    refused = judged_by("compare_image_text", {"type": "text", "text": "a"}, published=True)
+    assert refused.verdict == "unsupported"
+    assert "easyocr" in lacks(refused)[0]
+
+
+def test_settings_and_a_sound_server_are_here_where_their_programs_are() -> None:
+    def got(command: str) -> dict[str, Any]:
+        return {"func": "exact_match", "result": {"type": "vm_command_line", "command": command}, "expected": RULE}
+
+    lock = "gsettings get org.gnome.desktop.screensaver lock-enabled"
+    assert lacks(verdict(evaluator=got(lock), present=False)) == [
+        "application gsettings", "application org.gnome.desktop.screensaver",
+    ]  # fmt: skip
+    assert verdict(evaluator=got(lock)).verdict == "runnable"
+    assert verdict(evaluator=got("timedatectl status")).verdict == "needs_app"
+    sounds = task_file.load(json.dumps({"id": "a", "instruction": "b", "evaluator": got("pactl list sinks")}).encode())
+    assert [call.args["argv"][0] for call in setup(sounds, "/home/agent")[:2]] == ["pulseaudio", "pactl"]
+    assert tasksets.programs()("org.no.such.settings") is False
+
+
+def test_a_terminals_text_and_sizes_of_windows_are_getters() -> None:
+    for getter in (
+        {"type": "vm_terminal_output"},
+        {"type": "vm_screen_size"},
+        {"type": "vm_window_size", "app_class_name": "vlc"},
+    ):
+        assert verdict(evaluator={"func": "exact_match", "result": getter, "expected": RULE}).verdict == "runnable"
+    assert verdict(evaluator={"func": "exact_match", "result": {"type": "vm_window_size"}, "expected": RULE}).needs
+
+
+def test_what_the_browser_and_the_desktop_say_is_read_as_published() -> None:
+    said = json.dumps({"tabs": [["https://www.a.org/", "A"], ["chrome://settings/", "S"]], "active": 0})
+    assert states.tabs(said)[1] == {"url": "chrome://settings/", "title": "S"}
+    assert states.address(said, "https://www.") == "https://www.a.org"
+    for wrong in (None, "", "{", '{"tabs": [], "active": 0}', '{"tabs": [["a", "b"]], "active": 7}'):
+        assert (states.front(wrong), states.address(wrong, "")) == (None, None)
+    found = states.shortcuts("Desktop/a.desktop\0Name=Tea\nDesktop/a.desktop\0Exec=x\nno line\n")
+    assert found == {"a.desktop": "Name=Tea\nExec=x\n"}
+    assert (states.size("[9, 5]"), states.size("")) == ({"width": 9, "height": 5}, None)
+    assert (states.most_named("b\na\nb\n"), states.most_named("")) == ("b", "unknown")

@@ -1,0 +1,157 @@
+"""The published package's metrics, getters and steps: each is known here, left to the package, or refused."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import subprocess
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from apis.tasks import task_file
+from apis.tasks.metrics.registry import METRICS
+from apis.tasks.osworld import Step, UnknownStep
+from apis.tasks.verify.verify import FileView
+from apis.tasksets import getters, package, published
+from apis.tasksets.getters import AskedOfPackage
+
+OFFICEWORLD = {"compare_spreadsheet", "simple_docx_compare", "simple_pptx_compare"}  # of no package
+INFEASIBLE = "infeasible"  # no metric: it says that giving up is the solution
+PACKAGE = "lib/python3.11/site-packages/desktop_env"
+MADE = Path(__file__).with_name("published_made.py")
+PINNED = json.loads(Path(__file__).with_name("published_names.json").read_bytes())
+KINDS = ("metrics", "getters", "steps")
+
+
+def imported(module: Path) -> Iterator[str]:
+    """The names that a module of the package offers."""
+    for node in ast.parse(module.read_text()).body:
+        if isinstance(node, ast.ImportFrom):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.FunctionDef):
+            yield node.name
+
+
+def installed() -> dict[str, list[str]]:
+    """The package's own lists."""
+    root = published.ENVIRONMENT / PACKAGE
+    setup = ast.parse((root / "controllers/setup.py").read_text())
+    named = [node.name for node in ast.walk(setup) if isinstance(node, ast.FunctionDef)]
+    offered = imported(root / "evaluators/getters/__init__.py")
+    return {
+        "metrics": sorted(set(imported(root / "evaluators/metrics/__init__.py"))),
+        "getters": sorted({name.removeprefix("get_") for name in offered}),
+        "steps": sorted(name[1:-6] for name in named if name.startswith("_") and name.endswith("_setup")),
+    }
+
+
+def here() -> dict[str, tuple[set[str], ...]]:
+    """What is known here, what is left to the package, and what is refused."""
+    steps = {kind.__struct_config__.tag for kind in get_args(Step) if kind is not UnknownStep}
+    left = set(package.LEFT_GETTERS)
+    return {
+        "metrics": ({*METRICS, INFEASIBLE} - OFFICEWORLD, set(package.LEFT_METRICS), set(package.REFUSED_METRICS)),
+        "getters": (getters.KNOWN - left, left, set(package.REFUSED_GETTERS)),
+        "steps": (steps, set(), set(package.REFUSED_STEPS)),
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_name_of_the_package_is_known_left_to_it_or_refused(kind: str) -> None:
+    parts = here()[kind]
+    assert sorted(set().union(*parts)) == PINNED[kind]
+    assert sum(map(len, parts)) == len(PINNED[kind]), "a name has two fates"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_pinned_names_are_those_of_the_installed_package(kind: str) -> None:
+    if not published.is_here():
+        pytest.skip("make osworld-judge")
+    assert installed()[kind] == PINNED[kind]
+
+
+def viewed(value: Any) -> Any:
+    """An argument as a getter gives it."""
+    if isinstance(value, dict) and set(value) == {"name", "data"}:
+        return FileView("file", data=base64.b64decode(value["data"]), name=value["name"])
+    return [viewed(one) for one in value] if isinstance(value, list) else value
+
+
+@lru_cache(maxsize=1)
+def cases() -> list[dict[str, Any]]:
+    python = published.ENVIRONMENT / "bin/python"
+    made = subprocess.run([python, "-I", MADE], capture_output=True, check=True, timeout=120)
+    found: list[dict[str, Any]] = json.loads(made.stdout)
+    return found
+
+
+@pytest.mark.slow
+def test_each_metric_that_is_left_to_the_package_judges_a_right_end_and_a_near_miss() -> None:
+    if not published.is_here():
+        pytest.skip("make osworld-judge")
+    asked = [case for case in cases() if case["metric"] in package.LEFT_METRICS]
+    assert sorted({case["metric"] for case in asked}) == sorted(package.LEFT_METRICS.keys() - {"compare_videos"})
+    sides = [(case, side) for case in asked for side in ("right", "wrong")]
+    orders = [
+        published.order(case["metric"], viewed(case[side]), viewed(case["expected"]), case["options"])
+        for case, side in sides
+    ]
+    answers = published.answers(orders)
+    said = {(case["metric"], side): one for (case, side), one in zip(sides, answers, strict=True)}
+    assert {key: one.missing for key, one in said.items() if one.missing} == {}
+    assert {key: one for key, one in said.items() if key[1] == "right" and one.score < 0.999} == {}
+    assert {key: one for key, one in said.items() if key[1] == "wrong" and one.score > 0.9} == {}
+
+
+@pytest.mark.slow
+def test_the_package_carries_out_getters_of_an_address_of_a_file_and_of_the_clock() -> None:
+    if not published.is_here():
+        pytest.skip("make osworld-judge")
+    url = "https://www.a.org/b/c?from=BOM&to=STO"
+    parts = {"type": "active_tab_url_parse", "parse_keys": ["from", "to"], "replace": {"to": "there"}}
+    dash = {"type": "url_dashPart", "partIndex": -1, "needDeleteId": True, "returnType": "string"}
+    rules = {"relativeTime": {"from": "tomorrow"}, "expected": {"time": "{Year}"}, "timezone": "UTC"}
+    book = {
+        "type": "content_from_vm_file",
+        "path": "/home/user/a.xlsx",
+        "file_type": "xlsx",
+        "file_content": "last_row",
+    }
+    sheet = next(viewed(case["right"]) for case in cases() if case["metric"] == "last_row")
+    orders = [
+        published.order("check_direct_json_object", AskedOfPackage(parts, {}, url), {"expected": wanted}, {})
+        for wanted in ({"from": "BOM", "there": "STO"}, {"from": "STO", "there": "STO"})
+    ]
+    orders += [published.order("exact_match", AskedOfPackage(dash, {}, url), {"expected": one}, {}) for one in "cb"]
+    time = AskedOfPackage({"type": "rule_relativeTime", "rules": rules})
+    orders += [published.order("check_direct_json_object", {"time": one}, time, {}) for one in (this_year(), "1999")]
+    rows = (["milk", "2"], ["tea", "2"])
+    orders += [
+        published.order("exact_match", AskedOfPackage(book, {"a.xlsx": sheet}), {"expected": row}, {}) for row in rows
+    ]
+    assert [one.score for one in published.answers(orders)] == [1, 0] * 4
+
+
+def this_year() -> str:
+    from datetime import UTC, datetime, timedelta
+
+    return str((datetime.now(UTC) + timedelta(days=1)).year)
+
+
+def test_a_step_that_the_package_has_and_nobody_here_carries_out_is_refused_with_its_reason() -> None:
+    from apis.tasksets.needs import Lacking
+    from apis.tasksets.steps import calls_of
+
+    for name, why in package.REFUSED_STEPS.items():
+        task = task_file.load(
+            json.dumps(
+                {"id": "a", "instruction": "b", "config": [{"type": name}], "evaluator": {"func": INFEASIBLE}}
+            ).encode()
+        )
+        with pytest.raises(Lacking, match=why):
+            calls_of(task.config[0], "/home/agent")
