@@ -80,8 +80,7 @@ def called(getter: Getter, value: Any) -> Any:
     return named if isinstance(value, list) else named[0]
 
 
-_SETTINGS = {"vlc_config": ".config/vlc/vlcrc"}
-VIDEOS = "mp4 mpeg x-matroska x-msvideo webm ogg quicktime x-flv"  # by which players are compared
+_SETTINGS = {"vlc_config": ".config/vlc/vlcrc", "default_video_player": ".config/mimeapps.list"}
 _BROWSER = Call("application_state", {"owner": "BrowserTools"})
 # Getters that ask before the freeze, and what: an application, by the class of its functions, or the whole desktop.
 _ASKED = {
@@ -96,7 +95,6 @@ _ASKED = {
 # Getters that are a command.
 _COMMANDS = {
     "shortcuts_on_desktop": shlex.split("find Desktop -maxdepth 1 -name '*.desktop' -exec grep -HZ '' {} +"),
-    "default_video_player": shlex.split(f"bash -c 'for each in {VIDEOS}; do xdg-mime query default video/$each; done'"),
 }
 
 
@@ -141,7 +139,9 @@ def commands_of(evaluator: Evaluator, home: str) -> list[Call]:
             (call,) = commands.run_to_end(_COMMANDS[getter["type"]], home)
             found.append(replace(call, kept=_named(getter)))
         elif getter.get("type") == "vm_window_size":
-            found.append(Call("window_size", {"window_class": str(getter.get("app_class_name", ""))}, kept=_named(getter)))
+            found.append(
+                Call("window_size", {"window_class": str(getter.get("app_class_name", ""))}, kept=_named(getter))
+            )
         elif asked := _ASKED.get(str(getter.get("type"))):
             found.append(replace(asked, kept=_named(getter)))
     return found
@@ -219,7 +219,7 @@ def value_of(getter: Getter, read: Read, told: Mapping[str, str], fixture: Fixtu
         case "shortcuts_on_desktop":
             return states.shortcuts(told.get(_named(getter)))
         case "default_video_player":
-            return states.most_named(told.get(_named(getter)))
+            return states.player(read(files_of(getter)[0]))
         case "vm_screen_size" | "vm_window_size":
             return states.size(told.get(_named(getter)))
         case "vm_terminal_output":

@@ -30,9 +30,11 @@ class Said:
         return Answer(next(self.answers), [1], [2], [], [], 0.0)
 
 
-async def told(pool: DesktopPool, task: str, *answers: str, actions: ActionSpace = "both") -> Play:
+async def told(
+    pool: DesktopPool, task: str, *answers: str, actions: ActionSpace = "both", published: bool = False
+) -> Play:
     """The play of `task` by someone who answers just that; after a fault he is asked anew."""
-    player = Player(pool, SeatConfig(screenshots="none", action_space=actions))
+    player = Player(pool, SeatConfig(screenshots="none", action_space=actions, published_metrics=published))
     return await player.play(task, lambda _: Said(*answers))
 
 

@@ -11,11 +11,13 @@ from actors.cluster.config import tasksets
 from apis.plans.setup import setup
 from apis.tasks import task_file
 from apis.tasks.osworld import HOME
+from apis.tasks.verify.verify import FileView
 from apis.tasksets import states
 from apis.tasksets.coverage import Covered, covered
 
 RULE = {"type": "rule", "rules": {"expected": "a"}}
 SAID = {"func": "exact_match", "result": {"type": "vm_command_line", "command": "date"}, "expected": RULE}
+KINDS = ("mp4", "mpeg", "webm", "ogg", "quicktime")
 TABS = [{"type": "chrome_open_tabs", "parameters": {"urls_to_open": ["https://x.org/a"]}}]
 
 
@@ -155,4 +157,8 @@ def test_what_the_browser_and_the_desktop_say_is_read_as_published() -> None:
     found = states.shortcuts("Desktop/a.desktop\0Name=Tea\nDesktop/a.desktop\0Exec=x\nno line\n")
     assert found == {"a.desktop": "Name=Tea\nExec=x\n"}
     assert (states.size("[9, 5]"), states.size("")) == ({"width": 9, "height": 5}, None)
-    assert (states.most_named("b\na\nb\n"), states.most_named("")) == ("b", "unknown")
+    listed = "[Added Associations]\nvideo/mp4=b\n[Default Applications]\n" + "".join(
+        f"video/{kind}=a;\n" for kind in KINDS
+    )
+    assert states.player(FileView("file", data=listed.encode())) == "a"
+    assert states.player(FileView("file", data=b"[Default Applications]\nvideo/mp4=a\n")) == "unknown"
