@@ -96,7 +96,7 @@ class PdfText:
         return iter(self.pages)
 
 
-class Desktop:
+class ContentsAtHand:
     """What a published getter asks of its environment: files by their paths, and a folder to put them into."""
 
     def __init__(self, contents: dict[str, bytes], folder: Path) -> None:
@@ -112,7 +112,7 @@ def got(asked: dict[str, Any], folder: Path) -> Any:
     folder.mkdir(parents=True, exist_ok=True)
     contents = {path: base64.b64decode(data) for path, data in asked["contents"].items()}
     config = {key: of_home(value) for key, value in asked["getter"].items()}
-    return getattr(getters, f"get_{config['type']}")(Desktop(contents, folder), config)
+    return getattr(getters, f"get_{config['type']}")(ContentsAtHand(contents, folder), config)
 
 
 def of_home(value: Any) -> Any:
