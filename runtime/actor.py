@@ -23,8 +23,7 @@ from runtime.messaging.message import BlobRef, Message, tag_of
 from runtime.messaging.refs import Ref
 from runtime.storage import far_store
 from runtime.storage.bulk import SEGMENTS
-from runtime.storage.copies import Copies
-from runtime.storage.far_store import Alone, FarStore, Makers, fetched, made
+from runtime.storage.far_store import Alone, Copies, FarStore, Makers, fetched, made
 from runtime.storage.segments import SegmentStore, read_blobs
 from runtime.tasks import TaskScope
 

@@ -17,11 +17,11 @@ from typing import TypeVar
 import msgspec
 
 from actors.errors import FencedOff
-from actors.learner import batches, events, payloads, plan_file
+from actors.learner import batches, events, plan_file
+from actors.learner.batches import Exercises, UnreadableError, read_payloads
 from actors.learner.config import LearnerSettings
 from actors.learner.exports import Exports
-from actors.learner.folders import checkpoint_of, newest_known
-from actors.learner.kept_folders import KeptFolders
+from actors.learner.folders import KeptFolders, checkpoint_of, newest_known
 from actors.learner.messages import (
     DeclineGroup,
     ExportWeights,
@@ -39,7 +39,6 @@ from actors.learner.messages import (
     WriteWeights,
 )
 from actors.learner.rank_asks import EXPORT_BYTES, SAVE_BYTES, RankLostError, asked, loading_s, moving_s, paused
-from actors.learner.rehearsal import Exercises
 from actors.learner.weights.publisher import Publisher
 from actors.replay.messages import (
     Batch,
@@ -191,7 +190,7 @@ class LearnerActor(Actor):
         waited_s, self._idle_since = self.ctx.clock.now() - self._idle_since, None
         try:
             result = await self._train(taken, waited_s)
-        except payloads.UnreadableError as error:
+        except UnreadableError as error:
             await self._ledger(error.report, LEDGER_TIMEOUT_S)
             return True
         await self._report(taken, result)
@@ -250,7 +249,7 @@ class LearnerActor(Actor):
 
     def _plan(self, batch: Batch, version: Version) -> batches.PlannedStep:
         began = time.perf_counter()
-        stored = payloads.read(self.ctx.payloads, batches.blobs(batch), batch.lease)
+        stored = read_payloads(self.ctx.payloads, batches.blobs(batch), batch.lease)
         read = time.perf_counter()
         plan_id = f"{batch.lease}:{version}"
         learner = self.config.learner

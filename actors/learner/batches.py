@@ -1,23 +1,68 @@
-"""From a batch of the ledger to a plan for the rank.
+"""Makes the plan of one optimizer step: reads a batch's stored steps, computes advantages, packs, adds rehearsal.
 
 Invariant: the learner's input can't hold a fault, because only committed trajectories and their stored steps get here.
-Every step of a group counts in its advantages and denominators. Pure: payloads come as decoded values.
+Every step of a group counts in its advantages and denominators.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from random import Random
 
 import msgspec
 
 from actors.learner.config import LearnerConfig
 from actors.learner.messages import StepPlan
 from actors.learner.schedule import learning_rate
-from actors.replay.messages import Batch, GroupRef, Phase, StepPayload, StepRef
+from actors.replay.messages import Batch, GroupRef, Phase, StepPayload, StepRef, Unreadable
 from policy.advantage import AdvantageLevel, group_advantages, lean, step_rewards, trajectory_advantages
+from policy.base.corpus import sequence
 from policy.errors import LearnerError
-from policy.packing import MicroBatch, PackedSample, group_weights, pack, sample_weights
+from policy.packing import (
+    Aggregation,
+    MicroBatch,
+    PackedSample,
+    group_weights,
+    pack,
+    pack_cross_entropy,
+    sample_weights,
+)
+from policy.tokenizer import Tokenizer
+from runtime.errors import PayloadLost
 from runtime.messaging.message import BlobRef, Version
+
+Stored = Callable[[list[BlobRef]], Iterable[bytes | PayloadLost]]
+_DECODE = msgspec.msgpack.Decoder(StepPayload).decode
+
+
+class UnreadableError(LearnerError):
+    """Payloads of a lease that can't be read, and why."""
+
+    def __init__(self, lease: int, causes: dict[BlobRef, str]) -> None:
+        first = next(iter(causes.values()))
+        super().__init__(f"lease {lease}: {len(causes)} payloads can't be read, the first: {first}")
+        self.report = Unreadable(lease=lease, blobs=list(causes), cause=first)  # for the ledger
+
+
+def read_payloads(stored: Stored, blobs: Iterable[BlobRef], lease: int) -> dict[BlobRef, StepPayload]:
+    """The payloads of `blobs`, as the context's `payloads` reads them. Raises UnreadableError naming all lost ones.
+
+    Raises StoreError where they can't be read for now: that says nothing of the payloads.
+    """
+    decoded, causes = dict[BlobRef, StepPayload](), dict[BlobRef, str]()
+    wanted = list(dict.fromkeys(blobs))
+    for blob, found in zip(wanted, stored(wanted), strict=True):
+        if isinstance(found, PayloadLost):
+            causes[blob] = str(found)
+            continue
+        try:
+            decoded[blob] = _DECODE(found)
+        except msgspec.DecodeError as error:
+            causes[blob] = str(error)
+    if causes:
+        raise UnreadableError(lease, causes)
+    return decoded
+
 
 Payloads = Mapping[BlobRef, StepPayload]
 
@@ -160,3 +205,26 @@ def _cross_entropy(steps: Sequence[StepRef], payloads: Payloads, config: Learner
         for payload, weight in zip(chosen, weights, strict=True)
     ]
     return pack(samples, config.token_budget, config.parallel.data)
+
+
+LIMIT = 512  # tokens of an exercise, unless its screen alone is longer
+
+
+class Exercises:
+    """Draws them for one model's vocabulary."""
+
+    def __init__(self, base: str, seed: int) -> None:
+        """`base` is a Hugging Face folder with the vocabulary of the bundled base model."""
+        self._tokenizer = Tokenizer.load(base)
+        self._seed = seed
+
+    def of(self, version: Version, config: LearnerConfig, epochs: int = 1) -> list[list[MicroBatch]]:
+        """The exercises of the step that makes `version`, others in each of its `epochs` optimizer steps.
+
+        Weights are `rehearsal_coef` over all tokens of an optimizer step's. A run that begins from another's cloned
+        weights counts from 1 again. With the same seed it rehearses first what that cloning rehearsed first.
+        """
+        rng = Random(f"{self._seed} rehearses for {version.step}")  # noqa: S311 - data, no secret
+        drawn = [[sequence(rng, self._tokenizer, LIMIT) for _ in range(config.rehearsal)] for _ in range(epochs)]
+        budget, coef, ranks = config.token_budget, config.rehearsal_coef, config.parallel.data
+        return [pack_cross_entropy(exercises, budget, Aggregation.TOKEN_MEAN, coef, ranks) for exercises in drawn]

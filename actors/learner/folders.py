@@ -1,18 +1,36 @@
-"""Where a run keeps checkpoints, exported weights and plans.
+"""The folders of checkpoints, weights and plans: the actor that looks after them, and how the learner asks it.
 
-Invariant: the newest checkpoints and weights always stay, and so does what an open evaluation round needs. The rest is
-removed, so the settings bound the use of the disk.
+Invariant: the actor lives with the main host, and so do the folders, wherever the learner is. Requests are carried out
+one after another: those of a learner that was lost are over before those of its successor begin.
 """
 
 from __future__ import annotations
 
+import asyncio
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
+from actors.learner.messages import (
+    ClearPlans,
+    CountWeights,
+    FolderBytes,
+    ForgetAfter,
+    FoundCheckpoint,
+    FoundCheckpoints,
+    GetFolderBytes,
+    ListCheckpoints,
+    PruneCheckpoints,
+    PruneWeights,
+    WeightsCount,
+)
 from policy import checkpoints
+from runtime.actor import Actor, handles
+from runtime.disk import store_error
 from runtime.errors import ConfigError
-from runtime.messaging.message import Version
+from runtime.messaging.message import Done, Request, Version
+from runtime.messaging.refs import Ref
 from runtime.program import program
 
 CHECKPOINTS, WEIGHTS, PLANS = "checkpoints", "weights", "plans"  # in a run's folder
@@ -96,3 +114,108 @@ def newest_known(
             f" none); begin a new run from the weights: {program()} export RUN DIR, then --set model.path=DIR"
         )
     return base, None, ""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
+LONG_WORK_S, ASK_S = 600.0, 900.0  # to remove a large checkpoint from a slow disk
+
+
+class FoldersActor(Actor):
+    """Carries out what the learner decides."""
+
+    async def on_start(self) -> None:
+        self._folders = RunFolders(self.ctx.run_dir)
+
+    @handles(ListCheckpoints)
+    async def checkpoints(self, _: ListCheckpoints) -> FoundCheckpoints:
+        """Raises StoreError where a marker file can't be read."""
+        found = await _on_disk(self._folders.checkpoints)
+        return FoundCheckpoints(
+            checkpoints=[FoundCheckpoint(version=version, location=str(path)) for version, path in found]
+        )
+
+    @handles(ForgetAfter, slow_after_s=LONG_WORK_S)
+    async def forget_after(self, msg: ForgetAfter) -> Done:
+        """What the ledger is about to undo must never be resumed from."""
+        await _on_disk(self._folders.forget_after, msg.version)
+        return Done()
+
+    @handles(PruneCheckpoints, slow_after_s=LONG_WORK_S)
+    async def prune_checkpoints(self, msg: PruneCheckpoints) -> Done:
+        """The newest stay."""
+        await _on_disk(self._folders.prune_checkpoints, msg.keep)
+        return Done()
+
+    @handles(CountWeights)
+    async def weights_count(self, _: CountWeights) -> WeightsCount:
+        """Those that are whole."""
+        return WeightsCount(count=await _on_disk(self._folders.weights_count))
+
+    @handles(PruneWeights, slow_after_s=LONG_WORK_S)
+    async def prune_weights(self, msg: PruneWeights) -> Done:
+        """The newest stay, and those that open evaluation rounds need."""
+        await _on_disk(self._folders.prune_weights, msg.keep, set(msg.needed))
+        return Done()
+
+    @handles(ClearPlans, slow_after_s=LONG_WORK_S)
+    async def clear_plans(self, _: ClearPlans) -> Done:
+        """The rank has learned from them, or nothing ever will."""
+        await _on_disk(self._folders.clear_plans)
+        return Done()
+
+    @handles(GetFolderBytes)
+    async def folder_bytes(self, msg: GetFolderBytes) -> FolderBytes:
+        """Of a model or a checkpoint."""
+        return FolderBytes(size_bytes=await _on_disk(_bytes_of, Path(msg.location)))
+
+
+class KeptFolders:
+    """What the learner asks of the actor behind `ref`. Raises StoreError where the disk keeps it from its work."""
+
+    def __init__(self, ref: Ref) -> None:
+        self._ref = ref
+
+    async def checkpoints(self) -> list[tuple[Version, Path]]:
+        """The complete checkpoints, newest first."""
+        return [(one.version, Path(one.location)) for one in (await self._ask(ListCheckpoints())).checkpoints]
+
+    async def forget_after(self, version: Version) -> None:
+        """Remove what is newer than `version` or half done. Only while no rank writes."""
+        await self._ask(ForgetAfter(version=version))
+
+    async def prune_checkpoints(self, keep: int) -> None:
+        """Remove all but the newest `keep`."""
+        await self._ask(PruneCheckpoints(keep=keep))
+
+    async def weights_count(self) -> int:
+        """How many exports there are."""
+        return (await self._ask(CountWeights())).count
+
+    async def prune_weights(self, keep: int, needed: Iterable[Version]) -> None:
+        """Remove all exports but the newest `keep` and those in `needed`."""
+        await self._ask(PruneWeights(keep=keep, needed=list(needed)))
+
+    async def clear_plans(self) -> None:
+        """Remove plans that went by a file."""
+        await self._ask(ClearPlans())
+
+    async def bytes_of(self, location: str) -> int:
+        """The size of a folder with all in it."""
+        return (await self._ask(GetFolderBytes(location=location))).size_bytes
+
+    async def _ask(self, msg: Request[R]) -> R:
+        return await self._ref.ask_until(msg, timeout_s=ASK_S, give_up_s=ASK_S)
+
+
+async def _on_disk(work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+    """What `work` returns. Raises StoreError, DiskRefuses where it may succeed later."""
+    try:
+        return await asyncio.to_thread(work, *args, **named)
+    except OSError as error:
+        raise store_error("the run's folders", error) from error
+
+
+def _bytes_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -155,7 +155,7 @@ class WriteWeights(Request[Weights]):
     version: Version
 
 
-# --- the run's folders, which the actor of `kept_folders.py` looks after ----------------------------------------------
+# --- the run's folders, which the actor of `folders.py` looks after ----------------------------------------------
 
 
 class FoundCheckpoint(Value):

@@ -11,17 +11,47 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from megatron.core import parallel_state
+from megatron.core import parallel_state, utils
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads
-from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
+from megatron.core.optimizer import OptimizerConfig, clip_grads, get_megatron_optimizer, optimizer
 from megatron.core.transformer.module import Float16Module
 from torch import Tensor
 from torch.nn import Parameter
 
 from policy.hf_folder import DTYPES
-from policy.megatron import lists, partition, shim
+from policy.megatron import partition, shim
 from policy.megatron.model import PolicyModel
 from policy.optim import OptimConfig
+
+
+def norm(chunk: int, overflow: Tensor, lists: list[list[Tensor]], per_tensor: bool) -> tuple[Tensor, None]:
+    """The 2-norm of all tensors of the first list as one, of shape (1); as `amp_C.multi_tensor_l2norm`."""
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(lists[0]))).reshape(1), None
+
+
+def scaled(chunk: int, overflow: Tensor, lists: list[list[Tensor]], scale: float) -> None:
+    """Make the second list's tensors the first's times `scale`; as `amp_C.multi_tensor_scale`."""
+    read, written = lists
+    if any(one is not other for one, other in zip(read, written, strict=True)):
+        torch._foreach_copy_(written, read)
+    if scale != 1.0:
+        torch._foreach_mul_(written, scale)
+
+
+def install() -> None:
+    """Use them where a GPU is and Megatron has nothing better; idempotent."""
+    if shim.ON_CPU or clip_grads.l2_norm_impl is not utils.local_multi_tensor_l2_norm:
+        return
+    clip_grads.l2_norm_impl = norm
+    for module in (clip_grads, optimizer):
+        module.multi_tensor_scale_impl = scaled
+
+
+def fuse(adam: Any) -> None:
+    """Let torch's Adam step in one kernel where its tensors are on a GPU; before its first step."""
+    for group in adam.param_groups:
+        group["fused"] = all(parameter.is_cuda for parameter in group["params"]) or None
+
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 MAIN = "fp32_param"  # the weights that Adam steps where the model's are bf16
@@ -71,8 +101,8 @@ class Updater:
                 [self.ddp],
             )
         (self._adam,) = getattr(self.optimizer, "chained_optimizers", [self.optimizer])
-        lists.install()
-        lists.fuse(self._adam.optimizer)
+        install()
+        fuse(self._adam.optimizer)
 
     def trained(self) -> list[tuple[str, Parameter]]:
         """The parameters that have a gradient, by name: all, or the adapters."""

@@ -8,13 +8,15 @@ all get the same figures.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
 import torch
 from megatron.core import parallel_state
 from torch import Tensor
+from torch.nn import Parameter
 
 from policy import checkpoints, hf_folder, tensornames
 from policy.architecture import read_architecture
@@ -25,7 +27,6 @@ from policy.megatron import checkpoint, lora, microbatch, partition, shim
 from policy.megatron.model import PackedInputs, PolicyModel
 from policy.megatron.optimizer import Updater
 from policy.megatron.ranks import ensure_parallel, exchanged, on_first
-from policy.megatron.reference import ReferencePolicy
 from policy.megatron.schedule import MicroBatchRunner
 from policy.megatron.tally import StepTally
 from policy.megatron.vocab import VocabRows
@@ -33,6 +34,41 @@ from policy.optim import OptimConfig
 from policy.packing import MicroBatch, deal
 from policy.parallel import ParallelConfig
 from runtime.errors import StoreError
+
+
+class ReferencePolicy:
+    """A copy of a rank's trained parameters, pinned where those are on a GPU."""
+
+    @torch.no_grad()
+    def __init__(self, trained: Sequence[tuple[str, Parameter]]) -> None:
+        """`trained` are the parameters by name, which have one dtype; the copy is of what they are now."""
+        (dtype,) = {parameter.dtype for _, parameter in trained}
+        sizes = [parameter.numel() for _, parameter in trained]
+        # All in one piece: torch may round what it pins up to a power of two, each time that it is asked.
+        room = torch.empty(sum(sizes), dtype=dtype, pin_memory=trained[0][1].is_cuda)
+        self._trained = dict(trained)
+        parts = zip(self._trained.items(), room.split(sizes), strict=True)
+        self.weights = {name: part.view_as(parameter).copy_(parameter) for (name, parameter), part in parts}
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """The model computes as the reference policy inside, where no gradient is taken.
+
+        A tensor at a time changes places, so the device holds one of them more.
+        """
+        with ExitStack() as back:
+            for name, kept in self.weights.items():
+                _exchange(self._trained[name], kept)
+                back.callback(_exchange, self._trained[name], kept)
+            yield
+
+
+@torch.no_grad()
+def _exchange(weight: Tensor, kept: Tensor) -> None:
+    own = weight.clone()
+    weight.copy_(kept)
+    kept.copy_(own)
+
 
 __all__ = ["OptimConfig", "Trainer"]
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 import msgspec
 
@@ -38,7 +39,6 @@ from runtime.hosts.frames import (
     StopHost,
     Stopped,
 )
-from runtime.hosts.hub import Hub
 from runtime.hosts.launch import Launched
 from runtime.logs.runtime_events import HOST_BEATS, HOST_LOST, HOST_OUTPUT, HOST_RESTARTS, HOST_STARTED, STALL
 from runtime.logs.writer import HostLines
@@ -53,6 +53,23 @@ from runtime.status import ActorStatus
 from runtime.supervision import GiveUp, RestartBudget
 from runtime.tasks import TaskScope
 from runtime.waits import waiting
+
+
+class Hub(Protocol):
+    """What a process host needs of the system."""
+
+    def route(self, envelope: Envelope) -> None:
+        """Take an envelope that came from the child. Never waits."""
+        ...
+
+    def host_lost(self, host: str, names: Collection[str], reason: str) -> None:
+        """The child and the actors `names` in it are gone."""
+        ...
+
+    def give_up(self, name: str, reason: str) -> None:
+        """Something can't be kept alive."""
+        ...
+
 
 STATUS_TIMEOUT_S = 5.0
 

@@ -9,21 +9,59 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from runtime.clock import Clock
-from runtime.errors import ActorGone, ComputerRLError, MailboxFull
+from runtime.errors import ActorGone, ComputerRLError, MailboxFull, ProtocolError
 from runtime.hosts.ticket import HostTicket
 from runtime.logs.runtime_events import DEAD_LETTER, MAILBOX_FULL
 from runtime.logs.writer import ActorLog
 from runtime.messaging.codec import encode_error
 from runtime.messaging.envelope import Envelope
 from runtime.messaging.mailbox import Mailbox
-from runtime.shared import Shared
 from runtime.tasks import TaskScope
+from runtime.waits import waiting
+
+MAKE_TIMEOUT_S = 600.0
+CLOSE_TIMEOUT_S = 80.0
+
+
+class Shared:
+    """The shared objects of one host."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, Any] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._closed = False
+
+    async def get(self, who: str, key: str, factory: Callable[[], Awaitable[Any]]) -> Any:
+        """The object under `key`, made by `factory` if there is none."""
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with waiting(who, "host", f"shared {key}", MAKE_TIMEOUT_S):
+            async with lock:
+                if self._closed:
+                    raise ProtocolError(f"{who} wants shared {key} of a host that stops")
+                if key not in self._objects:
+                    self._objects[key] = await factory()
+                return self._objects[key]
+
+    async def close(self) -> None:
+        """Close all objects, newest first; the first error is raised after the last object was closed."""
+        self._closed = True
+        failures: list[BaseException] = []
+        while self._objects:
+            results = await asyncio.gather(self._close_one(*self._objects.popitem()), return_exceptions=True)
+            failures += [r for r in results if isinstance(r, BaseException)]
+        if failures:
+            raise failures[0]
+
+    async def _close_one(self, key: str, made: Any) -> None:
+        async with waiting("host", f"shared {key}", "close", CLOSE_TIMEOUT_S):
+            await made.close()
+
 
 MAX_PENDING = 100_000
 MAX_PARKED = 4096

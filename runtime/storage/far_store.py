@@ -6,11 +6,14 @@ under way and no other; the next one connects again. A file is used once it is w
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
+import shutil
 import socket
 import tempfile
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
@@ -305,3 +308,33 @@ def _failed(text: str, error: OSError) -> StoreError:
     """TransferFailed where this machine's disk may take the same bytes later, else StoreError."""
     found = store_error(f"{socket.gethostname()}: {text}", error)
     return TransferFailed(str(found)) if isinstance(found, DiskRefuses) else found
+
+
+COPIES = 4
+
+
+class Copies:
+    """The copies of one host, below `folder`."""
+
+    def __init__(self, ticket: HostTicket, folder: Path) -> None:
+        self._ticket, self._folder = ticket, folder
+        self._there: OrderedDict[str, Path] = OrderedDict()  # by the main host's path, the latest asked for last
+        self._turn = asyncio.Lock()
+
+    async def of(self, path: str, *, nested: bool = False) -> Path:
+        """The copy of `path`, which is made once: such a folder never changes. Raises StoreError."""
+        async with self._turn:
+            if path not in self._there:
+                self._there[path] = await asyncio.to_thread(
+                    fetched, self._ticket, path, self._folder, weights=True, nested=nested
+                )
+            self._there.move_to_end(path)
+            if len(self._there) > COPIES:
+                _, oldest = self._there.popitem(last=False)
+                if oldest not in self._there.values():
+                    await asyncio.to_thread(shutil.rmtree, oldest)
+            return self._there[path]
+
+    async def close(self) -> None:
+        """Remove them."""
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)

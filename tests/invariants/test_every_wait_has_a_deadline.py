@@ -103,7 +103,7 @@ WITHOUT = {
     "policy/engine/chat.py:ChatHandler._pieces": "the engine's loop ends or fails every sequence",
     "policy/engine/chat.py:_stream": "the engine's loop ends or fails every sequence",
     "actors/cluster/evaluate/scripted.py:serve.answered": "the HTTP server drops clients that don't send",
-    "runtime/storage/copies.py:Copies.of": "the fetch inside is bounded",
+    "runtime/storage/far_store.py:Copies.of": "the fetch inside is bounded",
     "actors/cluster/runs/apply.py:Standing._command": "each part of a change has a limit of its own",
     "actors/cluster/runs/execute.py:execute": "the run itself: its time limit or a signal ends it",
     "actors/desktop/endpoints/client.py:Endpoint.complete": "each try inside is bounded",

@@ -17,8 +17,7 @@ from policy import hf_folder
 from policy.architecture import read_architecture
 from policy.errors import LearnerError
 from policy.megatron import partition, shim
-from policy.megatron.config import transformer_config
-from policy.megatron.model import PolicyModel
+from policy.megatron.model import PolicyModel, transformer_config
 from policy.megatron.optimizer import Updater
 from policy.megatron.ranks import ensure_parallel
 from policy.megatron.spec import layer_spec

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from megatron.core.optimizer import clip_grads
 from megatron.core.utils import local_multi_tensor_scale
 
-from policy.megatron import lists, shim
+from policy.megatron import shim
+from policy.megatron.optimizer import fuse, install, norm, scaled
 
 SIZES = st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=2), min_size=1, max_size=6)
 UNUSED = torch.zeros(1)
@@ -20,21 +21,21 @@ def test_a_list_is_scaled_and_measured_as_its_tensors_are(
 ) -> None:
     draw = torch.Generator().manual_seed(seed)
     tensors = [torch.randn(size, generator=draw) for size in sizes]
-    found, _ = lists.norm(0, UNUSED, [tensors], False)
+    found, _ = norm(0, UNUSED, [tensors], False)
     torch.testing.assert_close(found, torch.cat([one.reshape(-1) for one in tensors]).norm().reshape(1))
 
     dtype = torch.float32 if same else torch.bfloat16
     wanted = [torch.empty(size, dtype=dtype) for size in sizes]
     local_multi_tensor_scale(0, UNUSED, [tensors, wanted], scale)
     written = tensors if same else [torch.empty(size, dtype=dtype) for size in sizes]
-    lists.scaled(0, UNUSED, [tensors, written], scale)
+    scaled(0, UNUSED, [tensors, written], scale)
     torch.testing.assert_close(written, wanted, rtol=0 if same else 0.01, atol=0 if same else 1e-6)
 
 
 def test_a_cpu_keeps_what_megatron_has() -> None:
     before = clip_grads.l2_norm_impl
-    lists.install()
+    install()
     assert (clip_grads.l2_norm_impl is before) == shim.ON_CPU
     adam = torch.optim.AdamW([torch.nn.Parameter(torch.ones(3))])
-    lists.fuse(adam)
+    fuse(adam)
     assert not adam.param_groups[0]["fused"]

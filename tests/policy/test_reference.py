@@ -10,9 +10,9 @@ from torch import Tensor
 
 from policy.lora import LoraConfig
 from policy.losses import Objective
-from policy.megatron import reference
+from policy.megatron import trainer
 from policy.megatron.model import PolicyModel
-from policy.megatron.trainer import OptimConfig, Trainer
+from policy.megatron.trainer import OptimConfig, Trainer, _exchange
 from policy.packing import PackedSample, pack
 from tests.policy import tiny_models
 
@@ -36,8 +36,8 @@ def taught(tmp_path: Path, style: str = "qwen2", *, tied: bool = True, **options
     """A trainer that has moved on since its reference was set, and another one that has stayed there."""
     model = tiny_models.write(tmp_path / "model", style, tied=tied)
     moved, stayed = (Trainer(model, OptimConfig(**options)) for _ in range(2))  # type: ignore[arg-type]
-    for trainer in (moved, stayed):
-        trainer.cross_entropy_step(BATCHES, 0.02)
+    for each in (moved, stayed):
+        each.cross_entropy_step(BATCHES, 0.02)
     moved.new_reference()
     moved.cross_entropy_step(BATCHES, 0.02)
     return moved, stayed
@@ -94,7 +94,7 @@ def test_weights_come_back_to_the_bit_where_something_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     moved, stayed = taught(tmp_path)
-    before, exchange, left = held(moved.model), reference._exchange, [3]
+    before, exchange, left = held(moved.model), _exchange, [3]
 
     def until(weight: Tensor, kept: Tensor) -> None:
         left[0] -= 1
@@ -102,7 +102,7 @@ def test_weights_come_back_to_the_bit_where_something_fails(
             raise RuntimeError("out of memory")
         exchange(weight, kept)
 
-    monkeypatch.setattr(reference, "_exchange", until)
+    monkeypatch.setattr(trainer, "_exchange", until)
     if failing == "the pass":
         monkeypatch.setattr(moved.model, "rows", lambda _: torch.ones(1) @ torch.ones(2))
     with pytest.raises(RuntimeError):

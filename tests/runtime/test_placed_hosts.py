@@ -25,7 +25,7 @@ from runtime.errors import ActorGone, PayloadLost, StoreError  # noqa: E402
 from runtime.logs.reader import read_logs  # noqa: E402
 from runtime.storage import sent_folders  # noqa: E402
 from runtime.storage.bulk import PART_BYTES  # noqa: E402
-from runtime.storage.copies import COPIES  # noqa: E402
+from runtime.storage.far_store import COPIES  # noqa: E402
 from runtime.storage.segments import SegmentStore, read_blob  # noqa: E402
 from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec  # noqa: E402
 

@@ -174,7 +174,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str, dry: bool = False) 
             ActorSpec(name=f"rank/{i}", factory="actors.learner.rank:RankActor", config=rank, host=f"ranks/{i}")
             for i in ranks
         ),
-        ActorSpec(name="folders", factory="actors.learner.kept_folders:FoldersActor"),
+        ActorSpec(name="folders", factory="actors.learner.folders:FoldersActor"),
         ActorSpec(
             name=LEARNER,
             factory="actors.learner.actor:LearnerActor",

@@ -13,14 +13,41 @@ from contextlib import suppress
 import msgspec
 
 from actors.errors import EngineGone, SamplerTimeout
+from actors.replay.messages import Sampling
 from actors.sampler import events
 from actors.sampler.messages import Generated, Refused
-from actors.sampler.routing.passed import PassedOn
 from actors.sampler.routing.router import HIT, MOVED, NEW, Router, RouterConfig
 from policy.errors import EngineBusy
 from runtime.actor import Actor, handles
-from runtime.errors import ActorGone, DeadlineExceeded, MailboxFull
+from runtime.errors import ActorGone, DeadlineExceeded, MailboxFull, ProtocolError
+from runtime.messaging.message import Request, Version
 from runtime.waits import waiting
+
+
+class PassedOn(Request[Generated | Refused], tag="Generate"):
+    """`prompt_ids` is MessagePack. Of 16,000 numbers, making and writing them took more than all else here."""
+
+    rid: str
+    prompt_ids: msgspec.Raw
+    sampling: Sampling
+    pin: Version | None = None
+    affinity: str = ""
+    seed: int | None = None
+    elsewhere: bool = False
+
+    @property
+    def prompt_tokens(self) -> int:
+        """How many ids the prompt has. Raises ProtocolError where it is no list."""
+        head = bytes(memoryview(self.prompt_ids)[:5])
+        match head[0]:
+            case 0xDD:
+                return int.from_bytes(head[1:5], "big")
+            case 0xDC:
+                return int.from_bytes(head[1:3], "big")
+            case small if small >> 4 == 0x9:
+                return small & 0xF
+        raise ProtocolError("prompt_ids is no list")
+
 
 _REPORT_S = 30.0
 _SHORTEST_WAIT_S = 0.05

@@ -124,7 +124,7 @@ async def running(
         )
         await system.spawn(
             msgspec.structs.replace(rank, host="rank") if apart or away else rank,
-            ActorSpec(name="folders", factory="actors.learner.kept_folders:FoldersActor"),
+            ActorSpec(name="folders", factory="actors.learner.folders:FoldersActor"),
             ActorSpec(
                 name="learner",
                 factory=factory,

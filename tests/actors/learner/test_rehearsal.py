@@ -2,8 +2,8 @@
 
 import pytest
 
+from actors.learner.batches import Exercises
 from actors.learner.config import LearnerConfig
-from actors.learner.rehearsal import Exercises
 from policy.base.build import MODEL
 from policy.packing import MicroBatch, PackedSample
 from runtime.messaging.message import Version

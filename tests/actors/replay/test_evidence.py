@@ -13,8 +13,8 @@ from ledger_tools import Play, step
 
 from actors.desktop.recorder import called
 from actors.replay.ledger import step_evidence
+from actors.replay.ledger.step_evidence import distinct_share, diversity, entropy
 from actors.replay.messages import Batch, Phase, StepEvidence, StepPayload, StepRef
-from actors.replay.statistics.diversity import distinct_share, diversity, entropy
 from apis.actions.gui import Click
 from apis.functions.declaration import Action, Tool
 

@@ -7,7 +7,7 @@ import pytest
 
 from actors.replay.messages import Sampling
 from actors.sampler.messages import Generate
-from actors.sampler.routing.passed import PassedOn
+from actors.sampler.routing.actor import PassedOn
 from runtime.errors import ProtocolError
 from runtime.messaging.codec import decode, encode, reply_type
 from runtime.messaging.message import Version
