@@ -6,6 +6,7 @@ is a pure function of what was read, told and fetched.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import zlib
 from collections.abc import Callable, Mapping
@@ -19,8 +20,9 @@ from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, Getter, Task
 from apis.tasks.verify.verify import FileView, Read, TaskVerdict, WantedFile
 from apis.tasksets import getters
+from apis.tasksets.fixtures import downloads
 from apis.tasksets.needs import Lacking
-from apis.tasksets.steps import Fixture, calls_of, carried
+from apis.tasksets.steps import Fixture, at_home, calls_of, carried
 from runtime.errors import ConfigError
 
 # What scores by a metric that is not here: by its name, the result, what is expected, and the options.
@@ -60,13 +62,14 @@ def wanted(task: Task) -> list[WantedFile]:
     path is lacking, and for a file of `NATIVE` of which metrics want another kind too.
     """
     kinds: dict[str, set[str]] = {}
+    brought = _brought(task)
     try:
         for name, result, expected, options in task.evaluator.rows():
             metric = native(name, result, expected, options)
             reads = metric.reads if metric else "bytes"
             for side in (side for side in (result, expected) if side):
-                given = getters.given_of(side)
-                for path in getters.files_of(side):
+                given, known = getters.given_of(side), brought if side is expected else ()
+                for path in (path for path in getters.files_of(side) if path not in known):
                     as_ = getters.read_as(side, reads) if path in given else "bytes"
                     kinds.setdefault(path, set()).add(as_)
     except Lacking as lacking:
@@ -75,6 +78,18 @@ def wanted(task: Task) -> list[WantedFile]:
         if len(several) > 1 and several & NATIVE:
             raise ConfigError(f"task {task.id}: its metrics read {path} as {' and as '.join(sorted(several))}")
     return [WantedFile(path, next(iter(each)) if len(each) == 1 else "bytes") for path, each in kinds.items()]
+
+
+def _brought(task: Task) -> dict[str, tuple[str, str]]:
+    """The files that the set-up or postconfig puts into HOME, by their paths there: URL and name.
+
+    What is expected of such a file is what was put there, whatever the policy has made of it.
+    """
+    found = {}
+    for path, url, name in downloads([*task.config, *task.evaluator.postconfig]):
+        with contextlib.suppress(Lacking):
+            found[at_home(path)] = (url, name)
+    return found
 
 
 def native(name: str, result: Getter, expected: Getter, options: Options) -> Declared | None:
@@ -90,18 +105,24 @@ def score(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture, tai
 
     Raises ConfigError for what the task itself has wrong.
     """
-    scores = []
+    scores, brought = [], _brought(task)
+
+    def of_task(path: str) -> FileView:
+        return FileView("file", data=fixture(*brought[path]), of_task=True) if path in brought else read(path)
+
     for name, result, expected, options in task.evaluator.rows():
         metric = native(name, result, expected, options)
         if metric is None and tail is None:
             raise ConfigError(f"task {task.id}: there is no metric {name} with these options")
         try:
-            values = [getters.value_of(side, read, told, fixture) if side else None for side in (result, expected)]
+            known = ((result, read), (expected, of_task))
+            values = [getters.value_of(side, at, told, fixture) if side else None for side, at in known]
         except Lacking as lacking:
             raise ConfigError(f"task {task.id}: its verifier needs {lacking.need}") from None
         sides = [getters.called(side, value) for side, value in zip((result, expected), values, strict=True)]
         if metric is not None:
-            found = _scored(metric, sides[0], sides[1], options, of_task=not getters.is_read(expected))
+            own = not getters.is_read(expected) or set() < set(getters.files_of(expected)) <= brought.keys()
+            found = _scored(metric, sides[0], sides[1], options, of_task=own)
         elif tail is not None:
             found = tail(name, sides[0], sides[1] if expected else None, options)
         scores.append(Score(found.value, f"{name}: {found.reason}"))

@@ -212,6 +212,24 @@ def test_garbage_of_the_policy_scores_nothing_and_a_wrong_expectation_is_the_tas
         scored("strange")
 
 
+@pytest.mark.parametrize("place", ["config", "postconfig"])
+def test_what_is_expected_of_a_file_that_was_brought_is_what_was_brought(place: str) -> None:
+    wanted = {"type": "vm_file", "path": "/home/user/Desktop/gold.txt", "dest": "gold.txt"}
+    file = {"url": "data:,right", "path": wanted["path"]}
+    step = {"type": "download", "parameters": {"files": [file]}}
+    result = {"type": "vm_file", "path": "/home/user/a.txt", "dest": "a.txt"}
+    evaluator = {"func": "compare_text_file", "result": result, "expected": wanted}
+    task = loaded(**({"config": [step], "evaluator": evaluator} if place == "config" else
+                     {"evaluator": evaluator | {"postconfig": [step]}}))  # fmt: skip
+    assert [one.path for one in judge.wanted(task)] == ["a.txt"]
+
+    def scored(left: bytes) -> float:
+        read = {"a.txt": FileView("file", data=left), "Desktop/gold.txt": FileView("file", data=b"changed")}
+        return judge.score(task, read.__getitem__, {}, carried).value
+
+    assert (scored(b"right"), scored(b"changed")) == (1, 0)
+
+
 def test_fixtures_are_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
     wanted, fixtures = WantedFixture("a", "https://x.org/a.odt", "b.odt"), store.Fixtures(loaded())
