@@ -18,7 +18,8 @@ from runtime.errors import ProtocolError
 # What desktops show, for recordings and results to name: it grows with every change that a policy can tell.
 # 1: of each list its first children, of each text its first characters, covered and minimised things among them.
 # 2: what shows, scrolled or not, with values and names; what is left out, unread or behind a dialog is said.
-OBSERVATION_VERSION = 2
+# 3: disabled controls are marked; of a web page only what a click reaches, where it does; terminals keep all signs.
+OBSERVATION_VERSION = 3
 SCREEN = (1280, 720)  # pixels, width and height, where nothing else is said
 MAX_WINDOWS = 32
 MAX_ELEMENTS = 400

@@ -28,6 +28,7 @@ from guest.screen.screenlink import ScreenLink
 from guest.screen.terminals import Terminals
 from guest.screen.windows import Windows
 from guest.screen.work import Work
+from guest.session.clipboard import Clipboard
 from guest.session.session import enter
 from guest.tools import Tools
 
@@ -56,6 +57,7 @@ class Agent:
         self._tools = Tools()
         self._tree: Any = None
         self._terminals = Terminals()
+        self._clipboard = Clipboard()
         self._called: set[str] = set()  # whose functions were called since the last input
         self._programs = Programs(self._link, self._windows, self._accessibility)
 
@@ -125,6 +127,7 @@ class Agent:
         self._link.wait_manager(MANAGER_S)
         self._accessibility().ready()
         self._tools.prepare()
+        self._clipboard.start()
         return True
 
     def click(self, x: int, y: int, button: int = 1, n: int = 1) -> None:

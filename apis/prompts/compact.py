@@ -28,8 +28,12 @@ def row(element: Element) -> str:
         label = "" if label == element.tag.replace("-", " ") else label  # which its tag says
     marked = element.tag not in _UNMARKED and ("sel" in element.states or "chk" in element.states)
     marked = marked or (element.tag == "table-cell" and "foc" in element.states)
-    behind = " (behind)" if "behind" in element.states else ""
-    return f"{escaped(element.tag, 40)} {label}".rstrip() + (" *" if marked else "") + behind
+    return f"{escaped(element.tag, 40)} {label}".rstrip() + (" *" if marked else "") + marks(element)
+
+
+def marks(element: Element) -> str:
+    """What is said behind an element's label: that it is disabled, or that it is behind a dialog that can't be read."""
+    return " (disabled)" * ("off" in element.states) + " (behind)" * ("behind" in element.states)
 
 
 def around(text: str, caret: int, limit: int) -> str:

@@ -19,8 +19,9 @@ _RANKED = {BY_FOLDER[folder].name: module.ranked for folder, module in parts("ra
 def element_names(observation: Observation) -> dict[str, Element]:
     """The elements a compact prompt lists, by the names it gives them, in its order.
 
-    Of several windows only the active one can be worked with, so elements known to belong to another are left out, and
-    so are disabled ones. A spreadsheet lists what is worked with before its menus, and of its tool bars a few buttons.
+    Of several windows only the active one can be worked with, so elements known to belong to another are left out.
+    Disabled ones stay, marked, where all have room. A spreadsheet lists what is worked with before its menus, and of
+    its tool bars a few buttons.
     """
     return dict(zip(_NAMES, usable(observation), strict=False))
 
@@ -35,14 +36,12 @@ def usable(observation: Observation) -> list[Element]:
 
 def _usable(observation: Observation) -> list[Element]:
     active = observation.active
-    here = [
-        element
-        for element in observation.elements
-        if (element.window in (-1, active) or "behind" in element.states)
-        and ("sen" in element.states or not element.states)
-    ]
-    ranked = _RANKED.get(observation.app)
-    return here if ranked is None else ranked(here)
+    here = [e for e in observation.elements if e.window in (-1, active) or "behind" in e.states]
+    live = [e for e in here if "sen" in e.states or not e.states]
+    if (ranked := _RANKED.get(observation.app)) is not None:
+        return ranked(live)
+    marked = [e for e in here if "sen" in e.states or not e.states or ("off" in e.states and "bar" not in e.states)]
+    return marked if len(marked) <= COMPACT_ELEMENTS else live
 
 
 def place(where: Place, observation: Observation) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from apis.actions.places import counted
 from apis.actions.spaces import ActionSpace
 from apis.observation import Element, Observation, Window
 from apis.prompts import USUAL, Sight
-from apis.prompts.compact import left_out
+from apis.prompts.compact import left_out, marks
 from apis.prompts.system import published_system
 from apis.prompts.template import filled
 from apis.prompts.text import Turn, escaped, whole
@@ -97,7 +97,7 @@ def _titled(window: Window) -> str:
 
 
 def _labelled(element: Element) -> str:
-    return escaped(element.label, MAX_TEXT) + " (behind)" * ("behind" in element.states)
+    return escaped(element.label, MAX_TEXT) + marks(element)
 
 
 def _result(text: str | None) -> str:

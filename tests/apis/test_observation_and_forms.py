@@ -175,6 +175,21 @@ def test_panels_are_listed_that_can_be_chosen() -> None:
     assert [element.label for element in from_guest(frame).elements] == ["Slide 1"]
 
 
+def test_disabled_controls_are_marked_where_all_have_room() -> None:
+    buttons = [
+        row("push-button", "Same", states=["off"]), row("push-button", "Same", at=1, states=["sen"]),
+        row("check-box", "Agree", at=2, states=["chk", "off"]), row("push-button", "Cut", at=3, states=["bar", "off"]),
+    ]  # fmt: skip
+    frame = {"windows": [window(1, "x", active=True)], "elements": buttons}
+    told = render_compact("Go", [], from_guest(frame), None)
+    assert "\ne1 push-button Same (disabled)\ne2 push-button Same\ne3 check-box Agree * (disabled)\nlast:" in told
+    assert "\tSame (disabled)\t" in render_published("Go", "vlc", [], from_guest(frame), None)[-1]["content"]
+    many = [row("label", f"n{n}", at=4 + n, states=["sen"]) for n in range(58)]
+    told = render_compact("Go", [], from_guest(frame | {"elements": buttons + many}), None)
+    assert "disabled" not in told
+    assert "e59 label n57" in told
+
+
 def test_what_is_not_listed_is_said() -> None:
     frame = {"windows": [window(1, "x", active=True)], "elements": [row("label", f"n{n}", at=n) for n in range(70)]}
     assert "\nmore: 10 not listed\nlast:" in render_compact("Go", [], from_guest(frame), None)

@@ -69,6 +69,12 @@ class Workbook(Document):
     """The workbook in front. Methods without an underscore, here and in subclasses, are what a model can call."""
 
     _kind = "workbook"
+    _reading = frozenset(
+        {
+            "save", "get_workbook_info", "get_column_data", "switch_active_sheet", "freeze_panes", "set_zoom_level",
+            "export_to_csv", "export_to_pdf",
+        }
+    )  # fmt: skip
 
     @functools.cached_property
     def _grid(self) -> Any:
@@ -115,14 +121,8 @@ class Workbook(Document):
         filled = filled_in(self._range(f"{column}{start}:{column}{end}"), CONTENTS)
         return self._range(f"{column}{start}:{column}{max((area.EndRow + 1 for area in filled), default=start)}")
 
-    def _editable(self, argument: str) -> None:
-        """Raise Refused where the workbook may only be read."""
-        if self._doc.isReadonly():
-            raise wrong(f"{argument}: the workbook is open for reading only: end that by Edit > Edit Mode")
-
     def _changeable(self, cells: Any, argument: str) -> None:
         """Raise Refused where the office would leave cells as they are without a word."""
-        self._editable(argument)
         if self._sheet.isProtected() and cells.CellProtection.IsLocked:
             raise wrong(f"{argument}: the sheet {self._sheet.Name!r} is protected: end that by Tools > Protect Sheet")
 

@@ -177,7 +177,6 @@ class Reports(Workbook):
         charts = self._sheet.Charts
         if charts.Count == 0:
             raise wrong("the active sheet has no chart: make one with create_chart first")
-        self._editable("position")
         chart = charts.getByIndex(charts.Count - 1).EmbeddedObject
         chart.HasLegend = position != "none"
         if position != "none":

@@ -94,6 +94,12 @@ class Show(Document):
     """The presentation in front."""
 
     _kind = "presentation"
+    _reading = frozenset(
+        {
+            "save", "save_as", "export_to_image", "configure_auto_save", "configure_display_settings", "go_to_slide",
+            "get_slide_count",
+        }
+    )  # fmt: skip
 
     def _count(self) -> int:
         return int(self._doc.DrawPages.Count)

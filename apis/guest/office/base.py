@@ -75,6 +75,7 @@ class Document:
     """The document in front. Methods without an underscore, in subclasses, are what a model can call."""
 
     _kind = "document"  # what it is called in an answer
+    _reading: frozenset[str] = frozenset({"save"})  # functions that leave the document as it is, or look themselves
 
     def __init__(self, doc: Any) -> None:
         self._doc = doc
@@ -86,6 +87,12 @@ class Document:
 
     def _begin(self) -> None:
         """End what input may have left the document in the middle of, where that is in the way of every call."""
+
+    def _editable(self, argument: str = "") -> None:
+        """Raise Refused where the document may only be read: the office would change what it shows and keep nothing."""
+        if self._doc.isReadonly():
+            text = f"the {self._kind} is open for reading only and can't be changed: end that by Edit > Edit Mode"
+            raise wrong(f"{argument}: {text}" if argument else text)
 
     def _path(self) -> str:
         """The document's file."""

@@ -133,6 +133,8 @@ class Inside(unohelper.Base, XJob, XCallback):
         front = self._desktop, self._desktop.getCurrentComponent()
         if what == "tool":
             tools = application.tools(*front)
+            if name not in tools._reading:
+                tools._editable()
             if anew:
                 tools._begin()
             return public(tools, name, arguments)

@@ -51,6 +51,9 @@ _STATES = (
     (Atspi.StateType.EXPANDED, "exp"),
 )
 _OF_TEXT = {"document text", "paragraph"}  # LibreOffice says of them that they can be edited, not that they react
+_ENTRIES = {"entry", "text"}
+# Roles that every toolkit says the state of, so that without it they are surely disabled.
+_SAY_SENSITIVE = CONTROLS | _ENTRIES | {"check menu item", "link", "menu", "menu item", "radio menu item"}
 _SILENT_ROLES = {  # never said
     "application", "document spreadsheet", "frame", "root pane", "scroll bar", "separator", "tool tip", "window",
 }  # fmt: skip
@@ -66,7 +69,6 @@ _TO_CHOOSE = (_SELECTABLE, Atspi.StateType.FOCUSABLE)
 
 
 _BARS = {"tool bar", "menu", "menu bar", "panel", "root pane"}  # whose children that do not show are no content
-_ENTRIES = {"entry", "text"}
 _UNNAMED = _ENTRIES | {"document text", "password text", "terminal"}  # said even without a name or a text
 
 
@@ -385,7 +387,7 @@ class Walk:
             spot.office and (given or spot.bar in _FULL_BARS or name in _FORMULA_BUTTONS)
         ):
             said.append("bar")
-        if (spot.office or spot.opened) and "sen" not in said:
+        if "sen" not in said and (spot.office or spot.opened or role in _SAY_SENSITIVE):
             said.append("sen" if role in _OF_TEXT and "edt" in said else "off")
         if role == "panel" and "edt" not in said and any(states.contains(state) for state in _TO_CHOOSE):
             said.append("cho")  # a slide of Impress' slide pane, and no panel that only holds others

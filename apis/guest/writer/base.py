@@ -105,6 +105,7 @@ class TextDocument(Document):
     """The text document in front. Methods without an underscore, in subclasses, are what a model can call."""
 
     _kind = "document"
+    _reading = frozenset({"save", "export_to_pdf", "find_highlighted_text"})
 
     @contextmanager
     def _one_step(self, name: str) -> Iterator[None]:

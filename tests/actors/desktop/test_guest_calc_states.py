@@ -231,7 +231,7 @@ async def test_nothing_is_changed_in_a_workbook_that_is_open_for_reading_only(ca
     ):
         told = await calc.tool(name, **arguments)
         assert told.startswith("refused: "), (name, told)
-        assert told.endswith(": the workbook is open for reading only: end that by Edit > Edit Mode"), (name, told)
+        assert told.endswith("the workbook is open for reading only and can't be changed: end that by Edit > Edit Mode")
     assert await calc.tool("get_workbook_info") == about
     assert await calc.tool("set_zoom_level", zoom_percentage=90) == "zoom is 90 %"
     assert await calc.tool("switch_active_sheet", sheet_name="two") == "'two' is active"

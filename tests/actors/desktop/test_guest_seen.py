@@ -65,6 +65,20 @@ async def test_what_is_scrolled_to_in_a_folder_is_seen(guest: Guest) -> None:
     assert "file200" in [element.text for element in (await seen(guest)).elements]
 
 
+async def test_what_is_disabled_is_marked_so(guest: Guest) -> None:
+    await guest("write_file", path="a.txt", data=b"a")
+    await guest.open("mousepad", "a.txt", title="a.txt")
+    await guest.act("click", **await guest.centre("menu", "Edit"))
+    lines = render_compact("Go", [], await seen(guest), None).split("\n")
+    rows = [line.partition(" ")[2] for line in lines if " menu-item " in line]
+    assert {"menu-item Undo (disabled)", "menu-item Copy (disabled)", "menu-item Select All"} <= set(rows)
+    await guest.act("hotkey", keys=["Escape"])
+    await guest.open("pcmanfm", ".", title="agent")  # of GTK 2
+    lines = render_compact("Go", [], await seen(guest), None).split("\n")
+    assert any(line.endswith("push-button Next Folder (disabled)") for line in lines)
+    assert any(line.endswith("push-button Home Folder") for line in lines)
+
+
 @pytest.mark.proof
 async def test_what_is_scrolled_to_in_a_file_dialog_and_a_text_is_seen(guest: Guest) -> None:
     await guest("launch", argv=["sh", "-c", "mkdir big && cd big && for n in $(seq -w 200); do echo > file$n; done"])

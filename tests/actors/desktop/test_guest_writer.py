@@ -385,3 +385,22 @@ async def test_what_is_deleted_under_change_tracking_is_not_read_matched_or_brou
     assert re.findall("<w:delText[^>]*>([^<]*)</w:delText>", text) == ["old cost", "XX", "fig"]
     lines = ["".join(re.findall("<w:t(?: [^>]*)?>([^<]*)</w:t>", part)) for part in text.split("</w:p>")]
     assert lines[:3] == ["The price is new fee now.", "kiwi and kiwi", "pear FIG"]
+
+
+async def test_a_document_that_is_open_for_reading_only_is_not_changed(writer: Writer) -> None:
+    """From here on the document in front is another one."""
+    await writer.run("cp Documents/paper.odt Documents/fixed.odt; chmod 444 Documents/fixed.odt")
+    await writer.open("Documents/fixed.odt")
+    before = (await writer.look()).info
+    for name, arguments in (
+        ("write_text", {"text": "hi"}),
+        ("find_and_replace", {"pattern": "e", "replacement": "x"}),
+        ("insert_page_break", {}),
+        ("set_font", {"font_name": "DejaVu Sans"}),
+    ):
+        said = await writer.tool(name, **arguments)
+        assert (
+            said == "refused: the document is open for reading only and can't be changed: end that by Edit > Edit Mode"
+        )
+    assert (await writer.look()).info == before
+    assert (await writer.tool("export_to_pdf", output_filename="fixed.pdf")).startswith("wrote ")
