@@ -1,7 +1,7 @@
-"""A clipboard manager: what was copied can be pasted after its window has closed.
+"""A clipboard manager: a copied text or file can be pasted after its window has closed.
 
 Invariant: what is kept is bounded in targets and bytes, and each transfer in time. A program that owns the clipboard
-keeps it. Only when nobody owns it any more is the copy offered.
+keeps it. The copy is offered only once no program owns it.
 
 A copy is made of the plain kinds as soon as a program has copied something, since one that is killed says nothing. A
 program that ends in order asks for more kinds to be kept (the freedesktop.org clipboard manager specification).
@@ -28,7 +28,7 @@ _PIECE_BYTES = 128 << 10
 _TEXT = "UTF8_STRING"
 _ALIASES = ("text/plain;charset=utf-8", "text/plain", "STRING", "TEXT")  # also offered where there is a text
 _FILES = "x-special/gnome-copied-files"
-# Files that were cut are left alone: pcmanfm gives them away once, to whoever asks first.
+# Files that were cut are left alone: pcmanfm gives them away once, to the first program that asks.
 _CUT = "application/x-kde-cutselection"
 _AT_ONCE = (_CUT, _TEXT, "text/uri-list", _FILES)
 _PICTURE = "image/png"  # kept at once where there is no text
