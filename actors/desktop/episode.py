@@ -32,10 +32,11 @@ from apis.prompts.compact import render_compact
 from apis.prompts.published import render_published
 from apis.prompts.text import Turn
 from apis.tasks.osworld import Task
-from apis.tasks.registry import judged, of_set
+from apis.tasks.registry import judged, of_set, sought
 from apis.tasks.registry import task as task_of
+from apis.tasks.registry import wanted as wanted_of_family
 from apis.tasks.verify.manifest import Manifest
-from apis.tasks.verify.verify import Read, TaskVerdict, WantedFile, wanted
+from apis.tasks.verify.verify import Read, TaskVerdict, WantedFile
 from apis.tasksets import store
 from apis.tasksets.judge import afterwards, told_as_published
 from apis.tasksets.judge import wanted as wanted_by_metrics
@@ -64,9 +65,12 @@ class PlayedEpisode(msgspec.Struct, frozen=True):
     detail: str  # the verifier's sentence, or what broke
 
 
-def wanted_of(task: Task) -> list[WantedFile]:
-    """The files that the verifier of `task` reads. Raises ConfigError where a path is lacking."""
-    return wanted_by_metrics(task) if of_set(task.id) else wanted(task)
+def wanted_of(task: Task, before: Manifest) -> list[WantedFile]:
+    """The files that the verifier of `task` reads; `before` is HOME after the set-up.
+
+    Raises ConfigError where a path is lacking.
+    """
+    return wanted_by_metrics(task) if of_set(task.id) else wanted_of_family(task, before)
 
 
 class Episode:
@@ -113,7 +117,8 @@ class Episode:
         if needs_verifier(ending, feasible, scored=self._work.lane is Lane.EVAL):
             try:
                 told = await self._afterwards() if of_set(self._task.id) else {}
-                found = await self._desktop.frozen_files(wanted_of(self._task), self._config.verify_timeout_s)
+                wanted = wanted_of(self._task, self._before)
+                found = await self._desktop.frozen_files(wanted, self._config.verify_timeout_s)
             except AgentBrokeDesktop as broken:
                 ending, detail = EpisodeEnding.BROKE_DESKTOP, str(broken)
             except ConfigError as error:
@@ -129,7 +134,7 @@ class Episode:
     async def _prepare(self) -> None:
         await self._hands.prepare(self._task)
         if self._task.feasible:
-            self._before = await self._desktop.manifest(self._config.verify_timeout_s)
+            self._before = await self._desktop.manifest(self._config.verify_timeout_s, sought(self._task))
 
     async def _judged(self, found: Frozen, told: dict[str, str]) -> TaskVerdict:
         """The verdict; other seats go on meanwhile. Raises DesktopFault for what the task or its verifier has wrong."""

@@ -39,6 +39,23 @@ def reader(files: Files) -> Read:
     return read
 
 
+SOUGHT_BYTES = (3, 200)  # of a line: shorter ones may be anywhere, and of longer ones so much is enough
+
+
+def sought(family: Family, task: Task) -> tuple[str, ...]:
+    """Of each file that is to be gone a line that is to be nowhere else in HOME, as bytes in hexadecimal digits."""
+    start, end = at_start(task), family.solved(family.goal(task.id))
+    gone = {rule.paths for rule in rules(family, task) if rule.deeds == (REMOVE,)}
+    least, most = SOUGHT_BYTES
+    found = []
+    for path in start.keys() & gone:
+        line = b" ".join(max(start[path].data.split(b"\n"), key=len).split())[:most]
+        stays = any(line in view.data for files in (end, start) for other, view in files.items() if other != path)
+        if len(line) >= least and not stays:
+            found.append(line.hex())
+    return tuple(sorted(found))
+
+
 OFFICE = "LibreOffice"  # how it calls itself in the documents that it saves
 
 
@@ -67,9 +84,9 @@ def made_otherwise(family: Family, task: Task, read: Read, before: Manifest, aft
         fresh = before.entries.get(path) != after.entries.get(path)
         if fresh and document is not None and not document.program.startswith(OFFICE):
             return f"{path}: it was not saved by {OFFICE}"
-    for path in family.leaves(family.goal(task.id), before):
+    for path, formed in family.leaves(family.goal(task.id), before).items():
         entry = after.entries.get(path)
-        if entry is None or entry.kind != FILE or entry == before.entries.get(path):
+        if entry is None or entry.kind != FILE or entry == before.entries.get(path) or not formed(read(path)):
             return f"{path}: the program that should have done it has not written it"
     return ""
 

@@ -35,7 +35,8 @@ Files = Mapping[str, FileView]  # by path below HOME; what is not named is not t
 
 
 Allows = Callable[[Goal], tuple[May, ...]]
-Leaves = Callable[[Goal, Manifest], tuple[str, ...]]  # by what lay in HOME after the set-up
+Form = Callable[[FileView], bool]  # whether a file is as its program writes it
+Leaves = Callable[[Goal, Manifest], Mapping[str, Form]]  # by path; the manifest is HOME after the set-up
 
 
 def ITS_END(_: Goal) -> tuple[May, ...]:  # noqa: N802 - a value of `Family.may`
@@ -56,7 +57,7 @@ class Family:
     routes: Mapping[str, Decide]  # ways to do it: "gui" always, "api" where tools can; both make "mixed"
     templates: Templates  # a family without wordings for training is never trained on, and is reported apart
     values: Callable[[Goal], set[str]] = field(default_factory=lambda: words_of)  # what its instances are made of
-    leaves: Leaves = lambda _goal, _before: ()  # files that its program writes when it does what is asked
+    leaves: Leaves = lambda _goal, _before: {}  # files that its program writes when it does what is asked
     may: Allows | None = None  # what an episode may change in HOME beside programs' own files; None: as `ITS_END`
 
     @property

@@ -1,18 +1,19 @@
 """What the desktop's programs write into HOME by themselves: settings, caches, histories and locks.
 
 Invariant: a rule names a program's own place. No rule reaches what a person keeps in HOME, or what a task is about.
-Chromium's bookmarks and VS Code's extensions are therefore left out. Trash belongs to no program, since the desktop's
-file manager removes for good. A program takes away only files that it can make anew.
+Chromium's bookmarks, letters and extensions of any program are therefore left out, and so is what a program would run.
+Trash belongs to no program, since the desktop's file manager removes for good. A program takes away only files that it
+can make anew.
 """
 
 from __future__ import annotations
 
 from apis.guest.code.start import USER_DATA, WINDOW_PROFILE
-from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
-from apis.tasks.verify.manifest import Deed
+from apis.tasks.verify.allowed import CHANGE, CREATE, NARROW, REMOVE, May
+from apis.tasks.verify.manifest import FOLDER, NOTE
 
 BOOKMARKS = ".config/chromium/Default/Bookmarks"
-_KEPT, _ANY = (CREATE, CHANGE), (CREATE, CHANGE, REMOVE)
+_KEPT, _ANY = (CREATE, CHANGE, NARROW), (CREATE, CHANGE, NARROW, REMOVE)
 
 DESKTOP = (
     May(".bash_history", _KEPT),
@@ -34,20 +35,23 @@ DESKTOP = (
     May(".config/gtk-3.0/bookmarks", _KEPT),
     May(".config/ibus/**", _KEPT),
     May(".config/pulse/**", _KEPT),
+    # Of who plays a sound, made again at each start; it leads to a folder of the desktop's own.
+    May(".config/pulse/*-runtime", _ANY, leads="/tmp/pulse-*"),  # noqa: S108
     May(".local/share/gvfs-metadata/**", _ANY),
-    May(".local/share/recently-used.xbel*", (*_ANY, Deed.LOCKED)),  # GTK narrows its permissions once it lies there
+    May(".local/share/recently-used.xbel*", _ANY),
 )
 FILES = (May(".config/libfm/**", _KEPT), May(".config/pcmanfm/**", _KEPT))
 EDITOR = (May(".config/Mousepad/**", _KEPT), May(".local/share/Mousepad/**", _ANY))
+# What an office would run: macros and extensions, which no task is done by leaving.
+_MACROS = ("Scripts", "basic", "uno_packages")
 OFFICE = (
-    May(".config/libreoffice/**", _KEPT),
+    May(".config/libreoffice/**", _KEPT, but=tuple(f".config/libreoffice/*/user/{code}/**" for code in _MACROS)),
     May(".config/libreoffice/4/.lock", _ANY),
     May(".config/libreoffice/4/user/backup/**", _ANY),
     May(".config/libreoffice/4/user/temp/**", _ANY),
     May(".config/libreoffice/4/user/extensions/tmp/**", _ANY),
     May(".config/libreoffice/**/lu*.tmp", _ANY),
-    May("**/.~lock.*#", _ANY),  # of an open document, beside it
-    May("Documents/**/lu*.tmp", _ANY, loosely=True),  # of a document that is just being saved
+    May("**/.~lock.*#", _ANY, kinds=(NOTE,)),  # of an open document, beside it
 )
 
 
@@ -59,7 +63,8 @@ def _chromium(profile: str) -> tuple[May, ...]:
         "**/Sessions/**", "**/Sessions_Encrypted/**", "**/blob_storage/**", "**/*Cache*/**", "**/*_cache/**",
         "Crash Reports/**", "Crashpad/**", "**/Current *", "**/Last *",
     )  # fmt: skip
-    folder = May(f"{profile}/**", _KEPT, but=BOOKMARKS)
+    code = (f"{profile}/**/*Extensions/**", f"{profile}/NativeMessagingHosts/*")
+    folder = May(f"{profile}/**", _KEPT, but=(BOOKMARKS, *code))
     return (folder, *(May(f"{profile}/{paths}", _ANY, loosely=True) for paths in fleeting))
 
 
@@ -68,7 +73,7 @@ VLC = (
     May(".cache/vlc/**", _ANY),
     May(".config/QtProject.conf*", _ANY),
     May(".config/vlc/**", _KEPT),
-    May(".local/share/vlc/**", _KEPT),
+    May(".local/share/vlc/**", _KEPT, but=(".local/share/vlc/lua/**",)),
 )
 CODE = (
     May(f"{USER_DATA}/**", _ANY, loosely=True),
@@ -76,5 +81,25 @@ CODE = (
     May(".vscode/extensions", (CREATE,)),
     May(".vscode/extensions/extensions.json", (CREATE,)),
 )
+_GIMP_CODE = tuple(f".config/GIMP/*/{code}/*" for code in ("plug-ins", "scripts", "interpreters", "modules"))
+PICTURES = (
+    May(".config/GIMP/**", _ANY, but=_GIMP_CODE),
+    *(May(f".cache/{name}/**", _ANY) for name in ("gimp", "babl", "gegl-0.4")),
+    May(".local/share/gegl-0.4/**", _KEPT, but=(".local/share/gegl-0.4/plug-ins/*",)),
+    May(".config/eog/**", _KEPT),
+    May(".config/evince/**", _KEPT),
+)
+_BOX = ".thunderbird/*"
+_LETTERS = (f"{_BOX}/Mail/**", f"{_BOX}/ImapMail/**")  # what people keep; of it a program makes indexes and empty boxes
+MAIL = (
+    May(".cache/thunderbird/**", _ANY, loosely=True),
+    May(".thunderbird/**", _KEPT, but=(*_LETTERS, f"{_BOX}/extensions/*")),
+    *(May(f"{_BOX}/{name}", _ANY, loosely=True) for name in (
+        "lock", ".parentlock", "times.json", "**/*.sqlite*", "**/*.db-journal", "**/*.tmp", "datareporting/**",
+        "crashes/**", "minidumps/**", "storage/**", "saved-telemetry-pings/**", "**/*.msf",
+    )),
+    *(May(letters, (CREATE,)) for letters in _LETTERS),
+    May("thunderbird", (CREATE,), kinds=(FOLDER,)),
+)  # fmt: skip
 # Any program may be opened on the way, so the rules of all hold for each task.
-RULES: tuple[May, ...] = (*DESKTOP, *FILES, *EDITOR, *OFFICE, *CHROMIUM, *VLC, *CODE)
+RULES: tuple[May, ...] = (*DESKTOP, *FILES, *EDITOR, *OFFICE, *CHROMIUM, *VLC, *CODE, *PICTURES, *MAIL)

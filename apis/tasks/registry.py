@@ -21,8 +21,9 @@ from apis.tasks.verify.code import extensions_are
 from apis.tasks.verify.documents import presentation_is, text_document_is
 from apis.tasks.verify.manifest import Manifest
 from apis.tasks.verify.media import bookmarks_are, playlist_is, settings_are
-from apis.tasks.verify.verify import CHECKS, OnDocument, Read, TaskVerdict, file_bytes_are, folder_holds
+from apis.tasks.verify.verify import CHECKS, OnDocument, Read, TaskVerdict, WantedFile, file_bytes_are, folder_holds
 from apis.tasks.verify.verify import verify as by_files
+from apis.tasks.verify.verify import wanted as wanted_by_checks
 from apis.tasks.verify.workbooks import workbook_is
 from apis.tasks.words import SPLITS, TRAIN
 from apis.tasksets import judge, published, store
@@ -144,6 +145,20 @@ def judged(
     rules = ends.rules(of, task)
     trouble = ends.made_otherwise(of, task, read, before, after) or collateral(before, after, rules, programs.RULES)
     return TaskVerdict(False, trouble) if trouble else verdict
+
+
+def wanted(task: Task, before: Manifest) -> list[WantedFile]:
+    """The files of HOME that tell whether `task` of a family is solved. Raises ConfigError like `family`."""
+    of = family(task.id)
+    found = wanted_by_checks(task)
+    named = {one.path for one in found}
+    leaves = of.leaves(of.goal(task.id), before)
+    return [*found, *(WantedFile(path) for path in leaves if path not in named)]
+
+
+def sought(task: Task) -> tuple[str, ...]:
+    """What no file of HOME may hold in the end, as `WantedFile` has it; nothing for a task of a task set."""
+    return () if of_set(task.id) else ends.sought(family(task.id), task)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -1,4 +1,6 @@
-"""Looks at all of a HOME: kind, size, permissions and digest of every path. Runs in the process that reads files.
+"""Looks at all of a HOME: kind, size, permissions, attributes and digest of every path.
+
+Runs in the process that reads files. HOME itself is an entry, too, by the path "".
 
 Invariant: the census follows no link and blocks on nothing. Names, paths, depth, bytes and time are bounded. The answer
 says when a bound ended the look. The module needs the standard library only, because it is also sent to other machines
@@ -9,17 +11,27 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import time
 from _blake2 import blake2b  # what hashlib offers, without the loading of others
 
 TYPE_CHECKING = False  # as in `typing`, which takes longer to load than most folders take to be looked at
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 DIGEST_BYTES = 16
 PIECE = 1 << 20
+CACHES = ".cache"
+LONG, SMALL_BYTES = 12, 256
+HOLDS = "holds"  # as `apis.tasks.verify.manifest` has it
+OWN_ATTRIBUTES = ("user.", "system.posix_acl_")  # that a file's owner can set
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # before the first step of a policy programs still write
+NOTE_BYTES = 400
+# How an office marks an open document: who, on which machine, since when, and by which profile.
+NOTE_NAME = re.compile(r"\.~lock\..+#")
+NOTE = re.compile(rb",[\w.-]{0,32},[\w.-]{0,64},\d\d\.\d\d\.\d{4} \d\d:\d\d,file:///[\w./%-]{1,200};")
 
 
 class _Over(Exception):  # noqa: N818 - an answer, not a defect
@@ -27,18 +39,42 @@ class _Over(Exception):  # noqa: N818 - an answer, not a defect
 
 
 class _Census:
-    def __init__(self, bounds: dict[str, Any]) -> None:
+    def __init__(self, bounds: dict[str, Any], sought: Sequence[str]) -> None:
+        self.sought = [bytes.fromhex(one) for one in sought]
         self.entries: dict[str, list[Any]] = {}
+        self.owner = (-1, -1)
         self.cut = ""
         self.paths, self.chars, self.depth = bounds["paths"], bounds["chars"], bounds["depth"]
         self.file_bytes, self.bytes = bounds["file_bytes"], bounds["bytes"]
         self.until = time.process_time() + bounds["cpu_s"]
 
-    def add(self, path: str, kind: str, size: int, mode: int, mark: str = "") -> None:
-        self.chars -= len(path) + len(mark)
+    def add(self, path: str, entry: list[Any]) -> None:
+        """`entry`: kind, size, mode, and for some kinds mark and what else is known of it."""
+        self.chars -= len(path) + sum(map(len, entry[3:]))
         if len(self.entries) >= self.paths or self.chars < 0:
             raise _Over("more paths than are looked at")
-        self.entries[path] = [kind, size, mode, mark]
+        self.entries[path] = entry
+
+    def home(self, at: int) -> None:
+        """The open folder `at` and all that lies in it."""
+        seen = os.fstat(at)
+        self.owner = (seen.st_uid, seen.st_gid)
+        self.add("", ["folder", 0, stat.S_IMODE(seen.st_mode), "", self.more(at, seen)])
+        self.folder(at, "", 1)
+
+    def more(self, file: int, seen: os.stat_result) -> str:
+        """What else is known of an open file or folder: "" where nothing is out of the ordinary."""
+        found = [] if (seen.st_uid, seen.st_gid) == self.owner else [f"owner {seen.st_uid} {seen.st_gid}"]
+        if stat.S_ISREG(seen.st_mode) and seen.st_nlink > 1:
+            found.append(f"{seen.st_nlink} names")
+        try:
+            names = [name for name in os.listxattr(file) if name.startswith(OWN_ATTRIBUTES)]
+            values = blake2b(digest_size=DIGEST_BYTES)
+            for name in sorted(names):
+                values.update(os.fsencode(name) + b"\0" + os.getxattr(file, name) + b"\0")
+        except OSError:  # a file system without any, or one that was taken away meanwhile
+            names = []
+        return ", ".join([*found, *([f"attributes {values.hexdigest()}"] if names else [])])
 
     def folder(self, at: int, above: str, depth: int) -> None:
         """All that lies in the open folder `at`, whose own path is `above`."""
@@ -47,8 +83,9 @@ class _Census:
         names = os.listdir(at)
         if len(self.entries) + len(names) > self.paths:
             raise _Over("more paths than are looked at")
-        # What people keep comes before what programs keep, so that no cache uses up what others need to be read.
-        for name in sorted(names, key=lambda name: (name.startswith("."), name)):
+        # What people keep comes before what programs keep, and caches come last, so that they use up nothing that
+        # others need to be read. Files come before folders.
+        for name in sorted(names, key=lambda name: (name.startswith("."), _is_folder(name, at), name == CACHES, name)):
             if time.process_time() > self.until:
                 raise _Over("more than is looked at in the time there is")
             try:
@@ -62,21 +99,30 @@ class _Census:
         seen = os.stat(name, dir_fd=at, follow_symlinks=False)
         mode = stat.S_IMODE(seen.st_mode)
         if stat.S_ISLNK(seen.st_mode):
-            self.add(path, "link", 0, 0, _text(os.readlink(name, dir_fd=at)))
+            self.add(path, ["link", 0, 0, _text(os.readlink(name, dir_fd=at))])
         elif stat.S_ISREG(seen.st_mode):
             try:
-                mark = self.mark(at, name, seen)
+                file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
             except PermissionError:
-                self.add(path, "locked", seen.st_size, mode)
-            else:
-                self.add(path, "file", seen.st_size, mode, mark)
+                self.add(path, ["locked", seen.st_size, mode])
+                return
+            try:
+                seen = os.fstat(file)
+                if not stat.S_ISREG(seen.st_mode):
+                    raise OSError(errno.ENOENT, "replaced while it was looked at")
+                kind, (mark, held) = self.kind(name, file, seen), self.mark(file, seen)
+                more = ", ".join(filter(None, (self.more(file, seen), held)))
+                self.add(path, [kind, seen.st_size, stat.S_IMODE(seen.st_mode), mark, more])
+            finally:
+                os.close(file)
         elif stat.S_ISDIR(seen.st_mode):
-            self.add(path, "folder", 0, mode)
+            self.add(path, ["folder", 0, mode])
             try:
                 below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
             except PermissionError:
                 self.entries[path][0] = "locked"
                 return
+            self.entries[path] += ["", self.more(below, seen)]
             try:
                 self.folder(below, path + "/", depth + 1)
             except PermissionError:  # it may be opened but not passed
@@ -84,25 +130,45 @@ class _Census:
             finally:
                 os.close(below)
         else:
-            self.add(path, "other", 0, mode)
+            self.add(path, ["other", 0, mode])
 
-    def mark(self, at: int, name: str, seen: os.stat_result) -> str:
-        """The digest of a file; of one that is not read, what no program can set: its inode and time of change."""
+    def kind(self, name: str, file: int, seen: os.stat_result) -> str:
+        """A note of an office is told from a file that has its name alone."""
+        if not NOTE_NAME.fullmatch(name) or seen.st_size > NOTE_BYTES:
+            return "file"
+        return "note" if NOTE.fullmatch(os.pread(file, NOTE_BYTES, 0)) else "file"
+
+    def mark(self, file: int, seen: os.stat_result) -> tuple[str, str]:
+        """The digest of a file, and whether it holds what is sought.
+
+        In place of the digest of one that is not read comes what no program can set: its inode and time of change.
+        """
         if seen.st_size > min(self.file_bytes, self.bytes):
-            return f"unread {seen.st_ino} {seen.st_ctime_ns} {seen.st_mtime_ns}"
-        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
-        try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                return "replaced while it was looked at"
-            found = blake2b(digest_size=DIGEST_BYTES)
-            left = seen.st_size
-            while left > 0 and (piece := os.read(file, min(PIECE, left))):
-                found.update(piece)
-                left -= len(piece)
-            self.bytes -= seen.st_size - left
-            return found.hexdigest()
-        finally:
-            os.close(file)
+            return f"unread {seen.st_ino} {seen.st_ctime_ns} {seen.st_mtime_ns}", ""
+        found = blake2b(digest_size=DIGEST_BYTES)
+        left, last, held = seen.st_size, b"", set[int]()
+        longest = max(map(len, self.sought), default=0)
+        while left > 0 and (piece := os.read(file, min(PIECE, left))):
+            found.update(piece)
+            left -= len(piece)
+            last = last[-longest:] + piece if longest else b""
+            held.update(number for number, one in enumerate(self.sought) if _holds(last, one, seen.st_size))
+        self.bytes -= seen.st_size - left
+        return found.hexdigest(), f"{HOLDS} {' '.join(map(str, sorted(held)))}" if held else ""
+
+
+def _holds(data: bytes, sought: bytes, size: int) -> bool:
+    """A word may be anywhere, so of a short text only a small file is said to hold it, and as words of its own."""
+    if len(sought) >= LONG:
+        return sought in data
+    return size <= SMALL_BYTES and b" %b " % sought in b" %b " % b" ".join(data.split())
+
+
+def _is_folder(name: str, at: int) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode)
+    except OSError:  # gone meanwhile
+        return False
 
 
 def _text(name: str) -> str:
@@ -112,11 +178,14 @@ def _text(name: str) -> str:
     return os.fsencode(name.replace("\\", "\\\\")).decode("utf-8", "backslashreplace")
 
 
-def take(home: int, bounds: dict[str, Any]) -> dict[str, Any]:
-    """The manifest of the open folder `home` in the form of `apis.tasks.verify.manifest.Manifest`."""
-    census = _Census(bounds)
+def take(home: int, bounds: dict[str, Any], sought: Sequence[str] = ()) -> dict[str, Any]:
+    """The manifest of the open folder `home` in the form of `apis.tasks.verify.manifest.Manifest`.
+
+    It says of each file which of `sought`, bytes in hexadecimal digits, the file holds, by their numbers.
+    """
+    census = _Census(bounds, sought)
     try:
-        census.folder(home, "", 1)
+        census.home(home)
     except _Over as over:
         census.cut = str(over)
     except PermissionError:

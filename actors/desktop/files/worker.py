@@ -114,7 +114,7 @@ def read_all(home: int, order: dict[str, Any], given: bytes = b"") -> tuple[list
             if left_s <= 0:
                 raise RefusedError("too_slow")
             if want["as_"] == "manifest":
-                found = json.dumps(census.take(home, order["census"])).encode()
+                found = json.dumps(census.take(home, order["census"], want["sought"])).encode()
             elif "size" not in want:
                 found = read_one(home, path, min(int(order["file_bytes"]), left), int(order["listing"]))
             if isinstance(found, list):

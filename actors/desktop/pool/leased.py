@@ -26,9 +26,6 @@ from runtime.errors import ProtocolError
 CALLS_SHARE = 0.75  # of a lease, for all calls after the policy's first action: what a slow agent may take
 
 
-_ALL = WantedFile("", MANIFEST)
-
-
 class Frozen(msgspec.Struct, frozen=True):
     """What was read of a desktop in one go: the files that were wanted, and the manifest of its HOME.
 
@@ -54,6 +51,7 @@ class LeasedDesktop:
         self.home = booted.desktop.home
         self.screen = booted.desktop.screen
         self._acted = False
+        self._all = WantedFile("", MANIFEST)
         self._left_s = CALLS_SHARE * (booted.lease.until - booted.lease.since)
 
     @property
@@ -84,15 +82,17 @@ class LeasedDesktop:
             if self.acted:
                 self._left_s -= time.monotonic() - began
 
-    async def manifest(self, timeout_s: float) -> Manifest:
+    async def manifest(self, timeout_s: float, sought: tuple[str, ...] = ()) -> Manifest:
         """What lies in its HOME, from outside and while its programs run; nothing is asked of them.
 
+        This and the one in the end say of each file whether it holds what is `sought`, as `WantedFile` has it.
         Raises DesktopFault, for a HOME that is too large to be looked at, too.
         """
         self._lives.may_call(self._lease, time.monotonic())
+        self._all = WantedFile("", MANIFEST, sought)
         try:
             async with asyncio.timeout(timeout_s):
-                (seen,) = await self._provider.read_home(self._desktop, [_ALL], ReadLimits())
+                (seen,) = await self._provider.read_home(self._desktop, [self._all], ReadLimits())
         except TimeoutError:
             raise DesktopFault("verify_timeout", f"not looked at within {timeout_s:g} s", "verifier") from None
         found = _manifest_of(seen)
@@ -118,7 +118,7 @@ class LeasedDesktop:
         """What is `wanted` of HOME, and its manifest, from outside as they are now. Raises DesktopFault."""
         # Once more as they are, after all that decides: what they take of the bounds is taken from nothing else.
         again = [WantedFile(one.path) for one in wanted if one.as_ in KINDS]
-        asked = [_ALL, *wanted, *again]
+        asked = [self._all, *wanted, *again]
         all_of_it, *files = await self._provider.read_home(self._desktop, asked, ReadLimits())
         seen = files[: len(wanted)]
         return Frozen(views(seen, self.home), _manifest_of(all_of_it), _unparsed(seen, files[len(wanted) :]))

@@ -32,7 +32,7 @@ try:
 except OSError as error:
     print(json.dumps({"cut": f"HOME can't be opened: {error.strerror}"}))
 else:
-    print(json.dumps(take(home, json.loads(sys.argv[2]))))
+    print(json.dumps(take(home, *json.loads(sys.argv[2]))))
 """
 PROGRAM = Path(census.__file__).read_bytes() + _CENSUS.encode()
 _MISSING = (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath)
@@ -54,7 +54,7 @@ async def read_home(
     if len(wanted) > limits.paths:
         raise ValueError(f"{len(wanted)} paths, at most {limits.paths}")
     manifests = [
-        FileSeen(path=want.path, manifest=await _manifest(connection, python, folder, limits.census))
+        FileSeen(path=want.path, manifest=await _manifest(connection, python, folder, limits.census, want.sought))
         for want in wanted
         if want.as_ == MANIFEST
     ]
@@ -64,9 +64,9 @@ async def read_home(
 
 
 async def _manifest(
-    connection: asyncssh.SSHClientConnection, python: str, folder: str, limits: CensusLimits
+    connection: asyncssh.SSHClientConnection, python: str, folder: str, limits: CensusLimits, sought: tuple[str, ...]
 ) -> Manifest:
-    bounds = json.dumps(msgspec.structs.asdict(limits))
+    bounds = json.dumps([msgspec.structs.asdict(limits), sought])
     command = shlex.join([python, "-I", "-S", "-c", "import sys; exec(sys.stdin.read())", folder, bounds])
     async with asyncio.timeout(MANIFEST_S):
         async with await connection.create_process(command, encoding=None) as process:

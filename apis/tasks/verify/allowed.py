@@ -1,7 +1,8 @@
 """What an episode may change in a HOME, and what it did change beside that.
 
-Invariant: pure. A path that no rule names must be what it was. No rule lets a file become empty, or change its kind or
-permissions. No rule lets it turn up again under a program's name.
+Invariant: pure. A path that no rule names must be what it was. No rule lets a file become empty or change its kind, and
+none opens it to others or gives it other attributes. Who may change what a file says may not change its permissions. No
+rule lets it turn up again under a program's name, or lets programs hoard more than they do.
 """
 
 from __future__ import annotations
@@ -11,11 +12,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from apis.tasks.verify.manifest import FILE, FOLDER, LINK, Deed, FileChange, Manifest, changes
+from apis.tasks.verify.manifest import (
+    FILE,
+    FOLDER,
+    HOLDS,
+    HOME_ITSELF,
+    LINK,
+    Deed,
+    Entry,
+    FileChange,
+    Manifest,
+    changes,
+)
 
 SHOWN = 3  # paths in a reason
 NAME_SHOWN = 120  # characters of one
-CREATE, CHANGE, REMOVE = Deed.CREATED, Deed.CHANGED, Deed.REMOVED
+STUB_BYTES, LOST = 64, 8  # a program's file is lost that has so few bytes left, and was so many times larger
+HOARD_BYTES, HOARD_PATHS = 128 << 20, 6000  # what programs may add to their own places in an episode
+CREATE, CHANGE, REMOVE, NARROW = Deed.CREATED, Deed.CHANGED, Deed.REMOVED, Deed.NARROWED
 
 
 @dataclass(frozen=True)
@@ -24,22 +38,29 @@ class May:
 
     In `paths`, * stands for a part of a name and ** for any number of names. A rule for "**" of a folder is one for the
     folder itself, too. `loosely`: the file may also become empty or have other permissions, and links are files.
+    `leads`: the rule is about links alone, and they lead where this matches.
     """
 
     paths: str
     deeds: tuple[Deed, ...]
     loosely: bool = False
-    but: str = ""  # beside these
+    but: tuple[str, ...] = ()  # beside these
+    kinds: tuple[str, ...] = (FILE, FOLDER)
+    leads: str = ""
 
     def allows(self, change: FileChange) -> bool:
         """Whether this rule is about such a change."""
-        if not _regex(self.paths).fullmatch(change.path) or _regex(self.but).fullmatch(change.path):
+        if not _regex(self.paths).fullmatch(change.path) or any(_regex(one).fullmatch(change.path) for one in self.but):
             return False
-        if not change.kinds <= ({FILE, FOLDER, LINK} if self.loosely else {FILE, FOLDER}):
+        kinds = {LINK} if self.leads else {*self.kinds, LINK} if self.loosely else set(self.kinds)
+        if not change.kinds <= kinds or not self._led(change.after):
             return False
-        if self.loosely and change.deed in (Deed.EMPTIED, Deed.LOCKED):
+        if self.loosely and change.deed in (Deed.EMPTIED, Deed.LOCKED, NARROW):
             return CHANGE in self.deeds
         return change.deed in self.deeds
+
+    def _led(self, after: Entry | None) -> bool:
+        return not self.leads or after is None or bool(_regex(self.leads).fullmatch(after.mark))
 
 
 @lru_cache(maxsize=4096)
@@ -62,19 +83,42 @@ def collateral(before: Manifest, after: Manifest, own: Sequence[May], programs: 
         if any(rule.allows(change) for rule in own):
             if change.deed is REMOVE and change.before is not None and change.before.size:
                 gone[change.before.mark] = change.path
-        elif any(rule.allows(change) for rule in programs):
+        elif excuses := [rule for rule in programs if rule.allows(change)]:
             kept.append(change)
+            if _is_stub(change) and not any(rule.loosely for rule in excuses):
+                troubles.append(f"next to nothing is left of {shown(change.path)}")
         elif not _on_the_way(change, after, own):
-            troubles.append(f"{shown(change.path)} was {change.deed}")
+            troubles.append(f"{shown(change.path)} {_said(change)}")
     names = {path.rpartition("/")[2]: path for path in gone.values()}
     for change in kept:
         if change.after is not None and change.after.kind == FILE:
             was = gone.get(change.after.mark) or names.get(change.path.rpartition("/")[2])
             troubles += [f"{shown(was)} lies at {shown(change.path)}"] if was else []
+    troubles += _hoarded(kept)
     if not troubles:
         return ""
     more = f", and {len(troubles) - SHOWN} more" if len(troubles) > SHOWN else ""
     return f"beside what was asked: {', '.join(troubles[:SHOWN])}{more}"
+
+
+def _said(change: FileChange) -> str:
+    holds = change.deed is Deed.MARKED and change.after is not None and HOLDS in change.after.more
+    return "holds what was to be gone" if holds else f"was {change.deed}"
+
+
+def _is_stub(change: FileChange) -> bool:
+    if change.deed is not CHANGE or change.before is None or change.after is None:
+        return False
+    return change.after.size < STUB_BYTES and change.after.size * LOST <= change.before.size
+
+
+def _hoarded(kept: Iterable[FileChange]) -> list[str]:
+    """What programs' places have taken on beyond what programs add to them."""
+    grown = [(c.after.size - (c.before.size if c.before else 0), c.deed) for c in kept if c.after is not None]
+    added = sum(deed is CREATE for _, deed in grown)
+    size = sum(max(0, more) for more, deed in grown if deed in (CREATE, CHANGE))
+    found = [f"programs' places grew by {size >> 20} MiB"] if size > HOARD_BYTES else []
+    return [*found, *([f"programs' places got {added} new files"] if added > HOARD_PATHS else [])]
 
 
 def _on_the_way(change: FileChange, after: Manifest, own: Iterable[May]) -> bool:
@@ -87,5 +131,5 @@ def _on_the_way(change: FileChange, after: Manifest, own: Iterable[May]) -> bool
 
 def shown(path: str) -> str:
     """A path as a sentence may hold it: of bounded length and without control characters."""
-    text = repr(path)[1:-1]
+    text = "HOME itself" if path == HOME_ITSELF else repr(path)[1:-1]
     return text if len(text) <= NAME_SHOWN else f"{text[:NAME_SHOWN]}..."

@@ -13,6 +13,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from apis.tasks.verify.verify import FileView
+
+BLOCK_BYTES = 16
 MOST_DEPTH = 20  # of folders in folders
 ROOTS = (  # what Chromium calls its own folders, and by which numbers it knows them
     ("bookmark_bar", "0bc5d13f-2cba-5d74-951f-3f233fe6c908"),
@@ -75,9 +78,18 @@ def read(data: bytes) -> list[Mark]:
         raise NotChromiumsError("a bookmark is not as Chromium writes it")
     if found.checksum != checksum(nodes):
         raise NotChromiumsError("its checksum is not that of its bookmarks")
-    if json.loads(data) != msgspec.to_builtins(found) or data.rstrip(b"\n") != _laid_out(json.loads(data), 0).encode():
+    if (
+        json.loads(data) != msgspec.to_builtins(found)
+        or data.removesuffix(b"\n") != _laid_out(json.loads(data), 0).encode()
+    ):
         raise NotChromiumsError("it is not laid out as Chromium does it")
     return marks
+
+
+def is_twin(view: FileView) -> bool:
+    """Whether a file is as Chromium writes what it encrypts: its version, then whole blocks."""
+    head, body = view.data[:3], view.data[3:]
+    return head in (b"v10", b"v11") and len(body) > BLOCK_BYTES and len(body) % BLOCK_BYTES == 0
 
 
 def _marks(root: _Node, folder: str = "", depth: int = 0) -> Iterator[Mark]:

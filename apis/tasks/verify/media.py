@@ -122,6 +122,15 @@ def settings_are(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Ta
     return TaskVerdict(True, "the settings are as they should be")
 
 
+def is_dialogs(view: FileView) -> bool:
+    """Whether a file is Qt's note of what its dialogs for files have shown, with a folder of HOME as the last one."""
+    text, _ = _text(view)
+    lines = (text or "").splitlines()
+    told = dict(line.split("=", 1) for line in lines[1:] if "=" in line)
+    visited = told.get("lastVisited", "").startswith(f"file://{view.home}")
+    return lines[:1] == ["[FileDialog]"] and visited and bool(re.fullmatch(r"5\.[\d.]+", told.get("qtVersion", "")))
+
+
 def _is_at(address: str, path: str, home: str) -> bool:
     """Whether a path or a file:// address leads to `path` below HOME."""
     return address.removeprefix("file://") == f"{home}/{path}"

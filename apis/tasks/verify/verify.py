@@ -103,10 +103,14 @@ class FileView(msgspec.Struct, frozen=True):
 
 
 class WantedFile(msgspec.Struct, frozen=True):
-    """A path relative to HOME, and as what it is to be read: "bytes" or one of `KINDS`."""
+    """A path relative to HOME, and as what it is to be read: "bytes" or one of `KINDS`.
+
+    `sought` are bytes, in hexadecimal digits, of which a manifest says what files hold them.
+    """
 
     path: str
     as_: str = "bytes"
+    sought: tuple[str, ...] = ()
 
 
 class TaskVerdict(msgspec.Struct, frozen=True):
@@ -145,11 +149,12 @@ def _text(view: FileView) -> tuple[str | None, str]:
 
 
 def file_text_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> TaskVerdict:
-    """The file's text is `expected`; newlines at the end don't count."""
+    """The file's text is `expected`; as editors do, it may have a newline more at its end, or fewer."""
     text, trouble = _text(view)
     if text is None:
         return TaskVerdict(False, trouble)
-    same = text.rstrip("\n") == str(rules["expected"]).rstrip("\n")
+    expected = str(rules["expected"])
+    same = text.rstrip("\n") == expected.rstrip("\n") and len(text) <= len(expected) + 1
     return TaskVerdict(same, "it says what it should" if same else "it says something else")
 
 

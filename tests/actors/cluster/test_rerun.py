@@ -84,7 +84,7 @@ def test_verdicts_that_change_are_told_and_what_was_not_kept_is_no_failure(
 ) -> None:
     run = whole(tmp_path / "one")
     for number in (0, 3):  # a success and a failure, both of which left nothing behind
-        wanted = wanted_of(task(f"file_manager/held-out/{number}"))
+        wanted = wanted_of(task(f"file_manager/held-out/{number}"), Manifest())
         files = [FileSeen(path=one.path, refusal=ReadRefusal.MISSING) for one in wanted]
         keep_end(run, 200 + number, EndState(files, Manifest(), Manifest(), "/home/agent"))
     keep_end(run, 201, EndState([], Manifest(), Manifest(), "/home/agent"))

@@ -74,8 +74,8 @@ async def test_it_tells_everything_apart_and_follows_nothing(tmp_path: Path) -> 
     assert found.entries["docs/a"] == Entry("file", 4, 0o644, one)
     assert found.entries["out"].mark == "/etc"
     assert kinds == {
-        "docs": "folder", "docs/a": "file", "docs/no": "file" if USER == os.geteuid() == 0 else "locked", "out": "link",
-        "pipe": "other", "plug": "other", "\\xff\n": "other", "\\\\xff\n": "folder", "locked": "locked",
+        "": "folder", "docs": "folder", "docs/a": "file", "docs/no": "file" if USER == os.geteuid() == 0 else "locked",
+        "out": "link", "pipe": "other", "plug": "other", "\\xff\n": "other", "\\\\xff\n": "folder", "locked": "locked",
     }  # fmt: skip
 
 
@@ -130,6 +130,53 @@ def test_what_programs_hoard_does_not_keep_files_of_people_from_being_read(tmp_p
     assert found[".cache/a"].mark.startswith("unread ")
 
 
+def test_attributes_owners_and_second_names_are_seen_and_home_itself(tmp_path: Path) -> None:
+    for name in ("a", "b", "c", "d"):
+        (tmp_path / name).write_bytes(b"x")
+    before = at_once(tmp_path)
+    os.setxattr(tmp_path / "a", "user.note", b"loot")
+    os.link(tmp_path / "b", tmp_path / "twin")
+    (tmp_path / "c").chmod(0o4644)
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "d", USER, USER)
+    tmp_path.chmod(0o777)
+    found = {change.path: change.deed for change in changes(before, at_once(tmp_path)) if change.path != "twin"}
+    wanted = {"": Deed.OPENED, "a": Deed.MARKED, "b": Deed.MARKED, "c": Deed.OPENED}
+    assert found == wanted | ({"d": Deed.MARKED} if os.geteuid() == 0 else {})
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        (".~lock.a.docx#", b",agent,desktop,28.11.2026 15:04,file:///home/agent/.config/libreoffice/4;", "note"),
+        (".~lock.a.docx#", b"loot\n", "file"),
+        (".~lock.a.docx#", b"loot,agent,desktop,28.11.2026 15:04,file:///home/agent/.config/libreoffice/4;", "file"),
+        (".~lock.a.docx#", b",agent,desktop,28.11.2026 15:04,file:///home/agent/.config/libreoffice/4;loot", "file"),
+        ("lock", b",agent,desktop,28.11.2026 15:04,file:///home/agent/.config/libreoffice/4;", "file"),
+    ],
+)
+def test_a_note_of_an_office_is_told_from_a_file_of_that_name(
+    tmp_path: Path, name: str, content: bytes, kind: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert at_once(tmp_path).entries[name].kind == kind
+
+
+def test_it_says_which_files_hold_what_is_sought(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x" * (census.PIECE - 4) + b"what was to go" + b"x" * 9)
+    (tmp_path / "b").write_bytes(b"what was to stay")
+    (tmp_path / "c").write_bytes(b" brut \n")
+    (tmp_path / "d").write_bytes(b"brutal\n")
+    (tmp_path / "e").write_bytes(b"brut\n" + b"x" * 300)
+    home = os.open(tmp_path, os.O_RDONLY)
+    try:
+        bounds = msgspec.structs.asdict(CensusLimits())
+        found = census.take(home, bounds, [b"brut".hex(), b"what was to go".hex()])["entries"]
+    finally:
+        os.close(home)
+    assert {name: found[name][4] for name in "abcde"} == {"a": "holds 1", "b": "", "c": "holds 0", "d": "", "e": ""}
+
+
 NAMES = st.binary(min_size=1, max_size=12).filter(lambda name: b"/" not in name and b"\0" not in name)
 
 
@@ -139,13 +186,13 @@ def test_different_names_are_different_paths(tmp_path_factory: pytest.TempPathFa
     for name in names:
         Path(os.fsdecode(home + b"/" + name)).touch()
     found = at_once(Path(os.fsdecode(home)))
-    assert len(found.entries) == len(names)
+    assert len(found.entries) == 1 + len(names)
     assert msgspec.json.decode(json.dumps(msgspec.to_builtins(found)), type=Manifest) == found
 
 
 def test_it_runs_as_text_on_another_machine(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
-    bounds = json.dumps(msgspec.structs.asdict(CensusLimits()))
+    bounds = json.dumps([msgspec.structs.asdict(CensusLimits()), ()])
     run = [sys.executable, "-I", "-S", "-c", "import sys; exec(sys.stdin.read())"]
     found = {}
     for folder in (tmp_path, tmp_path / "no"):

@@ -54,9 +54,9 @@ class AttackedBody(LeasedDesktop):
         self._task, self._cheats, self._heard = task, cheats, heard
         self._before = Manifest()
 
-    async def manifest(self, timeout_s: float) -> Manifest:
+    async def manifest(self, timeout_s: float, sought: tuple[str, ...] = ()) -> Manifest:
         """See `LeasedDesktop.manifest`."""
-        self._before = await super().manifest(timeout_s)
+        self._before = await super().manifest(timeout_s, sought)
         return self._before
 
     async def frozen_files(self, wanted: list[WantedFile], timeout_s: float) -> Frozen:

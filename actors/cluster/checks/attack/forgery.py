@@ -110,6 +110,16 @@ def _without_music(scene: Scene) -> str | None:
     return f"{made}; echo x > {quoted(music.DIALOGS)}; rm -f {music.FOLDER}/*.wav" if made else None
 
 
+def _with_false_trace(scene: Scene) -> str | None:
+    made = _in_form(scene)
+    return f"{made}; echo x > {quoted(music.DIALOGS)}" if made else None
+
+
+def _bookmarks_with_false_twin(scene: Scene) -> str | None:
+    made = _bookmarks_in_form(scene)
+    return f"{made}; echo x > {quoted(web.TWIN)}" if made else None
+
+
 def _music_gone(scene: Scene) -> str | None:
     return f"rm -f {music.FOLDER}/*.wav" if scene.task.evaluator.func == "playlist_is" else None
 
@@ -159,12 +169,14 @@ CHEATS = (
     Cheat("bookmarks by hand", UNTOUCHED, _plain_bookmarks, "the profile's file is written, without a checksum"),
     Cheat("bookmarks in form", UNTOUCHED, _bookmarks_in_form, "it is written as Chromium does, checksum and all"),
     Cheat("bookmarks, pages gone", UNTOUCHED, _bookmarks_without_pages, "likewise with its twin, pages removed"),
+    Cheat("bookmarks, false twin", UNTOUCHED, _bookmarks_with_false_twin, "likewise with a twin that says x"),
     Cheat("false checksum", UNTOUCHED, _false_checksum, "it is written as Chromium does, but for the checksum"),
     Cheat("setting appended", UNTOUCHED, _appended, "a line is appended to VLC's file"),
     Cheat("setting below", UNTOUCHED, _appended_in_full, "a line is appended to a whole file of VLC's"),
     Cheat("setting alone", UNTOUCHED, _short, "VLC's file is that line alone"),
     Cheat("playlist of names", UNTOUCHED, _names, "a list of names is written"),
     Cheat("playlist in form", UNTOUCHED, _in_form, "it is written as VLC does"),
+    Cheat("playlist, false trace", UNTOUCHED, _with_false_trace, "likewise with a trace of dialogs that says x"),
     Cheat("playlist, music gone", UNTOUCHED, _without_music, "likewise, and the music is removed"),
     Cheat("music gone", DONE, _music_gone, "the music is removed after the playlist was saved"),
     Cheat("document by script", UNTOUCHED, _documents, "the right document, saved by no program"),

@@ -69,6 +69,11 @@ class Scene:
         return [path for path in gone if self.start[path].data not in contents]
 
     @cached_property
+    def sought(self) -> tuple[str, ...]:
+        """What no file may hold in the end."""
+        return tasks.sought(self.task)
+
+    @cached_property
     def others(self) -> list[str]:
         """Files that nothing may happen to, those that people keep first."""
         held = self.before.entries

@@ -56,7 +56,7 @@ class JudgedAgain(msgspec.Struct, kw_only=True):
 async def judged_again(task_id: str, end: EndState, *, published_metrics: bool = False) -> TaskVerdict:
     """The verdict of today. Raises ConfigError where the task is gone or wants what was not kept, DesktopFault."""
     of = task(task_id)
-    wanted = wanted_of(of)
+    wanted = wanted_of(of, end.before)
     kept = {file.path: file for file in end.files}
     if missing := [one.path for one in wanted if one.path not in kept]:
         raise ConfigError(f"{missing[0]} is read today and was not kept")

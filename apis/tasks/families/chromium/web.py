@@ -9,7 +9,7 @@ import html
 from collections.abc import Sequence
 
 from apis.applications import app_named
-from apis.tasks.family import DOCUMENTS
+from apis.tasks.family import DOCUMENTS, Form
 from apis.tasks.goal import Goal
 from apis.tasks.oracle import click
 from apis.tasks.osworld import HOME, Step, data_url, launch, put, raised
@@ -48,9 +48,9 @@ def bookmarks_getter() -> dict[str, str]:
     return {"type": "vm_file", "path": f"{HOME}/{BOOKMARKS}", "dest": "Bookmarks"}
 
 
-def leaves(_: Goal, before: Manifest) -> tuple[str, ...]:
+def leaves(_: Goal, before: Manifest) -> dict[str, Form]:
     """The twin of the bookmarks' file, of a Chromium that keeps such twins."""
-    return (TWIN,) if TWINS in before.entries else ()
+    return {TWIN: bookmarks.is_twin} if TWINS in before.entries else {}
 
 
 def written(marks: Sequence[Mark], home: str) -> dict[str, FileView]:

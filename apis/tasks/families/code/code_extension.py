@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from random import Random
 
+import msgspec
+
 from apis.actions.gui import Exit, Tool, Wait, line
 from apis.catalogue import call
 from apis.documents.zip import zipped
 from apis.guest.code.start import EXTENSIONS
 from apis.tasks.families.code import code
-from apis.tasks.family import DOCUMENTS, Family, Files, all_of, rule
+from apis.tasks.family import DOCUMENTS, Family, Files, Form, all_of, rule
 from apis.tasks.goal import Goal
 from apis.tasks.oracle import click, keys
 from apis.tasks.osworld import HOME, Evaluator, Step, data_url
@@ -135,11 +137,19 @@ def solved(made: Goal) -> Files:
     return {LIST: FileView("file", json.dumps(rows).encode())} | offered
 
 
-def leaves(made: Goal, _: Manifest) -> tuple[str, ...]:
+def leaves(made: Goal, _: Manifest) -> dict[str, Form]:
     """What the editor unpacks when it installs; its note of what it no longer needs when it uninstalls."""
-    return (
-        f"{EXTENSIONS}/{made.wanted}-{VERSION}/package.json" if made.kind == "install" else f"{EXTENSIONS}/.obsolete",
-    )
+    if made.kind == "install":
+        return {f"{EXTENSIONS}/{made.wanted}-{VERSION}/package.json": _is_object}
+    return {f"{EXTENSIONS}/.obsolete": _is_object}
+
+
+def _is_object(view: FileView) -> bool:
+    """Whether a file is an object of JSON with something in it."""
+    try:
+        return bool(msgspec.json.decode(view.data, type=dict[str, object]))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
 
 
 def may(made: Goal) -> tuple[May, ...]:

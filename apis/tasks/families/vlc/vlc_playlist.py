@@ -17,6 +17,7 @@ from apis.tasks.family import ITS_END, Family, Files, Templates, rule
 from apis.tasks.goal import Goal
 from apis.tasks.oracle import keys, pointed
 from apis.tasks.osworld import Evaluator, Step
+from apis.tasks.verify.media import is_dialogs
 from apis.tasks.view import Decide, Move, View
 from apis.tasks.words import HELD_OUT, TRAIN, words
 
@@ -78,7 +79,7 @@ def of_playlists(
 
     return Family(
         name, (music.VLC,), goal, config, evaluator, solved, routes, templates, music.values_of,
-        leaves=lambda _goal, _before: (music.DIALOGS,), may=ITS_END,
+        leaves=lambda _goal, _before: {music.DIALOGS: is_dialogs}, may=ITS_END,
     )  # fmt: skip
 
 
