@@ -38,9 +38,10 @@ from apis.tasks.registry import wanted as wanted_of_family
 from apis.tasks.verify.manifest import Manifest
 from apis.tasks.verify.verify import Read, TaskVerdict, WantedFile
 from apis.tasksets import store
-from apis.tasksets.judge import afterwards, told_as_published
+from apis.tasksets.judge import afterwards, asked_live, told_as_published
 from apis.tasksets.judge import wanted as wanted_by_metrics
 from apis.tasksets.published import PublishedError
+from apis.tasksets.trials import NOTHING, Judging
 from runtime.errors import ConfigError
 
 Enter = Callable[[Stage], None]
@@ -116,16 +117,18 @@ class Episode:
         self._enter(Stage.VERIFYING)
         if needs_verifier(ending, feasible, scored=self._work.lane is Lane.EVAL):
             try:
-                told = await self._afterwards() if of_set(self._task.id) else {}
+                judging = self._judging() if of_set(self._task.id) else NOTHING
+                told = await self._live(judging)
                 wanted = wanted_of(self._task, self._before)
-                found = await self._desktop.frozen_files(wanted, self._config.verify_timeout_s)
+                found = await self._desktop.frozen_files(wanted, self._config.verify_timeout_s, judging)
+                told |= {name: told_as_published(out, self._desktop.home) for name, out in found.told.items()}
             except AgentBrokeDesktop as broken:
                 ending, detail = EpisodeEnding.BROKE_DESKTOP, str(broken)
             except ConfigError as error:
                 raise DesktopFault("not_judged", str(error), "task") from error
             else:
                 verdict = await self._judged(found, told)
-                detail = verdict.reason
+                detail = asked_live(verdict.reason, judging.asked)
                 if found.files is not None:
                     end = EndState(found.files, self._before, found.manifest, self._desktop.home, told)
                     self._steps[-1] = await self._recorder.end_state(self._steps[-1], end)
@@ -138,6 +141,8 @@ class Episode:
 
     async def _judged(self, found: Frozen, told: dict[str, str]) -> TaskVerdict:
         """The verdict; other seats go on meanwhile. Raises DesktopFault for what the task or its verifier has wrong."""
+        if found.trouble:
+            return TaskVerdict(False, found.trouble)
         asked = self._config.published_metrics
         try:
             return await judged_apart(
@@ -148,14 +153,18 @@ class Episode:
         except ConfigError as error:
             raise DesktopFault("not_judged", str(error), "task") from error
 
-    async def _afterwards(self) -> dict[str, str]:
-        """Carry out what a task file asks for after the last action; what its commands wrote, by name.
+    def _judging(self) -> Judging:
+        """What a task file asks for after the last action. Raises ConfigError."""
+        at, fixture = self._desktop, store.Fixtures(self._task).content
+        return afterwards(self._task, at.home, fixture, at.screen, outside=at.tries)
+
+    async def _live(self, judging: Judging) -> dict[str, str]:
+        """Carry out what the desktop itself must do or say; what its commands wrote, by name.
 
         A step that the guest refuses, as of a window that the policy has closed, is left out: the files decide.
         """
         told: dict[str, str] = {}
-        fixture = store.Fixtures(self._task).content
-        for call in afterwards(self._task, self._desktop.home, fixture, self._desktop.screen):
+        for call in judging.live:
             with contextlib.suppress(GuestRefused):
                 answer = (await self._hands.carry_out([call], self._config.setup_timeout_s))[0]
                 if call.kept:

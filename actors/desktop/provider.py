@@ -31,6 +31,8 @@ class Outside(msgspec.Struct, frozen=True, kw_only=True):
     uid: int  # the user that the guest's processes are on this host
     init_pid: int  # first process of the desktop's process namespace; its death ends all the others
     cgroups: dict[str, str]  # folder by controller: memory, pids, cpu, ... (v1), or "unified" (v2)
+    shared: str = ""  # folder of what all desktops of the provider see: accounts, the guest's code
+    trial: str = ""  # folder for a copy of HOME, which is made when commands judge and goes with the desktop
 
 
 class DesktopSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

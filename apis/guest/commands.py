@@ -20,8 +20,11 @@ OUT_BYTES = 256 << 10
 GRACE_S = 0.3  # for output of what a command left behind
 
 
-def run(argv: list[str], timeout_ms: int = 10_000) -> dict[str, Any]:
-    """Run a command in HOME; its exit status (None at the deadline) and what it wrote. Raises Refused `failed`."""
+def run(argv: list[str], timeout_ms: int = 10_000, env: dict[str, str] | None = None) -> dict[str, Any]:
+    """Run a command in HOME, with `env` besides the session's environment; its exit status and what it wrote.
+
+    The status is None at the deadline. Raises Refused `failed`.
+    """
     if not argv or not all(isinstance(part, str) for part in argv):
         raise Refused("bad_request", "argv is a list of strings")
     try:
@@ -31,6 +34,7 @@ def run(argv: list[str], timeout_ms: int = 10_000) -> dict[str, Any]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=os.environ["HOME"],
+            env={**os.environ, **(env or {})},
             start_new_session=True,
         )
     except OSError as error:

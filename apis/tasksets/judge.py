@@ -1,7 +1,8 @@
 """How a published task file is judged: what runs before the freeze, what is read after it, and the verdict.
 
-Invariant: postconfig and the commands of getters come after the policy's last action and before the freeze. The verdict
-is a pure function of what was read, told and fetched.
+Invariant: postconfig and the commands of getters come after the policy's last action. Commands run after the freeze,
+over a copy of HOME, unless only the live desktop can answer them (`trials.py`). The verdict is a pure function of what
+was read, told and fetched.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from zipfile import BadZipFile
 
@@ -23,6 +24,7 @@ from apis.tasksets import getters
 from apis.tasksets.fixtures import downloads
 from apis.tasksets.needs import Lacking
 from apis.tasksets.steps import Fixture, at_home, calls_of, carried
+from apis.tasksets.trials import Judging, judging
 from runtime.errors import ConfigError
 
 # What scores by a metric that is not here: by its name, the result, what is expected, and the options.
@@ -32,16 +34,22 @@ _MISSING = FileView("missing")
 # What parsers raise for broken content.
 _BROKEN = (ArithmeticError, EOFError, OSError, RecursionError, BadZipFile, zlib.error, struct.error, SyntaxError)
 ANSWER_CHARS = 256 << 10
+SHOWN = 3  # commands in a reason
 
 
-def afterwards(task: Task, home: str, fixture: Fixture = carried, screen: tuple[int, int] = SCREEN) -> list[Call]:
-    """The calls between the policy's last action and the freeze. Raises ConfigError where one is lacking."""
+def afterwards(
+    task: Task, home: str, fixture: Fixture = carried, screen: tuple[int, int] = SCREEN, *, outside: bool = False
+) -> Judging:
+    """The calls between the policy's last action and the verdict. Raises ConfigError where one is lacking.
+
+    `outside` says whether commands can be tried over a copy of HOME.
+    """
     try:
         steps = [call for step in task.evaluator.postconfig for call in calls_of(step, home, fixture, screen)]
-        calls = [*steps, *getters.commands_of(task.evaluator, home)]
+        questions = getters.commands_of(task.evaluator, home)
     except Lacking as lacking:
         raise ConfigError(f"task {task.id}: its verifier needs {lacking.need}") from None
-    return [_soon(call) for call in calls]
+    return judging([_soon(call) for call in steps], questions, outside=outside)
 
 
 def _soon(call: Call) -> Call:
@@ -53,6 +61,11 @@ def _soon(call: Call) -> Call:
 def told_as_published(out: str, home: str) -> str:
     """What a command wrote, with the published HOME in place of the guest's."""
     return out[:ANSWER_CHARS].replace(home, HOME)
+
+
+def asked_live(reason: str, asked: Sequence[str]) -> str:
+    """A verdict's reason, with what of it is the live desktop's own word."""
+    return f"{reason}; judge: live desktop for {', '.join(asked[:SHOWN])}" if asked else reason
 
 
 def wanted(task: Task) -> list[WantedFile]:

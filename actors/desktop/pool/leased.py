@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from actors.desktop.faults import BrokenBy, FaultCause, LinkState, error_for
-from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal
+from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal, read_home
 from actors.desktop.link import LinkDown, evidence_of
 from actors.desktop.pool.desktops import BootedDesktop
+from actors.desktop.providers.sandbox.trial import Tried, held
 from actors.errors import AgentBrokeDesktop, DesktopFault
 from apis.tasks.verify.manifest import MANIFEST, Manifest
 from apis.tasks.verify.verify import KINDS, FileView, WantedFile
+from apis.tasksets.trials import NOTHING, Judging
 from runtime.errors import ProtocolError
 
 CALLS_SHARE = 0.75  # of a lease, for all calls after the policy's first action: what a slow agent may take
@@ -35,6 +37,8 @@ class Frozen(msgspec.Struct, frozen=True):
     read: Callable[[str], FileView]
     manifest: Manifest
     files: list[FileSeen] | None = None
+    told: Mapping[str, str] = {}  # what commands wrote over a copy of HOME, by the names that they are kept under
+    trouble: str = ""  # why none could be tried
 
 
 class LeasedDesktop:
@@ -100,28 +104,45 @@ class LeasedDesktop:
             raise DesktopFault("home_too_large", f"HOME at the start: {found.cut}", "task")
         return found
 
-    async def frozen_files(self, wanted: list[WantedFile], timeout_s: float) -> Frozen:
+    @property
+    def tries(self) -> bool:
+        """Whether commands that judge can be tried over a copy of its HOME."""
+        return self._desktop.outside is not None and bool(self._desktop.outside.trial)
+
+    async def frozen_files(self, wanted: list[WantedFile], timeout_s: float, judging: Judging = NOTHING) -> Frozen:
         """Freeze the desktop for good and read what is `wanted` of its HOME, and its manifest, from outside.
 
+        What `judging` has for a copy of HOME is carried out there, before the files are read. Its commands' own limits
+        come on top of `timeout_s`.
         Raises DesktopFault, and AgentBrokeDesktop where the policy has ended what would freeze it.
         """
         try:
             self._lives.freeze(self._lease, time.monotonic())
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(timeout_s + judging.limit_s):
                 await self._freeze()
                 self._lives.may_read(self._lease, time.monotonic())
-                return await self.look(wanted)
+                return await self.look(wanted, judging)
         except TimeoutError:
             raise DesktopFault("verify_timeout", f"not read within {timeout_s:g} s", "verifier") from None
 
-    async def look(self, wanted: list[WantedFile]) -> Frozen:
-        """What is `wanted` of HOME, and its manifest, from outside as they are now. Raises DesktopFault."""
+    async def look(self, wanted: list[WantedFile], judging: Judging = NOTHING) -> Frozen:
+        """What is `wanted` of HOME, and its manifest, from outside as they are now. Raises DesktopFault.
+
+        The files are those of the copy where `judging` changes some there; the manifest is always HOME's own.
+        """
+        outside = self._desktop.outside
+        tried = await held(outside, judging.trial) if judging.trial and outside is not None else Tried()
+        if tried.trouble:
+            return Frozen(views([], self.home), Manifest(), trouble=tried.trouble)
         # Once more as they are, after all that decides: what they take of the bounds is taken from nothing else.
         again = [WantedFile(one.path) for one in wanted if one.as_ in KINDS]
         asked = [self._all, *wanted, *again]
         all_of_it, *files = await self._provider.read_home(self._desktop, asked, ReadLimits())
+        if judging.rewrites and outside is not None:
+            files = await read_home(tried.home, outside.uid, asked[1:], ReadLimits())
         seen = files[: len(wanted)]
-        return Frozen(views(seen, self.home), _manifest_of(all_of_it), _unparsed(seen, files[len(wanted) :]))
+        unparsed = _unparsed(seen, files[len(wanted) :])
+        return Frozen(views(seen, self.home), _manifest_of(all_of_it), unparsed, tried.told)
 
     async def _freeze(self) -> None:
         try:

@@ -24,6 +24,7 @@ from apis.tasks.osworld import Task
 from apis.tasks.registry import judged
 from apis.tasks.verify.manifest import Manifest
 from apis.tasks.verify.verify import WantedFile
+from apis.tasksets.trials import NOTHING, Judging
 
 SCRIPT_S = 60.0  # for one cheat
 _KEPT = "/tmp/kept"  # noqa: S108 - of the desktop
@@ -59,7 +60,7 @@ class AttackedBody(LeasedDesktop):
         self._before = await super().manifest(timeout_s, sought)
         return self._before
 
-    async def frozen_files(self, wanted: list[WantedFile], timeout_s: float) -> Frozen:
+    async def frozen_files(self, wanted: list[WantedFile], timeout_s: float, judging: Judging = NOTHING) -> Frozen:
         """See `LeasedDesktop.frozen_files`; the cheats come first."""
         scene = Scene(self._task, self._before)
         scripts = [(cheat, script) for cheat in self._cheats if (script := cheat.script(scene)) is not None]
@@ -85,7 +86,13 @@ class AttackedBody(LeasedDesktop):
                     )
         except (OSError, asyncssh.Error) as error:
             raise DesktopFault("attack_failed", f"{type(error).__name__}: {error}"[:300], "host") from error
-        return await super().frozen_files(wanted, timeout_s)
+        return await super().frozen_files(wanted, timeout_s, judging)
+
+
+async def ran_by_shell(desktop: Desktop, script: str) -> None:
+    """Run a program of the desktop's shell in HOME. Raises OSError, asyncssh.Error, TimeoutError."""
+    async with _connected(desktop) as connection:
+        await _run(connection, script)
 
 
 @asynccontextmanager

@@ -8,13 +8,14 @@ of them.
 from __future__ import annotations
 
 import resource
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from apis.guest.code import start as code_start
 
 GUEST_UID = 1000
 GUEST_USER = "agent"
-PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin"  # the first is the desktop's own
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin"  # of the first the editor's command alone
 GUEST_HOME = "/home/agent"
 GUEST_RUN = f"/run/user/{GUEST_UID}"
 GUEST_CODE = "/opt/computerrl/guest"
@@ -24,6 +25,13 @@ exec {PYTHON} -I {GUEST_CODE} code "$@"
 """
 AGENT = (PYTHON, "-I", GUEST_CODE, "agent", "--run", GUEST_RUN)
 MESSAGES_BYTES = 64 << 10
+TRIAL_BYTES = 2 << 30  # of a process of a trial, and of a file
+# Of a trial's programs: settings are read from files, as on a desktop, and git runs nothing that a repository names.
+TRIAL_ENVIRONMENT = {
+    "GSETTINGS_BACKEND": "keyfile", "PYTHONDONTWRITEBYTECODE": "1", "GIT_PAGER": "cat", "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": "false",
+    "GIT_CONFIG_KEY_1": "core.hooksPath", "GIT_CONFIG_VALUE_1": "/dev/null",
+}  # fmt: skip
 SMALL_BYTES = 64 << 20  # of the writable places that are not on the desktop's disk
 
 PASSWD = f"""root:x:0:0:root:/root:/usr/sbin/nologin
@@ -72,11 +80,63 @@ def limited(open_files: int) -> list[str]:
     ]  # fmt: skip
 
 
+def bounded(cpu_s: int) -> list[str]:
+    """What runs a command of a trial with limits of processor time, memory, processes and files."""
+    return [
+        "prlimit", f"--cpu={cpu_s}:{cpu_s}", f"--data={TRIAL_BYTES}:{TRIAL_BYTES}", "--nproc=2000:2000",
+        "--nofile=512:512", f"--fsize={TRIAL_BYTES}:{TRIAL_BYTES}", "--core=1:1", "--rtprio=0:0", "--nice=0:0",
+    ]  # fmt: skip
+
+
+def _programs(shared: Path, editor: Path | None) -> list[str]:
+    """What every sandbox sees of this machine, read-only: programs, what they read of /etc, accounts, our own code."""
+    seen = [
+        "--ro-bind", "/usr", "/usr", "--size", str(SMALL_BYTES), "--tmpfs", "/usr/local",
+        "--symlink", "usr/bin", "/bin", "--symlink", "usr/sbin", "/sbin", "--symlink", "usr/lib", "/lib",
+        "--symlink", "usr/lib64", "/lib64", "--size", str(SMALL_BYTES), "--tmpfs", "/var",
+    ]  # fmt: skip
+    for path in _VAR:
+        seen += ["--ro-bind-try", path, path]
+    for path in _ETC:
+        seen += ["--ro-bind-try", f"/etc/{path}", f"/etc/{path}"]
+    etc = shared / "etc"
+    if editor is not None:
+        seen += ["--ro-bind", str(editor), code_start.EDITOR, "--ro-bind", str(etc / "code"), "/usr/local/bin/code"]
+    return [
+        *seen, "--remount-ro", "/usr/local", "--ro-bind", str(etc / "passwd"), "/etc/passwd",
+        "--ro-bind", str(etc / "group"), "/etc/group", "--ro-bind", str(etc / "chromium.d"), "/etc/chromium.d",
+        "--ro-bind", str(shared / "guest"), GUEST_CODE,
+    ]  # fmt: skip
+
+
+def trial_command(
+    *,
+    filter_fd: int,
+    home: Path,
+    tmp: Path,
+    shared: Path,
+    editor: Path | None,
+    env: Mapping[str, str],
+    argv: Sequence[str],
+) -> list[str]:
+    """The bwrap command that runs `argv` in `home`, a copy, with nothing of the desktop's but that."""
+    filter_ = ("--seccomp", str(filter_fd)) if filter_fd >= 0 else ()
+    variables = {"PATH": PATH, "HOME": GUEST_HOME, "USER": GUEST_USER, "LANG": "C.UTF-8", **TRIAL_ENVIRONMENT, **env}
+    return [
+        "bwrap", "--unshare-all", "--unshare-user", "--uid", str(GUEST_UID), "--gid", str(GUEST_UID),
+        "--hostname", "desktop", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--disable-userns",
+        *filter_, *_programs(shared, editor), "--proc", "/proc", "--dev", "/dev",
+        "--size", str(SMALL_BYTES), "--tmpfs", "/dev/shm",  # noqa: S108 - its own
+        "--bind", str(home), GUEST_HOME, "--bind", str(tmp), "/tmp",  # noqa: S108
+        "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", GUEST_HOME, "--clearenv",
+        *(word for name, value in variables.items() for word in ("--setenv", name, value)), "--", *argv,
+    ]  # fmt: skip
+
+
 def sandbox_command(
     *,
     disk: Path,
-    etc: Path,
-    guest: Path,
+    shared: Path,
     editor: Path | None,
     name: str,
     size: str,
@@ -101,25 +161,14 @@ def sandbox_command(
         "bwrap", "--unshare-user", "--uid", str(GUEST_UID), "--gid", str(GUEST_UID), "--unshare-pid", "--unshare-ipc",
         "--unshare-uts", "--unshare-net", "--unshare-cgroup-try", "--hostname", "desktop", "--die-with-parent",
         "--new-session", "--json-status-fd", str(status_fd), "--block-fd", str(block_fd), "--cap-drop", "ALL",
-        "--ro-bind", "/usr", "/usr", *size_of_small, "--tmpfs", "/usr/local",
-        "--symlink", "usr/bin", "/bin", "--symlink", "usr/sbin", "/sbin", "--symlink", "usr/lib", "/lib",
-        "--symlink", "usr/lib64", "/lib64",
         "--proc", "/proc", "--dev", "/dev", *own_terminals, *size_of_small, "--tmpfs", "/dev/shm",  # noqa: S108 - the guest's
-        *size_of_small, "--tmpfs", "/var",
+        *_programs(shared, editor),
     ]  # fmt: skip
     command += ["--seccomp", str(filter_fd)] if filter_fd >= 0 else []
     command += [] if user_namespaces else ["--disable-userns"]
-    for path in _VAR:
-        command += ["--ro-bind-try", path, path]
-    for path in _ETC:
-        command += ["--ro-bind-try", f"/etc/{path}", f"/etc/{path}"]
-    if editor is not None:
-        command += ["--ro-bind", str(editor), code_start.EDITOR, "--ro-bind", str(etc / "code"), "/usr/local/bin/code"]
     command += [
-        "--ro-bind", str(etc / "passwd"), "/etc/passwd", "--ro-bind", str(etc / "group"), "/etc/group",
-        "--ro-bind", str(etc / "chromium.d"), "/etc/chromium.d",
         "--bind", str(disk / "home"), GUEST_HOME, "--bind", str(disk / "tmp"), "/tmp",  # noqa: S108
-        "--bind", str(disk / "run"), GUEST_RUN, "--dir", "/run/sshd", "--ro-bind", str(guest), GUEST_CODE,
+        "--bind", str(disk / "run"), GUEST_RUN, "--dir", "/run/sshd",
         "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", GUEST_HOME, "--clearenv", "--setenv", "PATH", PATH,
         "--setenv", "USER", GUEST_USER, "--setenv", "LANG", "C.UTF-8",
         PYTHON, "-I", "-S", GUEST_CODE, "session", "--run", GUEST_RUN, "--home", GUEST_HOME, "--token", name,

@@ -193,7 +193,12 @@ class SandboxProvider(abc.Provider):
             home=command.GUEST_HOME,
             screen=(spec.width, spec.height),
             outside=abc.Outside(
-                home=str(sandbox.disk / "home"), uid=sandbox.lease.uid, init_pid=init_pid, cgroups=sandbox.groups
+                home=str(sandbox.disk / "home"),
+                uid=sandbox.lease.uid,
+                init_pid=init_pid,
+                cgroups=sandbox.groups,
+                shared=str(self._folder),
+                trial=str(sandbox.trial),
             ),
             warnings=tuple(sandbox.warnings),
         )
@@ -228,8 +233,7 @@ class SandboxProvider(abc.Provider):
         filter_fd = seccomp.opened(self._filter) if self._filter else -1
         argv = command.limited(spec.open_files) + command.sandbox_command(
             disk=sandbox.disk,
-            etc=self._folder / "etc",
-            guest=self._folder / "guest",
+            shared=self._folder,
             editor=editor.place(),
             name=sandbox.name,
             size=f"{spec.width}x{spec.height}",

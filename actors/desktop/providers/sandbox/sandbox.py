@@ -56,6 +56,10 @@ class Sandbox:
     def terminals(self) -> Path:
         return self.folder / "pts"
 
+    @property
+    def trial(self) -> Path:
+        return self.folder / "trial"
+
     def limit(self, spec: abc.DesktopSpec, room: shares.Room) -> None:
         """Make its control groups. Blocks. Raises grouping.Full where there is no `room` for another desktop now."""
         own = grouping.GroupBounds(spec.memory_bytes, spec.processes)
@@ -101,7 +105,7 @@ class Sandbox:
 
     def remove(self) -> None:
         """Delete what lay on this host. Blocks. Raises DesktopFault when a control group can't go."""
-        for mounted in (self.disk, self.terminals):  # first: what lies on the disk counts for the group
+        for mounted in (self.disk, self.terminals, self.trial):  # first: what lies on the disk counts for the group
             disk.unmount(mounted)
         left = grouping.remove(self.groups)
         if self.folder.exists():

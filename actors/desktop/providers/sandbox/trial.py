@@ -1,0 +1,154 @@
+"""Commands that judge, over a copy of a frozen HOME.
+
+Invariant: what the policy has left is data here. Each command runs in a sandbox of its own, without network and rights,
+with this machine's programs and an environment that no file of HOME has a part in. Time, memory, processes, room and
+output are bounded. What a command leaves running ends with it, and the copy goes with its desktop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from actors.desktop.faults import FaultCause, fault
+from actors.desktop.provider import Outside
+from actors.desktop.providers import editor
+from actors.desktop.providers.sandbox import cgroups, command, disk, seccomp
+from apis.plans.action import Call
+
+COPY_S = 30.0
+SPARE_S = 5.0  # beyond a command's own time, for its sandbox to start and end
+OUT_BYTES = 256 << 10
+ROOM_BYTES = 512 << 20  # where the desktop's own disk has no bound
+GROUPS = ("memory", "pids")  # those of the desktop that a command counts for; they don't stop it with the desktop
+# Written anew, whatever lies at the path: a link there is not followed, one above it leads nowhere but into the copy.
+_WRITE = 'mkdir -p -- "$(dirname -- "$1")" && rm -rf -- "$1" && exec cat > "$1"'
+_APPEND = 'exec cat >> "$1"'
+_WAITS = 'read -r _; exec "$@"'  # until it has been put into its groups
+_NOT_STARTED = b"bwrap: execvp "
+_FULL = b"No space left on device"
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """The copy, and what commands wrote, by the names that their calls are kept under; or why nothing was tried."""
+
+    home: str = ""
+    told: Mapping[str, str] = {}
+    trouble: str = ""
+
+
+async def held(outside: Outside, calls: Iterable[Call]) -> Tried:
+    """Copy HOME of a frozen desktop and carry out `calls` (run, write_file) there. Raises DesktopFault, OSError."""
+    place = Path(outside.trial)
+    trouble = await asyncio.to_thread(_copy, outside, place)
+    if trouble:
+        return Tried(trouble=trouble)
+    trial = _Trial(outside, place)
+    told = {}
+    for call in calls:
+        if call.method == "write_file":
+            script = _APPEND if call.args.get("append") else _WRITE
+            await trial.run(["/bin/sh", "-c", script, "sh", call.args["path"]], {}, COPY_S, call.args["data"])
+            continue
+        out = await trial.run(call.args["argv"], call.args.get("env") or {}, call.args["timeout_ms"] / 1000)
+        if call.kept and out is not None:
+            told[call.kept] = out.decode("utf-8", "replace")
+    return Tried(str(place / "home"), told)
+
+
+def _copy(outside: Outside, place: Path) -> str:
+    """Make the copy; why there is none, or "". What the desktop's user may not read is left out."""
+    above = Path(outside.home).parent
+    size = os.statvfs(above)
+    disk.make(place, outside.uid, size.f_blocks * size.f_frsize if os.path.ismount(above) else ROOM_BYTES)
+    copying = [*_as_user(outside), "cp", "-a", "--", f"{outside.home}/.", str(place / "home")]
+    try:
+        done = subprocess.run(copying, capture_output=True, check=False, timeout=COPY_S)
+    except subprocess.TimeoutExpired:
+        return f"HOME was not copied within {COPY_S:g} s"
+    if _FULL in done.stderr:
+        return "HOME does not fit into a desktop's disk a second time"
+    return "" if os.stat(outside.home).st_mode & 0o500 == 0o500 else "HOME itself is locked"
+
+
+def _as_user(outside: Outside) -> list[str]:
+    if outside.uid == os.geteuid():
+        return []
+    return ["setpriv", f"--reuid={outside.uid}", f"--regid={outside.uid}", "--clear-groups", "--"]
+
+
+class _Trial:
+    """The copy of one HOME, and how commands run over it."""
+
+    def __init__(self, outside: Outside, place: Path) -> None:
+        self._outside = outside
+        self._place = place
+        self._filter = seccomp.program(user_namespaces=False) if seccomp.supported() else b""
+        self._groups = {name: folder for name, folder in outside.cgroups.items() if name in GROUPS}
+
+    async def run(self, argv: list[str], env: Mapping[str, str], limit_s: float, data: bytes = b"") -> bytes | None:
+        """What a command writes, up to `OUT_BYTES`; None where there is no such program. Raises DesktopFault."""
+        code, out = await self._started(argv, env, limit_s, data)
+        if code == 1 and out.startswith(_NOT_STARTED):
+            return None
+        if code == 1 and out.startswith(b"bwrap: "):  # a command may say so itself
+            sane, said = await self._started(["/bin/true"], {}, SPARE_S, b"")
+            if sane != 0:
+                raise fault(FaultCause.OUTSIDE_VIEW, f"no sandbox to judge in: {said[:200]!r}")
+        return out
+
+    async def _started(
+        self, argv: list[str], env: Mapping[str, str], limit_s: float, data: bytes
+    ) -> tuple[int | None, bytes]:
+        filter_fd = seccomp.opened(self._filter) if self._filter else -1
+        line = command.trial_command(
+            filter_fd=filter_fd, home=self._place / "home", tmp=self._place / "tmp", shared=Path(self._outside.shared),
+            editor=editor.place(), env=env, argv=argv,
+        )  # fmt: skip
+        bounds = command.bounded(int(limit_s) + 1)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *_as_user(self._outside), *bounds, "sh", "-c", _WAITS, "sh", *line,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+                env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")}, pass_fds=[filter_fd] if self._filter else [],
+            )  # fmt: skip
+        finally:
+            if self._filter:
+                os.close(filter_fd)
+        try:
+            cgroups.enter(self._groups, [process.pid])
+            async with asyncio.timeout(limit_s + SPARE_S):
+                return await _spoken(process, data)
+        except TimeoutError:
+            return None, b""
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+async def _spoken(process: asyncio.subprocess.Process, data: bytes) -> tuple[int | None, bytes]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    writing = asyncio.ensure_future(_given(process.stdin, b"\n" + data))
+    kept = bytearray()
+    try:
+        while piece := await process.stdout.read(1 << 16):
+            kept += piece[: OUT_BYTES - len(kept)]
+        return await process.wait(), bytes(kept)
+    finally:
+        writing.cancel()
+
+
+async def _given(pipe: asyncio.StreamWriter, data: bytes) -> None:
+    try:
+        pipe.write(data)
+        await pipe.drain()
+        pipe.close()
+    except (BrokenPipeError, ConnectionResetError):  # it wants no more
+        return

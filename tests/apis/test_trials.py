@@ -1,0 +1,91 @@
+"""What of a task file's judging the live desktop is asked, and what a copy of its HOME."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from apis.plans.action import Call
+from apis.tasks import task_file
+from apis.tasks.osworld import HOME, data_url
+from apis.tasksets.judge import afterwards, asked_live
+from apis.tasksets.trials import Judging
+
+GUEST = "/home/agent"
+SAVE = {
+    "type": "execute",
+    "parameters": {"command": ["python", "-c", "import pyautogui; pyautogui.hotkey('ctrl', 's')"]},
+}
+
+
+def ran(command: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "execute", "parameters": {"command": command, **more}}
+
+
+def judging(*steps: dict[str, Any], command: Any = "", outside: bool = True) -> Judging:
+    asked = {"type": "vm_command_line", "command": command} if command else {"type": "vm_file", "path": f"{HOME}/a"}
+    rule = {"type": "rule", "rules": {"include": ["x"]}}
+    evaluator = {"postconfig": list(steps), "func": "check_include_exclude", "result": asked, "expected": rule}
+    task = task_file.load(json.dumps({"id": "t", "instruction": "x", "evaluator": evaluator}).encode())
+    return afterwards(task, GUEST, outside=outside)
+
+
+def commands(calls: tuple[Call, ...]) -> list[str]:
+    return [" ".join(call.args["argv"]) if call.method == "run" else call.method for call in calls]
+
+
+@pytest.mark.parametrize(
+    "command", [["ls", f"{HOME}/Desktop", "|", "grep", "a"], "which spotify", "bash eval.sh", "cat a.ps", "git log"]
+)
+def test_what_lies_in_home_is_asked_of_a_copy(command: Any) -> None:
+    found = judging(command=command)
+    assert (found.live, len(found.trial), found.rewrites, found.asked) == ((), 1, False, [])
+    assert found.trial[0].args["env"]["PYTHONNOUSERSITE"] == "1"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["ps aux", "output=$(pgrep soffice); echo $output", "xprop -root", "curl localhost:8080", "cat /proc/1/stat"],
+)
+def test_what_runs_and_shows_is_asked_of_the_live_desktop_and_a_verdict_says_so(command: str) -> None:
+    if command.startswith("curl"):
+        pytest.skip("a command that reaches for a network is lacking")
+    found = judging(command=command)
+    assert (len(found.live), found.trial) == (1, ())
+    assert "judge: live desktop for" in asked_live("it holds", found.asked)
+    assert asked_live("it holds", []) == "it holds"
+
+
+def test_what_comes_before_a_key_goes_to_the_desktop_and_what_comes_after_it_to_the_copy() -> None:
+    found = judging(ran("ls > a"), SAVE, ran(["tar", "cf", "b.tar", "b"]), ran("ls", stdout="out"), command="ls")
+    assert commands(found.live)[0] == "/bin/bash -c ls > a"
+    assert len(found.live) == len(commands(found.live)) > 1
+    assert commands(found.trial) == ["tar cf b.tar b", "ls", "ls"]
+    assert found.rewrites
+
+
+@pytest.mark.parametrize(("script", "live"), [("ls ~/Desktop", False), ("ps aux | grep office", True)])
+def test_of_a_script_that_the_task_brings_along_its_text_decides(script: str, live: bool) -> None:
+    brought = {"type": "download", "parameters": {"files": [{"url": data_url(script.encode()), "path": "eval.sh"}]}}
+    found = judging(brought, ran("chmod +x eval.sh"), command="bash eval.sh")
+    calls = found.live if live else found.trial
+    assert commands(calls) == ["write_file", "chmod +x eval.sh", "bash eval.sh"]
+    assert (found.trial if live else found.live) == ()
+    assert calls[-1].args["env"]["PYTHONSAFEPATH"] == "1"
+
+
+def test_an_office_of_the_trial_has_a_profile_of_its_own() -> None:
+    found = judging(ran(["libreoffice", "--convert-to", "csv", f"{HOME}/a.xlsx"]))
+    assert commands(found.trial) == [
+        f"soffice -env:UserInstallation=file:///tmp/office --convert-to csv {GUEST}/a.xlsx"
+    ]
+
+
+def test_where_nothing_can_be_tried_from_outside_all_goes_to_the_desktop() -> None:
+    found = judging(ran("ls > a"), command="ls", outside=False)
+    assert len(found.live) == 2
+    assert found.trial == ()
+    assert found.asked == ['"ls"']
+    assert all(call.args["env"]["PATH"].startswith("/usr/local/bin:") for call in found.live)
