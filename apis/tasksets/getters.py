@@ -1,7 +1,7 @@
 """What the getters of task files are asked for, and the values that metrics are given.
 
-Invariant: files come from outside, after the freeze. Only the commands that a task file names run in the guest, before
-it. A getter that is not here is lacking, never an empty value.
+Invariant: files come from outside, after the freeze. So do the answers of commands, but for those that only the live
+desktop can give (`trials.py`). A getter that is not here is lacking, never an empty value.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def read_as(getter: Getter, reads: str) -> str:
 
 
 def commands_of(evaluator: Evaluator, home: str) -> list[Call]:
-    """The commands that run in the guest before the freeze, each kept under the text that names it. Raises Lacking."""
+    """The commands and questions of getters, each kept under the text that names it. Raises Lacking."""
     found = []
     for getter in sides(evaluator):
         if getter.get("type") in ("vm_command_line", "vm_command_error"):
