@@ -7,7 +7,7 @@ from pathlib import Path
 
 SUMMARY = "say what runs achieved, with a page, curves and whole episodes"
 DESCRIPTION = (
-    "Print runs' evaluation rounds, gains, wordings missed most, phases, group endings and overlap. Print how seats\n"
+    "Print runs' evaluation rounds, gains, phases, group endings and overlap. Print how seats\n"
     "spent their time and which part used the processor. A seat is busy from a granted reservation to its\n"
     "verification; idle time is told by cause.\n"
     "Write one self-contained page, report.html, with curves, causes of phase changes and whole episodes, and the\n"

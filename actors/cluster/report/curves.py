@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from actors.cluster.report.axis import NARROWED, knots
 from actors.cluster.report.bands import Band, Series, band, smooth
 from actors.cluster.report.drawing import INK, LINES, SHADES, Drawing, drawn, pyplot
-from actors.cluster.words import plain
 from actors.replay.values import Phase
 
 STEPS = "step (one batch)"
+WIDE = (5.4, 3.2)  # inches: as wide as a phone, where letters of 9 points can be read
 LEAST = 2  # points of a line, and bars of a picture
 WINDOW = 5  # steps over which training success is averaged
 USUAL = 98  # percentile of a segment's values up to which a cut axis reaches at the least
@@ -30,7 +30,6 @@ class Stretch(NamedTuple):
     phase: str
     start: int
     end: int
-    cause: str = ""
 
 
 class Dots(NamedTuple):
@@ -66,7 +65,7 @@ def lines(
     if max((len(found.steps) for found in bands.values()), default=0) < LEAST:
         return None
     plt = pyplot()
-    figure, axes = plt.subplots(figsize=(7, 3.2), dpi=150)
+    figure, axes = plt.subplots(figsize=WIDE, dpi=150)
     last = max(found.steps[-1] for found in bands.values() if found.steps)
     first = 0.0 if whole else _first_shown(stretches, last)
     parts: list[Band] = []
@@ -85,7 +84,7 @@ def lines(
     if cut:
         _shorten(axes, parts)
     if len(bands) > 1 or any(found.seeds > 1 for found in bands.values()):
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=9)
     return drawn(figure)
 
 
@@ -102,7 +101,7 @@ def success(
     if max(map(len, steps), default=0) < LEAST:
         return None
     plt = pyplot()
-    figure, axes = plt.subplots(figsize=(9, 4.2), dpi=140)
+    figure, axes = plt.subplots(figsize=WIDE, dpi=200)
     for (label, found), colour in zip(
         bands.items(), _colours() if len(bands) > 1 else cycle(["#8a8a8a"]), strict=False
     ):
@@ -122,9 +121,9 @@ def success(
             if len(values) > 1:
                 axes.plot([step] * len(values), values, "_", color=colour, markersize=7, alpha=0.6)
     last = max(several[-1] for several in steps if several)
-    said = _dress(axes, stretches, last, axis, whole=False, causes=True)
+    said = _dress(axes, stretches, last, axis, whole=False)
     axes.set(xlabel=said, ylabel="success", ylim=(0, 1))
-    axes.legend(fontsize=8, loc="best")
+    axes.legend(fontsize=9, loc="best")
     return drawn(figure, file=True)
 
 
@@ -143,7 +142,7 @@ def _shorten(axes: Any, drawn: Sequence[Band]) -> None:
         return
     axes.set_ylim(least - room, usual + room)
     said = f"off the axis: up to {most:.3g}"
-    axes.text(0.99, 0.97, said, ha="right", va="top", fontsize=8, color=INK, transform=axes.transAxes)
+    axes.text(0.99, 0.97, said, ha="right", va="top", fontsize=9, color=INK, transform=axes.transAxes)
 
 
 def counts(groups: Mapping[str, Mapping[Any, float]], xlabel: str, ylabel: str) -> Drawing | None:
@@ -152,7 +151,7 @@ def counts(groups: Mapping[str, Mapping[Any, float]], xlabel: str, ylabel: str) 
     if len(names) < LEAST:
         return None
     plt = pyplot()
-    figure, axes = plt.subplots(figsize=(7, 2.6), dpi=150)
+    figure, axes = plt.subplots(figsize=(WIDE[0], 2.4), dpi=150)
     wide = 0.8 / len(groups)
     for number, ((label, found), colour) in enumerate(zip(groups.items(), _colours(), strict=False)):
         places = [place - 0.4 + wide * (number + 0.5) for place in range(len(names))]
@@ -160,7 +159,7 @@ def counts(groups: Mapping[str, Mapping[Any, float]], xlabel: str, ylabel: str) 
     axes.set(xticks=range(len(names)), xlabel=xlabel, ylabel=ylabel)
     axes.set_xticklabels([str(name) for name in names])
     if len(groups) > 1:
-        axes.legend(fontsize=8)
+        axes.legend(fontsize=9)
     return drawn(figure)
 
 
@@ -203,7 +202,7 @@ def _line(axes: Any, found: Band, colour: str, label: str | None, window: int, *
         axes.fill_between(found.steps, low, high, color=colour, alpha=0.18, lw=0)
 
 
-def _dress(axes: Any, stretches: Sequence[Stretch], last: int, axis: str, *, whole: bool, causes: bool = False) -> str:
+def _dress(axes: Any, stretches: Sequence[Stretch], last: int, axis: str, *, whole: bool) -> str:
     """Shade phases; cloning is long and mostly has no curve, so unless `whole` its end is enough. The axis' name."""
     told, narrowed = _told(stretches, last)
     first = 0.0 if whole else _first_shown(stretches, last)
@@ -213,21 +212,18 @@ def _dress(axes: Any, stretches: Sequence[Stretch], last: int, axis: str, *, who
     for one in told:
         if (end := one.end) > first:
             axes.axvspan(max(one.start, first), end, color=SHADES[one.phase], lw=0, zorder=0)
-            cause = plain(one.cause) if causes and one.start >= first else ""
-            _name(axes, [f"{one.phase}\n{cause}", one.phase] if cause else [one.phase], max(one.start, first), end)
+            _name(axes, one.phase, max(one.start, first), end)
     axes.grid(alpha=0.25)
     return NARROWED if narrowed else axis
 
 
-def _name(axes: Any, names: Sequence[str], start: float, end: float) -> None:
-    """Over [start, end] the first of `names` that it has room for, so that none lies on a neighbour's; or none."""
+def _name(axes: Any, name: str, start: float, end: float) -> None:
+    """Over [start, end], where there is room for it, so that it lies on no neighbour's."""
     # Between its ends as they are drawn, which is not half of its steps where a part is narrower.
     left, right = axes.transData.transform([(start, 0), (end, 0)])[:, 0]
     place = axes.transData.inverted().transform(((left + right) / 2, 0))[0]
-    for name in names:
-        text = axes.text(place, 1.02, name, ha="center", fontsize=8, transform=axes.get_xaxis_transform())
-        if text.get_window_extent().width <= right - left:
-            return
+    text = axes.text(place, 1.02, name, ha="center", fontsize=9, transform=axes.get_xaxis_transform())
+    if text.get_window_extent().width > right - left:
         text.remove()
 
 

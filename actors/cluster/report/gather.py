@@ -63,9 +63,7 @@ class RunData(msgspec.Struct, frozen=True, kw_only=True):
             return []
         last = max((one.step for one in self.steps), default=0)
         ends = [*(switch.start for switch in self.switches[1:]), last]
-        return [
-            Stretch(s.phase, s.start, end, s.cause) for s, end in zip(self.switches, ends, strict=True) if end > s.start
-        ]
+        return [Stretch(s.phase, s.start, end) for s, end in zip(self.switches, ends, strict=True) if end > s.start]
 
     def closed(self) -> list[EvaluationRound]:
         """The rounds that were played to their end."""

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from actors.cluster import output
 
+_NOTHING = frozenset(("", "-"))
 VOID = frozenset(("img", "meta", "br"))
 
 
@@ -26,7 +27,7 @@ def text(words: object) -> Markup:
     return Markup(html.escape(output.clean(str(words), lines=True)))
 
 
-def tag(name: str, *children: object, **attributes: str | None) -> Markup:
+def tag(name: str, /, *children: object, **attributes: str | None) -> Markup:
     """An element; children that are no `Markup` are escaped. `class_` is the attribute `class`, `aria_label` is
     `aria-label`; None leaves one out."""
     head = "".join(
@@ -56,8 +57,12 @@ def table(
 ) -> Markup:
     """A table with a row of headings, in a box that scrolls by itself on a narrow screen.
 
-    `words`: headings of the columns of sentences, which are broken into lines; no other cell is.
+    `words`: headings of the columns of sentences, which are broken into lines; no other cell is. A column without
+    anything in any row is left out.
     """
+    rows = [*rows]
+    told = [n for n in range(len(head)) if not rows or any(str(row[n]) not in _NOTHING for row in rows)]
+    head, rows = [head[n] for n in told], [[row[n] for n in told] for row in rows]
     kinds = ["words" if name in words else None for name in head]
     body = join(
         tag("tr", *(tag("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True))) for row in rows

@@ -1,4 +1,4 @@
-"""The page's tables of a run's rounds: weights, families, wordings.
+"""The page's tables of a run's rounds: weights and families.
 
 Invariant: every round that was opened is there, one that goes on included; no column is wholly empty. In print and on
 the page a round is written alike, and no two rounds of a run look alike that are not.
@@ -6,12 +6,10 @@ the page a round is written alike, and no two rounds of a run look alike that ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from actors.cluster.report import instructions as wordings
 from actors.cluster.report.gather import RunData
-from actors.cluster.report.html import Markup, folded, join, table, tag
-from actors.cluster.report.instructions import Worded
+from actors.cluster.report.html import Markup, join, table, tag
 from actors.cluster.runs.evaluation_rounds import SCORES, EvaluationRound
 from actors.replay.statistics.intervals import Rate
 from runtime.messaging.message import Version
@@ -39,9 +37,6 @@ def share(rate: Rate) -> str:
     return f"{rate.value:.3f} ({rate.successes}/{rate.n})" if rate.n else "-"
 
 
-NONE = frozenset(("", "-"))
-
-
 def rate_said(found: Rate) -> str:
     """`0.750 (90/120), 0.666-0.819`."""
     low, high = found.interval
@@ -62,7 +57,7 @@ def rounds_of(run: RunData) -> Markup:
     ]
     sides = run.rounds[-1].score_rows
     scores = [table(SCORES, sides, f"Scores of {run.rounds[-1].name}")] if sides else []
-    return join([head, _without_empty(titles, rows), *scores, _families(run.rounds), *_wordings(run.rounds)])
+    return join([head, table(titles, rows), *scores, _families(run.rounds)])
 
 
 def _shares(found: EvaluationRound) -> tuple[str, ...]:
@@ -72,12 +67,6 @@ def _shares(found: EvaluationRound) -> tuple[str, ...]:
     return found.decoding, rate_said(whole.all), *map(_short, apart), passed
 
 
-def _without_empty(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
-    """The table without the columns that no row has anything in."""
-    told = [n for n in range(len(titles)) if any(row[n] not in NONE for row in rows)]
-    return table([titles[n] for n in told], [[row[n] for n in told] for row in rows])
-
-
 def _families(found: Sequence[EvaluationRound]) -> Markup:
     by_round = [one.summary.families for one in found]
     rows = [
@@ -85,30 +74,6 @@ def _families(found: Sequence[EvaluationRound]) -> Markup:
         for name in sorted({name for rates in by_round for name in rates})
     ]
     return table(("Family", *round_names(found)), rows, "By family, all episodes")
-
-
-def _wordings(found: Sequence[EvaluationRound]) -> list[Markup]:
-    """Those that were missed, and folded beneath them those that were always solved in the last round."""
-    beside = wordings.alike(found)
-    rows = wordings.by_wording(beside)
-    always = [row for row in rows if row.always]
-    missed = [row for row in rows if not row.always]
-    said = f"By wording ({beside[-1].decoding}), episodes without faults" if beside else ""
-    shown = []
-    if missed:
-        shown.append(_worded(beside, missed, f"{said}, what {beside[-1].name} missed most first"))
-    if always:
-        count = f"{len(always)} of {len(rows)} wordings always solved in {beside[-1].name}"
-        shown.append(folded(count, _worded(beside, always, said)))
-    return shown
-
-
-def _worded(beside: Sequence[EvaluationRound], rows: Iterable[Worded], caption: str) -> Markup:
-    shown = [
-        (row.wording, row.family, *(f"{solved}/{played}" if played else "-" for solved, played in row.rounds))
-        for row in rows
-    ]
-    return table(("Wording", "Family", *(one.name for one in beside)), shown, caption, words={"Wording"})
 
 
 def _short(found: Rate) -> str:

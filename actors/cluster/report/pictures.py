@@ -201,7 +201,7 @@ def bars(seats: SeatTime, machine: MachineTime | None) -> Drawing:
     if machine is not None:
         used = {part: machine.share(part) for part in machine.cpu_s}
         rows.append((f"{machine.cores} cores", {**used, "idle": max(0.0, 1.0 - sum(used.values()))}))
-    figure, axes = plt.subplots(len(rows), 1, figsize=(9, 2.0 * len(rows)), dpi=140, squeeze=False)
+    figure, axes = plt.subplots(len(rows), 1, figsize=(curves.WIDE[0], 3.0 * len(rows)), dpi=140, squeeze=False)
     for row, (name, pieces) in enumerate(rows):
         _bar(axes[row][0], name, pieces, CPU_COLOURS if row else None)
     return drawn(figure)
@@ -222,10 +222,10 @@ def _bar(axes: object, name: str, pieces: Mapping[str, float], colours: tuple[st
         axes.barh([name], [share], left=left, color=colour, label=f"{piece} {share:.0%}")
         if share >= LABEL_SHARE:
             axes.text(
-                left + share / 2, 0, f"{share:.0%}", ha="center", va="center", fontsize=8, color=ink(colour)
+                left + share / 2, 0, f"{share:.0%}", ha="center", va="center", fontsize=9, color=ink(colour)
             )  # fmt: skip
         left += share
     axes.set(xlim=(0, max(1.0, left)), xticks=[])
-    axes.legend(ncol=4, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.02), frameon=False)
+    axes.legend(ncol=2, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.02), frameon=False)
     for side in ("top", "right", "bottom"):
         axes.spines[side].set_visible(False)

@@ -17,7 +17,6 @@ from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config.suggest import hint
 from actors.cluster.report import figures_file, pagerounds
-from actors.cluster.report import instructions as wordings
 from actors.cluster.report.gather import RunData, deploy_of, gather, grouped, key_of, record_of
 from actors.cluster.report.machine import MachineTime, by_phase
 from actors.cluster.report.page import page
@@ -200,8 +199,6 @@ def _print(figures: RunFigures) -> None:
         output.line()
     for compared in figures.gains:
         output.prose(f"gain      {criterion.told(compared)}")
-    if said := wordings.told(figures.rounds):
-        output.prose(f"wordings  {said}")
     phases = [f"{segment.phase} from step {segment.start} ({plain(segment.cause)})" for segment in figures.segments]
     output.line()
     if figures.points:

@@ -7,6 +7,7 @@ quoted, so that no line of it can pass for one of this program's.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -61,10 +62,26 @@ class EpisodeLine(msgspec.Struct, frozen=True, kw_only=True):
     stored: bool  # whether its steps are still kept
 
 
-def listed(run: Path, wanted: Wanted, most: int) -> list[EpisodeLine]:
-    """The newest `most` episodes of `run` that are wanted. Raises ConfigError where it has no ledger."""
+def listed(run: Path, wanted: Wanted, most: int, below: int | None = None) -> list[EpisodeLine]:
+    """The newest `most` episodes of `run` that are wanted, older than token `below`. Raises ConfigError."""
+    top = math.inf if below is None else below
     with ledgers.opened(run) as db:
-        return [*itertools.islice(filter(wanted.takes, _lines(db)), most)]
+        return [*itertools.islice(filter(lambda one: one.token < top and wanted.takes(one), _lines(db)), most)]
+
+
+def neighbours(run: Path, token: int, wanted: Wanted) -> tuple[int | None, int | None]:
+    """The tokens of the next newer and the next older stored episode that are wanted. Raises ConfigError."""
+    with ledgers.opened(run) as db:
+        tokens = [one.token for one in _lines(db) if one.token == token or (one.stored and wanted.takes(one))]
+    at = tokens.index(token)
+    return tokens[at - 1] if at else None, tokens[at + 1] if tokens[at + 1 :] else None
+
+
+def known(run: Path) -> tuple[list[str], list[str]]:
+    """The families, and the phases and evaluation rounds, that `run` has played. Raises ConfigError."""
+    with ledgers.opened(run) as db:
+        places = [row["phase"] for row in queries.phases(db)] + [row["name"] for row in queries.rounds(db)]
+        return queries.families_played(db), [*dict.fromkeys(places)]
 
 
 def found(run: Path, named: str) -> tuple[EpisodeLine, EpisodeView, str]:

@@ -11,32 +11,47 @@ function make(name, words, attributes) {
   return made;
 }
 
-const short = (value) => Number.isInteger(value) ? String(value) : value.toPrecision(3);
+// Three digits and no exponent: 1,990 and 0.0000125.
+const short = (value) => value.toLocaleString("en", {maximumSignificantDigits: Math.abs(value) >= 1000 ? 21 : 3, maximumFractionDigits: 20});
+const share = (value) => value.toFixed(3);
+
+function duration(seconds) {
+  const whole = Math.round(seconds), minutes = Math.floor(whole / 60);
+  if (whole < 120) return `${whole} s`;
+  return minutes < 120 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
 let over = false;  // the run goes on no longer
+let now = null;  // the newest look
+let newest = [];  // optimizer steps
 const idle = () => over ? "" : "waits for work";
 const sum = (counts) => Object.values(counts).reduce((a, b) => a + b, 0);
+const decoding = (round) => round.temperature ? `T=${short(round.temperature)}` : "greedy";
 
 function numbers(run) {
-  const seconds = Math.max(0, Date.now() / 1000 - run.started_s);
-  const shown = [
-    ["phase", run.phase || "not begun"], ["weights", run.trained || "none yet"],
-    ["steps", Object.entries(run.steps).map(([phase, n]) => `${phase} ${n}`).join(", ") || "0"],
-    ["episodes", sum(run.episodes)], ["faults", sum(run.faults)],
-    ["in quarantine", Object.keys(run.quarantine).length],
-    ["groups open, ready, leased", ["open", "ready", "leased"].map((one) => run.groups[one] || 0).join(", ")],
-  ];
+  const unit = run.phase === "demo" ? "demonstration" : "step";
+  const done = run.whole ? `${run.done} of ${run.whole}` : String(run.done);
+  const shown = [["phase", run.phase === "done" ? "done" : run.phase ? `${run.phase}, ${unit} ${done}` : "not begun"]];
   if (!over) {
-    shown.push(["episodes a minute", run.episodes_per_min ?? "not known yet"],
-      ["since its start", `${Math.floor(seconds / 3600)} h ${Math.floor(seconds / 60) % 60} min`]);
+    shown.push(["left in this phase", run.left_s === null ? "not known" : `about ${duration(run.left_s)}`],
+      ["since its start", duration(Math.max(0, Date.now() / 1000 - run.started_s))],
+      ["episodes a minute", short(run.episodes_per_min ?? 0)]);
+  }
+  shown.push(["episodes", short(sum(run.episodes))], ["broken by faults", short(sum(run.faults))],
+    ["optimizer steps", Object.entries(run.steps).map(([phase, n]) => `${phase} ${n}`).join(", ") || "0"]);
+  if (!over) {
+    const groups = ["open", "ready", "leased"].map((one) => run.groups[one] || 0);
+    shown.push(["groups", `${groups[0]} in play, ${groups[1]} ready, ${groups[2]} in training`],
+      ["in quarantine", String(Object.keys(run.quarantine).length)]);
   }
   at("numbers").replaceChildren(...shown.map(([what, value]) => {
     const box = make("div");
-    box.append(make("dt", what), make("dd", String(value)));
+    box.append(make("dt", what), make("dd", value));
     return box;
   }));
 }
 
-function bars(title, counts, unit) {
+function bars(title, counts, told) {
   const all = Object.entries(counts).sort((a, b) => b[1] - a[1]).slice(0, 10);
   if (!all.length) return null;
   const figure = make("figure"), most = all[0][1] || 1;
@@ -44,7 +59,7 @@ function bars(title, counts, unit) {
   for (const [name, count] of all) {
     const row = make("div", undefined, {class: "bar"});
     const meter = make("meter", undefined, {min: 0, max: most, value: count, "aria-label": `${title}: ${name}`});
-    row.append(make("span", name), meter, make("span", short(count) + unit));
+    row.append(make("span", name), meter, make("span", told(count)));
     figure.append(row);
   }
   return figure;
@@ -63,6 +78,21 @@ function table(head, rows) {
   return box;
 }
 
+function showHeldOut(rounds) {
+  const played = rounds.filter((one) => one.played), last = played.filter((one) => one.closed).pop() || played[played.length - 1];
+  const broken = over ? "broken off" : "being played";
+  at("held").replaceChildren(...(last ? [make("strong", share(last.successes / last.played)),
+    make("span", `${last.closed ? "" : over ? " when it broke off" : " so far"} (${last.successes} of ${last.played} episodes), 95 % interval ` +
+      `${share(last.low)} to ${share(last.high)}. Round ${last.name}, weights of step ${last.step}, ${decoding(last)}, all families.`)] :
+    [make("span", over ? "No held-out round was played." : "No held-out round has been played yet.")]));
+  const alike = last ? played.filter((one) => one.temperature === last.temperature) : [];
+  const points = alike.map((one) => ({x: one.step, y: one.successes / one.played, low: one.low, high: one.high}));
+  at("held-curve").replaceChildren(...[chart("held-out success", "share of episodes", "step of the weights", points, true)].filter(Boolean));
+  at("rounds").replaceChildren(...(rounds.length ? [table(["Round", "Step", "Success", "95 % interval", "Played", ""],
+    rounds.map((one) => [one.name, one.step, one.played ? share(one.successes / one.played) : "",
+      one.played ? `${share(one.low)} to ${share(one.high)}` : "", `${one.played} of ${one.planned}`, one.closed ? "done" : broken]))] : []));
+}
+
 function showRun(run) {
   document.title = `${run.run} ${run.state}`;
   at("name").textContent = run.run;
@@ -70,46 +100,87 @@ function showRun(run) {
   at("state").className = run.state === "ok" || run.state === "running" ? "good" : "bad";
   at("reason").textContent = run.reason;
   over = run.state !== "running";
+  now = run;
   for (const tile of seats.values()) if (tile.idle) tile.said.textContent = idle();
   numbers(run);
+  showHeldOut(run.rounds);
+  saySeats();
+  showCurves();
+  const count = short, marks = Object.entries(run.quarantine).map(([what, cause]) => [`${what}: ${cause}`, 1]);
   at("bars").replaceChildren(...[
-    bars("seat seconds of the last ten minutes", run.stages_s, " s"), bars("how groups ended", run.endings, ""),
-    bars("optimizer steps between playing and training", run.staleness, ""), bars("faults by cause", run.faults, ""),
-    bars("in quarantine", Object.fromEntries(Object.entries(run.quarantine).map(([what, cause]) => [`${what}: ${cause}`, 1])), ""),
+    bars(`seats' time in ${over ? "the run's" : "the"} last ten minutes`, run.stages_s, duration),
+    bars("groups by how they ended", run.endings, count), bars("episodes broken by faults, by cause", run.faults, count),
+    bars("trained episodes by steps between playing and training", run.staleness, count),
+    bars("in quarantine", Object.fromEntries(marks), () => ""),
   ].filter(Boolean));
-  const rounds = run.rounds.map((one) => [one.name, one.version, `${one.played} of ${one.planned}`,
-    one.played ? (one.successes / one.played).toFixed(3) : "", one.closed ? "done" : "being played"]);
-  at("rounds").replaceChildren(
-    rounds.length ? table(["Round", "Weights", "Played", "Success", ""], rounds) : make("p", "No evaluation round yet."),
-    run.samplers.length ? table(["Sampler", "Serves weights", "Tokens a second"],
-      run.samplers.map((one) => [one.name, one.version, one.tokens_s ?? "not known"])) : make("p"),
-    Object.values(run.machines).some(Boolean) ?
-      table(["Process", "Machine"], Object.entries(run.machines).sort().map(([name, machine]) => [name, machine || "this one"])) : make("p"));
+  const places = Object.entries(run.machines).sort().map(([name, machine]) => [name, machine || "this one"]);
+  at("samplers").replaceChildren(...[
+    run.samplers.length && table(["Sampler", over ? "Last served weights" : "Serves weights", "Tokens a second"],
+      run.samplers.map((one) => [one.name, one.version, over ? "" : one.tokens_s === null ? "not known" : short(one.tokens_s)])),
+    Object.values(run.machines).some(Boolean) && table(["Process", "Machine"], places),
+    !run.samplers.length && make("p", "No sampler has been heard yet."),
+  ].filter(Boolean));
 }
 
-function curve(title, values) {
-  const known = values.filter((value) => value !== null && value !== undefined);
-  if (known.length < 2) return null;
-  const low = Math.min(...known), high = Math.max(...known), range = high - low || 1;
-  const space = "http://www.w3.org/2000/svg", picture = document.createElementNS(space, "svg");
-  picture.setAttribute("viewBox", "0 0 100 40");
-  picture.setAttribute("preserveAspectRatio", "none");
-  picture.setAttribute("role", "img");
-  picture.setAttribute("aria-label", `${title}: now ${short(known[known.length - 1])}, between ${short(low)} and ${short(high)}`);
-  const line = document.createElementNS(space, "polyline");
-  line.setAttribute("points", values.map((value, n) => value === null || value === undefined ? "" :
-    `${100 * n / (values.length - 1)},${38 - 36 * (value - low) / range}`).filter(Boolean).join(" "));
-  picture.append(line);
+const WIDE = 360, HIGH = 176, LEFT = 46, RIGHT = 352, TOP = 10, FOOT = 132;  // of a chart, in its own units
+
+function drawn(name, attributes, words) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (words !== undefined) made.textContent = words;
+  return made;
+}
+
+// Points {x, y}, with {low, high} where they have an interval. A share's axis is 0 to 1. Fewer than two are no curve.
+function chart(title, unit, along, points, isShare) {
+  if (points.length < 2) return null;
+  const values = points.flatMap((one) => [one.y, one.low ?? one.y, one.high ?? one.y]);
+  const low = isShare ? 0 : Math.min(...values), high = isShare ? 1 : Math.max(...values);
+  const first = points[0].x, last = points[points.length - 1].x;
+  const across = (x) => LEFT + (RIGHT - LEFT) * (last > first ? (x - first) / (last - first) : 0.5);
+  const up = (y) => FOOT - (FOOT - TOP) * (high > low ? (y - low) / (high - low) : 0.5);
+  const told = `${title}, ${unit}: ${short(points[points.length - 1].y)} at ${along} ${last}`;
+  const picture = drawn("svg", {viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": told});
+  picture.append(drawn("path", {class: "axis", d: `M${LEFT} ${TOP}V${FOOT}H${RIGHT}`}));
+  for (const y of high > low ? [low, (low + high) / 2, high] : [low]) {
+    picture.append(drawn("path", {class: "grid", d: `M${LEFT} ${up(y)}H${RIGHT}`}));
+    picture.append(drawn("text", {x: LEFT - 5, y: up(y) + 4, "text-anchor": "end"}, short(y)));
+  }
+  for (const [x, anchor] of [[first, "start"], [last, "end"]]) {
+    picture.append(drawn("text", {x: across(x), y: FOOT + 16, "text-anchor": anchor}, short(x)));
+  }
+  picture.append(drawn("text", {x: (LEFT + RIGHT) / 2, y: FOOT + 34, "text-anchor": "middle"}, along));
+  picture.append(drawn("polyline", {points: points.map((one) => `${across(one.x)},${up(one.y)}`).join(" ")}));
+  for (const one of points.filter((point) => point.low !== undefined)) {
+    picture.append(drawn("path", {class: "interval", d: `M${across(one.x)} ${up(one.low)}V${up(one.high)}`}));
+    picture.append(drawn("circle", {cx: across(one.x), cy: up(one.y), r: 3.5}));
+  }
   const figure = make("figure");
-  figure.append(picture, make("figcaption", `${title} ${short(known[known.length - 1])} (${short(low)} to ${short(high)})`));
+  figure.append(make("figcaption", `${title}, ${unit}: ${short(points[points.length - 1].y)}`), picture);
   return figure;
 }
 
-function showCurves(steps) {
-  const of = (name) => steps.map((step) => step.figures[name]);
-  const made = [curve("success of training episodes", steps.map((step) => step.success)), curve("entropy, nats per token", of("entropy")),
-    curve("KL, nats per token", of("kl")), curve("loss", of("loss"))].filter(Boolean);
-  at("curves").replaceChildren(...(made.length ? made : [make("p", "Curves begin with the second optimizer step.")]));
+// Each phase has a curve of its own, over its own steps: what cloning and RL minimise has nothing in common.
+function showCurves() {
+  const made = [];
+  for (const phase of ["rl", "pulse", "bc"]) {
+    const steps = newest.filter((step) => step.phase === phase), before = ((now && now.steps[phase]) || steps.length) - steps.length;
+    const along = `${phase === "bc" ? "cloning" : phase === "rl" ? "RL" : "pulse"} step`;
+    const of = (read) => steps.map((step, n) => ({x: before + n + 1, y: read(step)})).filter((one) => one.y !== null && one.y !== undefined);
+    const figure = (name) => of((step) => step.figures[name]);
+    if (phase === "rl") {
+      made.push(chart("success of training episodes", "share", along, of((step) => step.success), true),
+        chart("KL from the reference", "nats per token", along, figure("kl")));
+    }
+    made.push(chart("entropy", "nats per token", along, figure("entropy")), chart("loss", "mean of the batch", along, figure("loss")));
+  }
+  const shown = made.filter(Boolean);
+  at("curves").replaceChildren(...(shown.length ? shown : [make("p", "A curve begins with the second optimizer step of a phase.")]));
+  const trained = newest.some((step) => step.phase === "rl");
+  at("harder").hidden = !trained;
+  at("harder").textContent = now && now.harder ?
+    "Training tasks get harder as the policy learns, so training success may fall while held-out success rises." :
+    "Training success is of the tasks that happened to be in a batch. Held-out success, above, says what was learned.";
 }
 
 // Only seats in sight ask for pictures, and at most so many a second.
@@ -161,9 +232,14 @@ function showSeats(changed) {
       if (tile.inSight) waiting.add(tile);
     }
   }
-  let busy = 0;
-  for (const tile of seats.values()) busy += tile.busy ? 1 : 0;
-  at("seats-said").textContent = seats.size ? `${busy} of ${seats.size} play. A seat opens its newest finished episode.` : "No seat has played yet.";
+  saySeats();
+}
+
+function saySeats() {
+  const busy = [...seats.values()].filter((tile) => tile.busy).length;
+  at("seats-said").textContent = !seats.size ? "No seat has played yet." :
+    over ? `The run has ended: none of its ${seats.size} seats plays. A seat opens its last finished episode.` :
+      `${busy} of ${seats.size} play. A seat opens its newest finished episode.`;
 }
 
 function trouble(words) {
@@ -174,7 +250,7 @@ function trouble(words) {
 at("to-episodes").href = `${base}/episodes`;
 at("to-actors").href = `${base}/actors`;
 const live = new EventSource(`${base}/live`);
-for (const [name, show] of [["run", showRun], ["curve", showCurves], ["seats", showSeats], ["trouble", trouble]]) {
+for (const [name, show] of [["run", showRun], ["curve", (steps) => { newest = steps; showCurves(); }], ["seats", showSeats], ["trouble", trouble]]) {
   live.addEventListener(name, (event) => show(JSON.parse(event.data)));
 }
 live.addEventListener("open", () => trouble(""));
@@ -182,13 +258,15 @@ live.addEventListener("error", () => trouble("The page's server does not answer.
 
 const LOG_LINES = 500;
 let following = null;
-at("filter").addEventListener("submit", (event) => {
-  event.preventDefault();
+
+function follow() {
   if (following) following.close();
-  at("logs").replaceChildren();
-  const asked = new URLSearchParams([...new FormData(event.target)].filter(([, value]) => value));
+  const asked = new URLSearchParams([...new FormData(at("filter"))].filter(([, value]) => value));
   following = new EventSource(`${base}/logs?${asked}`);
-  at("logs-said").textContent = "following";
+  following.addEventListener("open", () => {
+    at("logs").replaceChildren();
+    at("logs-said").textContent = "Follows by itself, newest line last. A change of a field applies at once.";
+  });
   following.addEventListener("lines", (message) => {
     const {lines, left_out: leftOut} = JSON.parse(message.data), box = at("logs");
     const below = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
@@ -197,5 +275,12 @@ at("filter").addEventListener("submit", (event) => {
     while (box.childElementCount > LOG_LINES) box.firstElementChild.remove();
     if (below) box.scrollTop = box.scrollHeight;
   });
-  following.addEventListener("error", () => { at("logs-said").textContent = "the logs do not answer; asked again"; });
+  following.addEventListener("error", () => { at("logs-said").textContent = "The logs do not answer. They are asked again."; });
+}
+
+at("filter").addEventListener("submit", (event) => {
+  event.preventDefault();
+  follow();
 });
+at("filter").addEventListener("change", follow);
+follow();

@@ -15,23 +15,29 @@ from typing import Any
 import msgspec
 import orjson
 
+from actors.cluster.report.gather import deploy_of
 from actors.cluster.runs import ledgers, run_folder
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER
 from actors.replay.messages import Lane, Phase, trace_of
+from actors.replay.statistics.intervals import rate
 from runtime.errors import ConfigError
 from runtime.logs.reader import LogWatch
+from runtime.messaging.message import Version
 
 CURVE = 400  # newest optimizer steps that are shown
 OLD_EPISODES = 20_000  # of those before the first look, the newest
-PACE_S, LEAST_S = 60.0, 10.0  # episodes a minute are those of so many seconds, and not known of fewer
+PACE_S = 60.0  # episodes a minute are those of so many seconds
+PACE_STEPS = 20  # and the time left goes by the pace of so many steps
 DRAWN_S = 90.0  # a sampler of which no line has told for so long draws nothing
 RECENT_S = 600.0  # where seats spent their time is told of the last ten minutes
 MOST_SPANS = 40_000
 LOG_BYTES = 8 << 20  # of each file, for the first look
 _IN_QUARANTINE = {"seat_rests": "seat", "host_rests": "host", "image_rests": "image", "task_rests": "task"}
 _LET_BACK = {"seat_let_back": "seat", "host_let_back": "host", "image_let_back": "image", "task_let_back": "task"}
-_EVENTS = frozenset(("seat_time", "routed", "host_started", "host_lost", "host_stopping", *_IN_QUARANTINE, *_LET_BACK))
+_EVENTS = frozenset(
+    ("seat_time", "episode_ended", "routed", "host_started", "host_lost", "host_stopping", *_IN_QUARANTINE, *_LET_BACK)
+)
 LOST = "lost, is to come back"
 _FIGURES = ("loss", "entropy", "kl", "clip_fraction")
 
@@ -65,6 +71,10 @@ class RoundNow(msgspec.Struct, frozen=True, kw_only=True):
     planned: int
     successes: int
     closed: bool
+    step: int  # of the weights, in optimizer steps
+    temperature: float  # of its decoding; 0 is greedy
+    low: float  # Wilson's 95 % interval of the success of what was played
+    high: float
 
 
 class SamplerNow(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,14 +94,18 @@ class RunNow(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     file: str
     started_s: float  # since the epoch
+    harder: bool  # whether a curriculum gives the policy harder tasks as it learns
     phase: str
+    done: int  # of the phase's segment: optimizer steps, or demonstrations
+    whole: int | None  # of the same as planned; None where another condition ends it
+    left_s: float | None  # of the segment at its pace; None where none is known
     trained: str  # version of the newest weights
     steps: dict[str, int]  # phase -> optimizer steps
     curve: list[StepNow]
     rounds: list[RoundNow]
     samplers: list[SamplerNow]
     episodes: dict[str, int]  # lane -> episodes with an outcome
-    episodes_per_min: float | None  # over the last minute at most; None before there is anything to compare with
+    episodes_per_min: float | None  # over the last minute at most; None of a run that has ended
     faults: dict[str, int]  # cause -> episodes
     staleness: dict[str, int]  # optimizer steps -> trained trajectories
     groups: dict[str, int]  # open, ready and leased: the queues between seats and learner
@@ -111,12 +125,14 @@ class RunReader:
         self._logs = LogWatch(path, newest_bytes=LOG_BYTES)
         self._seq = -1
         self._finished: dict[str, tuple[int, bool]] = {}  # seat -> token and success of its newest episode
-        self._counts: deque[tuple[float, int]] = deque(maxlen=600)  # monotonic seconds, episodes until then
+        self._ended_s: deque[float] = deque(maxlen=MOST_SPANS)  # seconds since the epoch at which episodes ended
+        self._deploy: dict[str, Any] = {}
         self._drawn: dict[str, tuple[int, float, float]] = {}  # sampler -> tokens, newest tokens a second, its moment
         self._spans: deque[tuple[float, dict[str, float]]] = deque(maxlen=MOST_SPANS)
         self._quarantine: dict[str, str] = {}
         self._machines: dict[str, str] = {}
         self._last: RunNow | None = None
+        self._now: float | None = None  # seconds since the epoch at this look; None of a run that has ended
 
     def close(self) -> None:
         """Close the files."""
@@ -130,8 +146,12 @@ class RunReader:
             "file": record.file, "started_s": record.started_s,
         }  # fmt: skip
         self._read_logs()
+        self._deploy = self._deploy or deploy_of(self.path)
+        self._now = time.time() if base["state"] == "running" else None
         told: dict[str, Any] = {
             "stages_s": self._stages(), "quarantine": dict(self._quarantine), "machines": dict(self._machines),
+            "harder": self._deploy.get("replay", {}).get("curriculum", "none") != "none",
+            "episodes_per_min": self._per_min(record.started_s),
         }  # fmt: skip
         try:
             found = self._read_ledger() if (self.path / LEDGER).is_file() else _NOTHING
@@ -148,15 +168,15 @@ class RunReader:
             counters = queries.counters(db)
             episodes = {lane: counters.get(f"episodes:{lane}", 0) for lane in Lane}
             self._note_episodes(db)
+            newest = queries.newest_optimizer_steps(db, CURVE)
             return {
-                "phase": queries.phase(db),
+                **self._segment(db, newest),
                 "trained": queries.meta(db).get("trained", ""),
                 "steps": queries.steps_by_phase(db),
-                "curve": [_step(row) for row in queries.newest_optimizer_steps(db, CURVE)],
-                "rounds": [RoundNow(**dict(row)) for row in queries.rounds_so_far(db)],
+                "curve": [_step(row) for row in newest],
+                "rounds": [_round(db, row) for row in queries.rounds_so_far(db)],
                 "samplers": [self._sampler(row["name"], row["version"]) for row in queries.samplers(db)],
                 "episodes": episodes,
-                "episodes_per_min": self._per_min(time.monotonic(), sum(episodes.values())),
                 "faults": _named(counters, "fault:"),
                 "staleness": _named(counters, "staleness:"),
                 "groups": queries.groups_alive(db),
@@ -171,13 +191,29 @@ class RunReader:
             self._seq = row["seq"]
             self._finished[row["seat"]] = row["token"], bool(row["success"])
 
-    def _per_min(self, now: float, episodes: int) -> float | None:
-        """Episodes a minute, from the ledger's count now and at earlier looks; None where these are too close."""
-        self._counts.append((now, episodes))
-        while len(self._counts) > 2 and now - self._counts[0][0] > PACE_S:
-            self._counts.popleft()
-        before, fewer = self._counts[0]
-        return round((episodes - fewer) / (now - before) * 60, 1) if now - before >= LEAST_S else None
+    def _per_min(self, started_s: float) -> float | None:
+        """Episodes a minute, as the seats log them; None of a run that has ended."""
+        if self._now is None:
+            return None
+        while self._ended_s and self._ended_s[0] < self._now - PACE_S:
+            self._ended_s.popleft()
+        return round(len(self._ended_s) / min(PACE_S, max(1.0, self._now - started_s)) * 60, 1)
+
+    def _segment(self, db: queries.Database, newest: list[queries.Row]) -> dict[str, Any]:
+        """Phase, done, whole and left_s: of demonstrations since the phase began, of steps at the newest ones' pace."""
+        if (row := queries.segment(db)) is None:
+            return {"phase": "", "done": 0, "whole": None, "left_s": None}
+        done, whole, since = row["trained"], row["step_limit"], [row["wall"]]
+        if row["phase"] == Phase.DEMO:
+            done, whole = queries.demos(db), self._deploy.get("demos", {}).get("count")
+            each_s = (self._now or 0.0) - since[0]
+            each_s /= max(1, done)
+        else:
+            since = [one["wall"] for one in newest if one["stay"] == row["idx"] and one["wall"]][-PACE_STEPS:]
+            each_s = (since[-1] - since[0]) / (len(since) - 1) if len(since) > 1 else 0.0
+        known = self._now is not None and whole and each_s > 0 and done
+        left_s = float(round(each_s * max(0, whole - done))) if known else None
+        return {"phase": row["phase"], "done": done, "whole": whole, "left_s": left_s}
 
     def _sampler(self, name: str, version: str) -> SamplerNow:
         if name not in self._drawn:
@@ -210,6 +246,8 @@ class RunReader:
             event = line["event"]
             if event == "seat_time":
                 self._spans.append((float(line["t1"]), dict(line["seconds"])))
+            elif event == "episode_ended":
+                self._ended_s.append(datetime.fromisoformat(line["ts"]).timestamp())
             elif event == "routed":
                 said = datetime.fromisoformat(line["ts"]).timestamp()
                 if (drawn := line.get("drawn")) is not None:  # a line of an older build has none
@@ -238,9 +276,15 @@ class RunReader:
 
 
 _NOTHING: dict[str, Any] = {
-    "phase": "", "trained": "", "steps": {}, "curve": [], "rounds": [], "samplers": [], "episodes": {},
-    "episodes_per_min": None, "faults": {}, "staleness": {}, "groups": {}, "endings": {}, "seats": [],
+    "phase": "", "done": 0, "whole": None, "left_s": None, "trained": "", "steps": {}, "curve": [], "rounds": [],
+    "samplers": [], "episodes": {}, "faults": {}, "staleness": {}, "groups": {}, "endings": {}, "seats": [],
 }  # fmt: skip
+
+
+def _round(db: queries.Database, row: queries.Row) -> RoundNow:
+    low, high = rate(queries.round_tallies(db, row["id"])).interval
+    found = {name: row[name] for name in row.keys() if name != "id"}  # noqa: SIM118 - a row's own iteration is of values
+    return RoundNow(**found, step=Version.parse(row["version"]).step, low=round(low, 4), high=round(high, 4))
 
 
 def _what(kind: str, line: dict[str, Any]) -> str:

@@ -21,11 +21,11 @@ from actors.cluster.output import duration
 from actors.cluster.report import page as pages
 from actors.cluster.report.html import Markup, document, join, table, tag
 from actors.cluster.runs import run_folder
-from actors.cluster.views import episodes, logs
+from actors.cluster.views import logs
+from actors.cluster.web import episode_pages
 from actors.cluster.web.metrics import RunMetrics
 from actors.cluster.web.shared_look import CrowdedError, SharedLook
 from actors.cluster.web.thumbnails import Thumbnails
-from actors.cluster.words import plain
 from runtime.control import query_status
 from runtime.errors import ActorGone, ComputerRLError, ConfigError
 from runtime.logs.reader import Filter, LogWatch
@@ -36,9 +36,8 @@ MOST_LOG_READERS = 8
 LOG_BYTES = 256 << 10  # of each file, before what comes
 LOG_LINES = 400  # at most in a look; the oldest of more are left out, and the page says how many
 LOOK_S = 1.0
-SHOWN_EPISODES = 300
 WAITS = "Who waits for whom"
-_ASSETS = {"live.js": "text/javascript", "live.css": "text/css"}
+_ASSETS = {"live.js": "text/javascript", "live.css": "text/css", "icon.svg": "image/svg+xml"}
 
 
 class LiveServer:
@@ -165,21 +164,13 @@ class LiveServer:
 
     async def _episodes(self, request: web.Request) -> web.Response:
         path = await asyncio.to_thread(self._path, request)
-        asked = {name: request.query.get(name) or None for name in ("family", "phase", "ending")}
-        found = await asyncio.to_thread(episodes.listed, path, episodes.Wanted(**asked), SHOWN_EPISODES)
-        rows = [
-            (tag("a", one.trace, href=f"/runs/{path.name}/episodes/{one.token}") if one.stored else one.trace,
-             one.task, one.where, f"{one.ending} {plain(one.reason)}", "" if one.steps is None else one.steps)
-            for one in found
-        ]  # fmt: skip
-        body = table(("Episode", "Task", "Played in", "Verdict", "Steps"), rows, f"The newest {len(rows)} of them")
+        body = await asyncio.to_thread(episode_pages.listing, path, request.query)
         return _html(_live_page(path.name, join([_head(path, f"Episodes of {path.name}"), body]), script=False))
 
     async def _episode(self, request: web.Request) -> web.Response:
         path = await asyncio.to_thread(self._path, request)
-        one, episode, detail = await asyncio.to_thread(episodes.found, path, request.match_info["token"])
-        body = join([_head(path, one.trace), pages.episode_of(episode, detail)])
-        return _html(_live_page(f"{path.name} {one.trace}", body, script=False))
+        trace, body = await asyncio.to_thread(episode_pages.one, path, request.match_info["token"], request.query)
+        return _html(_live_page(f"{path.name} {trace}", join([_head(path, trace), body]), script=False))
 
     async def _picture(self, request: web.Request) -> web.Response:
         path = await asyncio.to_thread(self._path, request)
@@ -209,12 +200,13 @@ def _doing(actor: ActorStatus) -> tuple[str, str]:
 
 def _head(path: Path, title: str) -> Markup:
     """The way back, and the page's own heading."""
-    return join([tag("p", tag("a", f"{path.name}, live", href=f"/runs/{path.name}")), tag("h1", title)])
+    live = ", live" if run_folder.owner(path) is not None else ""
+    return join([tag("p", tag("a", f"{path.name}{live}", href=f"/runs/{path.name}")), tag("h1", title)])
 
 
 def _live_page(title: str, body: Markup, *, script: bool) -> str:
     """A page with the style of the report and the live page's own; `script` for the page that follows a run."""
-    links = [Markup('<link rel="stylesheet" href="/assets/live.css">')]
+    links = [Markup('<link rel="icon" href="/assets/icon.svg"><link rel="stylesheet" href="/assets/live.css">')]
     links += [Markup('<script src="/assets/live.js" defer></script>')] * script
     return document(title, links, tag("main", body))
 

@@ -14,11 +14,13 @@ import orjson
 
 from actors.cluster.output import clean
 from actors.cluster.web.run_reader import RunNow, RunReader
+from actors.cluster.words import plainly
 from runtime.errors import ComputerRLError
 
 LOOK_S = 1.0
 MOST_VIEWERS = 400  # of one run
-_PLAIN = {"seats", "curve"}
+_APART = {"seats", "curve"}
+_CODED = {"endings", "faults"}  # counts by a code, told in plain words
 
 
 class CrowdedError(ComputerRLError):
@@ -98,8 +100,9 @@ class SharedLook:
             raw = orjson.dumps([_shown(getattr(seat, name)) for name in seat.__struct_fields__])
             if self._seats.get(seat.name, (0, b""))[1] != raw:
                 self._seats[seat.name] = self._look, raw
-        head = {name: _shown(getattr(found, name)) for name in found.__struct_fields__ if name not in _PLAIN}
-        self._put("run", orjson.dumps(head))
+        head = {name: getattr(found, name) for name in found.__struct_fields__ if name not in _APART}
+        head |= {name: plainly(head[name]) for name in _CODED}
+        self._put("run", orjson.dumps({name: _shown(value) for name, value in head.items()}))
         self._put("curve", orjson.dumps([_shown(step) for step in found.curve]))
         self._put("trouble", orjson.dumps(clean(found.trouble)))
 

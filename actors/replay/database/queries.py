@@ -52,6 +52,15 @@ def phases(db: Database) -> list[Row]:
     return found[::-1]
 
 
+def segment(db: Database) -> Row | None:
+    """The newest segment: columns as `phases` has them, and trained, its optimizer steps; None before the first."""
+    row: Row | None = db.execute(
+        "SELECT s.*, coalesce(c.trained, 0) AS trained FROM stays s LEFT JOIN stay_steps c ON c.stay = s.idx"
+        " ORDER BY s.idx DESC LIMIT 1"
+    ).fetchone()
+    return row
+
+
 def phase(db: Database) -> str:
     """The phase that the run is in; "" before the first."""
     found = db.execute("SELECT phase FROM stays ORDER BY idx DESC LIMIT 1").fetchone()
@@ -103,9 +112,10 @@ def evidence(db: Database) -> dict[int, str]:
 
 
 def newest_optimizer_steps(db: Database, most: int) -> list[Row]:
-    """The last `most` optimizer steps that stand, in order; columns as `steps` has them."""
+    """The last `most` optimizer steps that stand, in order; columns as `steps` has them, and wall and stay."""
     return db.execute(
-        "SELECT l.id, l.made, l.success, l.entropy, l.figures, s.phase FROM leases l JOIN stays s ON s.idx = l.stay"
+        "SELECT l.id, l.made, l.wall, l.stay, l.success, l.entropy, l.figures, s.phase"
+        " FROM leases l JOIN stays s ON s.idx = l.stay"
         " WHERE l.made IS NOT NULL AND l.state = 'trained' ORDER BY l.id DESC LIMIT ?",
         (most,),
     ).fetchall()[::-1]
@@ -125,12 +135,19 @@ def steps_by_phase(db: Database) -> dict[str, int]:
 
 
 def rounds_so_far(db: Database) -> list[Row]:
-    """The rounds that count: name, version, played, planned and successes (episodes), closed."""
+    """The rounds that count: id, name, version, temperature, played, planned and successes (episodes), closed."""
     return db.execute(
-        "SELECT r.name, r.version, r.closed, count(e.seq) AS played, coalesce(sum(e.success), 0) AS successes,"
+        "SELECT r.id, r.name, r.version, r.temperature, r.closed, count(e.seq) AS played,"
+        " coalesce(sum(e.success), 0) AS successes,"
         " (SELECT count(*) FROM round_tasks t WHERE t.round_id = r.id) AS planned"
         " FROM rounds r LEFT JOIN episodes e ON e.round_id = r.id WHERE r.abandoned = 0 GROUP BY r.id ORDER BY r.id"
     ).fetchall()
+
+
+def round_tallies(db: Database, round_id: int) -> list[tuple[int, int]]:
+    """Successes and episodes of each instance of a round."""
+    rows = db.execute("SELECT sum(success), count(*) FROM episodes WHERE round_id = ? GROUP BY task", (round_id,))
+    return [*map(tuple, rows)]
 
 
 def rounds(db: Database) -> list[Row]:
@@ -161,6 +178,14 @@ def round_episodes(db: Database, round_id: int) -> list[RoundEpisode]:
         for row in played
     ]
     return [*found, *(RoundEpisode(task=row["task"], fault=True) for row in lost)]
+
+
+def families_played(db: Database) -> list[str]:
+    """The families, or task sets, of all episodes that were handed out."""
+    rows = db.execute(
+        "SELECT DISTINCT substr(task, 1, instr(task || '/', '/') - 1) AS name FROM reservations ORDER BY 1"
+    )
+    return [row["name"] for row in rows]
 
 
 def trained_families(db: Database) -> set[str]:

@@ -57,14 +57,14 @@ def test_the_names_of_phases_never_lie_on_each_other(monkeypatch: pytest.MonkeyP
     stays, at = [curves.Stretch("bc", 0, 900)], 900
     for _ in range(4):
         stays += [
-            curves.Stretch("rl", at, at + 18, "pulse_complete"),
-            curves.Stretch("pulse", at + 18, at + 218, "counted"),
+            curves.Stretch("rl", at, at + 18),
+            curves.Stretch("pulse", at + 18, at + 218),
         ]
         at += 218
-    stays.append(curves.Stretch("rl", at, at + 2, "pulse_complete"))
+    stays.append(curves.Stretch("rl", at, at + 2))
     dots = curves.Dots("T=1", [900, at + 2], [0.4, 0.6], [0.3, 0.5], [0.5, 0.7], [[], []])
     curves.success({}, [dots], stays)
-    assert [name for name, _ in names].count("rl\npulse done") == 4
-    assert names[-1][0] == "rl", "two batches have no room for their cause"
+    assert [name for name, _ in names].count("rl") == 4
+    assert names[-1][0] == "pulse", "two batches have no room for a name"
     for (_, one), (_, other) in pairwise(names):
         assert one.x1 <= other.x0

@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -19,8 +18,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors.cluster import cli
-from actors.cluster.runs import run_folder
-from actors.cluster.web import run_reader, shared_look
+from actors.cluster.runs import evaluation_rounds, run_folder
+from actors.cluster.views import episodes
+from actors.cluster.web import shared_look
 from actors.cluster.web.beside import live_page
 from actors.cluster.web.run_reader import LOST, RunReader
 from actors.cluster.web.server import LiveServer
@@ -73,7 +73,7 @@ async def test_pages_hold_the_words_of_guests_as_text(run: Path) -> None:
             assert (status, "<script>" in page) == (200, False)
             assert "script-src 'self'" in headers["Content-Security-Policy"]
             assert headers["X-Content-Type-Options"] == "nosniff"
-            Reader(page.replace('<link rel="stylesheet" href="/assets/live.css">', ""))
+            Reader(re.sub(r'<link rel="(icon|stylesheet)" href="/assets/[a-z.]+">', "", page))
         status, _, headers = await got(f"{at}/runs/one/pictures/203.jpg")
         assert (status, headers["Content-Type"]) == (200, "image/jpeg")
 
@@ -82,6 +82,7 @@ async def test_pages_hold_the_words_of_guests_as_text(run: Path) -> None:
     ("path", "expected"),
     [
         ("/runs/onf", "no run onf; did you mean one?"),
+        ("/runs/one/episodes?before=x", "before 'x': no token"),
         ("/runs/one/episodes/9", "9: no such episode in one"),
         ("/runs/one/pictures/9.jpg", "Not Found"),
         ("/runs/..%2F..%2Fetc/live", "no run ../../etc"),
@@ -136,20 +137,59 @@ def test_a_look_reads_what_is_new(run: Path) -> None:
     reader.close()
 
 
-def test_paces_come_of_the_ledger_and_of_what_the_router_logs(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, now = RunReader(run), [0.0]
-    monkeypatch.setattr(run_reader, "time", SimpleNamespace(monotonic=lambda: now[0], time=time.time))
+def going_on(run: Path, name: str = "two") -> run_folder.RunFolder:
+    """A run that goes on, with the ledger, the logs and the settings of `run`."""
+    record = run_folder.read_record(run)
+    record.verdict, record.started_s = None, time.time() - 600
+    going = run_folder.claim(run.parent / name, record, resume=False)
+    shutil.copytree(run, going.path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("run.json", "lock"))
+    going.save()
+    return going
+
+
+def test_a_run_says_its_pace_and_how_long_its_phase_takes(run: Path) -> None:
+    going = going_on(run)
+    db, _ = connect(going.path / "ledger.sqlite")
+    with contextlib.closing(db):
+        stay = db.execute("SELECT max(idx) FROM stays").fetchone()[0]
+        db.execute("UPDATE stays SET step_limit = 26 WHERE idx = ?", (stay,))
+        for n, (lease,) in enumerate(
+            db.execute("SELECT id FROM leases WHERE state = 'trained' ORDER BY id").fetchall()
+        ):
+            db.execute("UPDATE leases SET wall = ?, stay = ? WHERE id = ?", (1000.0 + 3 * n, stay, lease))
+        db.execute("INSERT OR REPLACE INTO stay_steps VALUES(?, 6)", (stay,))
+    with (going.path / "logs" / "x.jsonl").open("a") as file:
+        for ago_s in (90, 30, 20, 10):
+            ts = (datetime.now(UTC) - timedelta(seconds=ago_s)).isoformat()
+            file.write(
+                orjson.dumps({"ts": ts, "level": "info", "actor": "a", "event": "episode_ended"}).decode() + "\n"
+            )
+    reader = RunReader(going.path)
+    found = reader.look()
+    assert (found.phase, found.done, found.whole, found.left_s) == ("rl", 6, 26, 60.0)
+    assert found.episodes_per_min == 3.0, "at the first look"
+    going.end("stopped", None)
+    found = reader.look()
+    assert (found.left_s, found.episodes_per_min) == (None, None), "what has ended has neither"
+    reader.close()
+
+
+def test_held_out_success_has_the_interval_of_the_reports(run: Path) -> None:
+    reader = RunReader(run)
+    rounds = {one.name: one for one in reader.look().rounds}
+    reader.close()
+    for told in evaluation_rounds.read_rounds(run):
+        low, high = told.summary.whole.all.interval
+        assert (rounds[told.name].low, rounds[told.name].high) == pytest.approx((low, high), abs=1e-3)
+        assert rounds[told.name].step == told.step
+
+
+def test_the_pace_of_samplers_is_what_the_router_logs(run: Path) -> None:
+    reader = RunReader(run)
     db, _ = connect(run / "ledger.sqlite")
     with contextlib.closing(db):
         db.execute("INSERT OR REPLACE INTO samplers VALUES('sampler/0', '0.3', 0)")
-        db.execute("INSERT OR REPLACE INTO counters VALUES('episodes:train', 3)")
-        first = reader.look()
-        assert (first.episodes_per_min, first.samplers[0].tokens_s) == (None, None), "no look before, no line"
-        db.execute("UPDATE counters SET value = value + 7 WHERE name = 'episodes:train'")
-        now[0] = 30.0
-        assert reader.look().episodes_per_min == 14.0
-        now[0] = 90.0
-        assert reader.look().episodes_per_min == 0.0, "none in the last minute"
+    assert reader.look().samplers[0].tokens_s is None, "no line yet"
     with (run / "logs" / "x.jsonl").open("a") as file:
         for ago_s, drawn in ((120, {"sampler/0": 10}), (1, {"sampler/0": 600})):
             ts = (datetime.now(UTC) - timedelta(seconds=ago_s)).isoformat()
@@ -198,17 +238,24 @@ async def test_a_browser_follows_a_run_through_a_restart_of_the_server(run: Path
             said = await page.eval("document.body.textContent")
             assert "waits for work" not in said, "it has ended"
             assert "episodes a minute" not in said
+            assert "play. A seat" not in said
+            assert "left in this phase" not in said
+            assert await page.eval("document.getElementById('held').textContent.startsWith('0.833 (5 of 6 episodes)')")
+            assert await page.eval("document.querySelector('#held-curve svg text') !== null"), "its axes have numbers"
+            await page.until("document.getElementById('logs').textContent.includes('episode_ended')")
             assert await page.eval("document.documentElement.scrollWidth <= window.innerWidth")
             reserve(run, 3, TITLE)
             await page.until("document.getElementById('wall').childElementCount === 2")
             assert TITLE in await page.eval("document.getElementById('wall').textContent")
             assert await page.eval("document.querySelectorAll('#wall img[src=x]').length") == 0
+            await page.eval("document.getElementById('wall').scrollIntoView()")
             await page.until("document.querySelector('#wall img').naturalWidth > 0")
         await page.until("!document.getElementById('trouble').hidden")
         async with served(run.parent, port=int(at.rpartition(":")[2])):
             await page.until("document.getElementById('trouble').hidden")
+            await page.eval("document.querySelector('#filter [name=event]').value = 'no_such'")
             await page.eval("document.querySelector('#filter button').click()")
-            await page.until("document.getElementById('logs').textContent.includes('episode_ended')")
+            await page.until("document.getElementById('logs').textContent === ''")
             await page.eval("document.querySelector('#wall a').click()")
             await page.until("document.querySelector('article h2') !== null")
             assert HOSTILE.partition("&")[0] in await page.eval("document.body.textContent")
@@ -267,3 +314,30 @@ async def test_a_page_beside_a_run_ends_with_it(run: Path, capsys: pytest.Captur
             pass
     with pytest.raises(aiohttp.ClientConnectorError):
         await got(address)
+
+
+async def test_episodes_are_filtered_and_turned_page_by_page(run: Path) -> None:
+    async with served(run.parent) as at:
+        listed = (await got(f"{at}/runs/one/episodes"))[1]
+        stored = re.findall(r'href="/runs/one/episodes/(\d+)"', listed)
+        assert len(stored) > 2
+        assert '<option value="final">' in listed
+        chosen = (await got(f"{at}/runs/one/episodes?phase=final&ending=failure"))[1]
+        assert 0 < chosen.count("<tr>") < listed.count("<tr>")
+        assert '<option value="final" selected="">' in chosen
+        assert f"/runs/one/episodes/{stored[1]}?phase=final" not in chosen or "phase=final&amp;ending=failure" in chosen
+        middle = (await got(f"{at}/runs/one/episodes/{stored[1]}"))[1]
+        assert f'<a href="/runs/one/episodes/{stored[0]}">Newer</a>' in middle
+        assert f'<a href="/runs/one/episodes/{stored[2]}">Older</a>' in middle
+        assert "one, live" not in middle, "it has ended"
+        first = (await got(f"{at}/runs/one/episodes/{stored[0]}"))[1]
+        assert "Newer" not in first
+        assert (await got(f"{at}/assets/icon.svg"))[0] == 200
+
+
+def test_a_list_of_episodes_goes_on_below_a_token(run: Path) -> None:
+    every = episodes.listed(run, episodes.Wanted(), 1000)
+    assert episodes.listed(run, episodes.Wanted(), 2, below=every[1].token) == every[2:4]
+    wanted = episodes.Wanted(ending="failure")
+    stored = [one.token for one in every if one.stored and one.ending == "failure"]
+    assert episodes.neighbours(run, stored[0], wanted) == (None, stored[1] if stored[1:] else None)
