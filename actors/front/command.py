@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from actors.cluster import output
 from actors.cluster.config import deploy_files
@@ -80,6 +81,8 @@ async def _played(args: argparse.Namespace, task: TaskHandle, form: Form) -> Pla
     async with _policy(args, task, form) as policy, page.served(args.port) as address:
         output.line(output.clean(f"task: {task.instruction}"))
         output.line(f"page: {address}   (a desktop boots; ? lists what can be done, Ctrl-C leaves)")
+        if tunnel := over_ssh(address, os.environ):
+            output.line(output.clean(tunnel))
         watched = WatchedPolicy(policy, page, by_model=bool(args.model), wait=args.step)
         settings: dict[str, Any] = {"screen": args.screen} if args.screen else {}
         found = await play(
@@ -90,6 +93,16 @@ async def _played(args: argparse.Namespace, task: TaskHandle, form: Form) -> Pla
         page.end(verdict)
         output.line(output.clean(f"verdict: {verdict}; {len(found.steps)} turns"))
         return found
+
+
+def over_ssh(address: str, environment: Mapping[str, str]) -> str:
+    """How the page at `address` is opened from where this terminal is; "" for a terminal of this machine."""
+    came = environment.get("SSH_CONNECTION", "").split()
+    if len(came) != 4:
+        return ""
+    port = urlsplit(address).port
+    here = f"{environment.get('USER', 'USER')}@{came[2]}"
+    return f"over SSH: first  ssh -NL {port}:127.0.0.1:{port} {here}  on your own machine, then open the page there"
 
 
 class WatchedPolicy:

@@ -22,6 +22,7 @@ from apis.prompts.names import element_names
 
 ANSWER_S = 3600.0  # then the person is taken to have left
 ASK = "> "
+FIRST = "type an action, such as  Agent.click(e3);  DONE once the task is done;  ?  for what else there is"
 HELP = (
     "one line is one action, such as  Agent.click(e3)  or  Agent.type(e3, text='kiwi', enter=True)\n"
     "?  lists what can be called now, ? WORD what has that word; DONE claims that it is done, FAIL gives up (so does "
@@ -80,6 +81,8 @@ class Person:
 
     async def __call__(self, seen: Seen) -> str:
         """The action that the person gives, with a thought in the words of a demonstration."""
+        if not seen.step:
+            output.prose(FIRST)
         while True:
             said = await read_line(self._read)
             if said is None:

@@ -268,3 +268,10 @@ def test_a_task_is_played_by_hand_to_its_verdict_and_kept(
     assert "page: http://127.0.0.1:" in said
     assert "verdict: solved (verified)" in said
     assert f"kept in {file}, which holds 1 demonstrations" in said
+
+
+def test_a_terminal_over_ssh_is_told_how_to_open_the_page() -> None:
+    came = {"SSH_CONNECTION": "203.0.113.5 50000 192.0.2.7 22", "USER": "me"}
+    told = command.over_ssh("http://127.0.0.1:4711/?token=t", came)
+    assert "ssh -NL 4711:127.0.0.1:4711 me@192.0.2.7" in told
+    assert command.over_ssh("http://127.0.0.1:4711/", {}) == ""
