@@ -204,6 +204,11 @@ class RunReader:
         if (row := queries.segment(db)) is None:
             return {"phase": "", "done": 0, "whole": None, "left_s": None}
         done, whole, since = row["trained"], row["step_limit"], [row["wall"]]
+        rl = self._deploy.get("entropulse", {})
+        if (
+            row["phase"] == Phase.RL and whole is None and rl.get("pulse") == "full"
+        ):  # else other steps stand for pulses
+            whole = rl["total_rl_steps"] - queries.steps_by_phase(db).get(Phase.RL, 0) + done
         if row["phase"] == Phase.DEMO:
             done, whole = queries.demos(db), self._deploy.get("demos", {}).get("count")
             each_s = (self._now or 0.0) - since[0]
