@@ -16,6 +16,7 @@ from torch import Tensor
 
 from policy import hf_folder, tensornames
 from policy.architecture import Architecture, read_architecture
+from policy.chat_process import MOST_TURNS
 from policy.engine.cache import KeyValueCache
 from policy.engine.core import EngineCore
 from policy.engine.model import Chunk, Decoder
@@ -47,6 +48,7 @@ class ModelVerdict(msgspec.Struct):
     loads: bool = False  # by learner and engine
     max_logit_diff: float | None = None  # of both, to transformers in float32
     generates: bool = False  # greedily, what transformers would, and gives all tensors back when it is exported
+    chat: list[str] = []  # what its chat template refuses of conversations of one to four questions
     why: str = ""
 
 
@@ -64,7 +66,9 @@ def compare(folder: Path, dtype: str, tell: Tell) -> ModelVerdict:
     generator = torch.Generator().manual_seed(0)
     longest = min(arch.context, max(_LENGTHS))
     ids = [torch.randint(arch.vocab, (min(n, longest),), generator=generator).tolist() for n in _LENGTHS]
-    prompt = Tokenizer.load(folder).prompt_ids(QUESTION)
+    tokenizer = Tokenizer.load(folder)
+    prompt = tokenizer.prompt_ids(QUESTION)
+    verdict.chat = _refused(tokenizer)
     try:
         tell("the engine loads, computes and draws")
         engine, drawn = _engine(folder, arch, dtype, ids, prompt)
@@ -79,6 +83,15 @@ def compare(folder: Path, dtype: str, tell: Tell) -> ModelVerdict:
     ours = _Ours(engine=engine, learner=learner, drawn=drawn, changed=changed)
     rounded = None if dtype == "float32" else _reference(folder, DTYPES[dtype], ids, [*prompt, *drawn])[0]
     return _judged(verdict, ours, exact, rounded, greedy[len(prompt) - 1 : -1])
+
+
+def _refused(tokenizer: Tokenizer) -> list[str]:
+    """What its chat template can't be asked for, a line each."""
+    found = ["a system message: it goes in front of the first question"] if tokenizer.folds_system else []
+    for turns in range(1, MOST_TURNS + 1):
+        if why := tokenizer.refused(turns, system=True):
+            return [*found, f"{turns} questions in a conversation: {why}"]
+    return found
 
 
 def _judged(

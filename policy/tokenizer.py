@@ -2,7 +2,7 @@
 
 Our own models use five special tokens and the chat form `<|user|> prompt <|end|> <|assistant|> response <|end|>`, turn
 after turn. A system text stands before it as `<|system|> text <|end|>`. Any other Hugging Face folder is served through
-its own chat template.
+its own chat template, by transformers in a process of its own.
 """
 
 from __future__ import annotations
@@ -10,11 +10,21 @@ from __future__ import annotations
 import os
 from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tokenizers import Tokenizer as Backend
 
 from policy.architecture import end_ids
+from policy.chat_process import (
+    LOAD_S,
+    MOST_TURNS,
+    PROCESS,
+    RENDER_S,
+    ChatRequest,
+    ChatResponse,
+    Message,
+    conversation,
+)
 from policy.known import KnownParts
 from runtime.errors import ConfigError
 
@@ -31,21 +41,9 @@ CHAT_TEMPLATE = (
 # Each text is encoded by itself: the library's threads would gain nothing, and it warns of every fork beside them.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-SHAPES = 256  # of conversations, by system text and number of turns, whose template stays encoded
-
-# Begins the stand-ins that are put through a foreign chat template; the contents' ids take their places afterwards.
-_MARK = "Qs7Xv"
+_ANCHOR = "\n"  # a text behind it does not begin a text
 
 Exchange = tuple[str, str]  # an earlier turn of the user, and the assistant's answer
-
-
-class _ChatForm(Protocol):
-    """Wraps contents, whose ids have four bytes each, into the model's chat form."""
-
-    eos_id: int
-    stop_ids: tuple[int, ...]
-
-    def wrap(self, turns: Sequence[bytes], system: bytes | None) -> array[int]: ...
 
 
 class _OwnForm:
@@ -55,10 +53,16 @@ class _OwnForm:
         vocabulary = backend.get_vocab(with_added_tokens=True)
         _, self.eos_id, self._user, self._assistant, self._system = (vocabulary[token] for token in SPECIAL_TOKENS)
         self.stop_ids: tuple[int, ...] = (self.eos_id,)
+        self.lead = ""
+        self._parts = KnownParts(backend)
 
-    def wrap(self, turns: Sequence[bytes], system: bytes | None) -> array[int]:
-        contents = [] if system is None else [(self._system, system)]
-        contents += [(self._assistant if number % 2 else self._user, content) for number, content in enumerate(turns)]
+    def prompt(self, turns: Sequence[str], system: str | None) -> array[int]:
+        again = self._parts.ids_again
+        contents = [] if system is None else [(self._system, again(system))]
+        for number, text in enumerate(turns):
+            newest = number == len(turns) - 1
+            content = self._parts.ids(text) if newest else again(text)
+            contents.append((self._assistant if number % 2 else self._user, content))
         ids = array("I")
         for speaker, content in contents:
             ids.append(speaker)
@@ -69,75 +73,38 @@ class _OwnForm:
 
 
 class _TemplateForm:
-    """A foreign model's chat template, applied around contents that are tokenised apart from it.
+    """A foreign model's chat template, rendered and made into ids as transformers does."""
 
-    What a template says around contents is the same for all conversations of as many turns, with or without a system
-    text, so it is rendered and encoded once for each such shape.
-    """
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+        self.backend = self._asked(ChatRequest(self._folder, LOAD_S), "the tokenizer's files can't be read").backend
+        facts = self._asked(ChatRequest(self._folder, RENDER_S, facts=True)).facts
+        assert facts is not None, "a request for facts is answered by them"
+        self.lead, self.refused = facts.lead, facts.refused
+        self.eos_id = facts.eos_id
+        self.stop_ids = tuple(sorted({*facts.stop_ids, *end_ids(folder)}))
+        self.folded = any(
+            self.refused.get(f"{turns}s") and not self.refused.get(str(turns)) for turns in range(1, MOST_TURNS + 1)
+        )
+        if why := self.refused.get("1"):
+            raise ConfigError(f"{folder}: {why}")
 
-    def __init__(self, folder: Path, backend: Backend) -> None:
-        from transformers import AutoTokenizer
+    def prompt(self, turns: Sequence[str], system: str | None) -> array[int]:
+        if self.folded and system is not None:
+            turns, system = (f"{system}\n\n{turns[0]}", *turns[1:]), None
+        return self.ids(conversation(turns, system), {"add_generation_prompt": True})
 
-        try:
-            template = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
-        except Exception as error:  # whatever a stranger's files make the library raise
-            raise ConfigError(f"{folder}: the tokenizer's files can't be read: {_line(error)}") from error
-        if not template.chat_template:
-            raise ConfigError(f"{folder}: the tokenizer has no chat template")
-        if template.eos_token_id is None:
-            raise ConfigError(f"{folder}: the tokenizer names no end-of-turn token")
-        self._template, self._backend = template, backend
-        self._shapes: dict[tuple[int, bool], list[array[int]]] = {}
-        ends = {int(template.eos_token_id), *end_ids(folder)}
-        self.stop_ids = tuple(sorted(ends))
-        self.eos_id = self._end_of_turn(int(template.eos_token_id))
-
-    def _end_of_turn(self, default: int) -> int:
-        """What stands behind the assistant's answer within a conversation, where the model ends its answers by that."""
-        try:
-            behind = self._around(3, system=False)[2]
-        except ConfigError:  # a template may refuse a second question
-            return default
-        return behind[0] if behind and behind[0] in self.stop_ids else default
-
-    def wrap(self, turns: Sequence[bytes], system: bytes | None) -> array[int]:
-        before, *behind = self._around(len(turns), system=system is not None)
-        ids = before[:]
-        for content, after in zip(turns if system is None else (system, *turns), behind, strict=True):
-            ids.frombytes(content)
-            ids.extend(after)
-        return ids
-
-    def _around(self, turns: int, *, system: bool) -> list[array[int]]:
-        """The ids before, between and after the contents of so many turns. Raises ConfigError."""
-        found = self._shapes.get((turns, system))
-        if found is None:
-            messages = [{"role": "system", "content": f"{_MARK}system"}] if system else []
-            for number in range(turns):
-                role = "assistant" if number % 2 else "user"
-                messages.append({"role": role, "content": f"{_MARK}{number}{role}"})
-            found = _around(self._template, self._backend, messages)
-            if len(self._shapes) < SHAPES:
-                self._shapes[turns, system] = found
+    def ids(self, messages: list[Message], options: dict[str, Any], *, plain: bool = False) -> array[int]:
+        """The ids of any conversation; `options` are those of transformers. Raises ConfigError."""
+        found = array("I")
+        found.frombytes(self._asked(ChatRequest(self._folder, RENDER_S, messages, options, plain=plain)).ids)
         return found
 
-
-def _around(template: Any, backend: Backend, messages: list[dict[str, str]]) -> list[array[int]]:
-    """The ids before, between and after the messages' contents. Raises ConfigError.
-
-    `backend` makes special tokens, and only the template's own text passes through it.
-    """
-    try:
-        rest = str(template.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
-    except Exception as error:  # a template is a program of a stranger's
-        raise ConfigError(f"the chat template fails: {_line(error)}") from error
-    pieces = []
-    for message in messages:
-        before, marked, rest = rest.partition(message["content"])
-        if not marked:
-            raise ConfigError("the chat template drops or rewrites a message's content")
-        pieces.append(before)
-    return [array("I", backend.encode(piece, add_special_tokens=False).ids) for piece in (*pieces, rest)]
+    def _asked(self, request: ChatRequest, wrong: str = "the chat template fails") -> ChatResponse:
+        try:
+            return PROCESS.ask(request)
+        except ConfigError as error:
+            raise ConfigError(f"{self._folder}: {wrong}: {error}") from error
 
 
 def _line(error: Exception) -> str:
@@ -149,12 +116,15 @@ def _sound(text: str) -> str:
 
 
 class Tokenizer:
-    """A loaded tokenizer; cheap to call, safe to share between threads."""
+    """A loaded tokenizer, safe to share between threads; cheap to call where it is `own`."""
 
-    def __init__(self, content: Backend, form: _ChatForm) -> None:
+    def __init__(self, content: Backend, form: _OwnForm | _TemplateForm) -> None:
         self._content = content
         self._form = form
-        self._parts = KnownParts(content)
+        anchor = content.encode(_ANCHOR, add_special_tokens=False).ids
+        behind = content.encode(f"{_ANCHOR}x", add_special_tokens=False).ids
+        # Some tokenizers put a space before a text, which an answer behind a prompt does not have.
+        self._anchor = anchor if behind != [*anchor, *content.encode("x", add_special_tokens=False).ids] else []
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -164,16 +134,16 @@ class Tokenizer:
         if not path.is_file():
             raise ConfigError(f"{path} is missing: not a Hugging Face folder with a fast tokenizer")
         try:
-            text = path.read_text(encoding="utf-8")
-            content = Backend.from_str(text)
+            content = Backend.from_str(path.read_text(encoding="utf-8"))
         except Exception as error:  # the library raises nothing narrower
             raise ConfigError(f"{path} is no tokenizer: {_line(error)}") from error
+        own = all(content.token_to_id(token) is not None for token in SPECIAL_TOKENS)
+        form = None if own else _TemplateForm(folder)
+        content = content if form is None else Backend.from_str(form.backend)
         content.encode_special_tokens = True
         content.no_padding()
         content.no_truncation()
-        if all(content.token_to_id(token) is not None for token in SPECIAL_TOKENS):
-            return cls(content, _OwnForm(content))
-        return cls(content, _TemplateForm(folder, Backend.from_str(text)))
+        return cls(content, form or _OwnForm(content))
 
     @property
     def own(self) -> bool:
@@ -187,7 +157,7 @@ class Tokenizer:
 
     @property
     def stop_ids(self) -> tuple[int, ...]:
-        """What the model may end an answer with: the end-of-turn token, and those of generation_config.json."""
+        """What the model may end an answer with: the template's end of a turn, and those that the folder names."""
         return self._form.stop_ids
 
     @property
@@ -195,28 +165,72 @@ class Tokenizer:
         """The largest id that a text can become; -1 without any id."""
         return max(self._content.get_vocab(with_added_tokens=True).values(), default=-1)
 
+    def refused(self, turns: int, *, system: bool) -> str:
+        """Why no conversation of so many questions can be made, four at most; "" where it can."""
+        if isinstance(self._form, _OwnForm):
+            return ""
+        return self._form.refused.get(f"{turns}s" if system and not self._form.folded else str(turns), "")
+
+    @property
+    def folds_system(self) -> bool:
+        """Whether a system text goes in front of the first question, because the template has no place for it."""
+        return isinstance(self._form, _TemplateForm) and self._form.folded
+
     def encode(self, text: str) -> list[int]:
         """Content to ids without any special token. A lone surrogate is written out as its escape first."""
-        return memoryview(self._parts.ids(_sound(text))).cast("I").tolist()
+        return self._content.encode(_sound(text), add_special_tokens=False).ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """Ids to text, special tokens shown by name; bytes that are no UTF-8 become U+FFFD."""
         return str(self._content.decode(list(ids), skip_special_tokens=False))
 
     def prompt_ids(self, user_text: str, system: str | None = None, earlier: Sequence[Exchange] = ()) -> list[int]:
-        """The prompt up to and including the token after which the model answers, behind `earlier` turns."""
+        """The prompt up to and including the token after which the model answers, behind `earlier` turns.
+
+        Raises ConfigError where the model's template makes none of it.
+        """
         return self.packed_prompt(user_text, system, earlier).tolist()
 
     def packed_prompt(self, user_text: str, system: str | None = None, earlier: Sequence[Exchange] = ()) -> array[int]:
         """The ids of `prompt_ids`, four bytes each."""
-        again = self._parts.ids_again
-        turns = [again(_sound(text)) for exchange in earlier for text in exchange]
-        turns.append(self._parts.ids(_sound(user_text)))
-        return self._form.wrap(turns, None if system is None else again(_sound(system)))
+        turns = [_sound(text) for exchange in earlier for text in exchange]
+        turns.append(_sound(user_text))
+        return self._form.prompt(turns, None if system is None else _sound(system))
+
+    def chat_ids(
+        self, messages: Sequence[tuple[str, str]], options: dict[str, Any], *, plain: bool = False
+    ) -> list[int]:
+        """The ids of messages, each a role and a text, with `options` of transformers' apply_chat_template.
+
+        With `plain`, as transformers makes them by itself: contents are no data then. Raises ConfigError.
+        """
+        spoken = [{"role": role, "content": _sound(text)} for role, text in messages]
+        if isinstance(self._form, _TemplateForm):
+            return self._form.ids(spoken, options, plain=plain).tolist()
+        return self._form.prompt(*_turns_of(spoken, options)).tolist()
 
     async def close(self) -> None:
         """A host closes what its actors share; nothing is open here."""
 
     def response_ids(self, text: str) -> list[int]:
-        """A response as the model should emit it: its ids and the end-of-turn token."""
+        """A response as the model should emit it behind its prompt: its ids and the end-of-turn token."""
+        text, anchor = self._form.lead + text, self._anchor
+        if anchor:
+            ids = self.encode(_ANCHOR + text)
+            if ids[: len(anchor)] == anchor:
+                return [*ids[len(anchor) :], self.eos_id]
         return [*self.encode(text), self.eos_id]
+
+
+def _turns_of(messages: list[Message], options: dict[str, Any]) -> tuple[list[str], str | None]:
+    """The turns and the system text of messages to a model built here. Raises ConfigError for others."""
+    if wrong := next((name for name, value in options.items() if name != "add_generation_prompt" and value), ""):
+        raise ConfigError(f"{wrong}: the bundled model's chat form has nothing of it")
+    system = messages[0]["content"] if messages and messages[0]["role"] == "system" else None
+    turns = messages[0 if system is None else 1 :]
+    for number, message in enumerate(turns):
+        if message["role"] != ("assistant" if number % 2 else "user"):
+            raise ConfigError(f"messages: a {message['role']} message where user and assistant take turns")
+    if len(turns) % 2 == 0 or not options.get("add_generation_prompt"):
+        raise ConfigError("messages: the last one is the user's, and the assistant answers")
+    return [message["content"] for message in turns], system

@@ -19,7 +19,7 @@ from actors.sampler.messages import Generate, Refused
 from apis.observation import Observation
 from apis.prompts.text import Turn
 from policy.tokenizer import Tokenizer
-from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
+from runtime.errors import ActorFailed, ActorGone, ConfigError, DeadlineExceeded, MailboxFull
 from runtime.messaging.refs import Ref
 from runtime.seeds import stable_seed
 
@@ -64,11 +64,17 @@ class Answerer(Protocol):
 
 
 async def packed_prompt(tokenizer: Tokenizer, prompt: Prompt) -> array[int]:
-    """The ids of a prompt, four bytes each; other seats of this process go on while a long one is encoded."""
+    """The ids of a prompt, four bytes each; other seats of this process go on while a long one is encoded.
+
+    Raises DesktopFault where the model's chat template makes none of it.
+    """
     contents = (prompt.user, prompt.system or "", *(text for exchange in prompt.earlier for text in exchange))
-    if sum(map(len, contents)) < LONG_CHARS:
+    if tokenizer.own and sum(map(len, contents)) < LONG_CHARS:
         return tokenizer.packed_prompt(prompt.user, prompt.system, prompt.earlier)
-    return await asyncio.to_thread(tokenizer.packed_prompt, prompt.user, prompt.system, prompt.earlier)
+    try:
+        return await asyncio.to_thread(tokenizer.packed_prompt, prompt.user, prompt.system, prompt.earlier)
+    except ConfigError as error:  # a chat template is a stranger's program, and sees what the policy said
+        raise DesktopFault("no_prompt", str(error), "task") from error
 
 
 class SampledAnswers:

@@ -40,7 +40,7 @@ def of_folder(folder: Path, *, temperature: float = 0.0, max_tokens: int = 96, s
     arch, tokenizer = read_architecture(folder), Tokenizer.load(folder)
     options = EngineOptions(model_path=str(folder), dtype=DTYPE, max_running_requests=1, context_length=arch.context)
     core = EngineCore(options, load_weights(folder, torch.device("cpu"), DTYPES[DTYPE]))
-    stops = frozenset(arch.eos_ids)
+    stops = frozenset({*arch.eos_ids, *tokenizer.stop_ids})
 
     def draw(seen: Seen) -> str:
         ids = seen.prompt_ids(tokenizer)

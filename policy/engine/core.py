@@ -17,7 +17,7 @@ from policy.engine.cache import KeyValueCache
 from policy.engine.model import Chunk, Decoder
 from policy.engine.options import EngineFigures, EngineOptions
 from policy.engine.prefix import PrefixIndex
-from policy.engine.sampling import draw, score
+from policy.engine.sampling import Share, draw, score
 from policy.engine.scheduler import Scheduler, SequenceWork
 from policy.engine.sequence import FOLLOW, MIXED, Finish, Sequence
 from policy.engine.weights import EngineWeights
@@ -233,7 +233,7 @@ class EngineCore:
                 part,
                 [owner.draw.temperature for owner in owners],
                 [owner.random.random() for owner in owners],
-                [owner.draw.top_p for owner in owners],
+                [Share(owner.draw.top_p, owner.draw.top_k, owner.draw.min_p) for owner in owners],
             )
             for owner, token, logprob in zip(owners, tokens, logprobs, strict=True):
                 self._take(owner, token, logprob, resident.name)

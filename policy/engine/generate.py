@@ -136,6 +136,8 @@ class GenerateHandler:
                     max_new_tokens=room,
                     temperature=param.temperature,
                     top_p=param.top_p,
+                    top_k=max(0, param.top_k),
+                    min_p=param.min_p,
                     stop_ids=self._stops(param),
                     seed=secrets.randbits(63) if param.sampling_seed is None else param.sampling_seed + sample,
                 )

@@ -12,8 +12,6 @@ import msgspec
 
 from policy.errors import EngineError
 
-_UNBOUNDED_TOP_K = 1 << 30  # SGLang's own spelling of "all tokens"
-
 
 class BadRequest(EngineError):  # noqa: N818 - named after its HTTP status
     """The request can't be carried out; `body` is the JSON answer with status 400."""
@@ -43,9 +41,9 @@ class SamplingParams(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     stream_interval: int | None = None
     custom_params: Any = None
     top_p: float = 1.0
-    # neutral
     top_k: int = -1
     min_p: float = 0.0
+    # neutral
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
     repetition_penalty: float = 1.0
@@ -61,7 +59,7 @@ class SamplingParams(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     watermark: Any = None
 
 
-_NEUTRAL = ("min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "min_new_tokens")
+_NEUTRAL = ("frequency_penalty", "presence_penalty", "repetition_penalty", "min_new_tokens")
 _ABSENT = (
     "stop",
     "stop_regex",
@@ -149,8 +147,6 @@ def _params(plain: Any) -> SamplingParams:
     for name in _NEUTRAL:
         if getattr(params, name) != getattr(_DEFAULTS, name):
             raise refuse(f"{name} other than {getattr(_DEFAULTS, name)} is not supported by this engine")
-    if params.top_k not in (-1, _UNBOUNDED_TOP_K):
-        raise refuse("top_k other than -1 is not supported by this engine; for greedy decoding set temperature 0")
     for name in _ABSENT:
         if getattr(params, name):
             raise refuse(f"{name} is not supported by this engine")
@@ -160,6 +156,10 @@ def _params(plain: Any) -> SamplingParams:
         raise refuse(f"temperature must be a non-negative finite number, got {params.temperature}.")
     if not 0.0 < params.top_p <= 1.0:
         raise refuse(f"top_p must be in (0, 1], got {params.top_p}.")
+    if params.top_k < 1 and params.top_k not in (-1, 0):
+        raise refuse(f"top_k must be -1 (all tokens) or at least 1, got {params.top_k}.")
+    if not 0.0 <= params.min_p <= 1.0:
+        raise refuse(f"min_p must be in [0, 1], got {params.min_p}.")
     if params.n < 1:
         raise refuse(f"n must be at least 1, got {params.n}.")
     return params

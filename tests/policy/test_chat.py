@@ -43,12 +43,8 @@ def test_turns_become_the_ids_that_the_template_gives(
     for user, assistant in EARLIER[:turns]:
         messages += [{"role": "user", "content": user}, {"role": "assistant", "content": assistant}]
     messages.append({"role": "user", "content": USER})
-    text = theirs.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    ids = ours.prompt_ids(USER, system, EARLIER[:turns])
-    if kind == "mistral" and turns:  # the space before an answer of the assistant's is the template's
-        assert ours.decode(ids) == text
-    else:
-        assert ids == theirs(text, add_special_tokens=False).input_ids
+    expected = theirs.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    assert ours.prompt_ids(USER, system, EARLIER[:turns]) == expected
 
 
 def test_special_tokens_in_contents_stay_text(tmp_path: Path, kind: str) -> None:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
+import openai
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from actors.desktop.endpoints.client import Endpoint, PromptRefused
 from actors.desktop.endpoints.completion import Completed, completed
+from actors.desktop.endpoints.config import EndpointConfig
+from policy.engine.chat import _read
+from policy.engine.protocol import BadRequest
 from policy.engine.said import AnswerText
 from policy.tokenizer import Tokenizer
 from tests.policy import tiny_models
@@ -48,23 +55,121 @@ async def test_a_conversation_is_answered_as_its_ids_are(server: Server) -> None
     assert (await server.post("/v1/chat/completions", {"messages": parts, "max_tokens": 1}))[0] == 200
 
 
-@pytest.mark.parametrize(
-    ("said", "change"),
-    [
-        ("top_p", {"top_p": 0}),
-        ("stop", {"stop": [""]}),
-        ("tools", {"tools": [{"type": "function"}]}),
-        ("take turns", {"messages": [ASKED[0], ASKED[0]], "stream": True}),
-        ("the last one is the user's", {"messages": ASKED[:2]}),
-        ("take turns", {"messages": [ASKED[0], ASKED[0]]}),
-        ("messages", {"messages": "hi"}),
-        ("longer than the model's context", {"messages": [{"role": "user", "content": "x" * 600}]}),
-    ],
-)
+# Whatever is not carried out, with the name that a client reads: OpenAI's fields, vLLM's, SGLang's, and none.
+REFUSED: list[tuple[str, dict[str, object]]] = [
+    ("top_p", {"top_p": 0}),
+    ("top_k", {"top_k": -5}),
+    ("min_p", {"min_p": 2}),
+    ("stop", {"stop": [""]}),
+    ("n", {"n": 2}),
+    ("logprobs", {"logprobs": True}),
+    ("frequency_penalty", {"frequency_penalty": 0.5}),
+    ("presence_penalty", {"presence_penalty": -1}),
+    ("repetition_penalty", {"repetition_penalty": 1.8}),
+    ("min_tokens", {"min_tokens": 3}),
+    ("logit_bias", {"logit_bias": {"3": 5}}),
+    ("tools", {"tools": [{"type": "function"}]}),
+    ("tool_choice", {"tool_choice": "required"}),
+    ("response_format", {"response_format": {"type": "json_object"}}),
+    ("structured_outputs", {"structured_outputs": {"choice": ["a", "b"]}}),
+    ("guided_regex", {"guided_regex": "a+"}),
+    ("json_schema", {"json_schema": "{}"}),
+    ("stop_regex", {"stop_regex": "a+"}),
+    ("reasoning_effort", {"reasoning_effort": "high"}),
+    ("chat_template", {"chat_template": "{{ 1 }}"}),
+    ("documents", {"documents": [{"text": "x"}]}),
+    ("echo", {"echo": True}),
+    ("include_stop_str_in_output", {"include_stop_str_in_output": True}),
+    ("priority", {"priority": 1}),
+    ("lora_path", {"lora_path": "x"}),
+    ("tokenize", {"chat_template_kwargs": {"tokenize": False}}),
+    ("add_generation_prompt", {"add_generation_prompt": True, "continue_final_message": True}),
+    ("stream_options", {"stream_options": {"include_usage": True}}),
+    ("stream_options.continuous_usage_stats", {"stream": True, "stream_options": {"continuous_usage_stats": True}}),
+    ("messages[0].tool_calls", {"messages": [{"role": "assistant", "content": "", "tool_calls": [{}]}]}),
+    ("messages[0].name", {"messages": [{"role": "user", "content": "hi", "name": "me"}]}),
+    ("image_url", {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}),
+    ("messages", {"messages": "hi"}),
+    ("messages", {"messages": []}),
+    ("did you mean temperature?", {"temprature": 1}),
+    ("did you mean max_tokens?", {"maxtokens": 1}),
+    ("messages[0].contents is no field of a chat completion: did you mean content?", {"messages": [{"contents": "x"}]}),
+    ("longer than the model's context", {"messages": [{"role": "user", "content": "x" * 600}]}),
+    ("max_tokens", {"max_tokens": "many"}),
+]
+
+
+@pytest.mark.parametrize(("said", "change"), REFUSED)
 async def test_what_is_not_carried_out_is_refused_by_name(server: Server, said: str, change: dict[str, object]) -> None:
     status, answer = await server.post("/v1/chat/completions", {"messages": ASKED} | change)
     assert status == 400
-    assert said in str(answer)
+    assert set(answer) == {"error"}
+    assert answer["error"]["type"] == "invalid_request_error"
+    assert said in answer["error"]["message"]
+
+
+def test_what_asks_for_nothing_is_taken() -> None:
+    nothing = {
+        "model": "any", "user": "me", "metadata": {"a": "b"}, "n": 1, "logprobs": False, "top_logprobs": None,
+        "tools": [], "tool_choice": "none", "parallel_tool_calls": True, "logit_bias": {}, "frequency_penalty": 0.0,
+        "repetition_penalty": 1.0, "response_format": {"type": "text"}, "structured_outputs": None, "store": False,
+        "separate_reasoning": True, "stream": True, "stream_options": {"include_usage": None},
+    }  # fmt: skip
+    assert _read(msgspec.json.encode({"messages": ASKED} | nothing)).stream
+    for raw in (b"", b"[]", b"{", b"\xff", b'{"messages": [3]}', b'{"n": true}', b'{"messages": null}'):
+        with pytest.raises(BadRequest):
+            _read(raw)
+
+
+async def test_fields_of_other_servers_are_carried_out(server: Server) -> None:
+    async def asked(**more: object) -> dict[str, Any]:
+        body = {"messages": ASKED, "temperature": 0, "max_tokens": 9, **more}
+        status, answer = await server.post("/v1/chat/completions", body)
+        assert status == 200, answer
+        return answer["choices"][0] | {"prompt": answer["usage"]["prompt_tokens"]}
+
+    plain = await asked()
+    for share in ({"top_k": 1}, {"min_p": 1.0}, {"top_p": 1e-6}):
+        assert await asked(temperature=1.0, seed=4, **share) == plain
+    text = plain["message"]["content"]
+    tokenizer = Tokenizer.load(server.model)
+    ended = await asked(stop_token_ids=[tokenizer.encode(text)[0]])
+    assert (ended["message"]["content"], ended["finish_reason"]) == ("", "stop")
+    on = await asked(messages=ASKED[:2], continue_final_message=True)
+    apart = await asked(messages=ASKED[:2], add_generation_prompt=False)
+    assert on["prompt"] == apart["prompt"] - 1  # the answer's end
+    assert (await asked(chat_template_kwargs={"bos_token": "<|eot_id|><|eot_id|>"}))["prompt"] > plain["prompt"]
+
+
+async def test_openais_own_client_is_answered(server: Server) -> None:
+    asked: dict[str, Any] = {"model": "any", "messages": ASKED, "temperature": 0, "max_tokens": 12}
+    async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=server.token or "none", max_retries=0) as client:
+        whole = await client.chat.completions.create(**asked)
+        text = whole.choices[0].message.content
+        stream = await client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True})
+        pieces = [piece async for piece in stream]
+        assert "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices) == text
+        assert pieces[-1].usage == whole.usage
+        drawn = await client.chat.completions.create(**asked | {"temperature": 1.0}, seed=3, extra_body={"top_k": 1})
+        assert drawn.choices[0].message.content == text
+        with pytest.raises(openai.BadRequestError, match="presence_penalty") as caught:
+            await client.chat.completions.create(**asked, presence_penalty=1.0)
+        assert (caught.value.param, caught.value.type) == ("presence_penalty", "invalid_request_error")
+        with pytest.raises(openai.BadRequestError, match="did you mean top_p"):
+            await client.chat.completions.create(**asked, extra_body={"topp": 1.0})
+
+
+async def test_our_own_endpoint_is_answered_by_our_own_engine(server: Server) -> None:
+    for stream in (False, True):
+        config = EndpointConfig(url=f"{server.url}/v1", model="any", key_env="", stream=stream, retries=0)
+        endpoint = Endpoint(config, server.token)
+        try:
+            found = await endpoint.complete(ASKED, 1, temperature=0.0, max_tokens=12)
+            assert found.cut == "it was cut at 12 tokens"
+            with pytest.raises(PromptRefused):
+                await endpoint.complete([{"role": "user", "content": "x" * 600}], 1, temperature=0.0, max_tokens=12)
+        finally:
+            await endpoint.close()
 
 
 async def test_a_stream_is_the_same_answer_piece_by_piece(server: Server) -> None:

@@ -306,7 +306,7 @@ async def test_an_unknown_pause_mode_is_refused(fresh):
         ({"input_ids": [1], "sampling_params": {"temperature": "hot"}}, "float"),
         ({"input_ids": [1], "sampling_params": {"temperature": -1}}, "temperature"),
         ({"input_ids": [1], "sampling_params": {"top_p": 0}}, "top_p must be in (0, 1]"),
-        ({"input_ids": [1], "sampling_params": {"top_k": 1}}, "top_k"),
+        ({"input_ids": [1], "sampling_params": {"top_k": -2}}, "top_k must be"),
         ({"input_ids": [1], "sampling_params": {"stop": ["a"]}}, "stop"),
         ({"input_ids": [1], "sampling_params": {"watermark": True}}, "watermark is not supported"),
         ({"input_ids": [1], "sampling_params": [{}, {}]}, "2 sampling_params for 1"),

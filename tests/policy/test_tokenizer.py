@@ -11,7 +11,8 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from policy.base.tokenizer import VOCAB_SIZE, build_tokenizer, glue
-from policy.tokenizer import _MARK, SPECIAL_TOKENS, Tokenizer
+from policy.chat_child import _MARK
+from policy.tokenizer import SPECIAL_TOKENS, Tokenizer
 from runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -94,14 +95,16 @@ def test_a_packed_prompt_is_the_same_prompt(own: Tokenizer, tmp_path: Path) -> N
             assert packed.tolist() == tokenizer.prompt_ids(LINES, system, earlier)
 
 
-def test_a_template_without_a_place_for_a_system_text_serves_prompts_without_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("refusal", ["{{ raise_exception('no system') }}", ""])
+def test_a_system_text_without_a_place_goes_in_front_of_the_first_question(tmp_path: Path, refusal: str) -> None:
     template = (
-        "{% if messages|length > 1 %}{{ raise_exception('no system') }}{% endif %}<turn>{{ messages[0].content }}"
+        "{% for m in messages %}{% if m.role == 'system' %}" + refusal + "{% else %}<turn>{{ m.content }}"
+        "{% if m.role == 'assistant' %}<stop>{% endif %}{% endif %}{% endfor %}"
     )
     foreign = Tokenizer.load(_foreign_folder(tmp_path, template))
-    assert foreign.decode(foreign.prompt_ids("hello")) == "<turn>hello"
-    with pytest.raises(ConfigError, match="no system"):
-        foreign.prompt_ids("hello", system="be kind")
+    assert foreign.folds_system
+    asked = foreign.prompt_ids("hello", "be kind", [("hi", "yes")])
+    assert foreign.decode(asked) == "<turn>be kind\n\nhi<turn>yes<stop><turn>hello"
 
 
 def test_names_and_lines_are_short(own: Tokenizer) -> None:

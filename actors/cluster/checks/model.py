@@ -53,3 +53,5 @@ def _say(model: str, dtype: str, verdict: ModelVerdict) -> None:
         f"{model}: {verdict.architecture}, {dtype}: largest difference of a logit {verdict.max_logit_diff:.2g};"
         " generates; every tensor comes back"
     )
+    for refused in verdict.chat:
+        output.prose(f"its chat template refuses {refused}")

@@ -10,8 +10,10 @@ from importlib import resources
 from pathlib import Path
 
 from actors.cluster.config import hub
+from apis.prompts import Form
 from policy import tensorfiles
 from policy.architecture import read_architecture
+from policy.chat_process import MOST_TURNS
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 
@@ -88,8 +90,21 @@ def locate(base: str, *, weights: bool = True) -> Path:
             f"{folder}: tokenizer.json has ids up to {largest}, and config.json says vocab_size {vocab}: the tokenizer"
             " is another model's"
         )
-    tokenizer.prompt_ids("user")  # a chat template is a program: it may fail
     return folder
+
+
+def refuse_form(folder: Path, form: Form) -> None:
+    """Raise ConfigError where the chat template of `folder` does not make the prompts of `form`."""
+    # A plan by a shape alone has no tokenizer. The compact form asks one question, which `locate` has tried.
+    if form == "compact" or not (folder / "tokenizer.json").is_file():
+        return
+    tokenizer = Tokenizer.load(folder)
+    for turns in range(1, MOST_TURNS + 1):
+        if why := tokenizer.refused(turns, system=True):
+            raise ConfigError(
+                f"prompt.format is {form}: at step {turns} the chat template of {folder} fails: {why}; with"
+                " prompt.format=compact each step is one question"
+            )
 
 
 def fingerprint(model: str | Path) -> str:

@@ -149,6 +149,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str, dry: bool = False) 
         model = str(models.planned(path, shape) if dry else models.locate(path))
     except ConfigError as error:
         raise ConfigError(f"model.path: {error}") from None
+    models.refuse_form(Path(model), deploy.prompt.format)
     architecture = read_architecture(Path(model))
     refusals.elsewhere(deploy)
     trackers.refuse_missing(deploy.run.trackers)
@@ -226,6 +227,7 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str, dry: bool = False) 
 def recording(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
     """The plan of a run that only records demonstrations: the ledger and the seats. Raises ConfigError like `plan`."""
     model = str(models.locate(deploy.model.path))
+    models.refuse_form(Path(model), deploy.prompt.format)
     lanes = lanes_of(deploy.tasks)
     stages = ((_replay(deploy, lanes, model, run_dir, incarnation),), tuple(_seats(deploy, model, [])))
     return _playing(deploy, lanes, model, run_dir, stages)
@@ -236,6 +238,7 @@ def evaluating(deploy: Deploy, *, version: Version, run_dir: Path, incarnation: 
     `version`, unless an endpoint answers, and the seats. Raises ConfigError like `plan`.
     """
     model = str(models.locate(deploy.model.path))
+    models.refuse_form(Path(model), deploy.prompt.format)
     lanes = lanes_of(deploy.tasks)
     samplers = samplers_of(deploy)
     later = (*_samplers(deploy, model, samplers, version), *_seats(deploy, model, samplers))

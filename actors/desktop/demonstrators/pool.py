@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from actors.desktop.answers import Answer, Prompt
+from actors.desktop.answers import Answer, Prompt, packed_prompt
 from actors.desktop.demonstrators.config import EndpointMember, Member, OracleMember, hasty, refuse_bad_pool, who
 from actors.desktop.demonstrators.rewrite import rewritten, understood
 from actors.desktop.endpoints.chat import Chat
@@ -132,7 +132,7 @@ class PoolAnswers:
         return Answer(
             text=text,
             refusal=said.refusal,
-            prompt_ids=self._tokenizer.prompt_ids(prompt.user, prompt.system, prompt.earlier),
+            prompt_ids=await packed_prompt(self._tokenizer, prompt),
             response_ids=self._tokenizer.response_ids(text),
             logprobs=[],
             spans=[],

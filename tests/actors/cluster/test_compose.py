@@ -14,6 +14,7 @@ from actors.learner.peers import MEET_S
 from apis.tasks.registry import kind_of
 from policy.base.build import MODEL
 from runtime.errors import ConfigError
+from tests.policy.chat_models import CHATML, write_tokenizer
 
 
 @pytest.fixture(autouse=True)
@@ -258,3 +259,24 @@ def test_weights_go_by_disk_or_by_collective() -> None:
         assert (groups.backend, groups.unit == "bucket", groups.checksums) == expected
     with pytest.raises(ConfigError, match=r"weight_sync\.transport is collective"):
         planned("weight_sync.transport=collective")
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (
+            "{% if 'assistant' in messages | map(attribute='role') %}{{ raise_exception('one question') }}{% endif %}"
+            + CHATML.template,
+            "step 2 .*one question",
+        ),
+        ("{{ messages[-1].content }}", "step 2 .*drops"),
+    ],
+)
+def test_a_chat_template_without_real_turns_takes_one_question_at_a_time(
+    tmp_path: Path, template: str, said: str
+) -> None:
+    (tmp_path / "tokenizer.json").unlink()
+    write_tokenizer(tmp_path, "", CHATML._replace(template=template))
+    assert specs(planned("learner.rehearsal=0"))
+    with pytest.raises(ConfigError, match=rf"prompt.format is published: at {said}.*prompt.format=compact"):
+        planned("learner.rehearsal=0", "prompt.format=published")

@@ -18,6 +18,7 @@ from actors.desktop import actor
 from actors.desktop.actor import DesktopSeat, Drain
 from actors.desktop.answers import Prompt, SampledAnswers
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, ScreenConfig, SeatConfig
+from actors.desktop.demonstrators.pool import of_oracle
 from actors.errors import Deferred, DesktopFault
 from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.messages import (
@@ -42,6 +43,7 @@ from runtime.logs.reader import read_logs
 from runtime.messaging.message import Done
 from runtime.quarantine import QuarantinePolicy
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
+from tests.policy.chat_models import CHATML, write_tokenizer
 
 SOON = QuarantinePolicy(faults_in_a_row=2, first_probe_s=0.2, longest_probe_s=0.5)
 SEAT = "actors.desktop.actor:DesktopController"
@@ -208,6 +210,21 @@ async def test_a_sampler_that_fails_is_a_fault_and_no_defect_of_the_seat(tmp_pat
         answers = SampledAnswers([system.ref("sampler/0", "desktop/0")], Tokenizer.load(MODEL), reserved(), "g1.0", 9.0)
         with pytest.raises(DesktopFault, match=r"sampler_unavailable: .*a defect"):
             await answers.answer(0, Prompt(user="x"), Observation(windows=(), elements=()), [], None)
+
+
+@pytest.mark.parametrize("answers", ["sampled", "demonstrated"])
+async def test_a_prompt_that_the_chat_template_refuses_is_a_fault(tmp_path: Path, answers: str) -> None:
+    picky = "{% if 'stop' in messages[-1].content %}{{ raise_exception('not that') }}{% endif %}"
+    write_tokenizer(tmp_path, "", CHATML._replace(template=picky + CHATML.template))
+    tokenizer = Tokenizer.load(tmp_path)
+    work = reserved()
+    made = (
+        SampledAnswers([None], tokenizer, work, "g1.0", 9.0)
+        if answers == "sampled"
+        else of_oracle(work, tokenizer, "compact", 0.0)
+    )  # type: ignore[list-item]
+    with pytest.raises(DesktopFault, match=r"no_prompt: .*not that"):
+        await made.answer(0, Prompt(user="stop it"), Observation(windows=(), elements=()), [], None)
 
 
 class OnesOwn(Actor):
