@@ -75,7 +75,7 @@ def wanted(task: Task) -> list[WantedFile]:
     path is lacking, and for a file of `NATIVE` of which metrics want another kind too.
     """
     kinds: dict[str, set[str]] = {}
-    brought = _brought(task)
+    brought = brought_by(task)
     try:
         for name, result, expected, options in task.evaluator.rows():
             metric = native(name, result, expected, options)
@@ -93,7 +93,7 @@ def wanted(task: Task) -> list[WantedFile]:
     return [WantedFile(path, next(iter(each)) if len(each) == 1 else "bytes") for path, each in kinds.items()]
 
 
-def _brought(task: Task) -> dict[str, tuple[str, str]]:
+def brought_by(task: Task) -> dict[str, tuple[str, str]]:
     """The files that the set-up or postconfig puts into HOME, by their paths there: URL and name.
 
     What is expected of such a file is what was put there, whatever the policy has made of it.
@@ -118,7 +118,7 @@ def score(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture, tai
 
     Raises ConfigError for what the task itself has wrong.
     """
-    scores, brought = [], _brought(task)
+    scores, brought = [], brought_by(task)
 
     def of_task(path: str) -> FileView:
         return FileView("file", data=fixture(*brought[path]), of_task=True) if path in brought else read(path)

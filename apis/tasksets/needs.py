@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-NeedKind = Literal["step", "application", "getter", "metric", "fixture", "network", "root", "account", "judge"]
-Verdict = Literal["runnable", "needs_file", "needs_network", "needs_app", "needs_judge", "unsupported"]
+NeedKind = Literal["step", "application", "getter", "metric", "fixture", "network", "root", "account", "judge", "task"]
+Verdict = Literal["runnable", "needs_file", "needs_network", "needs_app", "needs_judge", "unsound", "unsupported"]
 # The first kind that is lacking decides: what nothing here can give, then what can be installed, reached or fetched.
 _DECIDES: tuple[tuple[NeedKind, Verdict], ...] = (
     ("step", "unsupported"),
@@ -23,6 +23,7 @@ _DECIDES: tuple[tuple[NeedKind, Verdict], ...] = (
     ("network", "needs_network"),
     ("judge", "needs_judge"),
     ("fixture", "needs_file"),
+    ("task", "unsound"),
 )
 
 

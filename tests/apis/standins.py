@@ -23,8 +23,10 @@ from actors.cluster.config import tasksets
 from apis.documents.docx import make_docx
 from apis.documents.xlsx import make_xlsx
 from apis.documents.zip import zipped
+from apis.guest import addresses
 from apis.tasks import registry as tasks
 from apis.tasks.families.vlc.music import sound
+from apis.tasks.metrics.office_world import position
 from apis.tasks.osworld import HOME, Download, Source, Task, dump
 from apis.tasks.twins.documents import BREAK, COLORED, LOW, STRUCK, docx, odt, para, stretch
 from apis.tasks.twins.made_books import chart, pivot, styled
@@ -33,6 +35,7 @@ from apis.tasks.twins.slides import HIGH
 from apis.tasks.twins.tables import check, pane
 from apis.tasksets import store
 from apis.tasksets.fixtures import names_a_file, wanted_by
+from tests.apis import office_pairs
 
 PICTURES = {"png": "PNG", "xcf": "PNG", "raw": "PNG", "jpg": "JPEG", "jpeg": "JPEG", "gif": "GIF", "pdf": "PDF"}
 SOUNDS = ("mp3", "mp4", "wav", "ogg", "flac", "avi", "mkv")
@@ -46,6 +49,7 @@ WHOLE, WITHIN = (
     re.compile(rf'"{HOME}/([^"\\]+)"'),
     re.compile(rf"{HOME}/([^\s\"';|&<>*$\\)]+)"),
 )  # paths in a file's text
+ARCHIVED = {"pdf": "PDF", "image": "PNG"}  # what a metric of archives looks at in them, by its word
 PACKED = ("zip", "vsix", "epub", "gz", "xz")
 NAMED = re.compile(r'"[RE]N([^"]+)"')
 
@@ -60,6 +64,8 @@ def brought(task: Task) -> Iterator[Source]:
 def content(name: str, task: Task, *, gold: bool = False) -> bytes:
     """A file of this name, as `task` starts with it or, with `gold`, expects it."""
     said, ending = ("gold" if gold else "start"), name.rpartition(".")[2].lower()
+    if (made := office(said, ending, task)) is not None:
+        return made
     if ending in ("xlsx", "xls", "ods"):
         names = [*dict.fromkeys([*NAMED.findall(dump(task).decode()), "Sheet1", "Sheet2", "Sheet3"])]
         cells = {sheet: [["item", "price"], [said, 3.5 + gold], ["milk", 2]] for sheet in names}
@@ -81,6 +87,23 @@ def content(name: str, task: Task, *, gold: bool = False) -> bytes:
     if ending in PACKED:
         return packed(members(task, said), ending)
     return TEXTS.get(ending, "{}\n").format(said).encode()
+
+
+def office(said: str, ending: str, task: Task) -> bytes | None:
+    """An office file for one of OfficeWorld's metrics, by the packages that these read with."""
+    func, grid = task.evaluator.func, (["a", "b"], [said, "d"])
+    if func == "simple_docx_compare" and ending == "docx":
+        return office_pairs.text("one two", said, office_pairs.table(*grid), office_pairs.drawn(), "three")
+    if func == "simple_pptx_compare" and ending == "pptx":
+        first = [office_pairs.box("head"), office_pairs.gridded(*grid)]
+        return office_pairs.slides(first, [office_pairs.box(said), office_pairs.shown()], [office_pairs.box("end")])
+    if func != "compare_spreadsheet" or ending != "xlsx" or not isinstance(task.evaluator.options, dict):
+        return None
+    name, first_cell, last_cell = position(task.evaluator.options)
+    answers = {addresses.address(*place): f"{said} {at}" for at, place in enumerate((last_cell, first_cell))}
+    cells = {"A1": "item", "B1": "price", "A2": "tea", "B2": 3.5}
+    filled = cells | (answers if said == "gold" else {})
+    return office_pairs.book(filled, **({name: filled} if name else {}))
 
 
 def drawn(said: str, kind: str) -> bytes:
@@ -112,6 +135,9 @@ def _chunk(name: bytes, data: bytes) -> bytes:
 def members(task: Task, said: str) -> dict[str, bytes]:
     """What the task names and no download brings: an archive holds it, wherever it is unpacked to."""
     text, found = dump(task).decode(), {"said.txt": said.encode()}
+    wanted = {f"said.{kind}": drawn(said, form) for kind, form in ARCHIVED.items() if f'"file_type": "{kind}"' in text}
+    if wanted and said == "gold":
+        return wanted
     here = {file.path for file in brought(task)}
     for path in sorted({path.rstrip("/") for path in (*WHOLE.findall(text), *WITHIN.findall(text))}):
         if f"{HOME}/{path}" in here or path.endswith(PACKED):

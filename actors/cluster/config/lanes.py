@@ -77,7 +77,7 @@ def _refuse_beyond(lane: str, place: int, entry: str | TaskRange) -> None:
     key = f"tasks.{lane}.{place}"
     if isinstance(entry, str):
         try:
-            tasks.task(entry) if tasks.of_set(entry) else suites.refuse_unknown(entry)
+            tasksets.refuse_unsound(entry) if tasks.of_set(entry) else suites.refuse_unknown(entry)
         except ConfigError as error:
             raise ConfigError(f"{key}: {error}") from None
     elif entry.set:

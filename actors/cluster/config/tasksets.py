@@ -15,15 +15,18 @@ from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from actors.cluster.config import suites
 from actors.cluster.config.suggest import hint
 from actors.desktop.providers import editor
 from actors.replay.config import EVERY, TaskRange
 from apis.tasks import registry as tasks
 from apis.tasks.osworld import Task
-from apis.tasksets import store
+from apis.tasksets import guard, store
 from apis.tasksets.coverage import Covered, Present, covered
 from apis.tasksets.fixtures import called, named_by
+from apis.tasksets.needs import Need
 from runtime.errors import ConfigError
 from runtime.program import program
 
@@ -103,9 +106,34 @@ def set_of(name: str) -> str:
 
 def verdicts(name: str, *, published: bool = False) -> list[Covered]:
     """The verdict on each task of the set `name`, under its id; `published` as `covered` has it. Raises ConfigError."""
-    present = programs()
-    found = [tasks.task(task_id) for task_id in store.ids(set_of(name))]
-    return [covered(task, store.Fixtures(task).at_hand, present, published=published) for task in found]
+    return [verdict_on(tasks.task(task_id), published=published) for task_id in store.ids(set_of(name))]
+
+
+def verdict_on(task: Task, *, published: bool = False) -> Covered:
+    """The verdict on one task: what it lacks here, else whether it is sound by its own files. Raises ConfigError."""
+    found = covered(task, store.Fixtures(task).at_hand, programs(), published=published)
+    trouble = _trouble(task) if found.verdict == "runnable" else ""
+    return replace(found, verdict="unsound", needs=[Need("task", trouble)]) if trouble else found
+
+
+def _trouble(task: Task) -> str:
+    fixtures = store.Fixtures(task)
+    if not tasks.of_set(task.id):
+        return guard.trouble(task, fixtures.content)
+    return _trouble_of(task.id, tuple(fixtures.digest(*one) for one in named_by(task)))
+
+
+@lru_cache(maxsize=1024)
+def _trouble_of(task_id: str, _: tuple[str, ...]) -> str:
+    """The guard's answer on a task of a set, given the digests of its fixtures."""
+    task = tasks.task(task_id)
+    return guard.trouble(task, store.Fixtures(task).content)
+
+
+def refuse_unsound(task_id: str) -> None:
+    """Raise ConfigError for a task of a set that its own files contradict."""
+    if trouble := _trouble(tasks.task(task_id)):
+        raise ConfigError(f"{task_id}: {trouble}")
 
 
 def chosen(wanted: TaskRange, *, published: bool = False) -> list[str]:

@@ -17,8 +17,6 @@ from apis.tasks import registry as tasks
 from apis.tasks import task_file
 from apis.tasks.family import Family
 from apis.tasks.osworld import Download, Task, UnknownStep
-from apis.tasksets import store
-from apis.tasksets.coverage import covered
 from runtime.errors import ConfigError
 from runtime.program import program
 
@@ -145,7 +143,7 @@ def show(args: argparse.Namespace) -> int:
     for text in _verifier(task):
         output.line(output.clean(f"  {text}"))
     if not routes:
-        found = covered(task, store.Fixtures(task).at_hand, tasksets.programs())
+        found = tasksets.verdict_on(task)
         output.line(f"\nverdict       {found.verdict}{': ' if found.needs else ''}{'; '.join(map(str, found.needs))}")
         for note in task.notes:
             output.line(f"note          {note} is not known here")

@@ -55,6 +55,7 @@ class Declared(msgspec.Struct, frozen=True):
     instead: str = ""
     reads: str = "bytes"  # what a file of the desktop is read as, in a process of its own: bytes, or one of `KINDS`
     lacks: Callable[[Options], str] = lambda _: ""  # which of the published options is not here, "" where all are
+    differs: Callable[[Options], bool] = lambda _: False  # whether a right result is another than what is expected
     types: frozenset[str] = frozenset()  # what a rule's `type` may say; empty where it says nothing
 
     def lacking(self, options: Options, rule: Any = None) -> str:

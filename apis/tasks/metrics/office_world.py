@@ -104,7 +104,7 @@ class _Side(NamedTuple):
 
 def compare_spreadsheet(result: Value, expected: Value, options: Options) -> Score:
     """The cells of `answer_position` agree, numbers to two digits; of several ranges the last one counts."""
-    name, first, last = _position(options)
+    name, first, last = position(options)
     books: list[StyledWorkbook] = [document(result, KIND), gold(expected, KIND)]
     name = name or books[1].sheets[0].name
     one, other = (_side(book, name) for book in books)
@@ -130,7 +130,7 @@ def _side(book: StyledWorkbook, name: str) -> _Side | None:
     return next((_Side(*pair) for pair in zip(book.sheets, book.looks, strict=False) if pair[0].name == name), None)
 
 
-def _position(options: Options) -> tuple[str, Place, Place]:
+def position(options: Options) -> tuple[str, Place, Place]:
     """The sheet ("" is the first), and the first and last cell that count. Raises LookupError."""
     said = str(options.get("answer_position", "")).rpartition(",")[2].strip()
     name, _, cells = said.rpartition("!")
@@ -144,7 +144,7 @@ def _position(options: Options) -> tuple[str, Place, Place]:
 
 def _lacks(options: Options) -> str:
     try:
-        _position(options)
+        position(options)
     except LookupError as error:
         return str(error.args[0])
     return ""

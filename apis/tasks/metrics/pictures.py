@@ -265,16 +265,35 @@ def check_image_file_size(result: Value, expected: Value, _: Options) -> Score:
     return is_(size < expected["max_size"], f"it has {size} bytes", f"it has {size} bytes")
 
 
+def _from_start(_: Options) -> bool:
+    return True  # what is expected is the picture that is to be changed
+
+
 DECLARED = (
     Declared("compare_images", compare_images, reads=KIND),
     Declared("compare_image_list", compare_image_list, "a picture of another size is another", reads=KIND),
     Declared("check_structure_sim", _structure(0.9), reads=KIND),
     Declared("check_file_exists_and_structure_sim", _structure(0.9), reads=KIND),
-    Declared("check_image_mirror", _structure(0.99, _mirrored), reads=KIND),
-    Declared("check_palette_and_structure_sim", check_palette_and_structure_sim, reads=KIND),
-    Declared("check_contrast_increase_and_structure_sim", check_contrast_increase_and_structure_sim, reads=KIND),
-    Declared("check_brightness_decrease_and_structure_sim", check_brightness_decrease_and_structure_sim, reads=KIND),
-    Declared("check_saturation_increase_and_structure_sim", check_saturation_increase_and_structure_sim, reads=KIND),
+    Declared("check_image_mirror", _structure(0.99, _mirrored), reads=KIND, differs=_from_start),
+    Declared("check_palette_and_structure_sim", check_palette_and_structure_sim, reads=KIND, differs=_from_start),
+    Declared(
+        "check_contrast_increase_and_structure_sim",
+        check_contrast_increase_and_structure_sim,
+        reads=KIND,
+        differs=_from_start,
+    ),
+    Declared(
+        "check_brightness_decrease_and_structure_sim",
+        check_brightness_decrease_and_structure_sim,
+        reads=KIND,
+        differs=_from_start,
+    ),
+    Declared(
+        "check_saturation_increase_and_structure_sim",
+        check_saturation_increase_and_structure_sim,
+        reads=KIND,
+        differs=_from_start,
+    ),
     Declared(
         "check_triangle_position",
         check_triangle_position,

@@ -198,6 +198,11 @@ def _other_slide(number: int, one: ShowSlide, other: ShowSlide, options: Options
     return _not_moved(number, one, other, options)
 
 
+def _from_start(options: Options) -> bool:
+    """Whether the slides that are to be changed are what is expected: something is to be moved away."""
+    return any(_asked(options, name) for name in options if name.endswith("_position"))
+
+
 def _lacks(options: Options) -> str:
     return next((f"option {name}" for name in options if name not in _KNOWN), "")
 
@@ -235,7 +240,7 @@ _SAME = (
     "is one, and a file that is missing scores 0"
 )
 DECLARED = (
-    Declared("compare_pptx_files", compare_pptx_files, _SAME, reads=KIND, lacks=_lacks),
+    Declared("compare_pptx_files", compare_pptx_files, _SAME, reads=KIND, lacks=_lacks, differs=_from_start),
     Declared("check_left_panel", check_left_panel),
     Declared("check_slide_orientation_Portrait", check_slide_orientation, "without a width it scores 0", reads=KIND),
 )

@@ -208,6 +208,7 @@ DECLARED = (
         "colour has none",
         reads=KIND,
         lacks=_lacks,
+        differs=lambda options: any("sheet_idx" in rule for rule in options["rules"]),  # it asks something of its own
     ),
     Declared(
         "compare_conference_city_in_order",

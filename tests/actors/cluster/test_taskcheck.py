@@ -80,7 +80,7 @@ def test_task_files_are_listed_by_file_and_key(tmp_path: Path) -> None:
     assert rows["good"].needs == ["metric file_text_is"]
     assert "fixture https://example.org/a.xlsx" in rows["steps"].needs
     assert "metric compare_tabel" in rows["judged"].needs
-    assert rows["keys"].notes == ["snapshott"]
+    assert rows["keys"].notes == ["snapshott is not known here"]
     assert rows["torn"].needs[0].startswith("file it is no JSON")
 
 

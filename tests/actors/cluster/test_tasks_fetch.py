@@ -29,7 +29,7 @@ def named(task: str, url: str, start: str, gold_url: str, gold: str) -> bytes:
     step = {"type": "download", "parameters": {"files": [{"url": url, "path": path}]}}
     result = {"type": "vm_file", "path": path, "dest": start}
     expected = {"type": "cloud_file", "path": gold_url, "dest": gold}
-    judge = {"func": "file_contains", "result": result, "expected": expected}
+    judge = {"func": "compare_text_file", "result": result, "expected": expected}
     return json.dumps({"id": task, "instruction": "Do it", "config": [step], "evaluator": judge}).encode()
 
 

@@ -87,10 +87,12 @@ def _check_files(args: argparse.Namespace) -> int:
         rows = form.check_files(
             files, lambda done: shown.line(f"{done}/{len(files)} files"), published=published.is_here()
         )
-    unread = [found for found in rows if found.needs and found.needs[0].startswith("file ")]
+    bad = [
+        found for found in rows if found.verdict == "unsound" or any(need.startswith("file ") for need in found.needs)
+    ]
     if args.json:
         output.document(rows)
-        return 1 if unread else 0
+        return 1 if bad else 0
     for found in rows:
         said = [*found.needs, *(["judge: published"] if found.judge == "published" else [])]
         said += [f"solvable: false, {found.offline}"] if found.offline else []
@@ -102,13 +104,14 @@ def _check_files(args: argparse.Namespace) -> int:
     solvable = sum(found.solvable for found in rows)
     output.line("\n" + ", ".join(f"{count} {verdict}" for verdict, count in verdicts))
     output.line(f"{solvable} can be solved here; the published package judges {left}")
-    return 1 if unread else 0
+    return 1 if bad else 0
 
 
 def _check_untouched(args: argparse.Namespace) -> int:
     """Set up each task that can be played here and judge it untouched: none may fault, none may be solved."""
     asked = published.is_here()
     ids = tasksets.chosen(TaskRange(set=args.suite, first=args.first), published=asked)[: args.instances]
+    unsound = [one for one in tasksets.verdicts(args.suite, published=asked) if one.verdict == "unsound"]
     settings = live.Settings(
         seats=args.desktops,
         provider=deploy_files.provider_set(args.overrides),
@@ -130,8 +133,10 @@ def _check_untouched(args: argparse.Namespace) -> int:
     else:
         for found in bad:
             output.line(output.clean(f"{found.task}: {found.reason}: {found.detail}"))
+        for one in unsound:
+            output.line(output.clean(f"{one.id}: {one.needs[0]}"))
         output.line(f"{len(results)} tasks set up and judged untouched: {len(bad)} faulted or were solved untouched")
-    return 130 if not whole else int(bool(bad))
+    return 130 if not whole else int(bool(bad or unsound))
 
 
 def _check_form(ids: dict[str, list[str]], args: argparse.Namespace) -> int:

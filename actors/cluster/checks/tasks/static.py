@@ -20,8 +20,6 @@ from apis.tasks.family import Family
 from apis.tasks.osworld import HOME, Task
 from apis.tasks.verify.verify import CHECKS, paths, verify
 from apis.tasks.words import HELD_OUT, TRAIN
-from apis.tasksets import store
-from apis.tasksets.coverage import covered
 from apis.tasksets.needs import Verdict
 from runtime.errors import ConfigError
 
@@ -64,7 +62,7 @@ class FileRow(msgspec.Struct, frozen=True):
 
 def check_files(files: list[Path], told: Callable[[int], None], *, published: bool = False) -> list[FileRow]:
     """The verdict on each task file; `published` as `covered` has it. `told` hears how many are done."""
-    present, rows = tasksets.programs(), []
+    rows = []
     for done, file in enumerate(files, 1):
         told(done)
         try:
@@ -72,7 +70,7 @@ def check_files(files: list[Path], told: Callable[[int], None], *, published: bo
         except (OSError, ConfigError) as error:
             rows.append(FileRow(str(file), file.stem, "unsupported", [f"file {error}"]))
             continue
-        found = covered(task, store.Fixtures(task).at_hand, present, published=published)
+        found = tasksets.verdict_on(task, published=published)
         notes = [*(f"{note} is not known here" for note in task.notes), *found.notes]
         needs = [str(need) for need in found.needs]
         rows.append(
