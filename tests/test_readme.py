@@ -34,6 +34,7 @@ DOCUMENTS = [path for path in FILES if path.suffix == ".md"]
 PACKAGES = [path for path in DOCUMENTS if path.name == "README.md" and path != TOP]
 KEYS = {key.key for key in declared.of_deploy()}
 SECTIONS = {key.split(".")[0] for key in KEYS}
+MOST_WORDS = 80  # of a paragraph
 LARGE = 12  # modules: a folder of as many has a README of its own
 # What a run's folder or a guest's HOME holds, and ids: nothing of the source tree.
 NOT_OF_THE_TREE = re.compile(
@@ -141,6 +142,24 @@ def test_lengths():
     assert len(TOP.read_bytes()) <= 20_480
     for path in PACKAGES:
         assert 20 <= len(path.read_text().splitlines()) <= 60, named(path)
+
+
+def paragraphs(path: Path) -> list[str]:
+    """Paragraphs and entries of lists, without code and tables."""
+    parts = re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) |#|\|)", FENCE.sub("\n\n", path.read_text()))
+    return [part.strip() for part in parts if part.strip() and not part.lstrip().startswith("|")]
+
+
+@pytest.mark.parametrize("path", [TOP, *PACKAGES], ids=named)
+def test_a_long_paragraph_is_steps_or_a_list(path):
+    assert not [part[:80] for part in paragraphs(path) if len(part.split()) > MOST_WORDS]
+
+
+def test_the_deploy_file_for_one_gpu_is_planned(tmp_path):
+    (text,) = blocks(ROOT / "deploy/one-gpu.md", "yaml")
+    (file := tmp_path / "mine.yaml").write_text(text.replace("set: my-tasks", "set: files"))
+    deploy, _ = deploy_files.load(str(file), [])
+    assert (deploy.learner.lora.rank, deploy.prompt.format, deploy.run.trackers) == (32, "published", ("wandb",))
 
 
 def test_large_folders_have_a_readme():

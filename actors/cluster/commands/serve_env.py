@@ -11,7 +11,7 @@ DESCRIPTION = (
     "Serve tasks on real desktops by the OpenEnv protocol (reset, step, state), so that a trainer elsewhere in this\n"
     "machine can learn from them. A session is a WebSocket at /ws. reset takes task or seed; without them the tasks\n"
     "come in turn. The printed address holds the token that clients show. Needs the extra:\n"
-    "pip install 'computerrl[openenv]'. Other machines reach it by ssh -L."
+    ".venv/bin/python -m pip install 'computerrl[openenv]'. Other machines reach it by ssh -L."
 )
 EXAMPLES = (
     "examples:\n"
