@@ -208,6 +208,8 @@ def _dress(axes: Any, stretches: Sequence[Stretch], last: int, axis: str, *, who
     first = 0.0 if whole else _first_shown(stretches, last)
     if narrowed:
         _narrow(axes, narrowed, [one.start for one in told if one.start >= first] + [last])
+    else:
+        axes.locator_params(axis="x", integer=True)
     axes.set_xlim(first, last + 1)
     for one in told:
         if (end := one.end) > first:

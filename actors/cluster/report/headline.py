@@ -49,14 +49,14 @@ def _of(group: Group) -> Iterator[Markup]:
     states = [part for run in group.runs for part in (" ", state(run))]
     yield tag("p", tag("strong", group.label), f" ({first.file}{seeds}):", *states,
               f", {steps} steps, {episodes} episodes")  # fmt: skip
-    found = evaluated.gains(group.runs)
+    found = [one for one in evaluated.gains(group.runs) if one.together.instances]
     for one in found[:1]:
         rates = f"{one.together.before.value:.3f} to {one.together.after.value:.3f}"
         yield tag("p", f"held-out success {rates}: ", gain_shown(one.together), class_="gain")
         said = f"{one.before} to {one.after}, {criterion.instances(one.together)}, {one.decoding}; 95 % interval"
         yield tag("p", said)
     if not found:
-        yield tag("p", "No gain yet: it takes two evaluation rounds over the same instances.")
+        yield tag("p", "No gain yet: it takes two rounds over the same instances, not all of them lost to faults.")
 
 
 def _episodes(run: RunData) -> int:

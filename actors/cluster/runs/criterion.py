@@ -78,6 +78,9 @@ def told(compared: Compared) -> str:
     """The gain with its numbers in one line."""
     found = headline(compared)
     kind = "trained families, " if compared.trained and compared.untrained else ""
+    if not found.instances:
+        lost = f"all {found.left_out} instances lost to faults in one of them"
+        return f"no held-out gain from {compared.before} to {compared.after}: {lost}"
     return (
         f"held-out success {found.before.value:.3f} -> {found.after.value:.3f} from {compared.before} to"
         f" {compared.after}: {found.value:+.3f} (95 % {found.low:+.3f} to {found.high:+.3f}; {kind}"

@@ -25,7 +25,7 @@ class Browser:
         """The result of a DevTools command; events meanwhile are passed by."""
         number = next(self._numbers)
         await self._socket.send_json({"id": number, "method": method, "params": params})
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):  # axe on a long page, with other tests beside
             while (said := await self._socket.receive_json()).get("id") != number:
                 pass
         assert "error" not in said, said

@@ -9,14 +9,15 @@ import pytest
 from actors.cluster import cli
 from actors.cluster.report import show
 from actors.cluster.web import beside
+from actors.front.page import PlayPage
 from runtime.errors import ConfigError
 from tests.actors.cluster.browser import Browser, browser
-from tests.actors.cluster.test_report_page import whole
+from tests.actors.cluster.test_report_page import jpeg, whole
 from tests.actors.cluster.test_web import TOKEN, served
 
 axe = pytest.importorskip("axe_core_python", reason="axe-core-python is of the extra dev")
 PAGES = {  # what differs in its colours is looked at in both
-    "light": ("/", "/runs/one", "/runs/one/episodes", "/runs/one/episodes/203", "/runs/one/actors"),
+    "light": ("/", "/runs/one", "/runs/one/episodes?phase=final", "/runs/one/episodes/203", "/runs/one/actors"),
     "dark": ("/runs/one", "/runs/one/episodes/203"),
 }
 FOUND = "axe.run().then((found) => found.violations.map((one) => [one.id, one.nodes.map((node) => node.html)]))"
@@ -30,27 +31,41 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-async def looked_at(page: Browser, address: str, scheme: str) -> None:
+async def looked_at(page: Browser, address: str, named: str) -> None:
     await page.ask("Page.navigate", url=address)
     await page.until(f"location.href === '{address}' && document.readyState === 'complete'")
     await page.until("document.getElementById('wall')?.childElementCount !== 0")  # a live page has been filled
+    await page.until("document.getElementById('prompt')?.textContent !== ''")  # or the page of a played desktop
     await page.eval(Path(axe.__file__).with_name("axe.min.js").read_text() + ";0")
-    assert await page.eval(FOUND) == [], f"{address} in {scheme}"
-    assert await page.eval("getComputedStyle(document.body).backgroundColor") == PAPER[scheme]
-    assert await page.eval("document.documentElement.scrollWidth <= window.innerWidth"), address
+    assert await page.eval(FOUND) == [], named
+    assert await page.eval("document.documentElement.scrollWidth <= window.innerWidth"), named
+
+
+def played() -> PlayPage:
+    page = PlayPage("Rename a.txt", 9)
+    page._picture = jpeg()
+    page._state |= {"look": 1, "prompt": "e1 icon a.txt", "elements": [["e1", 9, 9, 90, 20]], "screen": [1280, 720]}
+    return page
 
 
 @pytest.mark.proof
-async def test_pages_are_accessible_in_both_schemes_on_a_phone(runs: Path, tmp_path: Path) -> None:
-    async with browser(tmp_path / "profile") as page, served(runs) as at:
-        await page.ask("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=False)
-        await page.ask("Page.navigate", url=f"{at}/?token={TOKEN}")
-        for scheme in PAPER:
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_pages_are_accessible_in_both_schemes_on_a_phone_and_a_desk(
+    runs: Path, tmp_path: Path, width: int
+) -> None:
+    async with browser(tmp_path / "profile") as page, served(runs) as at, played().served(0) as hand:
+        await page.ask("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+        for first in (f"{at}/?token={TOKEN}", hand):
+            await page.ask("Page.navigate", url=first)
+            await page.until("location.search === '' && document.readyState === 'complete'")
+        for scheme, paper in PAPER.items():
             wanted = [{"name": "prefers-color-scheme", "value": scheme}]
             await page.ask("Emulation.setEmulatedMedia", features=wanted)
             for path in PAGES[scheme]:
-                await looked_at(page, at + path, scheme)
-        await looked_at(page, f"file://{runs / 'report' / 'report.html'}", scheme)
+                await looked_at(page, at + path, f"{path} in {scheme} at {width}")
+                assert await page.eval("getComputedStyle(document.body).backgroundColor") == paper
+            for address in (f"file://{runs / 'report' / 'report.html'}", hand.partition("?")[0]):
+                await looked_at(page, address, f"{address} in {scheme} at {width}")
 
 
 def test_a_page_beside_a_run_is_refused_where_it_can_not_be_served(
