@@ -7,10 +7,10 @@ No action is carried out that the grammar did not type.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -163,13 +163,12 @@ class Episode:
 
         A step that the guest refuses, as of a window that the policy has closed, is left out: the files decide.
         """
-        told: dict[str, str] = {}
-        for call in judging.live:
-            with contextlib.suppress(GuestRefused):
-                answer = (await self._hands.carry_out([call], self._config.setup_timeout_s))[0]
-                if call.kept:
-                    told[call.kept] = told_as_published(answer.out, self._desktop.home)
-        return told
+        calls = [call if call.optional is not None else replace(call, optional=0) for call in judging.live]
+        answers = await self._hands.carry_out(calls, self._config.setup_timeout_s)
+        said = {
+            call.kept: answer for call, answer in zip(calls, answers, strict=True) if call.kept and answer is not None
+        }
+        return {kept: told_as_published(answer.out, self._desktop.home) for kept, answer in said.items()}
 
     async def _turns(self) -> tuple[EpisodeEnding, str]:
         last: str | None = None

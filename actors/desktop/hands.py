@@ -33,10 +33,8 @@ class Hands:
     async def prepare(self, task: Task) -> None:
         """Set `task` up. Raises DesktopFault, AgentBrokeDesktop."""
         try:
-            at = self._desktop
-            calls = await asyncio.to_thread(
-                setup, task, at.home, store.Fixtures(task).content, at.screen
-            )  # it reads fixtures
+            at, fixture = self._desktop, store.Fixtures(task).content
+            calls = await asyncio.to_thread(setup, task, at.home, fixture, at.screen)  # it reads fixtures
             await self.carry_out(calls, self._config.setup_timeout_s)
         except (GuestRefused, ConfigError) as refused:
             raise DesktopFault("setup_failed", str(refused), "task") from refused
@@ -94,13 +92,23 @@ class Hands:
         return todo.result if todo.answer is None else answers[todo.answer], todo.ends
 
     async def carry_out(self, calls: list[Call], timeout_s: float) -> list[Any]:
-        """The guest's answers to `calls`, each within `timeout_s`. Raises like `LeasedDesktop.call`."""
-        answers = []
-        for call in calls:
+        """The guest's answers to `calls`, each within `timeout_s`; None for what was optional and refused, or left out.
+
+        Raises like `LeasedDesktop.call`.
+        """
+        answers: list[Any] = []
+        for place, call in enumerate(calls):
+            if place < len(answers):
+                continue  # left out with the one before it
             args: dict[str, Any] = dict(call.args)
             if call.method == "settle":
                 args["timeout_ms"] = min(args["timeout_ms"], self._config.settle_ms)
-            answers.append(await self._desktop.call(call.method, args, timeout_s))
+            try:
+                answers.append(await self._desktop.call(call.method, args, timeout_s))
+            except GuestRefused:
+                if call.optional is None:
+                    raise
+                answers += [None] * (1 + call.optional)
         return answers
 
     async def screenshot(self) -> bytes:

@@ -39,11 +39,15 @@ OPEN_MS = 10_000  # for a window to come and to be accessible
 
 @dataclass(frozen=True)
 class Call:
-    """One request to the guest agent; what a command writes is `kept` under this name for the verifier."""
+    """One request to the guest agent; what a command writes is `kept` under this name for the verifier.
+
+    One that is `optional` may be refused, and so many calls that come after it are left out then. None: it may not.
+    """
 
     method: str
     args: dict[str, Any] = field(default_factory=dict)
     kept: str = ""
+    optional: int | None = None
 
 
 SETTLE = Call("settle", {"timeout_ms": 2000, "quiet_ms": 60})

@@ -30,7 +30,8 @@ ALIASES = {
     "python": "python3",
 }
 PROCESSES = {"chrome": "chromium", "google-chrome": "chromium", "soffice.bin": "soffice.bin"}  # as pkill names them
-OFFICE_FLAGS = ["--norestore", "--nologo", "--nofirststartwizard"]
+# So that the first window is the program's own, and no picture that shows while it starts.
+FLAGS = {"soffice": ("--norestore", "--nologo", "--nofirststartwizard"), "gimp": ("--no-splash",)}
 GNOME = re.compile(r"\b(?:dconf|gnome-(?!terminal)[a-z-]+|timedatectl|org\.gnome\.[A-Z])")
 ROOT = re.compile(r"\bsudo\b|\{CLIENT_PASSWORD\}|\b(?:useradd|adduser|chpasswd|apt(?:-get)? install|snap install)\b")
 SOUND = re.compile(r"\b(?:pactl|pacmd|amixer|pulseaudio)\b")
@@ -115,7 +116,7 @@ def window(argv: list[str], home: str) -> list[Call]:
     """Start a program that opens a window, and wait for it. Raises Lacking."""
     program, *rest = argv
     rest = [word for word in rest if not word.startswith("--remote-debugging-port")]
-    flags = [flag for flag in OFFICE_FLAGS if flag not in rest] if program == "soffice" else []
+    flags = [flag for flag in FLAGS.get(program, ()) if flag not in rest]
     argv = [program, *flags, *(here(word, home) for word in rest)]
     return [Call("open_window", {"argv": argv, "timeout_ms": WINDOW_MS}), SETTLE]
 

@@ -93,10 +93,12 @@ def calls_of(step: Step, home: str, fixture: Fixture = carried, screen: tuple[in
             return [replace(call, kept=kept) if call.method == "run" else call for call in calls]
         case ActivateWindow():
             wanted = step.parameters
-            return [_raised(wanted.window_name, strict=wanted.strict, by_class=wanted.by_class), SETTLE]
+            raised = _raised(wanted.window_name, strict=wanted.strict, by_class=wanted.by_class)
+            return [replace(raised, optional=0), SETTLE]
         case CloseWindow():
             name = step.parameters.window_name
-            return [_raised(name, strict=False, by_class=step.parameters.by_class), pressed("alt", "f4"), SETTLE]
+            raised = _raised(name, strict=False, by_class=step.parameters.by_class)
+            return [replace(raised, optional=1), pressed("alt", "f4"), SETTLE]
         case Sleep():
             return [SETTLE]
         case ChromeOpenTabs():
