@@ -237,6 +237,15 @@ class Agent:
         rows = [row for row in self._windows.list() if row["class"].lower() == window_class.lower()]
         return {"code": 0, "out": json.dumps([rows[0]["w"], rows[0]["h"]]) if rows else ""}
 
+    def _look_into(self, page: Any, walk: Any, rows: list[dict[str, Any]]) -> None:
+        """Have a web page say which of its elements a click reaches."""
+        left, top, *_ = page.box
+        part = walk.elements[page.first : page.last]
+        asked = [[row[3] - left, row[4] - top, row[5], row[6], row[0], row[1] or row[2]] for row in part]
+        shown = rows[page.window]["class"] if page.window >= 0 else ""
+        if (seen := self._tools.sight(shown, page.url, page.title, asked)) is not None:
+            walk.elements[page.first : page.last] = seen.applied(part, (left, top), page.window)
+
     def observe(self) -> dict[str, Any]:
         """Windows, showing elements and what the document in front holds.
 
@@ -245,6 +254,8 @@ class Agent:
         rows = self._windows.list()
         size = self._pixels.width, self._pixels.height
         walk = self._accessibility().observe(rows, *size, self._windows.popups, self._tools.cells)
+        for page in reversed(walk.pages):
+            self._look_into(page, walk, rows)
         walk.elements += self._terminals.elements(rows, walk.hidden)
         kept = ("id", "class", "title", "active", "minimised")
         return {

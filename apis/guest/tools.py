@@ -28,6 +28,7 @@ from guest.office import office
 TOOL_S = 10.0  # less than the host waits
 START_S = 22.0  # where an application is started for it
 INFO_S = 0.3
+SIGHT_S = 1.0  # the first time, it includes the connection
 TEXT_CHARS = 5000
 STATE_CHARS = 256 << 10
 # The office's classes and windows -> the module, which needs the office's Python and is loaded when called.
@@ -77,8 +78,10 @@ class Tools:
     def _beside(
         self, app: Application, name: str, work: Callable[[], Any], timeout_s: float, most: int = TEXT_CHARS
     ) -> str:
-        lane = self._lanes.setdefault(app.module, Lane(app.title))
-        return str(lane.call(name, work, timeout_s))[:most]
+        return str(self._lane(app).call(name, work, timeout_s))[:most]
+
+    def _lane(self, app: Application) -> Lane:
+        return self._lanes.setdefault(app.module, Lane(app.title))
 
     def keep(self, window_classes: list[str]) -> None:
         """Wait until the applications of these windows have written what was changed. Raises Refused `tool_failed`."""
@@ -101,6 +104,17 @@ class Tools:
         """Put visits, each an address, a title and how many seconds ago, into the browser's history. Raises Refused."""
         app = BY_OWNER["BrowserTools"]
         self._beside(app, "visited", lambda: importlib.import_module(app.module).visited(visits), START_S)
+
+    def sight(self, window_class: str, url: str, title: str, elements: list[list[Any]]) -> Any:
+        """What the page that a window shows says of its elements; None where it does not."""
+        app = BY_CLASS.get(window_class.lower())
+        if app is not BY_OWNER["BrowserTools"]:
+            return None
+        module = importlib.import_module(app.module)
+        try:
+            return self._lane(app).call("sight", lambda: module.sight(url, title, elements), SIGHT_S)
+        except Refused:
+            return None
 
     def prepare(self) -> None:
         """Make applications that need it reachable, however they are started."""

@@ -16,6 +16,7 @@ from guest.chromium import start as chromium_start
 from guest.chromium import visits as chromium_visits
 from guest.chromium.devtools import soon
 from guest.chromium.link import Browser, clean, failed
+from guest.chromium.sight import Seen, Sight
 from guest.errors import Refused
 from guest.tools import public
 from Xlib import XK, X, display
@@ -30,6 +31,7 @@ INFO_CHARS = 4800
 TITLE_CHARS, URL_CHARS = 100, 200
 TABS_MAX, STATE_CHARS = 60, 2000
 _BROWSER = Browser()
+_SIGHT = Sight(_BROWSER)
 
 _TABS = f"""(async () => {{
   const front = await chrome.windows.getLastFocused();
@@ -106,6 +108,11 @@ def state() -> str:
     """The addresses and titles of all tabs, and which is in front, as JSON. Raises Refused."""
     found = _BROWSER.run(_STATE, soon(CALL_S))
     return json.dumps({"tabs": found[0], "active": found[1]})
+
+
+def sight(url: str, title: str, elements: list[list[Any]]) -> Seen | None:
+    """What the page in front says of its elements, as `Sight.look`. Raises Refused."""
+    return _SIGHT.look(url, title, elements, soon(INFO_S if _BROWSER.ready else CONNECT_S))
 
 
 def keep() -> None:

@@ -83,7 +83,7 @@ class Browser:
         for page in self.pages(until):
             if page["url"].rstrip("/") == url.rstrip("/"):
                 target = page["targetId"]
-                if again and self._at_once(target, expression, until) is None:
+                if again and self.at_once(target, expression, until) is None:
                     self._load(target, until)
                 given = self.read(target, expression, until)  # before it has to be drawn, which takes longer
                 self.ask("Target.activateTarget", until, targetId=target)
@@ -127,7 +127,8 @@ class Browser:
                     raise failed("the page did not finish loading")
                 time.sleep(LOOK_S)
 
-    def _at_once(self, target: str, expression: str, until: float) -> Any:
+    def at_once(self, target: str, expression: str, until: float) -> Any:
+        """What an expression gives in a page now. Raises Refused."""
         with self._attached(target, until) as session:
             return self._value(self.ask("Runtime.evaluate", until, session, **_evaluated(expression)))
 

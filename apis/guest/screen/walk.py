@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import gi
 from guest.screen import visible
@@ -92,6 +92,17 @@ class Spot:
     behind: bool = False  # behind a modal dialog that can't be read
 
 
+class Page(NamedTuple):
+    """A web page that shows, and which of the elements are in it."""
+
+    window: int
+    url: str
+    title: str
+    box: Box
+    first: int
+    last: int
+
+
 def _second(node: Any, role: str, box: Box, spot: Spot) -> bool:
     """Whether a control without a name is a part of the one before or in it: an arrow, or a list with its own entry."""
     if role == "combo box":
@@ -127,6 +138,7 @@ class Walk:
         self._size = (0, 0, width, height)
         self.elements: list[list[Any]] = []
         self.cut = False
+        self.pages: list[Page] = []
         self.beyond = 0  # children that are scrolled out of view
         self._visited = 0
         self._until = time.monotonic() + WALK_S
@@ -275,6 +287,8 @@ class Walk:
     def _below(self, node: Any, role: str, box: Box | None, states: Any, spot: Spot) -> None:
         """Walk what is below a node, of menus only below those that are open."""
         web = spot.web or role == "document web"
+        page = web and not spot.web and box is not None
+        first = len(self.elements)
         popup = spot.popup or role == "combo box" or (role == "menu" and not web)
         steady = spot.steady and not role.startswith(OTHERS)
         spot = replace(spot, view=None, above=box, opened=False, web=web, popup=popup, steady=steady)
@@ -288,6 +302,9 @@ class Walk:
             spot = replace(spot, opened=True)
         if spot.depth < DEPTH_MAX:
             self._children(node, role, box, spot)
+        if page and box:
+            url = Atspi.Document.get_document_attribute_value(node, "URI")
+            self.pages.append(Page(spot.window, str(url), str(node.get_name() or ""), box, first, len(self.elements)))
 
     def _children(self, node: Any, role: str, box: Box | None, spot: Spot) -> None:
         count = node.get_child_count()

@@ -1,0 +1,99 @@
+"""What of a web page a click reaches: asked of the page itself, for all of its listed elements at once.
+
+Invariant: a page is asked once for each observation and never beyond `until`. What it answers is bounded and typed. A
+page that does not answer, as one behind a dialog of its own, is not asked again for `SILENT_S`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from guest.chromium.link import Browser
+from guest.errors import Refused
+
+SILENT_S = 5.0
+PAGES_MAX = 4  # of the same address
+BOXES_MAX = 50
+NO_SIZE = 2  # pixels, up to which a check box is only there for programs
+TEXT_MAX = 500
+PIXEL_MAX = 1 << 15
+_SCRIPT = Path(__file__).with_suffix(".js").read_text()
+_KINDS = {"check-box", "radio-button"}
+Box = tuple[int, int, int, int]
+
+
+class Seen:
+    """A page's answer: what is covered, where the others are, what they are set to, and boxes of no size."""
+
+    def __init__(self, answer: Any, count: int) -> None:
+        """`count` elements were asked about. An answer of another shape raises ValueError, TypeError or KeyError."""
+        self.covered = {at for at in range(count) if answer["at"].get(str(at), 0) is None}
+        self.places = {int(at): _box(box) for at, box in answer["at"].items() if box and 0 <= int(at) < count}
+        self.values = {int(at): str(text)[:TEXT_MAX] for at, text in answer["value"].items()}
+        self.boxes = [_row(row) for row in answer["boxes"][:BOXES_MAX]]
+
+    def applied(self, rows: list[list[Any]], corner: tuple[int, int], window: int) -> list[list[Any]]:
+        """The elements that a click reaches, where it does; `rows` are those that were asked about."""
+        left, top = corner
+        found = []
+        moved = {(rows[at][1], *rows[at][3:7]) for at in self.places}
+        for at, row in enumerate(rows):
+            if at in self.covered or (row[0] in _KINDS and min(row[5], row[6]) <= NO_SIZE):
+                continue
+            if at not in self.places and (row[1], *row[3:7]) in moved:
+                continue  # the text in a link that goes over lines
+            x, y, w, h = self.places.get(at, (row[3] - left, row[4] - top, row[5], row[6]))
+            found.append([row[0], row[1], self.values.get(at, row[2]), x + left, y + top, w, h, *row[7:]])
+        for kind, name, (x, y, w, h), states in self.boxes:
+            found.append([kind, name, "", x + left, y + top, w, h, states, window, -1])
+        return found
+
+
+def _box(given: list[Any]) -> Box:
+    x, y, w, h = given
+    if not all(type(each) is int and abs(each) <= PIXEL_MAX for each in (x, y, w, h)):
+        raise ValueError("a box has four small whole numbers")
+    return x, y, w, h
+
+
+def _row(given: list[Any]) -> tuple[str, str, Box, list[str]]:
+    """Tag, name, box and states of a check box or radio button that its label stands for."""
+    kind, name, x, y, w, h, checked, disabled, focused = given
+    if kind not in _KINDS:
+        raise ValueError("no kind of box")
+    states = ["foc"] * bool(focused) + ["chk"] * bool(checked) + ["off" if disabled else "sen"]
+    return kind, str(name)[:TEXT_MAX], _box([x, y, w, h]), states
+
+
+class Sight:
+    """Asks the page that shows."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._silent: tuple[str, str, float] = ("", "", 0.0)  # address and title of a page that did not answer; when
+
+    def look(self, url: str, title: str, elements: list[list[Any]], until: float) -> Seen | None:
+        """What the page says of `elements`, each [x, y, w, h, tag, name] from the page's corner. Raises Refused.
+
+        None where no page is found that shows, or its answer has another shape.
+        """
+        if self._silent[:2] == (url, title) and time.monotonic() - self._silent[2] < SILENT_S:
+            return None
+        call = f"document.visibilityState === 'visible' ? ({_SCRIPT})({json.dumps(elements)}) : null"
+        plain = url.partition("#")[0]
+        pages = [page for page in self._browser.pages(until) if page["url"].partition("#")[0] == plain]
+        for page in sorted(pages, key=lambda page: page["title"] != title)[:PAGES_MAX]:
+            try:
+                answer = self._browser.at_once(page["targetId"], call, until)
+            except Refused:
+                self._silent = (url, title, time.monotonic())
+                raise
+            if answer is not None:
+                try:
+                    return Seen(answer, len(elements))
+                except (ValueError, TypeError, LookupError, AttributeError):
+                    return None
+        return None
