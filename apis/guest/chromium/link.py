@@ -43,6 +43,7 @@ class Browser:
         self._tools: DevTools | None = None
         self._helper = ""  # session of the hidden page
         self._context = ""  # of the profile's own pages
+        self._kept = ("", "")  # a page that is looked into again and again, and the session with it
 
     @property
     def ready(self) -> bool:
@@ -83,7 +84,7 @@ class Browser:
         for page in self.pages(until):
             if page["url"].rstrip("/") == url.rstrip("/"):
                 target = page["targetId"]
-                if again and self.at_once(target, expression, until) is None:
+                if again and self._at_once(target, expression, until) is None:
                     self._load(target, until)
                 given = self.read(target, expression, until)  # before it has to be drawn, which takes longer
                 self.ask("Target.activateTarget", until, targetId=target)
@@ -127,8 +128,22 @@ class Browser:
                     raise failed("the page did not finish loading")
                 time.sleep(LOOK_S)
 
-    def at_once(self, target: str, expression: str, until: float) -> Any:
-        """What an expression gives in a page now. Raises Refused."""
+    def look(self, target: str, expression: str, until: float) -> Any:
+        """What an expression gives in a page now, over a session that is kept. Raises Refused."""
+        if self._kept[0] != target:
+            self.unlook()
+            made = self.ask("Target.attachToTarget", until, targetId=target, flatten=True)
+            self._kept = target, str(made["sessionId"])
+        return self._value(self.ask("Runtime.evaluate", until, self._kept[1], **_evaluated(expression)))
+
+    def unlook(self) -> None:
+        """Let go of the session that is kept."""
+        session, self._kept = self._kept[1], ("", "")
+        if session and self._tools is not None:
+            with contextlib.suppress(Refused):
+                self.ask("Target.detachFromTarget", soon(SHORT_S), sessionId=session)
+
+    def _at_once(self, target: str, expression: str, until: float) -> Any:
         with self._attached(target, until) as session:
             return self._value(self.ask("Runtime.evaluate", until, session, **_evaluated(expression)))
 
@@ -198,7 +213,7 @@ class Browser:
     def _drop(self) -> None:
         if self._tools is not None:
             self._tools.close()
-        self._tools, self._helper = None, ""
+        self._tools, self._helper, self._kept = None, "", ("", "")
 
 
 _LOADED = "location.protocol === 'about:' ? null : typeof chrome.tabs"

@@ -26,14 +26,29 @@
     return found;
   };
   const stack = (x, y) => under(document, x, y, 0, 0, 0);
+  // The first of those, which costs a tenth.
+  const uppermost = (x, y) => {
+    let root = document, element = null, dx = 0, dy = 0;
+    for (let depth = 0; depth < MOST_DEPTH && root; depth++) {
+      const next = root.elementFromPoint(x - dx, y - dy);
+      if (!next || next === element) break;
+      element = next;
+      root = element.shadowRoot ?? (element.tagName === 'IFRAME' ? element.contentDocument : null);
+      if (root && !element.shadowRoot) {
+        const box = element.getBoundingClientRect();
+        [dx, dy] = [dx + box.left + element.clientLeft, dy + box.top + element.clientTop];
+      }
+    }
+    return [element, dx, dy];
+  };
   const parent = node => node.parentNode || node.host || node.defaultView?.frameElement;
   const holds = (element, other) => {
     for (let node = other; node; node = parent(node)) if (node === element) return true;
     return false;
   };
   const reached = (element, x, y) => {
-    const [top] = stack(x, y);
-    return Boolean(top) && (holds(element, top[0]) || [...element.labels ?? []].some(label => holds(label, top[0])));
+    const [top] = uppermost(x, y);
+    return Boolean(top) && (holds(element, top) || [...element.labels ?? []].some(label => holds(label, top)));
   };
   const flat = text => (text ?? '').replace(/\s+/g, ' ').trim();
   const named = (element, name) => [element.textContent, element.ariaLabel, element.value, element.title, element.alt,
@@ -60,25 +75,34 @@
     .find(box => reached(element, ...middle(box)));
   const pixels = box => [box.left, box.top, box.width, box.height].map(each => Math.round(each * scale));
 
+  const note = (element, index) => {
+    shown.add(element);
+    if (element.type === 'range') value[index] = element.ariaValueText ?? element.value;
+  };
   const look = (place, name, index) => {
     const [x, y, w, h] = place;
     const points = [[x + w / 2, y + h / 2], [x + w - 2, y + 2], [x + 2, y + h - 2], [x + 2, y + 2], [x + w - 2, y + h - 2]];
+    const [top, left, above] = uppermost(...points[0]);
+    for (let node = top; node; node = node.parentNode || node.host)
+      if (node.matches?.(ACTIVE) && same([node, left, above], place) && (!name || named(node, name))) return note(node, index);
     for (const point of points) {
       const all = stack(...point).filter(each => each[0].matches(ACTIVE) && same(each, place));
       const found = all.find(([element]) => name && named(element, name)) ?? all[0];
       if (!found) continue;
       const [element, dx, dy] = found;
-      shown.add(element);
-      if (element.type === 'range') value[index] = element.ariaValueText ?? element.value;
+      note(element, index);
       if (reached(element, ...points[0])) return;
       const box = part(element, dx, dy);
       at[index] = box ? pixels(box) : null;
       return;
     }
   };
+  const says = (element, name) => element.textContent.length < MOST_TEXT && named(element, name);
   const read = ([x, y, w, h], name, index) => {
+    const [top] = uppermost(x + w / 2, y + h / 2);
+    if (!top || says(top, name)) return;
     const all = stack(x + w / 2, y + h / 2).filter(([{parentElement}]) => parentElement?.parentElement);
-    const own = all.findIndex(([element]) => element.textContent.length < MOST_TEXT && named(element, name));
+    const own = all.findIndex(([element]) => says(element, name));
     const above = all.slice(0, Math.max(0, own)).filter(([element]) => !holds(all[own][0], element));
     if (above.some(([element]) => opaque(element))) at[index] = null;
   };

@@ -73,27 +73,49 @@ class Sight:
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
-        self._silent: tuple[str, str, float] = ("", "", 0.0)  # address and title of a page that did not answer; when
+        self._page = ""  # the target that was looked into before
+        self._silent = "", 0.0  # address of a page that did not answer, and when that was
 
     def look(self, url: str, title: str, elements: list[list[Any]], until: float) -> Seen | None:
         """What the page says of `elements`, each [x, y, w, h, tag, name] from the page's corner. Raises Refused.
 
         None where no page is found that shows, or its answer has another shape.
         """
-        if self._silent[:2] == (url, title) and time.monotonic() - self._silent[2] < SILENT_S:
-            return None
-        call = f"document.visibilityState === 'visible' ? ({_SCRIPT})({json.dumps(elements)}) : null"
         plain = url.partition("#")[0]
+        if self._silent[0] == plain and time.monotonic() - self._silent[1] < SILENT_S:
+            return None
+        shows = f"document.visibilityState === 'visible' && document.URL.split('#')[0] === {json.dumps(plain)}"
+        call = f"{shows} ? ({_SCRIPT})({json.dumps(elements)}) : null"
+        try:
+            answer = self._again(call, until)
+            if answer is None:
+                answer = self._search(plain, title, call, until)
+        except Refused:
+            self._browser.unlook()
+            if time.monotonic() >= until:
+                self._silent = plain, time.monotonic()
+            raise
+        try:
+            return None if answer is None else Seen(answer, len(elements))
+        except (ValueError, TypeError, LookupError, AttributeError):
+            return None
+
+    def _again(self, call: str, until: float) -> Any:
+        """What the page says that was looked into before; None where that shows no more."""
+        if not self._page or not self._browser.ready:
+            return None
+        try:
+            return self._browser.look(self._page, call, until)
+        except Refused:
+            if time.monotonic() >= until:
+                raise
+            self._browser.unlook()
+            return None
+
+    def _search(self, plain: str, title: str, call: str, until: float) -> Any:
         pages = [page for page in self._browser.pages(until) if page["url"].partition("#")[0] == plain]
         for page in sorted(pages, key=lambda page: page["title"] != title)[:PAGES_MAX]:
-            try:
-                answer = self._browser.at_once(page["targetId"], call, until)
-            except Refused:
-                self._silent = (url, title, time.monotonic())
-                raise
-            if answer is not None:
-                try:
-                    return Seen(answer, len(elements))
-                except (ValueError, TypeError, LookupError, AttributeError):
-                    return None
+            self._page = page["targetId"]
+            if (answer := self._browser.look(self._page, call, until)) is not None:
+                return answer
         return None
