@@ -16,19 +16,32 @@ from zipfile import BadZipFile
 
 from apis.observation import SCREEN
 from apis.plans.action import Call
-from apis.tasks.metrics.metric import NATIVE, SOLVED, Declared, Options, Score, Value, scored, together
+from apis.tasks.metrics.metric import (
+    NATIVE,
+    SOLVED,
+    Declared,
+    Options,
+    Score,
+    UnreadableResult,
+    Value,
+    document,
+    scored,
+    together,
+)
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, Getter, Task
 from apis.tasks.verify.verify import FileView, Read, TaskVerdict, WantedFile
 from apis.tasksets import getters
 from apis.tasksets.fixtures import downloads
 from apis.tasksets.needs import Lacking
+from apis.tasksets.package import LEFT_METRICS
 from apis.tasksets.steps import Fixture, at_home, calls_of, carried
 from apis.tasksets.trials import Judging, judging
 from runtime.errors import ConfigError
 
 # What scores by a metric that is not here: by its name, the result, what is expected, and the options.
 Tail = Callable[[str, Value, Value, Options], Score]
+LIKE, START_LIKE = "compare_images", 0.4  # how alike pictures are, and from what on one may come of another
 AFTER_MS = 5000  # for a window that should be there already
 _MISSING = FileView("missing")
 # What parsers raise for broken content.
@@ -136,10 +149,38 @@ def score(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture, tai
         if metric is not None:
             own = not getters.is_read(expected) or set() < set(getters.files_of(expected)) <= brought.keys()
             found = _scored(metric, sides[0], sides[1], options, of_task=own)
+            of_start = metric.of_start(sides[1])
         elif tail is not None:
+            of_start = name in LEFT_METRICS and LEFT_METRICS[name].of_start
             found = tail(name, sides[0], sides[1] if expected else None, options)
+        if of_start and found.value > 0:
+            asked = None if metric is not None else tail
+            found = _from_start(found, [_like(sides[0], one, asked) for one in _pictures(task, fixture)])
         scores.append(Score(found.value, f"{name}: {found.reason}"))
     return together(scores, task.evaluator.conj)
+
+
+def _like(result: Value, start: FileView, tail: Tail | None) -> Score:
+    return scored(METRICS[LIKE], result, start, {}) if tail is None else tail(LIKE, result, start, {})
+
+
+def _from_start(found: Score, likes: list[Score]) -> Score:
+    """`found`, or 0 where the picture is too little like each that the task starts with."""
+    best = max((like.value for like in likes), default=1.0)
+    return found if best >= START_LIKE else Score(0.0, f"it is like no picture at the start, at most to {best:.2f}")
+
+
+def _pictures(task: Task, fixture: Fixture) -> list[FileView]:
+    """The pictures that `task` starts with and that can be read."""
+    views = [FileView("file", data=fixture(url, name), of_task=True) for _, url, name in downloads(task.config)]
+    return [view for view in views if _is_picture(view)]
+
+
+def _is_picture(view: FileView) -> bool:
+    try:
+        return bool(document(view, "picture").pixels)
+    except UnreadableResult:
+        return False
 
 
 def _scored(metric: Declared, result: Value, expected: Value, options: Options, *, of_task: bool) -> Score:

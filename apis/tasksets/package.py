@@ -20,17 +20,17 @@ class LeftMetric(msgspec.Struct, frozen=True):
 
     types: tuple[str, ...] = ()  # what a rule's `type` may say; empty where it says nothing
     weak: str = ""  # what else gets its full score
+    of_start: bool = False  # whether a picture has to be like one that the task starts with, as `Declared` has it
 
 
 _TABS, _EMPTIED = ("url",), "a document that was emptied passes, too"
-_ONE_FEATURE = "nothing but this is looked at, so another picture passes, too"
 LEFT_METRICS: dict[str, LeftMetric] = {
     "check_accessibility_tree": LeftMetric(),
     "check_csv": LeftMetric(),
     "check_enabled_experiments": LeftMetric(("names",)),
     "check_font_size": LeftMetric(("value", "range")),
     "check_global_key_play_pause": LeftMetric(),
-    "check_green_background": LeftMetric(weak=_ONE_FEATURE),
+    "check_green_background": LeftMetric(weak="nothing but this is looked at, so another picture passes, too"),
     "check_html_background_image": LeftMetric(),
     "check_image_stretch_and_center": LeftMetric(),
     "check_italic_font_size_14": LeftMetric(weak="a document without anything in italics passes, too"),
@@ -40,7 +40,7 @@ LEFT_METRICS: dict[str, LeftMetric] = {
     "check_mp3_meta": LeftMetric(),
     "check_no_duplicates": LeftMetric(),
     "check_page_number_colors": LeftMetric(),
-    "check_sharper": LeftMetric(weak=_ONE_FEATURE),
+    "check_sharper": LeftMetric(of_start=True),
     "check_slide_numbers_color": LeftMetric(),
     "check_strikethrough": LeftMetric(),
     "check_structure_sim_resized": LeftMetric(),
@@ -64,14 +64,14 @@ LEFT_METRICS: dict[str, LeftMetric] = {
     "compare_time_in_speedtest_results": LeftMetric(),
     "compare_unique_train_records": LeftMetric(),
     "compare_videos": LeftMetric(),
-    "decrease_brightness": LeftMetric(weak=_ONE_FEATURE),
+    "decrease_brightness": LeftMetric(of_start=True),
     "evaluate_alignment": LeftMetric(weak="nearly any text passes"),
     "evaluate_conversion": LeftMetric(weak=_EMPTIED),
     "evaluate_presentation_fill_to_rgb_distance": LeftMetric(),
     "evaluate_spacing": LeftMetric(),
     "fuzzy_place_math": LeftMetric(),
     "has_page_numbers_in_footers": LeftMetric(weak="any digit in a footer passes"),
-    "increase_saturation": LeftMetric(weak=_ONE_FEATURE),
+    "increase_saturation": LeftMetric(of_start=True),
     "is_added_to_steam_cart": LeftMetric(),
     "is_expected_active_tab_approximate": LeftMetric(_TABS),
     "is_expected_installed_extensions": LeftMetric(),

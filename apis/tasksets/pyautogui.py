@@ -40,26 +40,47 @@ def translated(code: str, screen: tuple[int, int] = SCREEN) -> list[Call]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise Lacking("step", "a pyautogui line that can't be read") from None
     calls: list[Call] = []
+    pointer = Pointer(screen)
     for statement in body:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             continue
         if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
             raise Lacking("step", f"pyautogui: {ast.unparse(statement)[:60]}")
-        calls += _call(statement.value, screen)
+        calls += _call(statement.value, pointer)
+    if pointer.pressed is not None:
+        raise Lacking("step", "pyautogui: a mouse button that is pressed and not let go")
     return calls
 
 
-def _call(node: ast.Call, screen: tuple[int, int]) -> list[Call]:
+class Pointer:
+    """Where a line has moved the pointer, in the middle of the screen at first, and where it pressed a button."""
+
+    def __init__(self, screen: tuple[int, int]) -> None:
+        self.screen = screen
+        self.at = screen[0] // 2, screen[1] // 2
+        self.pressed: tuple[int, int] | None = None
+
+    def moved(self, args: list[Any], named: dict[str, Any]) -> tuple[int, int]:
+        """The place that a call names on the published screen, on this one; where it names none, the pointer's."""
+        if args or "x" in named:
+            x, y = (args[0], args[1]) if len(args) > 1 else (named["x"], named["y"])
+            places = zip((x, y), self.screen, (PUBLISHED_W, PUBLISHED_H), strict=True)
+            width, height = (min(most - 1, max(0, round(value * most / of))) for value, most, of in places)
+            self.at = width, height
+        return self.at
+
+
+def _call(node: ast.Call, pointer: Pointer) -> list[Call]:
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     try:
         args = [ast.literal_eval(arg) for arg in node.args]
         named = {word.arg or "": ast.literal_eval(word.value) for word in node.keywords}
-        return _done(name, args, named, screen)
+        return _done(name, args, named, pointer)
     except (ValueError, TypeError, KeyError, IndexError):
         raise Lacking("step", f"pyautogui: {ast.unparse(node)[:60]}") from None
 
 
-def _done(name: str, args: list[Any], named: dict[str, Any], screen: tuple[int, int]) -> list[Call]:
+def _done(name: str, args: list[Any], named: dict[str, Any], pointer: Pointer) -> list[Call]:
     match name:
         case "sleep":
             return [SETTLE]
@@ -81,28 +102,27 @@ def _done(name: str, args: list[Any], named: dict[str, Any], screen: tuple[int, 
             parts = [text[at : at + TYPED_MAX] for at in range(0, len(text), TYPED_MAX)]
             return [*(Call("type_text", {"text": part}) for part in parts), SETTLE]
         case "click" | "doubleClick" | "rightClick" | "middleClick" | "tripleClick":
-            x, y = _place(args, named, screen)
+            x, y = pointer.moved(args, named)
             times = {"doubleClick": 2, "tripleClick": 3}.get(name, int(named.get("clicks", 1)))
             button = {"rightClick": "right", "middleClick": "middle"}.get(name, named.get("button", "left"))
             number = {"left": 1, "middle": 2, "right": 3}[button]
             return [Call("click", {"x": x, "y": y, "button": number, "n": times}), SETTLE]
         case "moveTo":
-            x, y = _place(args, named, screen)
-            return [Call("move", {"x": x, "y": y})]
+            x, y = pointer.moved(args, named)
+            return [Call("move", {"x": x, "y": y})] if pointer.pressed is None else []
+        case "mouseDown":
+            pointer.pressed = pointer.moved(args, named)
+            return []
+        case "mouseUp" if pointer.pressed is not None:
+            (x, y), pointer.pressed = pointer.pressed, None
+            x2, y2 = pointer.moved(args, named)
+            if (x, y) == (x2, y2):
+                return [Call("click", {"x": x, "y": y, "button": 1, "n": 1}), SETTLE]
+            return [Call("drag", {"x": x, "y": y, "x2": x2, "y2": y2}), SETTLE]
         case "scroll":
-            # Without a place pyautogui scrolls where the pointer is: the files put it in the middle before.
-            x, y = screen[0] // 2, screen[1] // 2
+            x, y = pointer.at
             return [Call("scroll", {"x": x, "y": y, "dy": -int(args[0] if args else named["clicks"])}), SETTLE]
     raise ValueError(name)
-
-
-def _place(args: list[Any], named: dict[str, Any], screen: tuple[int, int]) -> tuple[int, int]:
-    """A place on the published screen, on this one."""
-    x, y = (args[0], args[1]) if len(args) > 1 else (named["x"], named["y"])
-    return (
-        min(screen[0] - 1, max(0, round(x * screen[0] / PUBLISHED_W))),
-        min(screen[1] - 1, max(0, round(y * screen[1] / PUBLISHED_H))),
-    )
 
 
 def _keys(names: list[str]) -> Call:

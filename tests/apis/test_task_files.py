@@ -128,6 +128,19 @@ def test_lines_of_pyautogui_become_calls() -> None:
     assert wide[-2].args == {"x": 960, "y": 540, "button": 1, "n": 1}
 
 
+def test_a_button_without_a_place_acts_where_the_pointer_is_and_a_press_lasts_until_it_is_let_go() -> None:
+    def done(code: str) -> list[tuple[str, Any]]:
+        calls = pyautogui.translated(f"import pyautogui; {code}", (1920, 1080))
+        return [(call.method, call.args) for call in calls if call.method != "settle"]
+
+    here = {"x": 960, "y": 540, "button": 1, "n": 1}
+    assert done("pyautogui.click()") == done("pyautogui.mouseDown(); pyautogui.mouseUp()") == [("click", here)]
+    assert done("pyautogui.moveTo(10, 20); pyautogui.click()")[1][1]["x"] == 10
+    drag = "pyautogui.moveTo(10, 20); pyautogui.mouseDown(); pyautogui.moveTo(30, 40); pyautogui.mouseUp()"
+    assert done(drag)[1:] == [("drag", {"x": 10, "y": 20, "x2": 30, "y2": 40})]
+    assert done("pyautogui.moveTo(10, 20); pyautogui.scroll(-3)")[1] == ("scroll", {"x": 10, "y": 20, "dy": 3})
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -137,6 +150,8 @@ def test_lines_of_pyautogui_become_calls() -> None:
         "import pyautogui; pyautogui.press('a', presses=10**9)",
         "import pyautogui; pyautogui.hotkey('no such key')",
         "import pyautogui; (",
+        "import pyautogui; pyautogui.mouseDown()",
+        "import pyautogui; pyautogui.mouseUp()",
     ],
 )
 def test_any_other_line_is_refused_as_a_whole(code: str) -> None:

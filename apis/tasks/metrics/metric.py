@@ -58,6 +58,9 @@ class Declared(msgspec.Struct, frozen=True):
     differs: Callable[[Options], bool] = lambda _: False  # whether a right result is another than what is expected
     types: frozenset[str] = frozenset()  # what a rule's `type` may say; empty where it says nothing
 
+    # Whether a picture has to be like one that the task starts with: a metric of one feature would take any other, too.
+    of_start: Callable[[Any], bool] = lambda _: False
+
     def lacking(self, options: Options, rule: Any = None) -> str:
         """Which option, type of rule or method of these is not here; "" where all are. Names with a "_" say nothing."""
         asked = {name: value for name, value in options.items() if not name.startswith("_")}

@@ -265,10 +265,7 @@ def check_image_file_size(result: Value, expected: Value, _: Options) -> Score:
     return is_(size < expected["max_size"], f"it has {size} bytes", f"it has {size} bytes")
 
 
-def _from_start(_: Options) -> bool:
-    return True  # what is expected is the picture that is to be changed
-
-
+_START = "the picture has to be like one that the task starts with, where that can be read"
 DECLARED = (
     Declared("compare_images", compare_images, reads=KIND),
     Declared("compare_image_list", compare_image_list, "a picture of another size is another", reads=KIND),
@@ -297,10 +294,23 @@ DECLARED = (
     Declared(
         "check_triangle_position",
         check_triangle_position,
-        "the second most common colour counts, not the second rarest",
+        f"the second most common colour counts, not the second rarest; {_START}",
         reads=KIND,
+        of_start=lambda _: True,
     ),
-    Declared("check_textbox_on_leftside", check_textbox_on_leftside, reads=KIND),
-    Declared("check_image_size", check_image_size, reads=KIND),
-    Declared("check_image_file_size", check_image_file_size, "what is no picture scores 0", reads=KIND),
+    Declared("check_textbox_on_leftside", check_textbox_on_leftside, _START, reads=KIND, of_start=lambda _: True),
+    Declared(
+        "check_image_size",
+        check_image_size,
+        _START,
+        reads=KIND,
+        of_start=lambda rule: not rule.get("ignore_transparent"),
+    ),
+    Declared(
+        "check_image_file_size",
+        check_image_file_size,
+        f"what is no picture scores 0; {_START}",
+        reads=KIND,
+        of_start=lambda _: True,
+    ),
 )
