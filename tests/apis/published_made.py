@@ -18,7 +18,7 @@ from docx import Document
 from docx.enum.text import WD_COLOR_INDEX, WD_TAB_ALIGNMENT
 from docx.oxml import OxmlElement
 from docx.shared import Pt
-from PIL import Image, ImageDraw, ImageFilter
+from PIL import Image, ImageDraw, ImageFilter, ImageOps
 from pptx import Presentation
 from pptx.dml.color import RGBColor
 from pptx.util import Inches
@@ -283,6 +283,17 @@ case(
     "check_strikethrough", pptx(struck(True)), pptx(struck(False)),
     {"slide_index_s": [0], "shape_index_s": [0], "paragraph_index_s": [0]},
 )  # fmt: skip
+START = picture((200, 120, 60))
+for metric, right, wrong in (
+    ("check_brightness_decrease_and_structure_sim", picture((150, 90, 45)), picture((250, 150, 75))),
+    ("check_contrast_increase_and_structure_sim", picture((230, 140, 70)), picture((150, 90, 45))),
+    ("check_file_exists_and_structure_sim", START, BLUE),
+    ("check_image_mirror", picture((200, 120, 60), change=ImageOps.mirror), START),
+    ("check_palette_and_structure_sim", picture((200, 120, 60), change=lambda it: it.quantize(8)), START),
+    ("check_saturation_increase_and_structure_sim", picture((200, 100, 40)), picture((200, 140, 100))),
+    ("check_structure_sim", START, BLUE),
+):
+    case(metric, file("a.png", right), file("a.png", wrong), file("b.png", START))
 case(
     "check_structure_sim_resized", file("a.png", picture((255, 0, 0), change=lambda it: it.resize((128, 128)))),
     file("a.png", picture((255, 0, 0), change=lambda it: it.rotate(90))), file("b.png", RED),

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 
 from apis.tasks import task_file
@@ -14,13 +13,13 @@ from apis.tasks.metrics import pictures
 from apis.tasks.metrics.metric import Score, gold, scored, together
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME
-from apis.tasks.twins.pictures import GOLD, PALE, PLAIN, SPECK, saved, triangle
+from apis.tasks.twins.pictures import GOLD, SPECK, TURNED, triangle
 from apis.tasks.twins.twin import as_read, database
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import judge
 from runtime.errors import ConfigError
 
-LIKE = ("compare_images", "check_structure_sim", "check_triangle_position")
+LIKE = ("compare_images", "check_triangle_position")
 
 
 def value(name: str, result: Any, expected: Any) -> float:
@@ -64,7 +63,7 @@ def test_a_fixture_is_unpacked_here_and_an_expected_picture_of_the_desktop_is_no
 
 
 def test_pictures_are_judged_the_same_in_tiles_and_bands(monkeypatch: pytest.MonkeyPatch) -> None:
-    views = [as_read(view, "picture") for view in (GOLD, SPECK, saved(PALE), triangle(24), triangle(38))]
+    views = [as_read(view, "picture") for view in (GOLD, SPECK, TURNED, triangle(24), triangle(38))]
 
     def found() -> list[float]:
         return [value(name, one, views[0]) for name in LIKE for one in views]
@@ -74,11 +73,6 @@ def test_pictures_are_judged_the_same_in_tiles_and_bands(monkeypatch: pytest.Mon
     monkeypatch.setattr(pictures, "BAND", 500)
     assert found() == pytest.approx(whole)
     assert len(set(whole)) > 2
-
-
-def test_moments_are_those_of_all_channels() -> None:
-    values = np.asarray(PLAIN, dtype=np.float64)
-    assert pictures._moments(PLAIN) == pytest.approx((values.mean(), (values**2).mean()))
 
 
 def test_a_picture_that_another_metric_wants_as_bytes_is_the_tasks_fault() -> None:

@@ -6,12 +6,11 @@ with the picture: all wider numbers are of a tile or a band, or counts of values
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from apis.tasks.metrics.metric import (
-    SOLVED,
     Declared,
     Options,
     Score,
@@ -35,7 +34,7 @@ LUMINANCE, CONTRAST = (0.01 * 255) ** 2, (0.03 * 255) ** 2  # constants of the i
 TILE, BAND = 512, 1 << 18  # windows of a side, and pixels
 COLORS = 1 << 24
 MIDDLE, LEFT = 0.05, 0.05  # of a side: how far from the middle, or from the left, still counts as there
-DARK, BRIGHTNESS, TOLERANCE = 128, 128, 0.03
+DARK = 128
 
 
 def _image(found: Raster) -> Image:
@@ -85,13 +84,6 @@ def likeness(one: Image, other: Image) -> float:
     return min(1.0, total / count)
 
 
-def _like(one: Image, other: Image, least: float) -> Score:
-    if one.size != other.size:
-        return Score(0.0, f"it is {one.size[0]} by {one.size[1]} and not {other.size[0]} by {other.size[1]}")
-    alike = likeness(one, other)
-    return is_(alike >= least, f"they are alike to {alike:.3f}", f"they are alike to {alike:.3f}, not {least}")
-
-
 def compare_images(result: Value, expected: Value, options: Options) -> Score:
     """How alike both are in grey, at the smaller one's size; with `reference_base_result` from there on."""
     from PIL import Image
@@ -126,88 +118,6 @@ def compare_image_list(result: Value, expected: Value, _: Options) -> Score:
         if (found.width, found.height, found.digest) != (right.width, right.height, right.digest):
             return Score(0.0, f"picture {at} is another")
     return is_(bool(wanted), "the pictures agree", "nothing is expected")
-
-
-def _structure(least: float, turned: Callable[[Image], Image] = lambda image: image) -> Callable[..., Score]:
-    """A metric that asks how alike both are; the result is `turned` before."""
-
-    def metric(result: Value, expected: Value, _: Options) -> Score:
-        one, other = _both(result, expected)
-        return _like(turned(one), other, least)
-
-    return metric
-
-
-def _mirrored(image: Image) -> Image:
-    from PIL import Image as Images
-
-    return image.transpose(Images.Transpose.FLIP_LEFT_RIGHT)
-
-
-def check_palette_and_structure_sim(result: Value, expected: Value, _: Options) -> Score:
-    """The picture has a palette, and both are alike."""
-    found: Raster = document(result, KIND)
-    if found.mode != "P":
-        return Score(0.0, f"its mode is {found.mode}")
-    return _like(*_both(result, expected), 0.9)
-
-
-def _moments(image: Image) -> tuple[float, float]:
-    """Of all channels' values the mean, and the mean of their squares."""
-    import numpy as np
-
-    counts = np.asarray(image.histogram()).reshape(-1, 256).sum(axis=0)
-    values = np.arange(256)
-    return float(counts @ values / counts.sum()), float(counts @ values**2 / counts.sum())
-
-
-def _spread(image: Image) -> float:
-    mean, square = _moments(image)
-    return max(0.0, square - mean * mean) ** 0.5
-
-
-def check_contrast_increase_and_structure_sim(result: Value, expected: Value, _: Options) -> Score:
-    """Colours are further apart than in what is expected, and both are alike."""
-    one, other = _both(result, expected)
-    spread, before = _spread(one), _spread(other)
-    return _like(one, other, 0.65) if spread > before else Score(0.0, f"the contrast is {spread:.2f}, not {before:.2f}")
-
-
-def _brightness(image: Image) -> float:
-    from PIL import ImageStat
-
-    return float(ImageStat.Stat(image.convert("L")).mean[0])
-
-
-def check_brightness_decrease_and_structure_sim(result: Value, expected: Value, options: Options) -> Score:
-    """The result is darker than what is expected, and both differ little once they are made equally bright."""
-    from PIL import Image, ImageChops
-
-    one, other = _both(result, expected)
-    levels = _brightness(one), _brightness(other)
-    if not 0 < levels[0] < levels[1]:
-        return Score(0.0, f"the brightness is {levels[0]:.1f}, not {levels[1]:.1f}")
-    made = []
-    for image, level in zip((one, other), levels, strict=True):
-        table = [min(255, int(value * BRIGHTNESS / level)) for value in range(256)]
-        made.append(image.point(table * 3))
-    if one.size != other.size:
-        made[0] = made[0].resize(other.size, Image.Resampling.LANCZOS)
-    error = _moments(ImageChops.difference(*made))[1] / 255**2
-    return is_(
-        error < options.get("threshold", TOLERANCE), f"they differ by {error:.4f}", f"they differ by {error:.4f}"
-    )
-
-
-def check_saturation_increase_and_structure_sim(result: Value, expected: Value, _: Options) -> Score:
-    """The result's colours are stronger than those of what is expected; hue and value are alike."""
-    from PIL import ImageStat
-
-    one, other = (image.convert("HSV").split() for image in _both(result, expected))
-    if ImageStat.Stat(one[1]).mean[0] <= ImageStat.Stat(other[1]).mean[0]:
-        return Score(0.0, "the colours are not stronger")
-    hue = _like(one[0], other[0], 0.9)
-    return hue if hue.value < SOLVED else _like(one[2], other[2], 0.9)
 
 
 def _colors(pixels: Pixels) -> Iterator[tuple[int, Pixels]]:
@@ -269,28 +179,6 @@ _START = "the picture has to be like one that the task starts with, where that c
 DECLARED = (
     Declared("compare_images", compare_images, reads=KIND),
     Declared("compare_image_list", compare_image_list, "a picture of another size is another", reads=KIND),
-    Declared("check_structure_sim", _structure(0.9), reads=KIND),
-    Declared("check_file_exists_and_structure_sim", _structure(0.9), reads=KIND),
-    Declared("check_image_mirror", _structure(0.99, _mirrored), reads=KIND, differs=_from_start),
-    Declared("check_palette_and_structure_sim", check_palette_and_structure_sim, reads=KIND, differs=_from_start),
-    Declared(
-        "check_contrast_increase_and_structure_sim",
-        check_contrast_increase_and_structure_sim,
-        reads=KIND,
-        differs=_from_start,
-    ),
-    Declared(
-        "check_brightness_decrease_and_structure_sim",
-        check_brightness_decrease_and_structure_sim,
-        reads=KIND,
-        differs=_from_start,
-    ),
-    Declared(
-        "check_saturation_increase_and_structure_sim",
-        check_saturation_increase_and_structure_sim,
-        reads=KIND,
-        differs=_from_start,
-    ),
     Declared(
         "check_triangle_position",
         check_triangle_position,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from apis.tasks.twins.documents import BREAK, docx, odt, para, stretch
 from apis.tasks.twins.general import FILTER, SAID, VLCRC
 from apis.tasks.twins.pictures import GOLD as PICTURE
-from apis.tasks.twins.pictures import HALVED, MIRROR, OTHER, PALE, PLAIN, SPECK, TURNED, saved, scaled
+from apis.tasks.twins.pictures import HALVED, MIRROR, OTHER, PLAIN, SPECK, TURNED, saved
 from apis.tasks.twins.twin import Twin, file, paper
 
 FOLDERS = {"type": "bookmark_bar_folders_names", "names": ["Liked", "Read"]}
@@ -129,9 +129,5 @@ TWINS = [
         [file(filters("OR (from,is,a@b.c)")), file(filters("AND (from,is,a@b.c) OR (to,is,x)")), file(filters("ALL"))],
     ),
     Twin("compare_images", PICTURE, {"reference_base_result": 0.54}, PICTURE, [MIRROR, OTHER, TURNED]),
-    Twin(
-        "check_brightness_decrease_and_structure_sim", PICTURE, {"threshold": 0.15}, saved(PALE),
-        [saved(scaled(PLAIN, 1.1)), saved(scaled(PLAIN, 1.3)), PICTURE],
-    ),
     Twin("check_image_size", {"width": 48}, {}, SPECK, [HALVED, TURNED, saved(PLAIN.resize((47, 40)))]),
 ]  # fmt: skip

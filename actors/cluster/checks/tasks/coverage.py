@@ -21,7 +21,7 @@ REFUSED = "refused"
 KINDS = (
     "solvable", "solvable, judged by the published package", "not solvable without a network",
     "not solvable without a network, judged by the published package", "needs_file", "needs_app", "needs_network",
-    "needs_judge", REFUSED,
+    "needs_judge", "unsound", REFUSED,
 )  # fmt: skip
 COLUMNS = {"today": False, "with_fixtures": True}
 NAME_SHOWN = 70  # characters
