@@ -92,6 +92,15 @@ def kinds() -> list[Kind]:
     state = '{{"browser": {{"enabled_labs_experiments": [{}]}}}}'
     return [
         Kind(
+            "accessible", [puts("a.txt", "tea"), launch("mousepad", f"{HOME}/a.txt")],
+            [puts("a.txt", "milk"), launch("mousepad", f"{HOME}/a.txt")],
+            by(
+                "check_accessibility_tree", {"type": "accessibility_tree"},
+                {"type": "rule", "rules": [{"selectors": ["text[st|focused=true]"], "text": "tea", "exact": True}]},
+            ),
+            published=True,
+        ),
+        Kind(
             "settings", [run(f"{lock} true")], [run(f"{lock} false")],
             by("exact_match", said(f"gsettings get {LOCK}"), rule(expected="true\n")),
             "gsettings",
@@ -176,7 +185,8 @@ def kinds() -> list[Kind]:
 
 
 NAMES = (
-    "settings", "favourites", "volume", "terminal", "fullscreen", "tabs", "address", "experiments", "shortcuts",
+    "accessible", "settings", "favourites", "volume", "terminal", "fullscreen", "tabs", "address", "experiments",
+    "shortcuts",
     "player", "spacing", "last row", "extension",
 )  # fmt: skip
 
