@@ -50,10 +50,17 @@ PUBLISHED = ThreadPoolExecutor(max_workers=2, thread_name_prefix="published")
 
 
 async def judged_apart(
-    task: Task, read: Read, before: Manifest, after: Manifest, told: Mapping[str, str], *, published_metrics: bool
+    task: Task,
+    read: Read,
+    before: Manifest,
+    after: Manifest,
+    told: Mapping[str, str],
+    *,
+    published_metrics: bool,
+    strict: bool,
 ) -> TaskVerdict:
     """The verdict of `judged`, in a thread: the event loop goes on meanwhile. Raises ConfigError."""
-    how = partial(judged, published_metrics=published_metrics)
+    how = partial(judged, published_metrics=published_metrics, strict=strict)
     threads = PUBLISHED if published_metrics else None
     return await asyncio.get_running_loop().run_in_executor(threads, how, task, read, before, after, told)
 
@@ -146,7 +153,13 @@ class Episode:
         asked = self._config.published_metrics
         try:
             return await judged_apart(
-                self._task, found.read, self._before, found.manifest, told, published_metrics=asked
+                self._task,
+                found.read,
+                self._before,
+                found.manifest,
+                told,
+                published_metrics=asked,
+                strict=self._work.lane is not Lane.EVAL and not asked,
             )
         except PublishedError as error:
             raise DesktopFault("not_judged", str(error), "verifier") from error

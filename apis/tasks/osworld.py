@@ -265,6 +265,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     fixed_ip: bool = False
     possibility_of_env_change: str = "low"
     hint: str | None = None
+    changes: list[str] = []  # of one's own files: paths below HOME that may change besides those that it judges by
     unknown: dict[str, Any] = {}  # keys of a file that are not known here, by their dotted places
 
     @property
@@ -279,7 +280,9 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 def dump(task: Task) -> bytes:
-    """The task as indented JSON, without its unknown keys."""
+    """The task as indented JSON, without its unknown keys, and without changes where it allows none."""
     plain = msgspec.to_builtins(task)
     del plain["unknown"]
+    if not task.changes:
+        del plain["changes"]
     return msgspec.json.format(msgspec.json.encode(plain), indent=2)

@@ -26,7 +26,7 @@ from apis.tasks.verify.verify import verify as by_files
 from apis.tasks.verify.verify import wanted as wanted_by_checks
 from apis.tasks.verify.workbooks import workbook_is
 from apis.tasks.words import SPLITS, TRAIN
-from apis.tasksets import judge, published, store
+from apis.tasksets import changes, judge, published, store
 from runtime.errors import ConfigError
 
 NOTHING_TOLD: Mapping[str, str] = {}
@@ -128,16 +128,20 @@ def judged(
     told: Mapping[str, str] = NOTHING_TOLD,
     *,
     published_metrics: bool = False,
+    strict: bool = True,
 ) -> TaskVerdict:
     """Whether `task` is solved: by what its files say, and by what became of HOME beside them.
 
     `read` finds files of the frozen guest; `before` is HOME after the set-up, `after` in the end. `told` has what
     commands of a task file wrote; such a file is judged by its own metrics alone, with `published_metrics` by the
-    published package where a metric is not here. Raises ConfigError like `verify` and `family`.
+    published package where a metric is not here. What it has changed besides is no success; of a published set that is
+    only said where the verdict is not `strict`, as in an evaluation. Raises ConfigError like `verify` and `family`.
     """
     if of_set(task.id):
         fixture = store.Fixtures(task).content
-        return judge.judged(task, read, told, fixture, published.score if published_metrics else None)
+        found = judge.judged(task, read, told, fixture, published.score if published_metrics else None)
+        trouble = collateral(before, after, changes.rules(task, fixture), programs.RULES) if found.success else ""
+        return judge.with_collateral(found, trouble, counts=strict or not store.is_published(task.id))
     verdict = by_files(task, read)
     if not verdict.success:
         return verdict

@@ -48,6 +48,7 @@ def load(text: bytes) -> Task:
         fixed_ip=_flag(found.get("fixed_ip")),
         possibility_of_env_change=_text(found, "possibility_of_env_change") or "low",
         hint=None if found.get("hint") is None else _text(found, "hint"),
+        changes=_texts(found.get("changes")),
         unknown=unknown,
     )
 

@@ -199,6 +199,14 @@ def _scored(metric: Declared, result: Value, expected: Value, options: Options, 
         return Score(0.0, f"it can't be compared: {error}")
 
 
+def with_collateral(verdict: TaskVerdict, trouble: str, *, counts: bool) -> TaskVerdict:
+    """A verdict with what became of HOME besides, in words; it is a success no more where that `counts`."""
+    if not trouble:
+        return verdict
+    said = f"{verdict.reason}; {trouble}"
+    return TaskVerdict(False, said, 0.0) if counts else TaskVerdict(True, said, verdict.score)
+
+
 def judged(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture, tail: Tail | None = None) -> TaskVerdict:
     """Whether nothing is missing; below the full score the reason says the score."""
     found = score(task, read, told, fixture, tail)

@@ -25,6 +25,9 @@ PLACE = "COMPUTERRL_TASKS"  # the variable that names another folder for task se
 LOCK = "lock.json"
 
 
+PUBLISHED = ("osworld", "officeworld")  # sets that people publish, whose scores are to be those of others
+
+
 class FixtureLock(msgspec.Struct, frozen=True):
     """What was got for a task's URL and name."""
 
@@ -141,6 +144,11 @@ def set_place(name: str) -> Path:
 def is_set(name: str) -> bool:
     """Whether a set of this name is here."""
     return bool(name) and "/" not in name and not name.startswith(".") and (set_place(name) / LOCK).is_file()
+
+
+def is_published(task_id: str) -> bool:
+    """Whether it is a task of a set that people publish."""
+    return task_id.partition("/")[0] in PUBLISHED
 
 
 def names() -> list[str]:

@@ -78,8 +78,13 @@ async def test_forged_programs_make_no_success_of_an_undone_task(
     task = task_file(tmp_path, "ls", **asks(["ls", f"{HOME}/Documents", "|", "grep", "new.log"], "new.log"))
     forged = await played(pool, task, FORGES)
     assert (forged.success, forged.faults) == (False, []), forged.detail
-    done = await played(pool, task, "cp Documents/garden.txt Documents/new.log")
+    right = "cp Documents/garden.txt Documents/new.log"
+    done = await played(pool, task, right)
     assert done.success, done.detail
+    damage = "find . -type f ! -name new.log -exec truncate -s 0 {} +; rm -rf .config .bashrc Pictures"
+    harmed = await played(pool, task, f"{right}; {damage}")
+    assert (harmed.success, harmed.faults) == (False, [])
+    assert "beside what was asked" in harmed.detail
 
 
 async def test_steps_after_the_last_action_change_the_copy_that_is_read(

@@ -158,8 +158,8 @@ async def test_published_verdicts_are_two_at_once_and_their_package_is_no_tasks_
 ) -> None:
     there, at_once, full = threading.Lock(), [0], threading.Barrier(2)
 
-    def judged(*_: Any, published_metrics: bool) -> TaskVerdict:
-        assert published_metrics
+    def judged(*_: Any, published_metrics: bool, strict: bool) -> TaskVerdict:
+        assert (published_metrics, strict) == (True, False)
         with there:
             at_once.append(at_once[-1] + 1)
         full.wait(30)
