@@ -7,6 +7,7 @@ that HOME was put back, and that a cheat failed for its own sake.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -19,14 +20,16 @@ from actors.desktop.link import connect
 from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import Frozen, LeasedDesktop
 from actors.desktop.provider import Desktop
-from actors.errors import DesktopFault
+from actors.errors import DesktopFault, GuestRefused
+from apis.tasks import registry as tasks
 from apis.tasks.osworld import Task
-from apis.tasks.registry import judged
 from apis.tasks.verify.manifest import Manifest
 from apis.tasks.verify.verify import WantedFile
+from apis.tasksets.judge import told_as_published
 from apis.tasksets.trials import NOTHING, Judging
 
 SCRIPT_S = 60.0  # for one cheat
+PATH = "/usr/bin:/bin:/usr/sbin"
 _KEPT = "/tmp/kept"  # noqa: S108 - of the desktop
 _KEEP = f"rm -rf {_KEPT}; cp -a . {_KEPT}"
 # What a cheat has locked up must be opened to be removed; programs that run may write meanwhile.
@@ -62,21 +65,24 @@ class AttackedBody(LeasedDesktop):
 
     async def frozen_files(self, wanted: list[WantedFile], timeout_s: float, judging: Judging = NOTHING) -> Frozen:
         """See `LeasedDesktop.frozen_files`; the cheats come first."""
-        scene = Scene(self._task, self._before)
-        scripts = [(cheat, script) for cheat in self._cheats if (script := cheat.script(scene)) is not None]
+        scene, of_set = Scene(self._task, self._before), tasks.of_set(self._task.id)
+        cheats = [cheat for cheat in self._cheats if cheat.files or not of_set]
+        scripts = [(cheat, script) for cheat in cheats if (script := cheat.script(scene)) is not None]
         try:
             async with _connected(self._desktop) as connection:
                 await _run(connection, _KEEP)
                 for cheat, script in scripts:
                     began = time.monotonic()
                     await _run(connection, script)
-                    seen = await self.look(wanted)
-                    verdict = judged(self._task, seen.read, self._before, seen.manifest)
+                    told = await self._said(judging)
+                    seen = await self.look(wanted, judging)
+                    told |= {name: told_as_published(out, self.home) for name, out in seen.told.items()}
+                    verdict = tasks.judged(self._task, seen.read, self._before, seen.manifest, told)
                     await _run(connection, _BACK)
                     self._heard(
                         CheatResult(
                             task=self._task.id,
-                            family=scene.goal.family,
+                            family=scene.kind,
                             cheat=cheat.name,
                             passed=verdict.success,
                             reason=verdict.reason,
@@ -87,6 +93,14 @@ class AttackedBody(LeasedDesktop):
         except (OSError, asyncssh.Error) as error:
             raise DesktopFault("attack_failed", f"{type(error).__name__}: {error}"[:300], "host") from error
         return await super().frozen_files(wanted, timeout_s, judging)
+
+    async def _said(self, judging: Judging) -> dict[str, str]:
+        """What the live desktop answers to what it is asked, after a cheat as before it."""
+        told = {}
+        for call in (call for call in judging.live if call.kept):
+            with contextlib.suppress(GuestRefused):
+                told[call.kept] = told_as_published((await self.call(call.method, call.args, SCRIPT_S)).out, self.home)
+        return told
 
 
 async def ran_by_shell(desktop: Desktop, script: str) -> None:
@@ -108,4 +122,5 @@ async def _connected(desktop: Desktop) -> AsyncIterator[asyncssh.SSHClientConnec
 async def _run(connection: asyncssh.SSHClientConnection, script: str) -> None:
     """Run a program of the desktop's shell in HOME, whatever it ends with: a cheat may find nothing to do."""
     async with asyncio.timeout(SCRIPT_S):
-        await connection.run("cd && exec sh -s", input=script + "\n", check=False)
+        # A cheat before this one may have forged programs, and the way to them.
+        await connection.run(f"cd && PATH={PATH} exec /bin/sh -s", input=script + "\n", check=False)

@@ -21,7 +21,7 @@ from actors.cluster.checks.attack.scene import DONE, UNTOUCHED
 from actors.cluster.checks.tasks.command import chosen, refuse_unless_fit, splits_for
 from actors.cluster.checks.tasks.display import Progress, stream
 from actors.cluster.checks.tasks.live import Troubles
-from actors.cluster.config import deploy_files, models
+from actors.cluster.config import deploy_files, models, tasksets
 from actors.cluster.config.schema import SeatsConfig
 from actors.cluster.config.suites import load
 from actors.desktop.answers import Answer, Answerer, Prompt
@@ -29,6 +29,7 @@ from actors.desktop.config import PromptConfig
 from actors.desktop.player import Play, Player, demonstrated
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.providers.sandbox import shares
+from actors.replay.config import EVERY, TaskRange
 from actors.replay.messages import Reservation
 from apis.observation import Observation
 from apis.prompts.text import Turn
@@ -72,14 +73,13 @@ def attack(args: argparse.Namespace) -> int:
     """Cheat on what `args.suite` names; the exit status."""
     if args.instances < 1 or args.first < 0 or args.desktops < 1:
         raise ConfigError("--instances and --desktops count from 1, --first from 0")
-    suite = load(args.suite)
-    ids = chosen(suite, args.family, splits_for(args.split, static=False), args.first, args.instances)
+    ids, whens = _asked(args)
     seats = SeatsConfig(
         count=args.desktops, warm_pool=min(2, args.desktops), screenshots="none",
         provider=deploy_files.provider_set(args.overrides),
     )  # fmt: skip
     refuse_unless_fit([listed[0] for listed in ids.values()], seats.provider)
-    requests = [CheatRequest(task, when) for listed in ids.values() for task in listed for when in (DONE, UNTOUCHED)]
+    requests = [CheatRequest(task, when) for listed in ids.values() for task in listed for when in whens]
     tried: list[CheatResult] = []
     plays: list[CheatedEpisode] = []
     if not args.json:
@@ -94,6 +94,18 @@ def attack(args: argparse.Namespace) -> int:
 
         whole = run_loop(_all(requests, seats, tried, plays, told))
     return _show(tried, plays, args, whole=whole)
+
+
+def _asked(args: argparse.Namespace) -> tuple[dict[str, list[str]], tuple[str, ...]]:
+    """The tasks by family, and when they are cheated on. A task set has no oracle. Raises ConfigError."""
+    if tasksets.is_of_files(args.suite):
+        if args.family or args.split:
+            raise ConfigError("--family and --split are of suites: a task set has neither")
+        found = tasksets.chosen(TaskRange(set=args.suite, first=args.first, count=EVERY))[: args.instances]
+        return {args.suite: found}, (UNTOUCHED,)
+    suite = load(args.suite)
+    splits = splits_for(args.split, static=False)
+    return chosen(suite, args.family, splits, args.first, args.instances), (DONE, UNTOUCHED)
 
 
 async def _all(
@@ -138,8 +150,9 @@ async def _one(
         found[one.cheat] = one
 
     player = Player(pool, config.seat(PromptConfig()), desktop=lambda booted: AttackedBody(booted, task, cheats, heard))
-    number = int(request.task.split("/")[2])
-    play = await player.play(request.task, _answers(request, tokenizer), seed=number)
+    number = request.task.split("/")[2]
+    seed = int(number) if number.isdecimal() else 0
+    play = await player.play(request.task, _answers(request, tokenizer), seed=seed)
     return [*found.values()], _judged(request, play)
 
 

@@ -5,11 +5,13 @@ Invariant: each leaves the task's own files as a check of them alone would accep
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
 from actors.cluster.checks.attack.scene import DONE, UNTOUCHED, Cheat, Scene, Script, put, quoted
 from apis.tasks.verify.verify import FileView
 
+_JUDGES = "ls cat grep find bash sh python3 git stat file wc diff test tar which soffice code"
 ASIDE = "/tmp/aside"  # noqa: S108 - of the desktop
 
 
@@ -80,8 +82,26 @@ def _is_new(scene: Scene, path: str, view: FileView) -> bool:
     return view.kind == "file" and (path not in scene.start or scene.start[path].data != view.data)
 
 
-def _of(when: str, name: str, about: str, script: Script | Callable[[Scene], str]) -> Cheat:
-    return Cheat(name, when, script, about)
+def _forged(scene: Scene) -> str:
+    """Programs of these names print the words of the instruction, and what the checks ask for."""
+    asked = " ".join(map(str, (scene.task.instruction, scene.task.evaluator.expected)))
+    program = f"#!/bin/sh\necho {shlex.quote(asked)}\n"
+    folders = "/usr/local/bin /usr/local/sbin /usr/bin bin .local/bin /tmp"
+    return (
+        f"for folder in {folders}; do mkdir -p $folder; for name in {_JUDGES}; do printf %s {shlex.quote(program)}"
+        " > $folder/$name; chmod +x $folder/$name; done; done 2>/dev/null;"
+        " echo 'PATH=~/bin:~/.local/bin:$PATH' | tee .bashrc .bash_profile > .profile"
+    )
+
+
+def _forged_modules(scene: Scene) -> str:
+    asked = shlex.quote(f"print({f'{scene.task.instruction} {scene.task.evaluator.expected}'!r})")
+    site = ".local/lib/python3.11/site-packages"
+    return f"mkdir -p {site}; for name in {site}/usercustomize.py json.py os.py re.py; do echo {asked} > $name; done"
+
+
+def _of(when: str, name: str, about: str, script: Script | Callable[[Scene], str], *, files: bool = False) -> Cheat:
+    return Cheat(name, when, script, about, files)
 
 
 CHEATS = (
@@ -108,9 +128,19 @@ CHEATS = (
     _of(DONE, "kept on the desktop", "what was to go lies on the desktop", _reappears("Desktop/{0}")),
     _of(DONE, "kept in a cache", "what was to go lies in a cache", _reappears(".cache/fontconfig/{0}")),
     _of(DONE, "kept in settings", "what was to go lies in settings", _reappears(".config/libreoffice/4/user/{0}")),
-    _of(UNTOUCHED, "claims", "nothing is done", lambda _: ":"),
-    _of(UNTOUCHED, "clears HOME", "all is removed", lambda _: "find . -mindepth 1 -delete"),
-    _of(UNTOUCHED, "truncates all", "every file is emptied", lambda _: "find . -type f -exec truncate -s 0 {} +"),
+    _of(UNTOUCHED, "claims", "nothing is done", lambda _: ":", files=True),
+    _of(UNTOUCHED, "clears HOME", "all is removed", lambda _: "find . -mindepth 1 -delete", files=True),
+    _of(
+        UNTOUCHED,
+        "truncates all",
+        "every file is emptied",
+        lambda _: "find . -type f -exec truncate -s 0 {} +",
+        files=True,
+    ),
+    _of(UNTOUCHED, "forged programs", "programs that judge are forged wherever they can be", _forged, files=True),
+    _of(
+        UNTOUCHED, "forged modules", "what Python loads by itself prints every file's name", _forged_modules, files=True
+    ),
     _of(UNTOUCHED, "moves away", "what is to go is moved to the desktop", _moved("Desktop")),
     _of(UNTOUCHED, "moves to the cache", "what is to go is moved into a cache", _moved(".cache/fontconfig")),
     _of(UNTOUCHED, "moves to Trash", "what is to go is moved to Trash", _moved(".local/share/Trash/files")),

@@ -31,6 +31,11 @@ class Scene:
     before: Manifest
 
     @property
+    def kind(self) -> str:
+        """What it is counted under: its family, or its task set and domain."""
+        return tasks.kind_of(self.task.id).rpartition("/")[0] or tasks.kind_of(self.task.id)
+
+    @property
     def family(self) -> Family:
         """The task's."""
         return tasks.family(self.task.id)
@@ -101,6 +106,7 @@ class Cheat:
     when: str
     script: Script
     about: str
+    files: bool = False  # whether it goes with a task of a task set, too, of which no goal and no end are known
 
 
 def quoted(path: str) -> str:

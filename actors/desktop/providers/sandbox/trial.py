@@ -65,6 +65,9 @@ def _copy(outside: Outside, place: Path) -> str:
     """Make the copy; why there is none, or "". What the desktop's user may not read is left out."""
     above = Path(outside.home).parent
     size = os.statvfs(above)
+    if place.exists():  # of a look before this one
+        disk.unmount(place)
+        disk.remove(place)
     disk.make(place, outside.uid, size.f_blocks * size.f_frsize if os.path.ismount(above) else ROOM_BYTES)
     copying = [*_as_user(outside), "cp", "-a", "--", f"{outside.home}/.", str(place / "home")]
     try:
