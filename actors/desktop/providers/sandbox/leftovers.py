@@ -120,7 +120,7 @@ def reap(state_dir: str) -> Reaped:
             # An owner that was alive when the folders were listed removes its own before it ends.
             if not _dead(folder.name.removeprefix(owners.NEW), base) or not folder.exists():
                 continue
-            for name in ("disk", "pts"):
+            for name in ("disk", "pts", "trial"):
                 for mounted in folder.glob(f"*/{name}"):
                     disk.unmount(mounted)
             # While groups stay, so does the folder: by its lock other process namespaces know whose they are.

@@ -29,7 +29,7 @@ GROUPS = ("memory", "pids")  # those of the desktop that a command counts for; t
 # Written anew, whatever lies at the path: a link there is not followed, one above it leads nowhere but into the copy.
 _WRITE = 'mkdir -p -- "$(dirname -- "$1")" && rm -rf -- "$1" && exec cat > "$1"'
 _APPEND = 'exec cat >> "$1"'
-_WAITS = 'read -r _; exec "$@"'  # until it has been put into its groups
+_WAITS = 'read -r _ && exec "$@"'  # until it has been put into its groups
 _NOT_STARTED = b"bwrap: execvp "
 _FULL = b"No space left on device"
 
