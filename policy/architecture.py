@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from runtime import inputs
 from runtime.errors import ConfigError
 
 
@@ -41,6 +42,8 @@ STYLES = {
     ),
 }  # fmt: skip
 _CAUSAL = "ForCausalLM"
+MOST_LAYERS = 2048  # each is a dozen tensors
+MOST = 1 << 24  # of anything else that config.json counts
 
 
 class RopeScaling(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,8 +187,9 @@ def _not_covered(config: dict[str, Any], style: str) -> list[tuple[str, str]]:
         *((key, _strange(config.get(key)), "positions are plain or scaled as llama3")
           for key in ("rope_parameters", "rope_scaling")),
         ("rope_scaling", len(two) == 2 and _kind(two[0]) != _kind(two[1]), "rope_parameters says another"),
-        ("architectures", bool(names) and not any(str(name).endswith(_CAUSAL) for name in names),
-         f"a text model is a ...{_CAUSAL}"),
+        ("architectures", bool(names) and not any(str(name).lower() == f"{style}{_CAUSAL}".lower() for name in names),
+         f"a text model of this model_type is {style.capitalize()}{_CAUSAL}"),
+        ("auto_map", bool(config.get("auto_map")), "it is run by programs of the folder, which are never run"),
         ("tie_word_embeddings", not isinstance(config.get("tie_word_embeddings", False), bool), "it is true or false"),
     ]  # fmt: skip
     return [(key, why) for key, bad, why in checks if bad]
@@ -197,6 +201,8 @@ def _count(file: Path, config: dict[str, Any], key: str, default: int | None = N
         raise ConfigError(f"{file} lacks {key}")
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ConfigError(f"{file}: {key} is {value!r}: it counts from 1")
+    if value > (most := MOST_LAYERS if key == "num_hidden_layers" else MOST):
+        raise ConfigError(f"{file}: {key} is {value}: it is at most {most}")
     return value
 
 
@@ -223,6 +229,8 @@ def end_ids(folder: Path) -> tuple[int, ...]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return msgspec.json.decode(inputs.read_bytes(path), type=dict[str, Any])
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error

@@ -15,12 +15,12 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from policy import tensorfiles
+from runtime import inputs
 from runtime.disk import flush
 from runtime.errors import ConfigError
 
 WEIGHTS = "model.safetensors"
 ADAPTER = "adapter"  # folder beside the weights
-WEIGHTS_INDEX = ".safetensors.index.json"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}  # that a model is run and trained in
 DTYPE_NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
@@ -40,7 +40,7 @@ def read(folder: Path) -> dict[str, Tensor]:
 
 def digest(folder: Path) -> str:
     """blake2b-128 of the safetensors file in `folder`, hex."""
-    with (folder / WEIGHTS).open("rb") as file:
+    with inputs.opened(folder / WEIGHTS) as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
@@ -51,14 +51,8 @@ def companions(folder: Path) -> Companions:
     """The files beside the weights of `folder` that no program runs. They are kept in memory, because the folder may be
     removed while its model trains.
     """
-    files = sorted(path for path in folder.iterdir() if path.is_file() and _taken_along(path.name))
-    return {path.name: path.read_bytes() for path in files}
-
-
-def _taken_along(name: str) -> bool:
-    if name.startswith(".") or name.endswith(WEIGHTS_INDEX):
-        return False
-    return name in tensorfiles.COMPANION_NAMES or name.endswith(tensorfiles.COMPANION_KINDS)
+    files = sorted(path for path in folder.iterdir() if path.is_file() and tensorfiles.taken_along(path.name))
+    return {path.name: inputs.read_bytes(path, inputs.MODEL) for path in files}
 
 
 def write_companions(files: Companions, folder: Path) -> None:

@@ -7,7 +7,9 @@ the shape that `config.json` gives. The error names what is missing, additional 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,18 @@ import msgspec
 
 from policy.architecture import read_architecture
 from policy.tensornames import EMBEDDING, HEAD, expected
+from runtime import inputs
 
-FLOATS = ("F64", "F32", "F16", "BF16")  # of safetensors, as a model's weights are stored
 # Config, tokenizer, template and what people read: never a program or a pickle.
 COMPANION_KINDS = (".json", ".txt", ".model", ".tiktoken", ".jinja", ".md")
 COMPANION_NAMES = ("LICENSE", "NOTICE")
-_HEAD_MOST = 100_000_000  # bytes: the format's own limit
+_HEAD_MOST = 8 << 20  # bytes: a decoder of 2,000 tensors takes 300,000
+_SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}  # bytes of a number
+_EXPONENTS = {"F64": 0x7FF0 << 48, "F32": 0x7F80 << 16, "F16": 0x7C00, "BF16": 0x7F80}  # all set: it is not finite
+_DIMENSIONS = 8
+_INDEX = ".safetensors.index.json"
+_LOOKED_AT, _PIECE = 64 << 20, 4 << 20  # bytes of weights
+FLOATS = tuple(_SIZES)  # of safetensors, as a model's weights are stored
 _ADAPTERS = ("adapter_config.json", "adapter_model.*", "*lora*")
 _QUANTISERS = ("quantize_config.json", "quant_config.json", "hf_quant_config.json", "quant_strategy.json")
 _QUANTISED = ("quantization_config", "compression_config")  # of config.json
@@ -40,14 +48,43 @@ class Tensor(msgspec.Struct, frozen=True):
     data_offsets: tuple[int, int]  # bytes after the head
 
 
+class _Index(msgspec.Struct):
+    """What of an index is read."""
+
+    weight_map: dict[str, str]
+
+
 def problem(folder: Path) -> str:
     """Why the weights in `folder` are not those of a model that can be run and trained; "" where they are.
 
     Raises ConfigError where config.json describes a model that is not covered.
     """
     arch = read_architecture(folder)
-    config = json.loads((folder / "config.json").read_bytes())
+    config = json.loads(inputs.read_bytes(folder / "config.json"))
     return _company(folder, config) or _misfit(folder, expected(arch), tied=arch.tied)
+
+
+def unreadable(folder: Path) -> str:
+    """Why what lies beside the weights in `folder` is not to be read by any library; "" where it may be.
+
+    A library would wait for a FIFO, and read a device or a file of any size whole.
+    """
+    total = 0
+    for path in folder.iterdir():
+        if not taken_along(path.name) or not path.exists() or path.is_dir():
+            continue
+        if not path.is_file():
+            return f"{path.name} is no regular file"
+        if (total := total + path.stat().st_size) > inputs.MODEL:
+            return f"with {path.name}, what lies beside its weights has more than {inputs.MODEL} bytes"
+    return ""
+
+
+def taken_along(name: str) -> bool:
+    """Whether a file of this name is configuration, tokenizer, template or text, and goes wherever its model goes."""
+    if name.startswith(".") or name.endswith(_INDEX):
+        return False
+    return name in COMPANION_NAMES or name.endswith(COMPANION_KINDS)
 
 
 def _company(folder: Path, config: Mapping[str, Any]) -> str:
@@ -73,7 +110,9 @@ def _misfit(folder: Path, wanted: Mapping[str, tuple[int, ...]], *, tied: bool) 
     for file in files:
         try:
             tensors = head(file)
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            return f"cannot read {file.name}: {error.strerror}"
+        except ValueError as error:
             return f"cannot read {file.name}: {error}"
         if twice := next((name for name in tensors if name in held), None):
             return f"the tensor {twice} is in {held[twice][0].name} and in {file.name}"
@@ -90,6 +129,41 @@ def _misfit(folder: Path, wanted: Mapping[str, tuple[int, ...]], *, tied: bool) 
             return f"it lacks the tensor {name}"
         if held[name][1].shape != shape:
             return f"{name} has shape {held[name][1].shape}, its config.json says {shape}"
+    wrong = _misled(folder / f"model{_INDEX}", {name: file.name for name, (file, _) in held.items()})
+    return wrong or next((f"{name} holds numbers that are not finite" for name in _infinite(held)), "")
+
+
+def _infinite(held: Mapping[str, tuple[Path, Tensor]]) -> Iterator[str]:
+    """The tensors among the first `_LOOKED_AT` bytes that hold infinity or no number; what loads them looks at all."""
+    import numpy as np
+
+    left = _LOOKED_AT
+    for name, (file, tensor) in held.items():
+        if tensor.dtype not in FLOATS:
+            continue
+        kind, exponent = np.dtype(f"<u{_SIZES[tensor.dtype]}"), _EXPONENTS[tensor.dtype]
+        for at in range(*tensor.data_offsets, _PIECE):
+            piece = np.frombuffer(_bytes(file, at, min(at + _PIECE, tensor.data_offsets[1])), dtype=kind)
+            if (left := left - piece.nbytes) < 0:
+                return
+            if bool((piece & kind.type(exponent) == exponent).any()):
+                yield name
+
+
+def _misled(index: Path, held: Mapping[str, str]) -> str:
+    """What an index of the weights, which other programs go by, says of them that is not so."""
+    if not os.path.lexists(index):
+        return ""
+    try:
+        told = msgspec.json.decode(inputs.read_bytes(index, _HEAD_MOST), type=_Index).weight_map
+    except OSError as error:
+        return f"cannot read {index.name}: {error.strerror}"
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return f"cannot read {index.name}: {error}"
+    for name in (*told, *held):
+        if told.get(name) != held.get(name):
+            there = held.get(name, "no file")
+            return f"{index.name} says that {name} is in {told.get(name, 'no file')!r:.80}, and {there} has it"
     return ""
 
 
@@ -104,21 +178,30 @@ def _guess(name: str) -> str:
 
 def _same(one: tuple[Path, Tensor] | None, other: tuple[Path, Tensor]) -> bool:
     """Whether both are the very same numbers."""
-    return one is not None and one[1].shape == other[1].shape and _bytes(*one) == _bytes(*other)
+    if one is None or one[1].shape != other[1].shape or one[1].dtype != other[1].dtype:
+        return False
+    (left, tensor), (right, twin) = one, other
+    begin, apart = tensor.data_offsets[0], twin.data_offsets[0] - tensor.data_offsets[0]
+    return all(
+        _bytes(left, at, min(at + _PIECE, tensor.data_offsets[1]))
+        == _bytes(right, at + apart, min(at + _PIECE, tensor.data_offsets[1]) + apart)
+        for at in range(begin, tensor.data_offsets[1], _PIECE)
+    )
 
 
-def _bytes(file: Path, tensor: Tensor) -> bytes:
-    begin, end = tensor.data_offsets
-    with file.open("rb") as opened:
+def _bytes(file: Path, begin: int, end: int) -> bytes:
+    """These bytes of a file's weights."""
+    with inputs.opened(file) as opened:
         opened.seek(8 + int.from_bytes(opened.read(8), "little") + begin)
         return opened.read(end - begin)
 
 
 def head(file: Path) -> dict[str, Tensor]:
     """The tensors that a safetensors file says it holds. Raises OSError, ValueError with one line."""
-    with file.open("rb") as opened:
+    with inputs.opened(file) as opened:
+        length = os.fstat(opened.fileno()).st_size
         size = int.from_bytes(opened.read(8), "little")
-        if not 2 <= size <= min(_HEAD_MOST, file.stat().st_size - 8):
+        if not 2 <= size <= min(_HEAD_MOST, length - 8):
             raise ValueError("it is no safetensors file, or was cut short")
         text = opened.read(size)
     try:
@@ -126,6 +209,22 @@ def head(file: Path) -> dict[str, Tensor]:
         heads = {name: msgspec.json.decode(part, type=Tensor) for name, part in parts.items() if name != "__metadata__"}
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"its head is damaged ({error})") from error
-    if (end := max((tensor.data_offsets[1] for tensor in heads.values()), default=0)) != file.stat().st_size - 8 - size:
-        raise ValueError(f"it holds {file.stat().st_size - 8 - size} bytes of weights, its head says {end}")
+    _refuse_misplaced(heads)
+    if (end := max((tensor.data_offsets[1] for tensor in heads.values()), default=0)) != length - 8 - size:
+        raise ValueError(f"it holds {length - 8 - size} bytes of weights, its head says {end}")
     return heads
+
+
+def _refuse_misplaced(heads: Mapping[str, Tensor]) -> None:
+    """Raise ValueError unless the tensors lie one after the other, each with the bytes of its shape."""
+    place = 0
+    for name, tensor in sorted(heads.items(), key=lambda item: item[1].data_offsets):
+        begin, end = tensor.data_offsets
+        if begin != place or end < begin:
+            raise ValueError(f"{name} begins at byte {begin} of the weights, the one before it ends at {place}")
+        each = _SIZES.get(tensor.dtype)
+        if len(tensor.shape) > _DIMENSIONS:
+            raise ValueError(f"{name} has {len(tensor.shape)} dimensions")
+        if each is not None and (min(tensor.shape, default=1) < 0 or math.prod(tensor.shape) * each != end - begin):
+            raise ValueError(f"{name} has {end - begin} bytes, which its shape {tensor.shape} does not take")
+        place = end

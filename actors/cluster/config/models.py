@@ -15,6 +15,7 @@ from policy import tensorfiles
 from policy.architecture import read_architecture
 from policy.chat_process import MOST_TURNS
 from policy.tokenizer import Tokenizer
+from runtime import inputs
 from runtime.errors import ConfigError
 
 # What decides which ids a text becomes, chat form included; those that are missing count as empty.
@@ -79,6 +80,8 @@ def folder_of(base: str, *, weights: bool = True) -> Path:
 def locate(base: str, *, weights: bool = True) -> Path:
     """The folder of model `base`: "" is the bundled one, else as `folder_of` finds it. Raises ConfigError."""
     folder = folder_of(base, weights=weights) if base else bundled()
+    if wrong := tensorfiles.unreadable(folder):
+        raise ConfigError(f"model folder {folder}: {wrong}")
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise ConfigError(f"model folder {folder} lacks {', '.join(missing)}")
@@ -112,5 +115,5 @@ def fingerprint(model: str | Path) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for name in _OF_TOKENS:
         path = Path(model) / name
-        digest.update(hashlib.blake2b(path.read_bytes() if path.is_file() else b"").digest())
+        digest.update(hashlib.blake2b(inputs.read_bytes(path, inputs.MODEL) if path.is_file() else b"").digest())
     return digest.hexdigest()

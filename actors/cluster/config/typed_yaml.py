@@ -18,6 +18,7 @@ from msgspec import inspect
 from yaml.composer import Composer
 
 from actors.cluster.config.suggest import hint, nearest
+from runtime import inputs
 from runtime.errors import ConfigError
 from runtime.settings import out_of_bounds, parts
 from runtime.urls import masked
@@ -31,6 +32,7 @@ _AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<at>.*)`)?$", re.DOTALL)
 
 
 DEEPEST = 64  # levels of a file; what describes a run, a suite or a task has no ten
+MOST = 50_000  # values of a file, each alias counting as what it stands for
 TOO_DEEP = "nested too deeply"
 LONGEST = 200  # characters of a --set that a message repeats
 
@@ -46,11 +48,16 @@ class _Loader(Composer, yaml.CSafeLoader):
         Composer.__init__(self)
         self.depth = 0
         self.heights: dict[yaml.Node, int] = {}  # of finished nodes: how many levels lie below
+        self.sizes: dict[yaml.Node, int] = {}  # of finished nodes: how many values they and all below them are
+        self.composed = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """The next node, refused below `DEEPEST` others, or with so many below it by aliases."""
+        """The next node, refused below `DEEPEST` others or after `MOST`, or with so many below it by aliases."""
+        self.composed += 1
         if self.depth > DEEPEST:
             raise ConfigError(TOO_DEEP)
+        if self.composed > MOST:
+            raise ConfigError(f"it has more than {MOST} values")
         self.depth += 1
         known = self.check_event(yaml.AliasEvent)
         node = super().compose_node(parent, index)
@@ -61,7 +68,10 @@ class _Loader(Composer, yaml.CSafeLoader):
             height = 1 + max((self.heights.get(item, DEEPEST) for item in items), default=-1)
             if height > DEEPEST:
                 raise ConfigError(TOO_DEEP)
-            self.heights[node] = height
+            size = 1 + sum(self.sizes.get(item, MOST) for item in items)
+            if size > MOST:
+                raise ConfigError(f"it has more than {MOST} values")
+            self.heights[node], self.sizes[node] = height, size
         return node
 
 
@@ -111,8 +121,10 @@ def read(path: Path, root: type[T], overrides: Sequence[str] = (), *, name: str 
 def plain(path: Path, source: str) -> Any:
     """The YAML file at `path` as plain values. Raises ConfigError naming `source`."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = inputs.read_text(path)
+    except OSError as error:
+        raise ConfigError(f"{source}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{source}: cannot be read: {error}") from None
     return parse_yaml(text, source)
 

@@ -35,7 +35,8 @@ def locate(name: str, runs: Path) -> Path:
     """
     if Path(name).suffix in SUFFIXES:
         if not os.path.isfile(name):
-            raise ConfigError(f"{name}: no such file of demonstrations; {_files_near(Path(name))}")
+            why = "it is no regular file" if os.path.exists(name) else _files_near(Path(name))
+            raise ConfigError(f"{name}: no such file of demonstrations; {why}")
         return Path(name).resolve()
     if (found := names.look_up(runs, name, _has_ledger, lambda path, _: _has_ledger(path))) is not None:
         return found.resolve()

@@ -16,8 +16,11 @@ import msgspec
 from actors.replay.demos.format import FORMAT, Demo, RecordingHeader
 from actors.replay.messages import StepPayload
 from apis.actions.reasoning import spoken
+from runtime import inputs
 from runtime.errors import PayloadLost, StoreError
 from runtime.storage.segments import digest_of
+
+MOST_BYTES = 32 << 20  # of one demonstration; one of 50 steps with prompts of 30,000 tokens takes 12
 
 
 def kind_of(path: Path) -> str:
@@ -54,6 +57,8 @@ def read(path: Path, passed: Callable[[PayloadLost], None] | None = None) -> tup
 def _checked(path: Path, header: RecordingHeader, demos: Iterable[Demo]) -> Iterator[Demo]:
     count = 0
     for demo in demos:
+        if count == header.demos:
+            raise StoreError(f"{path} holds more than the {count} demonstrations that it says it holds")
         for number, step in enumerate(demo.steps):
             if digest_of(msgspec.msgpack.encode(step.payload)).hex() != step.digest:
                 raise StoreError(f"{path}: step {number} of {demo.task} is not what its digest {step.digest} says")
@@ -103,8 +108,8 @@ class _Named(msgspec.Struct, frozen=True):
 
 def _read_lines(path: Path) -> tuple[RecordingHeader, Iterator[Demo]]:
     try:
-        with path.open("rb") as file:
-            header = _header(path, file.readline())
+        with inputs.opened(path) as file:
+            header = _header(path, next(inputs.lines(file, MOST_BYTES), b""))
     except OSError as error:
         raise StoreError(f"no demonstrations in {path}: {error.strerror}") from error
     return header, _lines(path)
@@ -122,13 +127,16 @@ def _header(path: Path, text: bytes) -> RecordingHeader:
 
 def _lines(path: Path) -> Iterator[Demo]:
     decoder = msgspec.json.Decoder(Demo)
-    with path.open("rb") as file:
-        file.readline()
-        for number, line in enumerate(file, 2):
-            try:
-                yield decoder.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise StoreError(f"{path}, line {number}: {error}") from error
+    number = 1
+    try:
+        with inputs.opened(path) as file:
+            for number, line in enumerate(inputs.lines(file, MOST_BYTES), 1):
+                if number > 1:
+                    yield decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path}, line {number}: {error}") from error
+    except OSError as error:
+        raise StoreError(f"{path}, line {number + 1}: {error.strerror}") from error
 
 
 def write(path: Path, header: RecordingHeader, demos: Iterable[Demo]) -> None:

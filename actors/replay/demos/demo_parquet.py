@@ -1,7 +1,8 @@
 """Demonstrations as Parquet: a row per step, for readers of tables.
 
 Invariant: nothing of a step is lost or rounded on the way out and back. A value without a column is refused. The row
-groups, the order of rows and the types and packing of columns do not matter.
+groups, the order of rows and the types and packing of columns do not matter, up to the bounds below. They are checked
+before anything of that size is unpacked, for a file of a few kilobytes may say that it holds gigabytes.
 """
 
 from __future__ import annotations
@@ -15,15 +16,24 @@ import msgspec
 
 from actors.replay.demos.format import Demo, DemoStep, RecordingHeader
 from actors.replay.messages import StepPayload
+from runtime import inputs
 from runtime.errors import StoreError
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from numpy.typing import NDArray
 
 KEY = b"computerrl"  # of the metadata that holds the header
 GROUP = 512  # demonstrations per row group
 ROWS = 2048  # in memory at once
+MOST_ROWS = 4_000_000
+MOST_STEPS = 10_000  # of a demonstration
+MOST_DEMO = 32 << 20  # bytes of one, and of what is unpacked at once
+MOST_CHUNK, OF_ROW = 512 << 20, 128 << 10  # bytes of a column in a row group, and for each of its rows beyond MOST_DEMO
+MOST_WHOLE = 1 << 30  # bytes of a file whose rows are out of order
+OF_ID = 8  # bytes, and more while it is an object
 MAY_LACK = frozenset(("action", "refusal", "result"))  # columns that may be null
 _OF_DEMO = ("task", "route", "member", "reason", "wall_s", "busy_s")
 _OF_STEP = ("prompt_ids", "response_ids", "temperature", "observation", "response", "action", "refusal", "result", "by")
@@ -81,6 +91,7 @@ def read_parquet(path: Path) -> tuple[RecordingHeader, Iterator[Demo]]:
     import pyarrow.parquet as pq
 
     try:
+        inputs.opened(path).close()
         found = pq.read_schema(path)
         text = (found.metadata or {}).get(KEY)
         if text is None:
@@ -102,50 +113,126 @@ def _demos(path: Path, schema: pa.Schema) -> Iterator[Demo]:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, pre_buffer=False, read_dictionary=_texts(schema)) as file:
+            total = _refuse_huge(path, file.metadata)
             keys = _cast(path, file.read(columns=["demo", "step"]), schema)
-            order = _order(path, keys["demo"].to_pylist(), keys["step"].to_pylist())
+            order = _order(path, keys["demo"].to_numpy(), keys["step"].to_numpy())
+            if not _in_order(order) and total > MOST_WHOLE:
+                raise StoreError(f"{path}: its rows are not in the order of demo and step, and too many to be sorted")
             for _, rows in groupby(_rows(path, file, schema, order), key=lambda row: row[1]["demo"]):
-                yield _demo(path, list(rows))
+                yield _demo(path, _collected(path, rows))
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"{path}: {_line(error)}") from error
+
+
+def _texts(schema: pa.Schema) -> list[str]:
+    """The columns of text. A text that comes a million times is read once."""
+    import pyarrow as pa
+
+    return [field.name for field in schema if pa.types.is_string(field.type)]
+
+
+def _refuse_huge(path: Path, told: pq.FileMetaData) -> int:
+    """Bytes of all columns unpacked, by the file's own account. Raises StoreError where it is more than is read."""
+    if told.num_rows > MOST_ROWS:
+        raise StoreError(f"{path} has {told.num_rows} rows: at most {MOST_ROWS} are read")
+    total = 0
+    for number in range(told.num_row_groups):
+        group = told.row_group(number)
+        for chunk in map(group.column, range(group.num_columns)):
+            size = max(chunk.total_uncompressed_size, chunk.num_values * OF_ID)
+            if not 0 <= size <= min(MOST_CHUNK, MOST_DEMO + group.num_rows * OF_ROW):
+                raise StoreError(
+                    f"{path}: row group {number}, column {chunk.path_in_schema.partition('.')[0]}: it has {size} bytes"
+                    f" in {group.num_rows} rows, which is more than is read"
+                )
+            total += size
+    return total
+
+
+def _collected(path: Path, rows: Iterable[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
+    """The rows of a demonstration. Raises StoreError for one that is too large."""
+    found, size = [], 0
+    for number, row in rows:
+        size += sum(len(value) * (OF_ID if isinstance(value, list) else 1) for value in row.values() if _sized(value))
+        if size > MOST_DEMO:
+            raise StoreError(f"{path}: row {number}: demonstration {row['demo']} has more than {MOST_DEMO} bytes")
+        found.append((number, row))
+    return found
+
+
+def _sized(value: object) -> bool:
+    return isinstance(value, str | list)
 
 
 def _line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def _order(path: Path, demos: list[int], steps: list[int]) -> list[int]:
+def _order(path: Path, demos: NDArray[np.int64], steps: NDArray[np.int32]) -> NDArray[np.int64]:
     """The rows by demonstration and step. Raises StoreError unless each one's steps are 0 to n-1, each once."""
-    order = sorted(range(len(demos)), key=lambda row: (demos[row], steps[row]))
-    before, wanted = None, 0
-    for row in order:
-        wanted = wanted + 1 if demos[row] == before else 0
-        if steps[row] != wanted:
-            twice = demos[row] == before and steps[row] == wanted - 1
-            said = f"step {steps[row]} a second time" if twice else f"step {steps[row]} in place of {wanted}"
-            raise StoreError(f"{path}: row {row}, column step: demonstration {demos[row]} has {said}")
-        before = demos[row]
+    import numpy as np
+
+    order = np.lexsort((steps, demos))
+    whose, places = demos[order], steps[order]
+    begins = np.flatnonzero(np.append(True, whose[1:] != whose[:-1])[: len(whose)])
+    lengths = np.diff(np.append(begins, len(order)))
+    wanted = np.arange(len(order)) - np.repeat(begins, lengths)
+    for bad in np.flatnonzero(places != wanted)[:1]:
+        twice = wanted[bad] > 0 and places[bad] == wanted[bad] - 1
+        said = f"step {places[bad]} a second time" if twice else f"step {places[bad]} in place of {wanted[bad]}"
+        raise StoreError(f"{path}: row {order[bad]}, column step: demonstration {whose[bad]} has {said}")
+    if len(lengths) and (most := int(lengths.max())) > MOST_STEPS:
+        raise StoreError(f"{path}: demonstration {whose[begins[lengths.argmax()]]} has {most} steps")
     return order
 
 
+def _in_order(order: NDArray[np.int64]) -> bool:
+    return bool((order[1:] > order[:-1]).all())
+
+
 def _rows(
-    path: Path, file: pq.ParquetFile, schema: pa.Schema, order: list[int]
+    path: Path, file: pq.ParquetFile, schema: pa.Schema, order: NDArray[np.int64]
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Number and values of each row in `order`; a file that lies in it is never in memory whole."""
     import pyarrow as pa
 
-    if all(row == place for place, row in enumerate(order)):
+    if _in_order(order):
         at = 0
         for batch in file.iter_batches(ROWS, columns=schema.names):
-            table = _cast(path, pa.Table.from_batches([batch]), schema, range(at, at + batch.num_rows))
-            yield from enumerate(table.to_pylist(), at)
+            yield from _unpacked(path, pa.Table.from_batches([batch]), schema, range(at, at + batch.num_rows))
             at += batch.num_rows
         return
-    whole = file.read(columns=schema.names)
+    whole = file.read(columns=schema.names).unify_dictionaries()
     for at in range(0, len(order), ROWS):
-        rows = order[at : at + ROWS]
-        yield from zip(rows, _cast(path, whole.take(rows), schema, rows).to_pylist(), strict=True)
+        rows = order[at : at + ROWS].tolist()
+        yield from _unpacked(path, whole.take(rows), schema, rows)
+
+
+def _unpacked(
+    path: Path, table: pa.Table, schema: pa.Schema, rows: Sequence[int]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The table's rows, so many at once as `MOST_DEMO` allows."""
+    each = max(1, table.num_rows * MOST_DEMO // max(1, _unpacked_bytes(table)))
+    for at in range(0, table.num_rows, each):
+        numbers = rows[at : at + each]
+        yield from zip(numbers, _cast(path, table.slice(at, each), schema, numbers).to_pylist(), strict=True)
+
+
+def _unpacked_bytes(table: pa.Table) -> int:
+    """About how many bytes the table's texts and lists are as objects."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    total = 0
+    for column in table.columns:
+        for chunk in column.chunks:
+            if pa.types.is_dictionary(chunk.type):
+                lengths = pc.binary_length(chunk.dictionary).cast(pa.int64())
+                total += pc.sum(lengths.take(chunk.indices)).as_py() or 0
+            elif pa.types.is_list(chunk.type) or pa.types.is_large_list(chunk.type):
+                total += len(chunk.flatten()) * OF_ID
+    return total
 
 
 def _cast(path: Path, table: pa.Table, schema: pa.Schema, rows: Sequence[int] | None = None) -> pa.Table:
@@ -172,12 +259,16 @@ def _cast(path: Path, table: pa.Table, schema: pa.Schema, rows: Sequence[int] | 
 def _first_bad(column: pa.ChunkedArray, kind: pa.DataType, error: Exception) -> tuple[int, str]:
     import pyarrow as pa
 
-    for row in range(len(column)):
+    below, above = 0, len(column)  # so many first rows can be cast, and so many can't
+    while above - below > 1:
+        middle = (below + above) // 2
         try:
-            column.take([row]).cast(kind)  # a slice of lists would cast all of their values
+            column.take(list(range(below, middle))).cast(kind)  # a slice of lists would cast all of their values
         except pa.ArrowException as alone:
-            return row, _line(alone)
-    return 0, _line(error)
+            above, error = middle, alone
+        else:
+            below = middle
+    return below, _line(error)
 
 
 def _demo(path: Path, rows: list[tuple[int, dict[str, Any]]]) -> Demo:
