@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import orjson
 
+from runtime import inputs
 from runtime.errors import ConfigError, StoreError
 from runtime.logs.events import LEVELS
 from runtime.logs.writer import log_folder
@@ -122,7 +123,8 @@ def read_logs(
 
 def log_files(run_dir: Path) -> list[Path]:
     """The log files there are, rolled ones first."""
-    return sorted(log_folder(run_dir).glob("*.jsonl"), key=lambda path: (not _is_rolled(path), path))
+    files = (path for path in log_folder(run_dir).glob("*.jsonl") if path.is_file())
+    return sorted(files, key=lambda path: (not _is_rolled(path), path))
 
 
 def _is_plain(text: str) -> bool:
@@ -148,7 +150,7 @@ class _Tail:
 
     def __init__(self, path: Path, newest_bytes: int | None = None) -> None:
         self._path = path
-        self._file = path.open("rb")
+        self._file = inputs.opened(path)
         self._rest = b""
         if newest_bytes is not None and (size := os.fstat(self._file.fileno()).st_size) > newest_bytes:
             self._file.seek(size - newest_bytes)
@@ -166,7 +168,7 @@ class _Tail:
         if rolled:
             yield from self._drain(wanted)
             self.close()
-            self._file = self._path.open("rb")
+            self._file = inputs.opened(self._path)
             self._rest = b""
             yield from self._drain(wanted)
 

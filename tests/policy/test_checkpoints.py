@@ -128,7 +128,7 @@ def test_programs_and_pickles_of_a_model_folder_are_not_taken_along(tmp_path: Pa
     kept = {"config.json", "tokenizer.json", "merges.txt", "tokenizer.model", "chat_template.jinja", "LICENSE"}
     left = {
         "modeling_x.py", "optimizer.pt", "args.pkl", "training_args.bin", "x.so", "run.sh", "x.json.pt", "old.pth",
-        ".hidden.json", "arrays.npy", "model.safetensors.index.json",
+        ".hidden.json", "arrays.npy", "x.safetensors.index.json",
     }  # fmt: skip
     for name in kept | left:
         if not (base / name).exists():

@@ -1,8 +1,10 @@
 """Weights that are not what they seem are refused by name, by planning, learner and engine alike."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from policy import hf_folder, tensorfiles
 from policy.engine.weights import load_weights
 from policy.errors import EngineError
 from policy.megatron.trainer import OptimConfig, Trainer
+from runtime import inputs
 from runtime.errors import ConfigError
 from tests.policy import tiny_models
 
@@ -43,6 +46,38 @@ def beside(name: str, content: bytes = b"{}") -> Change:
 
 def shard(name: str, **held: torch.Tensor) -> Change:
     return lambda folder: save_file(held, folder / name)
+
+
+def misplaced(change: Callable[[dict[str, Any], list[str]], object]) -> Change:
+    """The head of model.safetensors changed, and nothing else."""
+
+    def changed(folder: Path) -> None:
+        data = (folder / "model.safetensors").read_bytes()
+        size = int.from_bytes(data[:8], "little")
+        head = json.loads(data[8 : 8 + size])
+        change(head, [name for name in head if name != "__metadata__"])
+        text = json.dumps(head).encode()
+        (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data[8 + size :])
+
+    return changed
+
+
+def index(**places: str) -> Change:
+    """An index by which each tensor is in model.safetensors, but for `places`."""
+
+    def changed(folder: Path) -> None:
+        told = dict.fromkeys(load_file(folder / "model.safetensors"), "model.safetensors") | places
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": told}))
+
+    return changed
+
+
+def fifo(name: str) -> Change:
+    def changed(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        os.mkfifo(folder / name)
+
+    return changed
 
 
 WRONG: list[tuple[Change, str]] = [
@@ -79,6 +114,16 @@ WRONG: list[tuple[Change, str]] = [
         lambda folder: (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-9]),
         "bytes of weights, its head says",
     ),
+    (fifo("model.safetensors"), "cannot read model.safetensors: it is no regular file"),
+    (lambda folder: os.truncate(folder / "model.safetensors", 1 << 40), "bytes of weights, its head says"),
+    (misplaced(lambda head, names: head[names[0]].update(shape=[1 << 40, 1 << 40])), "which its shape"),
+    (misplaced(lambda head, names: head[names[0]].update(shape=[1] * 500_000)), "500000 dimensions"),
+    (misplaced(lambda head, names: head[names[1]].update(head[names[0]])), "the one before it ends at"),
+    (misplaced(lambda head, names: head[names[0]].update(data_offsets=[0, 1 << 60])), "which its shape"),
+    (misplaced(lambda head, _: head.update(x="y" * (9 << 20))), "it is no safetensors file"),
+    (index(**{Q: "../../../../etc/passwd"}), f"says that {Q} is in '../../../../etc/passwd', and model.safetensors"),
+    (index(**{"model.norm.bias": "x.safetensors"}), "says that model.norm.bias is in 'x.safetensors', and no file has"),
+    (fifo("model.safetensors.index.json"), "cannot read model.safetensors.index.json: it is no regular file"),
 ]
 
 
@@ -128,10 +173,39 @@ def test_what_says_the_same_twice_is_no_fault(folder: Path) -> None:
     assert tensorfiles.problem(folder) == ""
 
 
-def test_numbers_that_are_not_finite_are_named(folder: Path) -> None:
-    tensors(lambda t: t[Q].fill_(float("nan")))(folder)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+def test_numbers_that_are_not_finite_are_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, number: str
+) -> None:
+    tensors(lambda t: t.update({name: tensor.to(dtype) for name, tensor in t.items()}))(folder)
+    tensors(lambda t: t[Q][-1].fill_(float(number)))(folder)
+    assert tensorfiles.problem(folder) == f"{Q} holds numbers that are not finite"
+    monkeypatch.setattr(tensorfiles, "_LOOKED_AT", 0)  # of larger ones what loads them finds it
+    assert tensorfiles.problem(folder) == ""
     with pytest.raises(ConfigError, match=r"q_proj\.weight holds numbers that are not finite"):
         hf_folder.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (fifo("config.json"), "config.json is no regular file"),
+        (fifo("tokenizer.json"), "tokenizer.json is no regular file"),
+        (fifo("chat_template.jinja"), "chat_template.jinja is no regular file"),
+        (beside("vocab.txt", bytes(inputs.MODEL)), "what lies beside its weights has more than"),
+        (config(num_hidden_layers=1 << 40), "num_hidden_layers is 1099511627776: it is at most 2048"),
+        (config(vocab_size=1 << 50), "vocab_size is 1125899906842624: it is at most"),
+        (config(architectures=["EvilForCausalLM"]), "a text model of this model_type is Qwen2ForCausalLM"),
+        (config(auto_map={"AutoModelForCausalLM": "evil.M"}), "programs of the folder, which are never run"),
+    ],
+)
+def test_what_lies_beside_the_weights_is_bounded(folder: Path, change: Change, said: str) -> None:
+    change(folder)
+    with pytest.raises(ConfigError) as caught:
+        models.locate(str(folder))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,13 @@ from actors.cluster import paths as places
 from actors.cluster.config.suggest import hint
 from actors.cluster.report.gather import RunData
 from actors.replay.messages import Phase
+from runtime import inputs
 from runtime.errors import ConfigError
 
 SUFFIX = ".figures.gz"
 FORMAT = 1
 DIGITS = 6  # of a step's figures: they are drawn, not computed with
-MOST_BYTES = 256 << 20  # unpacked
+MOST_BYTES = 64 << 20  # unpacked
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +55,7 @@ def locate(name: str) -> Path:
 def read(path: Path) -> RunData:
     """The run whose figures `path` holds. Raises ConfigError."""
     try:
-        with gzip.open(path) as file:
+        with inputs.opened(path) as packed, gzip.open(packed) as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise ConfigError(f"{path}: more than {MOST_BYTES >> 20} MiB unpacked, which no run's figures are")

@@ -9,12 +9,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from actors.learner.folders import CHECKPOINTS
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER, reading
 from actors.replay.ledger.training import DIGEST
 from actors.replay.values import Phase
+from policy import checkpoints
 from runtime.errors import ConfigError, StoreError
 from runtime.messaging.message import Version
+
+PAYLOADS = "segments"  # in a run's folder
 
 
 @contextmanager
@@ -28,15 +32,20 @@ def opened(run: Path) -> Iterator[queries.Database]:
 
 
 def damage(run: Path) -> str:
-    """Why no run can go on from the ledger in folder `run`; "" where it is sound or was not begun."""
+    """Why no run can go on from what is in folder `run`; "" where that is sound or was not begun."""
     if not (run / LEDGER).is_file():
-        return ""
+        left = next((name for name in (f"{CHECKPOINTS}/*", f"{PAYLOADS}/*.seg") if any(run.glob(name))), "")
+        return f"its {LEDGER} is gone, and {run / left} says nothing without it: put it back" if left else ""
     try:
         with opened(run) as database:
-            wrong = queries.damage(database)
-    except ConfigError as error:
+            if wrong := queries.damage(database):
+                return f"the ledger of {run} is damaged: {wrong.splitlines()[-1]}"
+            saved = queries.at_one_moment(database) and any(name.startswith(DIGEST) for name in queries.meta(database))
+        if saved and not checkpoints.complete(run / CHECKPOINTS):
+            return f"the checkpoints that it saved in {run / CHECKPOINTS} are gone: put them back"
+    except (ConfigError, StoreError) as error:
         return str(error)
-    return f"the ledger of {run} is damaged: {wrong.splitlines()[-1]}" if wrong else ""
+    return ""
 
 
 def holds_demos(run: Path, count: int) -> bool:

@@ -44,6 +44,7 @@ def dry_run(args: argparse.Namespace) -> int:
     for one in found:
         if one.resume:
             run_folder.refuse_held(one.folder)
+            _refuse_lost(one)
     plans = [compose.plan(one.deploy, run_dir=one.folder, incarnation=uuid.uuid4().hex, dry=True) for one in runs]
     for caution in dict.fromkeys(filter(None, (plan.caution() for plan in plans))):
         output.line(caution, to=sys.stderr)
@@ -71,6 +72,12 @@ def dry_run(args: argparse.Namespace) -> int:
     if unfit:
         raise ConfigError(unfit)
     return 0
+
+
+def _refuse_lost(request: RunRequest) -> None:
+    """Raise ConfigError where a run would go on, and what it goes on from is gone or damaged."""
+    if request.resume and request.ended() is None and (wrong := ledgers.damage(request.folder)):
+        raise ConfigError(f"run {request.folder.name} can't go on: {wrong}")
 
 
 def _checkpoints(found: Sequence[RunRequest]) -> dict[str, str]:
@@ -209,8 +216,7 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
         _tell_ended(request, ended)
         return STATUS[str(ended.verdict)]
     places.refuse_unwritable(folder.parent, "--runs")
-    if request.resume and (wrong := ledgers.damage(folder)):
-        raise ConfigError(f"run {folder.name} can't go on: {wrong}")
+    _refuse_lost(request)
     deploy = request.begins()
     if unfit := _unfit(request, deploy):
         raise ConfigError(unfit)

@@ -6,6 +6,7 @@ it. A recorded run without an owner and without an end was killed.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shlex
@@ -22,6 +23,7 @@ from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config.suggest import hint
 from actors.replay.database.ledger_file import LEDGER
+from runtime import inputs
 from runtime.errors import ConfigError
 from runtime.program import program
 
@@ -32,6 +34,7 @@ RUN = "run"
 EVAL, RECORD, IMPORT = "eval", "demos record", "demos import"
 # What the reason of a run begins with that its time limit ended: more time goes on with it.
 OUT_OF_TIME = "out of time"
+LOCK = "lock"  # in a run's folder
 SET_ASIDE_BYTES = 64 << 10  # more than any record
 PRIVATE = 0o700  # of a run's folder: episodes hold what desktops showed, and settings may name machines
 _OTHERS = 0o077  # the umask while a run's folder is written to, also of the processes that are started meanwhile
@@ -215,9 +218,13 @@ def _locked(path: Path, started: str) -> IO[str]:
     try:
         path.mkdir(parents=True, exist_ok=True)
         path.chmod(PRIVATE)  # of an older build's run, too; what lies in it is reached through it only
-        lock = os.fdopen(os.open(path / "lock", os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "a+")
+        if (path / LOCK).exists() and not (path / LOCK).is_file():
+            raise OSError(errno.EINVAL, "it is no regular file", str(path / LOCK))
+        lock = os.fdopen(os.open(path / LOCK, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "a+")
     except OSError as error:
-        raise ConfigError(f"run {path.name} can't be kept in {path.parent}: {error.strerror}") from None
+        at = Path(str(error.filename)).name if error.filename else path.name
+        why = f"its {at}: {error.strerror}" if at == LOCK else error.strerror
+        raise ConfigError(f"run {path.name} can't be kept in {path.parent}: {why}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -232,12 +239,14 @@ def _locked(path: Path, started: str) -> IO[str]:
 def owner(path: Path) -> LockOwner | None:
     """The live process that owns the run at `path`, or None."""
     try:
-        with (path / "lock").open("r", encoding="utf-8") as lock:
+        with inputs.opened(path / LOCK) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                return msgspec.json.decode(lock.read() or '{"pid":0,"started":""}', type=LockOwner)
-    except FileNotFoundError:
+                with suppress(msgspec.DecodeError):
+                    return msgspec.json.decode(lock.read(inputs.SETTINGS), type=LockOwner)
+                return LockOwner(pid=0, started="an unknown time")
+    except OSError:  # there is none, or none that a run could hold
         return None
     return None
 
@@ -289,9 +298,9 @@ def _describe(by: LockOwner | None) -> str:
 def read_record(path: Path) -> RunRecord:
     """The record of the run at `path`. Raises ConfigError when there is none or it is broken."""
     try:
-        found = msgspec.json.decode((path / "run.json").read_bytes(), type=RunRecord)
+        found = msgspec.json.decode(inputs.read_bytes(path / "run.json"), type=RunRecord)
     except OSError as error:
-        raise ConfigError(f"{path} is no run folder: {error}") from None
+        raise ConfigError(f"{path} is no run folder: its run.json: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path / 'run.json'} is broken: {error}") from None
     return found

@@ -216,7 +216,8 @@ def _unpacked(
     each = max(1, table.num_rows * MOST_DEMO // max(1, _unpacked_bytes(table)))
     for at in range(0, table.num_rows, each):
         numbers = rows[at : at + each]
-        yield from zip(numbers, _cast(path, table.slice(at, each), schema, numbers).to_pylist(), strict=True)
+        part = table.take(list(range(at, at + len(numbers))))  # a slice of lists would cast all of their values
+        yield from zip(numbers, _cast(path, part, schema, numbers).to_pylist(), strict=True)
 
 
 def _unpacked_bytes(table: pa.Table) -> int:
@@ -263,7 +264,7 @@ def _first_bad(column: pa.ChunkedArray, kind: pa.DataType, error: Exception) -> 
     while above - below > 1:
         middle = (below + above) // 2
         try:
-            column.take(list(range(below, middle))).cast(kind)  # a slice of lists would cast all of their values
+            column.take(list(range(below, middle))).cast(kind)
         except pa.ArrowException as alone:
             above, error = middle, alone
         else:

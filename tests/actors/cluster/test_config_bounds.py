@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,12 @@ from actors.sampler.config import COUNT_MOST
 from actors.settings import NEW_TOKENS_MOST
 from runtime.errors import ConfigError
 
+
+def huge(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 20 << 30)
+
+
 ALIASES = "x: {" + "".join(f"k{i}: &a{i} [{f'*a{i - 1}' if i else 1}], " for i in range(2000)) + "}"
 
 
@@ -31,6 +40,46 @@ def test_a_file_that_is_nested_too_deeply_is_refused_in_one_line(
     file.write_text(text)
     assert cli.main([*command, str(file)]) == 2
     assert capsys.readouterr().err.endswith(f": {file}: nested too deeply\n")
+
+
+def bombs() -> dict[str, str]:
+    """Texts of few bytes or many values."""
+    doubled = "\n".join(f"k{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '1'] * 9)}]" for n in range(9))
+    return {
+        "aliases": doubled,
+        "merged aliases": "a: &a {" + ", ".join(f"k{n}: 1" for n in range(999)) + "}\nb: [" + "{<<: *a}, " * 99 + "1]",
+        "a name that is a bomb": f"{doubled}\nsamplers: {{engine: {{type: *a8}}}}",
+        "200,000 keys": "\n".join(f"{n:x}: 1" for n in range(200_000)),
+        "30,000 keys": "\n".join(f"k{n:x}: 1" for n in range(30_000)),
+        "a long list": "tasks: [" + "1," * 60_000 + "]",
+    }
+
+
+@pytest.mark.parametrize("bomb", bombs())
+def test_a_file_of_too_many_values_is_refused_in_one_line(
+    bomb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bomb.yaml"
+    file.write_text(bombs()[bomb])
+    assert cli.main(["run", "--dry-run", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert re.search(r"more than 50000 values|more than 1048576 bytes", said), said
+
+
+@pytest.mark.parametrize(
+    ("make", "said"), [(os.mkfifo, "it is no regular file"), (huge, "it has more than 1048576 bytes")]
+)
+def test_a_deploy_file_that_is_no_file_or_too_large_is_refused_in_one_line(
+    make: Callable[[Path], None], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(tmp_path / "x.yaml")
+    (tmp_path / "y.yaml").write_text("extends: x.yaml\n")
+    for name in ("x.yaml", "y.yaml"):
+        assert cli.main(["run", "--dry-run", str(tmp_path / name)]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    with pytest.raises(ConfigError, match=said):
+        typed_yaml.plain(tmp_path / "x.yaml", "x")
 
 
 def test_what_is_nested_no_deeper_than_may_be_is_read() -> None:

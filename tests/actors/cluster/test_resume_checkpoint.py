@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -73,6 +75,26 @@ def test_one_that_was_changed_is_refused_by_its_file(run: Path, capsys: pytest.C
 def test_one_that_is_gone_leaves_the_one_before(run: Path) -> None:
     (run / "checkpoints" / "0.4" / checkpoints.MARKER).unlink()
     assert resume.checkpoint(run).startswith("0.2 can be loaded")
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [("ledger.sqlite", "its ledger.sqlite is gone"), ("checkpoints", "the checkpoints that it saved in")],
+)
+def test_a_run_whose_ledger_or_checkpoints_are_gone_begins_nothing(
+    run: Path, capsys: pytest.CaptureFixture[str], lost: str, said: str
+) -> None:
+    for path in run.glob(f"{lost}*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    before = sorted(run.rglob("*"))
+    for words in ([], ["--dry-run"]):
+        assert cli.main(["run", "local", "--resume", "--name", "r", "--runs", str(run.parent), *words]) == 2
+        heard = capsys.readouterr()
+        assert heard.out == ""
+        assert re.fullmatch(rf"computerrl run: run r can't go on: {said}.*: put \w+ back\n", heard.err)
+    assert sorted(path for path in run.rglob("*") if "sqlite-" not in path.name) == [
+        path for path in before if "sqlite-" not in path.name
+    ]
 
 
 def test_one_whose_marker_is_broken_is_refused(run: Path) -> None:

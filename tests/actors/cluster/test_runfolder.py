@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -28,6 +29,29 @@ def test_a_claimed_folder_is_refused_and_names_its_owner(tmp_path: Path) -> None
         run_folder.claim(path, record("a"), resume=True)
     run.end("ok", None)
     assert run_folder.state(path, run_folder.read_record(path)) == "ok"
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_a_lock_or_a_record_that_is_no_file_is_one_line(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    path = tmp_path / "a"
+    run_folder.claim(path, record("a"), resume=False).end("stopped", None)
+    (path / "lock").unlink()
+    make(path / "lock")
+    assert run_folder.state(path, run_folder.read_record(path)) == "stopped"
+    with pytest.raises(ConfigError, match=r"^run a can't be kept in \S+: its lock: "):
+        run_folder.claim(path, record("a"), resume=True)
+    (path / "run.json").unlink()
+    make(path / "run.json")
+    with pytest.raises(ConfigError, match=r"is no run folder: its run\.json: "):
+        run_folder.read_record(path)
+
+
+def test_a_record_of_gigabytes_is_broken_and_read_no_further(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    run_folder.claim(path, record("a"), resume=False).end("stopped", None)
+    os.truncate(path / "run.json", 20 << 30)
+    ((_, why),) = run_folder.broken(tmp_path)
+    assert "it has more than 1048576 bytes" in why
 
 
 def test_an_existing_run_is_only_continued_on_request(tmp_path: Path) -> None:

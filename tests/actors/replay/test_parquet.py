@@ -1,5 +1,9 @@
 """Recordings in Parquet, written anew by other writers: cut, shuffled, retyped, packed, damaged."""
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from actors.replay.demos import demo_files
+from actors.replay.demos import demo_files, demo_parquet
 from actors.replay.demos import format as demo_format
 from actors.replay.demos.format import Demo, DemoStep, RecordingHeader
 from actors.replay.messages import StepPayload
@@ -113,6 +117,7 @@ def put(table: pa.Table, name: str, row: int, value: Any, kind: pa.DataType | No
         (lambda t: t.set_column(0, "demo", pa.array(["x"] * t.num_rows)), "row 0, column demo: Failed to parse"),
         (lambda t: t.replace_schema_metadata(None), "its metadata has no computerrl"),
         (lambda t: t.slice(0, 3), "holds 2 of the 9 demonstrations"),
+        (lambda t: pa.concat_tables([t, t.set_column(0, "demo", pc.add(t["demo"], 9))]), "holds more than the 9"),
     ],
 )  # fmt: skip
 def test_damage_is_named_by_file_row_and_column(
@@ -126,3 +131,86 @@ def test_damage_is_named_by_file_row_and_column(
         assert said in str(caught.value)
         assert str(path) in str(caught.value)
         assert "\n" not in str(caught.value)
+
+
+def same(table: pa.Table, rows: int, **values: pa.Array) -> pa.Table:
+    """The first row so many times, as steps of one demonstration."""
+    columns = {name: pa.repeat(table[name][0], rows) for name in table.column_names}
+    columns |= {"step": pa.array(range(rows), pa.int32())} | values
+    return pa.table(columns, metadata=table.schema.metadata)
+
+
+def text(size: int, rows: int) -> pa.Array:
+    """One text for all rows, which is in memory once."""
+    return pa.DictionaryArray.from_arrays(pa.repeat(0, rows).cast(pa.int32()), ["a" * size])
+
+
+# Files of kilobytes that say that they hold gigabytes.
+BOMBS: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
+    "many equal rows": (lambda t: same(t, 200_000, step=pa.repeat(0, 200_000)), "has step 0 a second time"),
+    "a demonstration without an end": (lambda t: same(t, 20_000), "demonstration 0 has 20000 steps"),
+    "a large text": (lambda t: same(t, 1, observation=text(40 << 20, 1)), "observation: it has 41943"),
+    "a large list": (lambda t: same(t, 1, prompt_ids=pa.array([[1] * (5 << 20)])), "prompt_ids: it has 41943040 bytes"),
+    "a large text in each row": (
+        lambda t: same(t, 4000, observation=text(8 << 20, 4000)), "demonstration 0 has more than 33554432 bytes",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_small_file_of_a_large_table_takes_no_memory(table: pa.Table, tmp_path: Path, bomb: str) -> None:
+    make, said = BOMBS[bomb]
+    path = tmp_path / "bomb.parquet"
+    pq.write_table(make(table), path, compression="zstd")
+    assert path.stat().st_size < 1 << 20
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom actors.replay.demos import demo_files\n"
+        "from runtime.errors import StoreError\n"
+        "try:\n    list(demo_files.read(Path(sys.argv[1]))[1])\nexcept StoreError as error:\n    print(error)\n"
+        "print(Path('/proc/self/status').read_text())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True, check=True)
+    refusal, _, status = done.stdout.partition("\n")
+    assert said in refusal
+    peak = re.search(r"VmHWM:\s*(\d+) kB", status)
+    assert peak is not None
+    assert int(peak[1]) < 300 << 10
+
+
+def test_a_file_of_too_many_rows_is_not_read(table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_parquet, "MOST_ROWS", table.num_rows - 1)
+    pq.write_table(table, tmp_path / "x.parquet")
+    with pytest.raises(StoreError, match=f"has {table.num_rows} rows: at most {table.num_rows - 1} are read"):
+        list(demo_files.read(tmp_path / "x.parquet")[1])
+
+
+def test_other_rows_of_large_texts_are_read_a_few_at_once(table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_parquet, "MOST_DEMO", 1000)
+    schema = demo_parquet._schema(HEADER)
+    found = list(demo_parquet._unpacked(Path("x"), table, schema, range(table.num_rows)))
+    assert [number for number, _ in found] == list(range(table.num_rows))
+    assert [row for _, row in found] == table.to_pylist()
+
+
+def lines(header: bytes, then: bytes, size: int) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        path.write_bytes(header + then)
+        os.truncate(path, size)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("write", "said"),
+    [
+        (lines(b"", b"", 60 << 30), "a line of it has more than 33554432 bytes"),
+        (lines(msgspec.json.encode(HEADER), b"\n", 60 << 30), "line 2: a line of it has more than 33554432 bytes"),
+        (os.mkfifo, "it is no regular file"),
+    ],
+)
+def test_a_line_without_an_end_and_what_is_no_file_are_refused(
+    tmp_path: Path, write: Callable[[Path], None], said: str
+) -> None:
+    write(tmp_path / "x.jsonl")
+    with pytest.raises(StoreError, match=said):
+        list(demo_files.read(tmp_path / "x.jsonl")[1])

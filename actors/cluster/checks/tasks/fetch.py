@@ -27,6 +27,7 @@ from apis.tasks import registry as tasks
 from apis.tasks import task_file
 from apis.tasksets import store
 from apis.tasksets.fixtures import WantedFixture, names_a_file, wanted_by
+from runtime import inputs
 from runtime.errors import ConfigError
 
 
@@ -68,7 +69,7 @@ def found_in(folder: Path, wanted: WantedFixture) -> bytes | None:
     for place in places_in(folder, wanted):
         real = place.resolve()
         if real.is_relative_to(root) and real.is_file():
-            data = real.read_bytes()
+            data = inputs.read_bytes(real, store.MOST_FIXTURE)
             if not data.startswith(POINTER):
                 return data
     return None
@@ -101,6 +102,9 @@ def downloaded(url: str, at: str) -> bytes | None:
                 with part.open("wb" if whole else "ab") as file:
                     while chunk := answer.read(PART):
                         file.write(chunk)
+                        if file.tell() > store.MOST_FIXTURE:
+                            part.unlink()
+                            return None
                     size = file.tell()
             if length is not None and size != int(length) + (0 if whole else have):
                 continue
@@ -142,7 +146,7 @@ def _by_url(wanted: WantedFixture) -> str:
 
 def _is_task(file: Path) -> bool:
     try:
-        task_file.load(file.read_bytes())
+        task_file.load(inputs.read_bytes(file, task_file.FILE_MAX))
     except (OSError, ConfigError):
         return False
     return True
