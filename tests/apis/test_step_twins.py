@@ -88,7 +88,7 @@ TWINS = [
         "chrome_open_tabs",
         {"urls_to_open": ["chrome://settings"]},
         [["chrome://settings"]],
-        [({"urls_to_open": ["https://x.org"]}, "network"), ({"urls_to_open": []}, [])],
+        [({"urls_to_open": ["https://x.org"]}, [["https://x.org"]]), ({"urls_to_open": []}, [])],
         {"urls_to_open": "chrome://settings"},
     ),
     Twin(

@@ -67,10 +67,10 @@ def test_a_refusal_names_the_most_that_fits(seats: int, spares: int, there: Room
 def test_ten_desktops_on_a_small_machine() -> None:
     told = [one.told for one in sums(SandboxConfig(), 8, 2, SMALL)]
     assert told == [
-        "at most 204 instead of 1500 for each of 10 desktops: 2040 of 2048 MiB",
-        "at most 600 for each of 10 desktops: 6000 of 27000",
-        "at most 153600 instead of 307200 for each of 10 desktops: 1536000 of 340000",
-        "at most 64 for each of 10 desktops: 640 of 3072",
+        "at most 204 instead of 1500 for each of 10 desktops: 2040 of this machine's 2048 MiB",
+        "at most 600 for each of 10 desktops: 6000 of this machine's 27000",
+        "at most 153600 instead of 307200 for each of 10 desktops: 1536000 are more than this machine's 340000",
+        "at most 64 for each of 10 desktops: 640 of this machine's 3072",
     ]
     assert [one.fits for one in sums(SandboxConfig(), 8, 2, SMALL)] == [True, True, False, True]
     assert fitted(SandboxConfig(), 1, 0, SMALL) == SandboxConfig()

@@ -29,6 +29,7 @@ def outside() -> Iterator[Outside]:
         for name in ("etc/chromium.d", "guest"):
             (place / name).mkdir(parents=True)
         (place / "etc" / "passwd").write_text(command.PASSWD)
+        (place / "etc" / "code").write_text(command.EDITOR_PROGRAM)
         (place / "etc" / "group").write_text(command.GROUP)
         disk.make(place / "disk", lease.uid, 64 << 20)
         try:
