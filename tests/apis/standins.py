@@ -102,7 +102,7 @@ def office(said: str, ending: str, task: Task) -> bytes | None:
     name, first_cell, last_cell = position(task.evaluator.options)
     answers = {addresses.address(*place): f"{said} {at}" for at, place in enumerate((last_cell, first_cell))}
     cells = {"A1": "item", "B1": "price", "A2": "tea", "B2": 3.5}
-    filled = cells | (answers if said == "gold" else {})
+    filled = cells | (answers if said != "start" else {})
     return office_pairs.book(filled, **({name: filled} if name else {}))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path, PurePosixPath
 
@@ -16,6 +17,8 @@ import msgspec
 from runtime.errors import ConfigError
 
 OFFICE_PROFILE = Path(".config", "libreoffice")
+PROFILES = (OFFICE_PROFILE, Path(".config", "GIMP"), Path(".thunderbird"))  # that a template may have
+NO_PROFILES: Mapping[Path, Path] = {}
 TEMPLATE = "home-template"
 _PROJECT = Path(__file__).resolve().parents[3]
 
@@ -51,8 +54,13 @@ def office_profile() -> Path | None:
 
     One that another user made and this one may not read is as good as none.
     """
-    places = (_PROJECT / ".cache" / TEMPLATE, user_template())
-    return next((place / OFFICE_PROFILE for place in places if _readable(place / OFFICE_PROFILE)), None)
+    return finished().get(OFFICE_PROFILE)
+
+
+def finished() -> dict[Path, Path]:
+    """The finished profiles that set-up has made, by their places in HOME; as `office_profile`."""
+    places = (user_template(), _PROJECT / ".cache" / TEMPLATE)  # the last one counts
+    return {own: place / own for place in places for own in PROFILES if _readable(place / own)}
 
 
 def _readable(profile: Path) -> bool:
@@ -66,8 +74,8 @@ def _readable(profile: Path) -> bool:
     return os.access(profile, os.R_OK | os.X_OK)
 
 
-def write(into: Path, profile: Path | None = None) -> None:
-    """Make the folder `into` and fill it, with a LibreOffice profile if one is given."""
+def write(into: Path, profiles: Mapping[Path, Path] = NO_PROFILES) -> None:
+    """Make the folder `into` and fill it, with finished `profiles` by their places in it."""
     found = load()
     into.mkdir(mode=0o755, parents=True)
     for folder in found.folders:
@@ -75,5 +83,5 @@ def write(into: Path, profile: Path | None = None) -> None:
     for path, content in found.files.items():
         (into / path).parent.mkdir(parents=True, exist_ok=True)
         (into / path).write_text(content)
-    if profile is not None:
-        shutil.copytree(profile, into / OFFICE_PROFILE, symlinks=True)
+    for own, profile in profiles.items():
+        shutil.copytree(profile, into / own, symlinks=True, dirs_exist_ok=True)

@@ -1,19 +1,22 @@
 """Make a HOME template: `python -m actors.desktop.providers.home_template [OUT]`; by default in the user's cache
 folder.
 
-The template has the settings of home.yaml. Where LibreOffice is installed, it also has a finished user profile.
-LibreOffice is started once in a real desktop, and what it wrote is kept. With the profile Calc opens in a quarter of
-the time and without first-run windows. Takes some seconds. OUT must not exist (the default is replaced).
+The template has the settings of home.yaml. Where LibreOffice, GIMP or Thunderbird is installed, it also has a finished
+user profile of it. Each is started once in a real desktop, and what it wrote is kept. With its profile Calc opens in a
+quarter of the time and without first-run windows. Takes some seconds. OUT must not exist (the default is replaced).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from actors.desktop.config import SandboxConfig
 from actors.desktop.link import GuestLink
@@ -54,6 +57,20 @@ SETTINGS = {
 }
 
 
+OWNED = re.compile(r"^\[Install\w+\]\nDefault=(\S+)$", re.MULTILINE)  # which profile an installation of it has
+MAIL_FILES = {  # of Thunderbird's profile: what takes time to make
+    "prefs.js", "compatibility.ini", "times.json", "extensions.json", "addonStartup.json.lz4", "addons.json",
+    "xulstore.json", "search.json.mozlz4", "cert9.db", "key4.db", "pkcs11.txt",
+}  # fmt: skip
+MAIL_SETTINGS = {
+    "mail.provider.suppress_dialog_on_startup": "true",
+    "mailnews.start_page.enabled": "false",
+    "app.donation.eoy.version.viewed": "999",
+    "datareporting.policy.dataSubmissionPolicyBypassNotification": "true",
+    "mail.shell.checkDefaultClient": "false",
+}
+
+
 def settings_lines() -> str:
     """The settings in the form of LibreOffice's registrymodifications.xcu."""
     return "".join(
@@ -74,32 +91,82 @@ def complete(profile: Path) -> bool:
     return registry.is_file() and settings_lines() in registry.read_text()
 
 
-async def start_office(out: Path) -> None:
-    """Let LibreOffice make its profile in a desktop and copy it into `out`."""
+class Program(NamedTuple):
+    """A program that makes its profile when it is started for the first time."""
+
+    argv: list[str]
+    window: str  # part of its title or class
+    profile: Path  # below HOME
+    finish: Callable[[Path], None]  # leaves of a profile what a later start needs
+
+
+def _finish_office(profile: Path) -> None:
+    registry = registry_of(profile)
+    text = registry.read_text()
+    registry.write_text(text.replace("</oor:items>", settings_lines() + "</oor:items>"))
+    shutil.rmtree(profile / "4" / "crash", ignore_errors=True)
+    (profile / "4" / ".lock").unlink(missing_ok=True)
+
+
+def _finish_gimp(profile: Path) -> None:
+    """Its window fills the screen; by itself it opens below the screen's lower end."""
+    for session in profile.glob("*/sessionrc"):
+        session.write_text(re.sub(r"\(position \d+ \d+\)", "(position 0 0)", session.read_text()).replace(
+            '(maximized "no")', '(maximized "yes")'
+        ))  # fmt: skip
+
+
+def _finish_mail(profile: Path) -> None:
+    """No installation owns the profile, so that a task's own takes its place; nothing asks for an account."""
+    listed = profile / "profiles.ini"
+    sections = listed.read_text().split("\n\n")
+    owner = next((found[1] for one in sections if (found := OWNED.search(one))), "")
+    kept = [one for one in sections if (not OWNED.search(one) and f"Path={owner}" in one) or "[General]" in one]
+    listed.write_text("\n\n".join(kept).replace("IsRelative=1", "IsRelative=1\nDefault=1") + "\n")
+    for path in sorted(profile.rglob("*"), reverse=True):
+        below = path.relative_to(profile)
+        if (
+            str(below) == "profiles.ini"
+            or str(below) == owner
+            or (below.parts[0] == owner and below.name in MAIL_FILES)
+        ):
+            continue
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    with (profile / owner / "prefs.js").open("a") as prefs:
+        prefs.write("".join(f'user_pref("{name}", {value});\n' for name, value in MAIL_SETTINGS.items()))
+
+
+PROGRAMS = (
+    Program(OFFICE, "Calc", home.OFFICE_PROFILE, _finish_office),
+    Program(["gimp", "--no-splash"], "gimp", Path(".config", "GIMP"), _finish_gimp),
+    Program(["thunderbird"], "thunderbird", Path(".thunderbird"), _finish_mail),
+)
+
+
+async def start_programs(out: Path, programs: list[Program]) -> None:
+    """Let programs make their profiles in a desktop and copy these into `out`."""
     with tempfile.TemporaryDirectory(prefix="crl-") as state_dir:
         os.chmod(state_dir, 0o755)  # noqa: S103 - the desktop's own user passes through
         provider = await SandboxProvider.start(SandboxConfig(state_dir=state_dir), "make-home")
         try:
             desktop = await provider.boot(DesktopSpec(home_template=str(out)))
             link = await GuestLink.open(desktop, timeout_s=60)
-            await link.call("launch", argv=OFFICE, timeout_s=10)
-            await link.call("wait_window", title="Calc", timeout_ms=90_000, timeout_s=100)
-            await link.call("settle", timeout_ms=20_000, quiet_ms=500, timeout_s=30)
-            await link.call("hotkey", keys=["ctrl", "q"], timeout_s=10)
-            await link.call("settle", timeout_ms=20_000, quiet_ms=1000, timeout_s=30)
+            for one in programs:
+                await link.call("launch", argv=one.argv, timeout_s=10)
+                await link.call("wait_window", title=one.window, timeout_ms=90_000, timeout_s=100)
+                await link.call("settle", timeout_ms=20_000, quiet_ms=500, timeout_s=30)
+                await link.call("hotkey", keys=["ctrl", "q"], timeout_s=10)
+                await link.call("settle", timeout_ms=20_000, quiet_ms=1000, timeout_s=30)
             await provider.freeze(desktop)
             await link.close()
             if desktop.outside is not None:
-                shutil.copytree(
-                    Path(desktop.outside.home) / home.OFFICE_PROFILE, out / home.OFFICE_PROFILE, symlinks=True
-                )
+                for one in programs:
+                    made = Path(desktop.outside.home) / one.profile
+                    shutil.copytree(made, out / one.profile, symlinks=True, dirs_exist_ok=True)
         finally:
             await provider.close()
-    registry = registry_of(out / home.OFFICE_PROFILE)
-    text = registry.read_text()
-    registry.write_text(text.replace("</oor:items>", settings_lines() + "</oor:items>"))
-    shutil.rmtree(out / home.OFFICE_PROFILE / "4" / "crash", ignore_errors=True)
-    (out / home.OFFICE_PROFILE / "4" / ".lock").unlink(missing_ok=True)
+    for one in programs:
+        one.finish(out / one.profile)
 
 
 def main() -> int:
@@ -116,8 +183,8 @@ def main() -> int:
     part = out.with_name(out.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     home.write(part)
-    if shutil.which("soffice"):
-        asyncio.run(start_office(part))
+    if here := [one for one in PROGRAMS if shutil.which(one.argv[0])]:
+        asyncio.run(start_programs(part, here))
     part.rename(out)
     return 0
 

@@ -139,7 +139,7 @@ class SandboxProvider(abc.Provider):
         # Desktops can't write there, so each would compile what it imports anew.
         compiled = [command.PYTHON, "-I", "-m", "compileall", "-q", str(self._folder / "guest")]
         subprocess.run(compiled, check=True, stdout=subprocess.DEVNULL, timeout=COMPILE_S)
-        home.write(self._folder / "home", home.office_profile())
+        home.write(self._folder / "home", home.finished())
         subprocess.run(["chmod", "-R", "a+rX", str(self._folder / "guest"), str(etc)], check=True)
 
     def _pack_up(self) -> None:
