@@ -68,7 +68,12 @@ def _chromium(profile: str) -> tuple[May, ...]:
     return (folder, *(May(f"{profile}/{paths}", _ANY, loosely=True) for paths in fleeting))
 
 
-CHROMIUM = (*_chromium(".config/chromium"), May(".cache/chromium/**", _ANY, loosely=True), May(".pki/**", _KEPT))
+CHROMIUM = (
+    *_chromium(".config/chromium"),
+    May(".cache/chromium/**", _ANY, loosely=True),
+    *(May(f"{place}/chromium-headless/**", _ANY, loosely=True) for place in (".cache", ".config")),
+    May(".pki/**", _KEPT),
+)
 VLC = (
     May(".cache/vlc/**", _ANY),
     May(".config/QtProject.conf*", _ANY),
