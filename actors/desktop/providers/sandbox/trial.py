@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,6 +19,7 @@ from actors.desktop.faults import FaultCause, fault
 from actors.desktop.provider import Outside
 from actors.desktop.providers import editor
 from actors.desktop.providers.sandbox import cgroups, command, disk, seccomp
+from actors.errors import DesktopFault
 from apis.plans.action import Call
 
 COPY_S = 30.0
@@ -43,12 +44,14 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 async def held(outside: Outside, calls: Iterable[Call]) -> Tried:
-    """Copy HOME of a frozen desktop and carry out `calls` (run, write_file) there. Raises DesktopFault, OSError."""
-    place = Path(outside.trial)
-    trouble = await asyncio.to_thread(_copy, outside, place)
-    if trouble:
+    """Copy HOME of a frozen desktop and carry out `calls` (run, write_file) there. Raises DesktopFault."""
+    trial = _Trial(outside)
+    try:
+        await asyncio.to_thread(trial.make_room)
+    except OSError as error:
+        raise fault(FaultCause.OUTSIDE_VIEW, f"no room to judge in: {error}"[:300]) from error
+    if trouble := await trial.copy():
         return Tried(trouble=trouble)
-    trial = _Trial(outside, place)
     told = {}
     for call in calls:
         if call.method == "write_file":
@@ -58,75 +61,81 @@ async def held(outside: Outside, calls: Iterable[Call]) -> Tried:
         out = await trial.run(call.args["argv"], call.args.get("env") or {}, call.args["timeout_ms"] / 1000)
         if call.kept and out is not None:
             told[call.kept] = out.decode("utf-8", "replace")
-    return Tried(str(place / "home"), told)
-
-
-def _copy(outside: Outside, place: Path) -> str:
-    """Make the copy; why there is none, or "". What the desktop's user may not read is left out."""
-    above = Path(outside.home).parent
-    size = os.statvfs(above)
-    if place.exists():  # of a look before this one
-        disk.unmount(place)
-        disk.remove(place)
-    disk.make(place, outside.uid, size.f_blocks * size.f_frsize if os.path.ismount(above) else ROOM_BYTES)
-    copying = [*_as_user(outside), "cp", "-a", "--", f"{outside.home}/.", str(place / "home")]
-    try:
-        done = subprocess.run(copying, capture_output=True, check=False, timeout=COPY_S)
-    except subprocess.TimeoutExpired:
-        return f"HOME was not copied within {COPY_S:g} s"
-    if _FULL in done.stderr:
-        return "HOME does not fit into a desktop's disk a second time"
-    return "" if os.stat(outside.home).st_mode & 0o500 == 0o500 else "HOME itself is locked"
-
-
-def _as_user(outside: Outside) -> list[str]:
-    if outside.uid == os.geteuid():
-        return []
-    return ["setpriv", f"--reuid={outside.uid}", f"--regid={outside.uid}", "--clear-groups", "--"]
+    return Tried(str(trial.home), told)
 
 
 class _Trial:
-    """The copy of one HOME, and how commands run over it."""
+    """The copy of one HOME, and how commands run over it. What it takes counts for its desktop."""
 
-    def __init__(self, outside: Outside, place: Path) -> None:
+    def __init__(self, outside: Outside) -> None:
         self._outside = outside
-        self._place = place
+        self._place = Path(outside.trial)
+        self.home = self._place / "home"
         self._filter = seccomp.program(user_namespaces=False) if seccomp.supported() else b""
         self._groups = {name: folder for name, folder in outside.cgroups.items() if name in GROUPS}
 
+    def make_room(self) -> None:
+        """A disk like the desktop's own. Blocks. Raises OSError."""
+        if self._place.exists():  # of a look before this one
+            disk.unmount(self._place)
+            disk.remove(self._place)
+        above = Path(self._outside.home).parent
+        size = os.statvfs(above)
+        bound = size.f_blocks * size.f_frsize if os.path.ismount(above) else ROOM_BYTES
+        disk.make(self._place, self._outside.uid, bound)
+
+    async def copy(self) -> str:
+        """Fill the copy; why there is none, or "". What the desktop's user may not read is left out.
+
+        Raises DesktopFault where it takes too long: a desktop's disk is small.
+        """
+        code, out = await self._spoken(["cp", "-a", "--", f"{self._outside.home}/.", str(self.home)], COPY_S)
+        if code is None:
+            raise DesktopFault("verify_timeout", f"HOME was not copied within {COPY_S:g} s", "verifier")
+        if _FULL in out or code < 0:
+            return "HOME does not fit into what a desktop has a second time"
+        locked = os.stat(self._outside.home).st_mode & 0o500 != 0o500
+        return "HOME itself is locked" if locked else ""
+
     async def run(self, argv: list[str], env: Mapping[str, str], limit_s: float, data: bytes = b"") -> bytes | None:
         """What a command writes, up to `OUT_BYTES`; None where there is no such program. Raises DesktopFault."""
-        code, out = await self._started(argv, env, limit_s, data)
+        code, out = await self._apart(argv, env, limit_s, data)
         if code == 1 and out.startswith(_NOT_STARTED):
             return None
         if code == 1 and out.startswith(b"bwrap: "):  # a command may say so itself
-            sane, said = await self._started(["/bin/true"], {}, SPARE_S, b"")
+            sane, said = await self._apart(["/bin/true"], {}, SPARE_S)
             if sane != 0:
                 raise fault(FaultCause.OUTSIDE_VIEW, f"no sandbox to judge in: {said[:200]!r}")
         return out
 
-    async def _started(
-        self, argv: list[str], env: Mapping[str, str], limit_s: float, data: bytes
+    async def _apart(
+        self, argv: list[str], env: Mapping[str, str], limit_s: float, data: bytes = b""
     ) -> tuple[int | None, bytes]:
+        """A command in a sandbox of its own."""
         filter_fd = seccomp.opened(self._filter) if self._filter else -1
         line = command.trial_command(
-            filter_fd=filter_fd, home=self._place / "home", tmp=self._place / "tmp", shared=Path(self._outside.shared),
+            filter_fd=filter_fd, home=self.home, tmp=self._place / "tmp", shared=Path(self._outside.shared),
             editor=editor.place(), env=env, argv=argv,
         )  # fmt: skip
-        bounds = command.bounded(int(limit_s) + 1)
         try:
-            process = await asyncio.create_subprocess_exec(
-                *_as_user(self._outside), *bounds, "sh", "-c", _WAITS, "sh", *line,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-                env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")}, pass_fds=[filter_fd] if self._filter else [],
-            )  # fmt: skip
+            return await self._spoken(line, limit_s, data, [filter_fd] if self._filter else [])
         finally:
             if self._filter:
                 os.close(filter_fd)
+
+    async def _spoken(
+        self, line: list[str], limit_s: float, data: bytes = b"", fds: Sequence[int] = ()
+    ) -> tuple[int | None, bytes]:
+        """How a program of the desktop's user ended, None at its deadline, and what it wrote."""
+        process = await asyncio.create_subprocess_exec(
+            *_as_user(self._outside), *command.bounded(int(limit_s) + 1), "sh", "-c", _WAITS, "sh", *line,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+            env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")}, pass_fds=fds,
+        )  # fmt: skip
         try:
             cgroups.enter(self._groups, [process.pid])
             async with asyncio.timeout(limit_s + SPARE_S):
-                return await _spoken(process, data)
+                return await _heard(process, data)
         except TimeoutError:
             return None, b""
         finally:
@@ -135,7 +144,13 @@ class _Trial:
                 await process.wait()
 
 
-async def _spoken(process: asyncio.subprocess.Process, data: bytes) -> tuple[int | None, bytes]:
+def _as_user(outside: Outside) -> list[str]:
+    if outside.uid == os.geteuid():
+        return []
+    return ["setpriv", f"--reuid={outside.uid}", f"--regid={outside.uid}", "--clear-groups", "--"]
+
+
+async def _heard(process: asyncio.subprocess.Process, data: bytes) -> tuple[int | None, bytes]:
     assert process.stdin is not None
     assert process.stdout is not None
     writing = asyncio.ensure_future(_given(process.stdin, b"\n" + data))
