@@ -24,7 +24,6 @@ COMMANDS = (
     "run", "apply", "logs", "runs", "status", "web", "play", "serve-env", "episodes", "rerun", "reverify", "report",
     "audit", "keys", "parse", "doctor", "tasks", "apis", "demos", "eval", "export", "model", "base",
 )  # fmt: skip
-RENAMED = {"--seats": "--desktops", "--form": "--format", "--max-steps": "--max-turns", "--base": "--model"}
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")
 
 
@@ -83,7 +82,7 @@ class Parser(argparse.ArgumentParser):
         """End with status 2 over arguments that nothing takes."""
         word = words[0].partition("=")[0]
         options = [option for action in self._actions for option in action.option_strings]
-        nearest = f"it is {new} now" if (new := RENAMED.get(word)) in options else hint(word, options)
+        nearest = hint(word, options)
         takes = ", ".join(str(one.metavar) for one in self._actions if not one.option_strings and one.metavar)
         known = f"unexpected, the command takes {takes or 'no such word'}"
         self.error(f"{words[0]}: no such argument; {nearest}" if word.startswith("-") else f"{word}: {known}")
@@ -109,7 +108,7 @@ def build_parser() -> Parser:
     parser = Parser(
         prog=NAME,
         description="Train computer-use agents on real desktops.",
-        epilog="first steps:\n  computerrl doctor\n  computerrl run --dry-run local\n  computerrl run smoke\n",
+        epilog="first steps:\n  computerrl doctor\n  computerrl play file_manager\n  computerrl run smoke --web\n",
     )
     parser.add_argument("--version", action=VersionAction, nargs=0, help="print version and build, and end")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)

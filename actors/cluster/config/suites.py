@@ -92,7 +92,8 @@ class Suite(msgspec.Struct, frozen=True, kw_only=True):
         if families and wanted.split in self.splits:
             most = self.splits[wanted.split].count
             share = self._shares(wanted, families)[0]
-            holds = f"suite {self.name} has {most} instances of split {wanted.split} in each family, of {len(families)}"
+            where = "its family" if len(families) == 1 else f"each of {len(families)} families"
+            holds = f"suite {self.name} has {most} instances of split {wanted.split} in {where}"
             refuse_beyond(wanted, share, most, key, holds)
 
     @staticmethod

@@ -24,7 +24,6 @@ from actors.replay.database import queries
 from actors.replay.values import Phase
 from runtime.messaging.message import Version
 
-OF_STEPS = frozenset(("batch_taken", "demo_strata", "episode_ended", "group_ended"))
 KEPT_DETAILS = 4000  # verdicts of the newest episodes; older ones are not shown whole
 
 
@@ -55,7 +54,6 @@ class RunData(msgspec.Struct, frozen=True, kw_only=True):
     figures: RunFigures
     episodes: list[EpisodeView]
     details: dict[int, str]  # token -> what the verifier saw
-    strata: dict[str, int]  # family/stratum -> demonstrated tasks, as the ledger last said it
 
     def stretches(self) -> list[Stretch]:
         """Its segments as stretches of optimizer steps, those of no length left out."""
@@ -126,12 +124,11 @@ class Group(msgspec.Struct, frozen=True):
 def gather(path: Path) -> RunData:
     """Everything about the run at `path`. Raises ConfigError where there is no ledger."""
     figures = read_run(path)
-    lines = logged(path, OF_STEPS)
+    lines = logged(path, {"episode_ended"})
     record, state = record_of(path)
     rounds = evaluation_rounds.read_rounds(path)
     deploy = deploy_of(path)
-    details = {line["token"]: line.get("detail", "") for line in lines if line["event"] == "episode_ended"}
-    strata = [line["tasks"] for line in lines if line["event"] == "demo_strata"]
+    details = {line["token"]: line.get("detail", "") for line in lines}
     return RunData(
         name=path.name,
         state=state,
@@ -144,11 +141,10 @@ def gather(path: Path) -> RunData:
         switches=_switches(path),
         rounds=rounds,
         gains=evaluation_rounds.gains(rounds),
-        steps=history.read_steps(path, lines),
+        steps=history.read_steps(path),
         figures=figures,
         episodes=episodes.choose(path),
         details=dict(list(details.items())[-KEPT_DETAILS:]),
-        strata=strata[-1] if strata else {},
     )
 
 

@@ -25,18 +25,15 @@ class StepFigures(msgspec.Struct, frozen=True, kw_only=True):
     phase: str
     figures: dict[str, float]  # names as in `learner_step` and `rl_evidence`; `success` of training episodes
     staleness: dict[int, int] = {}  # optimizer steps -> trajectories of the batch
-    wasted: dict[str, int] = {}  # ending -> groups since the step before
 
 
-def read_steps(run: Path, lines: Iterable[Mapping[str, Any]] = ()) -> list[StepFigures]:
-    """The steps in order. `lines` of a run whose ledger keeps no evidence give staleness and waste."""
+def read_steps(run: Path) -> list[StepFigures]:
+    """The steps in order."""
     with ledgers.opened(run) as db:
         told, rows = queries.evidence(db), queries.steps(db)
-    logged = _logged(lines)
     steps = []
     for row in rows:
         evidence = msgspec.json.decode(told[row["id"]]) if row["id"] in told else {}
-        staleness, wasted = logged.get(row["id"], ({}, {}))
         figures = {**_numbers(msgspec.json.decode(row["figures"] or "{}")), **_numbers(evidence)}
         if row["phase"] == Phase.RL and row["success"] is not None:
             figures["success"] = row["success"]  # in cross-entropy phases no training episode is played
@@ -45,8 +42,7 @@ def read_steps(run: Path, lines: Iterable[Mapping[str, Any]] = ()) -> list[StepF
                 step=Version.parse(row["made"]).step,
                 phase=row["phase"],
                 figures=figures,
-                staleness={int(age): n for age, n in (evidence.get("staleness") or staleness).items()},
-                wasted=evidence.get("wasted") or wasted,
+                staleness={int(age): n for age, n in evidence.get("staleness", {}).items()},
             )
         )
     return steps
@@ -75,16 +71,3 @@ def total(steps: Iterable[StepFigures], of: Callable[[StepFigures], Mapping[Any,
 
 def _numbers(found: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in found.items() if isinstance(value, int | float)}
-
-
-def _logged(lines: Iterable[Mapping[str, Any]]) -> dict[int, tuple[dict[str, int], dict[str, int]]]:
-    """Lease -> staleness of its batch and the groups that were wasted since the lease before."""
-    found: dict[int, tuple[dict[str, int], dict[str, int]]] = {}
-    wasted: dict[str, int] = {}
-    for line in lines:
-        if line["event"] == "group_ended" and line["ending"] != "trained":
-            wasted[line["ending"]] = wasted.get(line["ending"], 0) + 1
-        elif line["event"] == "batch_taken" and line["phase"] == Phase.RL:
-            found[line["lease"]] = (line["staleness"], wasted)
-            wasted = {}
-    return found

@@ -158,12 +158,6 @@ def test_a_file_given_twice_counts_once_and_a_namesake_is_said_to_be_renamed(
     assert {path.name for path in (tmp_path / "both").glob("*.gz")} == {"local-0.figures.gz", "local-0-2.figures.gz"}
 
 
-def test_a_change_of_phase_without_rl_on_both_sides_has_no_row_of_variety() -> None:
-    run: Any = SimpleNamespace(switches=[SimpleNamespace(phase="bc", start=0), SimpleNamespace(phase="rl", start=2)])
-    run.steps = [SimpleNamespace(step=3, phase="rl", figures={"entropy": 1.0})]
-    assert pagephases._variety(run) == []
-
-
 def test_a_run_without_rounds_has_no_empty_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show.show([Fabricated(tmp_path / "one").done()], None, as_json=False)
     said = capsys.readouterr().out

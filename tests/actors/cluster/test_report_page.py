@@ -168,7 +168,6 @@ def whole(folder: Path, *, seed: int = 0, arm: str = "", shift: float = 0.0) -> 
     run.learn(shift=shift)
     run.play(1, "after_bc", "0.2", [True, False, False, False, True, False])
     run.play(2, "final", "0.8", [True, True, True, False, True, True])
-    run.log("demo_strata", rule="r", tasks={"a/always": 7, "a/never": 3}, first={}, mixed={}, policy={})
     run.log("episode_ended", token=203, detail=HOSTILE, lane="eval", t0=0.0, t1=1.0)
     return run.done()
 
@@ -202,7 +201,6 @@ def test_a_whole_run_is_shown_and_no_word_of_a_guest_steers_anything(
     assert "rise 0.5" in page
     assert ">rehearsal</th>" in page
     assert "<td>0.250</td>" in page
-    assert "<td>a</td><td>7</td><td>3</td>" in page
     assert "\x1b" not in page
     assert "\u202e" not in page
     assert "evil.example" in page  # as text
