@@ -62,8 +62,6 @@ def instances(found: Gain) -> str:
     """Over how many instances, and how many faults have left out."""
     counted = f"{found.instances} instance{'s' * (found.instances != 1)}"
     return counted + (f", {found.left_out} left out for faults" if found.left_out else "")
-        f", {found.left_out} left out for faults" if found.left_out else ""
-    )
 
 
 def spread(found: Gain, called: str = "seeds") -> str:

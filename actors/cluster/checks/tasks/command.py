@@ -159,11 +159,8 @@ def _show_form(report: form.Report, args: argparse.Namespace) -> int:
         common = Counter(finding.problem for finding in found).most_common(10)
         output.table(("TIMES", "PROBLEM"), [(times, problem[:150]) for problem, times in common])
         output.line()
-    of = (
-        f" of {report.families} {'family' if report.families == 1 else 'families'}, {report.repeated} of them repeat another"
-        if report.families
-        else ""
-    )
+    kinds = "family" if report.families == 1 else "families"
+    of = f" of {report.families} {kinds}, {report.repeated} of them repeat another" if report.families else ""
     said = f"{len(found)} troubles in {bad} of them" if found else "good"
     output.line(f"{report.tasks} instances{of}: {said}")
     return 1 if found else 0
