@@ -90,7 +90,7 @@ function showHeldOut(rounds) {
   at("held-curve").replaceChildren(...[chart("held-out success", "share of episodes", "step of the weights", points, true)].filter(Boolean));
   at("rounds").replaceChildren(...(rounds.length ? [table(["Round", "Step", "Success", "95 % interval", "Played", ""],
     rounds.map((one) => [one.name, one.step, one.played ? share(one.successes / one.played) : "",
-      one.played ? `${share(one.low)} to ${share(one.high)}` : "", `${one.played} of ${one.planned}`, one.closed ? "done" : broken]))] : []));
+      one.played ? `${share(one.low)} to ${share(one.high)}` : "", `${one.played} of ${one.planned}`, one.closed ? "done" : over || one.played ? broken : "waits"]))] : []));
 }
 
 function showRun(run) {

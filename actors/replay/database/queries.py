@@ -231,10 +231,10 @@ def newest_episode(db: Database) -> int:
 
 
 def episodes_since(db: Database, seq: int) -> Iterator[Row]:
-    """The episodes after number `seq`, in order: seq, token, seat, success."""
+    """The episodes that seats played after number `seq`, in order: seq, token, seat, success. No imported ones."""
     yield from db.execute(
         "SELECT e.seq, e.token, e.success, v.seat FROM episodes e JOIN reservations v ON v.token = e.token"
-        " WHERE e.seq > ? ORDER BY e.seq",
+        " WHERE e.seq > ? AND v.seat != 'import' ORDER BY e.seq",
         (seq,),
     )
 

@@ -341,3 +341,12 @@ def test_a_list_of_episodes_goes_on_below_a_token(run: Path) -> None:
     wanted = episodes.Wanted(ending="failure")
     stored = [one.token for one in every if one.stored and one.ending == "failure"]
     assert episodes.neighbours(run, stored[0], wanted) == (None, stored[1] if stored[1:] else None)
+
+
+def test_what_was_imported_is_no_seat(run: Path) -> None:
+    db, _ = connect(run / "ledger.sqlite")
+    with contextlib.closing(db):
+        db.execute("UPDATE reservations SET seat = 'import' WHERE token = 205")
+    reader = RunReader(run)
+    assert "import" not in [one.name for one in reader.look().seats]
+    reader.close()
