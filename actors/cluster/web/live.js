@@ -80,9 +80,10 @@ function table(head, rows) {
 
 function showHeldOut(rounds) {
   const played = rounds.filter((one) => one.played), last = played.filter((one) => one.closed).pop() || played[played.length - 1];
-  const broken = over ? "broken off" : "being played";
+  const broken = over ? "broken off" : "being played", faults = last && last.closed ? Math.max(0, last.planned - last.played) : 0;
+  const lost = faults ? `, ${faults} more lost to faults` : "";
   at("held").replaceChildren(...(last ? [make("strong", share(last.successes / last.played)),
-    make("span", `${last.closed ? "" : over ? " when it broke off" : " so far"} (${last.successes} of ${last.played} episodes), 95 % interval ` +
+    make("span", `${last.closed ? "" : over ? " when it broke off" : " so far"} (${last.successes} of ${last.played} episodes${lost}), 95 % interval ` +
       `${share(last.low)} to ${share(last.high)}. Round ${last.name}, weights of step ${last.step}, ${decoding(last)}, all families.`)] :
     [make("span", over ? "No held-out round was played." : "No held-out round has been played yet.")]));
   const alike = last ? played.filter((one) => one.temperature === last.temperature) : [];
