@@ -26,12 +26,22 @@ class Run:
     text: str
     highlight: str = ""
     bold: bool = False
+    strike: bool = False
+    size: float = 0.0  # points; 0: as the style has it
 
 
 Words = str | Run | Sequence[Run]  # of a paragraph
 
 
-def make_docx(paragraphs: Sequence[Words]) -> bytes:
+@dataclass(frozen=True)
+class Aligned:
+    """A paragraph that is aligned by a word of the format's own, as "center" or "both"."""
+
+    words: Words
+    align: str
+
+
+def make_docx(paragraphs: Sequence[Words | Aligned]) -> bytes:
     """A document with these paragraphs, on A4 paper. Raises ValueError without one."""
     if not paragraphs:
         raise ValueError("a document has at least one paragraph")
@@ -49,12 +59,15 @@ def make_docx(paragraphs: Sequence[Words]) -> bytes:
     return zipped({name: _HEAD + text for name, text in parts.items()})
 
 
-def _paragraph(words: Words) -> str:
+def _paragraph(paragraph: Words | Aligned) -> str:
+    words, align = (paragraph.words, paragraph.align) if isinstance(paragraph, Aligned) else (paragraph, "")
     runs = [Run(words)] if isinstance(words, str) else [words] if isinstance(words, Run) else words
-    return f"<w:p>{''.join(_run(run) for run in runs if run.text)}</w:p>"
+    laid = f"<w:pPr><w:jc w:val={quoteattr(align)}/></w:pPr>" if align else ""
+    return f"<w:p>{laid}{''.join(_run(run) for run in runs if run.text)}</w:p>"
 
 
 def _run(run: Run) -> str:
-    looks = "<w:b/>" if run.bold else ""
+    looks = "<w:b/>" * run.bold + "<w:strike/>" * run.strike
+    looks += f'<w:sz w:val="{round(2 * run.size)}"/>' if run.size else ""
     looks += f"<w:highlight w:val={quoteattr(run.highlight)}/>" if run.highlight else ""
     return f'<w:r><w:rPr>{looks}</w:rPr><w:t xml:space="preserve">{escape(run.text)}</w:t></w:r>'

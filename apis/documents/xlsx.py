@@ -7,12 +7,21 @@ the cells themselves (inlineStr).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 from apis.documents.zip import zipped
 from apis.guest.addresses import address
 
-Value = str | int | float | None  # None: an empty cell
+
+@dataclass(frozen=True)
+class Formula:
+    """A cell that works out its value: `text` is what it says behind "="."""
+
+    text: str
+
+
+Value = str | int | float | Formula | None  # None: an empty cell
 Rows = Sequence[Sequence[Value]]
 
 COLUMNS = 26  # of a small sheet: verifiers know no column beyond Z
@@ -30,7 +39,7 @@ def cells(rows: Rows) -> dict[str, str | float | bool]:
         address(at_row, at_column): value if isinstance(value, str) else float(value)
         for at_row, row in enumerate(rows)
         for at_column, value in enumerate(row)
-        if value is not None
+        if value is not None and not isinstance(value, Formula)
     }
 
 
@@ -85,6 +94,8 @@ def _sheet(rows: Rows) -> str:
 def _cell(name: str, value: Value) -> str:
     if value is None:
         return ""
+    if isinstance(value, Formula):
+        return f'<c r="{name}"><f>{escape(value.text)}</f></c>'
     if isinstance(value, str):
         return f'<c r="{name}" t="inlineStr"><is><t xml:space="preserve">{escape(value)}</t></is></c>'
     return f'<c r="{name}"><v>{value}</v></c>'

@@ -10,7 +10,7 @@ from apis.tasks.family import Family, Files
 from apis.tasks.osworld import Download, Task, data_of, in_home
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
 from apis.tasks.verify.manifest import FILE, Manifest
-from apis.tasks.verify.verify import KINDS, FileView, Read, wanted
+from apis.tasks.verify.verify import OFFICE, FileView, Read, wanted
 
 
 def at_start(task: Task) -> Files:
@@ -56,9 +56,6 @@ def sought(family: Family, task: Task) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-OFFICE = "LibreOffice"  # how it calls itself in the documents that it saves
-
-
 def rules(family: Family, task: Task) -> tuple[May, ...]:
     """The rules for an instance: what its wanted end has and its start has not, and what the family declares."""
     goal = family.goal(task.id)
@@ -78,12 +75,10 @@ def rules(family: Family, task: Task) -> tuple[May, ...]:
 
 def made_otherwise(family: Family, task: Task, read: Read, before: Manifest, after: Manifest) -> str:
     """How what is wanted came there without the program that should make it; "" where it did not."""
-    for path in (one.path for one in wanted(task) if one.as_ in KINDS):
-        view = read(path)
-        document = view.workbook or view.text_document or view.presentation
-        fresh = before.entries.get(path) != after.entries.get(path)
-        if fresh and document is not None and not document.program.startswith(OFFICE):
-            return f"{path}: it was not saved by {OFFICE}"
+    for path in (one.path for one in wanted(task) if one.as_ == OFFICE):
+        compared = read(path).office
+        if compared is not None and compared.unsaved and before.entries.get(path) != after.entries.get(path):
+            return f"{path}: it was not saved by LibreOffice"
     for path, formed in family.leaves(family.goal(task.id), before).items():
         entry = after.entries.get(path)
         if entry is None or entry.kind != FILE or entry == before.entries.get(path) or not formed(read(path)):

@@ -16,15 +16,14 @@ from apis.tasks.family import Family, Files
 from apis.tasks.goal import Goal
 from apis.tasks.oracle import Oracle, with_mixed
 from apis.tasks.osworld import Task, dump
+from apis.tasks.verify import office
 from apis.tasks.verify.allowed import collateral
 from apis.tasks.verify.code import extensions_are
-from apis.tasks.verify.documents import presentation_is, text_document_is
 from apis.tasks.verify.manifest import Manifest
 from apis.tasks.verify.media import bookmarks_are, playlist_is, settings_are
-from apis.tasks.verify.verify import CHECKS, OnDocument, Read, TaskVerdict, WantedFile, file_bytes_are, folder_holds
+from apis.tasks.verify.verify import CHECKS, OnOffice, Read, TaskVerdict, WantedFile, file_bytes_are, folder_holds
 from apis.tasks.verify.verify import verify as by_files
 from apis.tasks.verify.verify import wanted as wanted_by_checks
-from apis.tasks.verify.workbooks import workbook_is
 from apis.tasks.words import SPLITS, TRAIN
 from apis.tasksets import changes, judge, published, store
 from runtime.errors import ConfigError
@@ -36,9 +35,9 @@ CHECKS.update(
     folder_holds=folder_holds,
     file_bytes_are=file_bytes_are,
     extensions_are=extensions_are,
-    workbook_is=OnDocument("workbook", workbook_is),
-    paper_is=OnDocument("text_document", text_document_is),
-    deck_is=OnDocument("presentation", presentation_is),
+    workbook_is=OnOffice(office.workbook),
+    paper_is=OnOffice(office.text_document),
+    deck_is=OnOffice(office.presentation),
 )
 
 

@@ -18,7 +18,7 @@ from apis.tasks import registry as tasks
 from apis.tasks.families.calc import calc_oracle, sheet_from_note
 from apis.tasks.families.calc.common import CALC, WorkbookGoal
 from apis.tasks.osworld import data_of
-from apis.tasks.verify.sheets import Sheet, Workbook
+from apis.tasks.verify import office
 from apis.tasks.verify.verify import FileView, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.moves import answers_alike, families_on, moved, parts
@@ -88,29 +88,29 @@ def test_only_the_wanted_cells_may_change(part: str) -> None:
     for seed in range(12):
         goal, task = goal_of(f"{part}/{seed}"), tasks.task(f"{part}/{seed}")
         solved, path = dict(tasks.solved(f"{part}/{seed}")), f"Documents/{goal.target}"
-        book = solved[path].workbook
-        assert book is not None
-        (sheet,) = book.sheets
+        formulas = {write.cell: write.refers for write in goal.writes if write.refers}
+        name = goal.renamed or goal.sheet
 
         def passes(
             cells: dict[str, Any],
             formulas: dict[str, str],
-            name: str = sheet.name,
+            name: str = name,
             task: osworld.Task = task,
             files: dict[str, FileView] = solved,
             path: str = path,
         ) -> bool:
-            changed = FileView("workbook", workbook=Workbook((Sheet(name, cells, formulas),)))
-            return verify(task, lambda at: changed if at == path else files[at]).success
+            data = office.workbook({"expected": [{"name": name, "cells": cells, "formulas": formulas}]})
+            return verify(task, lambda at: FileView("file", data) if at == path else files[at]).success
 
-        assert passes(sheet.cells, sheet.formulas)
+        cells = goal.finish
+        assert passes(cells, formulas)
         assert not passes(goal.start, {}, goal.sheet)
-        assert not passes(sheet.cells, sheet.formulas, "Another")
-        assert not passes(sheet.cells | {"H9": 1.0}, sheet.formulas)
-        assert not passes({**sheet.cells, "A1": "another"}, sheet.formulas)
-        assert not passes({name: value for name, value in sheet.cells.items() if name != "A2"}, sheet.formulas)
-        if sheet.formulas:
-            assert not passes(sheet.cells, {})
+        assert not passes(cells, formulas, "Another")
+        assert not passes(cells | {"H9": 1.0}, formulas)
+        assert not passes({**cells, "A1": "another"}, formulas)
+        assert not passes({name: value for name, value in cells.items() if name != "A2"}, formulas)
+        if formulas:
+            assert not passes(cells, {})
 
 
 @pytest.mark.parametrize("name", FAMILIES)

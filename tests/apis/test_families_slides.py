@@ -11,15 +11,16 @@ import pytest
 
 from apis.actions.grammar import parse
 from apis.actions.gui import Action, Exit, Type, line
+from apis.documents.odp import Box, make_odp
 from apis.observation import Observation, from_guest
 from apis.prompts.compact import COMPACT_TEXT
 from apis.prompts.names import element_names, window_names
 from apis.prompts.text import Turn, escaped
 from apis.tasks import osworld
 from apis.tasks import registry as tasks
-from apis.tasks.families.impress.common import IMPRESS, KINDS, PRESENTATION, PresentationGoal, Texts
+from apis.tasks.families.impress.common import IMPRESS, KINDS, OUTLINE, PRESENTATION, TITLE, PresentationGoal, Texts
 from apis.tasks.osworld import data_of
-from apis.tasks.verify.verify import FileView, Presentation, Slide, SlideBox, verify
+from apis.tasks.verify.verify import FileView, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.moves import answers_alike, families_on, moved, parts
 
@@ -77,15 +78,15 @@ def test_only_what_is_wanted_may_change(part: str) -> None:
     for seed in range(12):
         goal, task = PRESENTATION.goal(tasks.goal(f"{part}/{seed}")), tasks.task(f"{part}/{seed}")
 
-        def passes(slides: Sequence[Texts], more: tuple[SlideBox, ...] = (), task: osworld.Task = task) -> bool:
-            pages = [Slide((SlideBox("title", title), SlideBox("outline", text), *more)) for title, text in slides]
-            return verify(task, lambda _: FileView("presentation", presentation=Presentation(tuple(pages)))).success
+        def passes(slides: Sequence[Texts], *more: Box, task: osworld.Task = task) -> bool:
+            data = make_odp([[(TITLE, title), (OUTLINE, text), *more] for title, text in slides])
+            return verify(task, lambda _: FileView("file", data)).success
 
         assert passes(goal.finish)
         assert not passes(goal.slides)
         assert not passes((*goal.finish, goal.finish[0]))
         assert not passes((("other", goal.finish[0][1]), *goal.finish[1:]))
-        assert not passes(goal.finish, (SlideBox("frame", ""),))
+        assert not passes(goal.finish, ("text", ""))
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -16,9 +16,8 @@ from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from apis.tasks.families.writer import writer_look, writer_oracle
 from apis.tasks.families.writer.common import WRITER, TextDocumentGoal
-from apis.tasks.verify.sheets import Sheet, Workbook
-from apis.tasks.verify.spans import Paragraph, TextSpan
-from apis.tasks.verify.verify import FileView, TextDocument, verify
+from apis.tasks.verify import office
+from apis.tasks.verify.verify import FileView, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.moves import answers_alike, families_on, moved, parts
 from tests.apis.test_families_calc import calc
@@ -90,24 +89,22 @@ def test_only_the_wanted_paragraphs_may_change(part: str) -> None:
     for seed in range(20):
         goal, task = goal_of(f"{part}/{seed}"), tasks.task(f"{part}/{seed}")
         solved, path = dict(tasks.solved(f"{part}/{seed}")), f"Documents/{goal.target}"
-        end = solved[path].text_document
-        assert end is not None
+        end = [{"text": one.text, "looks": one.looks, "layout": one.layout} for one in goal.finish]
         assert 2 <= len(goal.before) <= 4
 
         def passes(
-            *paragraphs: Paragraph, task: Any = task, files: dict[str, FileView] = solved, path: str = path
+            *paragraphs: dict[str, Any], task: Any = task, files: dict[str, FileView] = solved, path: str = path
         ) -> bool:
-            changed = FileView("text_document", text_document=TextDocument(paragraphs))
-            return verify(task, lambda at: changed if at == path else files[at]).success
+            data = office.text_document({"expected": paragraphs})
+            return verify(task, lambda at: FileView("file", data) if at == path else files[at]).success
 
-        assert passes(*end.paragraphs)
-        assert passes(*end.paragraphs, Paragraph())
-        assert not passes(*(Paragraph((TextSpan(text),)) for text in goal.before))
-        assert not passes(*end.paragraphs[1:])
-        assert not passes(*end.paragraphs, Paragraph((TextSpan("more"),)))
-        assert not passes(*reversed(end.paragraphs))
-        for changed in (TextSpan("other"), TextSpan(end.paragraphs[0].text, ("bold",))):
-            assert not passes(Paragraph((changed,), end.paragraphs[0].marks), *end.paragraphs[1:])
+        assert passes(*end)
+        assert not passes(*({"text": text} for text in goal.before))
+        assert not passes(*end[1:])
+        assert not passes(*end, {"text": "more"})
+        assert not passes(*reversed(end))
+        for changed in ({"text": "other"}, {**end[0], "looks": ["size 99"]}):
+            assert not passes(changed, *end[1:])
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -226,7 +223,7 @@ def test_a_sheet_is_read_as_it_was_and_must_stay_so() -> None:
         workbook.start | {"H9": 1.0},
         dict(list(workbook.start.items())[1:]),
     ):
-        changed = FileView("workbook", workbook=Workbook((Sheet(workbook.sheet, cells),)))
+        changed = FileView("file", office.workbook({"expected": [{"name": workbook.sheet, "cells": cells}]}))
         broken = files | {f"Documents/{workbook.target}": changed}
         verdict = verify(tasks.task(task_id), broken.__getitem__)
         assert not verdict.success

@@ -18,7 +18,7 @@ from apis.tasks.families.vlc import music
 from apis.tasks.family import ITS_END
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May, collateral
 from apis.tasks.verify.manifest import Deed, Entry, FileChange, Manifest, changes
-from apis.tasks.verify.verify import KINDS, FileView, digest_of
+from apis.tasks.verify.verify import OFFICE, ComparedDocument, FileView, digest_of, wanted
 
 NAMES = st.sampled_from(["a", "b.txt", ".c", "d e", "Documents", "x\n"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
@@ -253,15 +253,18 @@ def test_a_family_that_declares_nothing_gets_the_strictest() -> None:
 
 
 def _judged(
-    task_id: str, program: str, before: Manifest, after: Manifest, beside: Mapping[str, FileView] = MappingProxyType({})
+    task_id: str,
+    before: Manifest,
+    after: Manifest,
+    compared: ComparedDocument | None = None,
+    beside: Mapping[str, FileView] = MappingProxyType({}),
 ) -> str:
-    """The verdict's reason, "" for success, on the wanted end whose documents say that `program` wrote them."""
+    """The verdict's reason, "" for success, on the wanted end; documents are `compared` so."""
     files = {**tasks.solved(task_id), **beside}
-    for path, view in files.items():
-        for kind in KINDS:
-            if (document := getattr(view, kind)) is not None:
-                made = msgspec.structs.replace(document, program=program)
-                files[path] = msgspec.structs.replace(view, **{kind: made})
+    if compared is not None:
+        for one in wanted(tasks.task(task_id)):
+            if one.as_ == OFFICE:
+                files[one.path] = FileView(OFFICE, office=compared)
     verdict = tasks.judged(tasks.task(task_id), ends.reader(files), before, after)
     return "" if verdict.success else verdict.reason
 
@@ -270,10 +273,11 @@ def _judged(
 def test_a_document_counts_that_the_office_has_saved_or_that_was_there(name: str) -> None:
     task_id = f"{name}/train/1"
     before, after = (_manifest(files) for files in (ends.at_start(tasks.task(task_id)), tasks.solved(task_id)))
-    assert _judged(task_id, "LibreOffice/7.4", before, after) == ""
-    for other in ("", "zip", "Microsoft Excel"):
-        assert "it was not saved by LibreOffice" in _judged(task_id, other, before, after)
-    assert _judged(task_id, "", after, after) == ""
+    assert _judged(task_id, before, after, ComparedDocument()) == ""
+    assert "another word" in _judged(task_id, before, after, ComparedDocument("another word"))
+    made = _judged(task_id, before, after, ComparedDocument(unsaved=True))
+    assert "it was not saved by LibreOffice" in made
+    assert _judged(task_id, after, after, ComparedDocument(unsaved=True)) == ""
 
 
 def test_what_the_program_leaves_behind_must_be_there() -> None:
@@ -282,8 +286,8 @@ def test_what_the_program_leaves_behind_must_be_there() -> None:
     after = Manifest(start.entries | _manifest(tasks.solved(task_id)).entries)
     left = Manifest(after.entries | {".config": Entry("folder", 0, 0o755), music.DIALOGS: file("x")})
     before = Manifest(start.entries | {".config": Entry("folder", 0, 0o755)})
-    assert "has not written it" in _judged(task_id, "", before, after)
-    assert "has not written it" in _judged(task_id, "", left, left)
-    assert "has not written it" in _judged(task_id, "", before, left)
+    assert "has not written it" in _judged(task_id, before, after)
+    assert "has not written it" in _judged(task_id, left, left)
+    assert "has not written it" in _judged(task_id, before, left)
     noted = b"[FileDialog]\nlastVisited=file:///home/agent/Music\nqtVersion=5.15.8\n"
-    assert _judged(task_id, "", before, left, {music.DIALOGS: FileView("file", noted)}) == ""
+    assert _judged(task_id, before, left, beside={music.DIALOGS: FileView("file", noted)}) == ""

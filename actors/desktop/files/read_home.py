@@ -11,6 +11,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from collections.abc import Container, Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from typing import Any
 import msgspec
 
 from actors.desktop.faults import FaultCause, fault
+from actors.desktop.files import office
+from actors.desktop.files.office import READER_UID
 from actors.desktop.users import lends_users
 from apis.documents.read.bounds import Bounds
 from apis.tasks.verify.database import Database
@@ -27,7 +30,7 @@ from apis.tasks.verify.paper import PackedFiles, Pdf
 from apis.tasks.verify.picture import Raster
 from apis.tasks.verify.sheets import Workbook
 from apis.tasks.verify.shows import SlideShow
-from apis.tasks.verify.verify import KINDS, Presentation, TextDocument, WantedFile
+from apis.tasks.verify.verify import BYTES, KINDS, OFFICE, ComparedDocument, TextDocument, WantedFile
 from runtime.errors import ConfigError
 
 
@@ -57,7 +60,6 @@ WORKER = (
     *_packages(),
 )
 WORKER_S = 30.0
-READER_UID = 19_999  # who parses files that came from another machine: a user that owns nothing here
 
 
 class ReadRefusal(StrEnum):
@@ -117,13 +119,13 @@ class FileSeen(msgspec.Struct, frozen=True, kw_only=True):
     names: list[str] | None = None
     workbook: Workbook | None = None
     text_document: TextDocument | None = None
-    presentation: Presentation | None = None
     slide_show: SlideShow | None = None
     styled_workbook: StyledWorkbook | None = None
     database: Database | None = None
     picture: Raster | None = None
     pdf: Pdf | None = None
     archive: PackedFiles | None = None
+    office: ComparedDocument | None = None
     manifest: Manifest | None = None
     refusal: ReadRefusal | None = None
 
@@ -190,25 +192,66 @@ async def read_home(home: str, uid: int, wanted: list[WantedFile], limits: ReadL
 
     More than `limits.paths` paths is a ValueError.
     """
-    wants = [msgspec.structs.asdict(want) for want in wanted]
+    wants = [
+        {"path": want.path, "as_": BYTES if want.as_ == OFFICE else want.as_, "sought": want.sought} for want in wanted
+    ]
     return await _ordered({"home": home, "uid": uid, "wanted": wants}, wanted, limits, b"")
 
 
-async def as_wanted(wanted: list[WantedFile], seen: list[FileSeen], limits: ReadLimits) -> list[FileSeen]:
-    """Files that were read elsewhere. A worker of this machine parses the wanted documents.
-
-    Raises DesktopFault.
+async def parsed_here(wanted: list[WantedFile], seen: list[FileSeen], limits: ReadLimits) -> list[FileSeen]:
+    """Files that were read elsewhere. A worker of this machine parses the wanted documents, but for those that
+    `as_wanted` compares. Raises DesktopFault.
     """
+    return await _parsed(wanted, seen, limits, {kind for kind in KINDS if kind != OFFICE})
+
+
+async def as_wanted(wanted: list[WantedFile], seen: list[FileSeen], limits: ReadLimits) -> list[FileSeen]:
+    """Files with all documents parsed, and those of the office compared with what is wanted of them, by LibreOffice in
+    a sandbox of its own. Raises DesktopFault, and ConfigError where LibreOffice is needed and not installed.
+    """
+    seen = await parsed_here(wanted, seen, limits)
+    if not any(want.as_ == OFFICE for want in wanted):
+        return seen
+    found, pairs = list(seen), dict[int, office.Pair]()
+    for at, (want, one) in enumerate(zip(wanted, seen, strict=True)):
+        if want.as_ != OFFICE or one.data is None:
+            continue
+        if one.data == want.expected:
+            found[at] = FileSeen(path=one.path, office=ComparedDocument(unsaved=True))
+        elif not office.may_be(one.data):
+            found[at] = FileSeen(path=one.path, office=ComparedDocument("it is no file that LibreOffice saved"))
+        else:
+            pairs[at] = office.Pair(one.data, want.expected, want.path.rpartition(".")[2])
+    if not pairs:
+        return found
+    for at, made in zip(pairs, await office.read([*pairs.values()]), strict=True):
+        if isinstance(made, str):
+            found[at] = FileSeen(path=wanted[at].path, office=ComparedDocument(made))
+        else:
+            found[at] = FileSeen(path=wanted[at].path, data=made)
+    both = [wanted[at] for at in pairs]
+    return _placed(found, pairs, await _parsed(both, [found[at] for at in pairs], limits, {OFFICE}))
+
+
+def _placed(seen: list[FileSeen], places: Iterable[int], ones: list[FileSeen]) -> list[FileSeen]:
+    for at, one in zip(places, ones, strict=True):
+        seen[at] = one
+    return seen
+
+
+async def _parsed(
+    wanted: list[WantedFile], seen: list[FileSeen], limits: ReadLimits, kinds: Container[str]
+) -> list[FileSeen]:
     books = [
-        (want, one.data) for want, one in zip(wanted, seen, strict=True) if want.as_ in KINDS and one.data is not None
+        (want, one.data) for want, one in zip(wanted, seen, strict=True) if want.as_ in kinds and one.data is not None
     ]
     if not books:
         return seen
-    wants = [{**msgspec.structs.asdict(want), "size": len(data)} for want, data in books]
+    wants = [{"path": want.path, "as_": want.as_, "size": len(data)} for want, data in books]
     given = b"".join(data for _, data in books)
     order: dict[str, object] = {"home": "", "uid": READER_UID if lends_users() else 0, "wanted": wants}
     parsed = iter(await _ordered(order, [want for want, _ in books], limits, given))
     return [
-        next(parsed) if want.as_ in KINDS and one.data is not None else one
+        next(parsed) if want.as_ in kinds and one.data is not None else one
         for want, one in zip(wanted, seen, strict=True)
     ]

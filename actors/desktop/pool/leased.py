@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from actors.desktop.faults import BrokenBy, FaultCause, LinkState, error_for
-from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal, read_home
+from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal, as_wanted, read_home
 from actors.desktop.link import LinkDown, evidence_of
 from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.providers.sandbox.trial import Tried, held
@@ -121,26 +121,38 @@ class LeasedDesktop:
             async with asyncio.timeout(timeout_s + judging.limit_s):
                 await self._freeze()
                 self._lives.may_read(self._lease, time.monotonic())
-                return await self.look(wanted, judging)
+                seen = await self._seen(wanted, judging)
         except TimeoutError:
             raise DesktopFault("verify_timeout", f"not read within {timeout_s:g} s", "verifier") from None
+        return await self._compared(wanted, seen)  # nothing is asked of the desktop any more
 
     async def look(self, wanted: list[WantedFile], judging: Judging = NOTHING) -> Frozen:
         """What is `wanted` of HOME, and its manifest, from outside as they are now. Raises DesktopFault.
 
         The files are those of the copy where `judging` changes some there; the manifest is always HOME's own.
         """
+        return await self._compared(wanted, await self._seen(wanted, judging))
+
+    async def _seen(self, wanted: list[WantedFile], judging: Judging) -> tuple[list[FileSeen], Tried]:
+        """Its manifest, what is wanted, and documents once more as they are: what these take of the bounds is taken
+        from nothing that decides."""
         outside = self._desktop.outside
         tried = await held(outside, judging.trial) if judging.trial and outside is not None else Tried()
         if tried.trouble:
-            return Frozen(views([], self.home), Manifest(), trouble=tried.trouble)
-        # Once more as they are, after all that decides: what they take of the bounds is taken from nothing else.
+            return [], tried
         again = [WantedFile(one.path) for one in wanted if one.as_ in KINDS]
         asked = [self._all, *wanted, *again]
-        all_of_it, *files = await self._provider.read_home(self._desktop, asked, ReadLimits())
+        seen = await self._provider.read_home(self._desktop, asked, ReadLimits())
         if judging.rewrites and outside is not None:
-            files = await read_home(tried.home, outside.uid, asked[1:], ReadLimits())
-        seen = files[: len(wanted)]
+            seen[1:] = await read_home(tried.home, outside.uid, asked[1:], ReadLimits())
+        return seen, tried
+
+    async def _compared(self, wanted: list[WantedFile], found: tuple[list[FileSeen], Tried]) -> Frozen:
+        everything, tried = found
+        if tried.trouble:
+            return Frozen(views([], self.home), Manifest(), trouble=tried.trouble)
+        all_of_it, *files = everything
+        seen = await as_wanted(wanted, files[: len(wanted)], ReadLimits())
         unparsed = _unparsed(seen, files[len(wanted) :])
         return Frozen(views(seen, self.home), _manifest_of(all_of_it), unparsed, tried.told)
 

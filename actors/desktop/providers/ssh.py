@@ -358,7 +358,7 @@ class SshProvider(Provider):
             raise fault(FaultCause.OUTSIDE_VIEW, f"reading took over {READ_S:g} s") from None
         except (OSError, asyncssh.Error) as error:
             raise fault(FaultCause.MACHINE_UNREACHABLE, f"{desktop.name}: {error}"[:300]) from error
-        return await outside.as_wanted(wanted, seen, limits)
+        return await outside.parsed_here(wanted, seen, limits)
 
     async def close(self) -> None:
         """See `Provider.close`."""

@@ -43,6 +43,7 @@ class Archive:
     def __init__(self, data: bytes, budget: Budget) -> None:
         self._data = data
         self._budget = budget
+        self.spans: list[tuple[int, int]] = []  # of all members and the directory, from where to where
         self._members = self._directory()
 
     @property
@@ -51,7 +52,12 @@ class Archive:
         return list(self._members)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._members
+        return self._member(name) is not None
+
+    def _member(self, name: str) -> _Member | None:
+        """The member of that name, in capitals or small letters, as formats that name their parts have it."""
+        alike = [name] if name in self._members else [one for one in self._members if one.lower() == name.lower()]
+        return self._members[alike[0]] if len(alike) == 1 else None
 
     def _directory(self) -> dict[str, _Member]:
         data = self._data
@@ -64,7 +70,7 @@ class Archive:
         if count > self._budget.bounds.members:
             raise RefusedError("too_big")
         members: dict[str, _Member] = {}
-        spans: list[tuple[int, int]] = [(start, at)]
+        spans = [(start, at)]
         place = start
         for _ in range(count):
             if place + _ENTRY.size > start + size:
@@ -78,6 +84,7 @@ class Archive:
         for (_, end), (begin, _) in pairwise(spans):
             if begin < end:
                 raise RefusedError("zip_bomb")  # one stretch of packed bytes, counted as many members
+        self.spans = spans
         return members
 
     def _entry(self, place: int) -> tuple[str, _Member, int, int]:
@@ -106,7 +113,7 @@ class Archive:
 
     def pieces(self, name: str) -> Iterator[bytes]:
         """The unpacked bytes of a member, in pieces of at most 64 KiB. A name that is not there is refused."""
-        member = self._members.get(name)
+        member = self._member(name)
         if member is None or member.method not in (_STORED, _DEFLATED):
             raise RefusedError("not_a_workbook")
         bounds, done, crc = self._budget.bounds, 0, 0

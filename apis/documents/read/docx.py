@@ -6,6 +6,7 @@ extras. So a document that says more than its paragraphs can't look like a plain
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,12 +20,16 @@ _PREFIXES = {
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main": "",
     "http://purl.oclc.org/ooxml/wordprocessingml/main": "",
     "http://schemas.openxmlformats.org/package/2006/relationships": "",
+    "http://schemas.openxmlformats.org/markup-compatibility/2006": "mc",
 }
 _PLAIN = {  # of the body, beside text and properties: says nothing, or where a page happened to end
     "document", "background", "body", "p", "r", "t", "tab", "br", "cr", "proofErr", "bookmarkStart", "bookmarkEnd",
-    "lastRenderedPageBreak",
+    "lastRenderedPageBreak", "noBreakHyphen", "sym",
 }  # fmt: skip
-_IN_WORDS = {"tab": "\t", "br": "\n", "cr": "\n"}
+_IN_WORDS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
+_GONE = {"moveFrom", "mc:Fallback"}  # text that stands elsewhere, or that stands here once more for older programs
+_PLANE = 0x10000  # symbols' numbers are below it
+_SURROGATES = range(0xD800, 0xE000)
 _FLAGS = {"b": "bold", "i": "italic", "strike": "strike", "dstrike": "strike twice", "vanish": "hidden"}
 _FLAGS |= {name: name for name in ("caps", "smallCaps", "outline", "shadow", "emboss", "imprint")}
 _VALUED = {"u": "underline", "color": "color", "sz": "size", "highlight": "highlight", "vertAlign": "at"}
@@ -46,28 +51,35 @@ class _Body(MarkupHandler):
         self._properties = ""  # the element that sets properties which we are in: its depth tells when it ends
         self._depth = 0
         self._marks: dict[str, str] = {}  # of the run
-        self._inside = 0  # how deep in paragraphs
+        self._open: list[dict[str, Any]] = []  # the paragraphs that we are in: a box's stand in another one
+        self._gone = 0  # how deep in what is not read
         self.page_breaks = 0
         self.tables: list[list[list[list[int]]]] = []  # of each its rows, of a row its cells, of a cell its paragraphs
         self._tables: list[list[list[list[int]]]] = []  # that we are in
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         self._path.append(name)
-        if self._properties:
+        if self._gone or name in _GONE:
+            self._gone += 1
+            self._more(name)
+        elif self._properties:
             self._property(name, attributes)
         elif name in ("pPr", "rPr", "sectPr"):
             self._properties, self._depth = name, len(self._path)
         elif name == "p":
-            self._inside += 1
+            self._end_run()
             self._budget.spend("cells")
             if self._tables and self._tables[-1] and self._tables[-1][-1]:
                 self._tables[-1][-1][-1].append(len(self.paragraphs))
             self.paragraphs.append({"spans": [], "marks": {}})
+            self._open.append(self.paragraphs[-1])
         elif name == "br" and attributes.get("type") is not None:
             self.page_breaks += attributes["type"] == "page"
             self._more(f"{attributes['type']} break")
         elif name in _IN_WORDS:
             self._text.add(_IN_WORDS[name])
+        elif name == "sym":
+            self._text.add(_symbol(attributes.get("char", "")))
         elif name not in _PLAIN:
             self._more(name)
             self._table(name)
@@ -83,17 +95,20 @@ class _Body(MarkupHandler):
             self._tables[-1][-1].append([])
 
     def text(self, data: str) -> None:
-        if self._path and self._path[-1] == "t":
+        if self._path and self._path[-1] == "t" and not self._gone:
             self._text.add(data)
 
     def end(self, name: str) -> None:
-        if self._properties:
+        if self._gone:
+            self._gone -= 1
+        elif self._properties:
             if len(self._path) == self._depth:
                 self._properties = ""
         elif name in ("r", "p"):
-            self._end_run(self._text.take())
+            self._end_run()
             self._marks = {}
-            self._inside -= name == "p"
+            if name == "p":
+                self._open.pop()
         elif name == "tbl":
             self._tables.pop()
         self._path.pop()
@@ -108,24 +123,31 @@ class _Body(MarkupHandler):
             return
         if self._properties == "rPr":
             self._marks |= _looks(name, attributes)
-        elif self._properties == "pPr" and self._inside:
-            self.paragraphs[-1]["marks"] |= _layout(name, attributes)
+        elif self._properties == "pPr" and self._open:
+            self._open[-1]["marks"] |= _layout(name, attributes)
         elif self._properties == "sectPr" and name in ("headerReference", "footerReference"):
             self._more(name)
 
-    def _end_run(self, text: str) -> None:
+    def _end_run(self) -> None:
+        text = self._text.take()
         if not text:
             return
-        if not self._inside:
+        if not self._open:
             raise RefusedError("not_a_workbook")
         marks = sorted(mark for mark in self._marks.values() if mark)
-        spans = self.paragraphs[-1]["spans"]
+        spans = self._open[-1]["spans"]
         self._budget.spend("chars", len(text) + sum(map(len, marks)))
         if spans and spans[-1]["marks"] == marks:
             spans[-1]["pieces"].append(text)
         else:
             self._budget.spend("cells")
             spans.append({"pieces": [text], "marks": marks})
+
+
+def _symbol(digits: str) -> str:
+    """The character that a symbol is; "" where its number is none."""
+    code = int(digits, 16) if re.fullmatch("[0-9A-Fa-f]{1,6}", digits) else _PLANE
+    return "" if code >= _PLANE or code in _SURROGATES else chr(code)
 
 
 def _looks(name: str, attributes: Mapping[str, str]) -> dict[str, str]:

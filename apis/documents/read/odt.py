@@ -17,6 +17,8 @@ MIME = b"application/vnd.oasis.opendocument.text"
 _PARAGRAPHS = ("p", "h")
 _IN_WORDS = {"tab": "\t", "line-break": "\n"}
 _APART = ("annotation", "note", "tracked-changes")
+_ABOUT = ("title", "desc")  # of a picture or a drawing: no text of the document
+_WORDS = (*_PARAGRAPHS, "span", "a")  # in which a title is a field, that of the document
 _LOOKS = {  # attribute, value -> mark
     ("font-weight", "bold"): "bold", ("font-style", "italic"): "italic", ("text-line-through-style", "solid"): "strike",
     ("text-underline-style", "solid"): "underline single",
@@ -53,7 +55,7 @@ class _Document:
                         self.blocks(one, cells[-1])
             elif child.name in _APART:
                 self.extras.add(child.name)
-            else:
+            elif child.name not in _ABOUT:
                 self.blocks(child, cell)
 
     def _words(self, element: PartElement, marks: list[str]) -> None:
@@ -67,7 +69,7 @@ class _Document:
                 self._add(_IN_WORDS[child.name], marks)
             elif child.name in _APART:
                 self.extras.add(child.name)
-            else:
+            elif child.name not in _ABOUT or element.name in _WORDS:
                 own = self._styles.get(child.get("style-name"), []) if child.name == "span" else []
                 self._words(child, sorted({*marks, *own}))
             self._add(child.tail, marks)

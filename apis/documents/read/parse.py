@@ -5,22 +5,16 @@ Invariant: for any bytes the answer is a bounded value or RefusedError. Where me
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 from apis.documents.read import database as sqlite_file
-from apis.documents.read import docx, odp, ods, odt, packed, pptx, xlsx, xlsx_looks
+from apis.documents.read import docx, ods, odt, office, packed, pptx, xlsx, xlsx_looks
 from apis.documents.read import pdf as pdf_file
 from apis.documents.read import picture as pixels
 from apis.documents.read.archive import Archive
 from apis.documents.read.bounds import Bounds, Budget, RefusedError
 
-MOST_BYTES = 1 << 16  # of the part that names a program
-_SAYS = {  # the part that says it, by format: Office Open XML, OpenDocument
-    "docProps/app.xml": re.compile(rb"<Application>([^<]{1,200})</Application>"),
-    "meta.xml": re.compile(rb"<meta:generator>([^<]{1,200})</meta:generator>"),
-}
 _COMPOUND = bytes.fromhex("d0cf11e0a1b11ae1")  # what an encrypted xlsx is wrapped into, and what old formats are
 
 
@@ -32,7 +26,7 @@ def workbook(data: bytes, bounds: Bounds) -> dict[str, Any]:
     archive = Archive(data, budget)
     is_ods = "mimetype" in archive and archive.read("mimetype", len(ods.MIME) + 2).strip() == ods.MIME
     grids = ods.read(archive, budget) if is_ods else xlsx.read(archive, budget)
-    return {"sheets": [grid.answer() for grid in grids], "program": written_by(archive)}
+    return {"sheets": [grid.answer() for grid in grids]}
 
 
 def styled_workbook(data: bytes, bounds: Bounds) -> dict[str, Any]:
@@ -50,19 +44,20 @@ def text_document(data: bytes, bounds: Bounds) -> dict[str, Any]:
             raise RefusedError("encrypted" if "EncryptedPackage".encode("utf-16-le") in data else "not_a_workbook")
         archive = Archive(data, budget)
         is_odt = "mimetype" in archive and archive.read("mimetype", len(odt.MIME) + 2).strip() == odt.MIME
-        return {**(odt if is_odt else docx).read(archive, budget), "program": written_by(archive)}
+        return (odt if is_odt else docx).read(archive, budget)
     except RefusedError as refused:
         raise RefusedError("not_a_text_document" if str(refused) == "not_a_workbook" else str(refused)) from None
 
 
-def presentation(data: bytes, bounds: Bounds) -> dict[str, Any]:
-    """The OpenDocument presentation as `apis.tasks.verify.verify.Presentation` has it. Raises RefusedError."""
-    return _presentation(data, bounds, lambda archive, budget: {"slides": odp.read(archive, budget)})
-
-
 def slide_show(data: bytes, bounds: Bounds) -> dict[str, Any]:
     """The Office Open XML presentation as `apis.tasks.verify.shows.SlideShow` has it. Raises RefusedError."""
-    return _presentation(data, bounds, pptx.read)
+    try:
+        budget = Budget(bounds)
+        return pptx.read(Archive(data, budget), budget)
+    except RefusedError as refused:
+        if str(refused) == "not_a_workbook":  # what is shared with spreadsheets calls a broken file so
+            raise RefusedError("not_a_presentation") from None
+        raise
 
 
 def database(data: bytes, bounds: Bounds) -> dict[str, Any]:
@@ -85,37 +80,14 @@ def archive(data: bytes, bounds: Bounds) -> dict[str, Any]:
     return packed.read(data, Budget(bounds))
 
 
-def _presentation(data: bytes, bounds: Bounds, read: Callable[[Archive, Budget], dict[str, Any]]) -> dict[str, Any]:
-    budget = Budget(bounds)
-    try:
-        archive = Archive(data, budget)
-        return {**read(archive, budget), "program": written_by(archive)}
-    except RefusedError as refused:
-        if str(refused) == "not_a_workbook":  # what is shared with spreadsheets calls a broken file so
-            raise RefusedError("not_a_presentation") from None
-        raise
-
-
 PARSERS: dict[str, Callable[[bytes, Bounds], dict[str, Any]]] = {  # by the kinds of `apis.tasks.verify.verify.KINDS`
     "workbook": workbook,
     "text_document": text_document,
-    "presentation": presentation,
     "slide_show": slide_show,
     "styled_workbook": styled_workbook,
     "database": database,
     "picture": picture,
     "pdf": pdf,
     "archive": archive,
+    "office": office.read,
 }
-
-
-def written_by(archive: Archive) -> str:
-    """The program's name and version; "" where the document does not say."""
-    for part, says in _SAYS.items():
-        if part in archive:
-            try:
-                found = says.search(archive.read(part, MOST_BYTES))
-            except RefusedError:
-                return ""
-            return found[1].decode("utf-8", "replace") if found else ""
-    return ""

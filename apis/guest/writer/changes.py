@@ -46,7 +46,10 @@ def deleted_in(document: Any) -> list[Place]:
         change = listed.nextElement()
         if change.RedlineType == "Delete":
             start, end = change.RedlineStart, change.RedlineEnd
-            found.append(Place(start.getText(), start, end))
+            text = start.getText()
+            if text == end.getText() and text.compareRegionStarts(start, end) < 0:
+                start, end = end, start  # the caret stood behind what the keyboard deleted
+            found.append(Place(text, start, end))
     return found
 
 

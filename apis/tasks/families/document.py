@@ -41,7 +41,7 @@ class DocumentKind(Generic[G]):
     check: str  # the name of its check in a task, which is part of the task's digest
     data: Callable[[G], bytes]  # the file at the start
     expected: Callable[[G], object]  # what the check is told
-    view: Callable[[G], FileView]  # the file in the end
+    wanted: Callable[[dict[str, Any]], bytes]  # the file that the check wants, by what it is told
     values: Callable[[G], set[str]]  # words and numbers that an instance is made of, beside `words_of`
     beside: Callable[[G], Sequence[tuple[DocumentKind[Any], Goal]]] = lambda _: ()  # documents judged by their own goal
 
@@ -64,7 +64,8 @@ class DocumentKind(Generic[G]):
 
     def solved(self, goal: Goal) -> Files:
         """The files in the end. Raises TypeError for a goal of another kind."""
-        files = in_documents(dict(goal.files)) | {f"Documents/{goal.target}": self.view(self.goal(goal))}
+        end = FileView("file", self.wanted({"expected": self.expected(self.goal(goal))}))
+        files = in_documents(dict(goal.files)) | {f"Documents/{goal.target}": end}
         for kind, other in self.beside(self.goal(goal)):
             files |= kind.solved(other)
         return files

@@ -32,6 +32,12 @@ def _shown(sheet: Sheet, place: str, digits: int = PRECISION) -> Cell:
     return round(value, digits) if isinstance(value, float) else value
 
 
+def _never_calculated(book: StyledWorkbook) -> bool:
+    """Whether it has formulas and the result of none, as what a script wrote and no program opened."""
+    placed = [(sheet, place) for sheet in book.sheets for place, formula in sheet.formulas.items() if formula]
+    return bool(placed) and not any(place in sheet.cells for sheet, place in placed)
+
+
 def _same(one: Cell, other: Cell) -> bool:
     return type(one) is type(other) and one == other
 
@@ -177,6 +183,12 @@ def compare_table(result: Value, expected: Value, options: Options) -> Score:
     if not options.get("rules"):
         raise LookupError("there are no rules")
     wanted = gold(expected, KIND) if expected is not None else None
+    if (
+        wanted is not None
+        and _never_calculated(wanted)
+        and any(rule["type"] == "sheet_data" for rule in options["rules"])
+    ):
+        raise LookupError("what is expected was never calculated: no formula in it has a result")
     there = document(result, KIND)
 
     def said(rule: Rule) -> str:

@@ -23,9 +23,6 @@ class Sheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Workbook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A spreadsheet file's sheets, in their order. `program` names the writer that the file states, "" where it
-    states none.
-    """
+    """A spreadsheet file's sheets, in their order."""
 
     sheets: tuple[Sheet, ...]
-    program: str = ""

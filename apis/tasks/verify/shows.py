@@ -41,4 +41,3 @@ class SlideShow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slides: tuple[ShowSlide, ...]
     width: int
     height: int
-    program: str = ""

@@ -33,41 +33,29 @@ class TextDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     extras: tuple[str, ...] = ()
     tables: tuple[tuple[tuple[tuple[int, ...], ...], ...], ...] = ()
     page_breaks: int = 0  # that stand in texts
-    program: str = ""
 
 
-class SlideBox(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A box of a slide: "title", "outline" or another class of placeholder, else the format's word for its shape."""
+class ComparedDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A document of the office, compared with what its task wants: "" where it is that, else what is different.
 
-    kind: str
-    text: str = ""  # lines are parted by \n
+    `unsaved`: it is that to the byte, as tasks make it and LibreOffice never does.
+    """
 
-
-class Slide(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One slide; `background` is a colour like "#ff0000" or the manner of filling, "" where it has none of its own."""
-
-    boxes: tuple[SlideBox, ...]
-    background: str = ""
-    hidden: bool = False
+    difference: str = ""
+    unsaved: bool = False
 
 
-class Presentation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A presentation's slides, in their order."""
-
-    slides: tuple[Slide, ...]
-    program: str = ""
-
-
+BYTES, OFFICE = "bytes", "office"
 KINDS: dict[str, type[msgspec.Struct]] = {
     "workbook": Workbook,
     "text_document": TextDocument,
-    "presentation": Presentation,
     "slide_show": SlideShow,
     "styled_workbook": StyledWorkbook,
     "database": Database,
     "picture": Raster,
     "pdf": Pdf,
     "archive": PackedFiles,
+    OFFICE: ComparedDocument,
 }  # what a file is read as
 
 
@@ -89,13 +77,13 @@ class FileView(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
     workbook: Workbook | None = None
     text_document: TextDocument | None = None
-    presentation: Presentation | None = None
     slide_show: SlideShow | None = None
     styled_workbook: StyledWorkbook | None = None
     database: Database | None = None
     picture: Raster | None = None
     pdf: Pdf | None = None
     archive: PackedFiles | None = None
+    office: ComparedDocument | None = None
     home: str = GUEST_HOME
     name: str = ""
     beside: dict[str, FileView] = {}
@@ -105,12 +93,14 @@ class FileView(msgspec.Struct, frozen=True):
 class WantedFile(msgspec.Struct, frozen=True):
     """A path relative to HOME, and as what it is to be read: "bytes" or one of `KINDS`.
 
-    `sought` are bytes, in hexadecimal digits, of which a manifest says what files hold them.
+    `sought` are bytes, in hexadecimal digits, of which a manifest says what files hold them. `expected` is the document
+    that one of the office is compared with.
     """
 
     path: str
-    as_: str = "bytes"
+    as_: str = BYTES
     sought: tuple[str, ...] = ()
+    expected: bytes = b""
 
 
 class TaskVerdict(msgspec.Struct, frozen=True):
@@ -167,25 +157,18 @@ def file_contains(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> T
     return TaskVerdict(not absent, f"{len(absent)} of {len(rules['expected'])} strings are absent")
 
 
-class OnDocument(msgspec.Struct, frozen=True):
-    """A check that looks at a document, a `kind` of `KINDS`: registered so, its path is read as one."""
+class OnOffice(msgspec.Struct, frozen=True):
+    """A check of a document of the office: it has to be the one that `wanted` makes of a task's rules."""
 
-    kind: str
-    check: Check
+    wanted: Callable[[dict[str, Any]], bytes]
 
-    def __call__(self, view: FileView, rules: dict[str, Any], options: dict[str, Any]) -> TaskVerdict:
-        """The check's verdict; a failure with its reason for what could not be read as such a document."""
-        if getattr(view, self.kind) is None:
-            return TaskVerdict(False, view.reason or f"it is {view.kind}, not a {_CALLED[self.kind]}")
-        return self.check(view, rules, options)
-
-
-_CALLED = {
-    "workbook": "workbook",
-    "text_document": "text document",
-    "presentation": "presentation",
-    "slide_show": "presentation",
-}
+    def __call__(self, view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> TaskVerdict:
+        """What LibreOffice says of the document; one not compared is right with the wanted bytes alone."""
+        if view.office is None and view.kind != "file":
+            return TaskVerdict(False, view.reason or f"it is {view.kind}, not a document")
+        alike = "" if view.data == self.wanted(rules) else "it is another document"
+        difference = alike if view.office is None else view.office.difference
+        return TaskVerdict(not difference, difference or "it says what it should")
 
 
 CHECKS: dict[str, Check] = {"file_text_is": file_text_is, "file_contains": file_contains}
@@ -215,18 +198,28 @@ def _each(value: Getter | list[Getter], functions: list[str]) -> list[Getter]:
 
 
 def wanted(task: Task) -> list[WantedFile]:
-    """The files that `verify` will read, each once; one that any function reads as a document is read as one."""
+    """The files that `verify` will read, each once; one that any function compares as a document is compared.
+
+    Raises ConfigError for rules that make no document.
+    """
     ev = task.evaluator
     functions = [ev.func] if isinstance(ev.func, str) else ev.func
     found: dict[str, WantedFile] = {}
-    for func, getter in zip(functions, _each(ev.result, functions), strict=False):
+    for func, getter, rule in zip(functions, _each(ev.result, functions), _each(ev.expected, functions), strict=False):
         if getter.get("type") == "vm_file":
             path = in_home(str(getter["path"]))
             check = CHECKS.get(func)
-            kind = check.kind if isinstance(check, OnDocument) else "bytes"
-            if kind != "bytes" or path not in found:
-                found[path] = WantedFile(path, kind)
+            if isinstance(check, OnOffice):
+                found[path] = WantedFile(path, OFFICE, expected=_made(task, check, rule))
+            found.setdefault(path, WantedFile(path))
     return list(found.values())
+
+
+def _made(task: Task, check: OnOffice, rule: Getter) -> bytes:
+    try:
+        return check.wanted(rule.get("rules", {}))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"task {task.id} can't be judged: {error}") from error
 
 
 def paths(task: Task) -> list[str]:

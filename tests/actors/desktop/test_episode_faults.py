@@ -20,7 +20,7 @@ from actors.desktop.answers import Answer, Prompt
 from actors.desktop.config import SeatConfig
 from actors.desktop.episode import Episode, PlayedEpisode
 from actors.desktop.faults import FaultCause, fault
-from actors.desktop.files.read_home import FileSeen
+from actors.desktop.files.read_home import FileSeen, ReadRefusal
 from actors.desktop.link import GuestLink
 from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import LeasedDesktop
@@ -74,7 +74,13 @@ class Place:
 
     async def read_home(self, desktop: Desktop, wanted: list[WantedFile], *_: Any) -> list[FileSeen]:
         await asyncio.sleep(0)
-        return [FileSeen(path=want.path, manifest=self.manifest) for want in wanted if want.as_ == MANIFEST]
+        missing = ReadRefusal.MISSING
+        return [
+            FileSeen(path=want.path, manifest=self.manifest)
+            if want.as_ == MANIFEST
+            else FileSeen(path=want.path, refusal=missing)
+            for want in wanted
+        ]
 
 
 class Policy:

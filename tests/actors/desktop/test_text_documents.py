@@ -52,7 +52,6 @@ def test_what_the_program_makes_is_read_back():
         "extras": [],
         "tables": [],
         "page_breaks": 0,
-        "program": "",
     }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.checks.attack import attributes, damage, forgery
+from actors.cluster.checks.attack import attributes, damage, forgery, office
 from actors.cluster.checks.attack.battery import AttackedBody, CheatResult
 from actors.cluster.checks.attack.scene import DONE, UNTOUCHED
 from actors.cluster.checks.tasks.command import chosen, refuse_unless_fit, splits_for
@@ -39,7 +39,7 @@ from runtime.errors import ConfigError
 from runtime.signals import stop_event
 from runtime.system import run as run_loop
 
-CHEATS = (*damage.CHEATS, *attributes.CHEATS, *forgery.CHEATS)
+CHEATS = (*damage.CHEATS, *attributes.CHEATS, *forgery.CHEATS, *office.CHEATS)
 SHOWN = 20
 
 

@@ -88,17 +88,21 @@ def bounded(cpu_s: int) -> list[str]:
     ]  # fmt: skip
 
 
-def _programs(shared: Path, editor: Path | None) -> list[str]:
-    """What every sandbox sees of this machine, read-only: programs, what they read of /etc, accounts, our own code."""
+def programs() -> list[str]:
+    """What a sandbox sees of this machine, read-only: its programs, and of /etc and /var what these read."""
     seen = [
-        "--ro-bind", "/usr", "/usr", "--size", str(SMALL_BYTES), "--tmpfs", "/usr/local",
-        "--symlink", "usr/bin", "/bin", "--symlink", "usr/sbin", "/sbin", "--symlink", "usr/lib", "/lib",
-        "--symlink", "usr/lib64", "/lib64", "--size", str(SMALL_BYTES), "--tmpfs", "/var",
+        "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/sbin", "/sbin",
+        "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
+        "--size", str(SMALL_BYTES), "--tmpfs", "/var",
     ]  # fmt: skip
-    for path in _VAR:
+    for path in (*_VAR, *(f"/etc/{name}" for name in _ETC)):
         seen += ["--ro-bind-try", path, path]
-    for path in _ETC:
-        seen += ["--ro-bind-try", f"/etc/{path}", f"/etc/{path}"]
+    return seen
+
+
+def _programs(shared: Path, editor: Path | None) -> list[str]:
+    """What every desktop and trial sees of this machine, read-only: programs, accounts and our own code."""
+    seen = [*programs(), "--size", str(SMALL_BYTES), "--tmpfs", "/usr/local"]
     etc = shared / "etc"
     if editor is not None:
         seen += ["--ro-bind", str(editor), code_start.EDITOR, "--ro-bind", str(etc / "code"), "/usr/local/bin/code"]

@@ -12,8 +12,7 @@ from apis.documents.xlsx import MIME, cells, make_xlsx
 from apis.tasks.families.document import DocumentKind
 from apis.tasks.goal import Goal
 from apis.tasks.numbers import numbers
-from apis.tasks.verify.sheets import Sheet, Workbook
-from apis.tasks.verify.verify import FileView
+from apis.tasks.verify import office
 from apis.tasks.words import words
 
 CALC = "libreoffice_calc"
@@ -96,12 +95,6 @@ def _expected(made: WorkbookGoal) -> object:
     return [{"name": made.renamed or made.sheet, "cells": made.finish, "formulas": formulas}]
 
 
-def _view(made: WorkbookGoal) -> FileView:
-    formulas = {write.cell: write.text for write in made.writes if write.refers}
-    sheet = Sheet(name=made.renamed or made.sheet, cells=made.finish, formulas=formulas)
-    return FileView("workbook", workbook=Workbook(sheets=(sheet,)))
-
-
 def _values(made: WorkbookGoal) -> set[str]:
     names = {made.renamed, made.sheet} - {SHEET, ""}
     return names | {str(write.value) for write in made.writes} | {str(value) for row in made.grid for value in row}
@@ -114,6 +107,6 @@ WORKBOOK = DocumentKind(
     check="workbook_is",
     data=lambda made: make_xlsx({made.sheet: made.grid}),
     expected=_expected,
-    view=_view,
+    wanted=office.workbook,
     values=_values,
 )

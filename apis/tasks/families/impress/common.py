@@ -12,7 +12,7 @@ from typing import Final
 from apis.documents.odp import MIME, make_odp
 from apis.tasks.families.document import DocumentKind
 from apis.tasks.goal import Goal
-from apis.tasks.verify.verify import FileView, Presentation, Slide, SlideBox
+from apis.tasks.verify import office
 from apis.tasks.words import words
 
 IMPRESS = "libreoffice_impress"
@@ -52,13 +52,6 @@ def written(goal_slides: tuple[Texts, ...], slide: int, box: int, text: str) -> 
     return (*goal_slides[: slide - 1], new, *goal_slides[slide:])
 
 
-def _view(made: PresentationGoal) -> FileView:
-    pages = [
-        Slide(tuple(SlideBox(kind, text) for kind, text in zip(KINDS, texts, strict=True))) for texts in made.finish
-    ]
-    return FileView("presentation", presentation=Presentation(tuple(pages)))
-
-
 PRESENTATION = DocumentKind(
     app=IMPRESS,
     goals=PresentationGoal,
@@ -66,6 +59,6 @@ PRESENTATION = DocumentKind(
     check="deck_is",
     data=lambda made: make_odp([[(TITLE, title), (OUTLINE, outline)] for title, outline in made.slides]),
     expected=lambda made: [{"boxes": [list(pair) for pair in zip(KINDS, texts, strict=True)]} for texts in made.finish],
-    view=_view,
+    wanted=office.presentation,
     values=lambda made: {word for texts in (*made.slides, *made.finish) for text in texts for word in text.split()},
 )

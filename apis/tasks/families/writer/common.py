@@ -13,8 +13,7 @@ from apis.documents.docx import MIME, make_docx
 from apis.tasks.families.calc.common import WORKBOOK, WorkbookGoal
 from apis.tasks.families.document import DocumentKind
 from apis.tasks.goal import Goal
-from apis.tasks.verify.spans import Paragraph, TextSpan
-from apis.tasks.verify.verify import FileView, TextDocument
+from apis.tasks.verify import office
 from apis.tasks.words import words
 
 WRITER = "libreoffice_writer"
@@ -63,11 +62,6 @@ def drawn(random: Random, split: str, sizes: Sequence[int], others: int = 0) -> 
     return [" ".join(next(left) for _ in range(size)) for size in sizes], list(left)
 
 
-def _view(goal: TextDocumentGoal) -> FileView:
-    paragraphs = tuple(Paragraph((TextSpan(line.text, line.looks),), line.layout) for line in goal.finish)
-    return FileView("text_document", text_document=TextDocument(paragraphs))
-
-
 TEXT_DOCUMENT = DocumentKind(
     app=WRITER,
     goals=TextDocumentGoal,
@@ -77,7 +71,7 @@ TEXT_DOCUMENT = DocumentKind(
     expected=lambda made: [
         {"text": line.text, "looks": [*line.looks], "layout": [*line.layout]} for line in made.finish
     ],
-    view=_view,
+    wanted=office.text_document,
     # Capitals are made of small letters.
     values=lambda made: {word.lower() for text in (*made.before, *made.after) for word in text.split()},
     beside=lambda made: [(WORKBOOK, workbook) for workbook in made.workbooks],

@@ -1,0 +1,84 @@
+"""Whoever works on documents in LibreOffice, by UNO and without a desktop: run by the system's Python with UNO.
+
+On stdin a list of [source, target, filters, program]: the source is opened by the first filter, the program's lines do
+something to `doc`, and each further filter saves it and, but for the last, has it opened again.
+"""
+
+import json
+import subprocess
+import sys
+import time
+
+import uno
+from com.sun.star.beans import PropertyValue
+from com.sun.star.connection import NoConnectException
+
+
+def named(**values):
+    return tuple(PropertyValue(Name=name, Value=value) for name, value in values.items())
+
+
+def paragraph(doc, at):
+    return [*doc.Text][at]
+
+
+def at_end(doc):
+    cursor = doc.Text.createTextCursor()
+    cursor.gotoEnd(False)
+    return cursor
+
+
+def cell(doc, name):
+    return doc.Sheets.getByIndex(0).getCellRangeByName(name)
+
+
+def struct(kind, **values):
+    made = uno.createUnoStruct(f"com.sun.star.{kind}")
+    for name, value in values.items():
+        setattr(made, name, value)
+    return made
+
+
+def box(doc, page, at):
+    return doc.DrawPages.getByIndex(page).getByIndex(at)
+
+
+def added(doc, page, kind="TextShape", text="ADDED"):
+    shape = doc.createInstance(f"com.sun.star.drawing.{kind}")
+    doc.DrawPages.getByIndex(page).add(shape)
+    shape.Position, shape.Size = struct("awt.Point", X=2000, Y=2000), struct("awt.Size", Width=5000, Height=2000)
+    shape.String = text
+    return shape
+
+
+def main() -> None:
+    profile, jobs = sys.argv[1], json.load(sys.stdin)
+    flags = ["--headless", "--norestore", "--nologo", "--nodefault", "--accept=pipe,name=hands;urp;"]
+    office = subprocess.Popen(
+        ["/usr/lib/libreoffice/program/soffice.bin", f"-env:UserInstallation=file://{profile}", *flags],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    local = uno.getComponentContext()
+    resolver = local.ServiceManager.createInstanceWithContext("com.sun.star.bridge.UnoUrlResolver", local)
+    while True:
+        try:
+            context = resolver.resolve("uno:pipe,name=hands;urp;StarOffice.ComponentContext")
+            break
+        except NoConnectException:
+            time.sleep(0.05)
+    desktop = context.ServiceManager.createInstanceWithContext("com.sun.star.frame.Desktop", context)
+    for source, target, filters, program in jobs:
+        kind, path = filters[0], source
+        for number, next_kind in enumerate(filters[1:]):
+            doc = desktop.loadComponentFromURL(f"file://{path}", "_blank", 0, named(Hidden=True, FilterName=kind))
+            if number == 0:
+                exec(program, globals() | {"doc": doc, "context": context})
+            kind, path = next_kind, target if number == len(filters) - 2 else f"{target}.{number}"
+            doc.storeToURL(f"file://{path}", named(FilterName=next_kind))
+            doc.close(True)
+    office.kill()
+    office.wait()
+
+
+main()
