@@ -37,6 +37,11 @@ class PublishedSet(msgspec.Struct, frozen=True):
     folder: str
     domains: tuple[str, ...]
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where below a folder that is named its domains may lie."""
+        return self.folder, self.folder.rpartition("/")[2], ""
+
 
 KNOWN = {
     "osworld": PublishedSet("evaluation_examples/examples", (
@@ -129,15 +134,25 @@ def task_files(name: str, folders: Sequence[Path]) -> list[Path]:
     """
     set_, near = KNOWN[name], ""
     for folder in folders:
-        for below in (set_.folder, set_.folder.rpartition("/")[2], ""):
+        for below in set_.places:
             files = [file for file in sorted((folder / below).glob("*/*.json")) if _is_task(file)]
             found = {file.parent.name for file in files}
             if found.issuperset(set_.domains):
                 return [file for file in files if file.parent.name in set_.domains]
             lacking = ", ".join(domain for domain in set_.domains if domain not in found)
             near = near or (f"{folder / below} has no tasks of {lacking}" if found else "")
+    near = near or next(filter(None, map(_other_set, folders)), "")
     asked = "name a folder with its task files by --from (a clone of the benchmark, or a folder of DOMAIN/ID.json)"
     raise ConfigError(f"task set {name}: {near}; {asked}" if near else f"task set {name} is not here yet: {asked}")
+
+
+def _other_set(folder: Path) -> str:
+    """Which published set `folder` holds, as the start of an error; "" where it holds none."""
+    for name, known in KNOWN.items():
+        for below in known.places:
+            if all((folder / below / domain).is_dir() for domain in known.domains):
+                return f"{folder / below} has the tasks of {name}"
+    return ""
 
 
 def _by_url(wanted: WantedFixture) -> str:
