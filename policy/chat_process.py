@@ -84,8 +84,10 @@ class ChatProcess:
                 if not link.poll(BUSY * request.limit_s):
                     raise EOFError
                 response = msgspec.msgpack.decode(link.recv_bytes(MOST_BYTES), type=ChatResponse)
-            except (EOFError, OSError, msgspec.MsgspecError) as error:
+            except BaseException as error:  # whatever it is: the next answer would be this question's
                 self._stopped()
+                if not isinstance(error, (EOFError, OSError, msgspec.MsgspecError)):
+                    raise
                 raise ConfigError(f"it takes more than {request.limit_s:g} s, or too much memory") from error
 
         if response.error:

@@ -67,6 +67,22 @@ def test_a_process_that_was_ended_is_started_again(tmp_path: Path) -> None:
     assert tokenizer.prompt_ids("hello") == before
 
 
+def test_a_question_that_was_given_up_is_not_answered_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = Tokenizer.load(folder_with(tmp_path, CHATML.template))
+    before = tokenizer.prompt_ids("hello")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("policy.chat_process.Connection.poll", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tokenizer.prompt_ids("good bye")
+    assert tokenizer.prompt_ids("hello") == before
+
+
 def test_it_ends_with_the_process_that_asks() -> None:
     child = chat_process.ChatProcess()
     child._started()
