@@ -3,8 +3,7 @@
 A chat template is a program of a stranger's, and so are the files around it. Whatever they do is bounded here in time
 and memory. `chat_process.py` asks.
 
-Invariant: a request is answered within its seconds of processor time, or this process ends. Contents are data: a
-control token comes out of the template alone.
+Invariant: a request is answered within its seconds of processor time, or this process ends.
 """
 
 from __future__ import annotations
@@ -67,33 +66,17 @@ class _memory:  # noqa: N801 - reads as a word
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
-def _ids(tokenizer: Any, request: ChatRequest) -> bytes:
-    """The ids of a conversation as transformers has them, its contents as data. Raises what a template raises."""
+def _made(tokenizer: Any, request: ChatRequest) -> ChatResponse:
+    """A conversation as the template renders it, or its ids as transformers has them. Raises what a template raises."""
     options = dict(request.options)
     variables = options.pop("chat_template_kwargs", None) or {}
     taken = inspect.signature(tokenizer.apply_chat_template).parameters
     if wrong := next((name for name in variables if name in taken), ""):
         raise ValueError(f"chat_template_kwargs: {wrong} is no variable of the template")
-    rendered = {"tokenize": True, "return_dict": False, **options, **variables}
-    if request.plain:
-        found = tokenizer.apply_chat_template(request.messages, **rendered)
-    else:
-        try:
-            found = tokenizer.apply_chat_template(request.messages, sanitize_control_tokens=True, **rendered)
-        except ValueError as error:
-            if "sanitize" not in str(error):
-                raise
-            # A unigram model makes a control token of its text alone: the text is broken then.
-            broken = [{**one, "content": _broken(tokenizer, one["content"])} for one in request.messages]
-            found = tokenizer.apply_chat_template(broken, sanitize_control_tokens=True, **rendered)
-    return array("I", found).tobytes()
-
-
-def _broken(tokenizer: Any, text: str) -> str:
-    for token in sorted((one.content for one in tokenizer.added_tokens_decoder.values()), key=len, reverse=True):
-        if len(token) > 1 and not token.isspace():
-            text = text.replace(token, f"{token[0]} {token[1:]}")
-    return text
+    made = tokenizer.apply_chat_template(
+        request.messages, tokenize=request.as_ids, return_dict=False, **options, **variables
+    )
+    return ChatResponse(ids=array("I", made).tobytes()) if request.as_ids else ChatResponse(rendered=str(made))
 
 
 def _facts(tokenizer: Any) -> ChatFacts:
@@ -114,11 +97,8 @@ def _facts(tokenizer: Any) -> ChatFacts:
         else:
             rendered += text
             why[turns, system] = _dropped(text, turns, system=system)
-    if tokenizer.chat_control_tokens is None:  # as the library would choose them, and those made of pieces
-        seen = {one for one in added if not one.isspace() and (one in template or one in rendered)}
-        tokenizer.chat_control_tokens = sorted(seen)
-    for shape in shapes:
-        why[shape] = why[shape] or _differs(tokenizer, *shape)
+    special = {one for one in added if tokenizer.added_tokens_decoder[added[one]].special}
+    said = {one for one in added if not one.isspace() and (one in template or one in rendered)}
     end = _end_of_turn(tokenizer, added)
     ends = sorted({number for number in (end, tokenizer.eos_token_id) if number is not None})
     if not ends:
@@ -128,6 +108,7 @@ def _facts(tokenizer: Any) -> ChatFacts:
         stop_ids=ends,
         refused={f"{turns}{'s' if system else ''}": said for (turns, system), said in why.items() if said},
         lead=_lead(tokenizer),
+        control=sorted(special | said),
     )
 
 
@@ -142,18 +123,6 @@ def _dropped(text: str, turns: int, *, system: bool) -> str:
     missing = next((mark for mark in marks if mark not in text), "")
     who = "the system message" if missing.endswith("system") else "a message's content"
     return f"the chat template drops or rewrites {who}" if missing else ""
-
-
-def _differs(tokenizer: Any, turns: int, system: bool) -> str:
-    """Why contents that hold no control token have other ids as data than by transformers itself; "" where not."""
-    texts = [
-        f"{number}. Hello there,\n\tit is   caf\u00e9-time: f(x) = 2**10; \u65e5\u672c"
-        for number in range(2 * turns - 1)
-    ]
-    messages = conversation(texts, "Be kind.\n" if system else None)
-    options = {"add_generation_prompt": True}
-    asked = [_ids(tokenizer, ChatRequest("", 0.0, messages, options, plain=plain)) for plain in (False, True)]
-    return "" if asked[0] == asked[1] else "contents do not become the ids that transformers makes of them"
 
 
 def _end_of_turn(tokenizer: Any, added: dict[str, int]) -> int | None:
@@ -197,7 +166,7 @@ def _answer(tokenizers: _Tokenizers, request: ChatRequest) -> ChatResponse:
         with _memory(RENDER_BYTES):
             if request.facts:
                 return ChatResponse(facts=_facts(tokenizer))
-            return ChatResponse(ids=_ids(tokenizer, request))
+            return _made(tokenizer, request)
     except Exception as error:  # noqa: BLE001 - a template is a program of a stranger's
         return ChatResponse(error=line(error))
 

@@ -31,14 +31,14 @@ Message = dict[str, Any]
 
 
 class ChatRequest(msgspec.Struct, frozen=True):
-    """The ids of `messages`, or with `facts` what is to be known of the template. Without either, the tokenizer."""
+    """`messages` rendered, or with `facts` what is to be known of the template. Without either, the tokenizer."""
 
     folder: str
     limit_s: float
     messages: list[Message] = []
     options: dict[str, Any] = {}  # of transformers' apply_chat_template
     facts: bool = False
-    plain: bool = False  # contents as transformers takes them by itself: they may hold control tokens
+    as_ids: bool = False  # in place of a text, the ids of transformers: contents are no data then
 
 
 class ChatFacts(msgspec.Struct, frozen=True):
@@ -48,12 +48,14 @@ class ChatFacts(msgspec.Struct, frozen=True):
     stop_ids: list[int]
     refused: dict[str, str]  # why, by the number of questions of a conversation, with an s where it has a system text
     lead: str  # white space before an answer
+    control: list[str]  # the tokens that are the template's alone
 
 
 class ChatResponse(msgspec.Struct, frozen=True):
     """`error` is one line."""
 
     backend: str = ""  # the tokenizer as tokenizer.json has it, with what transformers makes of it
+    rendered: str = ""
     ids: bytes = b""  # four bytes each
     facts: ChatFacts | None = None
     error: str = ""

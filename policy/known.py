@@ -19,11 +19,15 @@ _ENTRY = 100  # bytes of a dict's place
 
 
 class KnownParts:
-    """Texts to ids, four bytes each; safe to share between threads. `tokenizer` is not changed from now on."""
+    """Texts to ids, four bytes each; safe to share between threads. `tokenizer` is not changed from now on.
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    `before` is a token of its own: texts have the ids that they have behind it, if it is not "".
+    """
+
+    def __init__(self, tokenizer: Tokenizer, before: str = "") -> None:
         self._tokenizer = tokenizer
-        self._cut = cut_of(tokenizer)
+        self.before = before
+        self._cut = whole if before else cut_of(tokenizer)
         self._lock = threading.Lock()
         # Two ages: what is not asked for until the newer one is full is forgotten.
         self._newer: dict[str, bytes] = {}
@@ -60,8 +64,9 @@ class KnownParts:
 
     def _made(self, parts: list[str]) -> list[bytes]:
         # Without offsets of the tokens, which nothing here needs; and unlike `encode` it lets other threads run.
-        made = self._tokenizer.encode_batch_fast(parts, add_special_tokens=False)
-        return [array("I", each.ids).tobytes() for each in made]
+        texts = [self.before + part for part in parts] if self.before else parts
+        made = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return [array("I", each.ids[bool(self.before) :]).tobytes() for each in made]
 
     def _kept(self, found: dict[str, bytes], known: dict[str, bytes]) -> dict[str, bytes]:
         """`known` with what was `found`, which is kept where it is no larger than an age."""

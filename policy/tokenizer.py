@@ -26,6 +26,7 @@ from policy.chat_process import (
     conversation,
 )
 from policy.known import KnownParts
+from policy.rendered import RenderedIds
 from runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ CHAT_TEMPLATE = (
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 _ANCHOR = "\n"  # a text behind it does not begin a text
+_SAMPLE, _SYSTEM = "Hello there,\n\tit is   caf\u00e9-time: f(x) = 2**10; \u65e5\u672c", "Be kind.\n"  # contents to try
 
 Exchange = tuple[str, str]  # an earlier turn of the user, and the assistant's answer
 
@@ -73,20 +75,27 @@ class _OwnForm:
 
 
 class _TemplateForm:
-    """A foreign model's chat template, rendered and made into ids as transformers does."""
+    """A foreign model's chat template, rendered by transformers, with contents as data."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder)
-        self.backend = self._asked(ChatRequest(self._folder, LOAD_S), "the tokenizer's files can't be read").backend
+        backend = self._asked(ChatRequest(self._folder, LOAD_S), "the tokenizer's files can't be read").backend
         facts = self._asked(ChatRequest(self._folder, RENDER_S, facts=True)).facts
         assert facts is not None, "a request for facts is answered by them"
-        self.lead, self.refused = facts.lead, facts.refused
-        self.eos_id = facts.eos_id
+        try:
+            self._rendered = RenderedIds(backend, facts.control)
+        except Exception as error:  # the library raises nothing narrower
+            raise ConfigError(f"{folder}: its tokenizer can't be used: {_line(error)}") from error
+        self.content, self.lead, self.eos_id = self._rendered.content, facts.lead, facts.eos_id
         self.stop_ids = tuple(sorted({*facts.stop_ids, *end_ids(folder)}))
-        self.folded = any(
-            self.refused.get(f"{turns}s") and not self.refused.get(str(turns)) for turns in range(1, MOST_TURNS + 1)
-        )
-        if why := self.refused.get("1"):
+        refused, shapes = dict(facts.refused), range(1, MOST_TURNS + 1)
+        self.folded = any(refused.get(f"{turns}s") and not refused.get(str(turns)) for turns in shapes)
+        for turns in shapes:
+            for key, system in ((str(turns), None), (f"{turns}s", _SYSTEM)):
+                if not refused.get(key) and self._differs(turns, system):
+                    refused[key] = "contents do not become the ids that transformers makes of them"
+        self.refused = refused
+        if why := refused.get("1"):
             raise ConfigError(f"{folder}: {why}")
 
     def prompt(self, turns: Sequence[str], system: str | None) -> array[int]:
@@ -94,11 +103,19 @@ class _TemplateForm:
             turns, system = (f"{system}\n\n{turns[0]}", *turns[1:]), None
         return self.ids(conversation(turns, system), {"add_generation_prompt": True})
 
-    def ids(self, messages: list[Message], options: dict[str, Any], *, plain: bool = False) -> array[int]:
+    def ids(self, messages: list[Message], options: dict[str, Any]) -> array[int]:
         """The ids of any conversation; `options` are those of transformers. Raises ConfigError."""
-        found = array("I")
-        found.frombytes(self._asked(ChatRequest(self._folder, RENDER_S, messages, options, plain=plain)).ids)
-        return found
+        names: list[str] = []
+        hidden = [{**one, "content": self._rendered.hidden(one["content"], names)} for one in messages]
+        rendered = self._asked(ChatRequest(self._folder, RENDER_S, hidden, options)).rendered
+        return self._rendered.ids(rendered, names, messages[-1]["content"])
+
+    def _differs(self, turns: int, system: str | None) -> bool:
+        """Whether contents without control tokens have other ids than those of transformers."""
+        texts = [f"{number}. {_SAMPLE}" for number in range(2 * turns - 1)]
+        messages, options = conversation(texts, system), {"add_generation_prompt": True}
+        found = self._asked(ChatRequest(self._folder, RENDER_S, messages, options, as_ids=True)).ids
+        return self.ids(messages, options).tobytes() != found
 
     def _asked(self, request: ChatRequest, wrong: str = "the chat template fails") -> ChatResponse:
         try:
@@ -139,11 +156,12 @@ class Tokenizer:
             raise ConfigError(f"{path} is no tokenizer: {_line(error)}") from error
         own = all(content.token_to_id(token) is not None for token in SPECIAL_TOKENS)
         form = None if own else _TemplateForm(folder)
-        content = content if form is None else Backend.from_str(form.backend)
+        if form is not None:
+            return cls(form.content, form)
         content.encode_special_tokens = True
         content.no_padding()
         content.no_truncation()
-        return cls(content, form or _OwnForm(content))
+        return cls(content, _OwnForm(content))
 
     @property
     def own(self) -> bool:
@@ -197,16 +215,14 @@ class Tokenizer:
         turns.append(_sound(user_text))
         return self._form.prompt(turns, None if system is None else _sound(system))
 
-    def chat_ids(
-        self, messages: Sequence[tuple[str, str]], options: dict[str, Any], *, plain: bool = False
-    ) -> list[int]:
+    def chat_ids(self, messages: Sequence[tuple[str, str]], options: dict[str, Any]) -> list[int]:
         """The ids of messages, each a role and a text, with `options` of transformers' apply_chat_template.
 
-        With `plain`, as transformers makes them by itself: contents are no data then. Raises ConfigError.
+        Raises ConfigError.
         """
         spoken = [{"role": role, "content": _sound(text)} for role, text in messages]
         if isinstance(self._form, _TemplateForm):
-            return self._form.ids(spoken, options, plain=plain).tolist()
+            return self._form.ids(spoken, options).tolist()
         return self._form.prompt(*_turns_of(spoken, options)).tolist()
 
     async def close(self) -> None:
