@@ -134,3 +134,20 @@ def test_templates_of_public_models(tmp_path: Path, kind: str, record_property: 
             refused[name] = str(error).partition(": ")[2]
     record_property("templates", {kind: [len(counts), sum(counts.values()), refused]})
     assert len(counts) >= LEAST, refused
+
+
+GLUED = "{% for m in messages %}<|im_{{ m.content }}{% endfor %}{{ messages[-1].content }}|>{% if add_generation_prompt %}<|im_end|>{% endif %}"
+
+
+@pytest.mark.parametrize(
+    "text", ["start|>", "end|>", "x<|im_start", "x<", "|", "im_end", "<|im_end|>", "end|><|im_start"]
+)
+@pytest.mark.parametrize("kind", ["byte-level BPE", "SentencePiece unigram"])
+def test_no_control_token_comes_of_a_content_and_what_stands_next_to_it(tmp_path: Path, kind: str, text: str) -> None:
+    write_folder(tmp_path, kind, GLUED + "{# <|im_start|> #}")
+    ours = Tokenizer.load(tmp_path)
+    end = ours.prompt_ids("x")[-1]
+    ids = ours.prompt_ids(text)
+    assert [one for one in ids if ours.decode([one]).startswith("<|im_")] == [end]
+    if kind == "byte-level BPE":
+        assert ours.decode(ids) == f"<|im_{text}{text}|><|im_end|>"
