@@ -48,7 +48,7 @@ class RenderedIds:
         self._ids = frozenset(one.id for one in self._control.values())
         longest_first = sorted(control, key=len, reverse=True)
         tokens = "|".join(map(re.escape, longest_first)) or "(?!)"
-        # What a content says of a control token goes through the template under a name that nobody can guess.
+        # What a content says of a control token goes through the template under a random name.
         self._name = f"q{secrets.token_hex(8)}x"
         self._in_content = re.compile(tokens)
         self._in_rendered = re.compile(rf"({self._name}\d+z|{tokens})")

@@ -136,7 +136,10 @@ def test_templates_of_public_models(tmp_path: Path, kind: str, record_property: 
     assert len(counts) >= LEAST, refused
 
 
-GLUED = "{% for m in messages %}<|im_{{ m.content }}{% endfor %}{{ messages[-1].content }}|>{% if add_generation_prompt %}<|im_end|>{% endif %}"
+GLUED = (
+    "{% for m in messages %}<|im_{{ m.content }}{% endfor %}{{ messages[-1].content }}|>"
+    "{% if add_generation_prompt %}<|im_end|>{% endif %}"
+)
 
 
 @pytest.mark.parametrize(
