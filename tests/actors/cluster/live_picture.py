@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.actors.cluster.browser import browser
 
-WIDTH, HEIGHT = 1180, 860
+WIDTH, HEIGHT = 1180, 1186
 SHOWN = "[...document.querySelectorAll('#wall img')].filter((one) => one.naturalWidth > 0).length > 1"
 
 
