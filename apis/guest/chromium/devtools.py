@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from guest.chromium.websocket import Closed, WebSocket
+from guest.chromium.wire import Closed, WebSocket
 from guest.errors import Refused
 
 EVENTS_MAX = 500

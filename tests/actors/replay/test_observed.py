@@ -78,7 +78,7 @@ def test_what_a_build_without_versions_made_shows_the_first(tmp_path: Path) -> N
     assert played(run) == (1, OBSERVATION_VERSION)
 
 
-@pytest.mark.parametrize(("name", "version"), [("local", 2), ("bc-alone", 1)])
+@pytest.mark.parametrize(("name", "version"), [("local", OBSERVATION_VERSION), ("bc-alone", 1)])
 def test_the_recordings_that_come_along_say_what_they_show(name: str, version: int) -> None:
     assert shown(Path(str(resources.files("deploy"))) / "demos" / f"{name}.parquet") == (version,)
 

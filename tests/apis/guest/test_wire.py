@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apis.guest.chromium.websocket import MESSAGE_MAX, Closed, WebSocket
+from apis.guest.chromium.wire import MESSAGE_MAX, Closed, WebSocket
 
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 TEXT, CONTINUED, CLOSE, PING, PONG = 1, 0, 8, 9, 10
@@ -46,7 +46,8 @@ class Peer:
             fields[name.lower()] = value
         key = hashlib.sha1((fields["sec-websocket-key"] + GUID).encode()).digest()
         told = accept or base64.b64encode(key).decode()
-        self.say(f"HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {told}\r\n\r\n".encode())
+        head = "HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        self.say(f"{head}Sec-WebSocket-Accept: {told}\r\n\r\n".encode())
         return request.split()[1]
 
     def say(self, data: bytes) -> None:
@@ -155,5 +156,8 @@ def test_another_servers_answer_is_refused() -> None:
         WebSocket(port, "/", soon())
     with server(lambda peer: peer.say(b"HTTP/1.1 403 Forbidden\r\n\r\n")) as port, pytest.raises(Closed, match="403"):
         WebSocket(port, "/", soon())
-    with server(lambda peer: peer.say(b"x" * 40_000)) as port, pytest.raises(Closed, match="no answer"):
+    elsewhere = b"HTTP/1.1 302 Found\r\nLocation: ws://127.0.0.1:1/\r\n\r\n"
+    with server(lambda peer: peer.say(elsewhere)) as port, pytest.raises(Closed, match="no WebSocket"):
+        WebSocket(port, "/", soon())
+    with server(lambda peer: peer.say(b"x" * 40_000)) as port, pytest.raises(Closed, match="no WebSocket"):
         WebSocket(port, "/", soon())
