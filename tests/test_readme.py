@@ -257,7 +257,7 @@ def test_events_are_declared():
 @pytest.mark.parametrize(
     ("row", "runs"),
     [
-        ("today's observation", "observation-2-0"),
+        ("observation 2, seed 0", "observation-2-0"),
         ("the same with observation 1", "local-[012]"),
         ("cloning alone", "bc-alone-*"),
     ],
