@@ -38,6 +38,8 @@ DIFFER = {
     ("check_qt_minimal_view", "wrong"): 1,
     ("check_qt_slider_colours", "wrong"): 1,
     ("check_slide_orientation_Portrait", "wrong"): 1,
+    ("check_thunderbird_folder", "garbage"): 1,
+    ("check_thunderbird_folder", "wrong"): 2,
     ("check_thunderbird_prefs", "garbage"): 1,
     ("check_thunderbird_prefs", "wrong"): 1,
     ("compare_archive", "wrong"): 1,
