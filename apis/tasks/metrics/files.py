@@ -199,6 +199,6 @@ DECLARED = (
     Declared("check_json", check_json, "with neither expect nor unexpect it scores 0"),
     Declared("check_json_settings", check_json_settings),
     Declared("check_direct_json_object", check_direct_json_object),
-    Declared("check_list", check_list),
+    Declared("check_list", check_list, "a text without a line scores 0"),
     Declared("is_extension_installed", is_extension_installed, types=frozenset(("contain", "not_contain"))),
 )

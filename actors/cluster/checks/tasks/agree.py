@@ -29,6 +29,7 @@ DIFFER = {
     ("check_auto_saving_time", "wrong"): 1,
     ("check_highlighted_words", "right"): 1,
     ("check_highlighted_words", "wrong"): 1,
+    ("check_list", "garbage"): 1,
     ("check_one_instance_when_started_from_file", "garbage"): 1,
     ("check_qt_bgcone", "garbage"): 1,
     ("check_qt_bgcone", "wrong"): 1,
