@@ -10,6 +10,7 @@ import select
 import subprocess
 import sys
 
+import aiohttp
 import pytest
 
 from tests.policy.engine_tools import (
@@ -356,6 +357,23 @@ async def test_what_it_says_about_itself(fresh):
     assert info["max_queued_requests"] == 40
     assert info["figures"]["generated_tokens"] > 0
     assert (await fresh.get("/get_weight_version"))[0] == 404
+
+
+async def test_an_engine_answers_nobody_without_its_token(fresh):
+    body = {"model_path": "/elsewhere", "mode": "abort", "messages": []}
+    routes = [("GET", "/model_info"), ("GET", "/health"), ("GET", "/metrics"), ("GET", "/v1/models")]
+    routes += [("POST", path) for path in ("/pause_generation", "/update_weights_from_disk", "/v1/chat/completions")]
+    async with aiohttp.ClientSession() as stranger:
+        for method, path in routes:
+            async with stranger.request(method, fresh.url + path, json=body) as answer:
+                assert answer.status == 401
+    async with fresh.session() as program:
+        page = {"Origin": "https://evil.example"}
+        async with program.post(f"{fresh.url}/pause_generation", json=body, headers=page) as answer:
+            assert answer.status == 403
+        async with program.post(f"{fresh.url}/pause_generation", data=body | {"messages": ""}) as answer:
+            assert answer.status == 415
+    assert (await fresh.generate(input_ids=[1], sampling_params={"max_new_tokens": 1}))["output_ids"]
 
 
 def test_the_engine_dies_with_its_parent(models, tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ import msgspec
 from aiohttp import web
 
 from actors.cluster import cli
+from runtime.guard import Guard
+from runtime.hosts.environment import TOKEN_ENV
 
 SAYS = ("Agent.wait()",)  # never ends, so every end state is judged as it was set up
 START_S = 10.0
@@ -36,8 +39,8 @@ def answer(roles: Sequence[str], says: Sequence[str]) -> str:
     return f"<answer>{says[min(turn, len(says) - 1)]}</answer>"
 
 
-async def serve(says: Sequence[str]) -> str:
-    """Listen on a free port, for as long as the event loop runs; the URL."""
+async def serve(says: Sequence[str], guard: Guard) -> str:
+    """Listen on a free port behind `guard`, for as long as the event loop runs; the URL."""
 
     async def answered(request: web.Request) -> web.Response:
         try:
@@ -50,9 +53,10 @@ async def serve(says: Sequence[str]) -> str:
 
     app = web.Application(client_max_size=MAX_BODY_BYTES)
     app.router.add_post("/v1/chat/completions", answered)
+    guard.protect(app)
     runner = web.AppRunner(app, handle_signals=False)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await web.TCPSite(runner, guard.host, 0).start()
     return f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
 
 
@@ -65,8 +69,10 @@ def main(argv: Sequence[str]) -> int:
     args, words = parser.parse_known_args(argv)
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="scripted", daemon=True).start()
-    url = asyncio.run_coroutine_threadsafe(serve(args.says or SAYS), loop).result(START_S)
-    return cli.main(["eval", url, "--model", "scripted", *words])
+    guard = Guard()
+    os.environ[TOKEN_ENV] = guard.token
+    url = asyncio.run_coroutine_threadsafe(serve(args.says or SAYS, guard), loop).result(START_S)
+    return cli.main(["eval", url, "--model", "scripted", "--api-key-env", TOKEN_ENV, *words])
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,10 +15,11 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.config.typed_yaml import build
 from actors.cluster.runs import compose
 from actors.sampler import sglang_shim
-from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig
+from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig, attached_key
 from actors.sampler.engine.embedded import EngineProcess, environment
 from actors.sampler.engine.sglang import SglangProcess, interpreter
 from runtime.errors import ConfigError
+from runtime.hosts.environment import TOKEN_ENV
 
 
 @pytest.fixture
@@ -34,6 +37,35 @@ def command(tmp_path: Path):
     yield make
     for one in made:
         one.clear()
+
+
+def test_a_started_servers_key_is_in_no_command_line(command, tmp_path: Path) -> None:
+    """It goes by the environment to the launcher, which takes it out and tells SGLang within its own process."""
+    argv, env = command()
+    key = env.pop(TOKEN_ENV)
+    assert len(key) >= 32
+    assert not any(key in word for word in argv)
+    (tmp_path / "sglang").mkdir()
+    shown = "import os, sys\nprint(sys.argv[1:], 'COMPUTERRL_TOKEN' in os.environ)"
+    (tmp_path / "sglang" / "launch_server.py").write_text(shown)
+    launcher = argv[argv.index("--model-path") - 2]
+    words = [sys.executable, "-P", launcher, str(os.getpid()), "--port", "1"]
+    env = {"PYTHONPATH": str(tmp_path), "PATH": os.environ["PATH"], TOKEN_ENV: key}
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, env=env, start_new_session=True)
+    assert done.stdout == f"['--port', '1', '--api-key', '{key}'] False\n"
+
+
+@pytest.mark.parametrize("option", ["api-key", "admin-api-key", "tokenizer-worker-num"])
+def test_options_that_would_open_a_server_are_refused(option: str) -> None:
+    with pytest.raises(ConfigError, match=f"^samplers.engine.options.{option}: {option} is refused"):
+        SglangConfig(options={option: "x"})
+
+
+def test_the_key_of_attached_servers_is_named_by_its_variable() -> None:
+    assert attached_key(SamplersConfig(), {}) == ""
+    assert attached_key(SamplersConfig(api_key_env="KEY"), {"KEY": "k"}) == "k"
+    with pytest.raises(ConfigError, match=r"^samplers\.api_key_env names KEY, which is not set"):
+        attached_key(SamplersConfig(api_key_env="KEY"), {})
 
 
 def pairs(argv: list[str]) -> dict[str, str]:
