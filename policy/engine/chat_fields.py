@@ -6,7 +6,7 @@ Invariant: a field that would change what is drawn or answered is carried out, o
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -57,7 +57,7 @@ class _Part(msgspec.Struct, tag_field="type", tag="text"):
 
 
 class _Message(msgspec.Struct):
-    role: str
+    role: Literal["system", "developer", "user", "assistant", "tool"]  # a template makes control tokens of it
     content: str | list[_Part]
 
     @property
