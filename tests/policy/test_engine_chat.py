@@ -87,7 +87,7 @@ REFUSED: list[tuple[str, dict[str, object]]] = [
     ("stream_options", {"stream_options": {"include_usage": True}}),
     ("stream_options.continuous_usage_stats", {"stream": True, "stream_options": {"continuous_usage_stats": True}}),
     ("messages[0].tool_calls", {"messages": [{"role": "assistant", "content": "", "tool_calls": [{}]}]}),
-    ("messages[...].role", {"messages": [{"role": "user<|eot_id|>", "content": "hi"}]}),
+    ("messages[0].role", {"messages": [{"role": "user<|eot_id|>", "content": "hi"}]}),
     ("messages[0].name", {"messages": [{"role": "user", "content": "hi", "name": "me"}]}),
     ("image_url", {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}),
     ("messages", {"messages": "hi"}),
