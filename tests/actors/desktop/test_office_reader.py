@@ -1,0 +1,119 @@
+"""The office's sandbox where it fails, and small parts of the comparison: no LibreOffice is needed here."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from actors.desktop.files import office
+from actors.desktop.files.read_home import FileSeen, ReadLimits, as_wanted
+from actors.errors import DesktopFault
+from apis.documents.docx import make_docx
+from apis.documents.read.bounds import Bounds
+from apis.documents.read.parse import text_document
+from apis.documents.read.written import tight
+from apis.tasks.verify.verify import OFFICE, WantedFile
+from runtime.errors import ConfigError
+
+WANTED = make_docx(["one"])
+SAVED = b"PK\x03\x04\x14\x00\x00\x08" + WANTED[8:]  # as far as its first bytes say
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "soffice.bin").touch()
+    monkeypatch.setattr(office, "PROGRAM", tmp_path / "soffice.bin")
+
+
+async def judged(data: bytes) -> FileSeen:
+    asked = [WantedFile("Documents/a.docx", OFFICE, expected=WANTED)]
+    (found,) = await as_wanted(asked, [FileSeen(path="Documents/a.docx", data=data)], ReadLimits())
+    return found
+
+
+async def test_what_no_office_can_have_saved_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(office, "_run", lambda _: pytest.fail("it was opened"))
+    for data in (b"", b"text", make_docx(["two"])):
+        found = (await judged(data)).office
+        assert found is not None
+        assert "LibreOffice" in found.difference
+    untouched = (await judged(WANTED)).office
+    assert (untouched.unsaved, untouched.difference) == (True, "") if untouched else False
+
+
+@pytest.mark.usefixtures("there")
+@pytest.mark.parametrize("said", [["known", "late"], ["known", "ended", "-11"], ["known", "ended", "-24"]])
+async def test_a_document_that_ends_libreoffice_twice_has_failed(
+    monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    monkeypatch.setattr(office, "_run", lambda _: said)
+    found = (await judged(SAVED)).office
+    assert found is not None
+    assert "LibreOffice ends when it opens it" in found.difference
+
+
+@pytest.mark.usefixtures("there")
+@pytest.mark.parametrize("said", [[], ["ended", "-11"], ["known", "ended", "-9"], ["bwrap:", "no"], ["known"]])
+async def test_libreoffice_that_fails_on_what_is_wanted_or_is_killed_is_a_fault(
+    monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    monkeypatch.setattr(office, "_run", lambda _: said)
+    with pytest.raises(DesktopFault, match="LibreOffice, which reads documents, ended"):
+        await judged(SAVED)
+
+
+async def test_without_libreoffice_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(office, "PROGRAM", tmp_path / "none")
+    with pytest.raises(ConfigError, match="LibreOffice is missing on this machine"):
+        await judged(SAVED)
+
+
+def test_an_archive_is_tight_without_bytes_before_between_or_behind() -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a", "x")
+    assert not tight(file.getvalue())  # its names' encoding is not said
+    assert not tight(file.getvalue() + bytes(30))
+
+
+W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+MC = "http://schemas.openxmlformats.org/markup-compatibility/2006"
+
+
+def docx(body: str, part: str = "word/document.xml") -> bytes:
+    old, made = zipfile.ZipFile(io.BytesIO(WANTED)), io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name in old.namelist():
+            own = name == "word/document.xml"
+            text = f'<w:document xmlns:w="{W}" xmlns:mc="{MC}"><w:body>{body}</w:body></w:document>'
+            archive.writestr(part if own else name, text if own else old.read(name))
+    return made.getvalue()
+
+
+def texts(data: bytes) -> list[str]:
+    found = text_document(data, Bounds())["paragraphs"]
+    return ["".join(span["text"] for span in one["spans"]) for one in found]
+
+
+def run(text: str) -> str:
+    return f"<w:r><w:t>{text}</w:t></w:r>"
+
+
+def test_boxes_are_read_once_and_what_was_moved_away_is_not_read() -> None:
+    box = f"<w:txbxContent><w:p>{run('in')}</w:p></w:txbxContent>"
+    both = f"<mc:Choice>{box}</mc:Choice><mc:Fallback>{box}</mc:Fallback>"
+    one = f"<w:r><mc:AlternateContent>{both}</mc:AlternateContent></w:r>"
+    assert texts(docx(f"<w:p>{one}{run('main')}</w:p>")) == ["main", "in"]
+    moved = (
+        f"<w:p><w:moveFrom>{run('gone')}</w:moveFrom>{run('stays')}</w:p><w:p><w:moveTo>{run('gone')}</w:moveTo></w:p>"
+    )
+    assert texts(docx(moved)) == ["stays", "gone"]
+
+
+def test_symbols_and_hyphens_are_text_and_parts_are_found_in_any_case() -> None:
+    symbols = '<w:p><w:r><w:t>a</w:t><w:noBreakHyphen/><w:sym w:char="F0FC"/><w:sym w:char="zz"/></w:r></w:p>'
+    assert texts(docx(symbols)) == ["a-\uf0fc"]
+    assert texts(docx(f"<w:p>{run('x')}</w:p>", "word/Document.xml")) == ["x"]
