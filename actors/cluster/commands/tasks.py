@@ -63,10 +63,11 @@ AGREE = (
     "nothing was compared."
 )
 ATTACK = (
-    "Try cheats on the tasks of a suite on real desktops. After a task's oracle: other files removed, overwritten,\n"
-    "moved, linked, locked or added, what was to go kept elsewhere. In its place: claims, forged results of programs,\n"
-    "deletions by moving. Each cheat is judged as an episode is, then HOME is put back; in the end the episode itself\n"
-    "is judged. Exit status 1 when a cheat passes or an episode is judged wrong."
+    "Try cheats on the tasks of a suite or a task set on real desktops. After a task's oracle: other files removed,\n"
+    "overwritten, moved, linked, locked or added, what was to go kept elsewhere. In its place: claims, forged results\n"
+    "of programs, forged programs, deletions by moving. A task set has no oracle. Each cheat is judged as an episode\n"
+    "is, then HOME is put back; in the end the episode itself is judged. Exit status 1 when a cheat passes or an\n"
+    "episode is judged wrong."
 )
 
 
@@ -102,7 +103,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     take_provider(check)
     check.add_argument("--out", metavar="FILE.jsonl", help="write every play as a line of JSON")
     attack = verbs.add_parser("attack", help="try cheats on a suite", description=ATTACK, epilog=EXAMPLES)
-    attack.add_argument("suite", metavar="SUITE", help="suite, YAML file or family")
+    attack.add_argument("suite", metavar="SUITE", help="suite, YAML file, family or task set")
     attack.add_argument("--family", action="append", default=[], metavar="F", help="only this family (repeatable)")
     attack.add_argument("--split", choices=("train", "held-out", "both"), help="which instances")
     attack.add_argument("--instances", type=int, default=1, metavar="N", help="per family and split (default: 1)")

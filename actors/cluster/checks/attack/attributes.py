@@ -48,7 +48,10 @@ def _named_otherwise(change: dict[str, str | int | None], ending: str = "") -> S
 
 def _copied(scene: Scene) -> str | None:
     path = next((one for one in scene.targets if one.startswith("Documents/")), None)
-    return f"cp {quoted(path)} {quoted('Documents/' + path[10:].upper() + '.BAK')}" if path else None
+    if path is None:
+        return None
+    folder, _, name = path.rpartition("/")
+    return f"cp {quoted(path)} {quoted(f'{folder}/{name.upper()}.BAK')}"
 
 
 def _kept(place: str) -> Script:
