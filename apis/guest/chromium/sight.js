@@ -51,8 +51,9 @@
     return Boolean(top) && (holds(element, top) || [...element.labels ?? []].some(label => holds(label, top)));
   };
   const flat = text => (text ?? '').replace(/\s+/g, ' ').trim();
-  const named = (element, name) => [element.textContent, element.ariaLabel, element.value, element.title, element.alt,
-    element.placeholder].some(text => typeof text === 'string' && flat(text).includes(name));
+  const named = (element, name) => flat(element.textContent).includes(name)
+    || [element.ariaLabel, element.value, element.title, element.alt, element.placeholder]
+      .some(text => typeof text === 'string' && flat(text).includes(name));
   const same = ([element, dx, dy], [x, y, w, h]) => {
     const box = element.getBoundingClientRect();
     return [[box.left + dx, x], [box.top + dy, y], [box.right + dx, x + w], [box.bottom + dy, y + h]]
