@@ -130,7 +130,7 @@ install_lock() {
     pip_quiet install --require-hashes --no-deps -r deploy/requirements/lock.txt
 }
 
-# What desktops' HOME begins with: a finished LibreOffice profile, where it is installed. A machine on which no desktop
+# What desktops' HOME begins with: finished profiles of LibreOffice, GIMP and Thunderbird, where these are installed. A machine on which no desktop
 # boots, as while an image is built, does without; the next set-up tries again.
 home=.cache/home-template
 make_home() {
@@ -149,6 +149,7 @@ step packages "what deploy/requirements/lock.txt names, into .venv" "$(digest de
 step project "this checkout into .venv, with the program computerrl" "$(digest pyproject.toml)" install_project
 if [ "$(id -u)" = 0 ]; then
     [ -d "$home" ] || rm -f "$stamps/home"
-    step home "a desktop boots once, and LibreOffice writes the profile that all others begin with" "$(digest actors/desktop/providers/home_template.py deploy/guest/*.yaml deploy/setup/*-packages.txt)" make_home
+    starts=$(command -v gimp thunderbird | tr '\n' ' ' || true)  # which programs have a profile beside LibreOffice's
+    step home "a desktop boots once, and programs write the profiles that all others begin with" "$(digest actors/desktop/providers/home_template.py deploy/guest/*.yaml deploy/setup/*-packages.txt)$starts" make_home
 fi
 say "${worked:+done: }all is there; next:  .venv/bin/computerrl doctor   .venv/bin/computerrl run smoke"
