@@ -77,7 +77,7 @@ class ChatProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
 
-    def ask(self, request: ChatRequest) -> ChatResponse:
+    def response_to(self, request: ChatRequest) -> ChatResponse:
         """Raises ConfigError, without the folder's name, where it is refused or there is no answer in time."""
         with self._lock:
             link = self._started()

@@ -119,7 +119,7 @@ class _TemplateForm:
 
     def _asked(self, request: ChatRequest, wrong: str = "the chat template fails") -> ChatResponse:
         try:
-            return PROCESS.ask(request)
+            return PROCESS.response_to(request)
         except ConfigError as error:
             raise ConfigError(f"{self._folder}: {wrong}: {error}") from error
 
