@@ -27,10 +27,10 @@ SPARE_S = 5.0  # beyond a command's own time, for its sandbox to start and end
 OUT_BYTES = 256 << 10
 ROOM_BYTES = 512 << 20  # where the desktop's own disk has no bound
 GROUPS = ("memory", "pids")  # those of the desktop that a command counts for; they don't stop it with the desktop
-# Written anew, whatever lies at the path: a link there is not followed, one above it leads nowhere but into the copy.
-_WRITE = 'mkdir -p -- "$(dirname -- "$1")" && rm -rf -- "$1" && exec cat > "$1"'
-_APPEND = 'exec cat >> "$1"'
-_WAITS = 'read -r _ && exec "$@"'  # until it has been put into its groups
+# What lies at the path is replaced: a link there is not followed, one above it leads nowhere but into the copy.
+_WRITING = ("/bin/sh", "-c", 'mkdir -p -- "$(dirname -- "$1")" && rm -rf -- "$1" && exec cat > "$1"')
+_APPENDING = ("/bin/sh", "-c", 'exec cat >> "$1"')
+_WAITING = ("sh", "-c", 'read -r _ && exec "$@"', "sh")  # until it has been put into its groups
 _NOT_STARTED = b"bwrap: execvp "
 _FULL = b"No space left on device"
 
@@ -55,8 +55,8 @@ async def held(outside: Outside, calls: Iterable[Call]) -> Tried:
     told = {}
     for call in calls:
         if call.method == "write_file":
-            script = _APPEND if call.args.get("append") else _WRITE
-            await trial.run(["/bin/sh", "-c", script, "sh", call.args["path"]], {}, COPY_S, call.args["data"])
+            writer = _APPENDING if call.args.get("append") else _WRITING
+            await trial.run([*writer, "sh", call.args["path"]], {}, COPY_S, call.args["data"])
             continue
         out = await trial.run(call.args["argv"], call.args.get("env") or {}, call.args["timeout_ms"] / 1000)
         if call.kept and out is not None:
@@ -128,7 +128,7 @@ class _Trial:
     ) -> tuple[int | None, bytes]:
         """How a program of the desktop's user ended, None at its deadline, and what it wrote."""
         process = await asyncio.create_subprocess_exec(
-            *_as_user(self._outside), *command.bounded(int(limit_s) + 1), "sh", "-c", _WAITS, "sh", *line,
+            *_as_user(self._outside), *command.bounded(int(limit_s) + 1), *_WAITING, *line,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
             env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")}, pass_fds=fds,
         )  # fmt: skip
