@@ -159,9 +159,12 @@ def test_a_script_answers_by_the_turn_and_stays_at_its_end() -> None:
 
 
 def task_file(folder: Path, name: str, evaluator: dict[str, Any]) -> None:
-    """A file whose one text is right from the start, or an infeasible one."""
-    files = [{"url": data_url(b"new"), "path": f"{HOME}/notes.txt"}]
-    config = [{"type": "download", "parameters": {"files": files}}]
+    """A task whose command, which no guard looks into, makes the text right from the start, or an infeasible one."""
+    files = [{"url": data_url(b"new"), "path": f"{HOME}/made.txt"}]
+    command = ["cp", f"{HOME}/made.txt", f"{HOME}/notes.txt"]
+    config = [
+        {"type": "download", "parameters": {"files": files}}, {"type": "execute", "parameters": {"command": command}},
+    ]  # fmt: skip
     task = {"id": name, "instruction": f"Do {name}", "config": config, "evaluator": evaluator}
     (folder / f"{name}.json").write_text(json.dumps(task))
 
