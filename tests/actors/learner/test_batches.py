@@ -7,13 +7,23 @@ import re
 import msgspec
 import pytest
 
-from actors.learner.batches import blobs, plan
+from actors.learner.batches import UnreadableError, blobs, plan, read_payloads
 from actors.learner.config import LearnerConfig, RlConfig, Schedule, SftConfig
-from actors.replay.messages import Batch, GroupRef, Phase, PhaseRef, StepPayload, StepRef, TrajectoryRef, VersionSpan
+from actors.replay.messages import (
+    Batch,
+    GroupRef,
+    Phase,
+    PhaseRef,
+    StepPayload,
+    StepRef,
+    TrajectoryRef,
+    Unreadable,
+    VersionSpan,
+)
 from policy.advantage import AdvantageLevel
 from policy.errors import LearnerError
 from policy.packing import Aggregation, MicroBatch, PackedSample
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, PayloadLost
 from runtime.messaging.message import BlobRef, Version
 from tests.actors.learner.stand_ins import payload
 
@@ -238,3 +248,20 @@ def test_settings_that_cannot_train_are_refused_by_name(setting: str, value: obj
     of = {"rl": RlConfig, "sft": SftConfig}.get(section, LearnerConfig)
     with pytest.raises(ConfigError, match=rf"^learner\.{re.escape(setting)} is "):
         of(**{name if section in ("rl", "sft") else section or name: value})  # type: ignore[operator]
+
+
+def test_stored_steps_are_read_once_each_and_all_that_are_lost_are_named() -> None:
+    stored = Stored()
+    whole, lost, torn = (stored.step(3).blob for _ in range(3))
+    asked: list[BlobRef] = []
+
+    def answers(wanted: list[BlobRef]) -> list[bytes | PayloadLost]:
+        asked.extend(wanted)
+        found = {whole: msgspec.msgpack.encode(stored.payloads[whole]), lost: PayloadLost("freed"), torn: b"\xc1"}
+        return [found[blob] for blob in wanted]
+
+    assert read_payloads(answers, [whole, whole], 4) == {whole: stored.payloads[whole]}
+    assert asked == [whole], "a payload that comes twice is read once"
+    with pytest.raises(UnreadableError, match="lease 4: 2 payloads can't be read, the first: freed") as caught:
+        read_payloads(answers, [whole, lost, torn], 4)
+    assert caught.value.report == Unreadable(lease=4, blobs=[lost, torn], cause="freed")
