@@ -67,7 +67,7 @@ osworld-judge: setup
 
 # Where the metrics here and the published ones differ on the twins of the tests; fails on what is not explained or no longer so.
 agree: osworld-judge
-	.venv/bin/computerrl tasks agree
+	$(PY) -m tests.apis.agree $(ARGS)
 
 pytest: setup
 	$(PYTEST) -n 4 -m "not proof"

@@ -20,7 +20,6 @@ OF_DESKTOPS = {
         "apis/documents/read/database.py",
         "apis/guest/chromium/visits.py",
         "apis/tasks/metrics/databases.py",
-        "apis/tasks/twins/twin.py",
     )
 }
 SQL = re.compile(

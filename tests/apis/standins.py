@@ -28,14 +28,14 @@ from apis.tasks import registry as tasks
 from apis.tasks.families.vlc.music import sound
 from apis.tasks.metrics.office_world import position
 from apis.tasks.osworld import HOME, Download, Source, Task, dump
-from apis.tasks.twins.documents import BREAK, COLORED, LOW, STRUCK, docx, odt, para, stretch
-from apis.tasks.twins.made_books import chart, pivot, styled
-from apis.tasks.twins.made_slides import Box, Page, SlideLine, make_pptx
-from apis.tasks.twins.slides import HIGH
-from apis.tasks.twins.tables import check, pane
 from apis.tasksets import store
 from apis.tasksets.fixtures import names_a_file, wanted_by
 from tests.apis import office_pairs
+from tests.apis.twins.documents import BREAK, COLORED, LOW, STRUCK, docx, odt, para, stretch
+from tests.apis.twins.made_books import chart, pivot, styled
+from tests.apis.twins.made_slides import Box, Page, SlideLine, make_pptx
+from tests.apis.twins.slides import HIGH
+from tests.apis.twins.tables import check, pane
 
 PICTURES = {"png": "PNG", "xcf": "PNG", "raw": "PNG", "jpg": "JPEG", "jpeg": "JPEG", "gif": "GIF", "pdf": "PDF"}
 SOUNDS = ("mp3", "mp4", "wav", "ogg", "flac", "avi", "mkv")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
 import json
 import math
@@ -17,22 +18,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.cluster import cli
-from actors.cluster.checks.tasks import agree
 from actors.cluster.config.schema import ClusterConfig, DemonstrationsConfig, Deploy, SeatsConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from apis.tasks import task_file
 from apis.tasks.metrics.metric import Score
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, Task
-from apis.tasks.twins.every import TWINS
-from apis.tasks.twins.twin import file
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import judge, published, published_worker
 from apis.tasksets.coverage import covered
 from apis.tasksets.published import PublishedError, PublishedScore
 from runtime.errors import ConfigError
+from tests.apis import agree
 from tests.apis.standins import video
+from tests.apis.twins.every import TWINS
+from tests.apis.twins.twin import file
 
 
 def asked(metric: Any, *arguments: Any) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def test_what_raises_solves_nothing() -> None:
 def test_a_difference_without_a_reason_fails_and_a_missing_environment_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    asked = cli.build_parser().parse_args(["tasks", "agree", "--metric", "file_contains", "--json"])
+    asked = argparse.Namespace(metric=["file_contains"], json=True)
     monkeypatch.setattr(published, "ENVIRONMENT", tmp_path)
     with pytest.raises(ConfigError, match="make osworld-judge"):
         agree.agree(asked)
@@ -119,7 +119,7 @@ def test_a_reason_explains_the_known_differences_neither_more_nor_fewer_and_noth
     assert all(METRICS[name].instead for name, _ in agree.DIFFER)
     (tmp_path / ".computerrl").touch()
     monkeypatch.setattr(published, "ENVIRONMENT", tmp_path)
-    asked = cli.build_parser().parse_args(["tasks", "agree", "--metric", "check_qt_bgcone", "--json"])
+    asked = argparse.Namespace(metric=["check_qt_bgcone"], json=True)
     kinds = [case.kind for case in agree.cases(["check_qt_bgcone"])]
     rights, misses, broken = (
         [at for at, kind in enumerate(kinds) if kind == wanted] for wanted in ("right", "wrong", "garbage")

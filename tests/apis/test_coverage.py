@@ -14,12 +14,12 @@ from apis.tasks import task_file
 from apis.tasks.metrics.metric import Score, scored
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, data_url
-from apis.tasks.twins.pictures import SIZE, dark, saved
-from apis.tasks.twins.twin import as_read
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import judge, states
 from apis.tasksets.coverage import Covered, covered
 from apis.tasksets.steps import carried
+from tests.apis.twins.pictures import SIZE, dark, saved
+from tests.apis.twins.twin import as_read
 
 RULE = {"type": "rule", "rules": {"expected": "a"}}
 SAID = {"func": "exact_match", "result": {"type": "vm_command_line", "command": "date"}, "expected": RULE}

@@ -19,8 +19,6 @@ from apis.tasks import task_file
 from apis.tasks.metrics.metric import scored
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import Task, data_url
-from apis.tasks.twins.every import TWINS
-from apis.tasks.twins.twin import Twin
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import guard, store
 from apis.tasksets.coverage import covered
@@ -29,6 +27,8 @@ from apis.tasksets.steps import carried
 from runtime.errors import ConfigError
 from tests.apis.standins import standins
 from tests.apis.test_task_files import OSWORLD
+from tests.apis.twins.every import TWINS
+from tests.apis.twins.twin import Twin
 
 OFFICEWORLD = OSWORLD.with_name("officeworld")
 

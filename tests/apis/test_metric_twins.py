@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from apis.tasks.metrics.metric import scored
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.metrics.rules import DIGITS, LONGEST, fits, likeness, number
-from apis.tasks.twins.every import GARBAGE, TWINS
-from apis.tasks.twins.general import DATA, GOLD, SAID
-from apis.tasks.twins.twin import Twin, as_read, file
 from apis.tasks.verify.verify import FileView
 from runtime.errors import ConfigError
+from tests.apis.twins.every import GARBAGE, TWINS
+from tests.apis.twins.general import DATA, GOLD, SAID
+from tests.apis.twins.twin import Twin, as_read, file
 
 PARTS = (
     "fuzzy_match",

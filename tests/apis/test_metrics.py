@@ -13,11 +13,11 @@ from apis.tasks.metrics import pictures
 from apis.tasks.metrics.metric import Score, gold, scored, together
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME
-from apis.tasks.twins.pictures import GOLD, SPECK, TURNED, triangle
-from apis.tasks.twins.twin import as_read, database
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import judge
 from runtime.errors import ConfigError
+from tests.apis.twins.pictures import GOLD, SPECK, TURNED, triangle
+from tests.apis.twins.twin import as_read, database
 
 LIKE = ("compare_images", "check_triangle_position")
 

@@ -17,8 +17,6 @@ from actors.cluster.config import tasksets
 from actors.desktop.pool.pool import DesktopPool
 from apis.tasks import task_file
 from apis.tasks.osworld import HOME, data_url
-from apis.tasks.twins.general import FILTER
-from apis.tasks.twins.words import settings
 from apis.tasksets import published, store
 from apis.tasksets.coverage import covered
 from apis.tasksets.fixtures import WantedFixture
@@ -27,6 +25,8 @@ from tests.apis.standins import standins
 from tests.apis.test_standins import wanted
 from tests.apis.test_task_files import OSWORLD
 from tests.apis.test_task_files_on_desktops import CLAIM
+from tests.apis.twins.general import FILTER
+from tests.apis.twins.words import settings
 
 MAIL = ".thunderbird/t5q2a5hp.default-release/ImapMail/outlook.office365.com/msgFilterRules.dat"
 MOVED = FILTER.replace("sale", "discount").replace("condition", 'action="Move to folder"\ncondition')

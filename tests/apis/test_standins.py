@@ -12,7 +12,6 @@ from actors.cluster.checks.tasks import fetch
 from apis.tasks import task_file
 from apis.tasks.metrics.metric import Score
 from apis.tasks.osworld import HOME, Task
-from apis.tasks.twins.twin import as_read
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import getters, judge
 from apis.tasksets.coverage import covered
@@ -20,6 +19,7 @@ from apis.tasksets.fixtures import downloads, wanted_by
 from apis.tasksets.steps import Fixture, at_home
 from tests.apis.standins import laid, standins
 from tests.apis.test_task_files import OSWORLD
+from tests.apis.twins.twin import as_read
 
 # Words of options that ask for a state which is neither the start nor the expected file.
 OTHER = ("check_cell", "data_validation", "examine_title_bottom_position")

@@ -12,11 +12,11 @@ import pytest
 from apis.tasks import task_file
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, Task
-from apis.tasks.twins.every import GARBAGE, TWINS
-from apis.tasks.twins.twin import Twin, as_read, database
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import judge, profiles
 from tests.apis.test_metric_twins import score as judged
+from tests.apis.twins.every import GARBAGE, TWINS
+from tests.apis.twins.twin import Twin, as_read, database
 
 SAID = "say"
 # What stands in a database of the browser.

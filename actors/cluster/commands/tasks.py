@@ -22,9 +22,7 @@ EXAMPLES = (
     "  computerrl tasks check text_editor --split held-out --out plays.jsonl\n"
     "  computerrl tasks check my-tasks/ --static --json\n"
     "  computerrl tasks coverage my-tasks/\n"
-    "  computerrl tasks coverage my-tasks/\n"
     "  computerrl tasks fetch osworld --from OSWorld/ --from ubuntu_osworld_file_cache/\n"
-    "  computerrl tasks agree --metric compare_table\n"
     "  computerrl tasks attack desktop --instances 2\n"
     "  computerrl tasks attack desktop --family web_bookmark --family vlc_playlist\n"
 )
@@ -53,14 +51,6 @@ FETCH = (
     "cache of the published harness), or a mirror's address. Without a folder, fixtures come over HTTP\n"
     "from where the task files say, or from HF_ENDPOINT. Each is locked by its sha256: one that differs later is\n"
     "refused. A fetch that was broken off goes on. Exit status 1 when a fixture could not be had."
-)
-AGREE = (
-    "Compare the metrics here with the published ones on generated twins: for each metric and kind of option what is\n"
-    "right, near misses, what is untouched, garbage, and nothing at all. Prints a line per metric, each difference\n"
-    "with what is done here instead, and the share that agrees. The published package runs in an environment of its\n"
-    "own, which `make osworld-judge` builds (640 MB), in a sandbox without network and rights. Exit status 1 when a\n"
-    "difference is not explained, when a metric differs on more or fewer results of a kind than are known, and when\n"
-    "nothing was compared."
 )
 ATTACK = (
     "Try cheats on the tasks of a suite or a task set on real desktops. After a task's oracle: other files removed,\n"
@@ -120,11 +110,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     fetch.add_argument("--revision", metavar="SHA", help="of the dataset (default: the one in the URLs)")
     fetch.set_defaults(parser=fetch)
-    agree = verbs.add_parser(
-        "agree", help="compare metrics with the published ones", description=AGREE, epilog=EXAMPLES
-    )
-    agree.add_argument("--metric", action="append", default=[], metavar="NAME", help="only this metric (repeatable)")
-    for verb in (listing, show, check, coverage, agree, attack):
+    for verb in (listing, show, check, coverage, attack):
         verb.add_argument("--json", action="store_true", help="print one JSON document")
         verb.set_defaults(parser=verb)
 
@@ -143,10 +129,6 @@ def main(args: argparse.Namespace) -> int:
         from actors.cluster.checks.tasks import fetch
 
         return fetch.fetch(args)
-    if args.verb == "agree":
-        from actors.cluster.checks.tasks import agree
-
-        return agree.agree(args)
     if args.verb == "coverage":
         from actors.cluster.checks.tasks import coverage
 

@@ -22,7 +22,7 @@ def test_published_figures_still_tell_their_rounds(figures: str, capsys: pytest.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("recording", "count"), [("local", 802), ("bc-alone", 3756)])
+@pytest.mark.parametrize(("recording", "count"), [("local", 800), ("bc-alone", 3756)])
 def test_bundled_recordings_still_hold_their_demonstrations(
     recording: str, count: int, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import time
 import uno
 from com.sun.star.beans import PropertyValue
 from com.sun.star.connection import NoConnectException
+from com.sun.star.lang import DisposedException
 
 
 def named(**values):
@@ -51,8 +52,8 @@ def added(doc, page, kind="TextShape", text="ADDED"):
     return shape
 
 
-def main() -> None:
-    profile, jobs = sys.argv[1], json.load(sys.stdin)
+def opened(profile):
+    """LibreOffice's process and its desktop."""
     flags = ["--headless", "--norestore", "--nologo", "--nodefault", "--accept=pipe,name=hands;urp;"]
     office = subprocess.Popen(
         ["/usr/lib/libreoffice/program/soffice.bin", f"-env:UserInstallation=file://{profile}", *flags],
@@ -67,16 +68,36 @@ def main() -> None:
             break
         except NoConnectException:
             time.sleep(0.05)
+    return office, context
+
+
+def worked(context, source, target, filters, program):
+    """Do one job."""
     desktop = context.ServiceManager.createInstanceWithContext("com.sun.star.frame.Desktop", context)
-    for source, target, filters, program in jobs:
-        kind, path = filters[0], source
-        for number, next_kind in enumerate(filters[1:]):
-            doc = desktop.loadComponentFromURL(f"file://{path}", "_blank", 0, named(Hidden=True, FilterName=kind))
-            if number == 0:
-                exec(program, globals() | {"doc": doc, "context": context})
-            kind, path = next_kind, target if number == len(filters) - 2 else f"{target}.{number}"
-            doc.storeToURL(f"file://{path}", named(FilterName=next_kind))
-            doc.close(True)
+    kind, path = filters[0], source
+    for number, next_kind in enumerate(filters[1:]):
+        doc = desktop.loadComponentFromURL(f"file://{path}", "_blank", 0, named(Hidden=True, FilterName=kind))
+        if number == 0:
+            exec(program, globals() | {"doc": doc, "context": context})
+        kind, path = next_kind, target if number == len(filters) - 2 else f"{target}.{number}"
+        doc.storeToURL(f"file://{path}", named(FilterName=next_kind))
+        doc.close(True)
+
+
+def main() -> None:
+    profile, jobs = sys.argv[1], json.load(sys.stdin)
+    office, context = opened(profile)
+    for job in jobs:
+        for left in (2, 1, 0):
+            try:
+                worked(context, *job)
+                break
+            except DisposedException:  # LibreOffice itself has crashed
+                office.kill()
+                office.wait()
+                if not left:
+                    raise
+                office, context = opened(profile)
     office.kill()
     office.wait()
 

@@ -181,7 +181,7 @@ def made(folder: Path, jobs: Mapping[str, tuple[str, list[str], str]], starts: M
 
 async def judged(ends: Mapping[str, bytes], wanted: Mapping[str, bytes] = WANTED) -> dict[str, str]:
     """What is wrong with each end, whose name's last word is its ending."""
-    asked = [WantedFile(f"Documents/{name}", OFFICE, wanted[name.rpartition(".")[2]]) for name in ends]
+    asked = [WantedFile(f"Documents/{name}", OFFICE, expected=wanted[name.rpartition(".")[2]]) for name in ends]
     seen = [FileSeen(path=want.path, data=data) for want, data in zip(asked, ends.values(), strict=True)]
     found = await as_wanted(asked, seen, ReadLimits())
     return {

@@ -22,8 +22,8 @@ from apis.documents.read import parse
 from apis.documents.read.bounds import Bounds, RefusedError
 from apis.documents.zip import zipped
 from apis.tasks.metrics.papers import compare_archive, compare_zip_files
-from apis.tasks.twins.made_papers import PACKERS, joined, make_pdf, make_tar
 from apis.tasks.verify.verify import GUEST_HOME, WantedFile
+from tests.apis.twins.made_papers import PACKERS, joined, make_pdf, make_tar
 
 GOOD = make_pdf("one two", "three", fields=["Ann"])
 FILES = {"./in/a.txt": b"one", "b.pdf": GOOD, "empty/": b""}

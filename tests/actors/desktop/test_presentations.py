@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from actors.desktop.files.read_home import ReadRefusal
 from apis.documents.read.bounds import Bounds, RefusedError
 from apis.documents.read.parse import slide_show, styled_workbook
-from apis.tasks.twins.made_books import chart, pivot, styled
-from apis.tasks.twins.made_slides import Box, Page, make_pptx
+from tests.apis.twins.made_books import chart, pivot, styled
+from tests.apis.twins.made_slides import Box, Page, make_pptx
 
 PIECES = st.binary(max_size=4) | st.sampled_from([b"<a>", b"</a>", b"<!DOCTYPE a>", b"&x;", b"PK\x01\x02", b"\xff" * 4])
 SHOW = make_pptx(Page([Box(["one"], role="title"), Box(["a"], kind="table")], "FF0000", "noted"))

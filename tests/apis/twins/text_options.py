@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from apis.tasks.twins.documents import BREAK, docx, odt, para, stretch
-from apis.tasks.twins.general import FILTER, SAID, VLCRC
-from apis.tasks.twins.pictures import GOLD as PICTURE
-from apis.tasks.twins.pictures import HALVED, MIRROR, OTHER, PLAIN, SPECK, TURNED, saved
-from apis.tasks.twins.twin import Twin, file, paper
+from tests.apis.twins.documents import BREAK, docx, odt, para, stretch
+from tests.apis.twins.general import FILTER, SAID, VLCRC
+from tests.apis.twins.pictures import GOLD as PICTURE
+from tests.apis.twins.pictures import HALVED, MIRROR, OTHER, PLAIN, SPECK, TURNED, saved
+from tests.apis.twins.twin import Twin, file, paper
 
 FOLDERS = {"type": "bookmark_bar_folders_names", "names": ["Liked", "Read"]}
 

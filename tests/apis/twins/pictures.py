@@ -8,8 +8,8 @@ from typing import Any
 
 from PIL import Image
 
-from apis.tasks.twins.twin import Twin, file
 from apis.tasks.verify.verify import FileView
+from tests.apis.twins.twin import Twin, file
 
 SIZE = (48, 40)
 Color = tuple[int, int, int]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apis.tasks.twins.general import BAR, PAGES
-from apis.tasks.twins.twin import Twin, database, status
+from tests.apis.twins.general import BAR, PAGES
+from tests.apis.twins.twin import Twin, database, status
 
 TWINS = [
     Twin(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from apis.tasks.twins.made_slides import Box, Page, SlideLine, make_pptx
-from apis.tasks.twins.twin import Twin, file
 from apis.tasks.verify.verify import FileView
+from tests.apis.twins.made_slides import Box, Page, SlideLine, make_pptx
+from tests.apis.twins.twin import Twin, file
 
 BOLD = SlideLine("one", {"b": "1", "sz": "2800"}, {"algn": "ctr"}, "FF0000", "•")
 HIGH, LOW = (100_000, 200_000, 3_000_000, 900_000), (100_000, 4_800_000, 3_000_000, 900_000)

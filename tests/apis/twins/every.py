@@ -5,7 +5,7 @@ Invariant: a twin's right result scores 1 and every other one less.
 
 from __future__ import annotations
 
-from apis.tasks.twins import (
+from tests.apis.twins import (
     browsers,
     combined,
     documents,

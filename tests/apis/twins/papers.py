@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from apis.documents.docx import make_docx
 from apis.documents.xlsx import make_xlsx
 from apis.documents.zip import zipped
-from apis.tasks.twins.general import DATA
-from apis.tasks.twins.made_papers import make_pdf, make_tar
-from apis.tasks.twins.made_slides import Box, Page, make_pptx
-from apis.tasks.twins.pictures import GOLD as PICTURE
-from apis.tasks.twins.pictures import MIRROR
-from apis.tasks.twins.twin import Twin, file
 from apis.tasks.verify.verify import FileView
+from tests.apis.twins.general import DATA
+from tests.apis.twins.made_papers import make_pdf, make_tar
+from tests.apis.twins.made_slides import Box, Page, make_pptx
+from tests.apis.twins.pictures import GOLD as PICTURE
+from tests.apis.twins.pictures import MIRROR
+from tests.apis.twins.twin import Twin, file
 
 
 def pdf(*pages: str, fields: Sequence[str] = (), drawn: str = "") -> FileView:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from apis.tasks.twins.documents import docx, para, stretch
-from apis.tasks.twins.twin import Twin, file
 from apis.tasks.verify.verify import FileView
+from tests.apis.twins.documents import docx, para, stretch
+from tests.apis.twins.twin import Twin, file
 
 CENTERED = '<w:pPr><w:jc w:val="center"/></w:pPr>'
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from apis.documents.docx import Run
 from apis.documents.zip import zipped
-from apis.tasks.twins.twin import Twin, book, file, paper
+from tests.apis.twins.twin import Twin, book, file, paper
 
 GOLD = book(["item", "price"], ["tea", 3.5], ["milk", 2])
 UNTOUCHED = book(["item", "price"], ["tea", 3.5])

@@ -51,7 +51,7 @@ def database(**tables: list[tuple[str | int, ...]]) -> FileView:
     for name, (columns, *rows) in tables.items():
         made.execute(f"CREATE TABLE {name} ({', '.join(map(str, columns))})")
         places = ", ".join("?" * len(columns))
-        made.executemany(f"INSERT INTO {name} VALUES ({places})", rows)  # noqa: S608 - names of the twins' own
+        made.executemany(f"INSERT INTO {name} VALUES ({places})", rows)
     made.commit()
     return file(made.serialize())
 

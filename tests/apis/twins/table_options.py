@@ -6,12 +6,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from apis.tasks.twins.general import CELL, DATA, FUZZY, GOLD, UNTOUCHED
-from apis.tasks.twins.made_books import axis, chart, legend, pivot, shared
-from apis.tasks.twins.tables import PAIR, check, printed, rule, zoom
-from apis.tasks.twins.tables import book as looking
-from apis.tasks.twins.twin import Twin, book
 from apis.tasks.verify.verify import FileView
+from tests.apis.twins.general import CELL, DATA, FUZZY, GOLD, UNTOUCHED
+from tests.apis.twins.made_books import axis, chart, legend, pivot, shared
+from tests.apis.twins.tables import PAIR, check, printed, rule, zoom
+from tests.apis.twins.tables import book as looking
+from tests.apis.twins.twin import Twin, book
 
 
 def saved(view: FileView) -> FileView:

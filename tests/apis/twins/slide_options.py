@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from apis.tasks.twins.made_slides import Box, Page, SlideLine, make_pptx
-from apis.tasks.twins.slides import HEADED, HIGH, LEFT, LOW, SQUARE, TABLE
-from apis.tasks.twins.twin import Twin, file
 from apis.tasks.verify.verify import FileView
+from tests.apis.twins.made_slides import Box, Page, SlideLine, make_pptx
+from tests.apis.twins.slides import HEADED, HIGH, LEFT, LOW, SQUARE, TABLE
+from tests.apis.twins.twin import Twin, file
 
 NAME = "compare_pptx_files"
 LOOKS = {"sz": "2800", "b": "1", "i": "1", "u": "sng", "strike": "sngStrike"}

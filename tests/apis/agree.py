@@ -1,4 +1,4 @@
-"""`tasks agree`: the metrics here and the published ones on the same generated results.
+"""Compares the metrics here with the published ones on the same generated results: `make agree`.
 
 Invariant: both are given the same. The metric's `instead` explains as many differences as `DIFFER` counts, by kind of
 result. The exit status is 1 where more or fewer differ, and where nothing was compared.
@@ -7,6 +7,7 @@ result. The exit status is 1 where more or fewer differ, and where nothing was c
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -15,12 +16,12 @@ from actors.cluster import output
 from actors.cluster.config.suggest import hint
 from apis.tasks.metrics.metric import Score, scored
 from apis.tasks.metrics.registry import METRICS
-from apis.tasks.twins.every import GARBAGE, TWINS
-from apis.tasks.twins.twin import Twin, as_read
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import published
 from apis.tasksets.published import PublishedScore
 from runtime.errors import ConfigError
+from tests.apis.twins.every import GARBAGE, TWINS
+from tests.apis.twins.twin import Twin, as_read
 
 SAME = 0.001  # of a score; ratios are rounded differently
 COLUMNS = ("twins", "agree", "differ", "raised", "not compared")
@@ -186,3 +187,19 @@ def _show(found: Sequence[BothScores]) -> None:
     output.line(f"{'metric':44}" + "".join(f"{column:>13}" for column in COLUMNS))
     for name, count in sorted(counts.items()):
         output.line(f"{name:44}" + "".join(f"{count[column]:13}" for column in COLUMNS))
+
+
+def main(argv: Sequence[str]) -> int:
+    """Compare and print; 1 where a difference is not explained, or is so no longer."""
+    parser = argparse.ArgumentParser(prog="make agree", description=__doc__)
+    parser.add_argument("--metric", action="append", default=[], metavar="NAME", help="only this metric (repeatable)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    try:
+        return agree(parser.parse_args(argv))
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -7,8 +7,8 @@ import zipfile
 
 from apis.documents.docx import make_docx
 from apis.documents.zip import zipped
-from apis.tasks.twins.twin import Twin, file
 from apis.tasks.verify.verify import FileView
+from tests.apis.twins.twin import Twin, file
 
 _NAMES = " ".join(
     f'xmlns:{key}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'

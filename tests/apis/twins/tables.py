@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from apis.tasks.twins.made_books import chart, pivot, styled
-from apis.tasks.twins.twin import Twin, file
 from apis.tasks.verify.verify import FileView
+from tests.apis.twins.made_books import chart, pivot, styled
+from tests.apis.twins.twin import Twin, file
 
 CELLS: dict[str, list[list[Any]]] = {"Sheet1": [["item", "price"], ["tea", 3.5], ["milk", 2]]}
 PAIR = {"sheet_idx0": 0, "sheet_idx1": "EI0"}

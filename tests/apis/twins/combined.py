@@ -6,15 +6,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from apis.tasks.twins.general import DATA, NAMED
-from apis.tasks.twins.made_books import chart, pivot, styled
-from apis.tasks.twins.made_slides import Box, Page, make_pptx
-from apis.tasks.twins.slide_options import ASIDE, CHANGES, FULL
-from apis.tasks.twins.table_options import cell, fuzzy, said, saved
-from apis.tasks.twins.tables import CELLS, CHECKED, PAIR, check, pane, zoom
-from apis.tasks.twins.text_options import preferences
-from apis.tasks.twins.twin import Twin, book, file
 from apis.tasks.verify.verify import FileView
+from tests.apis.twins.general import DATA, NAMED
+from tests.apis.twins.made_books import chart, pivot, styled
+from tests.apis.twins.made_slides import Box, Page, make_pptx
+from tests.apis.twins.slide_options import ASIDE, CHANGES, FULL
+from tests.apis.twins.table_options import cell, fuzzy, said, saved
+from tests.apis.twins.tables import CELLS, CHECKED, PAIR, check, pane, zoom
+from tests.apis.twins.text_options import preferences
+from tests.apis.twins.twin import Twin, book, file
 
 SECOND = {"sheet_idx0": "RNSheet2", "sheet_idx1": "ENSheet2"}
 OTHERS: dict[str, list[list[Any]]] = {"Sheet2": [["head"], ["x", 1]], **CELLS}

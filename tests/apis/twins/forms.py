@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from apis.tasks.twins.combined import tables
-from apis.tasks.twins.table_options import CITIES, cell, fuzzy, held, said
-from apis.tasks.twins.text_options import filters
-from apis.tasks.twins.twin import Twin, database, file
 from apis.tasks.verify.verify import FileView
+from tests.apis.twins.combined import tables
+from tests.apis.twins.table_options import CITIES, cell, fuzzy, held, said
+from tests.apis.twins.text_options import filters
+from tests.apis.twins.twin import Twin, database, file
 
 BOXES = "mailbox://nobody@Local%20Folders/"
 PASSED, FAILED = "Success: a is in d1.\nSuccess: a is in d2.\n", "Success: a is in d1.\nMissing in d2.\n"
