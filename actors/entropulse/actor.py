@@ -74,7 +74,7 @@ class EntropulseActor(Actor):
                 try:
                     await self.ctx.ref(self.config.replay).ask(change, timeout_s=ASK_S)
                 except LedgerError as error:
-                    # A resume moved the phase between the figures and the change: decide anew.
+                    # A resume moved the phase between the figures and the change: decide again.
                     self.ctx.log.emit(events.SUPERVISOR_WAITS, cause=str(error))
                 else:
                     self.ctx.log.emit(
@@ -90,7 +90,7 @@ class EntropulseActor(Actor):
                     now = await self.ctx.ref(self.config.replay).ask(GetFigures(), timeout_s=ASK_S)
                     if now.trained.lineage == figures.trained.lineage:
                         raise
-                    # A resume abandoned the weights while they were pinned: decide anew.
+                    # A resume abandoned the weights while they were pinned: decide again.
                     self.ctx.log.emit(events.SUPERVISOR_WAITS, cause=str(error))
             case Remain(waits_for=what):
                 self._doing = f"{figures.phase.phase}: waits for {what}"

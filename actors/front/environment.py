@@ -96,7 +96,7 @@ class DesktopEnvironment(Environment):  # type: ignore[misc,type-arg,unused-igno
         return await self._found(self._episode.look())
 
     async def step_async(self, action: DesktopAction, timeout_s: float | None = None) -> DesktopObservation:
-        """Answer the turn. Raises ProtocolError where no episode goes on, DesktopFault; `reset` begins anew then."""
+        """Answer the turn. Raises ProtocolError where no episode goes on, DesktopFault; `reset` begins again then."""
         if self._episode is None:
             raise ProtocolError("no episode goes on in this session: reset first; a session is a WebSocket at /ws")
         async with asyncio.timeout(timeout_s):

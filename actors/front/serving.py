@@ -86,7 +86,7 @@ async def _serve(args: argparse.Namespace, tasks: list[str], listener: socket.so
             guard.asgi(app), log_level="warning", ws_ping_interval=None, timeout_graceful_shutdown=END_S
         )
         server = uvicorn.Server(settled)
-        server.capture_signals = nullcontext  # its own handlers raise the signal anew before the desktops are gone
+        server.capture_signals = nullcontext  # its own handlers raise the signal again before the desktops are gone
         address = guard.address(listener.getsockname()[1])
         output.line(f"serving {len(tasks)} tasks at {address}   (Ctrl-C ends it)")
         loop = asyncio.get_running_loop()

@@ -61,7 +61,7 @@ from runtime.messaging.message import Request, Version
 
 R = TypeVar("R")
 LEDGER_TIMEOUT_S = 60.0
-LEDGER_GIVE_UP_S = 300.0  # all tries, as of the seats: what is given up here is trained anew from a checkpoint
+LEDGER_GIVE_UP_S = 300.0  # all tries, as of the seats: what is given up here is trained again from a checkpoint
 TELL_TIMEOUT_S = 5.0
 RESTORE_AGAIN_S = 0.5
 SKIPS_IN_A_ROW = 5  # steps with non-finite gradients before it is called a failure

@@ -1,7 +1,7 @@
 """The other ranks, as rank 0 sees them: it brings them together, and has them do what it does.
 
 Invariant: all ranks do the same things in the same order. Ranks that may have come apart never go on: their processes
-end, and their successors meet anew.
+end, and their successors meet again.
 """
 
 from __future__ import annotations

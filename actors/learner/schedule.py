@@ -18,7 +18,7 @@ def learning_rate(config: LearnerConfig, phase: Phase, segment_step: int, segmen
     It rises linearly over the first `warmup_steps` to the phase's rate. Then it stays there (`constant`), or falls
     along a line or half a cosine to `lr_floor` of it at the segment's last step. A segment without a limit keeps its
     rate. A segment that a trigger ends early has not fallen all the way. RL follows `learner.rl`, cloning and pulses
-    `learner.sft`. With `lr_cycle_steps` RL's rate rises and falls anew in every cycle of so many steps. Arms with
+    `learner.sft`. With `lr_cycle_steps` RL's rate rises and falls again in every cycle of so many steps. Arms with
     segments of other lengths have then annealed alike before rounds at its multiples.
     """
     rl, sft = config.rl, config.sft

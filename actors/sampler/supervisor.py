@@ -201,7 +201,7 @@ class ServingReport:
             try:
                 serving = Serving(sampler=self._ctx.name, version=version)
                 await self._ctx.ref(self._replay).ask(serving, timeout_s=_REPORT_TIMEOUT_S)
-            except TRANSIENT as error:  # asked anew, for the version that is served then
+            except TRANSIENT as error:  # asked again, for the version that is served then
                 self._ctx.log.emit(events.SERVING_NOT_REPORTED, version=str(version), cause=str(error))
                 failures += 1
                 await self._ctx.clock.sleep(PAUSES.delay_s(failures))

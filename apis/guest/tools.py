@@ -63,7 +63,7 @@ class Tools:
         self._lanes: dict[str, Lane] = {}
 
     def call(self, owner: str, name: str, arguments: dict[str, Any], *, anew: bool = True) -> str:
-        """Call a function; what it says. `anew`: there was input since the last call of this owner's.
+        """Call a function; what it says. `again`: there was input since the last call of this owner's.
 
         Raises Refused `tool_failed`, or `bad_request` for one that there is not.
         """

@@ -3,7 +3,7 @@
 Invariant: a rule names a program's own place. No rule reaches what a person keeps in HOME, or what a task is about.
 Chromium's bookmarks, letters and extensions of any program are therefore left out, and so is what a program would run.
 Trash belongs to no program, since the desktop's file manager removes for good. A program takes away only files that it
-can make anew.
+can make again.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class View:
     observation: Observation
     history: Sequence[Turn]
     route: Random  # drawn from in the same order at every step of an episode: the route it takes
-    turn: Random  # drawn from anew at every step: who takes it where several routes may
+    turn: Random  # drawn from again at every step: who takes it where several routes may
 
     @property
     def elements(self) -> dict[str, Element]:

@@ -31,7 +31,7 @@ _HEALTH_TIMEOUT_S = 20.0
 class _Update(msgspec.Struct):
     """/update_weights_from_disk; keys without a meaning here are ignored.
 
-    Extensions: with `retract_running` the new weights compute sequences in flight anew, as between a retracting pause
+    Extensions: with `retract_running` the new weights compute sequences in flight again, as between a retracting pause
     and its end. Weights whose files have another `digest` are refused.
     """
 

@@ -72,7 +72,7 @@ class EngineCore:
     def install(self, weights: EngineWeights, name: str | None, path: str, *, retract: bool = False) -> None:
         """Make `weights` the current ones; running sequences go on with them from the next pass.
 
-        They keep the old weights' keys and values, or with `retract` have them computed anew.
+        They keep the old weights' keys and values, or with `retract` have them computed again.
         """
         self._same_shape(weights)
         if retract:

@@ -109,7 +109,7 @@ class Scheduler:
         return queued + running
 
     def retract(self) -> list[Sequence]:
-        """Send all running sequences back to the head of the line; their rows are computed anew."""
+        """Send all running sequences back to the head of the line; their rows are computed again."""
         back = list(self.running)
         for sequence in back:
             sequence.retractions += 1

@@ -175,7 +175,7 @@ class PolicyLayer(TransformerLayer):
     """A layer that drops unread positions before its MLP where it is the last layer.
 
     Most tokens of a prompt are needed only as keys and values, so this and the output layer see few rows. Where tensor
-    ranks share a sequence the rows are shared out anew, row 0 again where they don't come out even.
+    ranks share a sequence the rows are shared out again, row 0 again where they don't come out even.
     """
 
     def _forward_attention(

@@ -137,7 +137,7 @@ class RayEngine:
                 self._end(made)
 
     async def _begun(self, order: PlaceHost) -> tuple[Any, dict[str, Any]]:
-        """The keeper and where it is. Ray never looks again at what an order excludes: it is made anew."""
+        """The keeper and where it is. Ray never looks again at what an order excludes: it is made again."""
         while True:
             away = self._away()
             made = self._keepers[order.life] = self._start(order, away)

@@ -221,7 +221,7 @@ def refuse(found: Iterable[Key], run: str) -> None:
 
 
 def told(found: Sequence[Key], change: LiveChange, there: changes.Layout) -> list[str]:
-    """A line for each thing that changes: `+` begins, `-` ends, `~` goes on otherwise or begins anew."""
+    """A line for each thing that changes: `+` begins, `-` ends, `~` goes on otherwise or begins again."""
     lines = [f"~ {path}: {_value(before)} -> {_value(after)}" for path, before, after in found]
     added = {spec.name: spec for spec in change.added}
     anew = [name for name in change.removed if name in added]

@@ -43,11 +43,11 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 class LiveChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be done. An actor both in `removed` and `added` is begun anew."""
+    """What is to be done. An actor both in `removed` and `added` is begun again."""
 
     removed: tuple[str, ...] = ()
     added: tuple[ActorSpec, ...] = ()
-    hosts: tuple[HostSpec, ...] = ()  # of processes that are begun, some of them anew
+    hosts: tuple[HostSpec, ...] = ()  # of processes that are begun, some of them again
     configured: tuple[ActorSpec, ...] = ()
 
     def __bool__(self) -> bool:

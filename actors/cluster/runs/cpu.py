@@ -93,7 +93,7 @@ class CpuMeter:
         placed = self._placed()
         for host, (used, elsewhere) in placed.items():
             part, before, where = part_of([f"--name={host}"]), self._known.get(host, 0.0), far if elsewhere else here
-            # A process whose name was free again has begun to count anew.
+            # A process whose name was free again has begun to count again.
             where[part] = where.get(part, 0.0) + (used - before if used >= before else used)
         self._known = {host: used for host, (used, _) in placed.items()}
         return far

@@ -56,7 +56,7 @@ class EventFile:
             file.close()
 
     def _again(self, found: list[Scalar]) -> int:
-        with suppress(OSError):  # all of it is written anew
+        with suppress(OSError):  # all of it is written again
             self.close()
         self._folder.mkdir(exist_ok=True)
         old = list(self._folder.glob("events.out.tfevents.*"))
@@ -166,7 +166,7 @@ class LedgerPosition(NamedTuple):
 
 
 def of_ledger(ledger: queries.Database, seen: LedgerPosition) -> tuple[list[Scalar], LedgerPosition]:
-    """What was added to `ledger` since `seen`, or all of it after a learner began anew: then `lineages` differs."""
+    """What was added to `ledger` since `seen`, or all of it after a learner began again: then `lineages` differs."""
     lineages = queries.lineages(ledger)
     if lineages != seen.lineages:
         seen = LedgerPosition(lineages)

@@ -69,7 +69,7 @@ def refuse_bad_pool(pool: Sequence[Member]) -> None:
 
 
 def who(names: Sequence[str], seed: int, step: int) -> str:
-    """Which of `names` takes step `step` of an attempt that all share: drawn anew for each step."""
+    """Which of `names` takes step `step` of an attempt that all share: drawn again for each step."""
     return random.Random(f"{seed} {step}").choice(sorted(names))  # noqa: S311 - repeatable, nothing secret
 
 

@@ -1,6 +1,6 @@
 """Rewrites an outside model's answer in the words that the policy learns.
 
-Invariant: the answer is parsed like any policy's and written anew from the typed action. Only a short escaped thought
+Invariant: the answer is parsed like any policy's and written again from the typed action. Only a short escaped thought
 and literal arguments get into a demonstration. An answer that is no action stays none: it is escaped, and the grammar
 refuses it.
 """

@@ -47,7 +47,7 @@ TRIES = 2  # of a boot: a policy of the same user may remove the code at any tim
 
 
 class _Line:
-    """One connection to a machine, made anew when it was lost."""
+    """One connection to a machine, made again when it was lost."""
 
     def __init__(self, machine: _Machine) -> None:
         self._machine = machine

@@ -116,7 +116,7 @@ class Publisher:
             self._changed.clear()
             left_s = group.waits_s(self._ctx.clock.now(), self._settings.join_s)
             if left_s is None:
-                return  # all have left; the next who comes begins anew
+                return  # all have left; the next who comes begins again
             if left_s == 0:
                 self._open = None
                 await self._form(group)

@@ -79,7 +79,7 @@ def evaluates_last(db: Database) -> bool:
 
 
 def lineages(db: Database) -> int:
-    """How many times a learner began anew."""
+    """How many times a learner began again."""
     return int(db.execute("SELECT COUNT(*) FROM lineages").fetchone()[0])
 
 

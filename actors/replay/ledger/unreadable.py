@@ -54,7 +54,7 @@ def _holds(tx: Transaction, group: int, bad: set[BlobRef]) -> bool:
 
 
 def _leave_out(tx: Transaction, segment: LedgerPhaseSegment, bad: set[BlobRef]) -> int:
-    """Take steps out of the pool of `segment`; how many. A ledger that has just begun anew holds no pool in memory."""
+    """Take steps out of the pool of `segment`; how many. A ledger that has just begun again holds no pool in memory."""
     found = [
         (UNREADABLE, token, row["n"])
         for token in tokens(tx, segment)

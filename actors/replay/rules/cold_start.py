@@ -7,7 +7,7 @@ infrastructure change that.
 The strata are as in the ComputerRL recipe. A task that is always solved is kept. The fine-tuned policy tries a task
 again that is sometimes solved. In a task that is never solved a random member of the pool takes each step.
 
-One thing differs on purpose. The recipe trains the base model anew on the final set. Here cloning goes on from the
+One thing differs on purpose. The recipe trains the base model again on the final set. Here cloning goes on from the
 weights that were fine-tuned for resampling, so that no step is paid for twice.
 """
 

@@ -111,7 +111,7 @@ class EngineClient:
         await self.control("/update_weights_from_disk", body, timeout_s)
 
     async def pause(self, mode: str) -> None:
-        """Stop generating: `retract` computes running responses anew afterwards, `in_place` keeps their caches."""
+        """Stop generating: `retract` computes running responses again afterwards, `in_place` keeps their caches."""
         await self.control("/pause_generation", {"mode": mode}, CONTROL_TIMEOUT_S)
 
     async def resume(self) -> None:

@@ -23,7 +23,7 @@ class Gate:
     @asynccontextmanager
     async def through(self) -> AsyncIterator[None]:
         """Be inside, once the gate is open."""
-        while not self._open.is_set():  # a request that was woken may find it closed anew
+        while not self._open.is_set():  # a request that was woken may find it closed again
             await self._open.wait()
         self.inside += 1
         self._empty.clear()

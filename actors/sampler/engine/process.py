@@ -109,7 +109,7 @@ class ServerProcess:
                 signal.pidfd_send_signal(self._pidfd, number)
 
     async def _keep_output(self) -> None:
-        """Copy its output to the log file, starting the file anew (one older part is kept) at `log_bytes`."""
+        """Copy its output to the log file, starting the file again (one older part is kept) at `log_bytes`."""
         if self._process is None or self._process.stdout is None:
             return
         size = self._log.stat().st_size if self._log.exists() else 0

@@ -170,7 +170,7 @@ class WeightsKeeper:
             self._ctx.spawn(self._member.decline(self._latest), "decline a group")
 
     def load_again(self) -> None:
-        """Try anew to load what is wanted."""
+        """Try again to load what is wanted."""
         self._newer.set()
 
     def _wanted(self) -> Latest:
@@ -225,7 +225,7 @@ class WeightsKeeper:
             self._newer.set()  # announced while it was starting
 
     async def _pin_again(self) -> None:
-        """Pin what the engine's predecessor had pinned. A round whose version is gone pins it anew, or fails."""
+        """Pin what the engine's predecessor had pinned. A round whose version is gone pins it again, or fails."""
         for version, location in list(self.pins.held.items()):
             try:
                 where = await self.here(location)

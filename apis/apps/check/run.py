@@ -85,7 +85,7 @@ async def _guarded(outcome: CaseOutcome, work: Awaitable[None], most_s: float | 
 
 
 async def _ended(outcome: CaseOutcome, table: Table, desk: Desk) -> bool:
-    """Whether a case that failed has ended the application, which is then there anew."""
+    """Whether a case that failed has ended the application, which is then there again."""
     if not outcome.problem or not await desk.ended():
         return False
     outcome.problem = f"the application ended: {outcome.problem}"

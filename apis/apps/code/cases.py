@@ -17,7 +17,7 @@ from apis.guest.code.start import EXTENSIONS
 THEME, LETTERS, NOTES, KEYS = (
     f"computerrl.{name}" for name in ("paper-theme", "letter-snippets", "notes-language", "plain-keys")
 )
-WAIT_S = 90.0  # a window that gets other folders loads anew, which takes a while on a busy machine
+WAIT_S = 90.0  # a window that gets other folders loads again, which takes a while on a busy machine
 GONE = ("is not in the window", "is not installed")  # what is to be taken away has gone already
 NONE = "~/proj/none.py"
 MERGE = {"path1": "~/Documents/mine.txt", "path2": "~/Documents/hers.txt", "base": "~/Documents/base.txt",
@@ -156,7 +156,7 @@ CASES = (
     Case(function="add_folder", right={"folder": "~/other"}, before=_first(("launch_vscode", {"path": "~/proj"})),
          each=_first(("remove_folder", {"folder": "~/other"})), says="~/other is in the window now",
          effect=_shows(("folder other", _informs("- ~/other")), ("its place in the tree", has("tree-item", "other"))),
-         wrong={"folder": "~/nowhere"}, refusal="folder: there is no folder", light=False),  # a window loads anew
+         wrong={"folder": "~/nowhere"}, refusal="folder: there is no folder", light=False),  # a window loads again
     Case(function="remove_folder", right={"folder": "~/other"}, each=_first(("add_folder", {"folder": "~/other"})),
          says="~/other is no longer in the window",
          effect=_shows(("window without it", _informs("- ~/other", there=False)),

@@ -173,7 +173,7 @@ class Cells(Workbook):
         where = address(cells.RangeAddress)
         if not filled_in(cells, CONTENTS):
             raise wrong(f"column_name: {where} is empty")
-        if formulas := filled_in(cells, FORMULA):  # each would count anew where it comes to stand
+        if formulas := filled_in(cells, FORMULA):  # each would count again where it comes to stand
             raise wrong(
                 f"column_name: {address(formulas[0])} holds formulas, and those follow the cells beside them; sort a"
                 " column of values"

@@ -79,7 +79,7 @@ class Browser:
     def show(self, url: str, expression: str, until: float, again: bool = False) -> Any:
         """Bring the page `url` of Chromium's own to the front; what an expression gives in it, once it is not null.
 
-        The page gets a tab where it has none. With `again` one that gives null is loaded anew. Raises Refused.
+        The page gets a tab where it has none. With `again` one that gives null is loaded again. Raises Refused.
         """
         for page in self.pages(until):
             if page["url"].rstrip("/") == url.rstrip("/"):

@@ -230,7 +230,7 @@ class CodeTools:
         return "the synchronisation of settings is off"
 
     def _change(self, method: str, full: str, before: State, done: str) -> str:
-        """Change the folders, and wait for the window where that loads it or its extensions anew; what it shows."""
+        """Change the folders, and wait for the window where that loads it or its extensions again; what it shows."""
         after = code_link.ask(method, self._until, path=full)
         if not after["done"]:
             raise wrong(f"folder: the window does not let {short(full)} be changed")

@@ -10,7 +10,7 @@ office. Showing another slide takes shapes away, too. Nor may GTK and the bus be
 
 An object that is handed out over a connection costs its receiver some ten questions on what it can do; here none.
 
-Asked: JSON [what, module, name, arguments, anew]. `what` is "tool", "info", "cells" or "pid"; `anew` says that there
+Asked: JSON [what, module, name, arguments, again]. `what` is "tool", "info", "cells" or "pid"; `again` says that there
 was input since the last call. Answered: JSON [kind, text], kind "" where all went well, and else that of a refusal.
 """
 

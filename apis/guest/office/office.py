@@ -1,7 +1,7 @@
 """LibreOffice, reached over one UNO connection by a pipe of this session's own.
 
 Invariant: UNO calls block for as long as the office likes, so all of them run in one `Lane`. The death of the office
-ends a stuck one. The connection is made anew when the office was started again. No document is ever closed.
+ends a stuck one. The connection is made again when the office was started again. No document is ever closed.
 
 A call is one question to `guest.office.inside`, which the office runs within itself: here its own Python loads that
 file.
@@ -78,7 +78,7 @@ class Office:
     def call(self, module: str, name: str, arguments: dict[str, Any], timeout_s: float, *, anew: bool = True) -> str:
         """What a function of a module of the office's says of the document in front.
 
-        `anew`: input may have left the document in the middle of something, which the call has to end first. Raises
+        `again`: input may have left the document in the middle of something, which the call has to end first. Raises
         Refused `tool_failed`, also at the deadline, and `bad_request` for a function that there is not.
         """
         asked = Call("tool", module, name, arguments, anew)

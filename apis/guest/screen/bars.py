@@ -1,6 +1,6 @@
 """What the buttons of LibreOffice's tool bars keep from one observation to the next.
 
-Invariant: states and names are read anew each time. A button's role, and that nothing lies below it, are remembered as
+Invariant: states and names are read again each time. A button's role, and that nothing lies below it, are remembered as
 long as the same object stands there. A button's box is remembered as long as four things stay:
 
 - the box of its bar

@@ -42,7 +42,7 @@ AFTER_LINE_S = 0.06  # Return may close a dialog: what follows must reach the wi
 # GTK's file dialogs swallow a Return that comes while they complete a name: 120 ms after the last character is too
 # soon, 160 enough on an idle machine. So a dialog must have rested this long.
 BEFORE_RETURN_S = 0.2
-# An Impress box that typing has opened sets its caret anew some 200 ms after it has read the first key: it must have
+# An Impress box that typing has opened sets its caret again some 200 ms after it has read the first key: it must have
 # read that and rested.
 OPENED_S = 0.25
 TEXT_MAX = 20_000

@@ -1,6 +1,6 @@
 """What stays of LibreOffice's windows from one observation to the next: their frames, panels and tool bars.
 
-Invariant: states and names are read anew each time, and nothing is remembered of documents, lists and menus. Of an
+Invariant: states and names are read again each time, and nothing is remembered of documents, lists and menus. Of an
 object its role stays. The children of a panel are the same objects as long as they are as many and none of them is
 gone. What the last observation did not meet is forgotten.
 

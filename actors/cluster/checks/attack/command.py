@@ -144,7 +144,7 @@ async def _one(
     pool: DesktopPool, config: SeatsConfig, request: CheatRequest, tokenizer: Tokenizer
 ) -> tuple[list[CheatResult], CheatedEpisode]:
     task, cheats = tasks.task(request.task), [cheat for cheat in CHEATS if cheat.when == request.when]
-    found: dict[str, CheatResult] = {}  # by cheat: a fault has all of them tried anew
+    found: dict[str, CheatResult] = {}  # by cheat: a fault has all of them tried again
 
     def heard(one: CheatResult) -> None:
         found[one.cheat] = one

@@ -1,6 +1,6 @@
 """A recorded episode played again on a fresh desktop, and what comes otherwise.
 
-Invariant: the answers are the recorded ones to the letter. What they do is found out anew, by what plays an episode. A
+Invariant: the answers are the recorded ones to the letter. What they do is found out again, by what plays an episode. A
 fault is no difference: it leaves nothing to compare.
 """
 

@@ -136,7 +136,7 @@ class SandboxProvider(abc.Provider):
             copy = self._folder / "guest" / name
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, copy)
-        # Desktops can't write there, so each would compile what it imports anew.
+        # Desktops can't write there, so each would compile what it imports again.
         compiled = [command.PYTHON, "-I", "-m", "compileall", "-q", str(self._folder / "guest")]
         subprocess.run(compiled, check=True, stdout=subprocess.DEVNULL, timeout=COMPILE_S)
         home.write(self._folder / "home", home.finished())

@@ -1,7 +1,7 @@
 """Tasks on Calc: sort the rows of a table by one of its columns, and save.
 
 The published function sorts a single column and leaves the others as they are. The oracle by functions writes the
-others anew.
+others again.
 
 Invariant: the two splits share no wording and, since words and numbers are split by their hash, no name and no value.
 At the start the rows are never in the order that is asked for.

@@ -2,7 +2,7 @@
 
 Invariant: no line stands in a file twice. A task is solved only if every other line and file is as it was. The oracle
 ends only when the editor shows the wanted text and says that it is saved, after a step that saves. From any other text
-than the first one it goes on by writing the whole anew.
+than the first one it goes on by writing the whole again.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def by_gui(view: View) -> Move:
 
 
 def _differs(now: list[str], wanted: list[str]) -> int | None:
-    """Which of several lines is the only one to be changed; None where the whole box is written anew."""
+    """Which of several lines is the only one to be changed; None where the whole box is written again."""
     if len(now) != len(wanted) or len(now) == 1:
         return None
     other = [at for at, pair in enumerate(zip(now, wanted, strict=True)) if pair[0] != pair[1]]
