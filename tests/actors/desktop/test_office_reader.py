@@ -44,6 +44,15 @@ async def test_what_no_office_can_have_saved_is_not_opened(monkeypatch: pytest.M
     assert (untouched.unsaved, untouched.difference) == (True, "") if untouched else False
 
 
+async def test_other_files_and_missing_ones_are_left_as_they_were_seen() -> None:
+    names = ["notes.txt", "a.docx", "gone.docx"]
+    asked = [WantedFile(names[0]), *(WantedFile(name, OFFICE, expected=WANTED) for name in names[1:])]
+    seen = [FileSeen(path=names[0], data=b"text"), FileSeen(path=names[1], data=b"text"), FileSeen(path=names[2])]
+    notes, document, gone = await as_wanted(asked, seen, ReadLimits())
+    assert (notes, gone) == (seen[0], seen[2])
+    assert document.office is not None
+
+
 @pytest.mark.usefixtures("there")
 @pytest.mark.parametrize("said", [["known", "late"], ["known", "ended", "-11"], ["known", "ended", "-24"]])
 async def test_a_document_that_ends_libreoffice_twice_has_failed(
