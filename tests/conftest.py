@@ -14,6 +14,7 @@ from hypothesis.internal.conjecture import providers
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from tests import messages
 from tests.folders import desk_folder
 
 # A slow shared core must not turn a passing property into a flaky deadline failure. EXAMPLES=10 looks at ten times as
@@ -44,6 +45,14 @@ def state_dir() -> Iterator[str]:
     """Where a test's own desktops keep their state."""
     with desk_folder() as folder:
         yield folder
+
+
+@pytest.fixture
+def message(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[messages.Messages]:
+    """Compares sentences that users read with those of `messages.yaml`."""
+    kept = messages.of_test(request, tmp_path)
+    yield kept
+    kept.done()
 
 
 @pytest.hookimpl(wrapper=True)

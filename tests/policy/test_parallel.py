@@ -6,6 +6,7 @@ import pytest
 from policy.architecture import Architecture
 from policy.parallel import ParallelConfig
 from runtime.errors import ConfigError
+from tests.messages import Messages
 
 MODEL = Architecture(
     style="qwen2", layers=6, hidden=64, heads=8, kv_heads=4, head_dim=8, rotary_dim=8, ffn=96, vocab=128, context=512,
@@ -20,32 +21,26 @@ def test_ranks_are_the_product() -> None:
     ParallelConfig(tensor=4).refuse(msgspec.structs.replace(MODEL, vocab=125))
 
 
-@pytest.mark.parametrize(
-    ("settings", "line"),
-    [
-        ({"context": 2}, r"learner\.parallel\.context is 2: attention over packed sequences .*"),
-        ({"sequence": True}, r"learner\.parallel\.sequence is true: it needs learner\.parallel\.tensor above 1"),
-        ({"data": 0}, r"learner\.parallel\.data is 0: it counts from 1"),
-    ],
-)
-def test_what_no_model_allows_is_refused_at_once(settings: dict[str, int], line: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{line}$"):
+@pytest.mark.parametrize("settings", [{"context": 2}, {"sequence": True}, {"data": 0}], ids=str)
+def test_what_no_model_allows_is_refused_at_once(settings: dict[str, int], message: Messages) -> None:
+    with message.raised(ConfigError):
         ParallelConfig(**settings)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("settings", "model", "line"),
+    ("settings", "model"),
     [
-        ({"tensor": 3}, {}, "tensor is 3: it does not divide num_attention_heads 8"),
-        ({"tensor": 8}, {}, "tensor is 8: it does not divide num_key_value_heads 4"),
-        ({"tensor": 4}, {"ffn": 98}, "tensor is 4: it does not divide intermediate_size 98"),
-        ({"tensor": 4}, {"vocab": 6}, "tensor is 4: vocab_size 6 is too small for it"),
-        ({"pipeline": 4}, {}, "pipeline is 4: it does not divide num_hidden_layers 6"),
+        ({"tensor": 3}, {}),
+        ({"tensor": 8}, {}),
+        ({"tensor": 4}, {"ffn": 98}),
+        ({"tensor": 4}, {"vocab": 6}),
+        ({"pipeline": 4}, {}),
     ],
+    ids=str,
 )
 def test_what_the_model_does_not_allow_is_refused_by_one_line(
-    settings: dict[str, int], model: dict[str, int], line: str
+    settings: dict[str, int], model: dict[str, int], message: Messages
 ) -> None:
     parallel = ParallelConfig(**settings)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=rf"^learner\.parallel\.{line}$"):
+    with message.raised(ConfigError):
         parallel.refuse(msgspec.structs.replace(MODEL, **model))
