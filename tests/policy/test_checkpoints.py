@@ -102,7 +102,7 @@ def test_no_reader_within_may_ask_for_less(tmp_path: Path) -> None:
     data = io.BytesIO()
     torch.save(Calls(os.system, f"touch {tmp_path}/called"), data)
     data.seek(0)
-    with pytest.raises(ConfigError, match="^x: "), plaindata.plain_data_only("x"):
+    with pytest.raises(ConfigError, match=r"^x: "), plaindata.plain_data_only("x"):
         torch.load(data, weights_only=False)
     assert not (tmp_path / "called").exists()
     assert plaindata._FORCE not in os.environ
