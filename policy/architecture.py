@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from runtime import inputs
+from runtime import disk
 from runtime.errors import ConfigError
 
 
@@ -229,7 +229,7 @@ def end_ids(folder: Path) -> tuple[int, ...]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(inputs.read_bytes(path), type=dict[str, Any])
+        return msgspec.json.decode(disk.read_bytes(path), type=dict[str, Any])
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from policy.lora import LoraConfig
-from runtime import inputs
+from runtime import disk
 from runtime.errors import ConfigError, StoreError
 from runtime.messaging.message import Version
 
@@ -34,7 +34,7 @@ class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
 def read_info(folder: Path) -> CheckpointInfo:
     """Raises StoreError unless `folder` is a complete checkpoint."""
     try:
-        return msgspec.json.decode(inputs.read_bytes(folder / MARKER, inputs.MODEL), type=CheckpointInfo)
+        return msgspec.json.decode(disk.read_bytes(folder / MARKER, disk.MODEL), type=CheckpointInfo)
     except (OSError, msgspec.DecodeError) as error:
         raise StoreError(f"{folder} is not a complete checkpoint: {error}") from error
 

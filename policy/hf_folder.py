@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from policy import tensorfiles
-from runtime import inputs
+from runtime import disk
 from runtime.disk import flush
 from runtime.errors import ConfigError
 
@@ -40,7 +40,7 @@ def read(folder: Path) -> dict[str, Tensor]:
 
 def digest(folder: Path) -> str:
     """blake2b-128 of the safetensors file in `folder`, hex."""
-    with inputs.opened(folder / WEIGHTS) as file:
+    with disk.opened(folder / WEIGHTS) as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
@@ -52,7 +52,7 @@ def companions(folder: Path) -> Companions:
     removed while its model trains.
     """
     files = sorted(path for path in folder.iterdir() if path.is_file() and tensorfiles.taken_along(path.name))
-    return {path.name: inputs.read_bytes(path, inputs.MODEL) for path in files}
+    return {path.name: disk.read_bytes(path, disk.MODEL) for path in files}
 
 
 def write_companions(files: Companions, folder: Path) -> None:

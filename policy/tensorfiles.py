@@ -17,7 +17,7 @@ import msgspec
 
 from policy.architecture import read_architecture
 from policy.tensornames import EMBEDDING, HEAD, expected
-from runtime import inputs
+from runtime import disk
 
 # Config, tokenizer, template and what people read: never a program or a pickle.
 COMPANION_KINDS = (".json", ".txt", ".model", ".tiktoken", ".jinja", ".md")
@@ -60,7 +60,7 @@ def problem(folder: Path) -> str:
     Raises ConfigError where config.json describes a model that is not covered.
     """
     arch = read_architecture(folder)
-    config = json.loads(inputs.read_bytes(folder / "config.json"))
+    config = json.loads(disk.read_bytes(folder / "config.json"))
     return _company(folder, config) or _misfit(folder, expected(arch), tied=arch.tied)
 
 
@@ -75,8 +75,8 @@ def unreadable(folder: Path) -> str:
             continue
         if not path.is_file():
             return f"{path.name} is no regular file"
-        if (total := total + path.stat().st_size) > inputs.MODEL:
-            return f"with {path.name}, what lies beside its weights has more than {inputs.MODEL} bytes"
+        if (total := total + path.stat().st_size) > disk.MODEL:
+            return f"with {path.name}, what lies beside its weights has more than {disk.MODEL} bytes"
     return ""
 
 
@@ -155,7 +155,7 @@ def _misled(index: Path, held: Mapping[str, str]) -> str:
     if not os.path.lexists(index):
         return ""
     try:
-        told = msgspec.json.decode(inputs.read_bytes(index, _HEAD_MOST), type=_Index).weight_map
+        told = msgspec.json.decode(disk.read_bytes(index, _HEAD_MOST), type=_Index).weight_map
     except OSError as error:
         return f"cannot read {index.name}: {error.strerror}"
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -191,14 +191,14 @@ def _same(one: tuple[Path, Tensor] | None, other: tuple[Path, Tensor]) -> bool:
 
 def _bytes(file: Path, begin: int, end: int) -> bytes:
     """These bytes of a file's weights."""
-    with inputs.opened(file) as opened:
+    with disk.opened(file) as opened:
         opened.seek(8 + int.from_bytes(opened.read(8), "little") + begin)
         return opened.read(end - begin)
 
 
 def head(file: Path) -> dict[str, Tensor]:
     """The tensors that a safetensors file says it holds. Raises OSError, ValueError with one line."""
-    with inputs.opened(file) as opened:
+    with disk.opened(file) as opened:
         length = os.fstat(opened.fileno()).st_size
         size = int.from_bytes(opened.read(8), "little")
         if not 2 <= size <= min(_HEAD_MOST, length - 8):

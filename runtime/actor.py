@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from runtime import interfaces
 from runtime.clock import Clock
 from runtime.disk import DiskGate
 from runtime.errors import PayloadLost, ProtocolError
+from runtime.hosts import door
 from runtime.logs.writer import ActorLog
 from runtime.messaging.message import BlobRef, Message, tag_of
 from runtime.messaging.refs import Ref
+from runtime.segments import SegmentStore, read_blobs
 from runtime.storage import far_store
 from runtime.storage.bulk import SEGMENTS
 from runtime.storage.far_store import Alone, Copies, FarStore, Makers, fetched, made
-from runtime.storage.segments import SegmentStore, read_blobs
-from runtime.tasks import TaskScope
+from runtime.waits import TaskScope
 
 if TYPE_CHECKING:
     from runtime.messaging.node import Node
@@ -133,7 +133,7 @@ class Context:
         May look up a name. Raises OSError where nothing leads to the main host.
         """
         ticket = self._node.ticket
-        return "127.0.0.1" if ticket is None else interfaces.towards(ticket.address)
+        return "127.0.0.1" if ticket is None else door.towards(ticket.address)
 
     def segments(self) -> SegmentStore | FarStore:
         """A new writer of the run's segments, in this actor's name or, away from the main host, in its host's."""

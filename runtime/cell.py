@@ -1,4 +1,4 @@
-"""The life of one actor: start, serve, fail, start again, stop.
+"""The life of one actor (start, serve, fail, start again, stop), and the actors of one process.
 
 Invariant: whatever ends a life, its handlers and tasks have ended, and `on_stop` was called once. Every message that
 was in a handler is answered before the next life starts. The mailbox outlives all lives.
@@ -10,13 +10,13 @@ import asyncio
 import os
 import time
 import traceback
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from runtime.actor import Actor, Context, Handler
 from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, ProtocolError
-from runtime.logs.runtime_events import (
+from runtime.logs.writer import (
     ACTOR_FAILED,
     ACTOR_RESTARTS,
     ACTOR_STARTED,
@@ -24,17 +24,13 @@ from runtime.logs.runtime_events import (
     STOP_FAILED,
     TASK_OUTLIVES,
     TELL_FAILED,
+    current_trace,
 )
-from runtime.logs.writer import current_trace
-from runtime.messaging.codec import decode, encode, reply_type
-from runtime.messaging.envelope import Envelope
-from runtime.messaging.mailbox import Mailbox
-from runtime.messaging.node import Node
+from runtime.messaging.message import Envelope, decode, encode, reply_type
+from runtime.messaging.node import Mailbox, Node
 from runtime.spec import WireSpec
-from runtime.status import ActorStatus, WaitStatus
 from runtime.supervision import GiveUp, RestartBudget
-from runtime.tasks import TaskScope
-from runtime.waits import PendingWait, waiting
+from runtime.waits import ActorStatus, PendingWait, TaskScope, WaitStatus, waiting, waits_now
 
 MOST_WAITS = 20  # of one actor in its status
 CONFIG_S = 600.0  # for an actor to take a new config: it may finish what it does by the old one
@@ -282,3 +278,49 @@ def traceback_lines(error: BaseException) -> list[str]:
     """The traceback as lines for a log field."""
     text = "".join(traceback.format_exception(error))
     return text.splitlines()[-60:]
+
+
+class InlineHost:
+    """The cells of one process: the entry point's, and equally a child's."""
+
+    def __init__(self, node: Node, on_give_up: Callable[[str, str], None]) -> None:
+        self.node = node
+        self.cells: dict[str, Cell] = {}
+        self._on_give_up = on_give_up
+        self._lives: dict[str, asyncio.Task[None]] = {}
+        self._scope = TaskScope(lambda name, error: on_give_up(name, f"the runtime failed: {error!r}"))
+
+    def add(self, spec: WireSpec) -> asyncio.Future[None]:
+        """Make the actor known and start it; the future ends when `on_start` has, or fails with ActorFailed."""
+        if spec.name in self.cells:
+            raise ConfigError(f"there are two actors called {spec.name}")
+        cell = self.cells[spec.name] = Cell(spec, self.node, self._on_give_up)
+        self._lives[spec.name] = self._scope.spawn(cell.live(), spec.name)
+        return cell.started
+
+    async def configure(self, specs: Sequence[WireSpec]) -> None:
+        """Give actors new configs; returns when each has taken its own. Raises the first error of theirs."""
+        await asyncio.gather(*(self.cells[spec.name].configure(spec) for spec in specs))
+
+    async def remove(self, names: Sequence[str]) -> None:
+        """Stop these actors, all at once, and forget them."""
+        known = [name for name in names if name in self.cells]
+        for name in known:
+            self.cells[name].stop()
+        await asyncio.gather(*(self._lives[name] for name in known), return_exceptions=True)
+        for name in known:
+            self.cells.pop(name).close()
+            del self._lives[name]
+
+    def statuses(self) -> list[ActorStatus]:
+        """What each actor here is doing. One pass over the waits, and one over the actors."""
+        waits: defaultdict[str, list[PendingWait]] = defaultdict(list)
+        for _, wait in waits_now():
+            waits[wait.who].append(wait)
+        return [cell.status(waits.get(name, ())) for name, cell in self.cells.items()]
+
+    async def close(self) -> None:
+        """Stop what is left, then the node."""
+        await self.remove(list(self.cells))
+        await self._scope.close(5.0)
+        await self.node.close()

@@ -1,14 +1,16 @@
 """Looking into a running system from another process, and asking it to change.
 
-Invariant: the control socket by itself changes nothing: what may be asked beside statuses is a command of the system's
-owner. A client that is silent or does not read is dropped in bounded time. A command that is too large is refused
-unread. A command that has begun does not end with its client.
+Invariant: the control socket by itself changes nothing: all but statuses is a command of the system's owner. A client
+that is silent or does not read is dropped in bounded time. A command that is too large is refused unread. A command
+that has begun does not end with its client.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import socket
 import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,11 +18,50 @@ from pathlib import Path
 import msgspec
 
 from runtime.errors import ActorGone, ComputerRLError, ConfigError, ProtocolError
-from runtime.logs.runtime_events import COMMAND_FAILED
-from runtime.logs.writer import ActorLog
-from runtime.messaging.codec import decode, encode
-from runtime.sockets import connect_unix, listen_unix
-from runtime.status import ActorStatus
+from runtime.logs.writer import COMMAND_FAILED, ActorLog
+from runtime.messaging.message import decode, encode
+from runtime.waits import ActorStatus
+
+
+def listen_unix(path: Path) -> socket.socket:
+    """A listening socket at `path`, open to its owner only. Raises ConfigError when a process serves there already."""
+    if path.exists():
+        try:
+            connect_unix(path, 1.0).close()
+        except OSError:
+            path.unlink()  # left by a process that was killed
+        else:
+            raise ConfigError(f"{path} is served by a running process")
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sock.bind(f"/proc/self/fd/{folder}/{path.name}")
+        path.chmod(0o600)
+        sock.listen(16)
+    except OSError as error:
+        sock.close()
+        raise ConfigError(f"can't listen at {path}: {error}") from error
+    finally:
+        os.close(folder)
+    sock.setblocking(False)
+    return sock
+
+
+def connect_unix(path: Path, timeout_s: float) -> socket.socket:
+    """A blocking socket connected to `path`. Raises OSError."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.settimeout(timeout_s)
+    try:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            sock.connect(f"/proc/self/fd/{folder}/{path.name}")
+        finally:
+            os.close(folder)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
 
 SOCKET = "control.sock"
 STATUS = "status"

@@ -1,8 +1,4 @@
-"""A disk that takes no more bytes.
-
-Invariant: a refusal is logged once with its folder and what to do about it, and once when it is over. A part that waits
-for the disk goes on by itself, and loses nothing.
-"""
+"""Files: those of others within a bound, and a disk that is slow or takes no more bytes."""
 
 from __future__ import annotations
 
@@ -10,14 +6,83 @@ import asyncio
 import errno
 import functools
 import os
+import stat
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from io import BufferedReader
 from pathlib import Path
+from typing import Protocol
 
 from runtime.errors import DiskRefuses, StoreError
-from runtime.logs.runtime_events import DISK_ACCEPTS, DISK_REFUSES
-from runtime.storage.slow_disk import Log
+from runtime.logs.events import Event
+from runtime.logs.writer import DISK_ACCEPTS, DISK_ANSWERS, DISK_REFUSES, DISK_SLOW
+
+SETTINGS = 1 << 20  # bytes of what a person writes: settings, tasks, a record
+MODEL = 128 << 20  # bytes of what lies beside a model's weights: a large vocabulary takes 35 MB
+
+
+def opened(path: Path) -> BufferedReader:
+    """The regular file at `path`, to be read; links are followed. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return os.fdopen(handle, "rb")
+
+
+def read_bytes(path: Path, most: int = SETTINGS) -> bytes:
+    """All of a regular file of at most `most` bytes. Raises OSError."""
+    with opened(path) as file:
+        if len(content := file.read(most + 1)) > most:
+            raise OSError(errno.EFBIG, f"it has more than {most} bytes", str(path))
+        return content
+
+
+def read_text(path: Path, most: int = SETTINGS) -> str:
+    """The same as UTF-8. Raises OSError, UnicodeDecodeError."""
+    return read_bytes(path, most).decode()
+
+
+def lines(file: BufferedReader, most: int) -> Iterator[bytes]:
+    """The lines of a file, each with its end and of at most `most` bytes. Raises OSError."""
+    while line := file.readline(most + 1):
+        if len(line) > most:
+            raise OSError(errno.EFBIG, f"a line of it has more than {most} bytes", str(file.name))
+        yield line
+
+
+SLOW_AFTER_S = 2.0
+
+
+class Log(Protocol):
+    """Where events go: an actor's log."""
+
+    def emit(self, event: Event, *, trace: str | None = None, **fields: object) -> None:
+        """Write one event."""
+
+
+@asynccontextmanager
+async def on_disk(log: Log | None, file: str, what: str) -> AsyncIterator[None]:
+    """Run the body, which does `what` to `file` in a thread."""
+    began = time.monotonic()
+    logged = False
+
+    def slow() -> None:
+        nonlocal logged
+        logged = True
+        if log is not None:
+            log.emit(DISK_SLOW, file=file, what=what, waited_s=round(time.monotonic() - began, 3))
+
+    timer = asyncio.get_running_loop().call_later(SLOW_AFTER_S, slow)
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if logged and log is not None:
+            log.emit(DISK_ANSWERS, file=file, what=what, took_s=round(time.monotonic() - began, 3))
+
 
 AGAIN_S = 2.0  # between two looks at a disk that refuses: no event says that there is room
 PROBE_BYTES = 256 << 10  # more than what is left of the last block

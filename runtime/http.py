@@ -1,17 +1,33 @@
-"""One request over HTTP, with a deadline and a bound on its answer.
+"""HTTP: one bounded request, and who may ask a server of this program.
 
-Invariant: a request ends by its deadline, and no more of an answer than the bound and one piece is ever held.
+Invariant: nothing is answered to a request that lacks the server's token. At a loopback address the request has to name
+that address, so no name that a stranger made to point here is served. No page of another origin is answered, and what
+changes something is JSON.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Mapping
-from typing import NamedTuple
+import base64
+import binascii
+import contextlib
+import hashlib
+import hmac
+import ipaddress
+import os
+import re
+import secrets
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import aiohttp
+from aiohttp import web
+from aiohttp.typedefs import Handler
 
-from runtime.errors import ComputerRLError
+from runtime.errors import ComputerRLError, ConfigError
+from runtime.program import TOKEN_ENV
+from runtime.settings import is_loopback
 
 
 class NoAnswerError(ComputerRLError):
@@ -69,3 +85,208 @@ async def joined(pieces: AsyncIterable[bytes], most: int) -> bytes | None:
             return None
         parts.append(part)
     return b"".join(parts)
+
+
+LOOPBACK = "127.0.0.1"
+SAFE = ("GET", "HEAD", "OPTIONS")
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
+        " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{16,256}")
+
+
+class Turned(NamedTuple):
+    """What a request gets in place of an answer: a line, or with status 303 the path to go on to with the cookie."""
+
+    status: int
+    line: str
+
+
+def server_token() -> str:
+    """The token that COMPUTERRL_TOKEN gives, else a fresh one. Raises ConfigError where it gives none of use."""
+    given = os.environ.get(TOKEN_ENV, "")
+    if given and not _TOKEN.fullmatch(given):
+        raise ConfigError(f"{TOKEN_ENV}: a token has 16 to 256 letters, digits, - and _")
+    return given or secrets.token_urlsafe(24)
+
+
+def bearer(token: str) -> dict[str, str]:
+    """The header by which a program shows `token`; none for ""."""
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+class Guard:
+    """The rules of one server, which listens at `host` (a Unix socket counts as loopback).
+
+    `pages`: browsers are served too. The address with the token gives them a cookie.
+    """
+
+    def __init__(self, host: str = LOOPBACK, *, token: str = "", pages: bool = False) -> None:
+        self.host, self.token = host, token or server_token()
+        self._pages = pages
+        # Browsers send a cookie to all ports of a host: servers with tokens of their own keep them apart by name.
+        self.cookie = f"computerrl-{hashlib.sha256(self.token.encode()).hexdigest()[:8]}"
+
+    def address(self, port: int, path: str = "/") -> str:
+        """The printed address, with the token as browsers or as programs take it."""
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        if self._pages:
+            return f"http://{shown}:{port}{path}?token={self.token}"
+        return f"http://token:{self.token}@{shown}:{port}"
+
+    def turned(self, method: str, target: str, headers: Mapping[str, str]) -> Turned | None:
+        """Why a request is not answered, None for one that is. Names of `headers` are in small letters. Pure."""
+        shown = any(self._fits(given) for given in _tokens(headers.get("authorization", "")))
+        host = headers.get("host", "")
+        if not self._named(host, shown=shown):
+            return Turned(403, "ask this server by its address")
+        if self._foreign(headers, host):
+            return Turned(403, "no page of another site is answered")
+        if shown:
+            return self._unchanging(method, headers)
+        if not self._pages:
+            return Turned(401, "this server wants its token: Authorization: Bearer TOKEN")
+        path, _, query = target.partition("?")
+        asked = parse_qsl(query, keep_blank_values=True)
+        if method == "GET" and any(name == "token" and self._fits(value) for name, value in asked):
+            rest = urlencode([(name, value) for name, value in asked if name != "token"])
+            return Turned(303, f"/{path.lstrip('/')}" + (f"?{rest}" if rest else ""))
+        if any(self._fits(value) for value in _cookies(headers.get("cookie", ""), self.cookie)):
+            return self._unchanging(method, headers)
+        return Turned(401, "open the address that was printed, with its token")
+
+    def _fits(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(errors="surrogateescape"), self.token.encode())
+
+    def _named(self, host: str, *, shown: bool) -> bool:
+        """Whether the Host header is a name that no stranger can have made to point here."""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        if is_loopback(name):
+            return True
+        if is_loopback(self.host):
+            return False
+        # Elsewhere a server may have any name. A program that knows the token is no page that was led here.
+        return shown or name in (self.host.lower(), os.uname().nodename.lower()) or _is_ip(name)
+
+    @staticmethod
+    def _foreign(headers: Mapping[str, str], host: str) -> bool:
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
+            return True
+        site, mode = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-mode", "navigate")
+        return site not in ("none", "same-origin") and mode != "navigate"
+
+    @staticmethod
+    def _unchanging(method: str, headers: Mapping[str, str]) -> Turned | None:
+        """None unless the request may change something and is not one that only a program or the own page sends."""
+        if method in SAFE:
+            return None
+        empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        return None if empty or kind == "application/json" else Turned(415, "a request's body is application/json")
+
+    # --- for the two kinds of servers ------------------------------------------------------------------------------
+
+    def protect(self, app: web.Application) -> None:
+        """Set this guard before all of an aiohttp application."""
+        app.middlewares.insert(0, self._middleware)
+        app.on_response_prepare.append(_add_headers)
+
+    @web.middleware
+    async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        turned = self.turned(request.method, request.raw_path, joined_headers(request.headers.items()))
+        if turned is None:
+            return await handler(request)
+        if turned.status != 303:
+            return web.Response(status=turned.status, text=f"{turned.line}\n")
+        answer = web.Response(status=303, headers={"Location": turned.line})
+        answer.set_cookie(self.cookie, self.token, httponly=True, samesite="Strict", path="/")
+        return answer
+
+    def asgi(self, app: Any) -> Any:
+        """`app`, an ASGI application, behind this guard."""
+
+        async def guarded(scope: Any, receive: Any, send: Any) -> None:
+            turned = None
+            if scope["type"] != "lifespan":
+                pairs = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
+                turned = self.turned(scope.get("method", "GET"), scope["path"], joined_headers(pairs))
+            if turned is None:
+                await app(scope, receive, send)
+            elif scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+            else:
+                await send({"type": "http.response.start", "status": turned.status, "headers": []})
+                await send({"type": "http.response.body", "body": f"{turned.line}\n".encode()})
+
+        return guarded
+
+
+@contextlib.asynccontextmanager
+async def served(app: web.Application, guard: Guard, port: int, *, flag: str, end_s: float) -> AsyncIterator[int]:
+    """Serve an aiohttp application behind `guard` at its host; yields the port. Port 0 is any free one.
+
+    `end_s` is the time for answers under way at the end. Raises ConfigError, which names `flag`, where the address is
+    taken.
+    """
+    guard.protect(app)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=end_s)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, guard.host, port).start()
+        except OSError as error:
+            cause = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+            raise ConfigError(f"{flag}: can't be served: {cause}; port 0 is any free one") from None
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+def joined_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Headers by their names in small letters; those that come twice are joined, and so fit nothing."""
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        small = name.lower()
+        found[small] = f"{found[small]}, {value}" if small in found else value
+    return found
+
+
+async def _add_headers(_: web.Request, answer: web.StreamResponse) -> None:
+    for name, value in HEADERS.items():
+        answer.headers.setdefault(name, value)
+
+
+def _tokens(authorization: str) -> list[str]:
+    """What an Authorization header shows: a bearer's token, or the password of an address `http://token:TOKEN@HOST`."""
+    kind, _, given = authorization.partition(" ")
+    if kind.lower() == "bearer":
+        return [given.strip()]
+    if kind.lower() != "basic":
+        return []
+    with contextlib.suppress(binascii.Error, UnicodeDecodeError):
+        return [base64.b64decode(given, validate=True).decode().partition(":")[2]]
+    return []
+
+
+def _cookies(header: str, name: str) -> list[str]:
+    pairs = (one.strip().partition("=") for one in re.split("[;,]", header))
+    return [value.strip('"') for key, _, value in pairs if key == name]
+
+
+def _is_ip(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,14 +1,18 @@
-"""Sections of settings: each key says once what it means and which numbers it takes.
+"""Sections of settings, addresses that a person names, and seeds.
 
 Invariant: a section never holds a number outside its annotation's bounds, whether a file, a flag or code made it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import ipaddress
 import math
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import inspect
@@ -90,3 +94,43 @@ def _excluded(value: float, part: inspect.IntType | inspect.FloatType) -> str:
         return f"it is at least {low:g}" if part.ge is not None else f"it is above {low:g}"
     below = f"{high:g}" if part.le is not None else f"below {high:g}"
     return f"it is from {low:g} to {below}" if part.ge is not None else f"it is above {low:g} and up to {below}"
+
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/?#\s]*@")
+
+
+def refuse_bad_url(url: str, at: str, instead: str) -> None:
+    """Raise ConfigError unless `url` is `http(s)://HOST[:PORT][/PATH]` without credentials.
+
+    `at` names the key or flag in the error; `instead` says where a secret belongs.
+    """
+    try:
+        parts = urlsplit(url)
+        host, user, _ = parts.hostname, parts.username, parts.port  # the port is checked when it is read
+    except ValueError as error:
+        raise ConfigError(f"{at} is {masked(url)!r}: {error}") from None
+    if user is not None or _CREDENTIALS.search(url):
+        raise ConfigError(f"{at} is {masked(url)!r}: it holds a user name or password, which logs repeat; {instead}")
+    if parts.scheme not in ("http", "https") or not host:
+        raise ConfigError(f"{at} is {url!r}: a server is http://HOST:PORT or https://HOST:PORT")
+    if parts.query or parts.fragment:
+        raise ConfigError(f"{at} is {url!r}: leave out what follows {'?' if parts.query else '#'}; {instead}")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine reach the address or name `host`."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def masked(text: str) -> str:
+    """`text` with the credentials of every address in it replaced by `***`."""
+    return _CREDENTIALS.sub("***@", text)
+
+
+def stable_seed(*parts: object) -> int:
+    """A 63-bit seed from the text of `parts`, equal on every machine."""
+    text = "\x1f".join(str(part) for part in parts)
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from runtime.errors import ConfigError
-from runtime.messaging.codec import decode, encode, import_path, load
+from runtime.messaging.message import decode, encode, import_path, load
 from runtime.supervision import RestartPolicy
 
 MAIN = "main"
@@ -73,7 +73,7 @@ class ActorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class HostSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One child process, here or on the machine of a cluster that `place` asks for (`runtime/hosts/placer.py`).
 
-    Of this process's environment it gets what `runtime/hosts/environment.py` lists and what `passes` names; `env` is
+    Of this process's environment it gets what `runtime/program.py` lists and what `passes` names; `env` is
     added. `nice` is added to its niceness.
 
     A child whose loop has not answered for `heartbeat_s` is named as a stall. After `silent_limit_s` without an answer

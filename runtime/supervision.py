@@ -1,19 +1,28 @@
-"""When to restart and when to give up.
-
-Invariant: at most `max_restarts` restarts happen within any `window_s`. Lives in a row that each ended within
-`window_s` of coming up count up to `IN_A_ROW` times as many. The next failure escalates. Pure: takes `now`.
-
-A transition is missing on purpose: nothing leads back from giving up. A part that could not be kept alive must stop
-the run with its reason.
-"""
+"""Pure rules of failure: how long to wait, when to restart, when to give up, when not to use a part."""
 
 from __future__ import annotations
 
 from collections import deque
+from enum import StrEnum
 
 import msgspec
 
-from runtime.backoff import Backoff
+_MOST_STEPS = 60  # a float overflows beyond; the longest wait is reached long before
+
+
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+    """`first_s` seconds after the first failure, `factor` times as many after each further one, `longest_s` at most."""
+
+    first_s: float
+    longest_s: float
+    factor: float = 2.0
+
+    def delay_s(self, failures: int) -> float:
+        """Seconds to wait after that many failures in a row; 0 after none."""
+        if failures < 1:
+            return 0.0
+        return min(self.longest_s, self.first_s * self.factor ** min(failures - 1, _MOST_STEPS))
+
 
 IN_A_ROW = 4  # slow starts never fill a window: a part that fails after each is found by this
 
@@ -76,3 +85,75 @@ class RestartBudget:
         delay = policy.delay_s(len(self._recent) + 1)
         self._recent.append(now)
         return Restart(delay)
+
+
+class QuarantinePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many faults in a row quarantine a part, and how long the waits between probes are."""
+
+    faults_in_a_row: int = 3
+    first_probe_s: float = 2.0
+    longest_probe_s: float = 60.0
+
+
+class QuarantineState(StrEnum):
+    """Where a part stands. Ledgers hold these values."""
+
+    FREE = "well"
+    QUARANTINED = "resting"
+    PROBING = "probing"
+
+
+class Quarantine(msgspec.Struct, frozen=True, kw_only=True):
+    """The faults of one part. A use is a number of the caller's choice; `probe` is the use that probes.
+
+    Times are seconds of one monotonic clock.
+    """
+
+    state: QuarantineState = QuarantineState.FREE
+    streak: int = 0
+    failed_probes: int = 0
+    probe_at: float = 0.0
+    probe: int = 0
+
+    @property
+    def quarantined(self) -> bool:
+        """Whether only a probe may use it."""
+        return self.state is not QuarantineState.FREE
+
+    def usable(self, now: float) -> bool:
+        """Whether a use may begin: any while it is free, else a probe that is due."""
+        return not self.quarantined or (self.state is QuarantineState.QUARANTINED and now >= self.probe_at)
+
+    def began(self, use: int) -> Quarantine:
+        """A use began; on a quarantined part that is the probe."""
+        if self.state is not QuarantineState.QUARANTINED:
+            return self
+        return msgspec.structs.replace(self, state=QuarantineState.PROBING, probe=use)
+
+    def faulted(self, use: int, policy: QuarantinePolicy, now: float, *, own: bool = True) -> Quarantine:
+        """The use failed at `now`; `own` says that this part is the culprit."""
+        if self.state is QuarantineState.PROBING and use == self.probe:
+            if not own:
+                return msgspec.structs.replace(self, state=QuarantineState.QUARANTINED, probe_at=now, probe=0)
+            return self._begin(policy, now, self.failed_probes + 1)
+        if self.quarantined or not own:
+            return self
+        counted = msgspec.structs.replace(self, streak=self.streak + 1)
+        return counted._begin(policy, now, 0) if counted.streak >= policy.faults_in_a_row else counted
+
+    def ended(self, use: int, policy: QuarantinePolicy) -> Quarantine:
+        """The use came to an outcome."""
+        if not self.quarantined:
+            return Quarantine()
+        if self.state is QuarantineState.PROBING and use == self.probe:
+            return Quarantine(streak=policy.faults_in_a_row - 1)
+        return self
+
+    def probe_delay_s(self, policy: QuarantinePolicy) -> float:
+        """Seconds from a fault to the next probe; they double with each failed probe."""
+        backoff = Backoff(first_s=policy.first_probe_s, longest_s=policy.longest_probe_s)
+        return backoff.delay_s(self.failed_probes + 1)
+
+    def _begin(self, policy: QuarantinePolicy, now: float, failed_probes: int) -> Quarantine:
+        begun = Quarantine(state=QuarantineState.QUARANTINED, streak=self.streak, failed_probes=failed_probes)
+        return msgspec.structs.replace(begun, probe_at=now + begun.probe_delay_s(policy))

@@ -15,28 +15,24 @@ from typing import Any, Self, TypeVar
 
 import uvloop
 
+from runtime.cell import InlineHost
 from runtime.clock import Clock, RealClock
 from runtime.control import ControlServer, Say
 from runtime.errors import ActorFailed, ActorGone, ConfigError
 from runtime.hosts import launch
 from runtime.hosts.frames import PeersLost
-from runtime.hosts.inline import InlineHost
 from runtime.hosts.launch import Launched
-from runtime.hosts.placed import PlacedHost
-from runtime.hosts.placer import Placer, PlacerSpec
+from runtime.hosts.placer import PlacedHost, Placer, PlacerSpec
 from runtime.hosts.process import ProcessHost
-from runtime.logs.runtime_events import SYSTEM_FAILED
-from runtime.logs.writer import host_log
-from runtime.messaging.envelope import Envelope
+from runtime.logs.writer import SYSTEM_FAILED, host_log
+from runtime.messaging.message import Envelope
 from runtime.messaging.node import Node
 from runtime.messaging.refs import Ref
-from runtime.origin import check_origin
+from runtime.program import check_origin
 from runtime.spec import MAIN, ActorSpec, HostSpec, WireSpec, check_name
-from runtime.stall import StallWatch
-from runtime.status import ActorStatus
 from runtime.storage.bulk import Bulk
 from runtime.supervision import RestartPolicy
-from runtime.tasks import TaskScope
+from runtime.waits import ActorStatus, StallWatch, TaskScope
 
 __all__ = ["ActorSpec", "ActorSystem", "HostSpec", "PlacerSpec", "RestartPolicy", "run"]
 

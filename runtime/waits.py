@@ -1,7 +1,7 @@
-"""Who waits for what from whom.
+"""Tasks with an owner, waits with a deadline, and the report of what does not move.
 
-Invariant: a wait has a finite deadline and stands in the registry from its first to its last moment. It ends at its
-deadline at the latest.
+Invariant: a task ends with its scope. A wait has a finite deadline and ends by it. A wait past its deadline is reported
+once, and so is a message that keeps an actor busy for too long.
 """
 
 from __future__ import annotations
@@ -10,13 +10,63 @@ import asyncio
 import itertools
 import math
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from runtime.errors import DeadlineExceeded, MailboxFull, ProtocolError
-from runtime.logs.writer import current_trace
+from runtime.logs.writer import HOST_LAGS, STALL, current_trace
+
+if TYPE_CHECKING:
+    from runtime.cell import InlineHost
+
+
+OnFailure = Callable[[str, BaseException], None]
+
+
+class TaskScope:
+    """Owns tasks. `on_failure(name, error)` is called for a task that ends by an exception."""
+
+    def __init__(self, on_failure: OnFailure) -> None:
+        self._on_failure = on_failure
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closing = False
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Start `coro` as a task of this scope."""
+        task = asyncio.get_running_loop().create_task(coro, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            self._on_failure(task.get_name(), error)
+
+    async def close(self, grace_s: float) -> list[str]:
+        """Cancel and await all tasks; returns the names of those still running after `grace_s` seconds."""
+        current = asyncio.current_task()
+        end = asyncio.get_running_loop().time() + grace_s
+        while tasks := [t for t in self._tasks if t is not current]:
+            left = end - asyncio.get_running_loop().time()
+            if left <= 0:
+                return sorted(t.get_name() for t in tasks)
+            for task in tasks:
+                task.cancel()
+            # A task may swallow one cancellation (a library's own timeout does); ask again.
+            await asyncio.wait(tasks, timeout=min(left, 5.0))
+        return []
+
 
 MAX_WAITS = 100_000
 
@@ -73,3 +123,151 @@ async def waiting(
         raise DeadlineExceeded(f"{who} waited {deadline_s:g} s for {what} from {whom}") from error
     finally:
         del _waits[key]
+
+
+class WaitStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One wait of the actor: for `what` from `whom`."""
+
+    whom: str
+    what: str
+    waited_s: float
+    left_s: float
+    trace: str | None
+
+
+class ActorStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One actor. `current` is the message it has been busy on longest, from `sender`, for `busy_s` seconds."""
+
+    name: str
+    host: str
+    machine: str = ""  # of the host's process, where it is on another one than the run
+    pid: int
+    state: str  # starting, running, restarting, stopping, failed, host_lost or host_silent
+    doing: str
+    mailbox: int = 0
+    in_flight: int = 0
+    current: str | None = None
+    sender: str | None = None
+    busy_s: float = 0.0
+    restarts: int = 0
+    waits: list[WaitStatus] = []
+
+
+GRACE_S = 2.0  # a wait this far past its deadline was not ended by it
+
+
+class Busy(msgspec.Struct, frozen=True, kw_only=True):
+    """A message in a handler: `actor` works on `message` from `sender` since `since` (monotonic seconds)."""
+
+    id: str
+    actor: str
+    message: str
+    sender: str
+    since: float
+    trace: str | None
+    limit_s: float
+
+
+class Stall(msgspec.Struct, frozen=True, kw_only=True):
+    """`who` waits for `what` from `whom` for `waited_s` seconds."""
+
+    id: str
+    who: str
+    what: str
+    whom: str
+    waited_s: float
+    cause: str  # "busy" or "overdue"
+    trace: str | None
+
+
+def diagnose(now: float, waits: Iterable[tuple[int, PendingWait]], busy: Iterable[Busy]) -> list[Stall]:
+    """All stalls at `now`, longest first. Pure."""
+    stalls = [
+        Stall(
+            id=f"wait {key}",
+            who=wait.who,
+            what=wait.what,
+            whom=wait.whom,
+            waited_s=now - wait.since,
+            cause="overdue",
+            trace=wait.trace,
+        )
+        for key, wait in waits
+        if now > wait.deadline + GRACE_S
+    ]
+    stalls += [
+        Stall(
+            id=f"message {work.id}",
+            who=work.sender,
+            what=work.message,
+            whom=work.actor,
+            waited_s=now - work.since,
+            cause="busy",
+            trace=work.trace,
+        )
+        for work in busy
+        if now - work.since > work.limit_s
+    ]
+    return sorted(stalls, key=lambda stall: -stall.waited_s)
+
+
+class StallWatch:
+    """Looks at one host's actors and waits from time to time and logs each stall once."""
+
+    def __init__(self, host: InlineHost, after_s: float, period_s: float | None = None) -> None:
+        self._host = host
+        self._after_s = after_s
+        self._period_s = period_s if period_s is not None else max(0.05, min(5.0, after_s / 4))
+        self._reported: set[str] = set()
+        self._lag_s = 0.0
+
+    def take_lag_s(self) -> float:
+        """How late the loop was at the latest since the last call, in seconds; it is sampled once a period."""
+        lag_s, self._lag_s = self._lag_s, 0.0
+        return lag_s
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(self._period_s)
+            lag = time.monotonic() - before - self._period_s
+            self._lag_s = max(self._lag_s, lag)
+            if lag > self._after_s:
+                self._host.node.log.emit(HOST_LAGS, lag_s=round(lag, 3))
+            self.look(time.monotonic())
+
+    def _since(self, stall: Stall) -> str:
+        wall = self._host.node.clock.wall() - stall.waited_s
+        return datetime.fromtimestamp(wall, UTC).isoformat(timespec="seconds")
+
+    def look(self, now: float) -> list[Stall]:
+        """Log the stalls that are new at `now` and return all."""
+        busy = [
+            Busy(
+                id=envelope.id,
+                actor=cell.name,
+                message=envelope.message,
+                sender=envelope.sender,
+                since=since,
+                trace=envelope.trace,
+                limit_s=handler.slow_after_s if handler.slow_after_s is not None else self._after_s,
+            )
+            for cell in self._host.cells.values()
+            for envelope, since, handler in cell.in_flight.values()
+        ]
+        stalls = diagnose(now, waits_now(), busy)
+        for stall in stalls:
+            if stall.id not in self._reported:
+                self._host.node.log.emit(
+                    STALL,
+                    trace=stall.trace,
+                    who=stall.who,
+                    what=stall.what,
+                    whom=stall.whom,
+                    since=self._since(stall),
+                    waited_s=round(stall.waited_s, 3),
+                    cause=stall.cause,
+                )
+        self._reported = {stall.id for stall in stalls}
+        return stalls

@@ -54,7 +54,7 @@ class VersionAction(argparse.Action):
         """End with status 0."""
         from importlib.metadata import version
 
-        from runtime.origin import check_origin
+        from runtime.program import check_origin
 
         write(f"computerrl {version('computerrl')} build {check_origin().build}\n", sys.stdout)
         parser.exit(0)

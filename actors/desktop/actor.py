@@ -53,7 +53,7 @@ from runtime.actor import Actor, handles
 from runtime.errors import ComputerRLError, StoreError
 from runtime.messaging.message import Done, Request
 from runtime.messaging.refs import TRANSIENT
-from runtime.quarantine import Quarantine
+from runtime.supervision import Quarantine
 from runtime.waits import waiting
 
 RESERVE_WAIT_S = 20.0

@@ -21,7 +21,7 @@ from apis.prompts.text import Turn
 from policy.tokenizer import Tokenizer
 from runtime.errors import ActorFailed, ActorGone, ConfigError, DeadlineExceeded, MailboxFull
 from runtime.messaging.refs import Ref
-from runtime.seeds import stable_seed
+from runtime.settings import stable_seed
 
 LONG_CHARS = 4000  # some milliseconds of encoding
 POLICY = "policy"  # the ledger's word for an attempt by the model that is trained

@@ -16,8 +16,8 @@ from apis.observation import SCREEN
 from apis.prompts import USUAL, Form, Observed, Sight
 from apis.prompts.template import Template
 from runtime.errors import ConfigError
-from runtime.quarantine import QuarantinePolicy
 from runtime.settings import Section, key, tuning
+from runtime.supervision import QuarantinePolicy
 
 # An idle desktop takes about 54 MiB beside what desktops share, one with Calc about 148 (README): with less than this
 # there is no room to start one and an application.

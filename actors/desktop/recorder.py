@@ -18,12 +18,11 @@ import msgspec
 from actors.desktop.end_state import EndState
 from actors.desktop.wire import is_jpeg
 from actors.replay.messages import StepPayload, StepRef
-from runtime.disk import DiskGate
+from runtime.disk import DiskGate, Log, on_disk
 from runtime.errors import DiskRefuses, StoreError
 from runtime.messaging.message import BlobRef
+from runtime.segments import SegmentStore
 from runtime.storage.far_store import FarStore
-from runtime.storage.segments import SegmentStore
-from runtime.storage.slow_disk import Log, on_disk
 
 STUCK_S = 300.0
 TOOL = "tool"  # the function of an action that calls an application's tool, which `owner` and `name` tell

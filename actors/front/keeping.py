@@ -19,7 +19,7 @@ from apis.actions.spaces import ActionSpace
 from apis.observation import OBSERVATION_VERSION
 from apis.prompts import Form
 from runtime.errors import ConfigError, StoreError
-from runtime.storage.segments import digest_of
+from runtime.segments import digest_of
 
 
 def refuse_unkept(file: Path, task: str, form: Form, actions: ActionSpace) -> None:

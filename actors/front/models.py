@@ -26,7 +26,7 @@ from policy.engine.sequence import Draw, Sequence
 from policy.engine.weights import load_weights
 from policy.hf_folder import DTYPES
 from policy.tokenizer import Tokenizer
-from runtime.seeds import stable_seed
+from runtime.settings import stable_seed
 
 DTYPE = "float32"
 

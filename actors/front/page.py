@@ -16,7 +16,7 @@ from aiohttp import web
 
 from actors.front.playing import Seen
 from apis.prompts.names import element_names
-from runtime.guard import Guard, served
+from runtime.http import Guard, served
 
 END_S = 1.0  # for browsers that still ask
 _KINDS = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}

@@ -23,7 +23,7 @@ from actors.front.pool import DesktopSettings, opened
 from actors.front.task import TaskHandle
 from actors.front.turns import ANSWER_S
 from runtime.errors import ConfigError
-from runtime.guard import LOOPBACK, Guard
+from runtime.http import LOOPBACK, Guard
 from runtime.system import run as run_loop
 
 END_S = 2  # for sessions that still play

@@ -3,47 +3,8 @@
 from __future__ import annotations
 
 from actors.sampler.messages import Canary, Weights
-from policy.packing import MicroBatch, PackedSample
+from policy.packing import MicroBatch
 from runtime.messaging.message import Done, Message, Request, Value, Version
-
-__all__ = [
-    "Broadcast",
-    "BroadcastPart",
-    "Broadcasting",
-    "ClearPlans",
-    "CountWeights",
-    "DeclineGroup",
-    "EndRank",
-    "ExportWeights",
-    "FolderBytes",
-    "ForgetAfter",
-    "FoundCheckpoint",
-    "FoundCheckpoints",
-    "GetFolderBytes",
-    "GetLearnerState",
-    "GetReady",
-    "JoinGroup",
-    "JoinRanks",
-    "LearnerState",
-    "ListCheckpoints",
-    "LoadModel",
-    "MicroBatch",
-    "ModelLoaded",
-    "NoGroup",
-    "PackedSample",
-    "PlanFile",
-    "PruneCheckpoints",
-    "PruneWeights",
-    "RankPlace",
-    "SaveCheckpoint",
-    "Saved",
-    "StepPlan",
-    "StepResult",
-    "Ticket",
-    "WeightsCount",
-    "WriteKept",
-    "WriteWeights",
-]
 
 
 class StepResult(Message):

@@ -42,9 +42,10 @@ from actors.sampler.messages import Canary
 from policy import checkpoints
 from policy.errors import LearnerError, NoModel
 from policy.packing import MicroBatch, PackedSample
-from runtime import disk, interfaces
+from runtime import disk
 from runtime.actor import Actor, handles
 from runtime.errors import ComputerRLError, DiskRefuses, StoreError
+from runtime.hosts import door
 from runtime.messaging.message import Done, Request, Version
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ class RankActor(Actor):
 
             store = dist.TCPStore(msg.address, msg.port, msg.ranks, is_master=False)
             if self.ctx.apart:  # one may send a whole model while the others wait for it
-                interface = interfaces.interface_of(self.ctx.address())
+                interface = door.interface_of(self.ctx.address())
                 ranks.meet(store, msg.rank, msg.ranks, interface, WORK_S)
             else:
                 ranks.meet(store, msg.rank, msg.ranks)

@@ -12,11 +12,11 @@ from actors.learner.config import LearnerConfig
 from actors.learner.peers import meeting_s
 from policy.errors import LearnerError
 from runtime.actor import Context
-from runtime.backoff import Backoff
 from runtime.disk import DiskGate
 from runtime.errors import ActorGone, DiskRefuses, TransferFailed
 from runtime.messaging.message import Request
 from runtime.messaging.refs import Ref
+from runtime.supervision import Backoff
 
 R = TypeVar("R")
 TRANSFER_PAUSES = Backoff(first_s=2.0, longest_s=60.0)  # each try may move a whole model

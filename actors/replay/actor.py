@@ -47,7 +47,7 @@ from runtime.actor import Actor, handles
 from runtime.disk import AGAIN_S
 from runtime.errors import DiskRefuses
 from runtime.messaging.message import Done
-from runtime.storage.segments import SegmentStore
+from runtime.segments import SegmentStore
 
 SEGMENTS = "segments"
 IDLE_S = 60.0  # how long nothing may be due before the reservations' deadlines are looked at again

@@ -20,9 +20,9 @@ from actors.sampler.messages import Generate, Generated, Pin, Refused, Unpin, We
 from actors.sampler.supervisor import EngineSupervisor
 from policy.errors import EngineBusy, EngineError
 from runtime.actor import Actor, handles
-from runtime.backoff import Backoff
 from runtime.errors import DeadlineExceeded
 from runtime.messaging.message import Done
+from runtime.supervision import Backoff
 from runtime.waits import waiting
 
 _RETRY = Backoff(first_s=0.05, longest_s=2.0)

@@ -14,9 +14,8 @@ import msgspec
 
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
-from runtime.settings import Section, key, tuning
+from runtime.settings import Section, is_loopback, key, refuse_bad_url, tuning
 from runtime.supervision import RestartPolicy
-from runtime.urls import is_loopback, refuse_bad_url
 
 LOOPBACK = "127.0.0.1"
 COUNT_MOST = 1024  # engines: each is a process that holds the whole model

@@ -13,7 +13,7 @@ from types import MappingProxyType
 import msgspec
 
 from actors.sampler.messages import Canary
-from runtime import inputs
+from runtime import disk
 from runtime.messaging.message import Value, Version
 
 
@@ -51,7 +51,7 @@ def recall(path: Path, fallback: Latest) -> tuple[Latest, dict[Version, str]]:
     to.
     """
     try:
-        memory = msgspec.json.decode(inputs.read_bytes(path), type=Memory)
+        memory = msgspec.json.decode(disk.read_bytes(path), type=Memory)
     except (FileNotFoundError, msgspec.MsgspecError):
         return fallback, {}
     pins = {Version.parse(version): location for version, location in memory.pins.items() if there(location)}

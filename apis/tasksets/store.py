@@ -19,7 +19,7 @@ from apis.tasks.osworld import Task
 from apis.tasksets.fixtures import WantedFixture, called
 from apis.tasksets.needs import Lacking
 from apis.tasksets.steps import carried
-from runtime import inputs
+from runtime import disk
 from runtime.errors import ConfigError
 
 PLACE = "COMPUTERRL_TASKS"  # the variable that names another folder for task sets and fixtures
@@ -71,7 +71,7 @@ def lock_place(wanted: WantedFixture) -> Path:
 
 def _lock(wanted: WantedFixture) -> FixtureLock | None:
     try:
-        return msgspec.json.decode(inputs.read_bytes(lock_place(wanted)), type=FixtureLock)
+        return msgspec.json.decode(disk.read_bytes(lock_place(wanted)), type=FixtureLock)
     except (OSError, msgspec.DecodeError):
         return None
 
@@ -107,7 +107,7 @@ class Fixtures:
             raise Lacking("fixture", called(url, name))
         place = content_place(lock.sha256)
         try:
-            data = inputs.read_bytes(place, MOST_FIXTURE)
+            data = disk.read_bytes(place, MOST_FIXTURE)
         except OSError:
             raise Lacking("fixture", called(url, name)) from None
         if sha256(data) != lock.sha256:
@@ -161,7 +161,7 @@ def names() -> list[str]:
 def lock_of(name: str) -> SetLock:
     """The lock of a set. Raises ConfigError."""
     try:
-        return msgspec.json.decode(inputs.read_bytes(set_place(name) / LOCK, MOST_LOCK), type=SetLock)
+        return msgspec.json.decode(disk.read_bytes(set_place(name) / LOCK, MOST_LOCK), type=SetLock)
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(f"task set {name}: {error}") from None
 
@@ -180,7 +180,7 @@ def adopt(name: str, files: Sequence[Path], *, pinned: bool) -> str:
     found: dict[str, bytes] = {}
     for file in files:
         try:
-            data = inputs.read_bytes(file, task_file.FILE_MAX)
+            data = disk.read_bytes(file, task_file.FILE_MAX)
             task = task_file.load(data)
         except (OSError, ConfigError) as error:
             raise ConfigError(f"{file}: {error}") from None
@@ -218,7 +218,7 @@ def task(task_id: str) -> Task:
         raise ConfigError(f"there is no task {task_id}: task set {name} has no {key}")
     place = set_place(name) / f"{key}.json"
     try:
-        data = inputs.read_bytes(place, task_file.FILE_MAX)
+        data = disk.read_bytes(place, task_file.FILE_MAX)
     except OSError as error:
         raise ConfigError(f"{place}: {error.strerror}") from None
     if sha256(data) != locked:

@@ -26,8 +26,8 @@ from policy.engine.server import serving
 from policy.errors import EngineError
 from policy.hf_folder import DTYPES
 from runtime.errors import ConfigError
-from runtime.guard import LOOPBACK, Guard
-from runtime.hosts.environment import TOKEN_ENV
+from runtime.http import LOOPBACK, Guard
+from runtime.program import TOKEN_ENV
 
 _PR_SET_PDEATHSIG = 1
 _EXIT_UNUSABLE = 2  # the model can't be served: a restart does not help

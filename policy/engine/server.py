@@ -29,7 +29,7 @@ from policy.engine.weights import load_weights
 from policy.engine.worker import EngineThread
 from policy.errors import EngineError
 from policy.hf_folder import DTYPES
-from runtime.guard import Guard
+from runtime.http import Guard
 
 _MAX_BODY_BYTES = 64 << 20
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from policy import tensorfiles
 from policy.architecture import Architecture, read_architecture
 from policy.errors import EngineError
-from runtime import inputs
+from runtime import disk
 from runtime.errors import ConfigError
 
 
@@ -96,7 +96,7 @@ def _read_tensors(folder: Path) -> tuple[dict[str, Tensor], str]:
     digest = hashlib.blake2b(digest_size=16)
     for file in sorted(folder.glob("*.safetensors")):
         try:
-            with inputs.opened(file) as raw:
+            with disk.opened(file) as raw:
                 while piece := raw.read(1 << 20):
                     digest.update(piece)
             with safe_open(file, framework="pt", device="cpu") as opened:

@@ -1,7 +1,8 @@
 """A process host's own side: `python -P -m runtime.hosts.child`.
 
 Invariant: the process dies with its parent, by the kernel's parent-death signal or when its link ends. It starts no
-actor before the main host has compared their code. Away from the main host it stops when it is not heard of for long.
+actor before the main host has compared their code. Away from the main host it stops when it has had no heartbeat for
+`silent_limit_s`, and has ended `STOP_S` later even if its loop hangs.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ import os
 import signal
 import socket
 import sys
+import threading
+import time
 from collections import deque
 from pathlib import Path
 
 import msgspec
 import uvloop
 
-from runtime.cell import traceback_lines
+from runtime.cell import InlineHost, traceback_lines
+from runtime.clock import RunClock
 from runtime.errors import HostLost
-from runtime.hosts.dead_man import STOP_S, DeadMan
+from runtime.hosts.door import HostTicket, enter
 from runtime.hosts.frames import (
     AskStatus,
     Beat,
@@ -34,6 +38,7 @@ from runtime.hosts.frames import (
     FromMain,
     GaveUp,
     Hello,
+    Link,
     LogLine,
     PeersLost,
     SetClock,
@@ -44,19 +49,44 @@ from runtime.hosts.frames import (
     StopHost,
     Stopped,
 )
-from runtime.hosts.inline import InlineHost
-from runtime.hosts.ticket import HostTicket, enter
-from runtime.logs.runtime_events import HOST_STOPPING, SHUTDOWN_FAILED
-from runtime.logs.writer import host_log
-from runtime.messaging.envelope import Envelope
+from runtime.logs.writer import HOST_STOPPING, SHUTDOWN_FAILED, host_log
+from runtime.messaging.message import Envelope
 from runtime.messaging.node import Node
-from runtime.messaging.transport import Link
-from runtime.origin import check_origin
-from runtime.processor import Below, boot_id, machine_s, process_s
-from runtime.run_clock import RunClock
-from runtime.signals import die_with
-from runtime.stall import StallWatch
-from runtime.tasks import TaskScope
+from runtime.program import Below, boot_id, check_origin, die_with, machine_s, process_s
+from runtime.waits import StallWatch, TaskScope
+
+STOP_S = 15.0  # that a host has to stop by itself; then it is killed
+MARGIN_S = 5.0  # for a heartbeat that was under way when the machine was cut off
+
+
+class DeadMan:
+    """Counts from the last heartbeat. With a limit of 0 nothing is counted: the parent is on this machine."""
+
+    def __init__(self, limit_s: float, grace_s: float) -> None:
+        self._limit_s, self._grace_s = limit_s, grace_s
+        self._fed = time.monotonic()
+        self._rest = threading.Event()
+        if limit_s:
+            threading.Thread(target=self._watch, name="dead man", daemon=True).start()
+
+    def fed(self) -> None:
+        """A heartbeat has come."""
+        self._fed = time.monotonic()
+
+    def rest(self) -> None:
+        """Count no more: the host was told to stop."""
+        self._rest.set()
+
+    def left_s(self) -> float | None:
+        """Seconds until the host has to stop, None where nothing is counted."""
+        return max(0.0, self._fed + self._limit_s - time.monotonic()) if self._limit_s else None
+
+    def _watch(self) -> None:
+        while (left_s := self._fed + self._limit_s + self._grace_s - time.monotonic()) > 0:
+            if self._rest.wait(left_s):
+                return
+        os.killpg(0, signal.SIGKILL)  # the host leads a group of its own
+
 
 HELD_LINES = 1000
 

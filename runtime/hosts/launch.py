@@ -16,9 +16,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from runtime.hosts.environment import passed
-from runtime.messaging.transport import Link
-from runtime.origin import check_origin
+from runtime.hosts.frames import Link
+from runtime.program import check_origin, passed
 from runtime.spec import HostSpec
 
 EXIT_AFTER_LINK_S = 2.0

@@ -1,7 +1,7 @@
-"""The placer process, seen from the main host, and the door that what it places comes in by.
+"""Hosts on other machines, seen from the main host: the placer process, and each life that it placed.
 
-Invariant: a life that is over can't come in by the door again, so the run talks to at most one life of a host. When
-the placer process ends, what it placed ends with it, and the placer alone is started again: the run goes on.
+Invariant: a life that is over can't connect again, so the run talks to at most one life of a host. When the placer
+process ends, what it placed ends with it, and the placer alone is started again: the run goes on.
 """
 
 from __future__ import annotations
@@ -10,21 +10,20 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import msgspec
 
-from runtime.backoff import Backoff
-from runtime.errors import ComputerRLError, HostLost
+from runtime.errors import ComputerRLError, ConfigError, HostLost, StoreError
 from runtime.hosts.door import Arrival, Door, Serve
-from runtime.hosts.environment import FAMILIES, NAMES, passed
-from runtime.hosts.launch import Child
-from runtime.hosts.placing import (
+from runtime.hosts.frames import (
     Ended,
     FromPlacer,
     HostPlaced,
     HostSaid,
     Kill,
+    Link,
     Machine,
     PlaceHost,
     Ready,
@@ -33,12 +32,13 @@ from runtime.hosts.placing import (
     Unusable,
     wanted,
 )
-from runtime.logs.runtime_events import HOST_WAITS, PLACER_LOST, PLACER_READY
-from runtime.logs.writer import ActorLog
-from runtime.messaging.transport import Link
-from runtime.origin import check_origin
+from runtime.hosts.launch import Child, until_exit_or
+from runtime.logs.writer import HOST_WAITS, PLACER_LOST, PLACER_READY, ActorLog
+from runtime.program import FAMILIES, NAMES, check_origin, passed
 from runtime.spec import HostSpec
-from runtime.tasks import TaskScope
+from runtime.storage.bulk import Bulk
+from runtime.supervision import Backoff
+from runtime.waits import TaskScope
 
 CLOSE_S = 20.0
 SAY_EVERY_S = 15.0
@@ -250,3 +250,89 @@ def _free(machine: Machine) -> str:
 def _keep_last(said: list[str], line: str) -> None:
     said.append(line)
     del said[:-20]
+
+
+GONE_S = 3.0  # for the word that a host has ended whose link has closed
+
+
+class PlacedHost:
+    """One life of a host on a machine of the cluster's choice, as `launch.Child` is one on this machine."""
+
+    def __init__(self, placer: Placer, spec: HostSpec, arguments: list[str], bulk: Bulk, *, first: bool) -> None:
+        self.pid, self.machine = 0, ""
+        self._placer, self._spec, self._arguments, self._bulk = placer, spec, arguments, bulk
+        self._first = first
+        self._life: Life | None = None
+        self._ordered = asyncio.Event()
+        self._closed = False  # the link was closed by the other side: the host has ended
+
+    async def link(self, frame_type: object) -> Link[Any]:
+        """The link, once it has been placed and has come in.
+
+        Raises ConfigError where no machine was found for its first life within `wait_s`, else HostLost.
+        """
+        try:
+            async with asyncio.timeout(self._placer.spec.wait_s if self._first else None):
+                life = self._life = await self._placer.order(self._spec, self._arguments, self._bulk.serve)
+                self._ordered.set()
+                await asyncio.wait([life.placed])
+        except TimeoutError:
+            found = "; ".join(self._placer.waits())
+            raise ConfigError(f"cluster.wait_s: {self._placer.spec.wait_s:g} s are over, and {found}") from None
+        if life.placed.cancelled():
+            raise HostLost(f"host {self._spec.name} can't be placed: {life.cause}")
+        placed = life.placed.result()
+        self.pid, self.machine = placed.pid, placed.machine
+        ended = asyncio.ensure_future(life.ended.wait())
+        try:
+            limit = self._spec.start_timeout_s
+            either: set[asyncio.Future[Any]] = {life.guest.came, ended}
+            await asyncio.wait(either, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+        if not life.guest.came.done():
+            what = f"ended on {self.machine}: {life.cause}" if life.ended.is_set() else f"did not come in {limit:g} s"
+            raise HostLost(f"host {self._spec.name} {what}")
+        return Link(*life.guest.came.result(), frame_type)
+
+    async def output(self, line: Callable[[str], None]) -> None:
+        """Pass on what it says; ends when it does."""
+        await self._ordered.wait()
+        assert self._life is not None
+        while (said := await self._life.lines.get()) is not None:
+            line(said)
+
+    async def until_exit_or(self, reading: Coroutine[None, None, None]) -> None:
+        """Run `reading` until it ends, or until shortly after the host's exit or the order to end it.
+
+        Of a machine that can't be reached no word comes that it has ended: `reap` then waits for its own limit.
+        """
+        assert self._life is not None
+
+        async def to_the_end() -> None:
+            await reading
+            self._closed = True
+
+        await until_exit_or(self._life.over, to_the_end())
+
+    def kill(self) -> None:
+        """Have it ended where it is."""
+        if self._life is not None:
+            self._placer.kill(self._life)
+            self._life.over.set()
+
+    async def reap(self, stopped_by: float) -> int | None:
+        """Let this life in no more and end it; waits for the word that it has, or until it has stopped by itself."""
+        if self._life is None:
+            return None
+        self.kill()
+        came = self._life.guest.came.done()
+        await self._placer.door.forget(self._life.guest)
+        with contextlib.suppress(StoreError):  # what this life has flushed is safe, and nothing else was promised
+            await self._bulk.close()
+        left_s = max(GONE_S, stopped_by - time.monotonic()) if came and not self._closed else GONE_S
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(left_s):
+                await self._life.ended.wait()
+        await self._placer.forget(self._life)
+        return self._life.code

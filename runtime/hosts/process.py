@@ -18,8 +18,9 @@ from typing import Protocol
 import msgspec
 
 from runtime.cell import CONFIG_S
+from runtime.clock import PINGS, ClockOffset, wall_ahead_s
 from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, DeadlineExceeded, HostLost, MailboxFull
-from runtime.hosts.dead_man import MARGIN_S, STOP_S
+from runtime.hosts.child import MARGIN_S, STOP_S
 from runtime.hosts.frames import (
     AskStatus,
     Beat,
@@ -30,6 +31,7 @@ from runtime.hosts.frames import (
     FromMain,
     GaveUp,
     Hello,
+    Link,
     LogLine,
     SetClock,
     Start,
@@ -40,19 +42,13 @@ from runtime.hosts.frames import (
     Stopped,
 )
 from runtime.hosts.launch import Launched
-from runtime.logs.runtime_events import HOST_BEATS, HOST_LOST, HOST_OUTPUT, HOST_RESTARTS, HOST_STARTED, STALL
-from runtime.logs.writer import HostLines
-from runtime.messaging.envelope import Envelope
+from runtime.logs.writer import HOST_BEATS, HOST_LOST, HOST_OUTPUT, HOST_RESTARTS, HOST_STARTED, STALL, HostLines
+from runtime.messaging.message import Envelope
 from runtime.messaging.node import MAX_PARKED, Node
-from runtime.messaging.transport import Link
-from runtime.origin import check_origin
-from runtime.processor import boot_id
-from runtime.run_clock import PINGS, ClockOffset, wall_ahead_s
+from runtime.program import boot_id, check_origin
 from runtime.spec import HostSpec, WireSpec
-from runtime.status import ActorStatus
 from runtime.supervision import GiveUp, RestartBudget
-from runtime.tasks import TaskScope
-from runtime.waits import waiting
+from runtime.waits import ActorStatus, TaskScope, waiting
 
 
 class Hub(Protocol):

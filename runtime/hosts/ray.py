@@ -1,7 +1,8 @@
-"""Places hosts by Ray: `python -P -m runtime.hosts.ray`, a driver in a process of its own.
+"""The placer process: `python -P -m runtime.hosts.ray`, a Ray driver of its own.
 
-Invariant: no message of this program goes through Ray, and no module of it is imported by a Ray worker. The machine of
-a life that can't be reached takes no other life until Ray has given the machine up, too.
+Invariant: a life that was ordered is answered by exactly one `Ended`, after at most one `HostPlaced`. No message goes
+through Ray, and no Ray worker imports a module of this program. The machine of a life that can't be reached takes no
+other life until Ray has given the machine up, too.
 
 Ray ends a driver whose cluster has lost its head, without an exception. Therefore no run is a driver.
 """
@@ -14,20 +15,147 @@ import contextlib
 import importlib
 import json
 import os
+import socket
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from runtime.errors import ConfigError, HostLost
-from runtime.hosts import keeper
-from runtime.hosts.placing import HostUnreachedError, Machine, PlaceHost, serve
+from runtime.errors import ComputerRLError, ConfigError, HostLost
+from runtime.hosts import far_process
+from runtime.hosts.frames import (
+    Ended,
+    FromPlacer,
+    HostPlaced,
+    HostSaid,
+    Kill,
+    Link,
+    Machine,
+    PlaceHost,
+    Ready,
+    There,
+    ToPlacer,
+    Unusable,
+)
+from runtime.program import die_with
+from runtime.waits import TaskScope
+
+SHOW_EVERY_S = 3.0
+
+
+class HostUnreachedError(HostLost):
+    """The life was given up, and its host may still run on a machine that can't be reached."""
+
+
+class PlacingEngine(Protocol):
+    """What places hosts: Ray, or a test's stand-in."""
+
+    async def connect(self) -> str:
+        """The address by which the cluster knows this machine. Raises ConfigError where no restart will help."""
+        ...
+
+    async def place(self, order: PlaceHost, placed: Callable[[str, int], None], said: Callable[[str], None]) -> int:
+        """Start the life and see it to its end; returns its exit status. Raises ComputerRLError where it is lost.
+
+        HostUnreachedError is for a host that may still run. Cancelled before it has called `placed`, it leaves nothing.
+        """
+        ...
+
+    async def kill(self, life: str) -> None:
+        """End the life; `place` returns or raises then."""
+        ...
+
+    async def machines(self) -> list[Machine]:
+        """What is there."""
+        ...
+
+
+class _Serving:
+    """The placer's side of the link."""
+
+    def __init__(self, engine: PlacingEngine, link: Link[FromPlacer | ToPlacer]) -> None:
+        self._engine, self._link = engine, link
+        self._failed: BaseException | None = None
+        self._unplaced: dict[str, asyncio.Task[None]] = {}
+        self._scope = TaskScope(self._job_failed)
+
+    async def run(self) -> None:
+        try:
+            address = await self._engine.connect()
+        except ConfigError as error:
+            await self._link.send(Unusable(cause=str(error)), 10.0)
+            await self._link.receive()  # main ends this process
+            return
+        self._link.write(Ready(address=address))
+        self._scope.spawn(self._show(), "machines")
+        while (frame := await self._link.receive()) is not None:
+            match frame:
+                case PlaceHost():
+                    self._unplaced[frame.life] = self._scope.spawn(self._place(frame), f"place {frame.life}")
+                case Kill() if (placing := self._unplaced.pop(frame.life, None)) is not None:
+                    placing.cancel()
+                case Kill():
+                    self._scope.spawn(self._engine.kill(frame.life), f"kill {frame.life}")
+        await self._scope.close(5.0)
+        if self._failed is not None:
+            raise self._failed
+
+    async def _place(self, order: PlaceHost) -> None:
+        def placed(machine: str, pid: int) -> None:
+            self._unplaced.pop(order.life, None)
+            self._link.write(HostPlaced(life=order.life, machine=machine, pid=pid))
+
+        def said(line: str) -> None:
+            self._link.write(HostSaid(life=order.life, line=line))
+
+        code, cause, sure = None, "", True
+        try:
+            code = await self._engine.place(order, placed, said)
+        except ComputerRLError as error:
+            cause, sure = str(error), not isinstance(error, HostUnreachedError)
+        except asyncio.CancelledError:
+            cause = "it was not wanted any more"
+        self._unplaced.pop(order.life, None)
+        self._link.write(Ended(life=order.life, code=code, cause=cause, sure=sure))
+
+    async def _show(self) -> None:
+        shown: list[Machine] | None = None
+        while True:
+            machines = await self._engine.machines()
+            if machines != shown:
+                self._link.write(There(machines=machines))
+            shown = machines
+            await asyncio.sleep(SHOW_EVERY_S)
+
+    def _job_failed(self, _name: str, error: BaseException) -> None:
+        self._failed = error
+        self._link.abort()
+
+
+def serve(parser: argparse.ArgumentParser, engine: Callable[[argparse.Namespace], PlacingEngine]) -> None:
+    """A placer process's main: reads its arguments, then serves the link until main's end of it closes."""
+    parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--parent", type=int, required=True)
+    args = parser.parse_args()
+    die_with(args.parent)
+
+    async def run() -> None:
+        sock = socket.socket(fileno=args.fd)
+        sock.set_inheritable(False)
+        link: Link[FromPlacer | ToPlacer] = await Link.of_socket(sock, ToPlacer)
+        try:
+            await _Serving(engine(args), link).run()
+        finally:
+            await link.close()
+
+    asyncio.run(run())
+
 
 LOCAL = "local"
 NAMESPACE = "computerrl"
 STORE_BYTES = 80_000_000  # of the object store that a started Ray has: nothing is put there
-AGAIN_S = 1.0  # between two tries to reach a keeper whose machine Ray has not given up
-ANSWER_S = 2.0  # for a keeper to have ended its host
+AGAIN_S = 1.0  # between two tries to reach a process whose machine Ray has not given up
+ANSWER_S = 2.0  # for a far process to have ended its host
 UNSURE_S = 180.0  # then a machine that Ray has not given up meanwhile is taken to be well
 OURS = ("CPU", "GPU")  # which Ray has options of its own for
 NOT_LET_IN = (
@@ -55,16 +183,16 @@ class RayEngine:
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
         self._ray: Any = None
-        self._keepers: dict[str, Any] = {}  # by life
+        self._processes: dict[str, Any] = {}  # by life
         self._nodes: dict[str, str] = {}  # by life
         self._suspect: set[str] = set()  # lives
-        self._unreached: set[str] = set()  # lives whose keeper Ray has been told to end, without having seen it end
+        self._unreached: set[str] = set()  # lives whose actor Ray was asked to end, without having seen it end
 
     async def connect(self) -> str:
         """Attach to the cluster, or start one here."""
         ray = self._ray = load()
         os.chdir("/")  # Ray puts the driver's folder first on the import path of every worker
-        ray.cloudpickle.register_pickle_by_value(keeper)
+        ray.cloudpickle.register_pickle_by_value(far_process)
         options: dict[str, Any] = {
             "namespace": NAMESPACE, "log_to_driver": False, "configure_logging": False, "logging_level": "ERROR",
         }  # fmt: skip
@@ -107,7 +235,7 @@ class RayEngine:
         ]
 
     async def place(self, order: PlaceHost, placed: Callable[[str, int], None], said: Callable[[str], None]) -> int:
-        """Start a keeper where there is room and watch it to its end."""
+        """Start a far process where there is room and watch it to its end."""
         made = None
         try:
             made, there = await self._begun(order)
@@ -132,15 +260,15 @@ class RayEngine:
             self._unreached.discard(order.life)
             self._suspect.discard(order.life)
             self._nodes.pop(order.life, None)
-            made = self._keepers.pop(order.life, made)
+            made = self._processes.pop(order.life, made)
             if made is not None:
                 self._end(made)
 
     async def _begun(self, order: PlaceHost) -> tuple[Any, dict[str, Any]]:
-        """The keeper and where it is. Ray never looks again at what an order excludes: it is made again."""
+        """The far process and where it is. Ray never looks again at what an order excludes: it is made again."""
         while True:
             away = self._away()
-            made = self._keepers[order.life] = self._start(order, away)
+            made = self._processes[order.life] = self._start(order, away)
             where = asyncio.ensure_future(self._ask(made.where))
             try:
                 while not where.done() and away <= self._away():
@@ -158,8 +286,8 @@ class RayEngine:
         return {self._nodes[life] for life in self._suspect if life in self._nodes}
 
     async def kill(self, life: str) -> None:
-        """Have the keeper end its host; a keeper that can't be reached is ended by Ray."""
-        made = self._keepers.get(life)
+        """Have the far process end its host; one that can't be reached is ended by Ray."""
+        made = self._processes.get(life)
         if made is None:
             return
         self._suspect.add(life)
@@ -192,7 +320,7 @@ class RayEngine:
         if away:
             options["label_selector"] = {NODE_LABEL: f"!in({','.join(sorted(away))})"}
         order_told = msgspec.to_builtins(order, builtin_types=(bytes,))
-        return self._ray.remote(keeper.Keeper).options(**options).remote(order_told)
+        return self._ray.remote(far_process.FarProcess).options(**options).remote(order_told)
 
     async def _ask(self, method: Any) -> Any:
         return await asyncio.wrap_future(method.remote().future())

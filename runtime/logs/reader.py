@@ -1,8 +1,7 @@
-"""Reading what `logs` writes: the lines of several hosts as one stream.
+"""Reads log files: the lines of several hosts as one stream, and several lives of a run on one clock.
 
-Invariant: within one snapshot, lines come in the order of their times. A torn or foreign line is skipped and is no
-error, because a killed writer leaves such ends. Which files there are does not matter: a line names its actor itself.
-Runs of older builds have a file per actor.
+Within one snapshot, lines come in the order of their times. A torn or foreign line is skipped: a killed writer leaves
+such ends.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import ctypes
 import heapq
 import os
 import select
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +18,7 @@ from typing import Any, Self
 
 import orjson
 
-from runtime import inputs
+from runtime import disk
 from runtime.errors import ConfigError, StoreError
 from runtime.logs.events import LEVELS
 from runtime.logs.writer import log_folder
@@ -150,7 +149,7 @@ class _Tail:
 
     def __init__(self, path: Path, newest_bytes: int | None = None) -> None:
         self._path = path
-        self._file = inputs.opened(path)
+        self._file = disk.opened(path)
         self._rest = b""
         if newest_bytes is not None and (size := os.fstat(self._file.fileno()).st_size) > newest_bytes:
             self._file.seek(size - newest_bytes)
@@ -168,7 +167,7 @@ class _Tail:
         if rolled:
             yield from self._drain(wanted)
             self.close()
-            self._file = inputs.opened(self._path)
+            self._file = disk.opened(self._path)
             self._rest = b""
             yield from self._drain(wanted)
 
@@ -218,3 +217,20 @@ class LogWatch:
         """Close the files."""
         for tail in self._tails.values():
             tail.close()
+
+
+Line = dict[str, Any]
+BEGINS, LEDGER = "ledger_opened", "replay"  # a life's first line, but for the ledger's own on what it gives back
+_MOMENTS = ("t", "t0", "t1")  # seconds of the run's clock
+
+
+def in_a_row(lines: Iterable[Line]) -> Iterator[Line]:
+    """`lines`, in the order of their wall times, with each life's moments beginning where the one before left off."""
+    shift, last = 0.0, None
+    for line in lines:
+        if line["event"] == BEGINS and last is not None:
+            shift = last - line["t"]
+        moved = line | {name: line[name] + shift for name in _MOMENTS if name in line} if shift else line
+        if line["actor"] != LEDGER or last is None:
+            last = moved["t"] if last is None else max(last, moved["t"])
+        yield moved

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from runtime.backoff import Backoff
 from runtime.errors import (
     ActorFailed,
     ActorGone,
@@ -20,9 +19,19 @@ from runtime.errors import (
     StoreError,
 )
 from runtime.logs.writer import current_trace
-from runtime.messaging.codec import decode, decode_error, encode, reply_type
-from runtime.messaging.envelope import Envelope, Kind, fresh_id
-from runtime.messaging.message import Message, Request, tag_of
+from runtime.messaging.message import (
+    Envelope,
+    Kind,
+    Message,
+    Request,
+    decode,
+    decode_error,
+    encode,
+    fresh_id,
+    reply_type,
+    tag_of,
+)
+from runtime.supervision import Backoff
 from runtime.waits import waiting
 
 if TYPE_CHECKING:

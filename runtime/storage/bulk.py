@@ -16,11 +16,11 @@ from pathlib import Path
 from runtime import disk
 from runtime.disk import store_error
 from runtime.errors import ComputerRLError, PayloadLost, StoreError
+from runtime.hosts.frames import MAX_FRAME_BYTES, Link
 from runtime.messaging.message import BlobRef, Message
-from runtime.messaging.transport import MAX_FRAME_BYTES, Link
+from runtime.segments import SegmentStore, read_blobs
 from runtime.spec import HostSpec
 from runtime.storage import sent_folders
-from runtime.storage.segments import SegmentStore, read_blobs
 from runtime.storage.sent_folders import FileEntry, entries, inner, is_weights
 
 SEGMENTS = "segments"

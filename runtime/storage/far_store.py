@@ -23,9 +23,9 @@ import msgspec
 
 from runtime.disk import store_error
 from runtime.errors import DiskRefuses, HostLost, PayloadLost, StoreError, TransferFailed, named
-from runtime.hosts.ticket import HostTicket, enter_blocking, read_exactly
+from runtime.hosts.door import HostTicket, enter_blocking, read_exactly
+from runtime.hosts.frames import MAX_FRAME_BYTES
 from runtime.messaging.message import BlobRef
-from runtime.messaging.transport import MAX_FRAME_BYTES
 from runtime.storage.bulk import (
     BLOBS_BYTES,
     BLOBS_MOST,

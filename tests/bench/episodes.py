@@ -12,7 +12,7 @@ from actors.replay.messages import Commit, Outcome, PhaseRef, Reservation, Reser
 from actors.replay.values import Phase
 from runtime.messaging.message import BlobRef, Version
 from runtime.messaging.refs import Ref
-from runtime.processor import process_s
+from runtime.program import process_s
 from runtime.system import ActorSpec, ActorSystem
 from tests.bench.ledger import step_of
 

@@ -30,7 +30,7 @@ from policy.optim import OptimConfig
 from policy.packing import MicroBatch, PackedSample, pack
 from runtime.errors import ConfigError, StoreError
 from runtime.messaging.message import BlobRef, Version
-from runtime.storage.segments import read_blob
+from runtime.segments import read_blob
 from tests.bench.report import Measured, Target, median, show
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from actors.replay.messages import (
 from actors.replay.values import Phase
 from runtime.errors import ComputerRLError, ConfigError
 from runtime.messaging.message import BlobRef, Version
-from runtime.storage.segments import SegmentStore
+from runtime.segments import SegmentStore
 from tests.bench import synthetic
 from tests.bench.report import Target, percentile
 

@@ -13,9 +13,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from runtime import interfaces
-from runtime.hosts.keeper import Keeper
-from runtime.hosts.placing import Machine, PlaceHost, serve
+from runtime.hosts import door
+from runtime.hosts.far_process import FarProcess
+from runtime.hosts.frames import Machine, PlaceHost
+from runtime.hosts.ray import serve
 
 FAR_AWAY = "192.0.2.1:9"  # an address of no machine: the way there begins at this machine's own address
 
@@ -23,16 +24,16 @@ FAR_AWAY = "192.0.2.1:9"  # an address of no machine: the way there begins at th
 def own_address() -> str:
     """This machine's address for other machines; that of its loopback where it has no network."""
     try:
-        return interfaces.towards(FAR_AWAY)
+        return door.towards(FAR_AWAY)
     except OSError:
         return "127.0.0.1"
 
 
 class HereEngine:
-    """Starts hosts with the keeper that Ray's engine starts on another machine."""
+    """Starts hosts with the process that Ray's engine starts on another machine."""
 
     def __init__(self, _: argparse.Namespace) -> None:
-        self._keepers: dict[str, Keeper] = {}  # by life; a bench has a few
+        self._processes: dict[str, FarProcess] = {}  # by life; a bench has a few
 
     async def connect(self) -> str:
         """The address of the door."""
@@ -44,11 +45,11 @@ class HereEngine:
 
     async def place(self, order: PlaceHost, placed: Callable[[str, int], None], said: Callable[[str], None]) -> int:
         """Start the life and see it to its end."""
-        keeper = self._keepers[order.life] = Keeper(msgspec.to_builtins(order, builtin_types=(bytes,)))
-        there = await asyncio.to_thread(keeper.where)
+        process = self._processes[order.life] = FarProcess(msgspec.to_builtins(order, builtin_types=(bytes,)))
+        there = await asyncio.to_thread(process.where)
         placed(there["machine"], there["pid"])
         while True:
-            lines, code = await asyncio.to_thread(keeper.watch)
+            lines, code = await asyncio.to_thread(process.watch)
             for line in lines:
                 said(line)
             if code is not None:
@@ -56,8 +57,8 @@ class HereEngine:
 
     async def kill(self, life: str) -> None:
         """End the life."""
-        if life in self._keepers:
-            self._keepers[life].kill()
+        if life in self._processes:
+            self._processes[life].kill()
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from actors.sampler.routing.actor import DispatchSettings
 from runtime.actor import Actor, handles
 from runtime.hosts.door import Door
 from runtime.messaging.message import Done, Request, Version
-from runtime.processor import process_s
+from runtime.program import process_s
 from runtime.storage.bulk import Bulk
 from runtime.storage.far_store import FarStore
 from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec

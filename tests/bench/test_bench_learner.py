@@ -20,7 +20,7 @@ from actors.replay.messages import StepPayload, StepRef, VersionSpan
 from policy.architecture import read_architecture
 from policy.packing import PackedSample, siblings
 from runtime.messaging.message import Version
-from runtime.storage.segments import SegmentStore
+from runtime.segments import SegmentStore
 from tests.bench import learner, utilisation
 from tests.bench.__main__ import main
 from tests.policy import tiny_models

@@ -15,7 +15,7 @@ from openenv.cli._validation import validate_running_environment
 from openenv.core import GenericEnvClient
 
 from apis.tasks import registry as tasks
-from runtime.guard import bearer
+from runtime.http import bearer
 from tests.extras.served import served, session
 
 TASK = "text_editor/train/3"

@@ -20,7 +20,7 @@ from ledger_tools import FAULT, Play, step
 from actors.errors import FencedOff
 from actors.replay.messages import Batch, Commit, Fault, Lane, Outcome, Release, TrajectoryRef
 from runtime.errors import ProtocolError
-from runtime.messaging.codec import decode, encode
+from runtime.messaging.message import decode, encode
 
 
 def test_faults_are_not_outcomes_in_types() -> None:

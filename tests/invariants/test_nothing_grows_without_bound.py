@@ -15,15 +15,18 @@ sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve
 from example_actors import Counter, Greet, Hold, Number, Park, Sleep, Total  # noqa: E402
 from product_code import called, naming, place, tree_of  # noqa: E402
 
-from runtime import waits  # noqa: E402
+from runtime import segments, waits  # noqa: E402
 from runtime.errors import ActorGone, ComputerRLError, DeadlineExceeded, HostLost, MailboxFull, StoreError  # noqa: E402
-from runtime.hosts.frames import FromMain, PeersLost  # noqa: E402
+from runtime.hosts import frames  # noqa: E402
+from runtime.hosts.frames import (  # noqa: E402
+    FromMain,
+    Link,
+    PeersLost,
+)
 from runtime.logs import writer as logs  # noqa: E402
 from runtime.logs.events import declare  # noqa: E402
-from runtime.messaging import node, transport  # noqa: E402
-from runtime.messaging.transport import Link  # noqa: E402
-from runtime.storage import segments  # noqa: E402
-from runtime.storage.segments import SegmentStore  # noqa: E402
+from runtime.messaging import node  # noqa: E402
+from runtime.segments import SegmentStore  # noqa: E402
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
@@ -32,9 +35,9 @@ SHOUTED = declare("bounds_test_shouted", "info", text=str, items=list)
 
 # Collections without a bound of their own, and what bounds them.
 BOUNDED_ELSEWHERE = {
-    "runtime/messaging/mailbox.py": "capacity and max_waiters, checked on the way in",
-    "runtime/origin.py": "one origin per process",
-    "runtime/messaging/codec.py": "one entry per message class",
+    "runtime/messaging/node.py": "capacity and max_waiters, checked on the way in",
+    "runtime/program.py": "one origin per process",
+    "runtime/messaging/message.py": "one entry per message class",
     "policy/engine/worker.py": "one call per HTTP request, and the server bounds those",
     "policy/engine/scheduler.py": "the engine refuses requests beyond its limit",
     "actors/desktop/providers/ssh_code.py": "one archive per process",
@@ -136,7 +139,7 @@ async def test_nothing_grows_without_bound_in_asks_under_way(tmp_path, monkeypat
 
 
 async def test_nothing_grows_without_bound_in_frames(monkeypatch):
-    monkeypatch.setattr(transport, "MAX_UNSENT_BYTES", 1 << 20)
+    monkeypatch.setattr(frames, "MAX_UNSENT_BYTES", 1 << 20)
     ours, theirs = socket.socketpair()
     link: Link = await Link.of_socket(ours, FromMain)
     frame = PeersLost(names=["x" * 100_000], reason="")

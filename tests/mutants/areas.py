@@ -31,7 +31,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "actors/replay/ledger/phases.py": [*CORE, REPLAY + "test_evidence.py"],
         "actors/replay/ledger/training.py": [REPLAY + "test_steps.py", *CORE, PULSE, SCHEDULE, ONCE],
         "actors/replay/rules/strata.py": [REPLAY + "test_strata.py"],
-        "runtime/quarantine.py": ["tests/runtime/test_quarantine.py", REPLAY + "test_task_quarantine.py"],
+        "runtime/supervision.py": ["tests/runtime/test_quarantine.py", REPLAY + "test_task_quarantine.py"],
     },
     "trust": {
         "apis/actions/arguments.py": GRAMMAR,

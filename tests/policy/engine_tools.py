@@ -23,8 +23,8 @@ from policy.engine.options import EngineOptions
 from policy.engine.sequence import Draw
 from policy.engine.sequence import Sequence as Response
 from policy.engine.weights import load_weights
-from runtime.guard import bearer
-from runtime.hosts.environment import TOKEN_ENV
+from runtime.http import bearer
+from runtime.program import TOKEN_ENV
 from tests.policy import tiny_models
 
 ROOT = Path(__file__).resolve().parents[2]

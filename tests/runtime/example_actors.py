@@ -14,8 +14,8 @@ from runtime.actor import Actor, handles
 from runtime.errors import ComputerRLError, ConfigError
 from runtime.logs.events import declare
 from runtime.messaging.message import BlobRef, Done, Message, Request
-from runtime.status import ActorStatus
 from runtime.system import ActorSystem
+from runtime.waits import ActorStatus
 
 GREETED = declare("example_greeted", "info", text=str)
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import msgspec
 
 from runtime.errors import ConfigError
-from runtime.hosts.keeper import Keeper
-from runtime.hosts.placing import HostUnreachedError, Machine, PlaceHost, serve
-from runtime.hosts.ticket import HostTicket
+from runtime.hosts.door import HostTicket
+from runtime.hosts.far_process import FarProcess
+from runtime.hosts.frames import Machine, PlaceHost
+from runtime.hosts.ray import HostUnreachedError, serve
 
 
 class LocalEngine:
@@ -22,7 +23,7 @@ class LocalEngine:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._args = args
-        self._keepers: dict[str, Keeper] = {}
+        self._processes: dict[str, FarProcess] = {}
         self._room = args.room
         self._given_up: set[str] = set()
 
@@ -48,11 +49,11 @@ class LocalEngine:
             await asyncio.sleep(0.05)
         self._room -= need
         try:
-            keeper = self._keepers[order.life] = Keeper(msgspec.to_builtins(order, builtin_types=(bytes,)))
-            there = await asyncio.to_thread(keeper.where)
+            process = self._processes[order.life] = FarProcess(msgspec.to_builtins(order, builtin_types=(bytes,)))
+            there = await asyncio.to_thread(process.where)
             placed("m0", there["pid"])
             while True:
-                lines, code = await asyncio.to_thread(keeper.watch)
+                lines, code = await asyncio.to_thread(process.watch)
                 while self._deaf():
                     if order.life in self._given_up:
                         raise HostUnreachedError("it is not known whether it has ended")
@@ -67,8 +68,8 @@ class LocalEngine:
     async def kill(self, life: str) -> None:
         if self._deaf() and self._args.gives_up:
             self._given_up.add(life)
-        elif not self._deaf() and life in self._keepers:
-            self._keepers[life].kill()
+        elif not self._deaf() and life in self._processes:
+            self._processes[life].kill()
 
     def _deaf(self) -> bool:
         return bool(self._args.deaf) and Path(self._args.deaf).exists()

@@ -21,9 +21,7 @@ from runtime.errors import (
     ProtocolError,
     StoreError,
 )
-from runtime.messaging.codec import encode
-from runtime.messaging.envelope import Envelope
-from runtime.messaging.message import Done, Request
+from runtime.messaging.message import Done, Envelope, Request, encode
 from runtime.messaging.node import Node
 from runtime.messaging.refs import Ref
 from tests.leaping_clock import LeapingClock

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.backoff import Backoff
+from runtime.supervision import Backoff
 
 
 def test_it_doubles_up_to_the_longest():

@@ -15,11 +15,22 @@ import pytest
 
 from runtime.errors import HostLost
 from runtime.hosts import door as doors
-from runtime.hosts.door import MAX_KNOCKING, MAX_OF_ADDRESS, Arrival, Door, in_the_way
-from runtime.hosts.environment import passed
-from runtime.hosts.frames import FromMain, StopHost
-from runtime.hosts.ticket import MAX_KNOCK_BYTES, NONCE_BYTES, HostTicket, Knock, enter, enter_blocking, knock
-from runtime.messaging.transport import Link
+from runtime.hosts.door import (
+    MAX_KNOCK_BYTES,
+    MAX_KNOCKING,
+    MAX_OF_ADDRESS,
+    NONCE_BYTES,
+    Arrival,
+    Door,
+    HostTicket,
+    Knock,
+    enter,
+    enter_blocking,
+    in_the_way,
+    knock,
+)
+from runtime.hosts.frames import FromMain, Link, StopHost
+from runtime.program import passed
 
 
 def here() -> str:
@@ -181,7 +192,7 @@ async def test_off_loopback_the_runs_own_certificate_is_the_only_one(monkeypatch
         stranger = other.expect("away").ticket
         await refused(msgspec.structs.replace(guest.ticket, certificate=stranger.certificate))
         with monkeypatch.context() as patched:
-            patched.setattr("runtime.hosts.ticket.KNOCK_S", 0.5)  # neither side has a word for who speaks no TLS
+            patched.setattr("runtime.hosts.door.KNOCK_S", 0.5)  # neither side has a word for who speaks no TLS
             await refused(msgspec.structs.replace(guest.ticket, certificate=""))
         await met(guest, guest.ticket)
 

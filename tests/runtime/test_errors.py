@@ -6,7 +6,7 @@ import pytest
 
 from runtime import errors
 from runtime.errors import ActorFailed, ActorGone, ComputerRLError, PayloadLost, StoreError
-from runtime.messaging.codec import decode_error, encode, encode_error
+from runtime.messaging.message import decode_error, encode, encode_error
 
 
 def test_an_error_arrives_as_its_class():

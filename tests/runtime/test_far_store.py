@@ -15,9 +15,10 @@ import msgspec
 import pytest
 
 from runtime.errors import DiskRefuses, StoreError, TransferFailed
-from runtime.hosts.ticket import HostTicket
+from runtime.hosts.door import HostTicket
+from runtime.hosts.frames import MAX_FRAME_BYTES
 from runtime.messaging.message import BlobRef
-from runtime.messaging.transport import MAX_FRAME_BYTES
+from runtime.segments import SegmentStore, read_blobs
 from runtime.spec import HostSpec
 from runtime.storage import bulk as bulk_side
 from runtime.storage import far_store
@@ -36,7 +37,6 @@ from runtime.storage.bulk import (
     Written,
 )
 from runtime.storage.far_store import ANSWER_S, WHOLE_S, Alone, FarStore, Makers, made
-from runtime.storage.segments import SegmentStore, read_blobs
 
 TICKET = HostTicket(address="h:1", name="away", life="l", key=b"k", certificate="")
 

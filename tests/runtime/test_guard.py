@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.errors import ConfigError
-from runtime.guard import TOKEN_ENV, Guard, bearer, served, server_token
-from runtime.hosts.environment import passed
+from runtime.http import TOKEN_ENV, Guard, bearer, served, server_token
+from runtime.program import passed
 
 TOKEN = "a-token-of-the-tests"
 HERE = {"host": "127.0.0.1:8600"}

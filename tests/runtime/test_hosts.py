@@ -14,13 +14,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from runtime import origin
+from runtime import program
+from runtime.control import connect_unix, listen_unix
 from runtime.errors import ConfigError, HostLost, ProtocolError
-from runtime.hosts.frames import FromMain, PeersLost, StopHost
+from runtime.hosts.frames import MAX_FRAME_BYTES, FromMain, Link, PeersLost, StopHost
 from runtime.logs.reader import read_logs
-from runtime.messaging.transport import MAX_FRAME_BYTES, Link
-from runtime.signals import TOGETHER_S
-from runtime.sockets import connect_unix, listen_unix
+from runtime.program import TOGETHER_S
 from runtime.system import ActorSystem, HostSpec, RestartPolicy
 
 HERE = Path(__file__).resolve().parent
@@ -95,7 +94,7 @@ def test_sockets_in_deep_folders(tmp_path):
 def test_an_intruding_package_is_named(tmp_path):
     (tmp_path / "policy").mkdir()
     (tmp_path / "policy" / "__init__.py").touch()
-    script = "from runtime.origin import check_origin; check_origin()"
+    script = "from runtime.program import check_origin; check_origin()"
     env = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
     done = subprocess.run([sys.executable, "-P", "-c", script], env=env, capture_output=True, text=True, check=False)
     assert done.returncode != 0
@@ -103,20 +102,20 @@ def test_an_intruding_package_is_named(tmp_path):
 
 
 def test_the_build_follows_what_both_sides_share(tmp_path):
-    for package in origin.PACKAGES:
+    for package in program.PACKAGES:
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").touch()
-    before = origin._build(tmp_path)
+    before = program._build(tmp_path)
     (tmp_path / "apis" / "actions.py").write_text("x = 1\n")
-    assert origin._build(tmp_path) == before
+    assert program._build(tmp_path) == before
     (tmp_path / "apis" / "messages.py").write_text("x = 1\n")
-    assert origin._build(tmp_path) != before
-    assert Path(origin.check_origin().root) == ROOT
+    assert program._build(tmp_path) != before
+    assert Path(program.check_origin().root) == ROOT
 
 
 async def test_a_child_of_another_build_is_refused(tmp_path, monkeypatch):
-    real = origin.check_origin()
-    other = origin.Origin(real.root, "0" * 16)
+    real = program.check_origin()
+    other = program.Origin(real.root, "0" * 16)
     monkeypatch.setattr("runtime.hosts.process.check_origin", lambda: other)
     async with ActorSystem(tmp_path) as system:
         system._host("one")
@@ -144,7 +143,7 @@ async def test_a_child_that_can_not_start_fails_the_system_and_its_output_is_log
 SCRIPT = """
 import asyncio, sys
 from pathlib import Path
-from runtime.signals import stop_event
+from runtime.program import stop_event
 from runtime.system import ActorSpec, ActorSystem, HostSpec, run
 from example_actors import Counter, Pid
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime import inputs
+from runtime import disk
 
 MAKERS: dict[str, Callable[[Path], object]] = {
     "a FIFO": os.mkfifo,
@@ -23,7 +23,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, maker: str) 
     MAKERS[maker](tmp_path / "x")
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(OSError, match="no regular file") as caught:
-        inputs.read_bytes(tmp_path / "x")
+        disk.read_bytes(tmp_path / "x")
     assert caught.value.errno == errno.EINVAL
     assert len(os.listdir("/proc/self/fd")) == before
 
@@ -31,19 +31,19 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, maker: str) 
 def test_a_file_is_read_to_its_bound(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("ä" * 4)
     (tmp_path / "y").symlink_to("x")
-    assert inputs.read_text(tmp_path / "y", 8) == "ä" * 4
+    assert disk.read_text(tmp_path / "y", 8) == "ä" * 4
     with pytest.raises(OSError, match="it has more than 7 bytes"):
-        inputs.read_bytes(tmp_path / "x", 7)
+        disk.read_bytes(tmp_path / "x", 7)
     os.truncate(tmp_path / "x", 1 << 40)
     with pytest.raises(OSError, match="it has more than 1048576 bytes"):
-        inputs.read_bytes(tmp_path / "x")
+        disk.read_bytes(tmp_path / "x")
     with pytest.raises(FileNotFoundError):
-        inputs.opened(tmp_path / "z")
+        disk.opened(tmp_path / "z")
 
 
 def test_lines_are_bounded_one_by_one(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"abc\nde\nlonger\n")
-    with inputs.opened(tmp_path / "x") as file:
-        assert list(inputs.lines(file, 7)) == [b"abc\n", b"de\n", b"longer\n"]
-    with inputs.opened(tmp_path / "x") as file, pytest.raises(OSError, match="a line of it has more than 6 bytes"):
-        list(inputs.lines(file, 6))
+    with disk.opened(tmp_path / "x") as file:
+        assert list(disk.lines(file, 7)) == [b"abc\n", b"de\n", b"longer\n"]
+    with disk.opened(tmp_path / "x") as file, pytest.raises(OSError, match="a line of it has more than 6 bytes"):
+        list(disk.lines(file, 6))

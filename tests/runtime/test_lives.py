@@ -17,7 +17,7 @@ from runtime.actor import Actor, handles
 from runtime.errors import ActorFailed, ConfigError, StoreError
 from runtime.logs.reader import read_logs
 from runtime.messaging.message import Done, Message, Request
-from runtime.storage.segments import SegmentStore, read_blob
+from runtime.segments import SegmentStore, read_blob
 from runtime.system import ActorSpec, ActorSystem, RestartPolicy, run
 
 
@@ -165,10 +165,10 @@ def test_a_full_disk_refuses_the_payload_and_keeps_the_rest(tmp_path, monkeypatc
         budget[0] -= 30
         return real(fd, data[:30], offset)
 
-    monkeypatch.setattr("runtime.storage.segments.os.pwrite", short)
+    monkeypatch.setattr("runtime.segments.os.pwrite", short)
     with pytest.raises(StoreError, match="No space left"):
         store.append(b"x" * 100)
-    monkeypatch.setattr("runtime.storage.segments.os.pwrite", real)
+    monkeypatch.setattr("runtime.segments.os.pwrite", real)
     after = store.append(b"after")
     store.close()
     SegmentStore(tmp_path, "w").close()

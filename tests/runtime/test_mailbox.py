@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.errors import MailboxFull
-from runtime.messaging.envelope import Envelope, fresh_id
-from runtime.messaging.mailbox import Mailbox
+from runtime.messaging.message import Envelope, fresh_id
+from runtime.messaging.node import Mailbox
 
 
 def envelope(kind: str = "Add", deadline_s: float = 5.0) -> Envelope:

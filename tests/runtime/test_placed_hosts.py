@@ -23,10 +23,10 @@ from example_actors import Add, Counter, CounterConfig, Folder, Greet, Home, Kee
 
 from runtime.errors import ActorGone, PayloadLost, StoreError  # noqa: E402
 from runtime.logs.reader import read_logs  # noqa: E402
+from runtime.segments import SegmentStore, read_blob  # noqa: E402
 from runtime.storage import sent_folders  # noqa: E402
 from runtime.storage.bulk import PART_BYTES  # noqa: E402
 from runtime.storage.far_store import COPIES  # noqa: E402
-from runtime.storage.segments import SegmentStore, read_blob  # noqa: E402
 from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec  # noqa: E402
 
 
@@ -354,7 +354,7 @@ async def test_both_sides_of_a_cut_stop_and_the_host_comes_back(tmp_path, monkey
 
 
 def test_a_host_whose_loop_stands_still_in_a_cut_is_killed_by_its_own_watch():
-    script = "import os, time; from runtime.hosts.dead_man import DeadMan; os.setsid(); d = DeadMan(0.2, 0.1)"
+    script = "import os, time; from runtime.hosts.child import DeadMan; os.setsid(); d = DeadMan(0.2, 0.1)"
     script += "; time.sleep(90)"
     done = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path()}, check=False)
     assert done.returncode == -signal.SIGKILL

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from runtime.quarantine import Quarantine, QuarantinePolicy, QuarantineState
+from runtime.supervision import Quarantine, QuarantinePolicy, QuarantineState
 
 POLICY = QuarantinePolicy(faults_in_a_row=3, first_probe_s=60.0, longest_probe_s=3600.0)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from runtime.hosts import ray as engine
-from runtime.hosts.placing import PlaceHost
+from runtime.hosts.frames import PlaceHost
 
 ORDER = PlaceHost(
     life="next", run="run", names=[], families=[], root="/", arguments=[], env={}, ticket=b"", resources={}
@@ -60,4 +60,4 @@ async def test_a_host_goes_to_a_machine_that_is_no_longer_in_doubt(monkeypatch: 
     assert await asyncio.wait_for(placing, 5) == 0
     assert there == [("m", 7)]
     assert len(fake.orders) == len(fake.ended) == 2
-    assert not ray._keepers
+    assert not ray._processes

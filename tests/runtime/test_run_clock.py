@@ -18,10 +18,15 @@ sys.path.insert(0, str(HERE))
 
 from example_actors import Add, Counter, Greet, Hold, Number, Total, Via, seen  # noqa: E402
 
-from runtime.clock import VirtualClock  # noqa: E402
+from runtime.clock import (  # noqa: E402
+    DRIFT,
+    ClockOffset,
+    RunClock,
+    VirtualClock,
+    wall_ahead_s,
+)
 from runtime.errors import DeadlineExceeded  # noqa: E402
 from runtime.logs.reader import read_logs  # noqa: E402
-from runtime.run_clock import DRIFT, ClockOffset, RunClock, wall_ahead_s  # noqa: E402
 from runtime.system import ActorSpec, ActorSystem, HostSpec  # noqa: E402
 
 delays = st.floats(0, 2)

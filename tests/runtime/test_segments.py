@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime import segments
 from runtime.errors import StoreError
 from runtime.messaging.message import BlobRef
-from runtime.storage import segments
-from runtime.storage.segments import SegmentStore, free_blob, read_blob
+from runtime.segments import SegmentStore, free_blob, read_blob
 
 ROOT = Path(segments.__file__).resolve().parent.parent
 
@@ -169,7 +169,7 @@ def test_what_a_failed_flush_may_have_lost_is_never_called_safe(tmp_path, monkey
             raise fails.pop()
         real(fd)
 
-    monkeypatch.setattr("runtime.storage.segments.os.fsync", fsync)
+    monkeypatch.setattr("runtime.segments.os.fsync", fsync)
     with pytest.raises(StoreError, match=r"can't flush seat-000000\.seg"):
         store.flush([first.segment])
     with pytest.raises(StoreError, match=r"can't flush seat-000000\.seg"):
@@ -182,7 +182,7 @@ def test_what_a_failed_flush_may_have_lost_is_never_called_safe(tmp_path, monkey
 
 def test_a_store_that_can_not_be_opened_holds_nothing(tmp_path, monkeypatch):
     with monkeypatch.context() as broken:
-        broken.setattr("runtime.storage.segments.os.ftruncate", Mock(side_effect=OSError(errno.EIO, "broken")))
+        broken.setattr("runtime.segments.os.ftruncate", Mock(side_effect=OSError(errno.EIO, "broken")))
         with pytest.raises(OSError, match="broken"):
             SegmentStore(tmp_path, "seat")
     SegmentStore(tmp_path, "seat").close()
@@ -193,7 +193,7 @@ def test_every_reported_blob_survives_kill_9(tmp_path):
 import sys
 from pathlib import Path
 import msgspec
-from runtime.storage.segments import SegmentStore
+from runtime.segments import SegmentStore
 store = SegmentStore(Path(sys.argv[1]), "w", 50_000)
 n = 0
 while True:

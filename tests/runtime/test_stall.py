@@ -19,9 +19,8 @@ from example_actors import Counter, Hold  # noqa: E402
 
 from runtime.errors import DeadlineExceeded, ProtocolError  # noqa: E402
 from runtime.logs.reader import read_logs  # noqa: E402
-from runtime.stall import GRACE_S, Busy, diagnose  # noqa: E402
 from runtime.system import ActorSpec, ActorSystem, HostSpec  # noqa: E402
-from runtime.waits import PendingWait, waiting, waits_now  # noqa: E402
+from runtime.waits import GRACE_S, Busy, PendingWait, diagnose, waiting, waits_now  # noqa: E402  # noqa: E402
 
 
 async def test_a_wait_is_registered_while_it_lasts():

@@ -21,11 +21,11 @@ sys.path.insert(0, str(HERE))
 
 from example_actors import Asked, Counter, Hold, Number, Total, seen  # noqa: E402
 
+from runtime import cell, disk  # noqa: E402
+from runtime.disk import on_disk  # noqa: E402
 from runtime.errors import ActorGone, MailboxFull  # noqa: E402
-from runtime.hosts import inline, process  # noqa: E402
+from runtime.hosts import process  # noqa: E402
 from runtime.logs.reader import read_logs  # noqa: E402
-from runtime.storage import slow_disk  # noqa: E402
-from runtime.storage.slow_disk import on_disk  # noqa: E402
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy  # noqa: E402
 from runtime.waits import waiting, waits_now  # noqa: E402
 
@@ -115,7 +115,7 @@ async def test_a_heartbeat_says_what_the_host_costs_and_asks_no_actor(tmp_path):
 
 async def test_a_look_at_all_actors_passes_once_over_the_waits(tmp_path, monkeypatch):
     passes = []
-    monkeypatch.setattr(inline, "waits_now", lambda: passes.append(1) or waits_now())
+    monkeypatch.setattr(cell, "waits_now", lambda: passes.append(1) or waits_now())
     async with ActorSystem(tmp_path) as system, AsyncExitStack() as waits:
         await system.spawn(*(ActorSpec(name=f"a/{n}", factory=Counter) for n in range(30)))
         for n in (3, 4, 3):
@@ -146,7 +146,7 @@ async def test_a_full_mailbox_is_named_once(tmp_path, host):
 
 
 async def test_slow_work_on_a_file_is_named_once(monkeypatch):
-    monkeypatch.setattr(slow_disk, "SLOW_AFTER_S", 0.05)
+    monkeypatch.setattr(disk, "SLOW_AFTER_S", 0.05)
     heard = Heard()
     async with on_disk(heard, "a.seg", "append"):
         await asyncio.sleep(0)

@@ -7,7 +7,7 @@ import pytest
 from actors.cluster.config import typed_yaml
 from actors.cluster.config.schema import Deploy
 from runtime.errors import ConfigError
-from runtime.urls import masked, refuse_bad_url
+from runtime.settings import masked, refuse_bad_url
 
 
 @pytest.mark.parametrize("url", ["http://h:1", "https://example.org/v1", "http://[::1]:30000/", "http://10.0.0.1"])

@@ -24,8 +24,8 @@ import pytest
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
 from actors.sampler.engine.sglang import SglangProcess, interpreter
 from runtime.errors import ConfigError
-from runtime.guard import bearer
-from runtime.hosts.environment import TOKEN_ENV
+from runtime.http import bearer
+from runtime.program import TOKEN_ENV
 from tests.policy.engine_tools import Server, engine_server, write_model
 from tests.proofs import proofs
 

@@ -27,8 +27,8 @@ from actors.settings import DemosConfig
 from policy import hf_folder
 from policy.broadcast import SendingGroup, checksums, described
 from policy.errors import LearnerError
-from runtime.hosts.environment import TOKEN_ENV
 from runtime.messaging.message import Version
+from runtime.program import TOKEN_ENV
 from runtime.supervision import RestartPolicy
 from runtime.system import ActorSpec, ActorSystem, HostSpec
 from tests.actors.learner.test_learner_actor import Run

@@ -23,7 +23,7 @@ from actors.desktop.providers.sandbox import leftovers
 from actors.replay.config import TaskRange
 from actors.replay.rules.strata import family_of
 from runtime.errors import ConfigError
-from runtime.signals import SIGNALS
+from runtime.program import SIGNALS
 from tests.soak import levels, recorded
 from tests.soak.inject import Hit
 from tests.soak.kinds import MACHINE_KINDS, Kind, Planned

@@ -24,7 +24,7 @@ from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox import leftovers
 from actors.replay.database.ledger_file import LEDGER
 from runtime.errors import ConfigError
-from runtime.signals import SIGNALS
+from runtime.program import SIGNALS
 from tests.soak import inject, levels
 from tests.soak.heard import TICK_S, Heard
 from tests.soak.kinds import KINDS, Kind, Planned, schedule

@@ -38,7 +38,7 @@ def main(args: argparse.Namespace) -> int:
     from actors.cluster.runs import apply, names, run_folder
     from runtime.control import command
     from runtime.errors import ActorGone, ConfigError
-    from runtime.messaging.codec import encode
+    from runtime.messaging.message import encode
 
     folder = names.find(Path(args.runs), args.run)
     if args.file is None and not args.overrides:

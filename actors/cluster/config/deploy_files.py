@@ -20,7 +20,7 @@ from actors.cluster.config.schema import Deploy, DeployFile
 from actors.cluster.config.suggest import hint
 from actors.desktop.config import ProviderConfig
 from runtime.errors import ConfigError
-from runtime.urls import masked
+from runtime.settings import masked
 
 T = TypeVar("T")
 

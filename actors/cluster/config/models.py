@@ -15,7 +15,7 @@ from policy import tensorfiles
 from policy.architecture import read_architecture
 from policy.chat_process import MOST_TURNS
 from policy.tokenizer import Tokenizer
-from runtime import inputs
+from runtime import disk
 from runtime.errors import ConfigError
 
 # What decides which ids a text becomes, chat form included; those that are missing count as empty.
@@ -115,5 +115,5 @@ def fingerprint(model: str | Path) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for name in _OF_TOKENS:
         path = Path(model) / name
-        digest.update(hashlib.blake2b(inputs.read_bytes(path, inputs.MODEL) if path.is_file() else b"").digest())
+        digest.update(hashlib.blake2b(disk.read_bytes(path, disk.MODEL) if path.is_file() else b"").digest())
     return digest.hexdigest()

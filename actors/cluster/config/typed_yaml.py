@@ -18,10 +18,9 @@ from msgspec import inspect
 from yaml.composer import Composer
 
 from actors.cluster.config.suggest import hint, nearest
-from runtime import inputs
+from runtime import disk
 from runtime.errors import ConfigError
-from runtime.settings import out_of_bounds, parts
-from runtime.urls import masked
+from runtime.settings import masked, out_of_bounds, parts
 
 T = TypeVar("T")
 
@@ -121,7 +120,7 @@ def read(path: Path, root: type[T], overrides: Sequence[str] = (), *, name: str 
 def plain(path: Path, source: str) -> Any:
     """The YAML file at `path` as plain values. Raises ConfigError naming `source`."""
     try:
-        text = inputs.read_text(path)
+        text = disk.read_text(path)
     except OSError as error:
         raise ConfigError(f"{source}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

@@ -27,7 +27,7 @@ from actors.settings import DemosConfig
 from apis.actions.spaces import SPACES
 from apis.prompts import FORMS
 from runtime.errors import ComputerRLError, ConfigError
-from runtime.storage.segments import SegmentStore
+from runtime.segments import SegmentStore
 
 ALL = 10**9  # demonstrations: an import by hand takes in what the file holds
 

@@ -32,7 +32,7 @@ from actors.entropulse.kept_weights import PinnedFolders
 from actors.replay.database.ledger_file import LEDGER
 from actors.replay.messages import EvalFigures, Figures, OpenEval, Sampling
 from actors.sampler.messages import Pin
-from runtime import inputs
+from runtime import disk
 from runtime.errors import ConfigError, StoreError
 from runtime.messaging.message import Version
 from runtime.system import ActorSystem
@@ -154,7 +154,7 @@ def _keep(weights: NamedWeights, folder: Path) -> None:
 def read_weights(folder: Path) -> NamedWeights:
     """Which weights the run at `folder` evaluates. Raises ConfigError when it is none of `eval`."""
     try:
-        return msgspec.json.decode(inputs.read_bytes(folder / _EVALUATED), type=NamedWeights)
+        return msgspec.json.decode(disk.read_bytes(folder / _EVALUATED), type=NamedWeights)
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(f"{folder} is no run of eval: {error}") from None
 

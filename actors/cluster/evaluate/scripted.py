@@ -17,8 +17,8 @@ import msgspec
 from aiohttp import web
 
 from actors.cluster import cli
-from runtime.guard import Guard
-from runtime.hosts.environment import TOKEN_ENV
+from runtime.http import Guard
+from runtime.program import TOKEN_ENV
 
 SAYS = ("Agent.wait()",)  # never ends, so every end state is judged as it was set up
 START_S = 10.0

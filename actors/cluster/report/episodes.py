@@ -16,7 +16,7 @@ from actors.replay.database import queries
 from actors.replay.values import VersionSpan
 from runtime.errors import StoreError
 from runtime.messaging.message import BlobRef
-from runtime.storage.segments import read_blob
+from runtime.segments import read_blob
 
 MOST_LOOKED_AT = 4000
 

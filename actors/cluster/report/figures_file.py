@@ -17,7 +17,7 @@ from actors.cluster import paths as places
 from actors.cluster.config.suggest import hint
 from actors.cluster.report.gather import RunData
 from actors.replay.messages import Phase
-from runtime import inputs
+from runtime import disk
 from runtime.errors import ConfigError
 
 SUFFIX = ".figures.gz"
@@ -55,7 +55,7 @@ def locate(name: str) -> Path:
 def read(path: Path) -> RunData:
     """The run whose figures `path` holds. Raises ConfigError."""
     try:
-        with inputs.opened(path) as packed, gzip.open(packed) as file:
+        with disk.opened(path) as packed, gzip.open(packed) as file:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise ConfigError(f"{path}: more than {MOST_BYTES >> 20} MiB unpacked, which no run's figures are")

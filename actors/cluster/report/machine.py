@@ -14,7 +14,7 @@ import msgspec
 
 from actors.cluster.report.seats import phases
 from actors.desktop.providers.sandbox.owners import owner_of
-from runtime.logs.resumed import BEGINS
+from runtime.logs.reader import BEGINS
 
 Line = dict[str, Any]
 GUESTS, OTHERS = "desktops' guests", "other programs"

@@ -19,8 +19,7 @@ from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound
 from actors.replay import observed
 from actors.replay.database import queries
 from actors.replay.values import Phase
-from runtime.logs.reader import read_logs
-from runtime.logs.resumed import in_a_row
+from runtime.logs.reader import in_a_row, read_logs
 from runtime.logs.writer import log_folder
 from runtime.messaging.message import Version
 

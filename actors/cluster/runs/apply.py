@@ -25,7 +25,7 @@ from actors.replay.config import LedgerSettings
 from actors.replay.messages import Serving
 from runtime.control import Say
 from runtime.errors import ActorFailed, ActorGone, ComputerRLError, ConfigError, DeadlineExceeded, ProtocolError
-from runtime.messaging.codec import decode
+from runtime.messaging.message import decode
 from runtime.spec import MAIN, ActorSpec, HostSpec
 from runtime.system import ActorSystem
 

@@ -35,7 +35,7 @@ from apis.tasks.registry import kind_of
 from policy.architecture import read_architecture
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
-from runtime.hosts.placing import wanted
+from runtime.hosts.frames import wanted
 from runtime.messaging.message import Version
 from runtime.spec import MAIN
 from runtime.system import ActorSpec, HostSpec, PlacerSpec

@@ -18,7 +18,7 @@ import psutil
 from actors.cluster.events import CPU_USED
 from actors.desktop.providers.sandbox.owners import namespace
 from runtime.logs.writer import ActorLog
-from runtime.processor import machine_s
+from runtime.program import machine_s
 
 Placed = Callable[[], Mapping[str, tuple[float, bool]]]
 PERIOD_S = 10.0

@@ -36,7 +36,7 @@ from actors.sampler.engine.sglang import interpreter
 from apis.applications import app_named
 from apis.tasks.registry import FAMILIES, of_set
 from runtime.errors import ConfigError
-from runtime.origin import check_origin as code_origin
+from runtime.program import check_origin as code_origin
 
 DISTRIBUTION = "computerrl"
 CONNECT_S = 3.0

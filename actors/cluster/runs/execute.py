@@ -23,7 +23,7 @@ from actors.learner.messages import GetLearnerState
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, WaitFigures
 from runtime.disk import refusal
 from runtime.errors import ComputerRLError, ConfigError
-from runtime.signals import stop_event
+from runtime.program import stop_event
 from runtime.system import ActorSpec, ActorSystem
 
 REFRESH_S = 1.0  # a display's rate; what it shows comes as it changes

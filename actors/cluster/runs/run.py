@@ -26,8 +26,7 @@ from actors.cluster.runs.run_folder import CLONING, RECORDING, RunFolder, RunRec
 from actors.replay.database.ledger_file import LEDGER
 from runtime import system
 from runtime.errors import ConfigError
-from runtime.origin import check_origin
-from runtime.program import program
+from runtime.program import check_origin, program
 
 STATUS = {"ok": 0, "failed": 1, "crashed": 1, "stopped": 130}
 REPORT = "report"

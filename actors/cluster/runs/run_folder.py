@@ -23,7 +23,7 @@ from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config.suggest import hint
 from actors.replay.database.ledger_file import LEDGER
-from runtime import inputs
+from runtime import disk
 from runtime.errors import ConfigError
 from runtime.program import program
 
@@ -76,7 +76,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
     file: str  # the deploy file as the user named it
     path: str = ""  # what means it from any folder; "" in older builds
     seed: int
-    build: str  # runtime.origin
+    build: str  # runtime.program
     versions: dict[str, str]  # package -> version
     started: str  # wall time, ISO 8601
     started_s: float  # the same, seconds since the epoch
@@ -239,12 +239,12 @@ def _locked(path: Path, started: str) -> IO[str]:
 def owner(path: Path) -> LockOwner | None:
     """The live process that owns the run at `path`, or None."""
     try:
-        with inputs.opened(path / LOCK) as lock:
+        with disk.opened(path / LOCK) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 with suppress(msgspec.DecodeError):
-                    return msgspec.json.decode(lock.read(inputs.SETTINGS), type=LockOwner)
+                    return msgspec.json.decode(lock.read(disk.SETTINGS), type=LockOwner)
                 return LockOwner(pid=0, started="an unknown time")
     except OSError:  # there is none, or none that a run could hold
         return None
@@ -298,7 +298,7 @@ def _describe(by: LockOwner | None) -> str:
 def read_record(path: Path) -> RunRecord:
     """The record of the run at `path`. Raises ConfigError when there is none or it is broken."""
     try:
-        found = msgspec.json.decode(inputs.read_bytes(path / "run.json"), type=RunRecord)
+        found = msgspec.json.decode(disk.read_bytes(path / "run.json"), type=RunRecord)
     except OSError as error:
         raise ConfigError(f"{path} is no run folder: its run.json: {error.strerror}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -23,7 +23,7 @@ from actors.cluster.events import TRACKER_STOPPED
 from actors.cluster.runs.tensorboard import PERIOD_S, LedgerScalars, Scalar
 from runtime.errors import ConfigError, StoreError
 from runtime.logs.writer import ActorLog
-from runtime.origin import check_origin
+from runtime.program import check_origin
 
 MODULE = "actors.cluster.runs.trackers"
 PROJECT = "computerrl"

@@ -106,7 +106,7 @@ def expected_actors(path: Path) -> list[str]:
 
 def declared_events() -> list[str]:
     """The names of all events that an actor of this program can log."""
-    import_module("runtime.logs.runtime_events")
+    import_module("runtime.logs.writer")
     for package in (found for found in pkgutil.iter_modules(actors.__path__) if found.ispkg):
         if find_spec(f"actors.{package.name}.events"):  # a package without actors logs nothing
             import_module(f"actors.{package.name}.events")

@@ -14,7 +14,7 @@ from actors.cluster.runs import evaluation_rounds, run_folder
 from actors.replay.database.ledger_file import LEDGER
 from runtime.control import query_status
 from runtime.errors import ActorGone
-from runtime.status import ActorStatus
+from runtime.waits import ActorStatus
 
 BAD = ("failed", "crashed", "killed")
 

@@ -17,7 +17,7 @@ from apis.tasks import registry as tasks
 from apis.tasks import task_file
 from apis.tasks.family import Family
 from apis.tasks.osworld import Download, Task, UnknownStep
-from runtime import inputs
+from runtime import disk
 from runtime.errors import ConfigError
 from runtime.program import program
 
@@ -154,7 +154,7 @@ def show(args: argparse.Namespace) -> int:
 
 def _from_file(path: Path) -> Task:
     try:
-        return task_file.load(inputs.read_bytes(path, task_file.FILE_MAX))
+        return task_file.load(disk.read_bytes(path, task_file.FILE_MAX))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except ConfigError as error:

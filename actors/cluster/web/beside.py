@@ -18,9 +18,8 @@ from pathlib import Path
 from actors.cluster import output
 from actors.cluster.web import serve
 from runtime.errors import ConfigError
-from runtime.guard import LOOPBACK
-from runtime.origin import check_origin
-from runtime.signals import die_with
+from runtime.http import LOOPBACK
+from runtime.program import check_origin, die_with
 
 _SERVED = "live page: "
 START_S = 60.0  # until its address is served

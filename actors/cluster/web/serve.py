@@ -11,7 +11,7 @@ from pathlib import Path
 
 from actors.cluster.web.server import LiveServer
 from runtime.errors import ConfigError
-from runtime.guard import Guard, served
+from runtime.http import Guard, served
 
 END_S = 2.0  # for browsers that still listen
 

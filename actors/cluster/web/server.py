@@ -1,7 +1,7 @@
 """Serves the live page.
 
 Invariant: no request changes a run. Every word of a guest, a model or a run is text in what is sent: as JSON that the
-page writes by `textContent`, or escaped by `report.html`. Who may ask is `runtime.guard`'s.
+page writes by `textContent`, or escaped by `report.html`. Who may ask is `runtime.http`'s.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from runtime.control import query_status
 from runtime.errors import ActorGone, ComputerRLError, ConfigError
 from runtime.logs.reader import Filter, LogWatch
 from runtime.program import program
-from runtime.status import ActorStatus
+from runtime.waits import ActorStatus
 
 MOST_LOG_READERS = 8
 LOG_BYTES = 256 << 10  # of each file, before what comes

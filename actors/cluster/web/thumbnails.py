@@ -15,7 +15,7 @@ from actors.cluster.report.small import small
 from actors.cluster.runs import ledgers
 from actors.replay.database import queries
 from runtime.errors import ComputerRLError
-from runtime.storage.segments import read_blob
+from runtime.segments import read_blob
 
 MOST_BYTES = 32 << 20  # of all that are kept
 AT_ONCE = 2

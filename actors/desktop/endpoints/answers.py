@@ -19,7 +19,7 @@ from actors.replay.messages import Reservation, VersionSpan
 from apis.observation import Observation
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from runtime.seeds import stable_seed
+from runtime.settings import stable_seed
 
 
 class EndpointAnswers:

@@ -11,8 +11,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from runtime.errors import ConfigError
-from runtime.settings import Section, tuning
-from runtime.urls import refuse_bad_url
+from runtime.settings import Section, refuse_bad_url, tuning
 
 STOPS_MOST = 4  # what such servers take
 TopP = Annotated[float, msgspec.Meta(gt=0, le=1)]

@@ -8,7 +8,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from actors.desktop.endpoints.config import EndpointConfig
-from runtime.backoff import Backoff
+from runtime.supervision import Backoff
 
 LIMITED = 429
 # The server may answer later; 520 to 529 are what proxies and crowded services say of it.

@@ -17,7 +17,7 @@ from actors.desktop.link import GuestLink, LinkDown, evidence_of
 from actors.desktop.pool.lifecycle import Lease, Lives
 from actors.desktop.provider import Desktop, DesktopHealth, DesktopSpec, Provider
 from actors.errors import DesktopFault, GuestRefused
-from runtime.storage.slow_disk import Log
+from runtime.disk import Log
 
 CHECK_S = 5.0  # for a spare to answer before it is handed out
 REMOVE_S = 30.0  # for one desktop to be destroyed

@@ -4,7 +4,7 @@ Invariant: each quarantine is logged once when it begins and once when it ends. 
 quarantined. A quarantine begins after so many faults in a row and ends only with a desktop that boots and answers. The
 streak is forgotten only after an episode with an outcome, so the next fault quarantines again.
 
-Transitions that are missing on purpose, beside the missing ones of `runtime.quarantine`:
+Transitions that are missing on purpose, beside the missing ones of `runtime.supervision`:
 - quarantined -> free by an episode that ends well: it began before and tells nothing of new desktops.
 - free -> free with a shorter streak by a boot: a host may boot desktops and then lose each of them.
 """
@@ -17,8 +17,8 @@ import time
 from actors.desktop import events
 from actors.desktop.faults import Culprit
 from actors.errors import DesktopFault
-from runtime.quarantine import Quarantine, QuarantinePolicy
-from runtime.storage.slow_disk import Log
+from runtime.disk import Log
+from runtime.supervision import Quarantine, QuarantinePolicy
 
 KEPT = (Culprit.HOST, Culprit.IMAGE)
 _USE, _PROBE = 0, 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from actors.desktop.config import PoolConfig
 from actors.desktop.pool.boots import BOOTS_LEAST
-from runtime.backoff import Backoff
+from runtime.supervision import Backoff
 
 
 class PoolPlan:

@@ -28,9 +28,9 @@ from actors.desktop.provider import Desktop, DesktopSpec, Provider
 from actors.desktop.providers.open import desktop_of, open_provider
 from actors.desktop.providers.sandbox import shares
 from actors.errors import DesktopFault
+from runtime.disk import Log
 from runtime.errors import ConfigError
 from runtime.logs.events import Event
-from runtime.storage.slow_disk import Log
 
 _REMOVE = "remove again"
 CLOSE_S = 60.0  # for all that is under way at the end

@@ -19,7 +19,7 @@ from actors.replay.rules.groups import GroupEnding
 from actors.replay.rules.staleness import Lineages
 from runtime.errors import StoreError
 from runtime.messaging.message import BlobRef, Version
-from runtime.storage.segments import read_blob
+from runtime.segments import read_blob
 
 MOST_NAMED = 20  # problems of one check
 BOUND = "staleness_bound"  # in `meta`: the greatest `replay.max_staleness` that the run ever had

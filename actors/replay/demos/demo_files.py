@@ -16,9 +16,9 @@ import msgspec
 from actors.replay.demos.format import FORMAT, Demo, RecordingHeader
 from actors.replay.messages import StepPayload
 from apis.actions.reasoning import spoken
-from runtime import inputs
+from runtime import disk
 from runtime.errors import PayloadLost, StoreError
-from runtime.storage.segments import digest_of
+from runtime.segments import digest_of
 
 MOST_BYTES = 32 << 20  # of one demonstration; one of 50 steps with prompts of 30,000 tokens takes 12
 
@@ -108,8 +108,8 @@ class _Named(msgspec.Struct, frozen=True):
 
 def _read_lines(path: Path) -> tuple[RecordingHeader, Iterator[Demo]]:
     try:
-        with inputs.opened(path) as file:
-            header = _header(path, next(inputs.lines(file, MOST_BYTES), b""))
+        with disk.opened(path) as file:
+            header = _header(path, next(disk.lines(file, MOST_BYTES), b""))
     except OSError as error:
         raise StoreError(f"no demonstrations in {path}: {error.strerror}") from error
     return header, _lines(path)
@@ -129,8 +129,8 @@ def _lines(path: Path) -> Iterator[Demo]:
     decoder = msgspec.json.Decoder(Demo)
     number = 1
     try:
-        with inputs.opened(path) as file:
-            for number, line in enumerate(inputs.lines(file, MOST_BYTES), 1):
+        with disk.opened(path) as file:
+            for number, line in enumerate(disk.lines(file, MOST_BYTES), 1):
                 if number > 1:
                     yield decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

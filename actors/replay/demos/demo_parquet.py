@@ -16,7 +16,7 @@ import msgspec
 
 from actors.replay.demos.format import Demo, DemoStep, RecordingHeader
 from actors.replay.messages import StepPayload
-from runtime import inputs
+from runtime import disk
 from runtime.errors import StoreError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def read_parquet(path: Path) -> tuple[RecordingHeader, Iterator[Demo]]:
     import pyarrow.parquet as pq
 
     try:
-        inputs.opened(path).close()
+        disk.opened(path).close()
         found = pq.read_schema(path)
         text = (found.metadata or {}).get(KEY)
         if text is None:

@@ -16,7 +16,7 @@ from actors.replay.database.ledger_file import reading
 from actors.replay.demos.format import FORMAT, Demo, DemoStep, RecordingHeader, TaskAttempts
 from actors.replay.messages import Reservation, StepPayload, StepRef
 from runtime.errors import PayloadLost
-from runtime.storage.segments import digest_of, read_blob
+from runtime.segments import digest_of, read_blob
 
 
 def read_run(

@@ -9,7 +9,7 @@ import msgspec
 
 from actors.replay import observed
 from actors.replay.messages import StepPayload
-from runtime.storage.segments import digest_of
+from runtime.segments import digest_of
 
 FORMAT = "computerrl-demos-3"
 

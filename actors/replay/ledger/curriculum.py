@@ -20,7 +20,7 @@ from typing import NamedTuple
 from actors.replay.database.transaction import Row, Transaction
 from actors.replay.ledger import task_quarantine
 from actors.replay.messages import Lane
-from runtime.seeds import stable_seed
+from runtime.settings import stable_seed
 
 WINDOW = 40
 LEAST = 0.15

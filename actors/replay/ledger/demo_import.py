@@ -21,7 +21,7 @@ from actors.replay.messages import DemosMoved, Lane, PhaseRef, Reservation, Samp
 from actors.replay.rules.cold_start import AttemptTally, DemoTask
 from actors.replay.rules.strata import family_of, name_of
 from runtime.errors import PayloadLost, StoreError
-from runtime.storage.segments import SegmentStore
+from runtime.segments import SegmentStore
 
 
 def label(tx: Transaction) -> None:

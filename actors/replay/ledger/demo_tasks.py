@@ -14,7 +14,7 @@ from actors.replay.messages import Lane, Phase
 from actors.replay.rules import admission, cold_start, strata
 from actors.replay.rules.cold_start import AttemptStage, AttemptTally, DemoTask
 from actors.replay.rules.reservoir import nth_of_epochs
-from runtime.seeds import stable_seed
+from runtime.settings import stable_seed
 
 _COLUMNS = {AttemptStage.FIRST: "first", AttemptStage.MIXED: "mixed", AttemptStage.POLICY: "policy"}
 

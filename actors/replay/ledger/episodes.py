@@ -33,7 +33,7 @@ from actors.replay.messages import (
 from actors.replay.rules import admission, groups, strata
 from actors.replay.rules.groups import GroupEnding, GroupState, SlotState
 from runtime.messaging.message import Done, Version
-from runtime.seeds import stable_seed
+from runtime.settings import stable_seed
 
 ABANDONED = Fault(cause="abandoned", detail="the seat asked for other work", culprit="seat")
 SILENT = Fault(cause="seat_silent", detail="neither committed nor released in time", culprit="seat")

@@ -19,8 +19,8 @@ from actors.replay.ledger.work import Work
 from actors.replay.messages import EvalFigures, Lane, OpenEval, Phase, Sampling
 from actors.replay.statistics.success_rates import RoundEpisode, summarise
 from runtime.messaging.message import Done, Version
-from runtime.quarantine import QuarantineState
-from runtime.seeds import stable_seed
+from runtime.settings import stable_seed
+from runtime.supervision import QuarantineState
 
 _OF_FIGURES = (
     "round", "temperature", "tasks", "played", "successes", "feasible", "faults", "task_set", "episodes"

@@ -19,8 +19,8 @@ from actors.replay.messages import Lane, StepRef
 from actors.replay.rules.reservoir import place
 from runtime.errors import StoreError
 from runtime.messaging.message import BlobRef
-from runtime.seeds import stable_seed
-from runtime.storage.segments import free_blob
+from runtime.segments import free_blob
+from runtime.settings import stable_seed
 
 AT_ONCE = 256  # episodes or payloads in one transaction, which others wait for
 

@@ -19,7 +19,7 @@ from actors.replay import events
 from actors.replay.database.transaction import LedgerPhaseSegment, Row, Transaction
 from actors.replay.messages import Lane, Phase, StepRef
 from actors.replay.rules.reservoir import choose, minibatch
-from runtime.seeds import stable_seed
+from runtime.settings import stable_seed
 
 ANY = 1 << 62  # above every sequence number
 # In the column `well_formed` of a step that can't be read: it was well formed, and nothing is learned from it.

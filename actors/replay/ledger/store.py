@@ -22,11 +22,10 @@ from actors.replay.database.auditing import BOUND
 from actors.replay.database.schema import connect
 from actors.replay.database.transaction import Transaction
 from actors.replay.ledger import episodes, figures, phases, step_evidence, task_quarantine, training
-from runtime.disk import DiskGate, why
+from runtime.disk import DiskGate, Log, on_disk, why
 from runtime.errors import ComputerRLError, DiskRefuses, MailboxFull, StoreError
 from runtime.logs.events import Event
-from runtime.processor import boot_id
-from runtime.storage.slow_disk import Log, on_disk
+from runtime.program import boot_id
 
 T = TypeVar("T")
 Job = Callable[[Transaction], Any]

@@ -1,6 +1,6 @@
 """The tasks' quarantine in the ledger.
 
-Invariant: a decision of `runtime.quarantine` stands in one transaction with what it ends. It ends the open groups of a
+Invariant: a decision of `runtime.supervision` stands in one transaction with what it ends. It ends the open groups of a
 task that is quarantined, as `lost`. A task without faults has no row.
 """
 
@@ -13,7 +13,7 @@ from actors.replay.database.transaction import Row, Transaction
 from actors.replay.messages import Fault
 from actors.replay.rules.groups import GroupEnding, GroupState
 from actors.replay.rules.reservoir import nth_of_epochs
-from runtime.quarantine import Quarantine, QuarantinePolicy, QuarantineState
+from runtime.supervision import Quarantine, QuarantinePolicy, QuarantineState
 
 POLICY = QuarantinePolicy(faults_in_a_row=3, first_probe_s=60.0, longest_probe_s=3600.0)
 CULPRIT = "task"

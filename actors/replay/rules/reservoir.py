@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeVar
 
-from runtime.seeds import stable_seed
+from runtime.settings import stable_seed
 
 ItemT = TypeVar("ItemT")
 

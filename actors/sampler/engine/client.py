@@ -20,8 +20,7 @@ from actors.replay.messages import Sampling
 from actors.sampler.engine import wire
 from policy.architecture import read_architecture
 from policy.errors import EngineBusy, EngineError
-from runtime.guard import bearer
-from runtime.http import AnswerTooLongError, NoAnswerError, request_json
+from runtime.http import AnswerTooLongError, NoAnswerError, bearer, request_json
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -14,9 +14,8 @@ import aiohttp
 
 from actors.sampler.config import EmbeddedConfig, SamplerSettings
 from actors.sampler.engine.process import ServerProcess
-from runtime.hosts.environment import TOKEN_ENV
-from runtime.origin import check_origin
-from runtime.sockets import listen_unix
+from runtime.control import listen_unix
+from runtime.program import TOKEN_ENV, check_origin
 
 _BASE_URL = "http://localhost"
 _BACKLOG = 1024

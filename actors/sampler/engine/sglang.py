@@ -18,8 +18,7 @@ from actors.sampler.config import SamplerSettings, SglangConfig
 from actors.sampler.engine.embedded import environment
 from actors.sampler.engine.process import ServerProcess
 from runtime.errors import ConfigError
-from runtime.hosts.environment import TOKEN_ENV
-from runtime.origin import check_origin
+from runtime.program import TOKEN_ENV, check_origin
 
 ENVIRONMENT = ".venv-sglang"
 BEGUN = ".computerrl-begun"  # in an environment whose set-up has not come to its end

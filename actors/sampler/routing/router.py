@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from runtime.backoff import Backoff
+from runtime.supervision import Backoff
 
 HIT, MOVED, NEW = "hit", "moved", "new"  # of an affinity: kept, given up for another engine, seen for the first time
 

@@ -24,7 +24,7 @@ from apis.observation import OBSERVATION_VERSION
 from apis.tasks import registry as tasks
 from runtime.errors import ConfigError
 from runtime.program import program
-from runtime.storage.segments import digest_of
+from runtime.segments import digest_of
 
 
 @pytest.fixture(autouse=True)

@@ -22,8 +22,7 @@ from actors.sampler.routing.actor import DispatchSettings
 from runtime.actor import Actor, handles
 from runtime.control import command
 from runtime.errors import ConfigError
-from runtime.messaging.codec import encode
-from runtime.messaging.message import Done
+from runtime.messaging.message import Done, encode
 from runtime.spec import MAIN, ActorSpec, HostSpec
 from runtime.system import ActorSystem
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from actors.cluster import cli, output
-from runtime.origin import check_origin
-from runtime.program import program
+from runtime.program import check_origin, program
 
 COMMANDS = cli.COMMANDS
 

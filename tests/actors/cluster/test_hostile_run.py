@@ -30,7 +30,7 @@ from actors.replay.database.schema import connect
 from actors.replay.ledger import demo_import
 from actors.replay.messages import StepPayload, StepRef
 from runtime.logs.writer import log_file
-from runtime.storage.segments import SegmentStore
+from runtime.segments import SegmentStore
 
 FORGED = "FORGED: it went well"
 EVIL = (

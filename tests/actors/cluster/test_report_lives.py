@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.logs.resumed import BEGINS, in_a_row
+from runtime.logs.reader import BEGINS, in_a_row
 
 LIFE = st.lists(st.floats(0.0, 50.0), min_size=1, max_size=6).map(sorted)
 

@@ -27,7 +27,7 @@ from actors.cluster.report.page import SECTIONS
 from actors.cluster.runs import run_folder
 from actors.replay.database.schema import connect
 from actors.replay.messages import StepPayload, StepRef
-from runtime.storage.segments import SegmentStore
+from runtime.segments import SegmentStore
 
 HOSTILE = '</pre><script>alert(1)</script><img src="http://evil.example/x.png" onerror=alert(2)>&amp;\x1b[2J\u202e'
 VOID = {"meta", "img", "br"}

@@ -25,7 +25,7 @@ from apis.tasks.registry import task
 from apis.tasks.verify.manifest import Manifest
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
-from runtime.storage.segments import SegmentStore
+from runtime.segments import SegmentStore
 from tests.actors.cluster.test_report_page import whole
 
 TASK = "file_manager/train/1"

@@ -27,8 +27,8 @@ from actors.cluster.web.server import LiveServer
 from actors.cluster.web.shared_look import SharedLook
 from actors.replay.database.schema import connect
 from runtime.errors import ConfigError
-from runtime.guard import Guard, bearer
-from runtime.guard import served as guarded
+from runtime.http import Guard, bearer
+from runtime.http import served as guarded
 from tests.actors.cluster.browser import browser
 from tests.actors.cluster.test_report_page import HOSTILE, Reader, whole
 

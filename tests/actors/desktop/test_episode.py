@@ -29,7 +29,7 @@ from apis.prompts.text import Turn
 from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
-from runtime.storage.segments import SegmentStore, read_blob
+from runtime.segments import SegmentStore, read_blob
 
 TASK = "text_editor/train/100"
 

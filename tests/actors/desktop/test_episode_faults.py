@@ -34,7 +34,7 @@ from apis.prompts.text import Turn
 from apis.tasks.verify.manifest import MANIFEST, Manifest
 from apis.tasks.verify.verify import TaskVerdict, WantedFile
 from apis.tasksets.published import PublishedError
-from runtime.storage.segments import SegmentStore
+from runtime.segments import SegmentStore
 
 FRAME = {"windows": [{"id": 7, "class": "Mousepad", "title": "plum.txt", "active": True}], "elements": []}
 WORK = Reservation(

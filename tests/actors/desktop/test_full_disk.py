@@ -18,7 +18,7 @@ from runtime.errors import DiskRefuses
 from runtime.logs.reader import read_logs
 from runtime.logs.writer import host_log
 from runtime.messaging.message import Done
-from runtime.storage.segments import SegmentStore, read_blob
+from runtime.segments import SegmentStore, read_blob
 from runtime.system import ActorSpec, ActorSystem
 from tests.actors.desktop.test_seat import SEAT, lines, reserved, seat_config, until
 from tests.small_disk import fill, needs_root, small_disk

@@ -30,7 +30,7 @@ from actors.desktop.stages import Stage, StageClock
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Observation
 from apis.prompts.text import Turn
-from runtime.storage.segments import SegmentStore
+from runtime.segments import SegmentStore
 from tests.heard import Heard
 from tests.proofs import proofs
 

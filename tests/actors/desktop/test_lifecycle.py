@@ -11,7 +11,7 @@ from actors.desktop.pool.health import PoolQuarantine
 from actors.desktop.pool.lifecycle import DesktopState, Lease, Lives
 from actors.errors import DesktopFault, LeaseLost
 from runtime.errors import ProtocolError
-from runtime.quarantine import QuarantinePolicy
+from runtime.supervision import QuarantinePolicy
 
 ORDER = list(DesktopState)
 GENERATED = [Phase.explicit, Phase.reuse, Phase.generate]  # a failing history is short enough to read

@@ -18,7 +18,7 @@ from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import AgentBrokeDesktop, DesktopFault, LeaseLost
 from runtime.errors import ProtocolError
-from runtime.quarantine import QuarantinePolicy
+from runtime.supervision import QuarantinePolicy
 from tests.heard import Heard, until
 
 SOON = QuarantinePolicy(faults_in_a_row=2, first_probe_s=0.2, longest_probe_s=0.5)

@@ -17,10 +17,10 @@ import pytest
 from actors.desktop import recorder
 from actors.desktop.recorder import Recorder
 from actors.replay.messages import StepPayload, VersionSpan
+from runtime import disk
 from runtime.errors import StoreError
 from runtime.messaging.message import Version
-from runtime.storage import slow_disk
-from runtime.storage.segments import SegmentStore, read_blob
+from runtime.segments import SegmentStore, read_blob
 from tests.heard import Heard
 
 PICTURE = b"\xff\xd8" + bytes(1000)
@@ -58,11 +58,11 @@ async def test_the_ledger_hears_how_surprising_an_answer_was_and_no_token_of_it(
 
 @pytest.mark.parametrize("call", ["pwrite", "fsync"])
 async def test_a_slow_disk_holds_back_who_writes_and_nobody_else(tmp_path, monkeypatch, call):
-    monkeypatch.setattr(slow_disk, "SLOW_AFTER_S", 0.1)
+    monkeypatch.setattr(disk, "SLOW_AFTER_S", 0.1)
     held = Held(getattr(os, call))
     heard = Heard()
     kept = Recorder(SegmentStore(tmp_path, "desktop/0"), heard)
-    monkeypatch.setattr(f"runtime.storage.segments.os.{call}", held)
+    monkeypatch.setattr(f"runtime.segments.os.{call}", held)
     seats = [asyncio.ensure_future(kept.step(payload(n), well_formed=True)) for n in range(3)]
     picture = asyncio.ensure_future(kept.picture(PICTURE))
     if call == "fsync":
@@ -92,7 +92,7 @@ async def test_a_disk_that_is_stuck_is_an_error_that_names_the_file(tmp_path, mo
     held = Held(os.fsync)
     kept = Recorder(SegmentStore(tmp_path, "desktop/0"))
     await kept.step(payload(1), well_formed=True)
-    monkeypatch.setattr("runtime.storage.segments.os.fsync", held)
+    monkeypatch.setattr("runtime.segments.os.fsync", held)
     with pytest.raises(StoreError, match=r"desktop-0-000000\.seg: flush was not done within 0\.2 s"):
         await kept.flush([])
     held.go.set()

@@ -41,7 +41,7 @@ from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
 from runtime.logs.reader import read_logs
 from runtime.messaging.message import Done
-from runtime.quarantine import QuarantinePolicy
+from runtime.supervision import QuarantinePolicy
 from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
 from tests.policy.chat_models import CHATML, write_tokenizer
 

@@ -24,7 +24,7 @@ from actors.sampler.messages import Weights
 from runtime.actor import Actor, handles
 from runtime.messaging.message import Done, Version
 from runtime.messaging.refs import Ref
-from runtime.storage.segments import SegmentStore
+from runtime.segments import SegmentStore
 from tests.policy.tiny_models import VOCAB
 
 _wishes = itertools.count()

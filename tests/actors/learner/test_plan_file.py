@@ -15,8 +15,8 @@ from actors.learner.messages import LoadModel, StepPlan
 from actors.replay.messages import Phase
 from policy.packing import MicroBatch, PackedSample
 from runtime.errors import StoreError
+from runtime.hosts.frames import MAX_FRAME_BYTES
 from runtime.messaging.message import Version
-from runtime.messaging.transport import MAX_FRAME_BYTES
 from tests.actors.learner.test_learner_actor import base, running  # noqa: F401 - a fixture
 from tests.actors.learner.test_rank import BATCHES, load, model, rank, v  # noqa: F401 - fixtures
 

@@ -14,7 +14,7 @@ from ledger_tools import Play
 from actors.replay.database.auditing import Checked, audit
 from actors.replay.messages import Phase, StepRef
 from runtime.messaging.message import Version
-from runtime.storage.segments import SegmentStore
+from runtime.segments import SegmentStore
 
 
 def audited(run: Path) -> dict[str, Checked]:

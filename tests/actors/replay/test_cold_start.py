@@ -21,7 +21,7 @@ from actors.replay.rules import cold_start
 from actors.replay.rules.cold_start import MIXED, POLICY, AttemptStage, AttemptTally, DemoTask, Rules, Stratum
 from actors.settings import DemosConfig
 from runtime.errors import ConfigError
-from runtime.storage.segments import SegmentStore, digest_of
+from runtime.segments import SegmentStore, digest_of
 
 RULES = Rules(attempts=3, mixed=2, resamples=2, retries=1)
 FIELDS = {AttemptStage.FIRST: "first", AttemptStage.MIXED: "mixed", AttemptStage.POLICY: "policy"}

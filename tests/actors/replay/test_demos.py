@@ -20,7 +20,7 @@ from actors.replay.messages import Phase, StepPayload, StepRef
 from actors.replay.rules.strata import order, strata
 from apis.observation import OBSERVATION_VERSION
 from runtime.errors import StoreError
-from runtime.storage.segments import SegmentStore, digest_of, read_blob
+from runtime.segments import SegmentStore, digest_of, read_blob
 
 ROUTES = {"a": ["api", "gui"], "b": ["gui"]}
 TASKS = [f"{family}/train/{n}" for n in range(4) for family in "ab"]

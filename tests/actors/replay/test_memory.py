@@ -13,7 +13,7 @@ from actors.replay.ledger import retention
 from actors.replay.messages import Phase, Reservation, StepPayload, StepRef
 from runtime.errors import StoreError
 from runtime.messaging.message import BlobRef, Version
-from runtime.storage.segments import SegmentStore, read_blob
+from runtime.segments import SegmentStore, read_blob
 
 
 def payload(text: str, screenshot: BlobRef | None = None) -> StepPayload:

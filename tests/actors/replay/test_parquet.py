@@ -19,7 +19,7 @@ from actors.replay.demos import format as demo_format
 from actors.replay.demos.format import Demo, DemoStep, RecordingHeader
 from actors.replay.messages import StepPayload
 from runtime.errors import StoreError
-from runtime.storage.segments import digest_of
+from runtime.segments import digest_of
 
 
 def step(text: str, refusal: str | None) -> DemoStep:

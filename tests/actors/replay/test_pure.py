@@ -19,7 +19,7 @@ from actors.replay.rules.groups import GroupEnding, GroupState, GroupStatus, Slo
 from actors.replay.rules.reservoir import choose, minibatch, nth_of_epochs, place
 from actors.replay.rules.staleness import Lineages
 from runtime.errors import ConfigError
-from runtime.seeds import stable_seed
+from runtime.settings import stable_seed
 
 
 def test_reservoir_is_uniform() -> None:

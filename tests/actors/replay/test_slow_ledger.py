@@ -13,8 +13,8 @@ from pathlib import Path
 from ledger_tools import settings
 
 from actors.replay.messages import Commit, GetFigures, Outcome, Reservation, Reserve
+from runtime import disk
 from runtime.logs.reader import read_logs
-from runtime.storage import slow_disk
 from runtime.system import ActorSpec, ActorSystem
 
 HOLD = """
@@ -39,7 +39,7 @@ def held(path: Path) -> Iterator[None]:
 
 
 async def test_a_slow_disk_is_named_and_loses_nothing(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(slow_disk, "SLOW_AFTER_S", 0.3)
+    monkeypatch.setattr(disk, "SLOW_AFTER_S", 0.3)
     async with ActorSystem(tmp_path, stall_after_s=0.5) as system:
         config = settings(incarnation="test", demos=8)
         await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=config))

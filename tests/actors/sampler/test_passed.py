@@ -9,8 +9,7 @@ from actors.replay.messages import Sampling
 from actors.sampler.messages import Generate
 from actors.sampler.routing.actor import PassedOn
 from runtime.errors import ProtocolError
-from runtime.messaging.codec import decode, encode, reply_type
-from runtime.messaging.message import Version
+from runtime.messaging.message import Version, decode, encode, reply_type
 
 
 @pytest.mark.parametrize("tokens", [0, 15, 16, 65_535, 65_536])

@@ -19,7 +19,7 @@ from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSetting
 from actors.sampler.engine.embedded import EngineProcess, environment
 from actors.sampler.engine.sglang import SglangProcess, interpreter
 from runtime.errors import ConfigError
-from runtime.hosts.environment import TOKEN_ENV
+from runtime.program import TOKEN_ENV
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from actors.cluster.runs import open_files
 from actors.desktop.providers import ssh_place
 from apis.tasks.verify.manifest import Manifest
 from policy.base.words import cased, word
-from runtime.signals import die_with
+from runtime.program import die_with
 
 SCREENS = ("text", "sheet", "page")
 CHANGED = 0.15  # of the elements between two looks: what `README.md` tells of real desktops

@@ -36,7 +36,7 @@ from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
-from runtime.signals import stop_event
+from runtime.program import stop_event
 from runtime.system import run as run_loop
 
 CHEATS = (*damage.CHEATS, *attributes.CHEATS, *forgery.CHEATS, *office.CHEATS)

@@ -26,7 +26,7 @@ from actors.replay.messages import StepRef
 from apis.tasks.registry import task
 from apis.tasks.verify.verify import TaskVerdict
 from runtime.errors import ConfigError, PayloadLost
-from runtime.storage.segments import read_blob
+from runtime.segments import read_blob
 from runtime.system import run as run_loop
 
 _NOW = ("failure", "success")

@@ -27,7 +27,7 @@ from apis.tasks import registry as tasks
 from apis.tasks import task_file
 from apis.tasksets import store
 from apis.tasksets.fixtures import WantedFixture, names_a_file, wanted_by
-from runtime import inputs
+from runtime import disk
 from runtime.errors import ConfigError
 
 
@@ -74,7 +74,7 @@ def found_in(folder: Path, wanted: WantedFixture) -> bytes | None:
     for place in places_in(folder, wanted):
         real = place.resolve()
         if real.is_relative_to(root) and real.is_file():
-            data = inputs.read_bytes(real, store.MOST_FIXTURE)
+            data = disk.read_bytes(real, store.MOST_FIXTURE)
             if not data.startswith(POINTER):
                 return data
     return None
@@ -161,7 +161,7 @@ def _by_url(wanted: WantedFixture) -> str:
 
 def _is_task(file: Path) -> bool:
     try:
-        task_file.load(inputs.read_bytes(file, task_file.FILE_MAX))
+        task_file.load(disk.read_bytes(file, task_file.FILE_MAX))
     except (OSError, ConfigError):
         return False
     return True

@@ -31,7 +31,7 @@ from apis.tasks import registry as tasks
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 from runtime.logs.events import Event
-from runtime.signals import stop_event
+from runtime.program import stop_event
 
 LAST = 3  # steps of a failure that are shown
 # Of an oracle, a task's file or its verifier: what is being checked here, so it counts as a failure of that task.

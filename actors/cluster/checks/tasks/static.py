@@ -21,7 +21,7 @@ from apis.tasks.osworld import HOME, Task
 from apis.tasks.verify.verify import CHECKS, paths, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from apis.tasksets.needs import Verdict
-from runtime import inputs
+from runtime import disk
 from runtime.errors import ConfigError
 
 SHARED_SHOWN = 5  # values or wordings named of those that two splits share
@@ -67,7 +67,7 @@ def check_files(files: list[Path], told: Callable[[int], None], *, published: bo
     for done, file in enumerate(files, 1):
         told(done)
         try:
-            task = task_file.load(inputs.read_bytes(file, task_file.FILE_MAX))
+            task = task_file.load(disk.read_bytes(file, task_file.FILE_MAX))
         except (OSError, ConfigError) as error:
             rows.append(FileRow(str(file), file.stem, "unsupported", [f"file {error}"]))
             continue

@@ -1,8 +1,7 @@
-"""What runs beside a host on its machine: starts the host, passes on what it says, and tells how it ended.
+"""Starts a host on the machine that Ray chose, passes on its output and reports how it ended.
 
 Invariant: the host's process group ends with this process or by `kill`, and its folder is removed. Standard library
-only: this module travels by value to a process whose import path is not to be trusted with names as common as
-`runtime`.
+only: this module travels by value to a process whose import path may have other modules named `runtime`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import tempfile
 import threading
 from typing import Any
 
-MARK = "computerrl-host-"  # how folders of hosts are named; then comes the keeper's process number
+MARK = "computerrl-host-"  # how folders of hosts are named; then comes this process's number
 MAX_LINE = 2000
 MAX_LINES = 1000  # that wait to be fetched; the oldest go first
 MOST_LATE = 100  # reads after its end: something that it left may go on writing
@@ -27,15 +26,15 @@ WAIT_S = 20.0
 
 
 def remove_left() -> None:
-    """Remove the folders of keepers of this machine that were killed."""
+    """Remove what killed processes of this kind left on this machine."""
     for entry in os.scandir(tempfile.gettempdir()):
         owner = entry.name.removeprefix(MARK).partition("-")[0]
         if entry.name.startswith(MARK) and owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
             shutil.rmtree(entry.path, ignore_errors=True)
 
 
-class Keeper:
-    """One life of a host. `order` is a dict of plain values (`placing.PlaceHost`): it travels by value, too."""
+class FarProcess:
+    """One life of a host. `order` is a dict of plain values (`frames.PlaceHost`): it travels by value, too."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._order = order
@@ -46,7 +45,7 @@ class Keeper:
         self._failed = ""
         self._begun = threading.Event()
         # The host dies with its parent, by which the kernel means the thread that has forked it: this thread stays.
-        threading.Thread(target=self._run, name="keeper", daemon=True).start()
+        threading.Thread(target=self._run, name="host", daemon=True).start()
 
     def where(self) -> dict[str, Any]:
         """The machine's name, its node in the cluster and the host's process number."""
