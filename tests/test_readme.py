@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from actors.cluster import cli
-from actors.cluster.config import deploy_files
+from actors.cluster.config import deploy_files, typed_yaml
 from actors.cluster.config import keys as declared
 from actors.cluster.config.schema import Deploy
 from actors.cluster.report import figures_file
@@ -191,7 +191,7 @@ def test_top_names_no_commit_and_no_processor_time():
 def test_the_deploy_file_is_good():
     (text,) = blocks(TOP, "yaml")
     assert len(text.splitlines()) == 18
-    assert isinstance(deploy_files.build(yaml.safe_load(text), Deploy, source="README.md"), Deploy)
+    assert isinstance(typed_yaml.build(yaml.safe_load(text), Deploy, source="README.md"), Deploy)
 
 
 def test_the_example_actor_runs(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from typing import Any
 
 from actors.cluster import paths as places
 from actors.cluster.report.read import RunFigures, read_run
-from actors.cluster.runs import names, run_folder
+from actors.cluster.runs import run_folder
 from actors.cluster.runs.run_folder import RunRecord
 from actors.cluster.web.run_reader import RunNow, RunReader
 from runtime.errors import ConfigError, DeadlineExceeded
@@ -31,7 +31,7 @@ class RunHandle:
     """The run called `name` below the folder `runs`; `last` is the newest. Raises ConfigError with the nearest name."""
 
     def __init__(self, name: str, runs: str | Path = places.RUNS) -> None:
-        self.folder = names.find(Path(runs), name)
+        self.folder = run_folder.find(Path(runs), name)
 
     def __repr__(self) -> str:
         return f"Run({self.folder.name!r}: {self.state})"

@@ -19,7 +19,7 @@ import msgspec
 
 from actors.cluster import output
 from actors.cluster.config import deploy_files
-from actors.cluster.runs import ledgers, names, weights
+from actors.cluster.runs import ledgers, run_folder, weights
 from actors.learner import batches
 from actors.learner.config import LearnerConfig
 from actors.learner.messages import StepPlan
@@ -114,7 +114,7 @@ def measure(wanted: LearnerOptions) -> LearnerResult:
     if wanted.times < 1 or wanted.threads < 1:
         raise ConfigError("--times and --threads count from 1")
     runs = Path(wanted.runs)
-    path = weights.run_of(wanted.run, runs) or names.find(runs, wanted.run)
+    path = weights.run_of(wanted.run, runs) or run_folder.find(runs, wanted.run)
     config = deploy_files.stored(path)
     groups, payloads = read_groups(path, config.replay.groups_per_step)
     if not groups:

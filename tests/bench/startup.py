@@ -17,9 +17,7 @@ from typing import Any
 from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
-from actors.cluster.runs import experiment
 from actors.replay.values import Phase
-from runtime.errors import ConfigError
 from runtime.logs.reader import read_logs
 
 Line = dict[str, Any]
@@ -64,8 +62,6 @@ def parts(lines: Iterable[Line], begun_s: float) -> list[tuple[str, float]]:
 def measure(file: str, overrides: Sequence[str], runs: Path, *, as_json: bool) -> int:
     """Run `file` and print its parts; 1 when the run failed or made no such step."""
     deploy_files.load(file, overrides)
-    if experiment.is_one(file):
-        raise ConfigError(f"{file} has arms or seeds: name a file of one run")
     places.refuse_unwritable(runs, "--runs")
     name = f"bench-{time.strftime('%Y%m%d-%H%M%S')}"
     command = [sys.executable, "-P", "-m", "actors.cluster.cli", "run", file, "--name", name, "--runs", str(runs)]

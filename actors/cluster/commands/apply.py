@@ -35,12 +35,12 @@ def main(args: argparse.Namespace) -> int:
     """Change it."""
     from actors.cluster import output
     from actors.cluster.config import deploy_files
-    from actors.cluster.runs import apply, names, run_folder
+    from actors.cluster.runs import apply, run_folder
     from runtime.control import command
     from runtime.errors import ActorGone, ConfigError
     from runtime.messaging.message import encode
 
-    folder = names.find(Path(args.runs), args.run)
+    folder = run_folder.find(Path(args.runs), args.run)
     if args.file is None and not args.overrides:
         raise ConfigError("name a FILE, or a change with --set PATH=VALUE")
     if args.file is None:

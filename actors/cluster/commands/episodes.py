@@ -46,12 +46,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """List or show; 0, or 2 where there is no such episode."""
     from actors.cluster import paths
-    from actors.cluster.runs import names
+    from actors.cluster.runs import run_folder
     from actors.cluster.views import episodes
     from runtime.errors import ConfigError
 
     run, episode = _meant(args)
-    found = names.find(Path(args.runs), run)
+    found = run_folder.find(Path(args.runs), run)
     if episode is None:
         most = MOST if args.most is None else args.most
         if most < 1:

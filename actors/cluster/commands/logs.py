@@ -31,11 +31,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Print them; 0, or 2 when there is no such run, actor or event."""
-    from actors.cluster.runs import names
+    from actors.cluster.runs import run_folder
     from actors.cluster.views import logs as logview
 
     return logview.show(
-        names.find(Path(args.runs), args.run),
+        run_folder.find(Path(args.runs), args.run),
         logview.LineFilter(actor=args.actor, event=args.event, trace=args.trace, level=args.level),
         follow=args.follow,
         as_json=args.json,

@@ -32,6 +32,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Play it again; 0, or 1 where it came otherwise."""
     from actors.cluster.checks.played import rerun
-    from actors.cluster.runs import names
+    from actors.cluster.runs import run_folder
 
-    return rerun.show(names.find(Path(args.runs), args.run), args.episode, args.overrides, as_json=args.json)
+    return rerun.show(run_folder.find(Path(args.runs), args.run), args.episode, args.overrides, as_json=args.json)

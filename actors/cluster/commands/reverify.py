@@ -27,6 +27,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Judge again; 0, or 1 where a verdict changes."""
     from actors.cluster.checks.played import reverify
-    from actors.cluster.runs import names
+    from actors.cluster.runs import run_folder
 
-    return reverify.show(names.find(Path(args.runs), args.run), args.family, as_json=args.json)
+    return reverify.show(run_folder.find(Path(args.runs), args.run), args.family, as_json=args.json)

@@ -12,12 +12,11 @@ SUMMARY = "train: run a deploy file"
 DESCRIPTION = (
     "Run a deploy file: boot desktops, record demonstrations, clone them, train online, evaluate.\n"
     "FILE is a path or the name of a bundled file (local, smoke). Ctrl-C ends the run cleanly, a second one at once.\n"
-    "A file with arms and seeds becomes runs NAME-ARM-SEED, one after the other, and one report in NAME-report. All\n"
-    "runs share one recording of demonstrations. Where arms differ in what is demonstrated, each arm records its own,\n"
-    "NAME-ARM-demos.\n"
-    "--resume passes by what has ended and goes on with the rest as it was begun. --arm, --seed and --set need not be\n"
-    "given again. Other arms and seeds may be named; a --set that would make later runs differ is refused. A run of\n"
-    "its own takes a --set from there on. A phase segment that has begun keeps its length.\n"
+    "Several seeds become runs NAME-SEED, one after the other, and one report in NAME-report. To record their\n"
+    "demonstrations once, use demos record --deploy FILE, then --set demos.source.\n"
+    "--resume passes by what has ended and goes on with the rest as it was begun. --seed and --set need not be given\n"
+    "again. Other seeds may be named; a --set that would make later runs differ is refused. A run of its own takes a\n"
+    "--set from there on. A phase segment that has begun keeps its length.\n"
     "Exit status: 0 the run did what its file requires, 1 it did not, 2 bad input, 130 interrupted."
 )
 EXAMPLES = (
@@ -30,9 +29,7 @@ EXAMPLES = (
     "  computerrl run local --resume                          continue what is newest of that file\n"
     "  computerrl run local --seed 0 1 2 --name three         the same job from three seeds\n"
     "  computerrl run local --resume --name three             what is left of it\n"
-    "  computerrl run ablation-async --arm full --seed 0      one run of an experiment\n"
-    "  computerrl run ablation-entropulse --seed 0 --arm none --cloned local-0   from weights that are there\n"
-    "  computerrl run ablation-actions                        GUI alone, functions alone, both: nine runs\n"
+    "  computerrl run ablation-async --set replay.max_staleness=0 --seed 0 1 2   the same file with another key\n"
 )
 
 
@@ -43,14 +40,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE", help="change one key (repeatable)"
     )
     parser.add_argument(
-        "--arm", nargs="+", action="extend", default=[], metavar="NAME", help="only these arms of an experiment's file"
+        "--seed", nargs="+", action="extend", type=int, default=[], metavar="N", help="run FILE once with each of these"
     )
-    parser.add_argument(
-        "--seed", nargs="+", action="extend", type=int, default=[], metavar="N",
-        help="only these seeds of FILE; any where it names none",
-    )  # fmt: skip
-    begin = "begin where RUN had cloned: nothing is demonstrated or cloned anew"
-    parser.add_argument("--cloned", metavar="RUN", help=begin)
     parser.add_argument("--resume", action="store_true", help="continue the newest of FILE, or --name")
     parser.add_argument("--dry-run", action="store_true", help="check the file, print the plan and start nothing")
     printed = "print the file with all that it extends, --set and defaults; start nothing"
@@ -86,7 +77,7 @@ def _print(args: argparse.Namespace) -> int:
     from actors.cluster import output
     from actors.cluster.config import deploy_files
 
-    said = [flag for flag in ("arm", "seed", "cloned", "resume", "dry_run", "json") if getattr(args, flag)]
+    said = [flag for flag in ("seed", "resume", "dry_run", "json") if getattr(args, flag)]
     if said:
         args.parser.error(f"--print is of the whole file: leave --{said[0].replace('_', '-')} out")
     output.write(deploy_files.resolved(args.file, args.overrides), sys.stdout)

@@ -32,12 +32,12 @@ def main(args: argparse.Namespace) -> int:
     """Serve until interrupted; 2 where the address can't be had."""
     import asyncio
 
-    from actors.cluster.runs import names, run_folder
+    from actors.cluster.runs import run_folder
     from actors.cluster.web import serve
 
     serve.refuse_port(args.port, "--port")
     runs = run_folder.of_runs(args.runs)
-    run = names.find(runs, args.run).name if args.run is not None else ""
+    run = run_folder.find(runs, args.run).name if args.run is not None else ""
     flag = f"--host {args.host} --port {args.port}"
     asyncio.run(serve.serve(runs, run, host=args.host, port=args.port, flag=flag, told=_told))
     return 0

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
 import yaml
@@ -21,8 +21,6 @@ from actors.cluster.config.suggest import hint
 from actors.desktop.config import ProviderConfig
 from runtime.errors import ConfigError
 from runtime.settings import masked
-
-T = TypeVar("T")
 
 STORED = "deploy.yaml"  # in a run's folder
 PROVIDER = "desktops.provider"
@@ -92,17 +90,17 @@ def _laid(path: Path, name: str, above: list[Path]) -> dict[Any, Any]:
         circle = " -> ".join(file.name for file in [*chain[chain.index(below.resolve()) :], below])
         raise ConfigError(f"{name}: extends goes in a circle: {circle}")
     under = _laid(below, str(below), chain)
-    build(copy.deepcopy(under), DeployFile, source=str(below))  # what is wrong in it is told of it
+    typed_yaml.build(copy.deepcopy(under), DeployFile, source=str(below))  # what is wrong in it is told of it
     return _over(under, data, msgspec.to_builtins(DeployFile()))
 
 
 def _over(under: dict[Any, Any], data: dict[Any, Any], usual: Any) -> dict[Any, Any]:
-    """`data` over `under`: keys of a mapping one by one; lists, `arms` and a mapping of another `type` as a whole."""
+    """`data` over `under`: keys of a mapping one by one; lists and a mapping of another `type` as a whole."""
     found = dict(under)
     for key, value in data.items():
         was, default = found.get(key), usual.get(key) if isinstance(usual, dict) else None
         merges = False
-        if isinstance(value, dict) and isinstance(was, dict) and key != "arms":
+        if isinstance(value, dict) and isinstance(was, dict):
             kind = was.get("type", default.get("type") if isinstance(default, dict) else None)
             merges = value.get("type", kind) == kind
         found[key] = _over(cast(dict[Any, Any], was), value, default) if merges else value
@@ -110,23 +108,17 @@ def _over(under: dict[Any, Any], data: dict[Any, Any], usual: Any) -> dict[Any, 
 
 
 def load(name: str, overrides: Sequence[str] = ()) -> tuple[Deploy, Path]:
-    """The deploy file `name` with `--set` overrides; of one with arms and seeds what they share. Raises ConfigError."""
+    """The deploy file `name` with `--set` overrides. Raises ConfigError."""
     data, path = parsed(name)
-    data = {key: value for key, value in data.items() if key not in ("arms", "seeds")}
-    return build(data, Deploy, overrides, source=name), path
-
-
-def build(
-    data: Any, root: type[T], overrides: Sequence[str] = (), *, source: str, placed: Sequence[typed_yaml.Placed] = ()
-) -> T:
-    """Plain `data` of a deploy file as a `root`. Raises ConfigError."""
-    return typed_yaml.build(data, root, overrides, source=source, placed=placed)
+    return typed_yaml.build(data, Deploy, overrides, source=name), path
 
 
 def provider_set(overrides: Sequence[str]) -> ProviderConfig:
     """The provider of desktops that `--set` asks for where there is no deploy file. Raises ConfigError."""
     refuse_other_keys(overrides)
-    return build({}, Deploy, ["desktops.count=1", "desktops.warm_pool=0", *overrides], source="--set").desktops.provider
+    return typed_yaml.build(
+        {}, Deploy, ["desktops.count=1", "desktops.warm_pool=0", *overrides], source="--set"
+    ).desktops.provider
 
 
 def refuse_other_keys(overrides: Sequence[str]) -> None:
@@ -138,7 +130,7 @@ def refuse_other_keys(overrides: Sequence[str]) -> None:
 
 def stored(folder: Path, overrides: Sequence[str] = ()) -> Deploy:
     """What the run in `folder` was told, with `--set` overrides. Raises ConfigError."""
-    return build(stored_plain(folder), Deploy, overrides, source=str(folder / STORED))
+    return typed_yaml.build(stored_plain(folder), Deploy, overrides, source=str(folder / STORED))
 
 
 def stored_plain(folder: Path) -> dict[str, Any]:
@@ -152,7 +144,7 @@ def stored_plain(folder: Path) -> dict[str, Any]:
 
 def dump(deploy: Deploy) -> str:
     """`deploy` with every default written out, as YAML that `load` reads back."""
-    return _yaml(msgspec.to_builtins(deploy))
+    return yaml.safe_dump(msgspec.to_builtins(deploy), sort_keys=False, allow_unicode=True, width=120)
 
 
 def resolved(name: str, overrides: Sequence[str] = ()) -> str:
@@ -161,10 +153,4 @@ def resolved(name: str, overrides: Sequence[str] = ()) -> str:
     Raises ConfigError.
     """
     data, _ = parsed(name)
-    plain = msgspec.to_builtins(build(data, DeployFile, overrides, source=name))
-    unsaid = ("extends", *(key for key in ("arms", "seeds") if not plain[key]))
-    return _yaml({key: value for key, value in plain.items() if key not in unsaid})
-
-
-def _yaml(plain: Any) -> str:
-    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120)
+    return dump(typed_yaml.build(data, Deploy, overrides, source=name))

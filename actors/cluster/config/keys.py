@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from actors.cluster.config.schema import Deploy, DeployFile
+from actors.cluster.config.schema import DeployFile
 from runtime.settings import ADVANCED
 
 _PLAIN: dict[Any, str] = {
@@ -142,23 +142,7 @@ def schema() -> dict[str, Any]:
         if config.tag is not None:
             definition = definitions[type(default).__name__]
             definition["required"] = [name for name in definition.get("required", []) if name != config.tag_field]
-    paths = dict(_paths(Deploy, ""))
-    items: dict[str, Any] = {r"\.[0-9]+(\.|$)": {}}  # of a list
-    arm = {"type": "object", "properties": paths, "patternProperties": items, "additionalProperties": False}
-    definitions[DeployFile.__name__]["properties"]["arms"]["additionalProperties"] = arm
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "ComputerRL deploy file", **found}
-
-
-def _paths(struct: type[msgspec.Struct], at: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Path of a section or a key, as an arm names it -> where its schema stands."""
-    for field in msgspec.structs.fields(struct):
-        path = f"{at}.{field.encode_name}".removeprefix(".")
-        yield path, {"$ref": f"#/$defs/{struct.__name__}/properties/{field.encode_name}"}
-        structs = [part for part in _parts(field.type) if _is_struct(part)]
-        if len(structs) > 1:
-            yield f"{path}.type", {"type": "string"}
-        for part in structs:
-            yield from _paths(part, path)
 
 
 def _defaults(section: msgspec.Struct) -> Iterator[msgspec.Struct]:

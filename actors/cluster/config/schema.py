@@ -7,7 +7,7 @@ bounds and its meaning in the one place where it is declared.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -313,13 +313,8 @@ class Deploy(Section, frozen=True, kw_only=True):
 
 
 class DeployFile(Deploy, frozen=True, kw_only=True):
-    """A deploy file: what a run is told, or what several runs share with what they differ in."""
+    """A deploy file: what a run is told, laid over another file."""
 
     extends: Annotated[
         str, key("Lays this file over another: its path from this file's folder, or a bundled name. Lists replace.")
     ] = ""
-    arms: Annotated[
-        dict[str, dict[str, Any]],
-        key("Names the runs to compare. Each gives values to keys by their path: {learner.rl.lr: 1e-4}."),
-    ] = {}
-    seeds: Annotated[list[int], key("Runs the file, or each arm, once for each of these seeds.")] = []

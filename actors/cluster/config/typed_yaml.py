@@ -128,14 +128,6 @@ def plain(path: Path, source: str) -> Any:
     return parse_yaml(text, source)
 
 
-class Placed(NamedTuple):
-    """A value put at a path before the overrides, and what is to blame for it."""
-
-    path: str
-    value: Any
-    who: str
-
-
 class _Told(NamedTuple):
     """What a message about a value may need."""
 
@@ -143,23 +135,13 @@ class _Told(NamedTuple):
     known: tuple[str, ...]  # every settable path
 
 
-def build(
-    data: Any,
-    root: type[T],
-    overrides: Sequence[str] = (),
-    *,
-    source: str,
-    placed: Sequence[Placed] = (),
-) -> T:
-    """Plain `data` with `placed` and then `overrides` applied, as a `root`; `data` changes. Raises ConfigError."""
+def build(data: Any, root: type[T], overrides: Sequence[str] = (), *, source: str) -> T:
+    """Plain `data` with `overrides` applied, as a `root`; `data` changes. Raises ConfigError."""
     if data is None:
         data = {}
     if not isinstance(data, dict):
         raise ConfigError(f"{source}: expected keys and values at the top, got {type(data).__name__}")
     sources: dict[str, str] = {}
-    for one in placed:
-        _place(data, one.path, one.value, one.who)
-        sources[one.path] = one.who
     for override in overrides:
         sources[_override(data, override, root)] = _said(override)
     kind: type = root

@@ -11,10 +11,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files, models, suites
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig, RunConfig, SeatsConfig
-from actors.cluster.runs import execute, experiment, resume, run_folder
+from actors.cluster.runs import execute, requests, run_folder
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.requests import RunRequest
 from actors.cluster.runs.run_folder import RECORD
@@ -48,7 +50,7 @@ def record(args: argparse.Namespace) -> int:
     of_tasks = "--tasks " + " ".join(args.tasks) if args.tasks else ""
     what = f"--deploy {args.deploy}" if args.deploy else args.suite or of_tasks
     if args.resume:
-        resume.refuse_given(args, (*FLAGS, "overrides"), "--resume goes on as the recording was begun")
+        requests.refuse_given(args, (*FLAGS, "overrides"), "--resume goes on as the recording was begun")
         folder = run_folder.newest(runs, args.name, lambda _, found: found.verb == RECORD, "recording")
         label = run_folder.read_record(folder).file
         if what and f"{RECORD} {what}" != label:
@@ -77,7 +79,7 @@ def deploy_of(args: argparse.Namespace) -> Deploy:
     args = argparse.Namespace(**{**vars(args), **unsaid})
     for name in ("count", "desktops", "max_turns"):
         if getattr(args, name) < 1:
-            raise ConfigError(f"{resume.flag_of(name)} is {getattr(args, name)}: it counts from 1")
+            raise ConfigError(f"{requests.flag_of(name)} is {getattr(args, name)}: it counts from 1")
     if not 0 <= args.noise < 1:
         raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
     return Deploy(
@@ -101,12 +103,18 @@ def _of_file(args: argparse.Namespace) -> Deploy:
         raise ConfigError("--deploy FILE says which tasks are demonstrated: leave SUITE and --tasks out")
     for name, (_, path) in FLAGS.items():
         if getattr(args, name) not in (None, []):
-            flag = resume.flag_of(name)
+            flag = requests.flag_of(name)
             raise ConfigError(f"{flag}: with --deploy the file says it: change it with --set {path}=VALUE")
     deploy, _ = deploy_files.load(args.deploy, args.overrides)
     if not deploy.tasks.demo or not deploy.demos.count:
         raise ConfigError(f"{args.deploy}: it asks for no demonstrations: tasks.demo or demos.count is empty")
-    return experiment.for_recording(deploy, deploy.run.limit_s)
+    change = msgspec.structs.replace
+    return change(
+        deploy,
+        tasks=change(deploy.tasks, train=[], eval=[]),
+        demos=change(deploy.demos, source="", resample_rounds=0),
+        evaluation=EvaluationConfig(enabled=False),
+    )
 
 
 def _listed(args: argparse.Namespace) -> list[str | TaskRange]:

@@ -96,7 +96,7 @@ def take_in(args: argparse.Namespace) -> int:
 
 def _into_new(request: RunRequest, source: Path, settings: LedgerSettings) -> int:
     """Make the run, and take the demonstrations in."""
-    claimed = run.claim(request, request.deploy)
+    claimed = run.claim(request)
     verdict, reason = "failed", "the import was broken off"
     try:
         moved = _into_ledger(request.folder, source, settings)

@@ -22,7 +22,7 @@ import msgspec
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
 from actors.cluster.evaluate import served, settings, show
-from actors.cluster.runs import compose, execute, names, progress, resume, run_folder
+from actors.cluster.runs import compose, execute, progress, requests, run_folder
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs import weights as weights_of
 from actors.cluster.runs.compose import Plan
@@ -48,11 +48,11 @@ def play(args: argparse.Namespace) -> int:
     """Evaluate, or go on evaluating; the exit status."""
     runs = Path(args.runs)
     try:
-        before = names.find(runs, args.against) if args.against else None
+        before = run_folder.find(runs, args.against) if args.against else None
     except ConfigError as error:
         raise ConfigError(f"--against {args.against}: {error}") from None
     if args.resume:
-        resume.refuse_given(args, settings.FLAGS, "--resume goes on as the evaluation was begun")
+        requests.refuse_given(args, settings.FLAGS, "--resume goes on as the evaluation was begun")
         folder = run_folder.newest(
             runs, args.name, lambda path, _: (path / _EVALUATED).is_file(), "evaluation"
         ).resolve()

@@ -20,7 +20,7 @@ from actors.cluster.config import deploy_files, lanes, suites, tasksets, typed_y
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig, RunConfig
 from actors.cluster.config.suggest import hint, nearest
 from actors.cluster.evaluate import served
-from actors.cluster.runs import names
+from actors.cluster.runs import run_folder
 from actors.cluster.runs.weights import NamedWeights
 from actors.desktop.config import PromptConfig, SshConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
@@ -130,7 +130,7 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
         "cluster": like.cluster,
     }
     # As plain values: sections are held against each other only once --set has had its say.
-    return deploy_files.build(msgspec.to_builtins(parts), Deploy, args.overrides, source="eval")
+    return typed_yaml.build(msgspec.to_builtins(parts), Deploy, args.overrides, source="eval")
 
 
 def _prompt(like: PromptConfig, args: argparse.Namespace, usual: Form) -> PromptConfig:
@@ -178,7 +178,7 @@ def _like(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
     """The deploy file whose settings stand where the arguments say nothing."""
     if args.like:
         runs = Path(args.runs)
-        if (run := names.look_up(runs, args.like)) is not None:
+        if (run := run_folder.look_up(runs, args.like)) is not None:
             return deploy_files.stored(run)
         try:
             deploy_files.locate(args.like)

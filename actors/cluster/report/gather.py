@@ -134,7 +134,7 @@ def gather(path: Path) -> RunData:
         state=state,
         reason=(record.reason if record else None) or "",
         file=record.file if record else "",
-        arm=record.arm if record else "",
+        arm=record.experiment if record else "",
         seed=record.seed if record else None,
         started=record.started if record else "",
         key=key_of(path, deploy),
@@ -182,20 +182,8 @@ def record_of(path: Path) -> tuple[run_folder.RunRecord | None, str]:
 
 
 def key_of(path: Path, deploy: dict[str, Any]) -> str:
-    """What the run at `path` shares with the other seeds of its deploy file; its name where there is no such file.
-
-    Weights that its experiment cloned for its seed are the same to all seeds, and so are that run's demonstrations,
-    however many: made in the same way.
-    """
-    if not deploy:
-        return path.name
-    record, _ = record_of(path)
-    weights = deploy.get("model", {}).get("path", "")
-    if record and (record.experiment or record.cloned) and record.cloned_in in Path(weights).parts:
-        deploy = {**deploy, "model": {"path": run_folder.CLONING}}
-        if record.cloned_in in Path((demos := deploy.get("demos", {})).get("source", "")).parts:
-            deploy["demos"] = {**demos, "source": run_folder.CLONING, "count": 0}
-    return bands.key(deploy)
+    """What the run at `path` shares with the other seeds of its deploy file; its name where there is no such file."""
+    return bands.key(deploy) if deploy else path.name
 
 
 def deploy_of(path: Path) -> dict[str, Any]:

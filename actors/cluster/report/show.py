@@ -27,7 +27,7 @@ from actors.cluster.report.seeds import Brief, apart, show_apart, together
 from actors.cluster.report.seeds import show as show_seeds
 from actors.cluster.runs import criterion, run_folder
 from actors.cluster.runs.evaluation_rounds import SCORES, EvaluationRound
-from actors.cluster.runs.names import LAST, find
+from actors.cluster.runs.run_folder import LAST, find
 from actors.cluster.words import plain, plainly
 from actors.replay import observed
 from runtime.errors import ConfigError
@@ -131,7 +131,7 @@ def _brief(path: Path) -> Brief:
     key = key_of(path, deploy_of(path))
     return Brief(
         path.name,
-        record.arm if record else "",
+        record.experiment if record else "",
         record.file if record else "",
         key,
         record.seed if record else None,

@@ -78,10 +78,11 @@ def _flat(path: str, value: Any) -> dict[str, Any]:
 
 def refused(found: Iterable[Key]) -> list[str]:
     """Those of the keys that do not change while a run lives."""
-    return [path for path, *_ in found if not _under(path, LIVE) or _under(path, ONCE)]
+    return [path for path, *_ in found if not under(path, LIVE) or under(path, ONCE)]
 
 
-def _under(path: str, keys: Sequence[str]) -> bool:
+def under(path: str, keys: Sequence[str]) -> bool:
+    """Whether `path` is one of `keys`, or a key below one of them."""
     return any(path == key or path.startswith(f"{key}.") for key in keys)
 
 

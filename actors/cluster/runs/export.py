@@ -17,7 +17,7 @@ from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import criterion, evaluation_rounds, run_folder
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
-from actors.cluster.runs.experiment import SEED
+from actors.cluster.runs.requests import SEED
 from actors.cluster.runs.weights import NEWEST, NamedWeights
 from apis.actions.spaces import MEANING
 from policy import hf_folder
@@ -100,15 +100,11 @@ def _origin(weights: NamedWeights) -> str:
     run = Path(weights.run)
     record = run_folder.read_record(run)
     deploy = deploy_files.stored(run)
-    said = record.asked.overrides if record.asked else []
-    words = run_folder.Asked(
-        arms=[record.arm] if record.arm not in ("", run_folder.RECORDING, run_folder.CLONING) else [],
-        # The seed is said by its own flag.
-        overrides=[one for one in said if one.partition("=")[0].strip() != SEED],
-        cloned=record.cloned,
-    ).words()
+    asked = record.asked.overrides if record.asked else []
+    sets = [one for one in asked if one.partition("=")[0].strip() != SEED]  # the seed has its own flag
+    words = run_folder.Asked(seeds=[record.seed], overrides=sets).words()
     if record.verb == run_folder.RUN:
-        command, how = ["computerrl", "run", record.file, "--seed", str(record.seed), *words], "Trained"
+        command, how = ["computerrl", "run", record.file, *words], "Trained"
     else:
         command, how = ["computerrl", *record.file.split(" ")], "Not trained here, used"
     return (

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from actors.learner.folders import CHECKPOINTS
+from actors.learner.folders import CHECKPOINTS, newest_known
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER, reading
 from actors.replay.ledger.training import DIGEST
@@ -68,3 +68,20 @@ def checkpoint_digests(run: Path, versions: Sequence[Version]) -> tuple[Version,
     with opened(run) as database:
         known = queries.meta(database)
     return Version.parse(known.get("trained", "0.0")), [known.get(f"{DIGEST}{version}", "") for version in versions]
+
+
+def checkpoint(folder: Path) -> str:
+    """What a resume of the run in `folder` would begin from, after it was found whole. Loads nothing.
+
+    Raises ConfigError where that would not be loaded.
+    """
+    try:
+        saved = checkpoints.complete(folder / CHECKPOINTS)[::-1]
+        trained, digests = checkpoint_digests(folder, [version for version, _ in saved])
+        version, location, digest = newest_known(saved, digests, trained)
+        if location is None:
+            return "none: begins from model.path"
+        checkpoints.verify(location, digest)
+    except StoreError as error:
+        raise ConfigError(str(error)) from error
+    return f"{version} can be loaded: its files are those that the run saved"

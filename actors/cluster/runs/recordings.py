@@ -13,7 +13,7 @@ from pathlib import Path
 from actors.cluster.config import suites
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import hint
-from actors.cluster.runs import names, run_folder
+from actors.cluster.runs import run_folder
 from actors.errors import LedgerError
 from actors.replay import observed
 from actors.replay.database.ledger_file import LEDGER
@@ -38,7 +38,7 @@ def locate(name: str, runs: Path) -> Path:
             why = "it is no regular file" if os.path.exists(name) else _files_near(Path(name))
             raise ConfigError(f"{name}: no such file of demonstrations; {why}")
         return Path(name).resolve()
-    if (found := names.look_up(runs, name, _has_ledger, lambda path, _: _has_ledger(path))) is not None:
+    if (found := run_folder.look_up(runs, name, _has_ledger, lambda path, _: _has_ledger(path))) is not None:
         return found.resolve()
     known = [path.name for path, _ in run_folder.all_runs(runs) if _has_ledger(path)]
     raise ConfigError(
@@ -55,8 +55,8 @@ def pinned(overrides: Sequence[str], runs: Path) -> list[str]:
 
     Raises ConfigError where there is none.
     """
-    said = f"demos.source={names.LAST}"
-    return [f"demos.source={locate(names.LAST, runs).name}" if one == said else one for one in overrides]
+    said = f"demos.source={run_folder.LAST}"
+    return [f"demos.source={locate(run_folder.LAST, runs).name}" if one == said else one for one in overrides]
 
 
 def _files_near(path: Path) -> str:

@@ -1,55 +1,64 @@
 """What the arguments of `run` ask for: one request for each run folder, in the order in which they are carried out.
 
-A run of its own is a list of one. The runs of an experiment stand behind the recordings and the clonings that they
-begin from. Arms that differ only in what comes after cloning begin, for each seed, from weights cloned once.
+Several seeds are an experiment: runs NAME-SEED of one file, which differ in their seed alone.
 
-Invariant: resolving starts nothing and writes nothing; what is begun later has the settings that the first runs were
-begun with.
+Invariant: resolving starts nothing and writes nothing. A change that would do nothing, or break what a run holds, is
+refused by name.
 """
 
 from __future__ import annotations
 
 import argparse
-import shlex
+import functools
+import hashlib
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import experiment, resume, run_folder, weights
-from actors.cluster.runs import recordings as demosource
-from actors.cluster.runs.run_folder import CLONING, RECORDING, Asked, RunRecord
+from actors.cluster.config.suggest import hint
+from actors.cluster.runs import changes, ledgers, recordings, run_folder
+from actors.cluster.runs.run_folder import Asked, RunRecord
+from actors.replay.database import queries
+from actors.replay.database.ledger_file import LEDGER
 from runtime.errors import ConfigError
+
+SEED = "run.seed"
+# Of the form that digests are made in: a digest of another form says nothing.
+DIGEST = "3"
+# What tasks, groups and weights of a run's first part were made with.
+FIXED = (
+    SEED, "model.path", "prompt.format", "prompt.action_space", "learner.rl.advantage", "learner.dtype",
+)  # fmt: skip
+# What decides how weights are cloned, and what of it does not: it comes later, or changes no more than the rounding.
+CLONING = (
+    "model", "prompt", "tasks.demo", "tasks.max_turns", "demos", "desktops.settle_ms", "learner",
+    "replay.sft_batch_size", "sampling.max_new_tokens", "entropulse.bc_steps",
+)  # fmt: skip
+NOT_CLONING = (
+    "demos.source", "learner.rl", "learner.sft.pulse_lr", "learner.sft.threads", "learner.checkpoint_every",
+    "learner.parallel",
+)  # fmt: skip
+TRAINING = ("tasks.train", "tasks.demo", "demos", "learner", "entropulse", "weight_sync")  # nothing to a trained run
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A run to begin, or to go on with."""
 
     folder: Path
-    deploy: Deploy  # but for what runs before it make
+    deploy: Deploy
     file: str  # a deploy file, or the command that the run is started by
     resume: bool = False
     changed: bool = False  # by --set: it goes on even where it had ended
-    recording: Path | None = None  # the run before it that records its demonstrations
-    cloning: Path | None = None  # the run before it that clones the weights it begins with
     experiment: str = ""  # what the run is one of
-    arm: str = ""
-    changes: dict[str, Any] = {}  # path -> value of the arm
-    said: str = ""  # the arm and what it changes
-    cloned: str = ""  # the run of another experiment, or of none, whose cloned weights it begins with
-    settings: str = ""  # names what the file says to it
-    asked: Asked | None = None  # of the experiment, or of the one run
-    news: str = ""  # said before it
-    warning: str = ""  # said before all
-
-    @property
-    def is_own(self) -> bool:
-        """Whether it was asked for itself, and not for others to begin from."""
-        return self.arm not in (RECORDING, CLONING)
+    settings: str = ""  # digest of what the file says
+    asked: Asked | None = None  # by the command
+    news: str = ""  # printed before it
+    warning: str = ""  # printed before all
 
     def ended(self) -> RunRecord | None:
         """The record of a run that is not started again; None where something is left to do.
@@ -62,119 +71,180 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
         over = record.has_ended or (record.verdict in ("ok", "failed") and self.experiment)
         return record if over and run_folder.owner(self.folder) is None else None
 
-    def begins(self) -> Deploy:
-        """The settings it has, or begins with when the runs before it have ended."""
-        if self.resume and self.experiment:
-            return deploy_files.stored(self.folder)
-        deploy, change = self.deploy, msgspec.structs.replace
-        if self.recording is not None:
-            deploy = change(deploy, demos=change(deploy.demos, source=str(self.recording.resolve())))
-        if self.cloning is not None:
-            run = self.cloning.resolve()
-            deploy = resume.after_cloning(deploy, weights.locate(str(run), run.parent).folder, run)
-        return deploy
+
+def flag_of(name: str) -> str:
+    """The flag whose value the arguments hold as `name`."""
+    return "--set" if name == "overrides" else f"--{name.replace('_', '-')}"
+
+
+def refuse_given(args: argparse.Namespace, names: Iterable[str], why: str) -> None:
+    """Raise ConfigError for the first of `names` that was given and would be passed over."""
+    for name in names:
+        if getattr(args, name) not in (None, []):
+            raise ConfigError(f"{flag_of(name)}: {why}: leave it out")
 
 
 def resolve(args: argparse.Namespace) -> list[RunRequest]:
     """What the arguments of `run` ask for. Raises ConfigError for a bad, taken or unknown name, and for a resume that
     would make later runs differ from those begun."""
     file, runs = args.file, Path(args.runs)
-    sets = demosource.pinned(args.overrides, runs)
-    said = Asked(arms=args.arm, seeds=args.seed, overrides=sets, cloned=args.cloned or "")
-    several = bool(said.arms or said.seeds) or experiment.is_one(file)
-    if args.resume and (several or resume.is_experiment(runs, args.name, file)):
-        name, begun = resume.experiment_of(runs, args.name, file)
-        said, several = experiment.resumed(file, name, begun, said), True
-    elif args.resume:
-        return [_resumed(args, said)]
-    else:
-        name = args.name or places.unnamed(deploy_files.locate(file).stem, time.time())
-        places.refuse_bad_name(name)
-        said = msgspec.structs.replace(said, cloned=resume.pinned(said.cloned, runs))
+    asked = Asked(seeds=list(dict.fromkeys(args.seed)), overrides=recordings.pinned(args.overrides, runs))
+    if args.resume:
+        name = _experiment(runs, args.name, file, seeds=asked.seeds)
+        return _of_experiment(runs, name, file, asked) if name else [_alone(runs, args.name, file, asked)]
+    name = args.name or places.unnamed(deploy_files.locate(file).stem, time.time())
+    places.refuse_bad_name(name)
     places.refuse_unwritable(runs, "--runs")
-    if several and not args.resume:
-        _refuse_others(runs, name, file, said)
-    found = _requests(file, runs, name, said, several=several)
-    for one in found:
-        if one.is_own and not args.resume:
-            run_folder.refuse_taken(one.folder)
-        elif one.resume and run_folder.read_record(one.folder).experiment != name:
-            stranger = f"there is a run {one.folder.name} that is none of experiment {name}'s"
-            raise ConfigError(f"--name {name}: {stranger}; give another --name")
-    return found
+    if asked.seeds and any(record.experiment == name for _, record in run_folder.all_runs(runs)):
+        raise ConfigError(
+            f"--name {name}: there is an experiment {name}: go on with it with --resume, or give another --name"
+        )
+    made = [_begun(runs, name, file, asked, seed) for seed in asked.seeds] or [_begun(runs, name, file, asked, None)]
+    for request in made:
+        run_folder.refuse_taken(request.folder)
+    return made
 
 
-def _resumed(args: argparse.Namespace, said: Asked) -> RunRequest:
-    """The run of its own that --resume goes on with."""
-    resume.refuse_given(args, ["cloned"], "a run goes on with what it has")
-    folder, settings = resume.run_of(Path(args.runs), args.name, args.file), experiment.settings_of(args.file, "")
-    was, goes_on = run_folder.read_record(folder).settings, "goes on as it was begun (--set changes it)"
-    warning = (
-        f"{args.file} has changed since: run {folder.name} {goes_on}"
-        if was.startswith(experiment.NAMES) and was != settings
-        else ""
-    )
+def _begun(runs: Path, name: str, file: str, asked: Asked, seed: int | None) -> RunRequest:
+    """A new run called `name`; of an experiment of that name with a `seed`."""
+    seeded = [f"{SEED}={seed}"] if seed is not None else []
+    if taken := [one for one in asked.overrides if seeded and one.partition("=")[0].strip() == SEED]:
+        raise ConfigError(f"--set {taken[0]}: seeds are chosen with --seed here")
+    try:
+        deploy, _ = deploy_files.load(file, [*asked.overrides, *seeded])
+    except ConfigError as error:
+        raise ConfigError(str(error).replace(f"--set {SEED}={seed}:", f"--seed {seed}:")) from None
+    several = seed is not None
     return RunRequest(
-        folder=folder, deploy=resume.settings(folder, said.overrides), file=args.file, resume=True,
-        changed=bool(said.overrides), settings=settings, asked=said, warning=warning,
-    )  # fmt: skip
+        folder=runs / (f"{name}-{seed}" if several else name),
+        deploy=deploy,
+        file=file,
+        experiment=name if several else "",
+        settings=settings_of(file),
+        asked=asked,
+        news=f"\nseed {seed}" if several else "",
+    )
 
 
-def _requests(file: str, runs: Path, name: str, said: Asked, *, several: bool) -> list[RunRequest]:
-    """The run called `name`; with `several`, those of the experiment and what they begin from."""
-    ones = experiment.expand(file, said.overrides, arms=said.arms, seeds=said.seeds)
-    whole = experiment.expand(file, said.overrides)  # all arms, whichever are chosen
-    footings, alone = experiment.footings(whole), not several or bool(said.cloned)
-    shared = not alone and experiment.share_cloning(whole)
-    cloned = resume.cloned_in(said.cloned, runs).name if said.cloned else ""
-
-    def request(stem: str, deploy: Deploy, arm: str, **more: Any) -> RunRequest:
-        folder = runs / stem
-        return RunRequest(
-            folder=folder, deploy=deploy, file=file, resume=several and run_folder.is_run(folder), asked=said,
-            experiment=name if several else "", arm=arm, cloned=cloned, settings=experiment.settings_of(file, arm),
-            **more,
-        )  # fmt: skip
-
-    recordings: dict[str, RunRequest] = {}  # by what is demonstrated
-    for one in [] if alone else ones:
-        footing, demos = footings[one.arm], one.deploy.demos
-        if demos.count and not demos.source and footing not in recordings:
-            stem = "-".join(part for part in (name, footing, RECORDING) if part)
-            news = f"{demos.count} demonstrations that runs begin from are recorded into {stem}"
-            recordings[footing] = request(stem, experiment.for_recording(one.deploy), RECORDING, news=news)
-    clonings: dict[int, RunRequest] = {}  # by seed
-    found = list(recordings.values())
-    for number, one in enumerate(ones, 1):
-        recorded = recordings.get(footings[one.arm])
-        recording = recorded.folder if recorded is not None else None
-        if shared and one.seed not in clonings:
-            stem, deploy = run_folder.cloning_of(name, one.seed), experiment.cloning_alone(one.deploy)
-            news = f"\ncloning for all arms of seed {one.seed}"
-            clonings[one.seed] = request(stem, deploy, CLONING, recording=recording, news=news)
-            found.append(clonings[one.seed])
-        deploy = resume.from_cloned(said.cloned, runs, one.deploy) if said.cloned else one.deploy
-        news = f"\n{number} of {len(ones)}: {one.said or 'no arm'}, seed {one.seed}" if several else ""
-        cloning = clonings[one.seed].folder if shared else None
-        stem, made = one.name(name) if several else name, {"recording": recording, "cloning": cloning}
-        found.append(request(stem, deploy, one.arm, changes=one.changes, said=one.said, news=news, **made))
-    return found
+def _alone(runs: Path, name: str | None, file: str, asked: Asked) -> RunRequest:
+    """The run of its own that --resume goes on with."""
+    folder = _run_of(runs, name, file)
+    before, after = (deploy_files.stored(folder, sets) for sets in ([], asked.overrides))
+    refuse_changes(folder, before, after)
+    was, now = run_folder.read_record(folder).settings, settings_of(file)
+    goes_on = "goes on as it was begun (--set changes it)"
+    changed = f"{file} has changed since: run {folder.name} {goes_on}" if _differs(was, now) else ""
+    return RunRequest(
+        folder=folder,
+        deploy=after,
+        file=file,
+        resume=True,
+        changed=bool(asked.overrides),
+        settings=now,
+        asked=asked,
+        warning=changed,
+    )
 
 
-def _refuse_others(runs: Path, name: str, file: str, said: Asked) -> None:
-    """Raise ConfigError where runs of an experiment called `name` were begun otherwise than what is begun now.
-
-    They would begin from its recording and from what it has cloned.
-    """
-    known = [record for _, record in run_folder.all_runs(runs) if record.experiment == name]
+def _of_experiment(runs: Path, name: str, file: str, asked: Asked) -> list[RunRequest]:
+    """The runs of experiment `name`: those begun, and those of more seeds. Raises ConfigError."""
+    known = [record for record in _of_file(runs, file) if record.experiment == name]
+    if not known:
+        names = {record.experiment for record in _of_file(runs, file) if record.experiment}
+        raise ConfigError(f"--name {name}: no such experiment of {file} in {runs}; {hint(name, names)}")
+    begun = functools.reduce(Asked.joined, (record.asked or Asked(seeds=[record.seed]) for record in known))
+    for override in asked.overrides:
+        if asked.overrides != begun.overrides:
+            raise ConfigError(f"--set {override}: experiment {name} goes on as it was begun: leave it out")
     for record in known:
-        was, asked = "", record.asked
-        if not deploy_files.same(record.found, file):
-            was = f"is of {record.file}"
-        elif asked is not None and asked.overrides != said.overrides:
-            was = f"was begun with {shlex.join(Asked(overrides=asked.overrides).words()) or 'no --set'}"
-        elif asked is not None and bool(asked.cloned) is not bool(said.cloned):
-            was = f"was begun with {f'--cloned {asked.cloned}' if asked.cloned else 'cloning of its own'}"
-        if was:
-            raise ConfigError(f"--name {name}: experiment {name} {was}; give another --name")
-    resume.refuse_changed(file, runs, known)
+        if _differs(record.settings, settings_of(file)):
+            raise ConfigError(
+                f"{file}: it has changed since {record.name} was begun with it, and what is begun now would differ;"
+                " undo the change, or begin another experiment with another --name"
+            )
+    requests = []
+    for seed in asked.seeds or begun.seeds:
+        made = _begun(runs, name, file, msgspec.structs.replace(begun, seeds=asked.seeds or begun.seeds), seed)
+        if run_folder.is_run(made.folder):
+            if run_folder.read_record(made.folder).experiment != name:
+                stranger = f"there is a run {made.folder.name} that is not of experiment {name}"
+                raise ConfigError(f"--name {name}: {stranger}; give another --name")
+            made = msgspec.structs.replace(made, resume=True, deploy=deploy_files.stored(made.folder))
+        requests.append(made)
+    return requests
+
+
+def _experiment(runs: Path, name: str | None, file: str, *, seeds: Sequence[int]) -> str:
+    """The experiment that --resume continues: the one called `name`, or what is newest of `file`; "" for a run."""
+    known = _of_file(runs, file)
+    if name is not None:
+        alone = run_folder.is_run(runs / name)
+        return name if seeds or (not alone and any(record.experiment == name for record in known)) else ""
+    if not seeds:
+        return known[-1].experiment if known else ""
+    newest = next((record.experiment for record in reversed(known) if record.experiment), "")
+    if not newest:
+        raise ConfigError(f"nothing to resume: no experiment of {file} in {runs}")
+    return newest
+
+
+def _run_of(runs: Path, name: str | None, file: str) -> Path:
+    """The run of its own of deploy file `file` that --resume means. Raises ConfigError where `name` is another's."""
+    stem = deploy_files.locate(file).stem
+
+    def mine(_: Path, record: RunRecord) -> bool:
+        # The file's folder may have another name by now.
+        of_file = record.file == file or Path(record.file).stem == stem
+        return not record.experiment and record.verb == run_folder.RUN and of_file
+
+    if name is None:
+        return run_folder.newest(runs, None, mine, f"run of {file}")
+    folder = run_folder.newest(runs, name, lambda *_: True, "run")
+    record = run_folder.read_record(folder)
+    line = run_folder.to_continue(record, folder)
+    if record.experiment:
+        raise ConfigError(f"--name {name}: it is a run of experiment {record.experiment}: continue that with  {line}")
+    if record.verb != run_folder.RUN:
+        raise ConfigError(f"--name {name}: it was made by {record.verb}: continue it with  {line}")
+    if not mine(folder, record):
+        raise ConfigError(f"FILE {file}: run {name} was begun with {record.file}: continue it with  {line}")
+    return folder
+
+
+def _of_file(runs: Path, file: str) -> list[RunRecord]:
+    """The runs below `runs` of deploy file `file`, newest last."""
+    return [record for _, record in run_folder.all_runs(runs) if deploy_files.same(record.found, file)]
+
+
+def settings_of(file: str) -> str:
+    """A digest of what deploy file `file` says. Raises ConfigError."""
+    text = msgspec.json.encode(deploy_files.parsed(file)[0], order="sorted")
+    return f"{DIGEST}:{hashlib.sha256(text).hexdigest()[:16]}"
+
+
+def _differs(was: str, now: str) -> bool:
+    """Whether a file says something else than when its digest was `was`; no where that is of another form."""
+    return was.startswith(f"{DIGEST}:") and was != now
+
+
+def refuse_changes(folder: Path, before: Deploy, after: Deploy) -> None:
+    """Raise ConfigError for the first key that the run in `folder`, begun with `before`, can't go on with."""
+    cloned, evaluates = _reached(folder)
+    for path, was, _ in changes.keys(before, after):
+        if changes.under(path, FIXED):
+            raise ConfigError(f"--set {path}: run {folder.name} has {was}, which it keeps: leave it out")
+        if cloned and changes.under(path, CLONING) and not changes.under(path, NOT_CLONING):
+            raise ConfigError(f"--set {path}: run {folder.name} has begun to clone, and clones so: leave it out")
+        if evaluates and changes.under(path, TRAINING):
+            raise ConfigError(
+                f"--set {path}: run {folder.name} has begun its last evaluation and is trained no more: leave it out"
+            )
+
+
+def _reached(folder: Path) -> tuple[bool, bool]:
+    """Whether the run in `folder` has begun to clone, and its last evaluation. Raises ConfigError for a broken
+    ledger."""
+    if not (folder / LEDGER).is_file():
+        return False, False
+    with ledgers.opened(folder) as db:
+        return queries.has_cloned(db), queries.evaluates_last(db)

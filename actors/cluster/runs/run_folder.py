@@ -12,10 +12,10 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import msgspec
 
@@ -27,46 +27,35 @@ from runtime import disk
 from runtime.errors import ConfigError
 from runtime.program import program
 
-# Arms of an experiment that are no arms: runs that record or clone what the others begin from.
-RECORDING, CLONING = "demos", "cloning"
 RUN = "run"
 # What the `file` of a run begins with that another command than `run` made.
 EVAL, RECORD, IMPORT = "eval", "demos record", "demos import"
 # What the reason of a run begins with that its time limit ended: more time goes on with it.
 OUT_OF_TIME = "out of time"
 LOCK = "lock"  # in a run's folder
+LAST = "last"  # the newest run that trains; where none does, the newest of another kind
 SET_ASIDE_BYTES = 64 << 10  # more than any record
 PRIVATE = 0o700  # of a run's folder: episodes hold what desktops showed, and settings may name machines
 _OTHERS = 0o077  # the umask while a run's folder is written to, also of the processes that are started meanwhile
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command line said of an experiment's runs."""
+    """What a command line asked of its runs."""
 
-    arms: list[str] = []
-    seeds: list[int] = []
+    seeds: list[int] = []  # of an experiment
     overrides: list[str] = []  # PATH=VALUE
-    cloned: str = ""  # the run whose cloned weights they begin from
 
     def joined(self, later: Asked) -> Asked:
-        """What both said together; no arms and no seeds are all of them."""
-
-        def both(one: list[Any], two: list[Any]) -> list[Any]:
-            return [*one, *(each for each in two if each not in one)]
-
+        """What both asked for."""
         return Asked(
-            arms=both(self.arms, later.arms) if self.arms and later.arms else [],
-            seeds=both(self.seeds, later.seeds) if self.seeds and later.seeds else [],
-            overrides=[*(one for one in self.overrides if one not in later.overrides), *later.overrides],
-            cloned=self.cloned or later.cloned,
+            seeds=list(dict.fromkeys([*self.seeds, *later.seeds])),
+            overrides=list(dict.fromkeys([*self.overrides, *later.overrides])),
         )
 
     def words(self) -> list[str]:
         """The flags that say it."""
-        of_arms = ["--arm", *self.arms] if self.arms else []
         of_seeds = ["--seed", *map(str, self.seeds)] if self.seeds else []
-        of_cloned = ["--cloned", self.cloned] if self.cloned else []
-        return [*of_arms, *of_seeds, *of_cloned, *(word for one in self.overrides for word in ("--set", one))]
+        return [*of_seeds, *(word for one in self.overrides for word in ("--set", one))]
 
 
 class RunRecord(msgspec.Struct, kw_only=True):
@@ -84,11 +73,9 @@ class RunRecord(msgspec.Struct, kw_only=True):
     verdict: str | None = None  # "ok", "failed", "stopped", "crashed"; None while it runs or when it was killed
     reason: str | None = None
     resumed: int = 0  # how many times
-    experiment: str = ""  # of the runs that one file with arms or seeds became; "" for a run of its own
-    arm: str = ""
-    cloned: str = ""  # the run whose cloned weights it begins from, where that is another
-    settings: str = ""  # names what the deploy file said to this run when it was begun; "" in older builds
-    asked: Asked | None = None  # of the experiment, by all commands that went on with this run; older builds: None
+    experiment: str = ""  # the name that the runs of several seeds share; "" for a run of its own
+    settings: str = ""  # digest of what the deploy file said when the run was begun
+    asked: Asked | None = None  # by all commands that went on with this run; None where it was no deploy file's
 
     @property
     def found(self) -> str:
@@ -109,16 +96,6 @@ class RunRecord(msgspec.Struct, kw_only=True):
     def has_ended(self) -> bool:
         """Whether nothing is left to do: it was judged, and its time limit was not what ended it."""
         return self.verdict in ("ok", "failed") and not (self.reason or "").startswith(OUT_OF_TIME)
-
-    @property
-    def cloned_in(self) -> str:
-        """The name of the run whose cloned weights it begins from, of its experiment's where none was named."""
-        return self.cloned or cloning_of(self.experiment, self.seed)
-
-
-def cloning_of(experiment: str, seed: int) -> str:
-    """What the run is called that clones for all arms of a seed."""
-    return f"{experiment}-{CLONING}-{seed}"
 
 
 class LockOwner(msgspec.Struct, kw_only=True):
@@ -191,7 +168,7 @@ def claim(path: Path, record: RunRecord, *, resume: bool) -> RunFolder:
     if existed:
         before = read_record(path)
         record.resumed = before.resumed + 1
-        record.seed, record.cloned = before.seed, record.cloned or before.cloned
+        record.seed = before.seed
         record.started, record.started_s = before.started, before.started_s
         record.settings = before.settings or record.settings
         if before.asked is not None:  # a resume that named some of its runs did not give up the others
@@ -272,7 +249,7 @@ def to_continue(record: RunRecord, path: Path) -> str:
         words += [record.file.removeprefix(f"{IMPORT} "), path.name]
     else:
         words += [record.found] if record.verb == RUN else []
-        if record.experiment:  # of an older build's at least this run
+        if record.experiment:
             words += (record.asked or Asked(seeds=[record.seed])).words()
         words += ["--resume", "--name", record.experiment or path.name]
     return f"{program()} {shlex.join(words)}{runs_flag(path.parent)}"
@@ -350,34 +327,10 @@ def _records(runs: Path) -> Iterator[tuple[Path, RunRecord | str]]:
             yield path, str(error)
 
 
-def named(runs: Path, name: str, known: Sequence[str], what: str) -> Path:
-    """The run called `name` below `runs`, which is to be one of `known`. Raises ConfigError calling those `what`."""
-    if name in known:
-        return runs / name
-    if name in {path.name for path, _ in broken(runs)}:
-        read_record(runs / name)  # says what is wrong with it
-    raise ConfigError(f"--name {name}: no such {what} in {runs}; {hint(name, known)}")
-
-
 def of_experiment(runs: Path, name: str) -> list[Path]:
-    """The training runs of experiment `name` that have begun to play, oldest first; none of any other name."""
-    of_it = [(path, record.arm) for path, record in all_runs(runs) if record.experiment == name]
-    found = [path for path, arm in of_it if arm not in (RECORDING, CLONING)]
+    """The runs of experiment `name` that have begun to play, oldest first; none of any other name."""
+    found = [path for path, record in all_runs(runs) if record.experiment == name]
     return [path for path in found if (path / LEDGER).is_file()]
-
-
-def is_of(record: RunRecord, stem: str, file: str) -> bool:
-    """Whether a run is of deploy file `file`, whose folder may have another name by now."""
-    return record.file == file or Path(record.file).stem == stem
-
-
-def newest_of(runs: Path, stem: str, file: str) -> Path:
-    """The newest run of deploy file `file` that is none of an experiment. Raises ConfigError when there is none."""
-
-    def mine(_: Path, record: RunRecord) -> bool:
-        return not record.experiment and record.verb == RUN and is_of(record, stem, file)
-
-    return newest(runs, None, mine, f"run of {file}")
 
 
 def newest(runs: Path, name: str | None, mine: Callable[[Path, RunRecord], bool], what: str) -> Path:
@@ -385,4 +338,48 @@ def newest(runs: Path, name: str | None, mine: Callable[[Path, RunRecord], bool]
     known = [path.name for path, record in all_runs(runs) if mine(path, record)]
     if name is None and not known:
         raise ConfigError(f"nothing to resume: no {what} in {runs}")
-    return named(runs, name or known[-1], known, what)
+    if name is None or name in known:
+        return runs / (name or known[-1])
+    if name in {path.name for path, _ in broken(runs)}:
+        read_record(runs / name)  # says what is wrong with it
+    raise ConfigError(f"--name {name}: no such {what} in {runs}; {hint(name, known)}")
+
+
+def trains(_path: Path, record: RunRecord) -> bool:
+    """Whether `run` made it, and not `eval` or `demos`."""
+    return record.verb == RUN
+
+
+def look_up(
+    runs: Path,
+    name: str,
+    is_one: Callable[[Path], bool] = is_run,
+    usable: Callable[[Path, RunRecord], bool] = lambda *_: True,
+) -> Path | None:
+    """The folder that `name` means, None where there is no such folder.
+
+    A name is a run below `runs`, then a path, then `last`. `is_one` says whether a folder is what the command asks for;
+    `last` is the newest `usable` run below `runs`. Raises ConfigError where `runs` is no folder.
+    """
+    known = [*all_runs(runs)]
+    for path in (runs / name, Path(name)):
+        if is_one(path):
+            return path
+    if name != LAST:
+        return None
+    return next((path for path, record in reversed(known) if usable(path, record)), None)
+
+
+def find(runs: Path, name: str) -> Path:
+    """The folder of the run that `name` means. Raises ConfigError with the nearest name."""
+    folder = look_up(runs, name, usable=trains) or look_up(runs, name)
+    if folder is None:
+        known = [path.name for path, _ in all_runs(runs)]
+        if not known and not broken(runs):
+            what = "" if name == LAST else f"no run {name}: there are "
+            raise ConfigError(f"{what}no runs in {runs} yet: make one with  {program()} run smoke{runs_flag(runs)}")
+        raise ConfigError(f"no run {name} in {runs}; {hint(name, known)}")
+    if name == LAST and folder.name != LAST:
+        for _, why in broken(runs):
+            output.line(f"passed by: {why}", to=sys.stderr)
+    return folder

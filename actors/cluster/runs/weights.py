@@ -13,7 +13,7 @@ import msgspec
 
 from actors.cluster.config import hub, models
 from actors.cluster.config.suggest import hint
-from actors.cluster.runs import evaluation_rounds, names, run_folder
+from actors.cluster.runs import evaluation_rounds, run_folder
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 
@@ -51,8 +51,8 @@ def locate(name: str, runs: Path, at: str = "") -> NamedWeights:
 
 def run_of(name: str, runs: Path) -> Path | None:
     """The folder of the run called `name`, None where no run is. Raises ConfigError for `last` where none trained."""
-    found = names.look_up(runs, name, usable=_trained)
-    if found is None and name == names.LAST:
+    found = run_folder.look_up(runs, name, usable=_trained)
+    if found is None and name == run_folder.LAST:
         raise ConfigError(f"{name}: no training run in {runs} has made an optimizer step")
     return None if found is None else found.resolve()
 

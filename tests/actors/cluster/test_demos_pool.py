@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.runs import recordings, resume
+from actors.cluster.runs import recordings
 from actors.replay.demos import demo_files
 
 STAND_IN = Path(__file__).resolve().parents[1] / "desktop" / "endpoint_stand_in.py"
@@ -60,7 +60,7 @@ def test_a_pool_records_what_it_solves_and_says_who_did(
     header, found = demo_files.read(tmp_path / "runs" / "cold")
     assert {one.task for one in header.tasks} == {f"files_move/train/{n}" for n in range(4)}
     demos = list(found)
-    assert resume.demonstrations(str(tmp_path / "runs" / "cold")) == len({demo.digest for demo in demos}) > 0
+    assert header.demos == len(demos) > 0
     for demo in demos:
         made = {step.payload.by for step in demo.steps}
         assert made <= {"sound", "hasty", "far"}

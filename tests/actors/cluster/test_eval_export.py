@@ -148,11 +148,10 @@ def test_an_export_is_whole_described_and_never_written_over(
     assert cli.main(words) == 2
     assert "exists already" in capsys.readouterr().err
     record = run_folder.read_record(runs / "mine")
-    asked = run_folder.Asked(arms=["none", "full"], seeds=[3], overrides=["learner.rl.lr=0.1"])
-    record.arm, record.cloned, record.asked = "none", "local-3", asked
+    record.asked = run_folder.Asked(seeds=[3, 4], overrides=["run.seed=3", "learner.rl.lr=0.1"])
     (runs / "mine" / "run.json").write_bytes(msgspec.json.encode(record))
     assert cli.main(["export", "mine", str(tmp_path / "arm"), "--runs", str(runs), "--json", "--at", "final"]) == 0
-    said = "`computerrl run local --seed 3 --arm none --cloned local-3 --set learner.rl.lr=0.1`"
+    said = "`computerrl run local --seed 3 --set learner.rl.lr=0.1`"
     assert said in (tmp_path / "arm" / "README.md").read_text()
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

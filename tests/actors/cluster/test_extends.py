@@ -9,7 +9,7 @@ import pytest
 from actors.cluster import cli
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import DeployFile
-from actors.cluster.runs import experiment
+from actors.cluster.runs import requests
 from actors.desktop.config import SandboxConfig
 from runtime.errors import ConfigError
 
@@ -17,8 +17,6 @@ BASE = """
 tasks: {train: [a/train/1, a/train/2], max_turns: 5}
 learner: {rl: {lr: 0.5, epochs: 2}}
 desktops: {count: 6, provider: {memory_mib: 2000}}
-arms: {one: {learner.rl.epochs: 3}}
-seeds: [1, 2]
 """
 
 
@@ -33,16 +31,13 @@ def written(folder: Path, name: str, text: str) -> str:
     return str(folder / name)
 
 
-def test_keys_are_laid_over_one_by_one_and_lists_and_arms_as_a_whole(folder: Path) -> None:
+def test_keys_are_laid_over_one_by_one_and_lists_as_a_whole(folder: Path) -> None:
     over = "extends: base.yaml\ntasks: {train: [b/train/7]}\nlearner: {rl: {lr: 0.25}}\n"
-    over += "arms: {two: {learner.rl.epochs: 4}}\n"
     found = deploy_files.load(written(folder, "over.yaml", over))[0]
     assert (found.tasks.train, found.tasks.max_turns) == (["b/train/7"], 5)
     assert (found.learner.rl.lr, found.learner.rl.epochs, found.desktops.count) == (0.25, 2, 6)
-    runs = experiment.expand(str(folder / "over.yaml"))
-    assert [(one.arm, one.seed, one.deploy.learner.rl.epochs) for one in runs] == [("two", 1, 4), ("two", 2, 4)]
-    third = written(folder, "third.yaml", "extends: over.yaml\nseeds: [9]\nlearner: {rl: {lr: 0.125}}\n")
-    assert [(one.seed, one.deploy.learner.rl.lr) for one in experiment.expand(third)] == [(9, 0.125)]
+    third = written(folder, "third.yaml", "extends: over.yaml\nlearner: {rl: {lr: 0.125}}\n")
+    assert deploy_files.load(third)[0].learner.rl.lr == 0.125
 
 
 def test_a_mapping_of_another_type_takes_the_place_of_what_was_there(folder: Path) -> None:
@@ -88,10 +83,10 @@ def test_what_can_not_be_laid_over_is_refused_in_one_line(folder: Path, texts: d
 
 def test_a_change_below_is_a_change_of_what_extends_it(folder: Path) -> None:
     over = written(folder, "over.yaml", "extends: base.yaml\n")
-    before = experiment.settings_of(over, "one")
-    assert before == experiment.settings_of(str(folder / "base.yaml"), "one")
+    before = requests.settings_of(over)
+    assert before == requests.settings_of(str(folder / "base.yaml"))
     (folder / "base.yaml").write_text(BASE.replace("epochs: 2", "epochs: 1"))
-    assert experiment.settings_of(over, "one") != before
+    assert requests.settings_of(over) != before
 
 
 @pytest.mark.parametrize("name", ["smoke", "local-sglang", "ablation-entropulse"])
@@ -99,7 +94,7 @@ def test_what_is_printed_runs_alike(name: str, tmp_path: Path, capsys: pytest.Ca
     assert cli.main(["run", name, "--print", "--set", "learner.clip_grad=0.5"]) == 0
     printed = written(tmp_path, "whole.yaml", capsys.readouterr().out)
     assert "extends" not in deploy_files.parsed(printed)[0]
-    assert experiment.expand(printed) == experiment.expand(name, ["learner.clip_grad=0.5"])
+    assert deploy_files.load(printed)[0] == deploy_files.load(name, ["learner.clip_grad=0.5"])[0]
     assert cli.main(["run", printed, "--print"]) == 0
     assert capsys.readouterr().out == Path(printed).read_text()
 

@@ -84,7 +84,7 @@ class Fabricated:
         self.path = folder
         record = run_folder.RunRecord(
             name=folder.name, file="local", seed=seed, build="", versions={}, started=run_folder.iso(seed),
-            started_s=seed, arm=arm, experiment="e" if arm else "",
+            started_s=seed, experiment=arm,
         )  # fmt: skip
         run = run_folder.claim(folder, record, resume=False)
         rate = 1e-3 * len(arm)
@@ -365,7 +365,7 @@ def test_an_experiment_stands_for_its_runs(
     monkeypatch.chdir(tmp_path)
     for seed in (0, 1):
         whole(tmp_path / f"e-a-{seed}", seed=seed, arm="a")
-    assert cli.main(["report", "e", "--runs", str(tmp_path), "--json"]) == 0
+    assert cli.main(["report", "a", "--runs", str(tmp_path), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [one["run"] for one in told["runs"]] == ["e-a-0", "e-a-1"]
     assert cli.main(["report", "e-a-0", "--runs", str(tmp_path), "--text"]) == 0
@@ -375,7 +375,7 @@ def test_an_experiment_stands_for_its_runs(
     assert not (tmp_path / "report").exists()
     assert cli.main(["report", "e-a-0", "--runs", str(tmp_path)]) == 0
     assert "report/e-a-0/report.html" in capsys.readouterr().out
-    assert cli.main(["report", "e", "--runs", str(tmp_path)]) == 0
+    assert cli.main(["report", "a", "--runs", str(tmp_path)]) == 0
     assert (tmp_path / "report" / "e-a-0-and-1-more" / "report.html").is_file(), "it is written over no other"
 
 

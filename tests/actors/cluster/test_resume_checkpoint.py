@@ -13,7 +13,7 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.config import deploy_files
-from actors.cluster.runs import resume, run_folder
+from actors.cluster.runs import ledgers, run_folder
 from actors.replay.database.schema import connect
 from policy import checkpoints
 from runtime.errors import ConfigError
@@ -74,7 +74,7 @@ def test_one_that_was_changed_is_refused_by_its_file(run: Path, capsys: pytest.C
 
 def test_one_that_is_gone_leaves_the_one_before(run: Path) -> None:
     (run / "checkpoints" / "0.4" / checkpoints.MARKER).unlink()
-    assert resume.checkpoint(run).startswith("0.2 can be loaded")
+    assert ledgers.checkpoint(run).startswith("0.2 can be loaded")
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_a_run_whose_ledger_or_checkpoints_are_gone_begins_nothing(
 def test_one_whose_marker_is_broken_is_refused(run: Path) -> None:
     (run / "checkpoints" / "0.4" / checkpoints.MARKER).write_text("{")
     with pytest.raises(ConfigError, match=r"0\.4 is not a complete checkpoint"):
-        resume.checkpoint(run)
+        ledgers.checkpoint(run)
 
 
 def test_without_any_it_begins_from_the_base_model(tmp_path: Path) -> None:
-    assert resume.checkpoint(tmp_path) == "none: begins from model.path"
+    assert ledgers.checkpoint(tmp_path) == "none: begins from model.path"
 
 
 def test_all_files_of_a_run_are_its_owners_alone(run: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.cluster.runs import names, run_folder
+from actors.cluster.runs import run_folder
 from runtime.errors import ConfigError
 from runtime.program import program
 
@@ -56,25 +56,23 @@ def test_a_record_of_gigabytes_is_broken_and_read_no_further(tmp_path: Path) -> 
 
 def test_an_existing_run_is_only_continued_on_request(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    begun = msgspec.structs.replace(record("a", 5.0), cloned="other")
+    begun = record("a", 5.0)
     run_folder.claim(path, begun, resume=False).end("stopped", "interrupted")
     with pytest.raises(ConfigError, match="exists already"):
         run_folder.claim(path, record("a"), resume=False)
     again = run_folder.claim(path, record("a", 9.0), resume=True)
     assert (again.record.resumed, again.record.started_s, again.record.verdict) == (1, 5.0, None)
-    assert again.record.cloned_in == "other", "what --cloned had named, which a resume is not told again"
     again.end("ok", None)
 
 
 def test_a_resume_of_some_gives_the_others_not_up(tmp_path: Path) -> None:
     path, begun = tmp_path / "a", run_folder.Asked(seeds=[0, 1, 2], overrides=["a=1"])
     run_folder.claim(path, msgspec.structs.replace(record("a"), asked=begun), resume=False).end("stopped", None)
-    some = run_folder.Asked(seeds=[1], arms=["near"], overrides=["a=1", "b=2"])
+    some = run_folder.Asked(seeds=[1], overrides=["a=1", "b=2"])
     again = run_folder.claim(path, msgspec.structs.replace(record("a"), asked=some), resume=True)
     again.end("ok", None)
     assert run_folder.read_record(path).asked == run_folder.Asked(seeds=[0, 1, 2], overrides=["a=1", "b=2"])
     assert run_folder.Asked(seeds=[1]).joined(run_folder.Asked(seeds=[3, 1])).seeds == [1, 3]
-    assert run_folder.Asked(seeds=[1]).joined(run_folder.Asked()).seeds == [], "none named are all"
 
 
 def test_a_run_is_continued_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,12 +111,12 @@ def test_runs_are_found_by_name_and_by_newest(tmp_path: Path) -> None:
         run = record(name, float(index), "smoke" if name == "c" else "deploy/local.yaml")
         run_folder.claim(tmp_path / name, run, resume=False).end("ok", None)
     assert [path.name for path, _ in run_folder.all_runs(tmp_path)] == ["b", "a", "c"]
-    assert names.find(tmp_path, "last").name == "c"
-    assert run_folder.newest_of(tmp_path, "local", "local").name == "a"
+    assert run_folder.find(tmp_path, "last").name == "c"
     with pytest.raises(ConfigError, match=r"no run bb in .*; did you mean b"):
-        names.find(tmp_path, "bb")
+        run_folder.find(tmp_path, "bb")
+    assert run_folder.newest(tmp_path, None, lambda path, _: path.name != "c", "run").name == "a"
     with pytest.raises(ConfigError, match="nothing to resume"):
-        run_folder.newest_of(tmp_path, "other", "other")
+        run_folder.newest(tmp_path, None, lambda *_: False, "run")
 
 
 def test_a_run_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.runs import names, run_folder
+from actors.cluster.runs import run_folder
 from actors.cluster.views import logs as logview
 from actors.cluster.views import status as statusview
 from actors.replay import events
@@ -234,11 +234,11 @@ def test_last_is_the_newest_run_that_trains_and_not_an_evaluation(
         name="e", file="eval base", seed=1, build="b", versions={}, started=run_folder.iso(9), started_s=9.0
     )
     run_folder.claim(runs / "e", record, resume=False).end("ok", None)
-    assert names.find(runs, "last") == runs / "one"
+    assert run_folder.find(runs, "last") == runs / "one"
     assert cli.main(["status", "--runs", str(runs)]) == 0
     assert capsys.readouterr().out.startswith("one: ok")
     shutil.rmtree(runs / "one")
-    assert names.find(runs, "last") == runs / "e", "where nothing trained, what there is"
+    assert run_folder.find(runs, "last") == runs / "e", "where nothing trained, what there is"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,11 +10,9 @@ import pytest
 
 import runtime.system
 from actors.cluster import cli
-from actors.cluster.config import models
-from actors.cluster.runs import compose, execute, run_folder
+from actors.cluster.runs import compose, execute
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.run_folder import RunRecord
-from actors.replay.database.schema import connect
 from runtime.program import program
 
 FILE = """
@@ -25,7 +22,6 @@ tasks:
 demos: {count: 1}
 evaluation: {enabled: false}
 """
-ARMS = "arms:\n  near: {replay.max_staleness: 0}\n  far: {replay.max_staleness: 4}\nseeds: [3, 5]\n"
 AT = ("--runs", "my runs")
 
 
@@ -34,16 +30,13 @@ class Broken:
 
     def __init__(self) -> None:
         self.begun: list[str] = []
+        self.verdict = "ok"  # of the second time
 
     def __call__(self, record: RunRecord) -> tuple[str, str | None]:
-        if record.arm == run_folder.CLONING:
-            folder = Path("my runs") / record.name
-            shutil.copytree(models.bundled(), folder / "weights" / "0.7", dirs_exist_ok=True)
-            connect(folder / "ledger.sqlite")[0].close()
         self.begun.append(record.name)
         if not record.resumed:
             raise KeyboardInterrupt
-        return "ok", None
+        return self.verdict, None
 
 
 def unplayed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
@@ -56,7 +49,6 @@ def unplayed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
     monkeypatch.setattr(runtime.system, "run", found)
     monkeypatch.chdir(folder)
     Path("my file.yaml").write_text(FILE)
-    Path("my arms.yaml").write_text(FILE + ARMS)
     return found
 
 

@@ -23,7 +23,7 @@ from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.config.suggest import hint
 from actors.cluster.config.suites import Suite
 from actors.cluster.runs import doctor
-from actors.cluster.runs.resume import flag_of
+from actors.cluster.runs.requests import flag_of
 from actors.desktop.config import ProviderConfig
 from actors.replay.config import TaskRange, TasksConfig
 from apis.tasks import registry as tasks
