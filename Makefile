@@ -100,7 +100,7 @@ wheel: setup
 # Every task file that can be played here, by a scripted endpoint in place of a model. FILES names their folder or set.
 FILES ?= deploy/tasks/files
 scripted: setup
-	$(PY) -P -m actors.cluster.evaluate.scripted --tasks $(FILES) --max-turns 3 --count 2
+	$(PY) -m tests.actors.cluster.scripted --tasks $(FILES) --max-turns 3 --count 2
 
 # The same with stand-ins for every fixture that the task files name, in a store of their own.
 standins: export COMPUTERRL_TASKS := $(CURDIR)/.cache/standins

@@ -33,7 +33,7 @@ class DemosConfig(Section, frozen=True, kw_only=True):
     attempts_per_demo: Annotated[
         float, tuning("Stops recording after count times this many attempts, whatever it got.", gt=0)
     ] = 4.0
-    source: Annotated[str, key("Names recorded demonstrations to begin from: a run, a .jsonl or a .parquet file.")] = ""
+    source: Annotated[str, key("Names recorded demonstrations to begin from: a run or a .parquet file.")] = ""
     attempts_per_task: Annotated[
         int, tuning("Tries every task this often before its stratum is known. 0 keeps no strata.", ge=0)
     ] = 0

@@ -21,7 +21,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "actors/cluster": (17867, 148),
     "actors/desktop": (8879, 67),
     "actors/entropulse": (785, 7),
-    "actors/front": (1344, 15),
+    "actors/front": (1233, 8),
     "actors/learner": (2366, 16),
     "actors/replay": (6550, 48),
     "actors/sampler": (3185, 29),

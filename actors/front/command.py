@@ -1,11 +1,13 @@
-"""`computerrl play`: one episode before a person's eyes, by the person or by a model.
+"""`computerrl play`: one episode, by a person at the terminal or by a model, and its place in a recording.
 
-Invariant: what can't be played or kept is refused before a desktop boots. The exit status is 0 only for a solved task.
+Invariant: what can't be played or kept is refused before a desktop boots. A recording is added to whole or stays as it
+was.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
@@ -13,27 +15,42 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
+import torch
+
 from actors.cluster import output
-from actors.cluster.config import deploy_files
-from actors.cluster.evaluate import served
-from actors.cluster.evaluate.settings import URL_TOKENS
+from actors.cluster import paths as places
+from actors.cluster.config import deploy_files, models, suites
+from actors.cluster.evaluate import settings as evaluated
 from actors.cluster.runs import weights
 from actors.cluster.web.serve import refuse_port
 from actors.cluster.words import plain
-from actors.desktop.endpoints.config import key_of
+from actors.desktop.endpoints.chat import Chat
+from actors.desktop.endpoints.client import Endpoint, EndpointDown
+from actors.desktop.endpoints.config import EndpointConfig, key_of
 from actors.desktop.player import Play
 from actors.errors import DesktopFault, GuestRefused
-from actors.front import keeping, models
-from actors.front.page import PlayPage
-from actors.front.person import Person, read_line
-from actors.front.playing import Policy, Seen, play
-from actors.front.task import TaskHandle
+from actors.front.library import Policy, Seen, TaskHandle, play
+from actors.front.person import Person, PlayPage, read_line
+from actors.replay.demos import demo_files
+from actors.replay.demos.format import FORMAT, Demo, DemoStep, RecordingHeader, TaskAttempts
 from apis.actions.gui import Action
+from apis.actions.spaces import ActionSpace
+from apis.observation import OBSERVATION_VERSION
 from apis.prompts import Form
-from runtime.errors import ConfigError
+from policy.architecture import read_architecture
+from policy.engine.core import EngineCore
+from policy.engine.options import EngineOptions
+from policy.engine.sequence import Draw, Sequence
+from policy.engine.weights import load_weights
+from policy.hf_folder import DTYPES
+from policy.tokenizer import Tokenizer
+from runtime.errors import ConfigError, StoreError
 from runtime.program import program
+from runtime.settings import stable_seed
 from runtime.system import run as run_loop
 
+DTYPE = "float32"
 MODEL_TOKENS = 96  # of an answer of a model folder
 PERSON, MODEL = "person", "model"  # who played, in a demonstration
 
@@ -41,8 +58,29 @@ PERSON, MODEL = "person", "model"  # who played, in a demonstration
 def main(args: argparse.Namespace) -> int:
     """Play what the arguments ask for; 0 where it was solved, else 1."""
     task = TaskHandle(args.task)
-    url = served.is_url(args.model)
-    form: Form = "published" if url else "compact"
+    form: Form = "published" if evaluated.is_url(args.model) else "compact"
+    _refuse_flags(args)
+    if evaluated.is_url(args.model):
+        evaluated.refuse_unanswering(evaluated.endpoint_of(args, 1), picture=False)
+    file = Path(args.keep) if args.keep else None
+    if file is not None:
+        refuse_unkept(file, task.id, form, args.actions)
+    try:
+        played = run_loop(_played(args, task, form))
+    except DesktopFault as fault:
+        output.line(output.clean(f"broken by a fault, no verdict: {fault}"))
+        return 1
+    if file is not None and played.success:
+        count = keep(file, played, by=MODEL if args.model else PERSON, form=form, actions=args.actions)
+        output.line(f"kept in {file}, which holds {count} demonstrations ({program()} demos show {file})")
+    elif file is not None:
+        output.line("not kept: only a solved task is a demonstration")
+    return 0 if played.success else 1
+
+
+def _refuse_flags(args: argparse.Namespace) -> None:
+    """Raise ConfigError for a flag out of its range, or that does not go with the others."""
+    url = evaluated.is_url(args.model)
     if args.max_turns < 1:
         raise ConfigError(f"--max-turns is {args.max_turns}: it counts from 1")
     refuse_port(args.port, "--port")
@@ -57,23 +95,6 @@ def main(args: argparse.Namespace) -> int:
         raise ConfigError(f"--model {args.model}: name the model as that server calls it: --model-name NAME")
     if args.step and not args.model:
         raise ConfigError("--step waits for a key before each turn of a model: add --model")
-    if url:
-        served.refuse_unanswering(served.endpoint_of(args, 1), picture=False)
-    file = Path(args.keep) if args.keep else None
-    if file is not None:
-        keeping.refuse_unkept(file, task.id, form, args.actions)
-    try:
-        played = run_loop(_played(args, task, form))
-    except DesktopFault as fault:
-        output.line(output.clean(f"broken by a fault, no verdict: {fault}"))
-        return 1
-    if file is not None and played.success:
-        by = MODEL if args.model else PERSON
-        count = keeping.keep(file, played, by=by, form=form, actions=args.actions)
-        output.line(f"kept in {file}, which holds {count} demonstrations ({program()} demos show {file})")
-    elif file is not None:
-        output.line("not kept: only a solved task is a demonstration")
-    return 0 if played.success else 1
 
 
 async def _played(args: argparse.Namespace, task: TaskHandle, form: Form) -> Play:
@@ -85,14 +106,14 @@ async def _played(args: argparse.Namespace, task: TaskHandle, form: Form) -> Pla
             output.line(output.clean(tunnel))
         watched = WatchedPolicy(policy, page, by_model=bool(args.model), wait=args.step)
         settings: dict[str, Any] = {"screen": args.screen} if args.screen else {}
-        found = await play(
+        played = await play(
             task, watched, max_turns=args.max_turns, form=form, actions=args.actions, provider=provider, **settings
-        )  # fmt: skip
-        assert found.outcome is not None, "play raises where there is no outcome"
-        verdict = f"{'solved' if found.success else 'not solved'} ({plain(found.outcome.reason)}): {found.detail}"
+        )
+        assert played.outcome is not None, "play raises where there is no outcome"
+        verdict = f"{'solved' if played.success else 'not solved'} ({plain(played.outcome.reason)}): {played.detail}"
         page.end(verdict)
-        output.line(output.clean(f"verdict: {verdict}; {len(found.steps)} turns"))
-        return found
+        output.line(output.clean(f"verdict: {verdict}; {len(played.steps)} turns"))
+        return played
 
 
 def over_ssh(address: str, environment: Mapping[str, str]) -> str:
@@ -113,7 +134,7 @@ class WatchedPolicy:
         self._wait = wait  # for Enter, until the end of input
 
     async def __call__(self, seen: Seen) -> str | Action:
-        """What it says to a look; one that has no picture is shown without."""
+        """What it answers to a look; one that has no picture is shown without."""
         try:
             picture = await seen.screenshot()
         except GuestRefused:
@@ -123,8 +144,8 @@ class WatchedPolicy:
         output.quoted(seen.prompt)
         if self._wait:
             self._wait = await read_line(ask="Enter goes on: ") is not None
-        said = self._policy(seen)
-        answer = await said if isinstance(said, Awaitable) else said
+        coming = self._policy(seen)
+        answer = await coming if isinstance(coming, Awaitable) else coming
         if self._by_model:
             output.line("answer")
             output.quoted(str(answer))
@@ -136,12 +157,122 @@ async def _policy(args: argparse.Namespace, task: TaskHandle, form: Form) -> Asy
     if not args.model:
         yield Person(args.actions)
     elif form == "compact":
-        found = weights.locate(args.model, Path(args.runs))
-        yield models.of_folder(Path(found.folder), max_tokens=args.max_tokens or MODEL_TOKENS)
+        named = weights.locate(args.model, Path(args.runs))
+        yield of_folder(Path(named.folder), max_tokens=args.max_tokens or MODEL_TOKENS)
     else:
-        config = served.endpoint_of(args, 1)
-        tokens = args.max_tokens or URL_TOKENS
-        async with models.of_endpoint(
+        config = evaluated.endpoint_of(args, 1)
+        tokens = args.max_tokens or evaluated.URL_TOKENS
+        async with of_endpoint(
             config, key_of(config, os.environ), task.instruction, form=form, actions=args.actions, max_tokens=tokens
         ) as policy:
             yield policy
+
+
+def of_folder(folder: Path, *, temperature: float = 0.0, max_tokens: int = MODEL_TOKENS, seed: int = 0) -> Policy:
+    """The model of a Hugging Face folder, drawn on the CPU; temperature 0 is greedy.
+
+    An answer has as many tokens as the prompt leaves of the model's context, `max_tokens` at most. Where it leaves none
+    the answer says so: that is no action, and costs the turn.
+    """
+    arch, tokenizer = read_architecture(folder), Tokenizer.load(folder)
+    options = EngineOptions(model_path=str(folder), dtype=DTYPE, max_running_requests=1, context_length=arch.context)
+    core = EngineCore(options, load_weights(folder, torch.device("cpu"), DTYPES[DTYPE]))
+    stops = frozenset({*arch.eos_ids, *tokenizer.stop_ids})
+
+    def draw(seen: Seen) -> str:
+        ids = seen.prompt_ids(tokenizer)
+        room = arch.context - len(ids)
+        if room < 1:
+            return f"the prompt has {len(ids)} tokens, and the model takes {arch.context}"
+        drawn = Draw(min(max_tokens, room), temperature, stops, stable_seed(seed, seen.step))
+        answer = Sequence(rid=str(seen.step), ids=list(ids), draw=drawn)
+        core.submit([answer])
+        while answer.finish is None:
+            core.step()
+        return tokenizer.decode([token for token in answer.output if token not in stops])
+
+    return lambda seen: asyncio.to_thread(draw, seen)
+
+
+@asynccontextmanager
+async def of_endpoint(
+    config: EndpointConfig, key: str, instruction: str, *, form: Form, actions: ActionSpace, max_tokens: int
+) -> AsyncIterator[Policy]:
+    """The model behind a URL, for one episode of a task with this instruction; greedy.
+
+    The policy raises DesktopFault where the server does not answer.
+    """
+    endpoint, chat = Endpoint(config, key), Chat(instruction, form, actions)
+
+    async def ask(seen: Seen) -> str:
+        messages = chat.messages(seen.observation, chat.remembered(seen.history), seen.last)
+        try:
+            completion = await endpoint.complete(messages, seen.step, temperature=0.0, max_tokens=max_tokens)
+        except EndpointDown as error:
+            raise DesktopFault(error.cause, str(error), "sampler") from error
+        chat.answered(seen.step, completion.text)
+        return completion.text
+
+    try:
+        yield ask
+    finally:
+        await endpoint.close()
+
+
+def refuse_unkept(file: Path, task: str, form: Form, actions: ActionSpace) -> None:
+    """Raise ConfigError where an episode of `task` could not be kept in `file`, before it is played."""
+    suites.refuse_for_training("--keep", [task])
+    places.refuse_no_file(file, "--keep")
+    try:
+        demo_files.refuse_unwritable(file)
+    except StoreError as error:
+        raise ConfigError(f"--keep {error}") from None
+    if file.exists():
+        _read_own(file, _header(form, actions))
+
+
+def keep(file: Path, played: Play, *, by: str, form: Form, actions: ActionSpace) -> int:
+    """Add the episode to the recording `file`, or begin one; how many demonstrations it holds then.
+
+    `by` says who played. Raises ConfigError where it was not solved or the recording is of another kind.
+    """
+    if played.outcome is None or not played.success:
+        raise ConfigError(f"{played.task}: only a solved task is a demonstration")
+    by_whom = (msgspec.structs.replace(payload, by=by) for payload in played.steps)
+    steps = [DemoStep.of(payload, well_formed=payload.refusal is None) for payload in by_whom]
+    reason, wall_s = played.outcome.reason, played.wall_s
+    demo = Demo(task=played.task, route="", member=by, reason=reason, wall_s=wall_s, busy_s=wall_s, steps=steps)
+    if problem := demo_files.unfit(demo):
+        raise ConfigError(f"{played.task}: {problem}")
+    header, before = _header(form, actions), list[Demo]()
+    if file.exists():
+        header, before = _read_own(file, header)
+    try:
+        tried = {attempts.task: attempts for attempts in header.tasks}
+        old = tried.get(demo.task, TaskAttempts(task=demo.task, tries=0, wins=0))
+        tried[demo.task] = msgspec.structs.replace(old, tries=old.tries + 1, wins=old.wins + 1)
+        header = msgspec.structs.replace(header, demos=len(before) + 1, tasks=list(tried.values()))
+        demo_files.write(file, header, [*before, demo])
+    except StoreError as error:
+        raise ConfigError(f"--keep {error}") from None
+    return header.demos
+
+
+def _header(form: Form, actions: ActionSpace) -> RecordingHeader:
+    tokenizer = models.fingerprint(models.bundled())
+    seen = (OBSERVATION_VERSION,)
+    return RecordingHeader(format=FORMAT, tokenizer=tokenizer, form=form, actions=actions, observations=seen, demos=0)
+
+
+def _read_own(file: Path, wanted: RecordingHeader) -> tuple[RecordingHeader, list[Demo]]:
+    """The recording `file`, whole. Raises ConfigError unless its header agrees with `wanted`."""
+    try:
+        header, demos = demo_files.read(file)
+        whole = list(demos)
+    except StoreError as error:
+        raise ConfigError(f"--keep {error}") from None
+    for name in ("tokenizer", "form", "actions", "observations"):
+        if getattr(header, name) != getattr(wanted, name):
+            differs = f"{getattr(header, name)}, this episode has {getattr(wanted, name)}"
+            raise ConfigError(f"--keep {file}: that recording's {name} is {differs}: name another file")
+    return header, whole

@@ -1,7 +1,7 @@
-"""A person at a terminal as a policy.
+"""A person at a terminal as a policy, and the page that shows the desktop to the person.
 
-Invariant: a line that is no action costs no turn. What the desktop wrote is quoted, so that it can't pass for a line of
-this program's.
+Invariant: a line that is no action costs no turn. What the desktop wrote is quoted in the terminal and text on the
+page, which changes nothing.
 """
 
 from __future__ import annotations
@@ -10,15 +10,23 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib import resources
+from typing import Any
+
+import msgspec
+import orjson
+from aiohttp import web
 
 from actors.cluster import output
-from actors.front.playing import Seen
+from actors.front.library import Seen
 from apis.actions.grammar import RefusedAnswer
 from apis.actions.gui import Action, Exit, functions_for, line
 from apis.actions.spaces import ActionSpace
 from apis.prompts.compact import row
 from apis.prompts.names import element_names
+from runtime.http import Guard, served
 
 ANSWER_S = 3600.0  # then the person is taken to have left
 ASK = "> "
@@ -28,6 +36,9 @@ HELP = (
     "?  lists what can be called now, ? WORD what has that word; DONE claims that it is done, FAIL gives up (so does "
     "the end of input)"
 )
+
+END_S = 1.0  # for browsers that still ask
+_KINDS = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
 
 
 def typed() -> str:
@@ -112,3 +123,50 @@ def thought(action: Action, seen: Seen) -> str:
     about = next((place for place in places if isinstance(place, str) and place in names), "")
     what = line(action).partition("(")[0].rpartition(".")[2]
     return f"{about} {row(names[about])} -> {what}" if about else what
+
+
+class PlayPage:
+    """What the page shows: the newest look."""
+
+    def __init__(self, instruction: str, max_turns: int) -> None:
+        self._picture = b""
+        self._state: dict[str, Any] = {
+            "instruction": instruction, "max_turns": max_turns, "turn": 0, "look": 0, "prompt": "", "last": None,
+            "elements": [], "screen": [1, 1], "verdict": "",
+        }  # fmt: skip
+
+    def show(self, seen: Seen, picture: bytes) -> None:
+        """Show a turn; `picture` is a JPEG of the screen."""
+        named = element_names(seen.observation).items()
+        self._picture = picture
+        self._state |= {
+            "turn": seen.step, "look": self._state["look"] + 1, "prompt": seen.prompt, "last": seen.last,
+            "elements": [[name, one.x, one.y, one.w, one.h] for name, one in named],
+            "screen": list(seen.observation.screen),
+        }  # fmt: skip
+
+    def end(self, verdict: str) -> None:
+        """Show how it ended."""
+        self._state["verdict"] = verdict
+
+    @asynccontextmanager
+    async def served(self, port: int) -> AsyncIterator[str]:
+        """Serve it; its address. Raises ConfigError where the port can't be had."""
+        app, guard = web.Application(), Guard(pages=True)
+        app.add_routes([
+            web.get("/", self._asset), web.get("/{name:page\\.(?:css|js)}", self._asset),
+            web.get("/state", self._told), web.get("/screen.jpg", self._screen),
+        ])  # fmt: skip
+        async with served(app, guard, port, flag=f"--port {port}", end_s=END_S) as bound:
+            yield guard.address(bound)
+
+    async def _asset(self, request: web.Request) -> web.Response:
+        name = request.match_info.get("name", "page.html")
+        body = resources.files("actors.front").joinpath(name).read_bytes()
+        return web.Response(body=body, content_type=_KINDS[name], charset="utf-8")
+
+    async def _told(self, _: web.Request) -> web.Response:
+        return web.Response(body=orjson.dumps(msgspec.to_builtins(self._state)), content_type="application/json")
+
+    async def _screen(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._picture, content_type="image/jpeg")

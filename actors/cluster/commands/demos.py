@@ -7,7 +7,7 @@ import argparse
 SUMMARY = "record, show and share demonstrations"
 DESCRIPTION = (
     "Record demonstrations by oracles on real desktops, once, and share them between runs and seeds.\n"
-    "A deploy file takes a recording as demos.source: a run's name or folder, a .jsonl or a .parquet file."
+    "A deploy file takes a recording as demos.source: a run's name or folder, or a .parquet file."
 )
 EXAMPLES = (
     "examples:\n"
@@ -31,10 +31,7 @@ RECORD = (
 )
 LIST = "List the runs that hold demonstrations."
 SHOW = "Print a recording by family and route, or every step of the demonstrations of one task."
-EXPORT = (
-    "Write a recording to a file, the kind by its ending. With --force a file that is there is replaced once the new\n"
-    "one is whole."
-)
+EXPORT = "Write a recording to a Parquet file. With --force a file that is there is replaced once the new one is whole."
 IMPORT = (
     "Take a recording into a run that is not going on, or into a new run of that name. What the run holds already is\n"
     "passed by; a file of another format, tokenizer, form of prompts or choice of actions than the run's, or with a\n"
@@ -81,14 +78,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     record.add_argument("--resume", action="store_true", help="go on with the newest recording, or --name")
     listing = verbs.add_parser("list", help="runs that hold demonstrations", description=LIST, epilog=EXAMPLES)
     show = verbs.add_parser("show", help="what a recording holds", description=SHOW, epilog=EXAMPLES)
-    show.add_argument("recording", metavar="RUN|FILE", help="a run's name or folder, `last`, a .jsonl or .parquet file")
+    show.add_argument("recording", metavar="RUN|FILE", help="a run's name or folder, `last`, or a .parquet file")
     show.add_argument("--task", metavar="ID", help="print every step of this task's demonstrations")
     export = verbs.add_parser("export", help="to a file", description=EXPORT, epilog=EXAMPLES)
     export.add_argument("recording", metavar="RUN", help="a run's name or folder, `last`, or another file")
-    export.add_argument("file", metavar="FILE", help="FILE.jsonl or FILE.parquet")
+    export.add_argument("file", metavar="FILE", help="FILE.parquet")
     export.add_argument("--force", action="store_true", help="replace a file that is there")
     taking = verbs.add_parser("import", help="into a run", description=IMPORT, epilog=EXAMPLES)
-    taking.add_argument("file", metavar="FILE", help="a .jsonl or .parquet file, or a run")
+    taking.add_argument("file", metavar="FILE", help="a .parquet file (or .jsonl of an earlier export), or a run")
     taking.add_argument("run", metavar="RUN", help="name of a run, old or new")
     taking.add_argument(
         "--model", metavar="FOLDER", help="model of a new run, whose tokenizer FILE has (default: bundled)"
@@ -106,11 +103,7 @@ def main(args: argparse.Namespace) -> int:
         from actors.cluster.demos import record
 
         return record.record(args)
-    if args.verb == "import":
-        from actors.cluster.demos import taking
-
-        return taking.take_in(args)
     from actors.cluster.demos import manage
 
-    verbs = {"list": manage.list_runs, "show": manage.show, "export": manage.export}
+    verbs = {"list": manage.list_runs, "show": manage.show, "export": manage.export, "import": manage.take_in}
     return verbs[args.verb](args)

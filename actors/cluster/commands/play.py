@@ -16,7 +16,7 @@ DESCRIPTION = (
 EXAMPLES = (
     "examples:\n"
     "  computerrl play file_manager\n"
-    "  computerrl play file_manager/train/3 --keep mine.jsonl\n"
+    "  computerrl play file_manager/train/3 --keep mine.parquet\n"
     "  computerrl play text_editor/held-out/0 --model last --step\n"
     "  computerrl play calc_cell/held-out/0 --model http://127.0.0.1:30000/v1 --model-name NAME\n"
 )
@@ -25,7 +25,7 @@ EXAMPLES = (
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare them."""
     parser.add_argument("task", metavar="TASK", help="FAMILY/SPLIT/NUMBER (FAMILY: its first), or SET/DOMAIN/ID")
-    parser.add_argument("--keep", metavar="FILE", help="add a solved episode to this .jsonl or .parquet recording")
+    parser.add_argument("--keep", metavar="FILE", help="add a solved episode to this .parquet recording")
     parser.add_argument("--model", metavar="MODEL", help=f"{MODEL}, or a server's URL")
     take_served_model(parser.add_argument_group("a model at a URL"))
     parser.add_argument("--max-tokens", type=int, metavar="N", help="of a model's answer (default: 96, of a URL 4096)")

@@ -14,14 +14,14 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
-from actors.cluster.evaluate import served, settings, show
+from actors.cluster.evaluate import settings, show
 from actors.cluster.runs import compose, execute, progress, requests, run_folder
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs import weights as weights_of
@@ -47,37 +47,30 @@ _BEGINNING = "beginning.lock"  # held until it is a run, or is given up
 def play(args: argparse.Namespace) -> int:
     """Evaluate, or go on evaluating; the exit status."""
     runs = Path(args.runs)
-    try:
-        before = run_folder.find(runs, args.against) if args.against else None
-    except ConfigError as error:
-        raise ConfigError(f"--against {args.against}: {error}") from None
+    before = _against(args.against, runs)
     if args.resume:
         requests.refuse_given(args, settings.FLAGS, "--resume goes on as the evaluation was begun")
-        folder = run_folder.newest(
-            runs, args.name, lambda path, _: (path / _EVALUATED).is_file(), "evaluation"
-        ).resolve()
+        evaluations = functools.partial(run_folder.newest, runs, args.name)
+        folder = evaluations(lambda path, _: (path / _EVALUATED).is_file(), "evaluation").resolve()
         weights = read_weights(folder)
         _refuse_other(args.model, weights, runs, folder.name)
         deploy = deploy_files.stored(folder)
     else:
         if args.model is None:
             raise ConfigError("nothing to evaluate: name a MODEL: base, a model folder, a run, last, or a server's URL")
-        served.refuse_misplaced(args)
-        weights = (
-            served.named(args) if served.is_url(args.model) else weights_of.locate(args.model, runs, args.at or "")
-        )
+        settings.refuse_misplaced(args)
+        url = settings.is_url(args.model)
+        weights = settings.named(args) if url else weights_of.locate(args.model, runs, args.at or "")
         name = args.name or places.unnamed("eval", time.time())
         places.refuse_bad_name(name)
         folder = (runs / name).resolve()
         _refuse_taken(folder)
         deploy = settings.deploy_of(args, weights)
-    places.refuse_unwritable(folder.parent, "--runs")
-    if args.out:
-        places.refuse_unwritable(Path(args.out), "--out")
-    if args.osworld_out:
-        places.refuse_unwritable(Path(args.osworld_out), "--osworld-out")
+    for flag, place in (("--runs", folder.parent), ("--out", args.out), ("--osworld-out", args.osworld_out)):
+        if place:
+            places.refuse_unwritable(Path(place), flag)
     if deploy.model.endpoint is not None:
-        served.refuse_unanswering(deploy.model.endpoint, picture=deploy.prompt.sight.picture)
+        settings.refuse_unanswering(deploy.model.endpoint, picture=deploy.prompt.sight.picture)
     if before is not None:
         show.like(deploy, before)  # what can't be compared is refused before anything is played
     version, kept = Version.parse(weights.version), _place(weights, folder)
@@ -97,6 +90,13 @@ def play(args: argparse.Namespace) -> int:
     outs = show.Outs(*(Path(out) if out else None for out in (args.out, args.osworld_out)))
     show.result(folder, weights, deploy, before, outs, as_json=args.json)
     return status
+
+
+def _against(name: str | None, runs: Path) -> Path | None:
+    try:
+        return run_folder.find(runs, name) if name else None
+    except ConfigError as error:
+        raise ConfigError(f"--against {name}: {error}") from None
 
 
 def _refuse_taken(folder: Path) -> None:
@@ -163,7 +163,7 @@ def _refuse_other(model: str | None, weights: NamedWeights, runs: Path, name: st
     """Raise ConfigError where a resume of evaluation `name` was told of another model than that of `weights`."""
     if model is None:
         return
-    if served.is_url(model):
+    if settings.is_url(model):
         if not weights.name.endswith(f" at {model}"):
             raise ConfigError(f"MODEL {model}: evaluation {name} was begun with {weights.name}: leave it out")
         return
@@ -176,20 +176,18 @@ async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display, versi
     """Open the round and show figures until it is closed."""
 
     def seen(shot: progress.Snapshot, figures: Figures) -> progress.Snapshot:
-        found = _this(figures)
-        if found is None:
+        round_ = _this(figures)
+        if round_ is None:
             return msgspec.structs.replace(shot, phase="start", demos="")
-        done = found.played + found.faults
-        rate = found.successes / done if done else None
-        return msgspec.structs.replace(shot, phase=ROUND, demos="", step=done, steps=found.planned, held_out=rate)
-
-    def begin() -> Awaitable[None]:
-        return _open(system, plan, version)
+        done = round_.played + round_.faults
+        rate = round_.successes / done if done else None
+        return msgspec.structs.replace(shot, phase=ROUND, demos="", step=done, steps=round_.planned, held_out=rate)
 
     def over(figures: Figures) -> bool:
-        found = _this(figures)
-        return found is not None and found.closed
+        round_ = _this(figures)
+        return round_ is not None and round_.closed
 
+    begin = functools.partial(_open, system, plan, version)
     return await execute.follow(system, plan, shown, over, begin=begin, seen=seen)
 
 
@@ -210,15 +208,15 @@ async def _open(system: ActorSystem, plan: Plan, version: Version) -> None:
 
 
 def _this(figures: Figures) -> EvalFigures | None:
-    return next((found for found in figures.evals if found.round == ROUND), None)
+    return next((round_ for round_ in figures.evals if round_.round == ROUND), None)
 
 
 def _judge(plan: Plan, figures: Figures) -> execute.Verdict:
-    found = _this(figures)
-    if found is None:
+    round_ = _this(figures)
+    if round_ is None:
         return "failed", "the round was never opened"
-    if not found.closed:
-        return "failed", f"{found.played} of {found.planned} episodes"
-    if found.faults > FAULTS_MOST * found.planned:
-        return "failed", f"{found.faults} of {found.planned} episodes were lost to faults, {FAULTS_MOST:.0%} may be"
+    if not round_.closed:
+        return "failed", f"{round_.played} of {round_.planned} episodes"
+    if round_.faults > FAULTS_MOST * round_.planned:
+        return "failed", f"{round_.faults} of {round_.planned} episodes were lost to faults, {FAULTS_MOST:.0%} may be"
     return "ok", None

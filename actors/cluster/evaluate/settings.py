@@ -1,14 +1,20 @@
-"""From the arguments of `eval` to a deploy file.
+"""From the arguments of `eval`, a model behind a URL among them, to a deploy file.
 
 Invariant: equal arguments give two evaluations equal settings: instances, prompt format, length of answers and
-episodes. Where an argument is not given, a run is evaluated as it was trained.
+episodes. Where an argument is not given, a run is evaluated as it was trained. An endpoint that can't answer is
+refused in one line before anything is started; its key is in no file.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import io
+import os
+import re
 import sys
 from collections import Counter
+from http import HTTPStatus
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,10 +25,13 @@ from actors.cluster import output
 from actors.cluster.config import deploy_files, lanes, suites, tasksets, typed_yaml
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig, RunConfig
 from actors.cluster.config.suggest import hint, nearest
-from actors.cluster.evaluate import served
 from actors.cluster.runs import run_folder
+from actors.cluster.runs.requests import flag_of
 from actors.cluster.runs.weights import NamedWeights
 from actors.desktop.config import PromptConfig, SshConfig
+from actors.desktop.endpoints.chat import pictured
+from actors.desktop.endpoints.client import Endpoint, EndpointDown
+from actors.desktop.endpoints.config import EndpointConfig, key_of
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.replay.config import EVERY, ReplayConfig, TaskRange, TasksConfig
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SglangConfig
@@ -41,31 +50,29 @@ INSTANCES = 20  # per family
 URL_TOKENS = 4096  # of an answer of a model at a URL, its reasoning included
 TURN_S = 120.0  # of an episode's lease, for each answer of such a model
 # Flag -> what it is without being given: all that decide what is played and how.
+_NO_DEFAULT = (
+    "tasks like instances episodes desktops format observation coordinates prompt max_turns engine model_name"
+    " api_key_env screen max_tokens"
+)
 FLAGS: dict[str, Any] = {
+    **dict.fromkeys(_NO_DEFAULT.split()),
     "at": "",
-    "tasks": None,
-    "like": None,
     "split": HELD_OUT,
-    "instances": None,
     "first": 0,
     "untrained": False,
-    "episodes": None,
     "decoding": GREEDY,
-    "desktops": None,
-    "format": None,
-    "observation": None,
-    "coordinates": None,
-    "prompt": None,
-    "max_turns": None,
     "seed": 0,
     "attach": [],
-    "engine": None,
-    "model_name": None,
-    "api_key_env": None,
-    "screen": None,
-    "max_tokens": None,
     "overrides": [],
 }
+
+MODEL_FLAG = "--model-name"
+TRIAL_TOKENS = 16  # some servers refuse fewer
+TRIAL_SIDE = 64  # pixels
+ASKED = "Answer with one word: ready?"
+OF_URLS = ("model_name", "api_key_env", "observation", "coordinates", "prompt")
+_HOST = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+)(?::\d+|/v1(?:/|$))|[\w-]+:\d+(?:/|$)")  # without a scheme
+NOT_OF_URLS = ("at", "attach", "engine")
 
 
 def filled(args: argparse.Namespace) -> argparse.Namespace:
@@ -84,7 +91,7 @@ def temperature(decoding: str) -> float:
     except ValueError:
         value = -1.0
     if head.lower() == "t" and value == 0:
-        raise ConfigError(f"--decoding {decoding}: temperature 0 is said as greedy")
+        raise ConfigError(f"--decoding {decoding}: temperature 0 is named greedy")
     if head.lower() != "t" or not COLDEST <= value < HOTTEST:
         raise ConfigError(
             f"--decoding {decoding}: greedy, or t=T for a temperature from {COLDEST:g} to below {HOTTEST}, such as t=1"
@@ -97,11 +104,11 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
     args = filled(args)
     for name in ("instances", "episodes", "desktops", "max_turns", "max_tokens"):
         if (value := getattr(args, name)) is not None and value < 1:
-            raise ConfigError(f"--{name.replace('_', '-')} is {value}: it counts from 1")
+            raise ConfigError(f"{flag_of(name)} is {value}: it counts from 1")
     heat = temperature(args.decoding)
     if heat == 0 and (args.episodes or 1) > 1:
         raise ConfigError(f"--episodes {args.episodes}: greedy episodes repeat each other; add --decoding t=1")
-    like, url = _like(args, weights), served.is_url(args.model)
+    like, url = _like(args, weights), is_url(args.model)
     ids = _tasks(args, like)
     turns = args.max_turns or like.tasks.max_turns
     usual = URL_TOKENS if url and not args.like else like.sampling.max_new_tokens
@@ -109,7 +116,7 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
     seats = args.desktops or min(like.desktops.count, len(ids))
     parts = {
         "run": RunConfig(seed=args.seed, log_level=like.run.log_level),
-        "model": ModelConfig(path=weights.folder, endpoint=served.endpoint_of(args, seats) if url else None),
+        "model": ModelConfig(path=weights.folder, endpoint=endpoint_of(args, seats) if url else None),
         "prompt": _prompt(like.prompt, args, usual="published" if url and not args.like else like.prompt.format),
         "tasks": TasksConfig(eval=list(ids), max_turns=turns),
         "demos": DemonstrationsConfig(count=0),
@@ -129,7 +136,7 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
         "evaluation": EvaluationConfig(episodes=args.episodes or 1, published_metrics=_published(ids, like)),
         "cluster": like.cluster,
     }
-    # As plain values: sections are held against each other only once --set has had its say.
+    # As plain values: sections are checked against each other only after --set.
     return typed_yaml.build(msgspec.to_builtins(parts), Deploy, args.overrides, source="eval")
 
 
@@ -163,19 +170,19 @@ def _patient(like: Deploy, turns: int) -> ReplayConfig:
 
 def _samplers(like: Deploy, args: argparse.Namespace) -> SamplersConfig:
     # A run's key is for its own servers.
-    found = msgspec.structs.replace(like.samplers, attach=list(args.attach), api_key_env="")
+    samplers = msgspec.structs.replace(like.samplers, attach=list(args.attach), api_key_env="")
     if args.engine is None:
         if like.samplers.attach and not args.attach:
             gone = "not again, for they may serve another's training: name servers by --attach, or say --engine"
             raise ConfigError(f"the run's answers were drawn by servers that it attached, {gone}")
-        return found
+        return samplers
     engine = SglangConfig() if args.engine == "sglang" else EmbeddedConfig()
-    same = isinstance(found.engine, type(engine))
-    return msgspec.structs.replace(found, engine=found.engine if same else engine)
+    same = isinstance(samplers.engine, type(engine))
+    return samplers if same else msgspec.structs.replace(samplers, engine=engine)
 
 
 def _like(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
-    """The deploy file whose settings stand where the arguments say nothing."""
+    """The deploy file whose settings apply where the arguments give none."""
     if args.like:
         runs = Path(args.runs)
         if (run := run_folder.look_up(runs, args.like)) is not None:
@@ -184,12 +191,12 @@ def _like(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
             deploy_files.locate(args.like)
         except ConfigError as error:
             raise ConfigError(f"--like {args.like}: no run in {runs}; {error}") from None
-        return deploy_files.load(args.like, [one for one in args.overrides if _of_machines(one)])[0]
+        return deploy_files.load(args.like, list(filter(_of_machines, args.overrides)))[0]
     return deploy_files.stored(Path(weights.run)) if weights.run else Deploy()
 
 
 def _of_machines(override: str) -> bool:
-    """Whether a --set says where parts run, which is another matter here than where the file's own job runs."""
+    """Whether an override places parts on machines."""
     name = f"{override.partition('=')[0].strip()}."
     return any(name.startswith(f"{key}.") for key in ("cluster", *Deploy().places))
 
@@ -202,17 +209,17 @@ def _of_files(args: argparse.Namespace, like: Deploy) -> list[str]:
         name = tasksets.set_of(args.tasks)
         wanted = TaskRange(set=name, count=args.instances or EVERY, first=args.first)
         asked = published.is_here() and not like.desktops.place
-        ids, found = tasksets.chosen(wanted, published=asked), tasksets.verdicts(name, published=asked)
+        ids, verdicts = tasksets.chosen(wanted, published=asked), tasksets.verdicts(name, published=asked)
     except ConfigError as error:
         raise ConfigError(f"--tasks {args.tasks}: {error}") from None
-    left = Counter(one.verdict for one in found if one.verdict != "runnable")
-    offline = sum(one.verdict == "runnable" and not one.solvable for one in found)
+    left = Counter(verdict.verdict for verdict in verdicts if verdict.verdict != "runnable")
+    offline = sum(verdict.verdict == "runnable" and not verdict.solvable for verdict in verdicts)
     if offline:
         output.line(f"task set {name}: {offline} of these can't be solved without a network", to=sys.stderr)
     if left:
-        said = ", ".join(f"{count} {verdict}" for verdict, count in left.most_common())
-        playable = f"{len(found) - left.total()} of {len(found)} can be played here"
-        output.line(f"task set {name}: {playable}; left out: {said}", to=sys.stderr)
+        causes = ", ".join(f"{count} {verdict}" for verdict, count in left.most_common())
+        playable = f"{len(verdicts) - left.total()} of {len(verdicts)} can be played here"
+        output.line(f"task set {name}: {playable}; left out: {causes}", to=sys.stderr)
     return ids
 
 
@@ -245,13 +252,88 @@ def _tasks(args: argparse.Namespace, like: Deploy) -> list[str]:
     try:
         suite = suites.load(args.tasks)
     except ConfigError as error:
-        said = str(error).removeprefix(f"{args.tasks}: ")
-        raise ConfigError(f"--tasks {args.tasks}: {said}{_unfetched(args.tasks)}") from None
-    both = args.untrained or not suite.trained
-    found: list[str] = []
-    for family in (*suite.trained, *(suite.untrained if both else ())):
-        if family in suite.trained or args.split == HELD_OUT:
-            found += suite.ids(family, args.split, args.first, args.instances or INSTANCES)
-    if not found:
+        why = str(error).removeprefix(f"{args.tasks}: ")
+        raise ConfigError(f"--tasks {args.tasks}: {why}{_unfetched(args.tasks)}") from None
+    untrained = suite.untrained if (args.untrained or not suite.trained) and args.split == HELD_OUT else ()
+    each = args.instances or INSTANCES
+    played = (*suite.trained, *untrained)
+    ids = [task for family in played for task in suite.ids(family, args.split, args.first, each)]
+    if not ids:
         raise ConfigError(f"--split {args.split}: {args.tasks} has no such instances")
-    return found
+    return ids
+
+
+def is_url(model: str | None) -> bool:
+    """Whether MODEL is a server's address."""
+    return model is not None and "://" in model
+
+
+def refuse_misplaced(args: argparse.Namespace) -> None:
+    """Raise ConfigError for a flag that says nothing of this kind of model."""
+    url = is_url(args.model)
+    if _HOST.match(args.model):
+        raise ConfigError(f"MODEL {args.model}: a server's URL begins with its scheme, as in http://{args.model}")
+    for name in NOT_OF_URLS if url else OF_URLS:
+        if getattr(args, name) not in (None, []):
+            models = "a run or a model folder" if url else "a server's URL, such as http://127.0.0.1:30000/v1"
+            raise ConfigError(f"{flag_of(name)}: it goes with {models}, and MODEL is {args.model}: leave it out")
+    if url and not args.model_name:
+        raise ConfigError(f"MODEL {args.model}: name the model as that server calls it: {MODEL_FLAG} NAME")
+
+
+def named(args: argparse.Namespace) -> NamedWeights:
+    """What the evaluation calls it."""
+    return NamedWeights(folder="", name=f"{args.model_name} at {args.model}")
+
+
+def endpoint_of(args: argparse.Namespace, seats: int) -> EndpointConfig:
+    """The endpoint that the arguments name, for `seats` episodes at once. Raises ConfigError."""
+    key = args.api_key_env or ""
+    endpoint = EndpointConfig(url=args.model, model=args.model_name, key_env=key, concurrent=seats, timeout_s=180.0)
+    return msgspec.structs.replace(endpoint, retries=5, first_backoff_s=1.0, longest_backoff_s=60.0)
+
+
+def refuse_unanswering(config: EndpointConfig, *, picture: bool) -> None:
+    """Raise ConfigError unless the endpoint answers a short question now, with a `picture` if it will be shown any."""
+    key = key_of(config, os.environ)
+    once = msgspec.structs.replace(config, retries=1, timeout_s=min(config.timeout_s, 60.0))
+
+    async def ask() -> None:
+        endpoint = Endpoint(once, key)
+        try:
+            question = [{"role": "user", "content": pictured(ASKED, _blank()) if picture else ASKED}]
+            await endpoint.complete(question, seed=0, temperature=0.0, max_tokens=TRIAL_TOKENS)
+        except EndpointDown as error:
+            served = await endpoint.models() if error.status else []
+            todo = _mended_by(config, error, served, picture=picture)
+            raise ConfigError(f"MODEL {config.url}: {error} ({error.cause}){todo}") from None
+        finally:
+            await endpoint.close()
+
+    asyncio.run(ask())
+
+
+def _mended_by(config: EndpointConfig, error: EndpointDown, served: list[str], *, picture: bool) -> str:
+    """What to do about `error` of an endpoint that lists the models `served`, as the end of its line."""
+    if error.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        key = f"the key in {config.key_env} is not taken" if config.key_env else "it wants a key"
+        return f"; {key}: --api-key-env names the variable that holds it"
+    if served and config.model not in served:
+        there = [ascii(name)[1:-1] for name in served]
+        return f"; {MODEL_FLAG} {config.model}: it serves no such model, {hint(config.model, there)}"
+    if error.cause == "endpoint_silent":
+        return "; start that server, or mend its host and port"
+    if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED) or error.cause == "endpoint_malformed":
+        return "; an OpenAI-compatible server's URL mostly ends in /v1: mend it, or the model's name"
+    if picture and error.status:
+        return "; where the model takes no pictures, leave --observation out"
+    return ""
+
+
+def _blank() -> bytes:
+    """A white PNG, large enough for models that refuse tiny ones."""
+    from PIL import Image
+
+    out = io.BytesIO()
+    Image.new("RGB", (TRIAL_SIDE, TRIAL_SIDE), "white").save(out, "PNG")
+    return out.getvalue()

@@ -1,11 +1,15 @@
-"""What `eval` prints and writes.
+"""What `eval` prints and writes, also in the layout of OSWorld's own results, for the scripts that read those.
 
-Invariant: a rate never stands without its interval, its decoding and its task-set hash.
+Invariant: a rate has its interval, its decoding and its task-set hash next to it. In OSWorld's layout an episode that
+ended by a fault has no result, as in OSWorld. A picture is copied as it is stored and never decoded.
 """
 
 from __future__ import annotations
 
+import re
 import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,15 +18,21 @@ import msgspec
 from actors.cluster import output
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
-from actors.cluster.evaluate import upstream
-from actors.cluster.runs import criterion, evaluation_rounds
+from actors.cluster.report.episodes import EpisodeView, ShownStep, read
+from actors.cluster.runs import criterion, evaluation_rounds, ledgers
 from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound
 from actors.cluster.runs.weights import NamedWeights
+from actors.replay.database import queries
 from actors.replay.statistics.intervals import Rate
-from actors.replay.statistics.scores import side_by_side
+from actors.replay.statistics.scores import by_end_state, side_by_side
 from actors.replay.statistics.success_rates import Rates, Summary
+from apis.actions.gui import LITERALS, AnyAction, line
+from apis.prompts import Observed
 from apis.tasks import registry as tasks
 from runtime.errors import ConfigError
+
+OBSERVATION: Mapping[Observed, str] = {"tree": "a11y_tree", "picture": "screenshot", "both": "screenshot_a11y_tree"}
+_NO_NAME = re.compile(r"[^\w.-]+|^\.+", re.ASCII)
 
 
 class Outs(NamedTuple):
@@ -42,28 +52,40 @@ def result(
     rounds = evaluation_rounds.read_rounds(folder)
     if not rounds:
         return
-    (found,) = rounds
+    (played,) = rounds
     compared = None
-    if before is not None and found.closed:
-        compared = evaluation_rounds.compare(like(deploy, before), found)
+    if before is not None and played.closed:
+        compared = evaluation_rounds.compare(like(deploy, before), played)
         compared = msgspec.structs.replace(compared, before=before.name, after=folder.name)
-    document = _document(folder, weights, deploy, found, compared)
+    document = _document(folder, weights, deploy, played, compared)
     if (out := outs.own) is not None:
         out.mkdir(parents=True, exist_ok=True)
         (out / "result.json").write_bytes(msgspec.json.format(msgspec.json.encode(document)) + b"\n")
-        lines = b"".join(msgspec.json.encode(episode) + b"\n" for episode in found.episodes)
+        lines = b"".join(msgspec.json.encode(episode) + b"\n" for episode in played.episodes)
         (out / "episodes.jsonl").write_bytes(lines)
     if as_json:
         output.document(document)
     else:
-        _print(weights, deploy, found, compared)
+        _print(weights, deploy, played, compared)
     if outs.osworld is not None:
         model = deploy.model.endpoint.model if deploy.model.endpoint else weights.name
-        count = upstream.write(outs.osworld, folder, deploy, model, found)
-        where = upstream.place(outs.osworld, deploy, model)
+        count = write_osworld(outs.osworld, folder, deploy, model, played)
+        where = osworld_place(outs.osworld, deploy, model)
         output.line(f"wrote {count} results in OSWorld's layout: {where}", to=sys.stderr if as_json else None)
     if out is not None and not as_json:
         output.line(f"wrote {out / 'result.json'} and {out / 'episodes.jsonl'}")
+
+
+# What two evaluations have in common where they are compared: key, and its value.
+_SHARED: dict[str, Callable[[Deploy], object]] = {
+    "tasks.max_turns": lambda deploy: deploy.tasks.max_turns,
+    "prompt.format": lambda deploy: deploy.prompt.format,
+    "prompt.action_space": lambda deploy: deploy.prompt.action_space,
+    "prompt.observation": lambda deploy: deploy.prompt.observation,
+    "prompt.coordinates": lambda deploy: deploy.prompt.sight.unit,
+    "prompt.template": lambda deploy: deploy.prompt.template.digest or "none",
+    "desktops.screen": lambda deploy: deploy.desktops.screen,
+}
 
 
 def like(deploy: Deploy, run: Path) -> EvaluationRound:
@@ -72,50 +94,36 @@ def like(deploy: Deploy, run: Path) -> EvaluationRound:
     Raises ConfigError, also where `run` gave its agent other actions, another form of prompts or other room for steps.
     """
     before = deploy_files.stored(run)
-    for key, then, now in (
-        ("tasks.max_turns", before.tasks.max_turns, deploy.tasks.max_turns),
-        ("prompt.format", before.prompt.format, deploy.prompt.format),
-        ("prompt.action_space", before.prompt.action_space, deploy.prompt.action_space),
-        ("prompt.observation", before.prompt.observation, deploy.prompt.observation),
-        ("prompt.coordinates", before.prompt.sight.unit, deploy.prompt.sight.unit),
-        ("prompt.template", before.prompt.template.digest or "none", deploy.prompt.template.digest or "none"),
-        ("desktops.screen", before.desktops.screen, deploy.desktops.screen),
-    ):
-        if then != now:
-            raise ConfigError(f"--against: {run.name} played with {key} {then}, this evaluation with {now}")
-    wanted = (tasks.digest(str(task) for task in deploy.tasks.eval), deploy.sampling.eval_temperature)
-    for one in reversed(evaluation_rounds.read_rounds(run)):
-        if one.closed and (one.task_set, one.temperature, one.max_new_tokens) == (
-            *wanted,
-            deploy.sampling.max_new_tokens,
-        ):
-            return one
-    raise ConfigError(
-        f"--against: {run.name} has no closed round over task set {wanted[0]} at temperature {wanted[1]:g}"
-    )
+    for key, of in _SHARED.items():
+        if of(before) != of(deploy):
+            raise ConfigError(
+                f"--against: {run.name} played with {key} {of(before)}, this evaluation with {of(deploy)}"
+            )
+    task_set, heat = tasks.digest(str(task) for task in deploy.tasks.eval), deploy.sampling.eval_temperature
+    wanted = (task_set, heat, deploy.sampling.max_new_tokens)
+    for played in reversed(evaluation_rounds.read_rounds(run)):
+        if played.closed and (played.task_set, played.temperature, played.max_new_tokens) == wanted:
+            return played
+    raise ConfigError(f"--against: {run.name} has no closed round over task set {task_set} at temperature {heat:g}")
 
 
 def _document(
-    folder: Path, weights: NamedWeights, deploy: Deploy, found: EvaluationRound, compared: Compared | None
+    folder: Path, weights: NamedWeights, deploy: Deploy, played: EvaluationRound, compared: Compared | None
 ) -> dict[str, Any]:
+    shared = {key.rpartition(".")[2]: of(deploy) for key, of in _SHARED.items()}
     return {
         "run": str(folder),
         "weights": weights,
-        "decoding": found.decoding,
-        "temperature": found.temperature,
-        "max_new_tokens": found.max_new_tokens,
-        "task_set": found.task_set,
-        "format": deploy.prompt.format,
-        "action_space": deploy.prompt.action_space,
-        "observation": deploy.prompt.observation,
-        "coordinates": deploy.prompt.sight.unit,
+        "decoding": played.decoding,
+        "temperature": played.temperature,
+        "max_new_tokens": played.max_new_tokens,
+        "task_set": played.task_set,
+        **shared,
         "template": deploy.prompt.template.digest,
-        "max_turns": deploy.tasks.max_turns,
-        "screen": deploy.desktops.screen,
-        "closed": found.closed,
-        "intervals": _intervals(found.summary),
-        "summary": found.summary,
-        "scores": side_by_side(found.episodes),
+        "closed": played.closed,
+        "intervals": _intervals(played.summary),
+        "summary": played.summary,
+        "scores": side_by_side(played.episodes),
         "gain": compared,
     }
 
@@ -126,16 +134,16 @@ def _intervals(summary: Summary) -> dict[str, tuple[float, float, float]]:
     return {name: (rates.all.value, *rates.all.interval) for name, rates in parts.items() if rates.all.n}
 
 
-def _print(weights: NamedWeights, deploy: Deploy, found: EvaluationRound, compared: Compared | None) -> None:
-    summary = found.summary
+def _print(weights: NamedWeights, deploy: Deploy, played: EvaluationRound, compared: Compared | None) -> None:
+    summary = played.summary
     at = f" at {weights.at} ({weights.version})" if weights.run else ""
-    state = "" if found.closed else ", not finished"
+    state = "" if played.closed else ", not finished"
     output.prose(
-        f"\n{weights.name}{at}: {summary.instances} instances (task set {found.task_set}), {found.decoding},"
+        f"\n{weights.name}{at}: {summary.instances} instances (task set {played.task_set}), {played.decoding},"
         f" form {deploy.prompt.format}, actions {deploy.prompt.action_space},"
         f" {summary.episodes} episodes, {summary.faults} faults{state}\n"
     )
-    never = evaluation_rounds.untrained_families(summary.families, found.trained)
+    never = evaluation_rounds.untrained_families(summary.families, played.trained)
     rows = [
         _row(f"{name} (never trained)" if name in never else name, rates) for name, rates in summary.families.items()
     ]
@@ -143,7 +151,7 @@ def _print(weights: NamedWeights, deploy: Deploy, found: EvaluationRound, compar
         rows += [_row("ALL TRAINED", summary.trained), _row("ALL NEVER TRAINED", summary.untrained)]
     rows.append(_row("ALL", summary.whole))
     output.table(("FAMILY", "SUCCESS", "95 %", "FEASIBLE", "NO FAULT"), rows)
-    if rows := found.score_rows:
+    if rows := played.score_rows:
         output.line("")
         output.table([title.upper() for title in evaluation_rounds.SCORES], rows)
     if len(summary.pass_at) > 1:
@@ -159,3 +167,84 @@ def _row(name: str, rates: Rates) -> tuple[str, ...]:
 
 def _share(rate: Rate) -> str:
     return f"{rate.value:.3f} ({rate.successes}/{rate.n})" if rate.n else "-"
+
+
+def osworld_place(out: Path, deploy: Deploy, model: str, number: int = 1) -> Path:
+    """Where the results of `model` go below `out`; those of a task's later episodes stand beside it."""
+    name = _NO_NAME.sub("_", model) + (f"-{number}" if number > 1 else "")
+    return out / deploy.prompt.action_space / OBSERVATION[deploy.prompt.observation] / name
+
+
+def write_osworld(out: Path, run: Path, deploy: Deploy, model: str, played: EvaluationRound) -> int:
+    """Write the round `played` of the run at `run` below `out`: how many results there are."""
+    wanted = {episode.token: episode for episode in played.episodes if not episode.fault}
+    seen: Counter[str] = Counter()
+    with ledgers.opened(run) as db:
+        rows = {row["token"]: row for row in queries.episodes(db) if row["token"] in wanted}
+        for token in sorted(wanted):
+            episode = wanted[token]
+            seen[episode.task] += 1
+            top = osworld_place(out, deploy, model, seen[episode.task])
+            folder = top.joinpath(*task_place(episode.task))
+            folder.mkdir(parents=True, exist_ok=True)
+            if not (top / "args.json").is_file():
+                (top / "args.json").write_bytes(msgspec.json.format(msgspec.json.encode(_arguments(deploy, model))))
+            (folder / "result.txt").write_text(f"{by_end_state(episode)}\n")
+            _write_steps(folder, read(run, db, rows[token]))
+    return len(wanted)
+
+
+def task_place(task: str) -> tuple[str, str]:
+    """Domain and id: of SET/DOMAIN/ID its own, of FAMILY/SPLIT/NUMBER the family and the rest."""
+    first, middle, last = task.split("/")
+    return (middle, last) if tasks.of_set(task) else (first, f"{middle}-{last}")
+
+
+def _write_steps(folder: Path, played: EpisodeView | None) -> None:
+    """`traj.jsonl` and its pictures; none where the steps are kept no longer."""
+    if played is None:
+        return
+    lines = []
+    for number, step in enumerate(played.steps, 1):
+        picture = f"step_{number}.jpg" if number in played.pictures else ""
+        if picture:
+            (folder / picture).write_bytes(played.pictures[number])
+        lines.append(msgspec.json.encode(_step(number, step, picture)) + b"\n")
+    (folder / "traj.jsonl").write_bytes(b"".join(lines))
+
+
+def _step(number: int, step: ShownStep, picture: str) -> dict[str, Any]:
+    action = _action(step)
+    return {
+        "step_num": number,
+        "action": action,
+        "response": step.response,
+        "reward": 0,
+        "done": action in ("DONE", "FAIL"),
+        "info": {"result": step.result, "refused": step.refusal},
+        "screenshot_file": picture,
+    }
+
+
+def _action(step: ShownStep) -> str:
+    if step.action is None:
+        return ""
+    action = msgspec.json.decode(step.action, type=AnyAction)
+    word = next((word for word, meant in LITERALS.items() if meant == action), "")  # as OSWorld calls it
+    return word or line(action)
+
+
+def _arguments(deploy: Deploy, model: str) -> dict[str, Any]:
+    width, _, height = deploy.desktops.screen.partition("x")
+    endpoint = deploy.model.endpoint
+    return {
+        "model": model,
+        "action_space": deploy.prompt.action_space,
+        "observation_type": OBSERVATION[deploy.prompt.observation],
+        "screen_width": int(width),
+        "screen_height": int(height),
+        "max_steps": deploy.tasks.max_turns,
+        "temperature": deploy.sampling.eval_temperature,
+        "top_p": endpoint.top_p if endpoint else None,
+        "max_tokens": deploy.sampling.max_new_tokens,
+    }

@@ -1,7 +1,7 @@
-"""Recordings of demonstrations: JSON lines, Parquet, or the run folder they were made in.
+"""Recordings of demonstrations: Parquet, or the run folder that they were made in. JSON lines are still read.
 
-Invariant: a demonstration comes out of every format as it was recorded. Each step's digest is checked, and a file that
-was cut short is refused. A file appears under its name only when it is whole.
+Invariant: a demonstration comes out as it was recorded. Each step's digest is checked, and a file that was cut short is
+refused. A file appears under its name only when it is whole. A run's ledger is opened read-only.
 """
 
 from __future__ import annotations
@@ -13,45 +13,49 @@ from pathlib import Path
 
 import msgspec
 
-from actors.replay.demos.format import FORMAT, Demo, RecordingHeader
-from actors.replay.messages import StepPayload
+from actors.replay import observed
+from actors.replay.database import queries
+from actors.replay.database.ledger_file import reading
+from actors.replay.demos.format import (
+    FORMAT,
+    Demo,
+    DemoStep,
+    RecordingHeader,
+    TaskAttempts,
+    read_parquet,
+    write_parquet,
+)
+from actors.replay.messages import Reservation, StepPayload, StepRef
 from apis.actions.reasoning import spoken
 from runtime import disk
 from runtime.errors import PayloadLost, StoreError
-from runtime.segments import digest_of
+from runtime.segments import digest_of, read_blob
 
 MOST_BYTES = 32 << 20  # of one demonstration; one of 50 steps with prompts of 30,000 tokens takes 12
 
 
-def kind_of(path: Path) -> str:
-    """`run`, `parquet` or `jsonl`. Raises StoreError for a name that is none of them."""
-    if path.is_dir():
-        return "run"
-    kind = path.suffix.removeprefix(".")
-    if kind not in ("jsonl", "parquet"):
-        raise StoreError(f"{path}: a recording is a run's folder, a .jsonl or a .parquet file")
-    return kind
-
-
 def read(path: Path, passed: Callable[[PayloadLost], None] | None = None) -> tuple[RecordingHeader, Iterator[Demo]]:
-    """What a recording says of itself, and its demonstrations one by one. Raises StoreError, also while iterating.
+    """The header of a recording, and its demonstrations one by one. Raises StoreError, also while iterating.
 
     Of a run's folder, what can't be read is reported to `passed` instead; a file is taken whole or not at all.
     """
-    kind = kind_of(path)
-    if kind == "run":
-        from actors.replay.demos.demo_run import read_run
-
-        return read_run(path, passed)
-    if kind == "parquet":
-        from actors.replay.demos.demo_parquet import read_parquet
-
-        header, found = read_parquet(path)
+    if path.is_dir():
+        return _read_run(path, passed)
+    if path.suffix == ".parquet":
+        header, demos = read_parquet(path)
+    elif path.suffix == ".jsonl":
+        header, demos = _read_lines(path)
     else:
-        header, found = _read_lines(path)
+        raise StoreError(f"{path}: a recording is a run's folder, a .parquet or a .jsonl file")
     if header.format != FORMAT:
         raise StoreError(f"{path} has format {header.format!r}, this build reads {FORMAT!r}: export it again")
-    return header, _checked(path, header, found)
+    return header, _checked(path, header, demos)
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Raise StoreError unless `path` is named as a recording that can be written."""
+    if path.suffix != ".parquet" or path.is_dir():
+        raise StoreError(f"{path}: a recording is written as a .parquet file")
 
 
 def _checked(path: Path, header: RecordingHeader, demos: Iterable[Demo]) -> Iterator[Demo]:
@@ -88,15 +92,15 @@ def unfit(demo: Demo) -> str:
 
 def acts(step: StepPayload) -> bool:
     """Whether the action that was carried out stands outside the answer's reasoning, as far as its name tells."""
-    said, thought, unclosed = spoken(step.response)
+    spoken_text, thought, unclosed = spoken(step.response)
     if not thought and not unclosed:
         return True
     try:
-        name = msgspec.json.decode(step.action or "", type=_Named)
+        action = msgspec.json.decode(step.action or "", type=_Named)
     except msgspec.DecodeError:
         return False
-    names = (f".{name.name or name.function}(", *("WAIT", "DONE", "FAIL") * (name.function in ("wait", "exit")))
-    return not unclosed and any(one in said for one in names)
+    names = (f".{action.name or action.function}(", *("WAIT", "DONE", "FAIL") * (action.function in ("wait", "exit")))
+    return not unclosed and any(name in spoken_text for name in names)
 
 
 class _Named(msgspec.Struct, frozen=True):
@@ -107,54 +111,107 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 def _read_lines(path: Path) -> tuple[RecordingHeader, Iterator[Demo]]:
+    """JSON lines: the header, then a demonstration a line. Raises StoreError, also while iterating."""
+    lines = _lines(path)
     try:
-        with disk.opened(path) as file:
-            header = _header(path, next(disk.lines(file, MOST_BYTES), b""))
-    except OSError as error:
-        raise StoreError(f"no demonstrations in {path}: {error.strerror}") from error
-    return header, _lines(path)
-
-
-def _header(path: Path, text: bytes) -> RecordingHeader:
-    try:
+        text = next(lines, b"")
         name = msgspec.json.decode(text, type=dict).get("format")
         if name != FORMAT:
             raise StoreError(f"{path} has format {name!r}, this build reads {FORMAT!r}: export it again")
-        return msgspec.json.decode(text, type=RecordingHeader)
+        header = msgspec.json.decode(text, type=RecordingHeader)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreError(f"no demonstrations in {path}: {error}") from error
+    return header, _demos_of_lines(path, lines)
 
 
-def _lines(path: Path) -> Iterator[Demo]:
+def _demos_of_lines(path: Path, lines: Iterator[bytes]) -> Iterator[Demo]:
     decoder = msgspec.json.Decoder(Demo)
-    number = 1
+    for number, line in enumerate(lines, 2):
+        try:
+            yield decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise StoreError(f"{path}, line {number}: {error}") from error
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    number = 0
     try:
         with disk.opened(path) as file:
-            for number, line in enumerate(disk.lines(file, MOST_BYTES), 1):
-                if number > 1:
-                    yield decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path}, line {number}: {error}") from error
+            for line in disk.lines(file, MOST_BYTES):
+                number += 1
+                yield line
     except OSError as error:
         raise StoreError(f"{path}, line {number + 1}: {error.strerror}") from error
 
 
 def write(path: Path, header: RecordingHeader, demos: Iterable[Demo]) -> None:
-    """Write a .jsonl or .parquet file, replacing what was there once it is whole. Raises StoreError."""
-    kind = kind_of(path)
+    """Write a .parquet file, replacing what was there once it is whole. Raises StoreError."""
+    refuse_unwritable(path)
     scratch = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if kind == "parquet":
-            from actors.replay.demos.demo_parquet import write_parquet
-
-            write_parquet(scratch, header, demos)
-        elif kind == "jsonl":
-            with scratch.open("wb") as file:
-                file.write(msgspec.json.encode(header) + b"\n")
-                file.writelines(msgspec.json.encode(demo) + b"\n" for demo in demos)
-        else:
-            raise StoreError(f"{path} is a folder")
+        write_parquet(scratch, header, demos)
         os.replace(scratch, path)
     except OSError as error:
         raise StoreError(f"can't write demonstrations to {path}: {error}") from error
+
+
+def _read_run(
+    folder: Path, passed: Callable[[PayloadLost], None] | None = None
+) -> tuple[RecordingHeader, Iterator[Demo]]:
+    """As `read`. Raises StoreError when there is no ledger of this build's form.
+
+    A demonstration that can't be read is passed by and reported to `passed`; without that it raises PayloadLost.
+    """
+    with reading(folder) as database:
+        meta = queries.meta(database)
+        count = queries.demos_stored(database)
+        tried = [
+            TaskAttempts(task=row[0], tries=row[1], wins=row[2], mixed_tries=row[3], mixed_wins=row[4])
+            for row in queries.demo_tasks_tried(database)
+        ]
+        observations = observed.of_demos(database)
+    made_with = {key: meta.get(key, "") for key in ("tokenizer", "form", "actions")}
+    header = RecordingHeader(format=FORMAT, demos=count, tasks=tried, observations=observations, **made_with)
+    return header, _demos_of_run(folder, count, passed)
+
+
+def counts(folder: Path) -> dict[str, int]:
+    """Successful demonstrations by `family/route`, or `family/member` of a pool. Raises StoreError."""
+    with reading(folder) as database:
+        return queries.demos_by_stratum(database)
+
+
+def _demos_of_run(folder: Path, count: int, passed: Callable[[PayloadLost], None] | None) -> Iterator[Demo]:
+    segments = folder / "segments"
+    with reading(folder) as database:
+        # A live run may add more meanwhile: as many as the header says are read.
+        for row in queries.demo_episodes(database, count):
+            refs = queries.steps_of(database, row["token"])
+            reply = bytes(row["reply"])
+            work = msgspec.msgpack.decode(reply, type=Reservation) if reply else None
+            try:
+                steps = [portable(ref, segments) for ref in refs]
+            except PayloadLost as error:
+                if passed is None:
+                    raise
+                passed(error)
+                continue
+            yield Demo(
+                task=row["task"],
+                route=work.route if work else "",
+                member=work.member if work else "",
+                reason=row["reason"],
+                wall_s=row["wall_s"],
+                busy_s=row["busy_s"],
+                steps=steps,
+            )
+
+
+def portable(step: StepRef, segments: Path) -> DemoStep:
+    """A stored step by itself, as `DemoStep.of` has it. Raises StoreError."""
+    try:
+        payload = msgspec.msgpack.decode(read_blob(segments, step.blob), type=StepPayload)
+    except msgspec.DecodeError as error:
+        raise PayloadLost(f"{step.blob.segment} at {step.blob.offset} holds no step: {error}") from error
+    return DemoStep.of(payload, well_formed=step.well_formed)

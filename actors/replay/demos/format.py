@@ -1,17 +1,46 @@
-"""The format of a recording of demonstrations.
+"""The format of a recording of demonstrations: what it holds, and its rows in Parquet, one a step.
 
-Invariant: fields have the names that existing files hold. A field is only ever added, with a default.
+Invariant: fields have the names that existing files hold; a field is only ever added, with a default. Nothing of a step
+is lost or rounded on the way out and back, and a value without a column is refused. The row groups, the order of rows
+and the types and packing of columns do not matter, up to the bounds below. They are checked before anything of that
+size is unpacked, for a file of a few kilobytes may claim gigabytes.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from actors.replay import observed
 from actors.replay.messages import StepPayload
+from runtime import disk
+from runtime.errors import StoreError
 from runtime.segments import digest_of
 
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from numpy.typing import NDArray
+
 FORMAT = "computerrl-demos-3"
+KEY = b"computerrl"  # of the metadata that holds the header
+GROUP = 512  # demonstrations per row group
+ROWS = 2048  # in memory at once
+MOST_ROWS = 4_000_000
+MOST_STEPS = 10_000  # of a demonstration
+MOST_DEMO = 32 << 20  # bytes of one, and of what is unpacked at once
+MOST_CHUNK, OF_ROW = 512 << 20, 128 << 10  # bytes of a column in a row group, and for each of its rows beyond MOST_DEMO
+MOST_WHOLE = 1 << 30  # bytes of a file whose rows are out of order
+OF_ID = 8  # bytes, and more while it is an object
+MAY_LACK = frozenset(("action", "refusal", "result"))  # columns that may be null
+_OF_DEMO = ("task", "route", "member", "reason", "wall_s", "busy_s")
+_OF_STEP = ("prompt_ids", "response_ids", "temperature", "observation", "response", "action", "refusal", "result", "by")
+_TIMES = ("observe_ms", "generate_ms", "act_ms")
 
 
 class TaskAttempts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -28,7 +57,7 @@ RENAMED_FORMS = {"paper": "published"}  # as recordings of before name them
 
 
 class RecordingHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a recording says of itself: the first line, or Parquet's metadata."""
+    """What a recording holds and was made with: Parquet's metadata, or the first of JSON lines."""
 
     format: str
     tokenizer: str  # fingerprint of what made the token ids, "" when unknown
@@ -50,9 +79,15 @@ class DemoStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     well_formed: bool
     payload: StepPayload
 
+    @classmethod
+    def of(cls, payload: StepPayload, *, well_formed: bool) -> Self:
+        """A step without its screenshot, which is a file of its run, and without what its run's weights drew."""
+        alone = msgspec.structs.replace(payload, screenshot=None, logprobs=[], spans=[])
+        return cls(digest=digest_of(msgspec.msgpack.encode(alone)).hex(), well_formed=well_formed, payload=alone)
+
 
 class Demo(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One successful demonstration: one line of a JSON lines file."""
+    """One successful demonstration."""
 
     task: str
     route: str  # "" where members of a pool demonstrate
@@ -67,3 +102,256 @@ class Demo(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         """blake2b-128 of task, route, member and the steps' digests, hex: what makes it the same one elsewhere."""
         text = "\n".join([self.task, self.route, self.member, *(step.digest for step in self.steps)])
         return digest_of(text.encode()).hex()
+
+
+def _schema(header: RecordingHeader) -> pa.Schema:
+    import pyarrow as pa
+
+    ids, text, real = pa.list_(pa.int32()), pa.string(), pa.float64()
+    columns = [
+        ("demo", pa.int64()),
+        ("step", pa.int32()),
+        *((name, text if name in ("task", "route", "member", "reason") else real) for name in _OF_DEMO),
+        ("digest", text),
+        ("well_formed", pa.bool_()),
+        *((name, {"prompt_ids": ids, "response_ids": ids, "temperature": real}.get(name, text)) for name in _OF_STEP),
+        *((name, real) for name in _TIMES),
+    ]
+    return pa.schema(columns, metadata={KEY: msgspec.json.encode(header)})
+
+
+def write_parquet(path: Path, header: RecordingHeader, demos: Iterable[Demo]) -> None:
+    """Write `demos`. Raises StoreError for a step that a policy took, OSError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = _schema(header)
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        rows: list[dict[str, Any]] = []
+        for number, demo in enumerate(demos):
+            rows += [_row(number, place, demo, step) for place, step in enumerate(demo.steps)]
+            if (number + 1) % GROUP == 0:
+                writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+                rows = []
+        if rows:
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+
+
+def _row(number: int, place: int, demo: Demo, step: DemoStep) -> dict[str, Any]:
+    payload = step.payload
+    if payload.logprobs or payload.spans or payload.screenshot is not None:
+        raise StoreError(f"step {place} of {demo.task} is a policy's own: no demonstration")
+    row = {name: getattr(demo, name) for name in _OF_DEMO}
+    row |= {name: getattr(payload, name) for name in (*_OF_STEP, *_TIMES)}
+    return {**row, "demo": number, "step": place, "digest": step.digest, "well_formed": step.well_formed}
+
+
+def read_parquet(path: Path) -> tuple[RecordingHeader, Iterator[Demo]]:
+    """What `write_parquet` wrote, however another writer has cut, ordered, typed or compressed it since.
+
+    Raises StoreError, also while iterating; rows are counted from 0 in the file's own order.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        disk.opened(path).close()
+        found = pq.read_schema(path)
+        text = (found.metadata or {}).get(KEY)
+        if text is None:
+            raise StoreError(
+                f"no demonstrations in {path}: its metadata has no {KEY.decode()}, which says what they were made with"
+            )
+        header = msgspec.json.decode(text, type=RecordingHeader)
+    except (OSError, pa.ArrowException, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreError(f"no demonstrations in {path}: {_line(error)}") from error
+    schema = _schema(header)
+    for name in schema.names:
+        if (times := found.names.count(name)) != 1:
+            raise StoreError(f"no demonstrations in {path}: it has {times or 'no'} column{'s' * bool(times)} {name}")
+    return header, _demos(path, schema)
+
+
+def _demos(path: Path, schema: pa.Schema) -> Iterator[Demo]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path, pre_buffer=False, read_dictionary=_texts(schema)) as file:
+            total = _refuse_huge(path, file.metadata)
+            keys = _cast(path, file.read(columns=["demo", "step"]), schema)
+            order = _order(path, keys["demo"].to_numpy(), keys["step"].to_numpy())
+            if not _in_order(order) and total > MOST_WHOLE:
+                raise StoreError(f"{path}: its rows are not in the order of demo and step, and too many to be sorted")
+            for _, rows in groupby(_rows(path, file, schema, order), key=lambda row: row[1]["demo"]):
+                yield _demo(path, _collected(path, rows))
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"{path}: {_line(error)}") from error
+
+
+def _texts(schema: pa.Schema) -> list[str]:
+    """The columns of text. A text that comes a million times is read once."""
+    import pyarrow as pa
+
+    return [field.name for field in schema if pa.types.is_string(field.type)]
+
+
+def _refuse_huge(path: Path, told: pq.FileMetaData) -> int:
+    """Bytes of all columns unpacked, by the file's own account. Raises StoreError where it is more than is read."""
+    if told.num_rows > MOST_ROWS:
+        raise StoreError(f"{path} has {told.num_rows} rows: at most {MOST_ROWS} are read")
+    total = 0
+    for number in range(told.num_row_groups):
+        group = told.row_group(number)
+        for chunk in map(group.column, range(group.num_columns)):
+            size = max(chunk.total_uncompressed_size, chunk.num_values * OF_ID)
+            if not 0 <= size <= min(MOST_CHUNK, MOST_DEMO + group.num_rows * OF_ROW):
+                raise StoreError(
+                    f"{path}: row group {number}, column {chunk.path_in_schema.partition('.')[0]}: it has {size} bytes"
+                    f" in {group.num_rows} rows, which is more than is read"
+                )
+            total += size
+    return total
+
+
+def _collected(path: Path, rows: Iterable[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
+    """The rows of a demonstration. Raises StoreError for one that is too large."""
+    found, size = [], 0
+    for number, row in rows:
+        size += sum(len(value) * (OF_ID if isinstance(value, list) else 1) for value in row.values() if _sized(value))
+        if size > MOST_DEMO:
+            raise StoreError(f"{path}: row {number}: demonstration {row['demo']} has more than {MOST_DEMO} bytes")
+        found.append((number, row))
+    return found
+
+
+def _sized(value: object) -> bool:
+    return isinstance(value, str | list)
+
+
+def _line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def _order(path: Path, demos: NDArray[np.int64], steps: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The rows by demonstration and step. Raises StoreError unless each one's steps are 0 to n-1, each once."""
+    import numpy as np
+
+    order = np.lexsort((steps, demos))
+    whose, places = demos[order], steps[order]
+    begins = np.flatnonzero(np.append(True, whose[1:] != whose[:-1])[: len(whose)])
+    lengths = np.diff(np.append(begins, len(order)))
+    wanted = np.arange(len(order)) - np.repeat(begins, lengths)
+    for bad in np.flatnonzero(places != wanted)[:1]:
+        twice = wanted[bad] > 0 and places[bad] == wanted[bad] - 1
+        said = f"step {places[bad]} a second time" if twice else f"step {places[bad]} in place of {wanted[bad]}"
+        raise StoreError(f"{path}: row {order[bad]}, column step: demonstration {whose[bad]} has {said}")
+    if len(lengths) and (most := int(lengths.max())) > MOST_STEPS:
+        raise StoreError(f"{path}: demonstration {whose[begins[lengths.argmax()]]} has {most} steps")
+    return order
+
+
+def _in_order(order: NDArray[np.int64]) -> bool:
+    return bool((order[1:] > order[:-1]).all())
+
+
+def _rows(
+    path: Path, file: pq.ParquetFile, schema: pa.Schema, order: NDArray[np.int64]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Number and values of each row in `order`; a file that lies in it is never in memory whole."""
+    import pyarrow as pa
+
+    if _in_order(order):
+        at = 0
+        for batch in file.iter_batches(ROWS, columns=schema.names):
+            yield from _unpacked(path, pa.Table.from_batches([batch]), schema, range(at, at + batch.num_rows))
+            at += batch.num_rows
+        return
+    whole = file.read(columns=schema.names).unify_dictionaries()
+    for at in range(0, len(order), ROWS):
+        rows = order[at : at + ROWS].tolist()
+        yield from _unpacked(path, whole.take(rows), schema, rows)
+
+
+def _unpacked(
+    path: Path, table: pa.Table, schema: pa.Schema, rows: Sequence[int]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The table's rows, so many at once as `MOST_DEMO` allows."""
+    each = max(1, table.num_rows * MOST_DEMO // max(1, _unpacked_bytes(table)))
+    for at in range(0, table.num_rows, each):
+        numbers = rows[at : at + each]
+        part = table.take(list(range(at, at + len(numbers))))  # a slice of lists would cast all of their values
+        yield from zip(numbers, _cast(path, part, schema, numbers).to_pylist(), strict=True)
+
+
+def _unpacked_bytes(table: pa.Table) -> int:
+    """About how many bytes the table's texts and lists are as objects."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    total = 0
+    for column in table.columns:
+        for chunk in column.chunks:
+            if pa.types.is_dictionary(chunk.type):
+                lengths = pc.binary_length(chunk.dictionary).cast(pa.int64())
+                total += pc.sum(lengths.take(chunk.indices)).as_py() or 0
+            elif pa.types.is_list(chunk.type) or pa.types.is_large_list(chunk.type):
+                total += len(chunk.flatten()) * OF_ID
+    return total
+
+
+def _cast(path: Path, table: pa.Table, schema: pa.Schema, rows: Sequence[int] | None = None) -> pa.Table:
+    """The columns of `schema` in its types, or StoreError with the first row that can't be put so.
+
+    `rows` are the numbers of the table's rows, from 0 where it is None. Only `MAY_LACK` may be null.
+    """
+    import pyarrow as pa
+
+    columns = {}
+    for name in table.column_names:
+        column, kind = table[name], schema.field(name).type
+        try:
+            columns[name] = column.cast(kind)
+        except pa.ArrowException as error:
+            bad, cause = _first_bad(column, kind, error)
+            raise StoreError(f"{path}: row {rows[bad] if rows else bad}, column {name}: {cause}") from error
+        if name not in MAY_LACK and columns[name].null_count:
+            bad = columns[name].is_null().index(True).as_py()
+            raise StoreError(f"{path}: row {rows[bad] if rows else bad}, column {name}: it is null")
+    return pa.table(columns)
+
+
+def _first_bad(column: pa.ChunkedArray, kind: pa.DataType, error: Exception) -> tuple[int, str]:
+    import pyarrow as pa
+
+    below, above = 0, len(column)  # so many first rows can be cast, and so many can't
+    while above - below > 1:
+        middle = (below + above) // 2
+        try:
+            column.take(list(range(below, middle))).cast(kind)
+        except pa.ArrowException as alone:
+            above, error = middle, alone
+        else:
+            below = middle
+    return below, _line(error)
+
+
+def _demo(path: Path, rows: list[tuple[int, dict[str, Any]]]) -> Demo:
+    first = rows[0][1]
+    for number, row in rows:
+        other = next((name for name in _OF_DEMO if repr(row[name]) != repr(first[name])), None)
+        if other is not None:
+            values = f"{row[other]!r:.60}, its first row says {first[other]!r:.60}"
+            raise StoreError(f"{path}: row {number}, column {other}: demonstration {row['demo']} has {values}")
+    return Demo(**{name: first[name] for name in _OF_DEMO}, steps=[_step(path, number, row) for number, row in rows])
+
+
+def _step(path: Path, number: int, row: dict[str, Any]) -> DemoStep:
+    payload = {name: row[name] for name in (*_OF_STEP, *_TIMES)} | {"logprobs": [], "spans": [], "screenshot": None}
+    try:
+        return DemoStep(
+            digest=row["digest"], well_formed=row["well_formed"], payload=msgspec.convert(payload, StepPayload)
+        )
+    except msgspec.ValidationError as error:
+        cause, _, column = str(error).partition(" - at `$.")
+        raise StoreError(f"{path}: row {number}, column {column.rstrip('`') or '?'}: {cause}") from error

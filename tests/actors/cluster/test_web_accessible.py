@@ -9,7 +9,7 @@ import pytest
 from actors.cluster import cli
 from actors.cluster.report import show
 from actors.cluster.web import beside
-from actors.front.page import PlayPage
+from actors.front.person import PlayPage
 from runtime.errors import ConfigError
 from tests.actors.cluster.browser import Browser, browser
 from tests.actors.cluster.test_report_page import jpeg, whole

@@ -37,7 +37,7 @@ def test_it_is_imported_from_any_folder_without_a_second_copy_of_its_modules(tmp
         "import sys, computerrl; print(computerrl.Desktop.__module__, [n for n in sys.modules if 'computerrl.' in n])"
     )
     done = subprocess.run([sys.executable, "-P", "-c", look], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.split(maxsplit=1) == ["actors.front.desktop", "[]\n"]
+    assert done.stdout.split(maxsplit=1) == ["actors.front.library", "[]\n"]
 
 
 def test_each_name_says_what_it_is_and_what_it_raises() -> None:

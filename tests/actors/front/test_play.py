@@ -24,11 +24,9 @@ from actors.desktop.player import Play
 from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.wire import MAX_PICTURE
 from actors.errors import GuestRefused
-from actors.front import command, keeping, models
-from actors.front import playing as library
-from actors.front.page import PlayPage
-from actors.front.person import Person, read_line, thought, typed
-from actors.front.task import TaskHandle
+from actors.front import command, library
+from actors.front.library import TaskHandle
+from actors.front.person import Person, PlayPage, read_line, thought, typed
 from actors.replay.demos import demo_files
 from actors.replay.messages import Outcome, StepPayload
 from apis.actions.grammar import parse as grammar
@@ -133,7 +131,7 @@ def test_a_thought_names_the_element_that_is_acted_on() -> None:
 
 
 async def test_the_bundled_model_answers_within_its_context() -> None:
-    policy = models.of_folder(folders.bundled(), max_tokens=24)
+    policy = command.of_folder(folders.bundled(), max_tokens=24)
     first, again = await policy(seen()), await policy(seen())  # type: ignore[misc]
     assert first == again
     assert "icon a.txt" in str(first)
@@ -191,25 +189,24 @@ def played(**changes: Any) -> Play:
     return msgspec.structs.replace(solved, **changes)
 
 
-@pytest.mark.parametrize("name", ["mine.jsonl", "mine.parquet"])
-def test_an_episode_is_kept_as_a_demonstration_beside_others(tmp_path: Path, name: str) -> None:
-    file = tmp_path / name
-    keeping.refuse_unkept(file, TASK, "compact", "both")
-    assert keeping.keep(file, played(), by="person", form="compact", actions="both") == 1
-    keeping.refuse_unkept(file, TASK, "compact", "both")
-    assert keeping.keep(file, played(), by="person", form="compact", actions="both") == 2
+def test_an_episode_is_kept_as_a_demonstration_beside_others(tmp_path: Path) -> None:
+    file = tmp_path / "mine.parquet"
+    command.refuse_unkept(file, TASK, "compact", "both")
+    assert command.keep(file, played(), by="person", form="compact", actions="both") == 1
+    command.refuse_unkept(file, TASK, "compact", "both")
+    assert command.keep(file, played(), by="person", form="compact", actions="both") == 2
     recordings.refuse_leaks(file, "demos.source")
     header, demos = demo_files.read(file)
     assert [(one.member, one.reason, len(one.steps)) for one in demos] == [("person", "verified", 1)] * 2
     assert (header.tasks[0].tries, header.tasks[0].wins) == (2, 2)
     with pytest.raises(ConfigError, match="actions is both, this episode has gui"):
-        keeping.refuse_unkept(file, TASK, "compact", "gui")
+        command.refuse_unkept(file, TASK, "compact", "gui")
     file.write_bytes(file.read_bytes()[:-20])
-    with pytest.raises(ConfigError, match=f"^--keep .*{name}"):
-        keeping.refuse_unkept(file, TASK, "compact", "both")
+    with pytest.raises(ConfigError, match=r"^--keep .*mine\.parquet"):
+        command.refuse_unkept(file, TASK, "compact", "both")
     lost = played(outcome=Outcome(success=False, reason="agent_gave_up"))
     with pytest.raises(ConfigError, match="only a solved task"):
-        keeping.keep(file, lost, by="person", form="compact", actions="both")
+        command.keep(file, lost, by="person", form="compact", actions="both")
 
 
 @pytest.mark.parametrize(
@@ -217,7 +214,7 @@ def test_an_episode_is_kept_as_a_demonstration_beside_others(tmp_path: Path, nam
     [
         (["file_managr/train/3"], "did you mean file_manager"),
         ([TASK, "--keep", "mine.txt"], r"--keep mine\.txt: a recording is"),
-        (["file_manager/held-out/3", "--keep", "mine.jsonl"], "--keep: file_manager/held-out/3 is held out"),
+        (["file_manager/held-out/3", "--keep", "mine.parquet"], "--keep: file_manager/held-out/3 is held out"),
         ([TASK, "--step"], "--step waits for a key"),
         ([TASK, "--model-name", "x"], "--model-name: it goes with a server's URL"),
         ([TASK, "--model", "http://127.0.0.1:9/v1"], "name the model as that server calls it: --model-name NAME"),
@@ -232,9 +229,9 @@ def test_an_episode_is_kept_as_a_demonstration_beside_others(tmp_path: Path, nam
         ([TASK, "--max-tokens", "5"], "--max-tokens is of a model's answer: add --model"),
         ([TASK, "--model", "base", "--max-tokens", "0"], "--max-tokens is 0"),
         ([TASK, "--port", "99999"], "--port 99999: it is between 0 and 65535"),
-        ([TASK, "--keep", "/proc/mine.jsonl"], "--keep /proc: nothing can be written there"),
-        ([TASK, "--keep", "k" * 245 + ".jsonl"], r"--keep k{20}\.\.\.\.jsonl: a file's name has at most 250 bytes"),
-        ([TASK, "--keep", "k" * 300 + "/mine.jsonl"], "there is no folder k+: make it"),
+        ([TASK, "--keep", "/proc/mine.parquet"], "--keep /proc: nothing can be written there"),
+        ([TASK, "--keep", "k" * 245 + ".parquet"], r"--keep k{20}\.\.\.\.parquet: a file's name has at most 250 bytes"),
+        ([TASK, "--keep", "k" * 300 + "/mine.parquet"], "there is no folder k+: make it"),
     ],
 )
 def test_what_can_not_be_played_is_refused_in_one_line(
@@ -261,7 +258,7 @@ def test_a_task_is_played_by_hand_to_its_verdict_and_kept(
             return await super().__call__(seen)
 
     monkeypatch.setattr(command, "Person", Hand)
-    file = tmp_path / "mine.jsonl"
+    file = tmp_path / "mine.parquet"
     assert cli.main(["play", task.id, "--keep", str(file)]) == 0
     said = capsys.readouterr().out
     assert f"task: {task.instruction}" in said

@@ -263,29 +263,26 @@ def test_a_recording_carries_its_strata(tmp_path: Path) -> None:
     wanted = {"a/always": 1, "a/sometimes": 1, "b/sometimes": 1, "b/never": 1}
     made = [demo("a/train/0", "gui"), demo("a/train/1", "api"), demo("b/train/1", MIXED)]
     header = demo_format.RecordingHeader(format=demo_format.FORMAT, tokenizer="t1", form="", demos=3, tasks=tasks)
-    for number, name in enumerate(("x.jsonl", "x.parquet")):
-        demo_files.write(tmp_path / name, header, made)
-        assert demo_files.read(tmp_path / name)[0] == header
-        assert list(demo_files.read(tmp_path / name)[1]) == made
-        for count in (3, 2):
-            folder = tmp_path / f"{number}.{count}"
-            folder.mkdir()
-            show = Show(folder, stratified(count=count))
-            taken = take_in(show, tmp_path / name, folder)
-            assert taken == count
-            assert show.play.figures().demo_left == 0, "a source that suffices leaves nothing to record"
-            held = show.play.figures().demo_tasks
-            # Of a recording not taken in whole: the tasks of what was, and those that gave nothing.
-            assert (
-                held == wanted if count == 3 else held == {key: wanted[key] for key in wanted if key != "b/sometimes"}
-            )
-            assert not isinstance(show.play.ask(), Reservation)
-            show.play.phase(Phase.BC)
-            show.play.phase(Phase.DEMO)
-            show.play.serving("0.0")
-            work = show.play.reserve()
-            assert (work.member, work.task) == (POLICY, "a/train/1")
-            assert demo_files.read(folder)[0].tasks[0] == tasks[0]
+    file = tmp_path / "x.parquet"
+    demo_files.write(file, header, made)
+    assert demo_files.read(file)[0] == header
+    assert list(demo_files.read(file)[1]) == made
+    for count in (3, 2):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        show = Show(folder, stratified(count=count))
+        assert take_in(show, file, folder) == count
+        assert show.play.figures().demo_left == 0, "a source that suffices leaves nothing to record"
+        held = show.play.figures().demo_tasks
+        # Of a recording not taken in whole: the tasks of what was, and those that gave nothing.
+        assert held == wanted if count == 3 else held == {key: wanted[key] for key in wanted if key != "b/sometimes"}
+        assert not isinstance(show.play.ask(), Reservation)
+        show.play.phase(Phase.BC)
+        show.play.phase(Phase.DEMO)
+        show.play.serving("0.0")
+        work = show.play.reserve()
+        assert (work.member, work.task) == (POLICY, "a/train/1")
+        assert demo_files.read(folder)[0].tasks[0] == tasks[0]
 
 
 def demo(task: str, member: str) -> demo_format.Demo:

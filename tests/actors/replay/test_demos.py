@@ -1,8 +1,9 @@
-"""Demonstrations that travel: JSON lines, Parquet and run folders; and which one is recorded next."""
+"""Demonstrations that travel: Parquet, run folders and older JSON lines; and which one is recorded next."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -75,8 +76,16 @@ def digests(path: Path) -> list[str]:
 
 
 def export(recorded: Recorder, path: Path) -> None:
-    """What `computerrl demos export` writes."""
-    demo_files.write(path, *demo_files.read(recorded.folder))
+    """What `computerrl demos export` writes, or wrote as JSON lines."""
+    write(path, *demo_files.read(recorded.folder))
+
+
+def write(path: Path, header: RecordingHeader, demos: Iterable[Demo]) -> None:
+    """A recording in the format that the ending of its name says."""
+    if path.suffix == ".jsonl":
+        path.write_bytes(b"\n".join(map(msgspec.json.encode, [header, *demos])) + b"\n")
+    else:
+        demo_files.write(path, header, demos)
 
 
 def test_they_are_recorded_evenly_and_travel_byte_for_byte(tmp_path: Path) -> None:
@@ -84,7 +93,7 @@ def test_they_are_recorded_evenly_and_travel_byte_for_byte(tmp_path: Path) -> No
     made = one.record(9)
     assert made == {"a/api": 3, "a/gui": 3, "b/gui": 3}
     assert one.play.figures().demo_strata == dict(made)
-    files = [tmp_path / "out" / "demos.jsonl", tmp_path / "out" / "demos.parquet"]
+    files = [tmp_path / "demos.jsonl", tmp_path / "out" / "demos.parquet"]
     for file in files:
         export(one, file)
     wanted = digests(one.folder)
@@ -198,7 +207,7 @@ def test_what_is_not_sound_or_not_alike_adds_nothing(tmp_path: Path) -> None:
     ):
         header, found = demo_files.read(good)
         first, *rest = found
-        demo_files.write(bad, header, [msgspec.structs.replace(first, **change(first)), *rest])
+        write(bad, header, [msgspec.structs.replace(first, **change(first)), *rest])
         refused(bad.read_bytes(), StoreError, f"{first.task}: {said}")
     for name in ("absent.jsonl", "absent.parquet", "demos.csv"):
         with pytest.raises(StoreError):
@@ -228,7 +237,7 @@ def test_any_step_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory,
     made = [Demo(task="a/train/1", route="", reason="verified", wall_s=0.1, busy_s=0.2, steps=steps)] * 2
     header = RecordingHeader(format=demo_format.FORMAT, tokenizer="", form="", demos=2)
     for name in ("x.jsonl", "x.parquet"):
-        demo_files.write(folder / name, header, made)
+        write(folder / name, header, made)
         assert list(demo_files.read(folder / name)[1]) == made
 
 

@@ -15,7 +15,7 @@ from actors.replay import observed
 from actors.replay.database.ledger_file import reading
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
-from actors.replay.demos.demo_parquet import KEY
+from actors.replay.demos.format import KEY
 from actors.replay.ledger import demo_import
 from apis.observation import OBSERVATION_VERSION
 from runtime.errors import StoreError
@@ -37,12 +37,11 @@ def recorded(folder: Path, version: int, monkeypatch: pytest.MonkeyPatch, succes
     return run
 
 
-@pytest.mark.parametrize("name", ["demos.jsonl", "demos.parquet"])
 def test_a_recording_says_which_observation_it_shows_wherever_it_goes(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = (recorded(tmp_path / f"v{version}", version, monkeypatch, version) for version in (5, 7))
-    files = {run: tmp_path / f"{run.folder.name}-{name}" for run in (old, new)}
+    files = {run: tmp_path / f"{run.folder.name}.parquet" for run in (old, new)}
     for run, file in files.items():
         export(run, file)
     assert [shown(file) for file in files.values()] == [(5,), (7,)]

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from actors.replay.demos import demo_files, demo_parquet
+from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
 from actors.replay.demos.format import Demo, DemoStep, RecordingHeader
 from actors.replay.messages import StepPayload
@@ -178,16 +178,16 @@ def test_a_small_file_of_a_large_table_takes_no_memory(table: pa.Table, tmp_path
 
 
 def test_a_file_of_too_many_rows_is_not_read(table: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_parquet, "MOST_ROWS", table.num_rows - 1)
+    monkeypatch.setattr(demo_format, "MOST_ROWS", table.num_rows - 1)
     pq.write_table(table, tmp_path / "x.parquet")
     with pytest.raises(StoreError, match=f"has {table.num_rows} rows: at most {table.num_rows - 1} are read"):
         list(demo_files.read(tmp_path / "x.parquet")[1])
 
 
 def test_other_rows_of_large_texts_are_read_a_few_at_once(table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_parquet, "MOST_DEMO", 1000)
-    schema = demo_parquet._schema(HEADER)
-    found = list(demo_parquet._unpacked(Path("x"), table, schema, range(table.num_rows)))
+    monkeypatch.setattr(demo_format, "MOST_DEMO", 1000)
+    schema = demo_format._schema(HEADER)
+    found = list(demo_format._unpacked(Path("x"), table, schema, range(table.num_rows)))
     assert [number for number, _ in found] == list(range(table.num_rows))
     assert [row for _, row in found] == table.to_pylist()
 

@@ -169,7 +169,7 @@ async def test_a_restart_of_the_actor_loses_nothing(run: Run) -> None:
 async def test_demonstrations_come_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    file = tmp_path / "demos.jsonl"
+    file = tmp_path / "demos.parquet"
     async with ActorSystem(tmp_path / "one") as system:
         run = Run(tmp_path / "one", system)
         await run.start(demos=1)

@@ -21,13 +21,11 @@ raises. Each error derives from `ComputerRLError` and has a text of one line.
 """
 
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
-from actors.front.desktop import ActionRefused, ActionResult
-from actors.front.desktop import DesktopHandle as Desktop
-from actors.front.playing import Policy, Seen, play
-from actors.front.pool import DesktopSettings
-from actors.front.pool import opened as desktops
+from actors.front.library import ActionRefused, ActionResult, DesktopSettings, Policy, Seen, play
+from actors.front.library import DesktopHandle as Desktop
+from actors.front.library import TaskHandle as Task
+from actors.front.library import opened as desktops
 from actors.front.run import RunHandle as Run
-from actors.front.task import TaskHandle as Task
 from runtime.errors import ComputerRLError, ConfigError, DeadlineExceeded
 
 __all__ = [
