@@ -23,7 +23,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "actors/entropulse": (785, 7),
     "actors/front": (1233, 8),
     "actors/learner": (2366, 16),
-    "actors/replay": (6550, 48),
+    "actors/replay": (6265, 29),
     "actors/sampler": (3185, 29),
     "apis": (605, 7),
     "apis/actions": (896, 7),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.replay.snapshot import StepEvidence
+from actors.replay.messages import StepEvidence
 from runtime.logs.events import declare, declare_struct
 
 LEDGER_OPENED = declare("ledger_opened", "info", fresh=bool, phase=str, released=int, groups_returned=int)

@@ -1,74 +1,235 @@
 """The messages of the replay ledger, and the values that they are made of.
 
-Invariant: a message that changes state carries the fencing token it was given, and a repeat gets the first answer.
-Payloads (steps, screenshots) never travel here. Messages carry `BlobRef`s.
+A message that changes state carries the fencing token it was given, and a repeat gets the first answer. Payloads
+(steps, screenshots) never travel here: messages carry `BlobRef`s. A fault is of another type than an outcome.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
-from actors.replay.snapshot import EvalFigures, Figures, StepEvidence
-from actors.replay.values import (
-    DEFERRED,
-    DISK,
-    DISK_REFUSES,
-    Fault,
-    GroupRef,
-    Lane,
-    Outcome,
-    Phase,
-    PhaseRef,
-    Sampling,
-    StepPayload,
-    StepRef,
-    TrajectoryRef,
-    VersionSpan,
-)
-from runtime.messaging.message import BlobRef, Done, Message, Request, Version
+from runtime.messaging.message import BlobRef, Done, Message, Request, Value, Version
 
-__all__ = [
-    "DEFERRED",
-    "DISK",
-    "DISK_REFUSES",
-    "SERVING_AGAIN_S",
-    "Batch",
-    "CheckpointDigests",
-    "Checkpointed",
-    "CloseRun",
-    "Commit",
-    "DemosMoved",
-    "EvalFigures",
-    "Fault",
-    "Figures",
-    "GetCheckpointDigests",
-    "GetFigures",
-    "GroupRef",
-    "ImportDemos",
-    "Lane",
-    "LearnerResumed",
-    "NoWork",
-    "NothingToTake",
-    "OpenEval",
-    "Outcome",
-    "Phase",
-    "PhaseRef",
-    "Release",
-    "Reservation",
-    "Reserve",
-    "Sampling",
-    "Serving",
-    "SetPhase",
-    "StepEvidence",
-    "StepPayload",
-    "StepRef",
-    "Take",
-    "Trained",
-    "TrajectoryRef",
-    "Unreadable",
-    "VersionSpan",
-    "WaitFigures",
-]
+
+class Lane(StrEnum):
+    """Why an episode is played."""
+
+    TRAIN = "train"
+    EVAL = "eval"
+    DEMO = "demo"
+
+
+class Phase(StrEnum):
+    """What the learner does with what desktops produce."""
+
+    DEMO = "demo"  # demonstrations are recorded, nothing is trained
+    BC = "bc"  # cross-entropy on demonstrations
+    RL = "rl"  # step-level GRPO
+    PULSE = "pulse"  # cross-entropy on the phase's own successes (Entropulse)
+    DONE = "done"
+
+
+class PhaseRef(Value):
+    """One segment in a phase; `index` counts segments from 0, so RL before and after a pulse differ."""
+
+    phase: Phase
+    index: int
+
+
+class Sampling(Value):
+    """How tokens are drawn. `temperature` 0 is greedy. Top-p, top-k and penalties do not exist here on purpose."""
+
+    temperature: float
+    max_new_tokens: int
+
+
+class VersionSpan(Value):
+    """Tokens `start` (inclusive) to `end` (exclusive) of a response were drawn from weights `version`."""
+
+    version: Version
+    start: int
+    end: int
+
+
+class StepPayload(Value):
+    """One stored prompt-response sample; lives in a segment file, encoded as MessagePack."""
+
+    prompt_ids: list[int]
+    response_ids: list[int]  # ends with the end-of-turn token unless cut by length
+    logprobs: list[float]  # behaviour policy's, natural log at the recorded temperature; empty for demonstrations
+    spans: list[VersionSpan]  # empty for demonstrations
+    temperature: float
+    observation: str  # text shown to the model, as stored for people
+    response: str
+    action: str | None  # JSON of the typed action, None when refused
+    refusal: str | None
+    result: str | None  # what the desktop answered
+    screenshot: BlobRef | None
+    observe_ms: float
+    generate_ms: float
+    act_ms: float
+    by: str = ""  # of a demonstration: the member of the pool that took the step, or "policy"
+
+
+class StepRef(Value):
+    """What the ledger knows of a step without opening its payload."""
+
+    blob: BlobRef
+    prompt_tokens: int
+    response_tokens: int
+    well_formed: bool
+    oldest: Version | None  # version of the oldest token; None for demonstrations
+    screenshot: BlobRef | None = None  # as in the payload; named here so that its segment lives as long as the step
+    function: str = ""  # what the action calls ("click", "calc.set_cell"); "" when the answer was refused
+    line: str = ""  # 16 hex digits: digest of the action with its arguments, or of an answer that was refused
+    newest: Version | None = None  # version of the newest token; None for demonstrations
+    surprisal: float = 0.0  # nats: minus the sum of `StepPayload.logprobs`
+    end: list[BlobRef] = []  # of an episode's last step: what it was judged by (`actors/desktop/end_state.py`)
+
+    @property
+    def blobs(self) -> list[BlobRef]:
+        """All payloads that live as long as the step."""
+        return [self.blob, *([self.screenshot] if self.screenshot is not None else []), *self.end]
+
+
+class Fault(Value):
+    """An infrastructure fault: something seen from the host went wrong. Never an outcome of the policy."""
+
+    cause: str  # one of apis/desktop fault causes, e.g. "boot_timeout", "connection_lost", "sampler_unavailable"
+    detail: str
+    culprit: str  # "seat", "host", "image", "task", "sampler", "verifier" or "disk": what quarantine counts it against
+
+
+DISK_REFUSES = "disk_refuses"  # cause of a release: what was played could not be stored
+DISK = "disk"  # its culprit: neither a seat, a host nor a task pays for it
+DEFERRED = "put_off"  # cause of a release that nothing broke: an episode of a round stands back for RL
+
+
+class Outcome(Value):
+    """How an episode ended on its own account."""
+
+    success: bool
+    reason: str  # "verified", "not_verified", "out_of_steps", "agent_broke_desktop", "agent_gave_up"
+    feasible: bool = True
+    score: float | None = None  # of the end state, 0 to 1, as OSWorld scores it; None: it was not judged
+
+
+class TrajectoryRef(Value):
+    """One committed episode."""
+
+    token: int
+    success: bool
+    steps: list[StepRef]
+
+
+class GroupRef(Value):
+    """A complete group of one task."""
+
+    group: str
+    task: str
+    trajectories: list[TrajectoryRef]
+
+
+class EvalFigures(Value):
+    """One evaluation round so far. Denominators of a rate: `planned` (all), `feasible`, `played` (without faults)."""
+
+    round: str
+    version: Version
+    temperature: float
+    tasks: int
+    played: int  # episodes, like all that follow
+    successes: int
+    feasible: int  # planned and not found infeasible; those that faulted count as feasible
+    faults: int  # faulted beyond the retry budget
+    closed: bool = False
+    task_set: str = ""  # `apis.tasks.digest` of its tasks
+    max_new_tokens: int = 0
+    episodes: int = 1  # per task
+
+    @property
+    def planned(self) -> int:
+        """Episodes of the whole round."""
+        return self.tasks * self.episodes
+
+
+class StepEvidence(Value):
+    """What one RL step shows. `actors.replay.ledger.figures.diversity` has the formulas of entropies and distinct
+    trajectories.
+
+    Counts of `wasted` and rates go back to the RL step before. Rates stop at the segment's begin or a pause of the run.
+    """
+
+    lease: int
+    version: Version
+    stay: int  # index of the segment's first part, where a resume cut it
+    stay_step: int  # from 1
+    rl_step: int  # from 1, over all segments
+    success: float  # of the training episodes committed since the step before, zero-variance groups among them; of the
+    # trained ones alone where none was, and then `sampled_entropy_nats` is None
+    success_mean: float  # mean of `success` over the segment's last ten steps
+    success_batch: float  # of the trained groups alone
+    action_entropy_nats: float  # over the functions of parsed actions
+    call_entropy_nats: float  # over functions with their arguments
+    group_call_entropy_nats: float  # the same within a group
+    parsed: int  # steps of the batch whose answer was an action
+    refused: int
+    distinct_trajectories: float  # different sequences of actions over trajectories, per group
+    coverage: float  # tasks of the train lane ever solved, over all of them
+    tasks_solved: int
+    wasted: dict[str, int]  # ending other than `trained` -> groups
+    wasted_total: dict[str, int]
+    staleness: dict[str, int]  # optimizer steps -> trajectories of the batch
+    episodes_per_min: float  # train lane
+    steps_per_min: float  # answers of the model, train lane
+    elapsed_s: float
+    success_by_kind: dict[str, float] = {}  # of late; empty without a curriculum
+    sampled_entropy_nats: float | None = None  # per token, of the same episodes as `success`; see `curriculum.played`
+
+
+class Figures(Message):
+    """A consistent snapshot of the ledger's counts; everything that Entropulse, progress and status show.
+
+    At every moment groups_opened = groups_open + groups_ready + groups_leased + sum(endings).
+    A segment that goes on after a resume counts as one segment.
+    """
+
+    revision: int  # grows with every change of the ledger; what WaitFigures waits on
+    phase: PhaseRef
+    phase_steps: int  # optimizer steps in this segment
+    phase_limit: int | None  # of SetPhase.steps, and in RL of what `LedgerSettings.rl_steps` leaves for this segment
+    steps: dict[str, int]  # phase -> optimizer steps in all its segments
+    stays: dict[str, int]  # phase -> segments begun
+    trained: Version
+    checkpointed: Version | None
+    served: Version | None  # oldest version over the live samplers
+    demos: int  # successful demonstrations stored
+    demo_attempts: int
+    groups_open: int
+    groups_ready: int
+    groups_leased: int
+    endings: dict[str, int]  # ending -> groups, all phases; `trained` counts those no checkpoint covers yet, too
+    groups_opened: int
+    groups_wasted: int  # groups of equal rewards since the last optimizer step
+    successes_kept: int  # trajectories a pulse that began now would sample from
+    episodes: dict[str, int]  # lane -> committed episodes
+    faults: dict[str, int]  # cause -> released episodes
+    # Per step of this segment, those of RL left out since whose predecessor no training episode ended:
+    train_success: list[float]  # share of those episodes
+    entropy: list[float]  # nats per token: in RL that of the same episodes
+    evals: list[EvalFigures]
+    seats_busy: int
+    staleness: dict[str, int]  # staleness -> trajectories trained so far
+    rounds_wait: bool = False  # they stand back for RL (`LedgerSettings.single_version`)
+    tasks_resting: int = 0  # quarantined, because they kept breaking episodes
+    evidence: StepEvidence | None = None  # of the newest RL step
+    demo_strata: dict[str, int] = {}  # family/route or family/member -> successful demonstrations stored
+    demo_tasks: dict[str, int] = {}  # family/stratum -> tasks always, sometimes or never solved; {} without strata
+    demo_left: int | None = (
+        None  # attempts that this segment still calls for; None outside demonstrations or without strata
+    )
+
 
 SERVING_AGAIN_S = 45.0  # so long after its last `Serving` a sampler says it again
 

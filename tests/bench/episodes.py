@@ -8,8 +8,7 @@ import random
 from pathlib import Path
 
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
-from actors.replay.messages import Commit, Outcome, PhaseRef, Reservation, Reserve, Serving, SetPhase, StepRef
-from actors.replay.values import Phase
+from actors.replay.messages import Commit, Outcome, Phase, PhaseRef, Reservation, Reserve, Serving, SetPhase, StepRef
 from runtime.messaging.message import BlobRef, Version
 from runtime.messaging.refs import Ref
 from runtime.program import process_s

@@ -20,7 +20,7 @@ import msgspec
 from actors.cluster import output
 from actors.replay.database.ledger_file import LEDGER
 from actors.replay.database.transaction import Transaction
-from actors.replay.ledger import episodes, eval_rounds, figures, phases, retention, training
+from actors.replay.ledger import episodes, figures, phases, retention, training
 from actors.replay.ledger.store import Ledger
 from actors.replay.messages import (
     Batch,
@@ -29,6 +29,7 @@ from actors.replay.messages import (
     Fault,
     OpenEval,
     Outcome,
+    Phase,
     PhaseRef,
     Release,
     Reservation,
@@ -40,7 +41,6 @@ from actors.replay.messages import (
     Take,
     Trained,
 )
-from actors.replay.values import Phase
 from runtime.errors import ComputerRLError, ConfigError
 from runtime.messaging.message import BlobRef, Version
 from runtime.segments import SegmentStore
@@ -176,7 +176,7 @@ class _Played:
         sampling = Sampling(temperature=1.0, max_new_tokens=96)
         tasks = [f"family{n % 12}/held-out/{n}" for n in range(64)]
         opened = OpenEval(round=f"r{now}", version=now, tasks=tasks, task_set="set", sampling=sampling)
-        self._do("OpenEval", partial(eval_rounds.open_round, msg=opened))
+        self._do("OpenEval", partial(phases.open_round, msg=opened))
         self._enter(Phase.PULSE, 2)
         while self.episode(True):
             pass

@@ -17,7 +17,7 @@ from typing import Any
 from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
-from actors.replay.values import Phase
+from actors.replay.messages import Phase
 from runtime.logs.reader import read_logs
 
 Line = dict[str, Any]

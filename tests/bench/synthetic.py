@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from actors.replay.config import LedgerSettings, ReplayConfig
-from actors.replay.database.schema import connect
+from actors.replay.database.ledger_file import connect
 from actors.replay.ledger.store import Ledger
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, StepRef
 from actors.settings import DemosConfig

@@ -15,7 +15,7 @@ import torch
 from actors.cluster.config import deploy_files, models
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import run_folder
-from actors.replay.database.schema import connect
+from actors.replay.database.ledger_file import connect
 from actors.replay.messages import StepPayload, StepRef, VersionSpan
 from policy.architecture import read_architecture
 from policy.packing import PackedSample, siblings

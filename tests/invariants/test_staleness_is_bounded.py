@@ -15,7 +15,7 @@ from ledger_machine import FEW_LONG_RUNS, LedgerMachine
 from ledger_tools import Play, step, v
 
 from actors.replay.messages import Batch
-from actors.replay.rules.staleness import Lineages, too_stale
+from actors.replay.rules.admission import Lineages, too_stale
 
 
 @pytest.mark.slow

@@ -24,13 +24,11 @@ GRAMMAR = [
 # area -> module -> tests
 AREAS: dict[str, dict[str, list[str]]] = {
     "ledger": {
-        "actors/replay/rules/groups.py": [PURE, *CORE],
-        "actors/replay/rules/staleness.py": [PURE, *CORE],
+        "actors/replay/rules/groups.py": [PURE, *CORE, PULSE],
         "actors/replay/rules/admission.py": [PURE, *CORE],
-        "actors/replay/rules/reservoir.py": [PURE, PULSE],
         "actors/replay/ledger/phases.py": [*CORE, REPLAY + "test_evidence.py"],
         "actors/replay/ledger/training.py": [REPLAY + "test_steps.py", *CORE, PULSE, SCHEDULE, ONCE],
-        "actors/replay/rules/strata.py": [REPLAY + "test_strata.py"],
+        "actors/replay/rules/cold_start.py": [REPLAY + "test_strata.py"],
         "runtime/supervision.py": ["tests/runtime/test_quarantine.py", REPLAY + "test_task_quarantine.py"],
     },
     "trust": {

@@ -21,7 +21,7 @@ import msgspec
 
 from actors.desktop.providers.sandbox import leftovers
 from actors.replay.config import TaskRange
-from actors.replay.rules.strata import family_of
+from actors.replay.rules.cold_start import family_of
 from runtime.errors import ConfigError
 from runtime.program import SIGNALS
 from tests.soak import levels, recorded

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from actors.replay.values import Phase
+from actors.replay.messages import Phase
 from runtime.logs.reader import LogWatch
 from tests.soak import named
 from tests.soak.kinds import Kind, Sign

@@ -12,7 +12,7 @@ import msgspec
 
 from actors.cluster.config import deploy_files
 from actors.replay.demos import demo_files
-from actors.replay.rules.strata import family_of
+from actors.replay.rules.cold_start import family_of
 
 
 def bundled() -> Path:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.replay.database.schema import connect
+from actors.replay.database.ledger_file import connect
 from actors.replay.demos import demo_files
 from runtime.errors import ConfigError
 from runtime.logs.reader import LogWatch

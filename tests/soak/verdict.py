@@ -12,11 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster.config import deploy_files
-from actors.replay.config import LedgerSettings
-from actors.replay.database.schema import connect
-from actors.replay.database.transaction import Transaction
-from actors.replay.ledger.figures import audit
+from actors.replay.database.auditing import refuse_unsound
+from actors.replay.database.ledger_file import connect
 from runtime.errors import ComputerRLError
 from tests.soak import levels, named
 
@@ -106,17 +103,12 @@ def _whole(value: float | None) -> str:
 
 def audited(ledger: Path) -> str:
     """Compare the ledger's counters with its rows; what differs."""
-    deploy = deploy_files.load("soak")[0]
-    settings = LedgerSettings(
-        seed=0, train_tasks=[], demo_tasks=[], max_turns=1, demos=deploy.demos.ledger(), rules=deploy.replay,
-        incarnation="audit",
-    )  # fmt: skip
     if not ledger.is_file():
         return "there is no ledger"
     connection, _ = connect(ledger)
     with closing(connection):
         try:
-            audit(Transaction(connection, settings))
+            refuse_unsound(connection, strata=False)
         except ComputerRLError as error:
             return str(error)
     return ""

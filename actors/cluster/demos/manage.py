@@ -23,14 +23,14 @@ from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConf
 from actors.cluster.runs import recordings, run, run_folder
 from actors.cluster.runs.requests import RunRequest
 from actors.desktop.config import PromptConfig
-from actors.replay import observed
 from actors.replay.actor import LEDGER, SEGMENTS
 from actors.replay.config import LedgerSettings, ReplayConfig
+from actors.replay.database import queries
 from actors.replay.demos import demo_files
 from actors.replay.demos.format import Demo, RecordingHeader
-from actors.replay.ledger import demo_import
+from actors.replay.ledger import demo_tasks
 from actors.replay.ledger.store import Ledger
-from actors.replay.rules.strata import family_of, name_of
+from actors.replay.rules.cold_start import family_of, name_of
 from actors.settings import DemosConfig
 from apis.actions.spaces import SPACES
 from apis.prompts import FORMS
@@ -83,7 +83,7 @@ def list_runs(args: argparse.Namespace) -> int:
                     row["seed"],
                     row["header"].demos,
                     row["header"].form or "-",
-                    observed.as_text(row["header"].observations),
+                    queries.versions_text(row["header"].observations),
                     row["header"].tokenizer or "-",
                     len({name.partition("/")[0] for name in row["strata"]}),
                 )
@@ -105,7 +105,7 @@ def show(args: argparse.Namespace) -> int:
         return 0
     output.prose(
         f"{path}: {header.demos} demonstrations, form {header.form or '-'},"
-        f" actions {header.actions or '-'}, observation {observed.as_text(header.observations)},"
+        f" actions {header.actions or '-'}, observation {queries.versions_text(header.observations)},"
         f" tokenizer {header.tokenizer or '-'}\n"
     )
     output.table(
@@ -295,7 +295,7 @@ def _into_new(request: RunRequest, source: Path, settings: LedgerSettings) -> in
 
 def _refuse_foreign(source: Path, header: RecordingHeader, tokenizer: str, prompt: PromptConfig) -> None:
     try:
-        demo_import.refuse_foreign(source, header, tokenizer=tokenizer, form=prompt.format, actions=prompt.action_space)
+        demo_tasks.refuse_foreign(source, header, tokenizer=tokenizer, form=prompt.format, actions=prompt.action_space)
     except ComputerRLError as error:
         raise ConfigError(str(error)) from None
 
@@ -305,8 +305,8 @@ def _into_ledger(folder: Path, source: Path, settings: LedgerSettings) -> int:
     try:
         segments = SegmentStore(folder / SEGMENTS, "import")
         try:
-            ledger.run([demo_import.label])
-            (moved,) = ledger.run([lambda book: demo_import.import_demos(book, source, segments, folder)])
+            ledger.run([demo_tasks.label])
+            (moved,) = ledger.run([lambda book: demo_tasks.import_demos(book, source, segments, folder)])
         finally:
             segments.close()
     finally:

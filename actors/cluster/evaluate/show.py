@@ -23,9 +23,7 @@ from actors.cluster.runs import criterion, evaluation_rounds, ledgers
 from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound
 from actors.cluster.runs.weights import NamedWeights
 from actors.replay.database import queries
-from actors.replay.statistics.intervals import Rate
-from actors.replay.statistics.scores import by_end_state, side_by_side
-from actors.replay.statistics.success_rates import Rates, Summary
+from actors.replay.statistics import Rate, Rates, Summary, by_end_state, side_by_side
 from apis.actions.gui import LITERALS, AnyAction, line
 from apis.prompts import Observed
 from apis.tasks import registry as tasks

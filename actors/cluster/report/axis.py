@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from actors.replay.values import Phase
+from actors.replay.messages import Phase
 
 NARROWED = "step (cloning and pulses narrower)"
 SHARE = 0.2  # of RL's width, which a pulse is given at the most

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from actors.cluster.report.axis import NARROWED, knots
 from actors.cluster.report.bands import Band, Series, band, smooth
 from actors.cluster.report.drawing import INK, LINES, SHADES, Drawing, drawn, pyplot
-from actors.replay.values import Phase
+from actors.replay.messages import Phase
 
 STEPS = "step (one batch)"
 WIDE = (5.4, 3.2)  # inches: as wide as a phone, where letters of 9 points can be read

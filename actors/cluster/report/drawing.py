@@ -12,7 +12,7 @@ import sys
 from typing import Any, NamedTuple
 
 from actors.cluster.report.html import Markup, tag
-from actors.replay.values import Phase
+from actors.replay.messages import Phase
 from runtime.errors import ConfigError
 
 INK, PAPER = "#1b1b1b", "#fefefe"  # of text and axes, and behind a legend

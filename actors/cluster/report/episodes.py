@@ -13,7 +13,7 @@ import msgspec
 from actors.cluster.runs import ledgers
 from actors.desktop.config import WHOLE_ONE_IN
 from actors.replay.database import queries
-from actors.replay.values import VersionSpan
+from actors.replay.messages import VersionSpan
 from runtime.errors import StoreError
 from runtime.messaging.message import BlobRef
 from runtime.segments import read_blob

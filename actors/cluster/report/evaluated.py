@@ -14,8 +14,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
-from actors.replay.statistics.intervals import Gain, Rate
-from actors.replay.statistics.success_rates import RoundEpisode, gain, gain_of_pairs, summarise
+from actors.replay.statistics import Gain, Rate, RoundEpisode, gain, gain_of_pairs, summarise
 
 Kind = tuple[str, str, int]  # decoding, task set, tokens of an answer at most
 

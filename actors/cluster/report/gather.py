@@ -21,7 +21,7 @@ from actors.cluster.report.read import RunFigures, logged, read_run
 from actors.cluster.runs import evaluation_rounds, ledgers, run_folder
 from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound
 from actors.replay.database import queries
-from actors.replay.values import Phase
+from actors.replay.messages import Phase
 from runtime.messaging.message import Version
 
 KEPT_DETAILS = 4000  # verdicts of the newest episodes; older ones are not shown whole

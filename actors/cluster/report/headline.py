@@ -13,7 +13,7 @@ from actors.cluster.report.gather import Group, RunData
 from actors.cluster.report.html import Markup, picture, tag
 from actors.cluster.report.small import small
 from actors.cluster.runs import criterion
-from actors.replay.statistics.intervals import Gain
+from actors.replay.statistics import Gain
 
 SHOTS = 2
 

@@ -14,7 +14,7 @@ import msgspec
 
 from actors.cluster.runs import ledgers
 from actors.replay.database import queries
-from actors.replay.values import Phase
+from actors.replay.messages import Phase
 from runtime.messaging.message import Version
 
 

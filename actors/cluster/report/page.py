@@ -22,7 +22,7 @@ from actors.cluster.report.pagetime import time_of
 from actors.cluster.report.pictures import Picture
 from actors.cluster.runs import criterion
 from actors.cluster.words import plain, plainly
-from actors.replay import observed
+from actors.replay.database import queries
 
 SECTIONS = (
     ("runs", "Runs"), ("success", "Success"), ("phases", "Phases"), ("learning", "Learning"), ("groups", "Groups"),
@@ -93,7 +93,7 @@ def _runs(groups: Sequence[Group]) -> Markup:
         for run in group.runs:
             said = join([state(run), f" - {run.reason}" if run.reason else ""])
             steps = _counts(_by_phase(run)) or "none yet"
-            seen = observed.as_text(run.figures.observations)
+            seen = queries.versions_text(run.figures.observations)
             seed = "" if run.seed is None else run.seed
             rows.append((run.name, group.label, seed, run.file, run.started, said, steps, _episodes(run), seen))
     head = ("Run", "Group", "Seed", "File", "Started", "State", "Steps", "Episodes", "Observation")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from actors.cluster.report.gather import RunData
 from actors.cluster.report.html import Markup, join, table, tag
 from actors.cluster.runs.evaluation_rounds import SCORES, EvaluationRound
-from actors.replay.statistics.intervals import Rate
+from actors.replay.statistics import Rate
 from runtime.messaging.message import Version
 
 

@@ -17,7 +17,7 @@ from actors.cluster.report.gather import Group, RunData
 from actors.cluster.report.machine import MachineTime
 from actors.cluster.report.seats import BUSY, SeatTime
 from actors.cluster.words import plainly
-from actors.replay.values import Phase
+from actors.replay.messages import Phase
 
 
 class Picture(NamedTuple):

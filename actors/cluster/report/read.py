@@ -16,9 +16,8 @@ from actors.cluster.report.machine import MachineTime, machine_time
 from actors.cluster.report.seats import SeatTime, seat_time
 from actors.cluster.runs import evaluation_rounds, ledgers
 from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound
-from actors.replay import observed
 from actors.replay.database import queries
-from actors.replay.values import Phase
+from actors.replay.messages import Phase
 from runtime.logs.reader import in_a_row, read_logs
 from runtime.logs.writer import log_folder
 from runtime.messaging.message import Version
@@ -109,7 +108,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     overlap: Overlap
     seats: SeatTime | None = None  # None for a run whose seats told nothing
     machine: MachineTime | None = None
-    observations: observed.Versions = observed.FIRST  # versions that its desktops showed, smallest first
+    observations: queries.Observations = queries.FIRST_OBSERVATION  # versions that its desktops showed, smallest first
 
     def closed(self) -> list[EvaluationRound]:
         """The rounds that were played to their end."""
@@ -141,7 +140,7 @@ def read_run(path: Path) -> RunFigures:
         ]
         rounds = evaluation_rounds.rounds_of(db)
         endings, episodes = queries.group_endings(db), queries.episodes_by_lane(db)
-        observations = observed.of_episodes(db)
+        observations = queries.observations_of_episodes(db)
     lines = logged(path, OF_INTEREST)
     seats = seat_time(lines)
     leased_s = seats.busy_s - seats.stages_s["leasing"] if seats else 0.0

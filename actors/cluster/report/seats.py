@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from actors.replay.rules.staleness import Lineages
-from actors.replay.values import Phase
+from actors.replay.messages import Phase
+from actors.replay.rules.admission import Lineages
 from runtime.messaging.message import Version
 
 Line = dict[str, Any]

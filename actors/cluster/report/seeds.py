@@ -15,7 +15,7 @@ from actors.cluster import output
 from actors.cluster.report import evaluated, gather
 from actors.cluster.report.read import RunFigures
 from actors.cluster.runs import criterion
-from actors.replay.statistics.intervals import Gain, Rate
+from actors.replay.statistics import Gain, Rate
 
 
 class SeedSpread(msgspec.Struct, frozen=True, kw_only=True):

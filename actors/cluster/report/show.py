@@ -29,7 +29,7 @@ from actors.cluster.runs import criterion, run_folder
 from actors.cluster.runs.evaluation_rounds import SCORES, EvaluationRound
 from actors.cluster.runs.run_folder import LAST, find
 from actors.cluster.words import plain, plainly
-from actors.replay import observed
+from actors.replay.database import queries
 from runtime.errors import ConfigError
 
 BESIDE = 8  # rounds of a table by family
@@ -203,7 +203,7 @@ def _print(figures: RunFigures) -> None:
     output.line()
     if figures.points:
         output.prose(f"phases    {', '.join(phases)}")
-    output.prose(f"desktops  showed observation version {observed.as_text(figures.observations)}")
+    output.prose(f"desktops  showed observation version {queries.versions_text(figures.observations)}")
     output.prose(f"groups    {_counts(plainly(figures.endings))}")
     output.prose(f"episodes  {_counts(figures.episodes)}")
     found = figures.overlap

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from actors.cluster.config.schema import RequireConfig
 from actors.cluster.runs.evaluation_rounds import Compared
 from actors.replay.messages import EvalFigures, Figures, Phase
-from actors.replay.statistics.intervals import Gain
+from actors.replay.statistics import Gain
 
 
 def unmet(require: RequireConfig, figures: Figures, gains: Sequence[Compared] = ()) -> list[str]:

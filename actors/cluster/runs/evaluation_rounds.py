@@ -13,9 +13,7 @@ import msgspec
 
 from actors.cluster.runs import ledgers
 from actors.replay.database import queries
-from actors.replay.statistics.intervals import Gain
-from actors.replay.statistics.scores import Mean, side_by_side
-from actors.replay.statistics.success_rates import RoundEpisode, Summary, gain, summarise
+from actors.replay.statistics import Gain, Mean, RoundEpisode, Summary, gain, side_by_side, summarise
 from apis.tasks import registry as tasks
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version

@@ -13,7 +13,7 @@ from actors.learner.folders import CHECKPOINTS, newest_known
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER, reading
 from actors.replay.ledger.training import DIGEST
-from actors.replay.values import Phase
+from actors.replay.messages import Phase
 from policy import checkpoints
 from runtime.errors import ConfigError, StoreError
 from runtime.messaging.message import Version

@@ -15,11 +15,11 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import hint
 from actors.cluster.runs import run_folder
 from actors.errors import LedgerError
-from actors.replay import observed
+from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER
 from actors.replay.demos import demo_files
 from actors.replay.demos.format import RecordingHeader
-from actors.replay.ledger.demo_import import refuse_foreign
+from actors.replay.ledger.demo_tasks import refuse_foreign
 from apis.actions.spaces import SPACES
 from apis.observation import OBSERVATION_VERSION
 from apis.prompts import FORMS
@@ -90,7 +90,7 @@ def caution(path: Path) -> str:
     if versions == (OBSERVATION_VERSION,):
         return ""
     return (
-        f"{path} was recorded with observation {observed.as_text(versions)}, desktops show observation"
+        f"{path} was recorded with observation {queries.versions_text(versions)}, desktops show observation"
         f" {OBSERVATION_VERSION} now: what is cloned from it reads screens of another kind"
     )
 

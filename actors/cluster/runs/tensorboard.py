@@ -21,7 +21,7 @@ from actors.cluster.events import SCALARS_STOPPED
 from actors.cluster.runs.evaluation_rounds import untrained_families
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER, reading
-from actors.replay.values import Phase
+from actors.replay.messages import Phase
 from runtime.errors import StoreError
 from runtime.logs.writer import ActorLog
 from runtime.messaging.message import Version

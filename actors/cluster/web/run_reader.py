@@ -20,7 +20,7 @@ from actors.cluster.runs import ledgers, run_folder
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER
 from actors.replay.messages import Lane, Phase, trace_of
-from actors.replay.statistics.intervals import rate
+from actors.replay.statistics import rate
 from runtime.errors import ConfigError
 from runtime.logs.reader import LogWatch
 from runtime.messaging.message import Version

@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from actors.replay.messages import StepRef
+from actors.replay.rules.admission import Lineages
 from actors.replay.rules.groups import GroupEnding
-from actors.replay.rules.staleness import Lineages
 from runtime.errors import StoreError
 from runtime.messaging.message import BlobRef, Version
 from runtime.segments import read_blob
@@ -53,6 +53,17 @@ def audit(ledger: sqlite3.Connection, segments: Path) -> list[Checked]:
     return [*found, _checked("payloads", len(blobs), _payloads(ledger, blobs, segments))]
 
 
+def refuse_unsound(ledger: sqlite3.Connection, *, strata: bool) -> None:
+    """Raise StoreError naming the first counter or slot that its rows do not bear out.
+
+    With `strata`, attempts at demonstration tasks count, too.
+    """
+    for check in (_counters, _slots, *([_attempts] if strata else [])):
+        _, wrong = check(ledger)
+        if (first := next(wrong, None)) is not None:
+            raise StoreError(f"the ledger does not add up: {first}")
+
+
 def _checked(name: str, looked_at: int, wrong: Iterator[str]) -> Checked:
     named = list(wrong)
     more = [f"and {len(named) - MOST_NAMED} more like these"] if len(named) > MOST_NAMED else []
@@ -78,14 +89,18 @@ def _groups(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
                 f"group {row['id']} is {row['state']} ({row['ending']}, {'final' if row['final'] else 'not final'})"
                 f" with a lease that is {row['lease_state']}"
             )
-        for row in ledger.execute(
-            "SELECT s.group_id, s.slot FROM slots s JOIN groups g ON g.id = s.group_id WHERE s.state = 'out' "
-            "AND g.state = 'open' AND NOT EXISTS (SELECT 1 FROM reservations r WHERE r.state = 'out' "
-            "AND r.group_id = s.group_id AND r.slot = s.slot)"
-        ):
-            yield f"slot {row['slot']} of group {row['group_id']} is out without a reservation"
+        yield from _slots(ledger)[1]
 
     return _number(ledger, "SELECT COUNT(*) FROM groups"), wrong()
+
+
+def _slots(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
+    rows = ledger.execute(
+        "SELECT s.group_id, s.slot FROM slots s JOIN groups g ON g.id = s.group_id WHERE s.state = 'out' "
+        "AND g.state = 'open' AND NOT EXISTS (SELECT 1 FROM reservations r WHERE r.state = 'out' "
+        "AND r.group_id = s.group_id AND r.slot = s.slot)"
+    ).fetchall()
+    return len(rows), (f"slot {row['slot']} of group {row['group_id']} is out without a reservation" for row in rows)
 
 
 def _episodes(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
@@ -107,6 +122,13 @@ def _episodes(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
             yield f"slot {row['slot']} of group {row['group_id']} has {row['n']} episodes"
 
     return _number(ledger, "SELECT COUNT(*) FROM episodes"), wrong()
+
+
+def _attempts(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
+    noted = _number(ledger, "SELECT SUM(first_out + mixed_out + policy_out) FROM shown")
+    out = _number(ledger, "SELECT COUNT(*) FROM reservations WHERE state = 'out' AND lane = 'demo'")
+    wrong = [f"{noted} attempts at demonstrations are noted as out, seats have {out}"] if noted != out else []
+    return out, iter(wrong)
 
 
 def _counters(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:

@@ -7,12 +7,13 @@ Invariant: each query reads, and changes nothing. Queries of a report know the t
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import Annotated
 
 import msgspec
 
 from actors.replay.messages import Lane, StepRef, TrajectoryRef
-from actors.replay.statistics.success_rates import RoundEpisode
+from actors.replay.statistics import RoundEpisode
 
 Database = sqlite3.Connection  # with rows by name, of `ledger_file.reading`
 Row = sqlite3.Row
@@ -338,3 +339,34 @@ def demo_tasks_tried(db: Database) -> list[Row]:
     return db.execute(
         "SELECT task, first_tries, first_wins, mixed_tries, mixed_wins FROM shown WHERE first_tries > 0 ORDER BY n"
     ).fetchall()
+
+
+# -- which versions of the observation were shown
+
+Observations = Annotated[tuple[Annotated[int, msgspec.Meta(ge=1)], ...], msgspec.Meta(min_length=1, max_length=64)]
+FIRST_OBSERVATION = (1,)  # of a ledger or a recording of a build that did not number observations
+OBSERVED, OBSERVED_IN_IMPORTS = "observations", "observations:taken in"  # keys of the ledger's `meta`
+
+
+def parsed_versions(text: str | None) -> tuple[int, ...]:
+    """Versions as `meta` holds them."""
+    return tuple(int(word) for word in (text or "").split())
+
+
+def observations_of_episodes(db: Database) -> tuple[int, ...]:
+    """Versions that desktops of this run showed, smallest first."""
+    return parsed_versions(meta(db).get(OBSERVED)) or FIRST_OBSERVATION
+
+
+def observations_of_demos(db: Database) -> tuple[int, ...]:
+    """Versions that the ledger's demonstrations show, smallest first; where it has none, those of its desktops."""
+    stored, imports = demos_stored(db), demos_taken_in(db)
+    versions = set(parsed_versions(meta(db).get(OBSERVED_IN_IMPORTS)) or FIRST_OBSERVATION) if imports else set()
+    if stored > imports or not imports:
+        versions |= set(observations_of_episodes(db))
+    return tuple(sorted(versions))
+
+
+def versions_text(versions: Collection[int]) -> str:
+    """`1` or `1, 2`."""
+    return ", ".join(map(str, versions))

@@ -14,12 +14,11 @@ import msgspec
 from actors.errors import LedgerError
 from actors.replay import events
 from actors.replay.config import LedgerSettings
-from actors.replay.messages import Phase, PhaseRef
+from actors.replay.messages import Lane, Phase, PhaseRef, Sampling
 from actors.replay.rules import groups
+from actors.replay.rules.admission import Lineages
+from actors.replay.rules.cold_start import strata
 from actors.replay.rules.groups import GroupEnding, GroupState, GroupStatus, Slot, SlotState
-from actors.replay.rules.staleness import Lineages
-from actors.replay.rules.strata import strata
-from actors.replay.values import Sampling
 from runtime.logs.events import Event
 from runtime.messaging.message import Version
 
@@ -46,7 +45,7 @@ class Transaction:
     """Connection, rules, the time, and the events to log once the transaction is durable."""
 
     def __init__(self, connection: sqlite3.Connection, settings: LedgerSettings) -> None:
-        self._connection = connection
+        self.connection = connection
         self.settings = settings
         self.rules = settings.rules
         self.demo_strata = strata(settings.demo_tasks, settings.demo_members or settings.demo_routes)
@@ -68,20 +67,20 @@ class Transaction:
 
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
         """Run one statement."""
-        return self._connection.execute(sql, values)
+        return self.connection.execute(sql, values)
 
     def many(self, sql: str, rows: list[tuple[Any, ...]]) -> None:
         """Run one statement for each of `rows`."""
-        self._connection.executemany(sql, rows)
+        self.connection.executemany(sql, rows)
 
     def row(self, sql: str, *values: Any) -> Row | None:
         """The first row, if any."""
-        found: Row | None = self._connection.execute(sql, values).fetchone()
+        found: Row | None = self.connection.execute(sql, values).fetchone()
         return found
 
     def rows(self, sql: str, *values: Any) -> list[Row]:
         """All rows."""
-        return self._connection.execute(sql, values).fetchall()
+        return self.connection.execute(sql, values).fetchall()
 
     def train_sampling(self) -> Sampling:
         """How answers of RL and of demonstrations are drawn."""
@@ -299,3 +298,19 @@ def _status(row: Row) -> GroupStatus:
         ending=GroupEnding(row["ending"]) if row["ending"] else None,
         final=bool(row["final"]),
     )
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reservation is made of."""
+
+    lane: Lane
+    task: str
+    slot: int
+    seed: int
+    sampling: Sampling
+    group: int | None = None
+    round_id: int | None = None
+    round: str = ""
+    route: str = ""
+    member: str = ""
+    pin: Version | None = None

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 
-from actors.replay import observed
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import reading
 from actors.replay.demos.format import (
@@ -170,7 +169,7 @@ def _read_run(
             TaskAttempts(task=row[0], tries=row[1], wins=row[2], mixed_tries=row[3], mixed_wins=row[4])
             for row in queries.demo_tasks_tried(database)
         ]
-        observations = observed.of_demos(database)
+        observations = queries.observations_of_demos(database)
     made_with = {key: meta.get(key, "") for key in ("tokenizer", "form", "actions")}
     header = RecordingHeader(format=FORMAT, demos=count, tasks=tried, observations=observations, **made_with)
     return header, _demos_of_run(folder, count, passed)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from actors.replay import observed
+from actors.replay.database import queries
 from actors.replay.messages import StepPayload
 from runtime import disk
 from runtime.errors import StoreError
@@ -63,7 +63,7 @@ class RecordingHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     tokenizer: str  # fingerprint of what made the token ids, "" when unknown
     form: str  # of prompts and answers: compact or published, "" when unknown
     actions: str = ""  # that the demonstrators had: both, gui or api, "" when unknown
-    observations: observed.Versions = observed.FIRST  # versions that its desktops showed, smallest first
+    observations: queries.Observations = queries.FIRST_OBSERVATION  # versions that its desktops showed, smallest first
     demos: int
     tasks: list[TaskAttempts] = []  # all that were tried, solved or not; [] where tasks have no strata
 

@@ -1,19 +1,32 @@
-"""The demonstration tasks in the ledger: attempts handed out, ended and broken, and what the strata say of them.
+"""Demonstrations in the ledger: attempts handed out, ended and broken, what the strata say, and recordings taken in.
 
 Invariant: a task's tallies change in the transaction that hands out, commits or releases its attempt. So the strata are
-the same after any kill. The decisions from them are in `rules/cold_start.py`.
+the same after any kill. A recording that is not sound adds nothing, and each of its demonstrations is added once. The
+decisions are in `rules/cold_start.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+
+from actors.errors import LedgerError
 from actors.replay import events
-from actors.replay.database.transaction import Row, Transaction
-from actors.replay.ledger import task_quarantine
-from actors.replay.ledger.work import Work
-from actors.replay.messages import Lane, Phase
-from actors.replay.rules import admission, cold_start, strata
-from actors.replay.rules.cold_start import AttemptStage, AttemptTally, DemoTask
-from actors.replay.rules.reservoir import nth_of_epochs
+from actors.replay.database import queries
+from actors.replay.database.transaction import Row, Transaction, Work
+from actors.replay.demos import demo_files
+from actors.replay.demos.format import Demo, DemoStep, RecordingHeader, TaskAttempts
+from actors.replay.ledger import task_choice
+from actors.replay.ledger.retention import store_steps
+from actors.replay.messages import DemosMoved, Lane, Phase, PhaseRef, Reservation, Sampling, StepRef
+from actors.replay.rules import admission, cold_start
+from actors.replay.rules.cold_start import AttemptStage, AttemptTally, DemoTask, family_of, name_of
+from actors.replay.rules.groups import nth_of_epochs
+from apis.observation import OBSERVATION_VERSION
+from runtime.errors import PayloadLost, StoreError
+from runtime.segments import SegmentStore
 from runtime.settings import stable_seed
 
 _COLUMNS = {AttemptStage.FIRST: "first", AttemptStage.MIXED: "mixed", AttemptStage.POLICY: "policy"}
@@ -76,7 +89,7 @@ def next_attempt(tx: Transaction, rules: cold_start.Rules) -> Work | None:
     live = _live(tx, rules, rounds)
     for demo_task in live:
         stage = cold_start.next_stage(demo_task, rules, rounds)
-        if stage is not None and task_quarantine.playable(tx, demo_task.task):
+        if stage is not None and task_choice.playable(tx, demo_task.task):
             return _attempt(tx, demo_task, stage)
     if rounds or (found := _openable(tx, rules, live)) is None:
         return None
@@ -101,7 +114,7 @@ def _openable(tx: Transaction, rules: cold_start.Rules, live: list[DemoTask]) ->
     able = (
         demo_task
         for demo_task in live
-        if not demo_task.imported and (demo_task.out or task_quarantine.playable(tx, demo_task.task))
+        if not demo_task.imported and (demo_task.out or task_choice.playable(tx, demo_task.task))
     )
     mine = [demo_task for demo_task in able if not cold_start.set_aside(demo_task, rules, 0)]
     pending = sum(rules.attempts - demo_task.first.tries for demo_task in mine)
@@ -116,13 +129,13 @@ def _openable(tx: Transaction, rules: cold_start.Rules, live: list[DemoTask]) ->
         seed = stable_seed(tx.settings.seed, "demo tasks", one.name)
         for number in range(tx.counter(f"demos_place:{one.name}"), len(one.tasks)):
             task = nth_of_epochs(one.tasks, number, seed)
-            if _one(tx, task) is None and task_quarantine.playable(tx, task):
+            if _one(tx, task) is None and task_choice.playable(tx, task):
                 return task, one.name, number + 1
     return None
 
 
 def _attempt(tx: Transaction, demo_task: DemoTask, stage: AttemptStage) -> Work:
-    family = strata.family_of(demo_task.task)
+    family = cold_start.family_of(demo_task.task)
     seed = tx.settings.seed
     if stage is AttemptStage.FIRST:
         names = tx.settings.demo_members.get(family) or [""]
@@ -203,7 +216,7 @@ def attempts_left(tx: Transaction) -> int | None:
     found = 0
     for demo_task in live:
         missing = cold_start.left(demo_task, rules, rounds)
-        found += missing if missing == 0 or task_quarantine.playable(tx, demo_task.task) else demo_task.out
+        found += missing if missing == 0 or task_choice.playable(tx, demo_task.task) else demo_task.out
     return found + (not rounds and _openable(tx, rules, live) is not None)
 
 
@@ -244,3 +257,129 @@ def log(tx: Transaction) -> None:
     tx.emit(
         events.DEMO_STRATA, rule=rules.text(), tasks=counts(tx), first=total[0], mixed=total[1], policy=total[2]
     )  # fmt: skip
+
+
+def label(tx: Transaction) -> None:
+    """Write down, once, what the ledger's demonstrations are made with, and which observations its desktops show."""
+    before = queries.FIRST_OBSERVATION if tx.meta("form") is not None else ()
+    _add_observations(tx, queries.OBSERVED, (OBSERVATION_VERSION,), before)
+    made = tx.settings
+    for key, value in (("tokenizer", made.tokenizer), ("form", made.format), ("actions", made.action_space)):
+        if not tx.meta(key):
+            tx.set_meta(key, value)
+
+
+def _add_observations(tx: Transaction, key: str, versions: Collection[int], before: Collection[int]) -> None:
+    """Add `versions` to those under `key`; `before` are those that a ledger shows that has no such key yet."""
+    known = queries.parsed_versions(tx.meta(key)) or before
+    tx.set_meta(key, " ".join(map(str, sorted({*known, *versions}))))
+
+
+def import_demos(tx: Transaction, path: Path, segments: SegmentStore, run_dir: Path) -> DemosMoved:
+    """Add demonstrations of `path` (see `demo_files.read`) until `demos.count` are stored; known ones are passed by.
+
+    Demonstrations of a run that can't be read are passed by, too, with an event.
+
+    Raises StoreError when it is missing, torn or of another form of file, LedgerError for another tokenizer, form of
+    prompts or action space; nothing is added then.
+    """
+    wanted = tx.settings.demos.count - tx.counter("demos")
+    if wanted <= 0:  # also after a restart, when the recording may be gone
+        return DemosMoved(demos=0)
+    lost: list[PayloadLost] = []
+    header, found = demo_files.read(path, lost.append)
+    made_for = tx.settings
+    refuse_foreign(path, header, tokenizer=made_for.tokenizer, form=made_for.format, actions=made_for.action_space)
+    held = {row["digest"] for row in tx.rows("SELECT digest FROM imports")}
+    later = bool(held)
+    if tx.counter("demo_attempts"):
+        held |= {demo.digest for demo in demo_files.read(run_dir, lambda _: None)[1]}
+    added = 0
+    solved: set[str] = set()
+    for demo in found:  # to its end: one that was cut short adds nothing
+        if problem := demo_files.unfit(demo):
+            raise StoreError(f"{path}: {demo.task}: {problem}")
+        if added < wanted and demo.digest not in held:
+            _add(tx, demo, [_stored(step, segments) for step in demo.steps])
+            held.add(demo.digest)
+            solved.add(demo.task)
+            added += 1
+    if added:
+        before = queries.FIRST_OBSERVATION if later else ()
+        _add_observations(tx, queries.OBSERVED_IN_IMPORTS, header.observations, before)
+    if lost:
+        tx.emit(events.DEMOS_UNREADABLE, path=str(path), demos=len(lost), cause=str(lost[0]))
+    if lost and not added:
+        raise StoreError(f"{path}: none of its demonstrations can be read: {lost[0]}")
+    # Of a recording that was not taken in whole, only the tasks of what was; those never solved have nothing to take.
+    take_in(tx, [_as_tried(one) for one in header.tasks if one.task in solved or not one.wins + one.mixed_wins])
+    segments.flush()
+    tx.emit(events.DEMOS_TAKEN_IN, path=str(path), demos=added)
+    return DemosMoved(demos=added)
+
+
+def refuse_foreign(path: Path, header: RecordingHeader, *, tokenizer: str, form: str, actions: str) -> None:
+    """Raise LedgerError unless both sides agree; "" on either side agrees with anything."""
+    if header.tokenizer and tokenizer and header.tokenizer != tokenizer:
+        raise LedgerError(
+            f"{path} was recorded with tokenizer {header.tokenizer}, the model has {tokenizer}: record anew"
+        )
+    if header.form and form and header.form != form:
+        raise LedgerError(f"{path} was recorded in form {header.form}, prompt.format is {form}: record anew")
+    if header.actions and actions and header.actions != actions:
+        raise LedgerError(
+            f"{path} was recorded with actions {header.actions}, prompt.action_space is {actions}: record anew"
+        )
+
+
+def _as_tried(one: TaskAttempts) -> DemoTask:
+    return DemoTask(
+        task=one.task,
+        first=AttemptTally(tries=one.tries, wins=one.wins),
+        mixed=AttemptTally(tries=one.mixed_tries, wins=one.mixed_wins),
+    )
+
+
+def _stored(step: DemoStep, segments: SegmentStore) -> StepRef:
+    return StepRef(
+        blob=segments.append(msgspec.msgpack.encode(step.payload)),
+        prompt_tokens=len(step.payload.prompt_ids),
+        response_tokens=len(step.payload.response_ids),
+        well_formed=step.well_formed,
+        oldest=None,
+    )
+
+
+def _add(tx: Transaction, demo: Demo, steps: list[StepRef]) -> None:
+    segment = tx.segment()
+    token = 1 + tx.number("SELECT seq FROM sqlite_sequence WHERE name = 'reservations'")
+    reply = Reservation(
+        token=token,
+        lane=Lane.DEMO,
+        task=demo.task,
+        group="",
+        slot=0,
+        seed=0,
+        sampling=Sampling(temperature=1.0, max_new_tokens=0),
+        max_turns=len(steps),
+        pin=None,
+        phase=PhaseRef(phase=segment.phase, index=segment.idx),
+        route=demo.route,
+        member=demo.member,
+    )
+    tx.execute(
+        "INSERT INTO reservations(token, request_id, seat, lane, task, stay, slot, state, expires, reply) "
+        "VALUES(?, ?, 'import', ?, ?, ?, 0, 'committed', ?, ?)",
+        token, f"import/{demo.digest}", Lane.DEMO, demo.task, segment.idx, tx.now,
+        msgspec.msgpack.encode(reply),
+    )  # fmt: skip
+    tx.execute(
+        "INSERT INTO episodes(token, lane, task, stay, success, feasible, reason, wall_s, busy_s, ended_step, place) "
+        "VALUES(?, ?, ?, ?, 1, 1, ?, ?, ?, ?, 0)",
+        token, Lane.DEMO, demo.task, segment.idx, demo.reason, demo.wall_s, demo.busy_s, tx.trained.step,
+    )  # fmt: skip
+    store_steps(tx, token, steps)
+    tx.execute("INSERT INTO imports VALUES(?, 1)", demo.digest)
+    stratum = name_of(family_of(demo.task), demo.member or demo.route)
+    for counter in ("demos", f"episodes:{Lane.DEMO}", f"demos:{stratum}"):
+        tx.count(counter)

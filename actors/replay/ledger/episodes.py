@@ -13,10 +13,9 @@ import msgspec
 
 from actors.errors import FencedOff, LedgerError
 from actors.replay import events
-from actors.replay.database.transaction import LedgerPhaseSegment, Row, Transaction
-from actors.replay.ledger import curriculum, demo_tasks, eval_rounds, phases, step_evidence, task_quarantine
+from actors.replay.database.transaction import LedgerPhaseSegment, Row, Transaction, Work
+from actors.replay.ledger import demo_tasks, figures, phases, task_choice
 from actors.replay.ledger.retention import keep_success, note_failure, store_steps
-from actors.replay.ledger.work import Work
 from actors.replay.messages import (
     DEFERRED,
     DISK,
@@ -30,7 +29,7 @@ from actors.replay.messages import (
     Reserve,
     StepRef,
 )
-from actors.replay.rules import admission, groups, strata
+from actors.replay.rules import admission, cold_start, groups
 from actors.replay.rules.groups import GroupEnding, GroupState, SlotState
 from runtime.messaging.message import Done, Version
 from runtime.settings import stable_seed
@@ -86,12 +85,12 @@ def _next(tx: Transaction, request: Reserve) -> Reservation | None:
     # Where training always has work, it is given a share only if the user says so: its curve then has points sooner.
     # Engines that hold one version play rounds where RL draws nothing any more, or it would wait for them.
     single = tx.settings.single_version
-    waits = eval_rounds.wait(tx)
+    waits = phases.rounds_wait(tx)
     train = segment.phase is Phase.RL and (waits or not single)
     train_first = train and not _rounds_turn(tx)
     if train_first and (found := _next_slot(tx, segment)) is not None:
         return _hand_out(tx, request, segment, found)
-    if not waits and (found := eval_rounds.next_task(tx)) is not None:
+    if not waits and (found := phases.next_round_task(tx)) is not None:
         return _hand_out(tx, request, segment, found)
     if train and not train_first and (found := _next_slot(tx, segment)) is not None:
         return _hand_out(tx, request, segment, found)
@@ -134,7 +133,7 @@ def _hand_out(tx: Transaction, request: Reserve, segment: LedgerPhaseSegment, wo
         token, request.request_id, request.seat, work.lane, work.task, segment.idx, work.group, work.round_id,
         work.slot, tx.now + tx.rules.lease_s, msgspec.msgpack.encode(reservation),
     )  # fmt: skip
-    task_quarantine.handed_out(tx, work.task, token)
+    task_choice.handed_out(tx, work.task, token)
     return reservation
 
 
@@ -150,13 +149,13 @@ def _next_demo(tx: Transaction) -> Work | None:
         demos.count, tx.counter("demos"), len(out), attempts + len(out), most
     ):
         return None
-    held = Counter(strata.name_of(strata.family_of(work.task), work.member or work.route) for work in out)
+    held = Counter(cold_start.name_of(cold_start.family_of(work.task), work.member or work.route) for work in out)
     tried = {one.name: tx.counter(f"demos_tried:{one.name}") for one in tx.demo_strata}
     for one in tx.demo_strata:
         held[one.name] += tx.counter(f"demos:{one.name}")
     seed = tx.settings.seed
-    for one in strata.order(tx.demo_strata, held, tried, most):
-        found = task_quarantine.next_playable(tx, one.tasks, tried[one.name], stable_seed(seed, "demo tasks", one.name))
+    for one in cold_start.order(tx.demo_strata, held, tried, most):
+        found = task_choice.next_playable(tx, one.tasks, tried[one.name], stable_seed(seed, "demo tasks", one.name))
         if found is not None:
             task, passed = found
             number = tx.counter("demos_tried")
@@ -183,7 +182,7 @@ def _next_slot(tx: Transaction, segment: LedgerPhaseSegment) -> Work | None:
         "SELECT g.id, g.task, s.slot FROM slots s JOIN groups g ON g.id = s.group_id "
         "WHERE s.state = 'free' AND g.state = 'open' AND g.stay = ? "
         "AND g.task NOT IN (SELECT value FROM json_each(?)) ORDER BY g.id, s.slot LIMIT 1",
-        segment.idx, json.dumps(list(task_quarantine.unplayable(tx))),
+        segment.idx, json.dumps(list(task_choice.unplayable(tx))),
     )  # fmt: skip
     if free is None:
         live = len(tx.groups_in(GroupState.OPEN, GroupState.READY, GroupState.LEASED))
@@ -193,7 +192,7 @@ def _next_slot(tx: Transaction, segment: LedgerPhaseSegment) -> Work | None:
             live, rules.max_staleness, rules.groups_per_step, left
         ):
             return None
-        task = curriculum.next_task(tx)
+        task = task_choice.next_task(tx)
         if task is None:
             return None
         group, slot = tx.open_group(task, segment), 0
@@ -229,7 +228,7 @@ def commit(tx: Transaction, msg: Commit) -> Done:
     assert seq is not None
     store_steps(tx, msg.token, msg.steps)
     tx.count(f"episodes:{lane}")
-    task_quarantine.ended(tx, row)
+    task_choice.ended(tx, row)
     tx.emit(
         events.EPISODE_COMMITTED, trace=_reservation(row).trace, token=msg.token, seat=msg.seat, lane=lane,
         task=row["task"], success=msg.outcome.success, reason=msg.outcome.reason, steps=len(msg.steps),
@@ -241,13 +240,13 @@ def commit(tx: Transaction, msg: Commit) -> Done:
         demo_tasks.ended(tx, work.task, work.member, success=msg.outcome.success)
         if msg.outcome.success:
             tx.count("demos")
-            tx.count(f"demos:{strata.name_of(strata.family_of(work.task), work.member or work.route)}")
+            tx.count(f"demos:{cold_start.name_of(cold_start.family_of(work.task), work.member or work.route)}")
             tx.execute("UPDATE episodes SET place = 0 WHERE seq = ?", seq)
     elif lane is Lane.EVAL:
-        eval_rounds.played(tx, row)
+        phases.round_played(tx, row)
     else:
         root = tx.segment(row["stay"]).root
-        step_evidence.committed(tx, row["task"], success=msg.outcome.success, steps=len(msg.steps))
+        figures.committed(tx, row["task"], success=msg.outcome.success, steps=len(msg.steps))
         # A segment that ended keeps the reservoir it ended with: a pulse may be learning from it.
         if msg.outcome.success and root == tx.segment().root:
             keep_success(tx, seq, root, row["task"])
@@ -350,12 +349,12 @@ def release_all(tx: Transaction) -> int:
 def _release(tx: Transaction, row: Row, fault: Fault, *, counts: bool) -> None:
     tx.execute("UPDATE reservations SET state = 'released' WHERE token = ?", row["token"])
     if row["lane"] == Lane.EVAL and fault.cause == DEFERRED:
-        eval_rounds.faulted(tx, row, counts=False)
+        phases.round_faulted(tx, row, counts=False)
         tx.emit(
             events.EPISODE_DEFERRED, trace=_reservation(row).trace, token=row["token"], seat=row["seat"],
             task=row["task"], detail=fault.detail,
         )  # fmt: skip
-        task_quarantine.broken(tx, row, fault)
+        task_choice.broken(tx, row, fault)
         return
     tx.count(f"fault:{fault.cause}")
     tx.emit(
@@ -363,7 +362,7 @@ def _release(tx: Transaction, row: Row, fault: Fault, *, counts: bool) -> None:
         task=row["task"], cause=fault.cause, detail=fault.detail, culprit=fault.culprit,
     )  # fmt: skip
     if row["lane"] == Lane.EVAL:
-        eval_rounds.faulted(tx, row, counts=counts)
+        phases.round_faulted(tx, row, counts=counts)
     elif row["lane"] == Lane.DEMO:
         demo_tasks.broken(tx, row["task"], _reservation(row).member, counts=counts)
     elif row["lane"] == Lane.TRAIN:
@@ -374,7 +373,7 @@ def _release(tx: Transaction, row: Row, fault: Fault, *, counts: bool) -> None:
             tx.write_slot(group["id"], row["slot"], freed)
             if freed.state is SlotState.LOST:
                 _settle(tx, group["id"])
-    task_quarantine.broken(tx, row, fault)
+    task_choice.broken(tx, row, fault)
 
 
 def _outstanding(tx: Transaction, token: int, repeat_of: str) -> Row | None:

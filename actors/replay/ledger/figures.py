@@ -1,18 +1,25 @@
-"""The snapshot that Entropulse, progress and status show, and the proof that it adds up.
+"""The snapshot that Entropulse, progress and status show, and what each RL step shows besides its loss.
 
-Invariant: counters kept along the way equal what the rows say, and opened = open + ready + leased + sum(endings).
+A step's evidence is written in the transaction that makes the step, from rows, counters and step references alone. A
+resume goes on counting. Evidence of a step that a resume undid is no longer read.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 
-from actors.replay.database.transaction import Transaction
-from actors.replay.ledger import demo_tasks, eval_rounds, step_evidence, task_quarantine
-from actors.replay.ledger.sft_batches import count_successes
-from actors.replay.messages import Figures, Lane
+import msgspec
+
+from actors.replay import events
+from actors.replay.database.transaction import LedgerPhaseSegment, Transaction
+from actors.replay.ledger import demo_tasks, phases, task_choice
+from actors.replay.ledger.retention import count_successes
+from actors.replay.messages import Batch, Figures, Lane, Phase, StepEvidence, StepRef
 from actors.replay.rules.groups import GroupEnding, GroupState
-from runtime.errors import StoreError
+from runtime.logs.events import fields_of
+from runtime.messaging.message import Version
 
 
 def figures(tx: Transaction, revision: int) -> Figures:
@@ -54,12 +61,12 @@ def figures(tx: Transaction, revision: int) -> Figures:
         faults=_named(counters, "fault:"),
         train_success=[row["success"] for row in measured],
         entropy=[row["entropy"] for row in measured],
-        evals=eval_rounds.figures(tx),
-        rounds_wait=eval_rounds.wait(tx),
+        evals=phases.rounds(tx),
+        rounds_wait=phases.rounds_wait(tx),
         seats_busy=tx.number("SELECT COUNT(*) FROM reservations WHERE state = 'out'"),
         staleness=_named(counters, "staleness:"),
-        tasks_resting=len(task_quarantine.quarantined(tx)),
-        evidence=step_evidence.newest(tx),
+        tasks_resting=len(task_choice.quarantined(tx)),
+        evidence=newest(tx),
     )
 
 
@@ -67,32 +74,133 @@ def _named(counters: dict[str, int], prefix: str) -> dict[str, int]:
     return {name.removeprefix(prefix): value for name, value in counters.items() if value and name.startswith(prefix)}
 
 
-def audit(tx: Transaction) -> None:
-    """Compare counters with rows. Raises StoreError naming the first that differs."""
-    counted = {row["name"]: row["value"] for row in tx.rows("SELECT name, value FROM counters")}
-    rows = {"opened": tx.number("SELECT COUNT(*) FROM groups")}
-    for row in tx.rows("SELECT ending, COUNT(*) AS n FROM groups WHERE state = 'ended' GROUP BY ending"):
-        rows[f"ending:{row['ending']}"] = row["n"]
-    for row in tx.rows("SELECT lane, COUNT(*) AS n FROM episodes GROUP BY lane"):
-        rows[f"episodes:{row['lane']}"] = row["n"]
-    rows["demos"] = tx.number("SELECT COUNT(*) FROM episodes WHERE lane = 'demo' AND success = 1")
-    names = set(rows) | {name for name in counted if name.startswith(("ending:", "episodes:"))}
-    for name in sorted(names):
-        if counted.get(name, 0) != rows.get(name, 0):
-            raise StoreError(f"the ledger counts {counted.get(name, 0)} for {name}, its rows say {rows.get(name, 0)}")
-    live = len(tx.groups_in(GroupState.OPEN, GroupState.READY, GroupState.LEASED))
-    ended = sum(value for name, value in rows.items() if name.startswith("ending:"))
-    if rows["opened"] != live + ended:
-        raise StoreError(f"{rows['opened']} groups were opened, but {live} are alive and {ended} ended")
-    slots = tx.number(
-        "SELECT COUNT(*) FROM slots s JOIN groups g ON g.id = s.group_id WHERE s.state = 'out' AND g.state = 'open' "
-        "AND NOT EXISTS (SELECT 1 FROM reservations r "
-        "WHERE r.state = 'out' AND r.group_id = s.group_id AND r.slot = s.slot)"
+Group = Sequence[Sequence[StepRef]]  # the steps of each trajectory of one task
+
+
+class Diversity(msgspec.Struct, frozen=True, kw_only=True):
+    """Entropies in nats. An action's *line* is its function with its arguments."""
+
+    parsed: int  # steps whose answer was an action
+    refused: int
+    functions: float  # entropy over all groups' functions
+    lines: float  # entropy over all groups' lines
+    lines_in_group: float  # entropy of lines within a group, mean over groups weighted by their parsed steps
+    distinct: float  # different trajectories / trajectories of a group, mean over groups
+
+
+def entropy(items: Iterable[Hashable]) -> float:
+    """Shannon entropy H = -sum_k p_k ln p_k in nats, with p_k the share of kind k among `items`; 0 of none.
+
+    The plug-in estimate of few items is too low, by about (kinds - 1) / (2 * items): compare batches of like size.
+    """
+    counts = Counter(items)
+    total = sum(counts.values())
+    return sum(count / total * math.log(total / count) for count in counts.values())
+
+
+def distinct_share(group: Group) -> float:
+    """Different sequences of lines over trajectories, from 1/G (all alike) to 1; 0 of an empty group."""
+    return len({tuple(step.line for step in steps) for steps in group}) / len(group) if group else 0.0
+
+
+def diversity(groups: Sequence[Group]) -> Diversity:
+    """Of a whole batch."""
+    parsed = [[step for steps in group for step in steps if step.function] for group in groups]
+    flat = [step for steps in parsed for step in steps]
+    total = sum(len(steps) for group in groups for steps in group)
+    within = sum(len(steps) * entropy(step.line for step in steps) for steps in parsed)
+    return Diversity(
+        parsed=len(flat),
+        refused=total - len(flat),
+        functions=entropy(step.function for step in flat),
+        lines=entropy(step.line for step in flat),
+        lines_in_group=within / len(flat) if flat else 0.0,
+        distinct=sum(map(distinct_share, groups)) / len(groups) if groups else 0.0,
     )
-    if slots:
-        raise StoreError(f"{slots} slots are out without a reservation")
-    if demo_tasks.rules_of(tx) is not None:
-        noted = tx.number("SELECT SUM(first_out + mixed_out + policy_out) FROM shown")
-        held = tx.number("SELECT COUNT(*) FROM reservations WHERE state = 'out' AND lane = 'demo'")
-        if noted != held:
-            raise StoreError(f"{noted} attempts at demonstrations are noted as out, {held} are held by seats")
+
+
+MEAN_OVER = 10  # steps of the segment that `success_mean` goes back
+
+
+def committed(tx: Transaction, task: str, *, success: bool, steps: int) -> None:
+    """An episode of the train lane ended with an outcome."""
+    tx.count("answers", steps)
+    if success:
+        tx.execute("INSERT OR IGNORE INTO solved VALUES(?)", task)
+
+
+def step_made(
+    tx: Transaction, segment: LedgerPhaseSegment, batch: Batch, version: Version, played: task_choice.PolicyEstimate
+) -> None:
+    """Keep and log the evidence of the RL step that `batch` became; its lease is already `trained`."""
+    recent = tx.row(
+        "SELECT AVG(success) FROM (SELECT l.success FROM leases l CROSS JOIN stays s ON s.idx = l.stay "
+        "WHERE l.state = 'trained' AND s.root = ? ORDER BY l.id DESC LIMIT ?)",
+        segment.root, MEAN_OVER,
+    )  # fmt: skip
+    assert recent is not None
+    groups = [[trajectory.steps for trajectory in group.trajectories] for group in batch.groups]
+    outcomes = [trajectory.success for group in batch.groups for trajectory in group.trajectories]
+    varied = diversity(groups)
+    solved = tx.number("SELECT COUNT(*) FROM solved")
+    wasted_total = {str(end): tx.counter(f"ending:{end}") for end in GroupEnding if end is not GroupEnding.TRAINED}
+    before = tx.row(
+        "SELECT e.wasted FROM evidence e CROSS JOIN leases l ON l.id = e.lease WHERE l.state = 'trained' "
+        "ORDER BY e.lease DESC LIMIT 1"
+    )
+    known = msgspec.json.decode(before["wasted"], type=dict[str, int]) if before is not None else {}
+    since = phases.marked(tx)
+    minutes = max(tx.now - since.since, 1e-3) / 60
+    found = StepEvidence(
+        lease=batch.lease,
+        version=version,
+        stay=segment.root,
+        stay_step=tx.steps_in(segment.root),
+        rl_step=tx.steps_by_phase().get(Phase.RL, 0),
+        success=played.success,
+        success_mean=float(recent[0]),
+        success_by_kind=task_choice.success_by_kind(tx),
+        success_batch=sum(outcomes) / len(outcomes) if outcomes else 0.0,
+        sampled_entropy_nats=played.entropy,
+        action_entropy_nats=varied.functions,
+        call_entropy_nats=varied.lines,
+        group_call_entropy_nats=varied.lines_in_group,
+        parsed=varied.parsed,
+        refused=varied.refused,
+        distinct_trajectories=varied.distinct,
+        coverage=solved / max(1, len(tx.settings.train_tasks)),
+        tasks_solved=solved,
+        wasted={ending: count - known.get(ending, 0) for ending, count in wasted_total.items()},
+        wasted_total=wasted_total,
+        staleness={str(age): count for age, count in sorted(Counter(batch.staleness).items())},
+        episodes_per_min=(tx.counter(f"episodes:{Lane.TRAIN}") - since.episodes) / minutes,
+        steps_per_min=(tx.counter("answers") - since.answers) / minutes,
+        elapsed_s=tx.now - since.since,
+    )
+    body = msgspec.json.encode(found).decode()
+    tx.execute("INSERT INTO evidence VALUES(?, ?, ?)", batch.lease, msgspec.json.encode(wasted_total).decode(), body)
+    phases.mark(tx)
+    tx.emit(events.RL_EVIDENCE, **fields_of(found))
+
+
+def staleness(tx: Transaction, lease: int) -> dict[str, int]:
+    """Optimizer steps -> trajectories that the RL step made of `lease` was trained on; nothing for other steps."""
+    row = tx.row("SELECT body FROM evidence WHERE lease = ?", lease)
+    return {} if row is None else msgspec.json.decode(row["body"], type=StepEvidence).staleness
+
+
+def newest(tx: Transaction) -> StepEvidence | None:
+    """Of the last RL step that stands."""
+    row = tx.row(
+        "SELECT e.body FROM evidence e CROSS JOIN leases l ON l.id = e.lease WHERE l.state = 'trained' "
+        "ORDER BY e.lease DESC LIMIT 1"
+    )
+    return None if row is None else msgspec.json.decode(row["body"], type=StepEvidence)
+
+
+def series(tx: Transaction) -> list[StepEvidence]:
+    """Of every RL step that stands, oldest first."""
+    rows = tx.rows(
+        "SELECT e.body FROM evidence e CROSS JOIN leases l ON l.id = e.lease WHERE l.state = 'trained' ORDER BY e.lease"
+    )
+    return [msgspec.json.decode(row["body"], type=StepEvidence) for row in rows]

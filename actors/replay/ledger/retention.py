@@ -1,26 +1,101 @@
-"""What stays on disk: rows for ever, payloads while a part of the run may read them.
+"""What stays on disk, what cross-entropy phases learn from, and what goes beyond `replay.disk_gib`.
 
 Invariant: a payload is dropped only when its group (or round) has ended for good some steps ago and no reservoir holds
-it. It is dropped after the transaction that says so is durable. A segment file is deleted only when nothing in it is
-live and no writer can still have it open.
+it, or when the run takes more disk than it may. It is dropped after the transaction that says so is durable. A segment
+file is deleted only when nothing in it is live and no writer can still have it open.
+
+Cloning learns from well-formed steps of successful demonstrations. A pulse learns from those of successful training
+episodes and, where the deploy file says so, of some demonstrations: RL plays few tasks of a kind that it hardly solves,
+and a pulse on successes alone would unlearn that kind. Episodes committed after a phase segment began are not in it, so
+its epochs stay the same. An answer longer than a sampler would draw is left out: the policy could never end it.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
+from actors.errors import LedgerError
 from actors.replay import events
-from actors.replay.database.transaction import Row, Transaction
-from actors.replay.ledger import sft_batches
-from actors.replay.messages import Lane, StepRef
-from actors.replay.rules.reservoir import place
+from actors.replay.database.transaction import LedgerPhaseSegment, Row, Transaction
+from actors.replay.messages import Lane, Phase, StepRef
+from actors.replay.rules.groups import choose, minibatch, place
 from runtime.errors import StoreError
 from runtime.messaging.message import BlobRef
 from runtime.segments import free_blob
 from runtime.settings import stable_seed
+
+GIB = 1 << 30
+_TOLD = "disk_bound_told"  # that the bound can't be kept was said, and has not been mended since
+_SUCCESSES = (
+    "SELECT e.seq, e.token FROM episodes e JOIN groups g ON g.id = e.group_id "
+    "WHERE e.place IS NOT NULL AND e.lane = ? AND g.final = 1 ORDER BY e.seq"
+)
+_ENDED = (
+    "SELECT e.seq, e.token FROM episodes e LEFT JOIN groups g ON g.id = e.group_id "
+    "LEFT JOIN rounds r ON r.id = e.round_id WHERE e.live = 1 AND e.place IS NULL "
+    "AND CASE e.lane WHEN ? THEN g.final = 1 WHEN ? THEN r.closed = 1 ELSE 1 END ORDER BY e.seq"
+)
+
+
+def keep_within(tx: Transaction, run: Path) -> None:
+    """Give payloads up until the folder `run` is within its bound; their space comes back by the next sweep."""
+    if not tx.rules.disk_gib:
+        return
+    over = used_bytes(run) - int(tx.rules.disk_gib * GIB)
+    if over <= 0:
+        tx.execute("DELETE FROM meta WHERE key = ?", _TOLD)
+        return
+    waiting = tx.number("SELECT SUM(size) FROM blobs WHERE refs <= 0")  # given up, not yet swept
+    present = set(tokens(tx, tx.segment())) if tx.segment().phase is Phase.PULSE else set[int]()
+    freed, successes, others = waiting, 0, 0
+    for row in tx.rows(_SUCCESSES, Lane.TRAIN):
+        if freed >= over:
+            break
+        if row["token"] not in present:
+            freed, successes = freed + _drop(tx, row), successes + 1
+    for row in tx.rows(_ENDED, Lane.TRAIN, Lane.EVAL) if freed < over else ():
+        if freed >= over:
+            break
+        freed, others = freed + _drop(tx, row), others + 1
+    gib = tx.rules.disk_gib
+    if successes or others:
+        tx.emit(
+            events.DISK_BOUND_REACHED, disk_gib=gib, over_bytes=over, freed_bytes=freed - waiting,
+            successes=successes, others=others,
+        )  # fmt: skip
+    if freed < over and not tx.meta(_TOLD):
+        tx.set_meta(_TOLD, "1")
+        needed = tx.number("SELECT SUM(size) FROM blobs WHERE refs > 0")
+        tx.emit(
+            events.DISK_BOUND_EXCEEDED, disk_gib=gib, over_bytes=over - freed, phase=tx.segment().phase,
+            needed_bytes=needed,
+        )  # fmt: skip
+
+
+def used_bytes(folder: Path) -> int:
+    """Disk that the files below `folder` take, holes left out; a file that is being removed counts nothing."""
+    total = 0
+    seen: set[int] = set()  # weights that are kept are links to those that were exported
+    for where, _, names in os.walk(folder):
+        for name in names:
+            try:
+                status = os.lstat(os.path.join(where, name))
+            except FileNotFoundError:
+                continue
+            if status.st_ino not in seen:
+                seen.add(status.st_ino)
+                total += status.st_blocks * 512
+    return total
+
+
+def _drop(tx: Transaction, row: Row) -> int:
+    tx.execute("UPDATE episodes SET place = NULL WHERE seq = ?", row["seq"])
+    return give_up(tx, row)
+
 
 AT_ONCE = 256  # episodes or payloads in one transaction, which others wait for
 
@@ -65,7 +140,7 @@ def note_failure(tx: Transaction, seq: int, root: int, task: str) -> None:
 def collect(tx: Transaction) -> int:
     """Mark payloads that are needed no more; how many episodes gave theirs up. Of `AT_ONCE` there may be more."""
     rules = tx.rules
-    sft_batches.let_go(tx)
+    let_go(tx)
     before = tx.trained.step - rules.keep_payload_steps
     # Where no step comes about (every group of zero variance), later groups tell the time instead.
     followed = tx.counter("opened") - (rules.keep_payload_steps + rules.max_staleness + 1) * rules.groups_per_step
@@ -158,3 +233,130 @@ def _delete_dead(tx: Transaction, folder: Path) -> int:
 def writer_of(segment: str) -> str:
     """Who writes a segment file: its name up to the last dash."""
     return segment.rpartition("-")[0]
+
+
+ANY = 1 << 62  # above every sequence number
+# In the column `well_formed` of a step that can't be read: it was well formed, and nothing is learned from it.
+UNREADABLE = 2
+
+
+def _since_pulse(segments: list[LedgerPhaseSegment]) -> list[int]:
+    """The roots of `segments` (newest first) back to the last pulse: whose successes a pulse after them learns from."""
+    phases = [segment.phase for segment in segments]
+    return [segment.root for segment in segments[: phases.index(Phase.PULSE) if Phase.PULSE in phases else None]]
+
+
+def _of_segment(tx: Transaction, root: int, bound: int) -> tuple[str, tuple[str | int, ...]]:
+    """FROM clause and values: reservoir members of the stay `root`, committed up to `bound`.
+
+    With `pulse_tasks: unmastered`, of tasks of which an episode failed in that stay: one that always succeeds has as
+    little to teach a pulse as a group of equal rewards has to teach RL.
+    """
+    segment = (Lane.TRAIN, root, bound)
+    kept = "FROM episodes WHERE place IS NOT NULL AND lane = ? AND stay = ? AND seq <= ?"
+    if tx.rules.pulse_tasks == "all":
+        return kept, segment
+    failed = "SELECT task FROM reservoirs WHERE stay = ? AND failed <= ?"
+    return f"{kept} AND task IN ({failed})", (*segment, root, bound)
+
+
+def let_go(tx: Transaction) -> int:
+    """Give up the reservoirs of segments that nothing will learn from any more; how many episodes were in them.
+
+    A pulse has learned from what came before it once a checkpoint holds the segment that follows: no resume goes back
+    before that one. Stays that a resume undid are on no path.
+    """
+    path = tx.path()
+    lineages, saved = tx.lineages(), tx.checkpointed
+    learned = len(path)
+    for n in range(len(path) - 1, 0, -1):
+        follows = path[n - 1].start
+        if path[n].phase is Phase.PULSE and saved is not None and not lineages.abandoned(saved, follows):
+            learned = n
+    needed = {segment.root for segment in path[:learned]}
+    found = [row["stay"] for row in tx.rows("SELECT DISTINCT stay FROM reservoirs") if row["stay"] not in needed]
+    gone = 0
+    for root in found:
+        gone += tx.execute(
+            "UPDATE episodes SET place = NULL WHERE place IS NOT NULL AND lane = ? AND stay = ?", Lane.TRAIN, root
+        ).rowcount
+        tx.execute("DELETE FROM reservoirs WHERE stay = ?", root)
+    return gone
+
+
+def count_successes(tx: Transaction) -> int:
+    """How many trajectories a pulse that began now could choose from."""
+    clauses = [_of_segment(tx, root, ANY) for root in _since_pulse(tx.path())]
+    return sum(tx.number(f"SELECT COUNT(*) {clause}", *values) for clause, values in clauses)
+
+
+def _kept_successes(tx: Transaction, segments: list[LedgerPhaseSegment], bound: int) -> list[Row]:
+    """Reservoir members of the segments back to the last pulse, committed up to `bound`, by task and sequence."""
+    clauses = [_of_segment(tx, root, bound) for root in _since_pulse(segments)]
+    rows = [row for clause, values in clauses for row in tx.rows(f"SELECT seq, token, task {clause}", *values)]
+    return sorted(rows, key=lambda row: (row["task"], row["seq"]))
+
+
+def tokens(tx: Transaction, segment: LedgerPhaseSegment) -> list[int]:
+    """The episodes that `segment`, the current one, learns from."""
+    root, seed = tx.segment(segment.root), tx.settings.seed
+    rows = tx.rows(
+        "SELECT token FROM episodes WHERE lane = ? AND success = 1 AND seq <= ? ORDER BY seq", Lane.DEMO, root.seq_bound
+    )
+    demos = [row["token"] for row in rows]
+    if segment.phase is Phase.BC:
+        return demos
+    by_task: dict[str, list[int]] = {}
+    for row in _kept_successes(tx, tx.path()[1:], root.seq_bound):
+        by_task.setdefault(row["task"], []).append(row["token"])
+    own = [
+        token
+        for task, found in by_task.items()
+        for token in choose(found, tx.rules.pulse_per_task, stable_seed(seed, "pulse", root.idx, task))
+    ]
+    return own + choose(demos, tx.rules.pulse_demos, stable_seed(seed, "pulse's demonstrations", root.idx))
+
+
+def _places(tx: Transaction, segment: LedgerPhaseSegment) -> list[tuple[int, int]]:
+    """Token and number of the pool's steps. Raises LedgerError where all are too long or can't be read."""
+    if tx.pool is None or tx.pool[0] != segment.root:
+        places: list[tuple[int, int]] = []
+        longest, too_long, unreadable = 0, 0, 0
+        for token in tokens(tx, segment):
+            for row in tx.rows(
+                "SELECT n, ref, well_formed FROM steps WHERE token = ? AND well_formed ORDER BY n", token
+            ):
+                if row["well_formed"] == UNREADABLE:
+                    unreadable += 1
+                    continue
+                length = msgspec.msgpack.decode(row["ref"], type=StepRef).response_tokens
+                if length <= tx.settings.sampling.max_new_tokens:
+                    places.append((token, row["n"]))
+                else:
+                    longest, too_long = max(longest, length), too_long + 1
+        if unreadable and not places:
+            raise LedgerError(
+                f"none of the {unreadable} steps to learn from can be read: files of the run's segments are missing or"
+                " changed (event payloads_unreadable); put them back, or begin a new run"
+            )
+        if too_long:
+            most = tx.settings.sampling.max_new_tokens
+            if not places:
+                raise LedgerError(f"no answer to learn fits sampling.max_new_tokens {most}: the longest has {longest}")
+            tx.emit(events.ANSWERS_TOO_LONG, left_out=too_long, learned=len(places), longest=longest, most=most)
+        tx.pool = (segment.root, places)
+    return tx.pool[1]
+
+
+def draw_samples(tx: Transaction, segment: LedgerPhaseSegment, batch: int) -> list[StepRef]:
+    """Minibatch number `batch` of a cross-entropy segment; empty when there is nothing to learn from."""
+    places = _places(tx, segment)
+    if not places:
+        return []
+    seed = stable_seed(tx.settings.seed, "minibatches", segment.root)
+    refs = []
+    for pick in minibatch(len(places), batch, tx.rules.sft_batch_size, seed):
+        row = tx.row("SELECT ref FROM steps WHERE token = ? AND n = ?", *places[pick])
+        assert row is not None
+        refs.append(msgspec.msgpack.decode(row["ref"], type=StepRef))
+    return refs

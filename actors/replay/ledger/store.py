@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from actors.replay.config import LedgerSettings
-from actors.replay.database.auditing import BOUND
-from actors.replay.database.schema import connect
+from actors.replay.database.auditing import BOUND, refuse_unsound
+from actors.replay.database.ledger_file import connect
 from actors.replay.database.transaction import Transaction
-from actors.replay.ledger import episodes, figures, phases, step_evidence, task_quarantine, training
+from actors.replay.ledger import demo_tasks, episodes, phases, task_choice, training
 from runtime.disk import DiskGate, Log, on_disk, why
 from runtime.errors import ComputerRLError, DiskRefuses, MailboxFull, StoreError
 from runtime.logs.events import Event
@@ -121,7 +121,7 @@ def _rebooted(tx: Transaction) -> None:
     tx.execute("UPDATE reservations SET expires = ? WHERE state = 'out'", tx.now)
     tx.execute("UPDATE samplers SET heard = ?", tx.now)
     tx.execute("UPDATE wards SET probe_at = ?", tx.now)
-    step_evidence.mark(tx)
+    phases.mark(tx)
 
 
 def _recover(tx: Transaction, fresh: bool, boot: str) -> Opened:
@@ -137,16 +137,16 @@ def _recover(tx: Transaction, fresh: bool, boot: str) -> Opened:
         tx.execute("DELETE FROM samplers")
         tx.execute("DELETE FROM meta WHERE key = 'closed'")
         tx.set_meta("incarnation", tx.settings.incarnation)
-        step_evidence.mark(tx)
+        phases.mark(tx)
     bound = max(tx.rules.max_staleness, int(tx.meta(BOUND) or 0))  # a resume may change it
     tx.set_meta(BOUND, str(bound))
-    figures.audit(tx)
+    refuse_unsound(tx.connection, strata=demo_tasks.rules_of(tx) is not None)
     return Opened(
         fresh=fresh,
         released=released,
         returned=returned,
         phase=tx.segment().phase,
-        quarantined=list(task_quarantine.quarantined(tx)),
+        quarantined=list(task_choice.quarantined(tx)),
     )
 
 

@@ -1,7 +1,8 @@
-"""What the learner takes, trains, saves and goes back to.
+"""What the learner takes, trains, saves and goes back to, and what becomes of payloads that it can't read.
 
 Invariant: a batch holds exactly the groups of one step, complete, of varying reward and at most S steps stale. A step
-counts while its weights are an ancestor of the learner's, so what a crash lost is trained again.
+counts while its weights are an ancestor of the learner's, so what a crash lost is trained again. An unreadable payload
+is never handed out again.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import msgspec
 from actors.errors import FencedOff, LedgerError
 from actors.replay import events
 from actors.replay.database.transaction import LedgerPhaseSegment, Row, Transaction
-from actors.replay.ledger import curriculum, eval_rounds, phases, sft_batches, step_evidence
-from actors.replay.ledger.retention import load_steps
+from actors.replay.ledger import figures, phases, retention, task_choice
+from actors.replay.ledger.retention import UNREADABLE, load_steps, tokens
 from actors.replay.messages import (
     Batch,
     CheckpointDigests,
@@ -29,10 +30,11 @@ from actors.replay.messages import (
     Take,
     Trained,
     TrajectoryRef,
+    Unreadable,
 )
+from actors.replay.rules.admission import Lineages, too_stale
 from actors.replay.rules.groups import GroupEnding, GroupState
-from actors.replay.rules.staleness import Lineages, too_stale
-from runtime.messaging.message import Done, Version
+from runtime.messaging.message import BlobRef, Done, Version
 
 DIGEST = "digest:"  # before the version of a checkpoint
 _UNDONE = "undone"  # sequence number of the last episode that stood when steps were last undone
@@ -61,7 +63,7 @@ def take(tx: Transaction, msg: Take) -> Batch | NothingToTake | None:
         return NothingToTake(final=False, checkpoint=True) if tx.checkpointed != tx.trained else None
     if segment.phase is Phase.RL:
         return _take_groups(tx, segment, msg, done)
-    if segment.phase in (Phase.BC, Phase.PULSE) and (samples := sft_batches.draw(tx, segment, done)):
+    if segment.phase in (Phase.BC, Phase.PULSE) and (samples := retention.draw_samples(tx, segment, done)):
         return _lease(tx, segment, msg, done, samples=samples)
     return None
 
@@ -190,20 +192,20 @@ def trained(tx: Transaction, msg: Trained) -> Done:
     success = played.success if rl else None
     tx.emit(events.STEP_TRAINED, lease=msg.lease, phase=segment.phase, version=str(msg.version), success=success)
     if rl:
-        step_evidence.step_made(tx, segment, batch, msg.version, played)
+        figures.step_made(tx, segment, batch, msg.version, played)
     return Done()
 
 
-def _played_since(tx: Transaction, last: int, now: int, batch: Batch) -> curriculum.PolicyEstimate:
+def _played_since(tx: Transaction, last: int, now: int, batch: Batch) -> task_choice.PolicyEstimate:
     """What the training episodes committed since the last step say; those of the batch when there are none.
 
     Groups of zero variance are in it: the batch alone would hide a policy that always or never succeeds.
     """
-    found = curriculum.played(tx, last, now)
+    found = task_choice.played(tx, last, now)
     if found is not None:
         return found
     outcomes = [trajectory.success for group in batch.groups for trajectory in group.trajectories]
-    return curriculum.PolicyEstimate(sum(outcomes) / len(outcomes) if outcomes else 0.0, None)
+    return task_choice.PolicyEstimate(sum(outcomes) / len(outcomes) if outcomes else 0.0, None)
 
 
 def checkpointed(tx: Transaction, msg: Checkpointed) -> Done:
@@ -269,7 +271,7 @@ def resumed(tx: Transaction, msg: LearnerResumed) -> Done:
         if row["newest"] and lineages.abandoned(msg.version, Version.parse(row["newest"])):
             tx.end_group(row, GroupEnding.ORPHANED)
             orphaned += 1
-    eval_rounds.abandon_rounds(tx)
+    phases.abandon_rounds(tx)
     tx.emit(events.LINEAGE_STARTED, version=str(msg.version), parent=str(parent), returned=returned, orphaned=orphaned)
     return Done()
 
@@ -298,7 +300,7 @@ def give_back(tx: Transaction, lease: Row, cause: str) -> int:
 def _undo(tx: Transaction, lease: Row) -> int:
     """A step whose weights are gone: its groups go back unless a checkpoint had made them final."""
     tx.execute("UPDATE leases SET state = 'returned' WHERE id = ?", lease["id"])
-    for behind, count in step_evidence.staleness(tx, lease["id"]).items():
+    for behind, count in figures.staleness(tx, lease["id"]).items():
         tx.count(f"staleness:{behind}", -count)
     returned = 0
     for group in tx.rows("SELECT * FROM groups WHERE lease = ?", lease["id"]):
@@ -318,3 +320,51 @@ def _return_group(tx: Transaction, group: Row) -> int:
         tx.move_group(group, GroupState.READY)
         return 1
     return 0
+
+
+UNREADABLE_LEASE = "unreadable"  # of the lease
+
+
+def unreadable(tx: Transaction, msg: Unreadable) -> Done:
+    """End what can't be read and give the rest of the lease back. A repeat changes nothing.
+
+    Raises FencedOff when the lease is not outstanding.
+    """
+    lease = tx.row("SELECT * FROM leases WHERE id = ?", msg.lease)
+    if lease is None or lease["state"] not in ("out", UNREADABLE_LEASE):
+        raise FencedOff(f"lease {msg.lease} is not outstanding")
+    if lease["state"] == UNREADABLE_LEASE:
+        return Done()
+    batch = msgspec.msgpack.decode(lease["reply"], type=Batch)
+    bad = set(msg.blobs)
+    lost = 0
+    for group in tx.rows("SELECT * FROM groups WHERE lease = ? AND state = 'leased'", msg.lease):
+        if _holds(tx, group["id"], bad):
+            tx.end_group(group, GroupEnding.LOST)
+            lost += 1
+    samples = _leave_out(tx, tx.segment(lease["stay"]), bad) if batch.samples else 0
+    tx.emit(
+        events.PAYLOADS_UNREADABLE, lease=msg.lease, phase=batch.phase.phase, groups=lost, samples=samples,
+        segments=sorted({blob.segment for blob in bad}), cause=msg.cause,
+    )  # fmt: skip
+    give_back(tx, lease, "payloads can't be read")
+    tx.execute("UPDATE leases SET state = ? WHERE id = ?", UNREADABLE_LEASE, msg.lease)
+    return Done()
+
+
+def _holds(tx: Transaction, group: int, bad: set[BlobRef]) -> bool:
+    tokens = [row["token"] for row in tx.rows("SELECT token FROM episodes WHERE group_id = ?", group)]
+    return any(step.blob in bad for token in tokens for step in load_steps(tx, token))
+
+
+def _leave_out(tx: Transaction, segment: LedgerPhaseSegment, bad: set[BlobRef]) -> int:
+    """Take steps out of the pool of `segment`; how many. A ledger that has just begun again holds no pool in memory."""
+    found = [
+        (UNREADABLE, token, row["n"])
+        for token in tokens(tx, segment)
+        for row in tx.rows("SELECT n, ref FROM steps WHERE token = ? AND well_formed = 1", token)
+        if msgspec.msgpack.decode(row["ref"], type=StepRef).blob in bad
+    ]
+    tx.many("UPDATE steps SET well_formed = ? WHERE token = ? AND n = ?", found)
+    tx.pool = None
+    return len(found)

@@ -1,21 +1,20 @@
-"""Which stratum a demonstration task falls into, and which attempt at it comes next.
+"""Which demonstration comes next: by a task's stratum and attempts, or evenly over families and routes. Pure.
 
-Invariant: pure. A task's stratum follows from its first attempts alone and never changes afterwards. Every task gets
-exactly the attempts that its stratum calls for, unless faults set it aside. Neither overlapping attempts nor broken
-infrastructure change that.
+A task's stratum follows from its first attempts alone and never changes afterwards. Every task gets exactly the
+attempts that its stratum calls for, unless faults set it aside.
 
 The strata are as in the ComputerRL recipe. A task that is always solved is kept. The fine-tuned policy tries a task
-again that is sometimes solved. In a task that is never solved a random member of the pool takes each step.
-
-One thing differs on purpose. The recipe trains the base model again on the final set. Here cloning goes on from the
-weights that were fine-tuned for resampling, so that no step is paid for twice.
+again that is sometimes solved. In a task that is never solved a random member of the pool takes each step. One thing
+differs on purpose: the recipe trains the base model again on the final set. Here cloning goes on from the weights that
+were fine-tuned for resampling, so that no step is paid for twice.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -168,3 +167,51 @@ def count(found: Iterable[tuple[str, DemoTask, int]], rules: Rules) -> dict[str,
         name = str(where) if where is not None else "aside" if set_aside(demo_task, rules, 0) else "open"
         counts[f"{family}/{name}"] = counts.get(f"{family}/{name}", 0) + tasks
     return dict(sorted(counts.items()))
+
+
+class TaskStratum(NamedTuple):
+    """Tasks of one family by one route. `route` "" leaves the choice to the demonstrator."""
+
+    family: str
+    route: str
+    tasks: list[str]
+
+    @property
+    def name(self) -> str:
+        """As counters call it."""
+        return name_of(self.family, self.route)
+
+
+def name_of(family: str, route: str) -> str:
+    """`family/route`."""
+    return f"{family}/{route}"
+
+
+def family_of(task: str) -> str:
+    """What stands before an id's first slash, "" where there is none."""
+    return task.partition("/")[0] if "/" in task else ""
+
+
+def strata(tasks: Sequence[str], routes: Mapping[str, Sequence[str]]) -> list[TaskStratum]:
+    """The strata of `tasks`, in order of appearance; a family without `routes` has one stratum."""
+    by_family: dict[str, list[str]] = {}
+    for task in tasks:
+        by_family.setdefault(family_of(task), []).append(task)
+    return [
+        TaskStratum(family, route, listed)
+        for family, listed in by_family.items()
+        for route in (routes.get(family) or ("",))
+    ]
+
+
+def order(
+    found: Sequence[TaskStratum], held: Mapping[str, int], tried: Mapping[str, int], most: int
+) -> list[TaskStratum]:
+    """`found` in the order in which they should be tried next.
+
+    `held` are demonstrations stored or in flight and `tried` those handed out, by stratum; `most` attempts in all.
+    """
+    share = -(-most // max(1, len(found)))
+    return sorted(
+        found, key=lambda one: (tried.get(one.name, 0) >= share, held.get(one.name, 0), tried.get(one.name, 0))
+    )

@@ -18,7 +18,7 @@ from actors.desktop.actor import DesktopSeat
 from actors.replay.config import LedgerSettings
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
-from actors.replay.rules import strata
+from actors.replay.rules import cold_start
 from apis.actions.spaces import SPACES
 from apis.tasks import registry as tasks
 from apis.tasks.words import HELD_OUT, TRAIN
@@ -76,7 +76,7 @@ def test_each_arm_demonstrates_within_its_actions_and_as_often_as_the_others() -
         ledger, seat = planned(deploy_files.load(FILE, [f"prompt.action_space={space}"])[0])
         assert ledger.action_space == seat.seat.action_space == space
         assert ledger.demo_routes == dict.fromkeys(FAMILIES, ROUTES[space])
-        kinds = strata.strata(ledger.demo_tasks, ledger.demo_routes)
+        kinds = cold_start.strata(ledger.demo_tasks, ledger.demo_routes)
         assert ledger.demos.count % len(kinds) == 0  # each family and route as often
         counts.add(ledger.demos.count)
         assert {task.split("/")[0] for task in ledger.train_tasks} == FAMILIES

@@ -9,7 +9,7 @@ from actors.cluster.runs import progress
 from actors.cluster.runs.criterion import RequireConfig, complete, told, unmet
 from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound, compare, gains
 from actors.replay.messages import EvalFigures, Figures, Phase, PhaseRef
-from actors.replay.statistics.success_rates import RoundEpisode, summarise
+from actors.replay.statistics import RoundEpisode, summarise
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 

@@ -23,7 +23,7 @@ from actors.cluster.runs import criterion, evaluation_rounds, run_folder, weight
 from actors.cluster.runs import export as exporting
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.run_folder import RunRecord, claim
-from actors.replay.database.schema import connect
+from actors.replay.database.ledger_file import connect
 from runtime.errors import ConfigError
 
 COMMAND = [sys.executable, "-P", "-m", "actors.cluster.cli"]

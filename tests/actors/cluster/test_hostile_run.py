@@ -26,8 +26,8 @@ from ledger_tools import Play, settings
 from actors.cluster import cli
 from actors.cluster.report.small import small
 from actors.cluster.runs import run_folder
-from actors.replay.database.schema import connect
-from actors.replay.ledger import demo_import
+from actors.replay.database.ledger_file import connect
+from actors.replay.ledger import demo_tasks
 from actors.replay.messages import StepPayload, StepRef
 from runtime.logs.writer import log_file
 from runtime.segments import SegmentStore
@@ -55,7 +55,7 @@ def run(tmp_path: Path) -> Path:
     folder.mkdir(parents=True)
     config = msgspec.structs.replace(settings(demos=1), demo_tasks=[NAME], tokenizer="t1", format="compact")
     play = Play(folder, config=config)
-    play.do(demo_import.label)
+    play.do(demo_tasks.label)
     store = SegmentStore(folder / "segments", "seat")
 
     def step() -> StepRef:

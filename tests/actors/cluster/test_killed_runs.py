@@ -14,11 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from actors.replay.config import LedgerSettings, ReplayConfig
-from actors.replay.database.schema import connect
-from actors.replay.database.transaction import Transaction
-from actors.replay.ledger.figures import audit
-from actors.settings import DemosConfig
+from actors.replay.database.auditing import refuse_unsound
+from actors.replay.database.ledger_file import connect
 from runtime.control import query_status
 from runtime.logs.reader import read_logs
 
@@ -35,9 +32,6 @@ SETTINGS = {
     "run.require": "{bc_steps: 45}",
 }
 PATIENCE_S = 240.0
-LEDGER = LedgerSettings(
-    seed=0, train_tasks=[], demo_tasks=[], max_turns=6, demos=DemosConfig(), rules=ReplayConfig(), incarnation="test"
-)
 
 
 def command(runs: Path, *more: str) -> list[str]:
@@ -99,7 +93,7 @@ def test_a_run_survives_the_loss_of_every_process(tmp_path: Path) -> None:
     assert list((again.folder / "tensorboard").iterdir())
     connection, _ = connect(again.folder / "ledger.sqlite")
     try:
-        audit(Transaction(connection, LEDGER))
+        refuse_unsound(connection, strata=False)
         trained = connection.execute("SELECT COUNT(*) FROM leases WHERE made IS NOT NULL").fetchone()[0]
         played = connection.execute("SELECT COUNT(*) FROM episodes WHERE lane = 'eval'").fetchone()[0]
     finally:

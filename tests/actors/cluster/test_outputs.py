@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.runs import ledgers, progress
-from actors.replay.database.schema import connect
+from actors.replay.database.ledger_file import connect
 
 COMPUTERRL = [sys.executable, "-P", "-m", "actors.cluster.cli"]
 ROOT = Path(__file__).resolve().parents[3]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from actors.cluster.report.read import common_s, overlap, read_run, union
 from actors.cluster.report.show import show
 from actors.replay.database import ledger_file
-from actors.replay.database.schema import connect
-from actors.replay.statistics.intervals import Rate
+from actors.replay.database.ledger_file import connect
+from actors.replay.statistics import Rate
 from runtime.errors import ConfigError
 
 SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)).map(lambda s: (float(s[0]), float(s[0] + s[1]))))

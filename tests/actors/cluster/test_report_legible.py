@@ -13,8 +13,7 @@ from actors.cluster.report import curves, html, pagephases, pagerounds, show
 from actors.cluster.report.bands import Band
 from actors.cluster.report.pictures import BUSY_COLOURS, CPU_COLOURS, IDLE_COLOURS, ink
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
-from actors.replay.statistics.scores import TIMED_OUT
-from actors.replay.statistics.success_rates import RoundEpisode, summarise
+from actors.replay.statistics import TIMED_OUT, RoundEpisode, summarise
 from apis.tasks.registry import digest
 from tests.actors.cluster.test_report_page import Fabricated, whole
 

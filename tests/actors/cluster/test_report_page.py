@@ -25,7 +25,7 @@ from actors.cluster.report.gather import gather
 from actors.cluster.report.html import join, picture, sealed, tag, text
 from actors.cluster.report.page import SECTIONS
 from actors.cluster.runs import run_folder
-from actors.replay.database.schema import connect
+from actors.replay.database.ledger_file import connect
 from actors.replay.messages import StepPayload, StepRef
 from runtime.segments import SegmentStore
 

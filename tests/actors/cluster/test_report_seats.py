@@ -16,7 +16,7 @@ from actors.cluster.report.pictures import seat_shares
 from actors.cluster.report.read import read_run
 from actors.cluster.report.seats import BUSY, Timeline, causes, seat_time
 from actors.cluster.report.show import show
-from actors.replay.database.schema import connect
+from actors.replay.database.ledger_file import connect
 
 CHANGES = st.lists(st.tuples(st.integers(0, 50), st.sampled_from("abc")))
 

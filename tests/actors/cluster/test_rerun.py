@@ -19,7 +19,7 @@ from actors.desktop.episode import wanted_of
 from actors.desktop.files.read_home import FileSeen, ReadRefusal
 from actors.desktop.player import Play, Player, demonstrated
 from actors.desktop.pool.pool import DesktopPool
-from actors.replay.database.schema import connect
+from actors.replay.database.ledger_file import connect
 from actors.replay.messages import Outcome, StepRef
 from apis.tasks.registry import task
 from apis.tasks.verify.manifest import Manifest

@@ -18,7 +18,7 @@ from actors.cluster.runs import execute, requests, run_folder
 from actors.cluster.runs.requests import RunRequest
 from actors.cluster.runs.run_folder import RunRecord
 from actors.cluster.runs.weights import NamedWeights
-from actors.replay.database.schema import connect
+from actors.replay.database.ledger_file import connect
 from runtime.errors import ConfigError
 from runtime.program import program
 from tests.actors.cluster.unplayed import AT, FILE, Broken, refused, told, unplayed

@@ -14,7 +14,7 @@ import pytest
 from actors.cluster import cli
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import ledgers, run_folder
-from actors.replay.database.schema import connect
+from actors.replay.database.ledger_file import connect
 from policy import checkpoints
 from runtime.errors import ConfigError
 

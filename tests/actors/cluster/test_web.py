@@ -25,7 +25,7 @@ from actors.cluster.web.beside import live_page
 from actors.cluster.web.run_reader import LOST, RunReader
 from actors.cluster.web.server import LiveServer
 from actors.cluster.web.shared_look import SharedLook
-from actors.replay.database.schema import connect
+from actors.replay.database.ledger_file import connect
 from runtime.errors import ConfigError
 from runtime.http import Guard, bearer
 from runtime.http import served as guarded

@@ -15,7 +15,7 @@ import pytest
 
 from actors.entropulse.config import EntropulseConfig
 from actors.entropulse.plateau import fit, plateau
-from actors.replay.ledger.curriculum import WINDOW, KindTally, of_mixture, order, weights
+from actors.replay.ledger.task_choice import WINDOW, KindTally, of_mixture, order, weights
 
 CONFIG = EntropulseConfig()
 KINDS = 21

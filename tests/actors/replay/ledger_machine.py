@@ -21,9 +21,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ledger_tools import BROKEN, Play, step
 
 from actors.errors import FencedOff, LedgerError
-from actors.replay import bound
 from actors.replay.database.transaction import Transaction
-from actors.replay.ledger import episodes, retention, step_evidence
+from actors.replay.ledger import episodes, figures, retention
 from actors.replay.messages import Batch, Phase, Reservation, Reserve
 from runtime.errors import DiskRefuses
 from runtime.messaging.message import BlobRef, Version
@@ -229,7 +228,7 @@ class LedgerMachine(RuleBasedStateMachine):
         tx = self.play.ledger.tx
         if draw(st.booleans()):
             rules, tx.rules = tx.rules, msgspec.structs.replace(tx.rules, disk_gib=1e-9)
-            self.play.do(lambda tx: bound.keep_within(tx, self.folder))
+            self.play.do(lambda tx: retention.keep_within(tx, self.folder))
             tx.rules = rules
         self.play.do(retention.collect)
         self.play.do(lambda tx: retention.sweep(tx, self.folder))
@@ -371,7 +370,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def every_step_that_stands_has_its_evidence(self) -> None:
         if hasattr(self, "play"):
             steps = self.play.figures().steps.get("rl", 0)
-            shown = step_evidence.series(self.play.ledger.tx)
+            shown = figures.series(self.play.ledger.tx)
             assert [one.rl_step for one in shown] == list(range(1, steps + 1))
             assert all(min(one.wasted.values()) >= 0 and 0 <= one.coverage <= 1 for one in shown)
 

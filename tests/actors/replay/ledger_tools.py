@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from actors.replay.config import LedgerSettings, ReplayConfig
-from actors.replay.ledger import episodes, eval_rounds, figures, phases, training, unreadable
+from actors.replay.database.auditing import refuse_unsound
+from actors.replay.ledger import demo_tasks, episodes, figures, phases, training
 from actors.replay.ledger.store import Job, Ledger
 from actors.replay.messages import (
     Batch,
@@ -132,7 +133,7 @@ class Play:
 
     def check(self) -> None:
         """Counters equal rows, and the group counts add up."""
-        self.ledger.run([figures.audit])
+        refuse_unsound(self.ledger.tx.connection, strata=demo_tasks.rules_of(self.ledger.tx) is not None)
         seen = self.figures()
         alive = seen.groups_open + seen.groups_ready + seen.groups_leased
         assert seen.groups_opened == alive + sum(seen.endings.values())
@@ -208,7 +209,7 @@ class Play:
     def unreadable(self, batch: Batch, blobs: list[BlobRef]) -> None:
         """The learner can't read `blobs` of the batch."""
         msg = Unreadable(lease=batch.lease, blobs=blobs, cause="gone")
-        self.do(lambda tx: unreadable.report(tx, msg))
+        self.do(lambda tx: training.unreadable(tx, msg))
 
     def serving(self, version: str, sampler: str = "sampler/0") -> None:
         """A sampler serves a version."""
@@ -241,7 +242,7 @@ class Play:
         sampling = Sampling(temperature=temperature, max_new_tokens=32)
         of = " ".join(sorted(tasks))
         msg = OpenEval(round=name, version=v(version), tasks=tasks, task_set=of, sampling=sampling, episodes=episodes)
-        self.do(lambda tx: eval_rounds.open_round(tx, msg))
+        self.do(lambda tx: phases.open_round(tx, msg))
 
     def demonstrate(self, count: int) -> None:
         """Record successful demonstrations."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ledger_tools import BROKEN, settings, v
 
-from actors.replay.ledger import episodes, phases, task_quarantine
+from actors.replay.ledger import episodes, phases, task_choice
 from actors.replay.ledger.store import Job, Ledger
 from actors.replay.messages import Phase, PhaseRef, Release, Reservation, Reserve, Serving, SetPhase
 
@@ -54,19 +54,19 @@ def test_after_a_reboot_what_waited_is_due_and_nothing_else_changes(tmp_path: Pa
     path = tmp_path / "ledger.sqlite"
     ledger = Ledger(path, settings(), lambda: 90_000.0, boot="one")
     rl(ledger)
-    for _ in range(task_quarantine.POLICY.faults_in_a_row):
+    for _ in range(task_choice.POLICY.faults_in_a_row):
         work = reserve(ledger, "desktop/0")
         while work.task != "t0":
             work = reserve(ledger, "desktop/0")
         msg = Release(token=work.token, seat="desktop/0", fault=BROKEN)
         do(ledger, lambda tx, msg=msg: episodes.release(tx, msg))  # type: ignore[misc]
-    assert not task_quarantine.playable(ledger.tx, "t0")
+    assert not task_choice.playable(ledger.tx, "t0")
     before = ledger.tx.rows("SELECT id, state, ending FROM groups ORDER BY id")
     ledger.close()
     ledger = Ledger(path, settings(), lambda: 10.0, boot="one")  # the actor alone was restarted
-    assert not task_quarantine.playable(ledger.tx, "t0")
+    assert not task_choice.playable(ledger.tx, "t0")
     ledger.close()
     ledger = Ledger(path, settings(), lambda: 10.0, boot="two")
-    assert task_quarantine.playable(ledger.tx, "t0"), "ten seconds after the boot, or it would rest for a day"
+    assert task_choice.playable(ledger.tx, "t0"), "ten seconds after the boot, or it would rest for a day"
     assert ledger.tx.rows("SELECT id, state, ending FROM groups ORDER BY id") == before
     ledger.close()

@@ -15,7 +15,7 @@ from ledger_tools import BROKEN, FAULT, Play, settings, step
 
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
-from actors.replay.ledger import demo_import, demo_tasks, sft_batches
+from actors.replay.ledger import demo_tasks, retention
 from actors.replay.messages import Lane, Phase, Reservation, StepPayload
 from actors.replay.rules import cold_start
 from actors.replay.rules.cold_start import MIXED, POLICY, AttemptStage, AttemptTally, DemoTask, Rules, Stratum
@@ -194,7 +194,7 @@ def test_all_three_strata_and_resampling_in_a_ledger(tmp_path: Path) -> None:
     show.play.phase(Phase.BC)
     assert show.play.events("demo_strata")[0]["tasks"] == held
     assert "sometimes: some did" in show.play.events("demo_strata")[0]["rule"]
-    assert len(show.play.do(lambda tx: sft_batches.tokens(tx, tx.segment()))) == figures.demos
+    assert len(show.play.do(lambda tx: retention.tokens(tx, tx.segment()))) == figures.demos
     show.play.phase(Phase.DEMO)
     assert show.play.figures().demo_left
     assert not isinstance(show.play.ask("desktop/0"), Reservation), "no sampler has said what it serves"
@@ -302,7 +302,7 @@ def demo(task: str, member: str) -> demo_format.Demo:
 def take_in(show: Show, path: Path, folder: Path) -> int:
     store = SegmentStore(folder / "segments", "x")
     try:
-        return int(show.play.do(lambda tx: demo_import.import_demos(tx, path, store, folder)).demos)
+        return int(show.play.do(lambda tx: demo_tasks.import_demos(tx, path, store, folder)).demos)
     finally:
         store.close()
 

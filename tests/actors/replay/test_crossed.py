@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.replay.statistics.intervals import quantile95, spread
-from actors.replay.statistics.success_rates import RoundEpisode, gain_of_pairs
+from actors.replay.statistics import RoundEpisode, gain_of_pairs, quantile95, spread
 
 TABLES = st.tuples(st.integers(2, 5), st.integers(2, 8)).flatmap(
     lambda size: st.lists(

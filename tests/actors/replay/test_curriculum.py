@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.replay.config import LedgerSettings
-from actors.replay.ledger import curriculum, task_quarantine
-from actors.replay.ledger.curriculum import LEAST, KindTally, PolicyEstimate
+from actors.replay.ledger import task_choice
+from actors.replay.ledger.task_choice import LEAST, KindTally, PolicyEstimate
 from runtime.errors import ConfigError
 from tests.actors.replay.ledger_tools import BROKEN, Play, settings, step
 
@@ -44,14 +44,14 @@ def test_a_kind_is_weighed_by_its_size_and_learnability_and_none_is_given_up(
 ) -> None:
     sizes = {kind: size for kind, (size, _, _) in kinds.items()}
     seen = {kind: KindTally(wins, wins + losses) for kind, (_, wins, losses) in kinds.items()}
-    for kind, weight in curriculum.weights(sizes, seen).items():
+    for kind, weight in task_choice.weights(sizes, seen).items():
         p = seen[kind].success
         assert weight == pytest.approx(sizes[kind] * max(LEAST, 4 * p * (1 - p)))
         assert LEAST * sizes[kind] <= weight <= sizes[kind]
 
 
 def test_values_by_hand() -> None:
-    found = curriculum.weights({"new": 3, "half": 2, "rare": 2, "always": 4}, {
+    found = task_choice.weights({"new": 3, "half": 2, "rare": 2, "always": 4}, {
         "half": KindTally(19, 38), "rare": KindTally(1, 18), "always": KindTally(38, 38),
     })  # fmt: skip
     assert found == pytest.approx({"new": 3.0, "half": 2.0, "rare": 2 * 4 * 0.1 * 0.9, "always": 4 * LEAST})
@@ -60,7 +60,7 @@ def test_values_by_hand() -> None:
 def test_the_first_of_an_order_comes_in_proportion() -> None:
     """Of 4,000 draws, within five standard deviations; and every order names each kind once."""
     likely, draws = {"a": 1.0, "b": 2.0, "c": 5.0}, 4000
-    orders = [curriculum.order(likely, seed) for seed in range(draws)]
+    orders = [task_choice.order(likely, seed) for seed in range(draws)]
     assert all(sorted(one) == ["a", "b", "c"] for one in orders)
     first = Counter(one[0] for one in orders)
     for kind, weight in likely.items():
@@ -112,7 +112,7 @@ def test_kinds_whose_tasks_all_rest_are_passed_over(tmp_path: Path) -> None:
     play = Play(tmp_path, config)
     play.rl()
     broken = 0
-    while broken < task_quarantine.POLICY.faults_in_a_row:
+    while broken < task_choice.POLICY.faults_in_a_row:
         work = play.reserve()
         if work.task == "lone":
             play.release(work, BROKEN)
@@ -125,7 +125,7 @@ def test_kinds_whose_tasks_all_rest_are_passed_over(tmp_path: Path) -> None:
 
 def played(play: Play, first: int = 0, last: int = 1 << 40) -> PolicyEstimate | None:
     """What the episodes of a ledger say."""
-    found: list[PolicyEstimate | None] = play.ledger.run([lambda tx: curriculum.played(tx, first, last)])  # type: ignore[assignment]
+    found: list[PolicyEstimate | None] = play.ledger.run([lambda tx: task_choice.played(tx, first, last)])  # type: ignore[assignment]
     return found[0]
 
 
@@ -151,20 +151,20 @@ def test_an_episode_counts_by_how_little_its_kind_was_favoured() -> None:
     before = {"easy": KindTally(40, 40), "even": KindTally(20, 40)}
     assert LEAST == 0.15
     drawn = {"easy": KindTally(9, 9, 90, 9.0), "even": KindTally(10, 20, 200, 60.0)}  # 12 * 0.15 to 4 * 1, as 9 to 20
-    found = curriculum.of_mixture(drawn, before)
+    found = task_choice.of_mixture(drawn, before)
     assert found is not None
     assert found.success == pytest.approx((12 * 1 + 4 * 0.5) / 16)
     assert found.entropy == pytest.approx((12 * 0.1 + 4 * 0.3) / 16)
-    alone = curriculum.of_mixture({"even": KindTally(1, 4, 8, 4.0)}, before)
+    alone = task_choice.of_mixture({"even": KindTally(1, 4, 8, 4.0)}, before)
     assert alone == (0.25, 0.5)
-    assert curriculum.of_mixture({}, before) is None
+    assert task_choice.of_mixture({}, before) is None
 
 
 @given(st.integers(0, 39), st.integers(1, 8), st.integers(0, 8))
 def test_what_was_played_before_tells_nothing_of_success_now(wins: int, tries: int, won: int) -> None:
     """A kind that sits a step out, or was solved otherwise before, leaves no trace in what the step says."""
     now = {"even": KindTally(min(won, tries), tries, 10 * tries, 3.0)}
-    found = curriculum.of_mixture(now, {"even": KindTally(wins, 40), "easy": KindTally(40, 40)})
+    found = task_choice.of_mixture(now, {"even": KindTally(wins, 40), "easy": KindTally(40, 40)})
     assert found is not None
     assert found.success == pytest.approx(min(won, tries) / tries)
 

@@ -16,9 +16,9 @@ from actors.errors import LedgerError
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
 from actors.replay.demos.format import Demo, DemoStep, RecordingHeader
-from actors.replay.ledger import demo_import
+from actors.replay.ledger import demo_tasks
 from actors.replay.messages import Phase, StepPayload, StepRef
-from actors.replay.rules.strata import order, strata
+from actors.replay.rules.cold_start import order, strata
 from apis.observation import OBSERVATION_VERSION
 from runtime.errors import StoreError
 from runtime.segments import SegmentStore, digest_of, read_blob
@@ -46,7 +46,7 @@ class Recorder:
             settings(demos=count), demo_tasks=TASKS, demo_routes=ROUTES, tokenizer="t1", format="compact", **more
         )
         self.play = Play(folder, config=config)
-        self.play.do(demo_import.label)
+        self.play.do(demo_tasks.label)
         self.store = SegmentStore(folder / "segments", "seat")
 
     def record(self, successes: int) -> Counter[str]:
@@ -67,7 +67,7 @@ class Recorder:
         return StepRef(blob=blob, prompt_tokens=3, response_tokens=2, well_formed=True, oldest=None, screenshot=shot)
 
     def take_in(self, path: Path) -> int:
-        job = self.play.do(lambda tx: demo_import.import_demos(tx, path, self.store, self.folder))
+        job = self.play.do(lambda tx: demo_tasks.import_demos(tx, path, self.store, self.folder))
         return int(job.demos)
 
 

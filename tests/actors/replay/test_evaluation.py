@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.replay.statistics.intervals import Rate, Tally, paired, pass_at, rate
-from actors.replay.statistics.success_rates import RoundEpisode, gain, gain_of_pairs, summarise
+from actors.replay.statistics import Rate, RoundEpisode, Tally, gain, gain_of_pairs, paired, pass_at, rate, summarise
 
 TALLIES = st.lists(st.integers(1, 5).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), max_size=30)
 EPISODES = st.lists(

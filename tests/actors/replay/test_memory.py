@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from ledger_tools import Play
 
-from actors.replay import bound
 from actors.replay.ledger import retention
 from actors.replay.messages import Phase, Reservation, StepPayload, StepRef
 from runtime.errors import StoreError
@@ -190,8 +189,8 @@ def test_beyond_the_bound_the_oldest_successes_go_first_and_it_is_told(tmp_path:
     made = [learn(desk, f"0.{n}") for n in range(6)]
     desk.play.checkpointed("0.5")  # the last step could be undone: what it learned from stays
     tx = desk.play.ledger.tx
-    tx.rules = msgspec.structs.replace(tx.rules, disk_gib=(bound.used_bytes(tmp_path) - 250_000) / bound.GIB)
-    desk.play.do(lambda tx: bound.keep_within(tx, tmp_path))
+    tx.rules = msgspec.structs.replace(tx.rules, disk_gib=(retention.used_bytes(tmp_path) - 250_000) / retention.GIB)
+    desk.play.do(lambda tx: retention.keep_within(tx, tmp_path))
     desk.sweep()
     gone = [success for success, _ in made[:3]]
     for ref in gone:
@@ -203,7 +202,7 @@ def test_beyond_the_bound_the_oldest_successes_go_first_and_it_is_told(tmp_path:
     (told,) = desk.play.events("disk_bound_reached")
     assert (told["successes"], told["others"]) == (3, 0)
     assert desk.play.figures().successes_kept == 3
-    desk.play.do(lambda tx: bound.keep_within(tx, tmp_path))
+    desk.play.do(lambda tx: retention.keep_within(tx, tmp_path))
     assert len(desk.play.events("disk_bound_reached")) == 1, "it is kept now"
 
 
@@ -217,7 +216,7 @@ def test_what_the_present_phase_needs_stays_and_is_told(tmp_path: Path) -> None:
     tx = desk.play.ledger.tx
     tx.rules = msgspec.structs.replace(tx.rules, disk_gib=1e-6)
     for _ in range(2):
-        desk.play.do(lambda tx: bound.keep_within(tx, tmp_path))
+        desk.play.do(lambda tx: retention.keep_within(tx, tmp_path))
     desk.sweep()
     read_blob(desk.folder, made[0].blob)
     with pytest.raises(StoreError):

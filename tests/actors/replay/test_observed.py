@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from test_demos import Recorder, export
 
-from actors.replay import observed
+from actors.replay.database import queries
 from actors.replay.database.ledger_file import reading
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
 from actors.replay.demos.format import KEY
-from actors.replay.ledger import demo_import
+from actors.replay.ledger import demo_tasks
 from apis.observation import OBSERVATION_VERSION
 from runtime.errors import StoreError
 
@@ -27,11 +27,11 @@ def shown(path: Path) -> tuple[int, ...]:
 
 def played(run: Recorder) -> tuple[int, ...]:
     with reading(run.folder) as database:
-        return observed.of_episodes(database)
+        return queries.observations_of_episodes(database)
 
 
 def recorded(folder: Path, version: int, monkeypatch: pytest.MonkeyPatch, successes: int) -> Recorder:
-    monkeypatch.setattr(observed, "OBSERVATION_VERSION", version)
+    monkeypatch.setattr(demo_tasks, "OBSERVATION_VERSION", version)
     run = Recorder(folder, 99)
     run.record(successes)
     return run
@@ -55,8 +55,8 @@ def test_a_recording_says_which_observation_it_shows_wherever_it_goes(
 
 def test_a_run_that_another_build_goes_on_with_shows_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = recorded(tmp_path / "run", 5, monkeypatch, 2)
-    monkeypatch.setattr(observed, "OBSERVATION_VERSION", 7)
-    run.play.do(demo_import.label)
+    monkeypatch.setattr(demo_tasks, "OBSERVATION_VERSION", 7)
+    run.play.do(demo_tasks.label)
     run.record(1)
     assert played(run) == shown(run.folder) == (5, 7)
 
@@ -73,7 +73,7 @@ def test_what_a_build_without_versions_made_shows_the_first(tmp_path: Path) -> N
     table = pq.read_table(tmp_path / "old.parquet")
     pq.write_table(table.replace_schema_metadata({KEY: _without(table.schema.metadata[KEY])}), tmp_path / "old.parquet")
     assert shown(tmp_path / "old.jsonl") == shown(tmp_path / "old.parquet") == (1,)
-    run.play.do(demo_import.label)
+    run.play.do(demo_tasks.label)
     assert played(run) == (1, OBSERVATION_VERSION)
 
 

@@ -11,7 +11,7 @@ import pytest
 from ledger_tools import Play, step
 
 from actors.errors import LedgerError
-from actors.replay.ledger import sft_batches
+from actors.replay.ledger import retention
 from actors.replay.messages import Lane, Phase, Reservation, StepRef
 
 
@@ -44,7 +44,7 @@ class Run:
         """Every step of the pulse's pool, each once: an epoch of minibatches."""
         tx = self.play.ledger.tx
         stay = tx.segment()
-        drawn = [ref for batch in range(50) for ref in sft_batches.draw(tx, stay, batch)]
+        drawn = [ref for batch in range(50) for ref in retention.draw_samples(tx, stay, batch)]
         return list({ref.blob.digest: ref for ref in drawn}.values())
 
     def tokens(self) -> list[int]:
@@ -94,7 +94,7 @@ def test_some_per_task_at_random(tmp_path: Path) -> None:
     times: Counter[int] = Counter()
     for seed in range(80):
         tx.settings = msgspec.structs.replace(run.play.settings, seed=seed)
-        times.update(sft_batches.tokens(tx, tx.segment()))
+        times.update(retention.tokens(tx, tx.segment()))
     # 2 of 8 in 80 draws: 20 on average, with a standard deviation of 3.9.
     assert set(times) == set(run.task)
     assert 6 <= min(times.values()) <= max(times.values()) <= 36
@@ -201,12 +201,12 @@ def test_and_some_demonstrations_where_the_file_says_so(tmp_path: Path) -> None:
     for _ in range(6):
         run.play.phase(Phase.PULSE, steps=5)
         tx = run.play.ledger.tx
-        tokens = sft_batches.tokens(tx, tx.segment())
+        tokens = retention.tokens(tx, tx.segment())
         assert own < set(tokens)
         assert len(set(tokens) & shown) == 2 == len(set(tokens) - own), "successful ones alone"
         run.play.reopen()
         tx = run.play.ledger.tx
-        assert sft_batches.tokens(tx, tx.segment()) == tokens, "the same after a restart"
+        assert retention.tokens(tx, tx.segment()) == tokens, "the same after a restart"
         seen |= set(tokens) & shown
         before = set(run.task)
         run.play.rl()

@@ -14,10 +14,18 @@ from ledger_tools import v
 from actors.errors import LedgerError
 from actors.replay.config import LedgerSettings, ReplayConfig, TaskRange, TasksConfig, expand
 from actors.replay.rules import groups
-from actors.replay.rules.admission import demos_wanted, may_open, serving_is_fresh
-from actors.replay.rules.groups import GroupEnding, GroupState, GroupStatus, Slot, SlotState
-from actors.replay.rules.reservoir import choose, minibatch, nth_of_epochs, place
-from actors.replay.rules.staleness import Lineages
+from actors.replay.rules.admission import Lineages, demos_wanted, may_open, serving_is_fresh
+from actors.replay.rules.groups import (
+    GroupEnding,
+    GroupState,
+    GroupStatus,
+    Slot,
+    SlotState,
+    choose,
+    minibatch,
+    nth_of_epochs,
+    place,
+)
 from runtime.errors import ConfigError
 from runtime.settings import stable_seed
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.replay.statistics.scores import TIMED_OUT, side_by_side
-from actors.replay.statistics.success_rates import RoundEpisode
+from actors.replay.statistics import TIMED_OUT, RoundEpisode, side_by_side
 
 EPISODES = [
     RoundEpisode(task="s/a", success=True, reason="verified", score=1.0),

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from ledger_tools import settings
 
 from actors.errors import LedgerError
-from actors.replay.database.schema import connect
+from actors.replay.actor import FEW, Change, ParkingLot
+from actors.replay.database.ledger_file import connect
 from actors.replay.database.transaction import Transaction
 from actors.replay.ledger import store as store_module
 from actors.replay.ledger.store import Ledger, Logged, Store
-from actors.replay.long_poll import FEW, Change, ParkingLot
 from runtime.errors import MailboxFull, StoreError
 
 
@@ -99,7 +99,7 @@ def test_a_ledger_that_does_not_add_up_is_not_opened(tmp_path: Path) -> None:
     ledger = Ledger(path, settings())
     ledger.run([lambda tx: tx.count("opened")])
     ledger.close()
-    with pytest.raises(StoreError, match="counts 1 for opened, its rows say 0"):
+    with pytest.raises(StoreError, match="opened: 1 counted, 0 in rows"):
         Ledger(path, settings())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.replay.rules.strata import TaskStratum, family_of, order, strata
+from actors.replay.rules.cold_start import TaskStratum, family_of, order, strata
 
 A, B, C = (TaskStratum(family, "", [f"{family}/1"]) for family in "abc")
 

@@ -11,7 +11,7 @@ from ledger_tools import BROKEN, FAULT, Play, settings, step
 
 from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.database.transaction import Transaction
-from actors.replay.ledger import episodes, task_quarantine
+from actors.replay.ledger import episodes, task_choice
 from actors.replay.messages import NoWork, Phase, Reservation
 from actors.settings import DemosConfig
 
@@ -58,7 +58,7 @@ def test_a_task_that_breaks_episodes_rests_and_others_go_on(start: Start) -> Non
     assert (rests["task"], rests["cause"], rests["faults"]) == (
         "t1",
         "setup_failed",
-        task_quarantine.POLICY.faults_in_a_row,
+        task_choice.POLICY.faults_in_a_row,
     )
     figures = play.figures()
     assert figures.tasks_resting == 1
@@ -79,7 +79,7 @@ def test_the_only_one_that_is_well_is_found_from_anywhere_in_an_epoch(start: Sta
     play = start()
     play.rl()
     make_rest(play, "t1")
-    found = play.do(lambda tx: [task_quarantine.next_playable(tx, ["t0", "t1"], number, 7) for number in range(40)])
+    found = play.do(lambda tx: [task_choice.next_playable(tx, ["t0", "t1"], number, 7) for number in range(40)])
     assert {one and one[0] for one in found} == {"t0"}
     assert {passed for _, passed in found} == {0, 1, 2}
 
@@ -89,16 +89,16 @@ def test_one_probe_lets_it_back_and_its_next_fault_sends_it_away(start: Start) -
     play.rl()
     make_rest(play, "t0")
     assert play.ask("desktop/1") is None
-    play.wall += task_quarantine.POLICY.first_probe_s + 1
+    play.wall += task_choice.POLICY.first_probe_s + 1
     probe = play.reserve()
     assert play.ask("desktop/2") is None, "one probe at a time"
     play.release(probe, FAULT)
     probe = play.reserve()
     play.release(probe, BROKEN)
     assert play.ask("desktop/1") is None
-    play.wall += task_quarantine.POLICY.first_probe_s + 1
+    play.wall += task_choice.POLICY.first_probe_s + 1
     assert play.ask("desktop/1") is None, "the wait between probes doubles"
-    play.wall += task_quarantine.POLICY.first_probe_s
+    play.wall += task_choice.POLICY.first_probe_s
     probe = play.reserve()
     play.commit(probe, False)
     (back,) = play.events("task_let_back")
@@ -125,7 +125,7 @@ def test_a_killed_run_forgets_no_rest_and_tries_the_probe_again(start: Start) ->
     play = start(tasks=["t0"])
     play.rl()
     make_rest(play, "t0")
-    play.wall += task_quarantine.POLICY.first_probe_s + 1
+    play.wall += task_choice.POLICY.first_probe_s + 1
     assert isinstance(play.ask("desktop/1"), Reservation)
     play.reopen(incarnation="next")
     assert play.figures().tasks_resting == 1
@@ -188,7 +188,7 @@ def test_what_may_not_be_played_is_what_the_rule_says(start: Start) -> None:
             ("well", "well", tx.now + 1),
         ):  # fmt: skip
             tx.execute("INSERT INTO wards VALUES(?, ?, 1, 0, ?, 0)", task, state, probe_at)
-        ruled_out = [task for task in tx.settings.train_tasks if not task_quarantine.playable(tx, task)]
-        return list(task_quarantine.unplayable(tx)), ruled_out
+        ruled_out = [task for task in tx.settings.train_tasks if not task_choice.playable(tx, task)]
+        return list(task_choice.unplayable(tx)), ruled_out
 
     assert play.do(stand) == (["later", "probed"], ["later", "probed"])

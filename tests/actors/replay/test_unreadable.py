@@ -8,14 +8,14 @@ import pytest
 from ledger_tools import Play, step
 
 from actors.errors import FencedOff, LedgerError
-from actors.replay.ledger import unreadable
+from actors.replay.ledger import training
 from actors.replay.messages import Batch, Phase, Unreadable
 from runtime.messaging.message import BlobRef
 
 
 def report(play: Play, batch: Batch, blobs: list[BlobRef]) -> None:
     msg = Unreadable(lease=batch.lease, blobs=blobs, cause="no such file")
-    play.do(lambda tx: unreadable.report(tx, msg))
+    play.do(lambda tx: training.unreadable(tx, msg))
 
 
 def test_a_group_that_cannot_be_read_is_lost_and_the_others_go_back(tmp_path: Path) -> None:

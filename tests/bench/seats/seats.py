@@ -24,8 +24,7 @@ from actors.desktop.actor import DesktopController, DesktopSeat
 from actors.desktop.config import SEATS_ENV, DesktopsConfig, MachineConfig, PoolConfig, SeatConfig, SshConfig
 from actors.replay.actor import ReplayActor
 from actors.replay.config import LedgerSettings, ReplayConfig
-from actors.replay.messages import GetFigures, Phase, PhaseRef, SetPhase
-from actors.replay.snapshot import Figures
+from actors.replay.messages import Figures, GetFigures, Phase, PhaseRef, SetPhase
 from actors.settings import DemosConfig
 from apis.prompts import FORMS, Form
 from policy.tokenizer import Tokenizer

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from actors.replay.statistics.intervals import Rate
+from actors.replay.statistics import Rate
 
 SOLVED_LEAST = 0.98  # of what was played, per family and route
 FAULTS_MOST = 0.02  # of all episodes begun

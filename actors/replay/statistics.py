@@ -1,14 +1,14 @@
-"""Rates and differences of rates with 95 % intervals.
+"""Rates and gains with 95 % intervals, and what an evaluation round says. Pure.
 
-Invariant: pure. An interval always holds its estimate and lies within what is possible. It has no width only where
-nothing can vary. Parts of a variance are never negative.
+An interval always holds its estimate and lies within what is possible. It has no width only where nothing can vary. A
+fault counts as a failure among all episodes and is left out of the rate without faults.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import comb
 from statistics import fmean
 
@@ -195,3 +195,187 @@ def quantile95(freedom: float) -> float:
         inside = middle / (3 * _PARTS) * (at[0] + at[-1] + 4 * sum(at[1:-1:2]) + 2 * sum(at[2:-1:2]))
         low, high = (middle, high) if inside < 0.95 * whole else (low, middle)
     return math.sqrt(freedom) * math.tan((low + high) / 2)
+
+
+class RoundEpisode(msgspec.Struct, frozen=True, kw_only=True):
+    """One episode of a round. A fault has no outcome of its own: success is False and feasible True."""
+
+    task: str
+    success: bool = False
+    feasible: bool = True
+    fault: bool = False
+    reason: str = ""  # of its outcome
+    score: float | None = None  # of the end state, 0 to 1; None: it was not judged
+    token: int = 0  # of its reservation
+
+    @property
+    def family(self) -> str:
+        """The first part of the task's id."""
+        return self.task.partition("/")[0]
+
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
+    """Success by denominator."""
+
+    all: Rate  # every episode; faults are failures
+    feasible: Rate  # without those that were found infeasible; faults are failures
+    without_faults: Rate
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """A round. `trained` and `untrained` split it by whether a family is trained on."""
+
+    instances: int
+    episodes: int
+    faults: int
+    whole: Rates
+    trained: Rates
+    untrained: Rates
+    families: dict[str, Rates]
+    pass_at: dict[int, float]  # k -> pass@k of the episodes without faults
+
+
+def summarise(episodes: Iterable[RoundEpisode], untrained: Collection[str] = ()) -> Summary:
+    """The summary of a round; `untrained` names the families that are never trained on."""
+    found = list(episodes)
+    played = [episode for episode in found if not episode.fault]
+    each = _tallies(played)
+    return Summary(
+        instances=len({episode.task for episode in found}),
+        episodes=len(found),
+        faults=len(found) - len(played),
+        whole=_rates(found),
+        trained=_rates([episode for episode in found if episode.family not in untrained]),
+        untrained=_rates([episode for episode in found if episode.family in untrained]),
+        families={
+            family: _rates([episode for episode in found if episode.family == family])
+            for family in sorted({episode.family for episode in found})
+        },
+        pass_at=_passes(list(each.values())),
+    )
+
+
+def gain(before: Sequence[RoundEpisode], after: Sequence[RoundEpisode]) -> Gain:
+    """The paired gain over the instances that both rounds played without a fault; how many were left out is part of it.
+
+    An instance of which a fault took one episode would weigh otherwise in one round than in the other.
+    """
+    return gain_of_pairs([(before, after)])
+
+
+def gain_of_pairs(pairs: Iterable[tuple[Sequence[RoundEpisode], Sequence[RoundEpisode]]]) -> Gain:
+    """The same of several pairs of rounds, one per seed: an instance is left out that one of them lacks.
+
+    Where there are several, the interval also holds what other seeds would differ by (`intervals.with_seeds`).
+    """
+    listed = [(list(before), list(after)) for before, after in pairs]
+    every = [episode for pair in listed for episode in (*pair[0], *pair[1])]
+    tasks = {episode.task for episode in every}
+    sound = tasks - {episode.task for episode in every if episode.fault}
+    each = [[_tallies(e for e in episodes if e.task in sound) for episodes in pair] for pair in listed]
+    both = sorted(set.intersection(*(set(found) for pair in each for found in pair))) if each else []
+    before, after = (_summed(both, [pair[side] for pair in each]) for side in (0, 1))
+    whole = paired(before, after, len(tasks) - len(both))
+    if len(each) < 2 or len(both) < 2:
+        return whole
+    return with_seeds(whole, [[_share(last[task]) - _share(first[task]) for task in both] for first, last in each])
+
+
+def _summed(tasks: Sequence[str], found: Sequence[dict[str, Tally]]) -> list[Tally]:
+    return [(sum(one[task][0] for one in found), sum(one[task][1] for one in found)) for task in tasks]
+
+
+def _share(tally: Tally) -> float:
+    return tally[0] / tally[1]
+
+
+def _rates(episodes: Sequence[RoundEpisode]) -> Rates:
+    return Rates(
+        all=rate(list(_tallies(episodes).values())),
+        feasible=rate(list(_tallies([episode for episode in episodes if episode.feasible]).values())),
+        without_faults=rate(list(_tallies([episode for episode in episodes if not episode.fault]).values())),
+    )
+
+
+def _tallies(episodes: Iterable[RoundEpisode]) -> dict[str, Tally]:
+    found: dict[str, Tally] = {}
+    for episode in episodes:
+        won, played = found.get(episode.task, (0, 0))
+        found[episode.task] = (won + episode.success, played + 1)
+    return found
+
+
+def _passes(tallies: Sequence[Tally]) -> dict[int, float]:
+    most = max((played for _, played in tallies), default=0)
+    values = {k: pass_at(tallies, k) for k in range(1, most + 1)}
+    return {k: value for k, value in values.items() if value is not None}
+
+
+TIMED_OUT = "out_of_steps"  # an outcome's reason
+
+
+class Mean(msgspec.Struct, frozen=True):
+    """Scores from 0 to 1 of `n` episodes, added up."""
+
+    successes: float
+    n: int
+
+    @property
+    def value(self) -> float:
+        """The mean, 0 of an empty set."""
+        return self.successes / self.n if self.n else 0.0
+
+
+class Scored(msgspec.Struct, frozen=True, kw_only=True):
+    """One score of a round's episodes."""
+
+    name: str
+    whole: Mean
+    feasible: Mean
+    infeasible: Mean
+
+
+def strictly(episode: RoundEpisode) -> float:
+    """1 for what was claimed and verified, and for an infeasible task that was given up."""
+    return float(episode.success)
+
+
+def by_end_state(episode: RoundEpisode) -> float:
+    """OSWorld's score: of a feasible task the end state's, claimed or not, and 0 where it was given up.
+
+    An infeasible task is solved by giving up alone.
+    """
+    return strictly(episode) if episode.score is None else episode.score
+
+
+def as_published(episode: RoundEpisode) -> float:
+    """The published harness's score: a time-out is taken for giving up, however the desktop then looks."""
+    return float(not episode.feasible) if episode.reason == TIMED_OUT else by_end_state(episode)
+
+
+def side_by_side(episodes: Iterable[RoundEpisode]) -> list[Scored]:
+    """The three scores, and what two trivial policies score on the same tasks: never ending, and giving up at once.
+
+    The strict and the osworld score of giving up at once are the same, and of never ending 0.
+    """
+    played = [episode for episode in episodes if not episode.fault]
+    return [
+        _scored("strict", played, strictly),
+        _scored("osworld", played, by_end_state),
+        _scored("published", played, as_published),
+        _scored("never ending, published", played, lambda episode: not episode.feasible),
+        _scored("giving up at once", played, lambda episode: not episode.feasible),
+    ]
+
+
+def _scored(name: str, played: Sequence[RoundEpisode], score: Callable[[RoundEpisode], float]) -> Scored:
+    def of(some: Iterable[RoundEpisode]) -> Mean:
+        scores = [float(score(episode)) for episode in some]
+        return Mean(sum(scores), len(scores))
+
+    return Scored(
+        name=name,
+        whole=of(played),
+        feasible=of(episode for episode in played if episode.feasible),
+        infeasible=of(episode for episode in played if not episode.feasible),
+    )

@@ -1,14 +1,13 @@
-"""Which task the next group plays, and what success at all of them is.
+"""Which task is played next, by the curriculum and by quarantine, and what success at all tasks is.
 
-Invariant: a choice is a function of the seed and of what the ledger stores, so a restart makes the same choice. A kind
-of task that is solved half the time has the largest share of the groups. However hard or mastered another kind is, its
-share never falls below `LEAST` of that. So no kind is given up, and a mastered kind is seen again.
+Invariant: a choice is a function of the seed and of what the ledger stores. A kind of task that is solved half the time
+has the largest share of the groups, and no kind's share falls below `LEAST` of that. A task that is quarantined loses
+its open groups in the same transaction.
 
 GRPO learns nothing from a group whose rewards are all equal. The chance of two unequal rewards is 2 p (1 - p) at
-success p. The term p (1 - p) is known as a task's learnability. Sources: Tzannetos et al., "Proximal curriculum for
-reinforcement learning agents", 2023. Rutherford et al., "No regrets", 2024. Both measure it per task. A run this long
-sees a task once or twice, so it is measured here per kind of task. The measure goes over the last `WINDOW` episodes a
-kind.
+success p; p (1 - p) is known as a task's learnability (Tzannetos et al., "Proximal curriculum for reinforcement
+learning agents", 2023; Rutherford et al., "No regrets", 2024). Both measure it per task. A run this long sees a task
+once or twice, so it is measured here per kind of task, over the last `WINDOW` episodes a kind.
 """
 
 from __future__ import annotations
@@ -17,10 +16,12 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from actors.replay import events
 from actors.replay.database.transaction import Row, Transaction
-from actors.replay.ledger import task_quarantine
-from actors.replay.messages import Lane
+from actors.replay.messages import Fault, Lane
+from actors.replay.rules.groups import GroupEnding, GroupState, nth_of_epochs
 from runtime.settings import stable_seed
+from runtime.supervision import Quarantine, QuarantinePolicy, QuarantineState
 
 WINDOW = 40
 LEAST = 0.15
@@ -73,7 +74,7 @@ def next_task(tx: Transaction) -> str | None:
 
 def _next_of(tx: Transaction, kind: str, tasks: Sequence[str]) -> str | None:
     number, seed = tx.counter(f"drawn:{kind}"), stable_seed(tx.settings.seed, kind)
-    found = task_quarantine.next_playable(tx, tasks, number, seed)
+    found = next_playable(tx, tasks, number, seed)
     if found is None:
         return None
     task, passed = found
@@ -151,3 +152,95 @@ def _tallied(tx: Transaction, episodes: Sequence[Row]) -> dict[str, KindTally]:
                 wins + row["success"], tries + 1, tokens + row["tokens"], surprisal + row["surprisal"]
             )
     return found
+
+
+POLICY = QuarantinePolicy(faults_in_a_row=3, first_probe_s=60.0, longest_probe_s=3600.0)
+CULPRIT = "task"
+
+
+def quarantine(tx: Transaction, task: str) -> Quarantine:
+    """How a task stands."""
+    row = tx.row("SELECT * FROM wards WHERE task = ?", task)
+    return Quarantine() if row is None else _read(row)
+
+
+def quarantined(tx: Transaction) -> dict[str, Quarantine]:
+    """The tasks that are quarantined, those that are being probed too."""
+    return {row["task"]: _read(row) for row in tx.rows("SELECT * FROM wards WHERE state != 'well' ORDER BY task")}
+
+
+def unplayable(tx: Transaction) -> dict[str, Quarantine]:
+    """The tasks that may not be handed out now."""
+    return {task: stands for task, stands in quarantined(tx).items() if not stands.usable(tx.now)}
+
+
+def playable(tx: Transaction, task: str) -> bool:
+    """Whether a task may be handed out now."""
+    return quarantine(tx, task).usable(tx.now)
+
+
+def next_playable(tx: Transaction, tasks: Sequence[str], number: int, seed: int) -> tuple[str, int] | None:
+    """The first of endless epochs over `tasks` from `number` on that may be played, and how many were passed over.
+
+    None when all are quarantined. From the middle of an epoch on it takes nearly two of them to come by every task.
+    """
+    for passed in range(2 * len(tasks) - 1):
+        task = nth_of_epochs(tasks, number + passed, seed)
+        if playable(tx, task):
+            return task, passed
+    return None
+
+
+def handed_out(tx: Transaction, task: str, token: int) -> None:
+    """An episode of the task was handed out."""
+    before = quarantine(tx, task)
+    _write(tx, task, before, before.began(token))
+
+
+def ended(tx: Transaction, reservation: Row) -> None:
+    """An episode came to an outcome."""
+    task, token = reservation["task"], reservation["token"]
+    before = quarantine(tx, task)
+    after = before.ended(token, POLICY)
+    _write(tx, task, before, after)
+    if before.quarantined and not after.quarantined:
+        tx.emit(events.TASK_LET_BACK, task=task, failed_probes=before.failed_probes)
+
+
+def broken(tx: Transaction, reservation: Row, fault: Fault) -> None:
+    """Infrastructure broke an episode; a task that is quarantined loses its open groups."""
+    task, token = reservation["task"], reservation["token"]
+    before = quarantine(tx, task)
+    after = before.faulted(token, POLICY, tx.now, own=fault.culprit == CULPRIT)
+    _write(tx, task, before, after)
+    if after.state is not QuarantineState.QUARANTINED or after == before or after.probe_at <= tx.now:
+        return
+    tx.emit(
+        events.TASK_QUARANTINED, task=task, cause=fault.cause, detail=fault.detail, faults=after.streak,
+        failed_probes=after.failed_probes, probe_s=after.probe_at - tx.now,
+    )  # fmt: skip
+    for row in tx.groups_in(GroupState.OPEN):
+        if row["task"] == task:
+            tx.end_group(row, GroupEnding.LOST)
+
+
+def _write(tx: Transaction, task: str, before: Quarantine, after: Quarantine) -> None:
+    if after == before:
+        return
+    if after == Quarantine():
+        tx.execute("DELETE FROM wards WHERE task = ?", task)
+        return
+    tx.execute(
+        "INSERT OR REPLACE INTO wards VALUES(?, ?, ?, ?, ?, ?)",
+        task, after.state, after.streak, after.failed_probes, after.probe_at, after.probe,
+    )  # fmt: skip
+
+
+def _read(row: Row) -> Quarantine:
+    return Quarantine(
+        state=QuarantineState(row["state"]),
+        streak=row["streak"],
+        failed_probes=row["failed_probes"],
+        probe_at=row["probe_at"],
+        probe=row["probe"],
+    )
