@@ -113,7 +113,7 @@ standins: setup
 # The Dockerfile's steps in a fresh Debian 12 by debootstrap, as root: eight minutes alone, and 5 GB below /var/tmp.
 # PIP_* of the environment holds there, too; BIND names folders that it means.
 fresh-root: setup
-	setpriv --pdeathsig TERM $(PY) -P deploy/setup/fresh_root.py $(foreach folder,$(BIND),--bind $(folder))
+	setpriv --pdeathsig TERM $(PY) -P tests/fresh_root.py $(foreach folder,$(BIND),--bind $(folder))
 
 # What things cost here: NAME is startup, desktops, sampler, learner or capacity; ARGS are its own (`ARGS=--help`).
 NAME ?= startup

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.setup import fresh_root
+from tests import fresh_root
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
@@ -57,7 +57,7 @@ def test_an_image_holds_nothing_that_git_leaves_out() -> None:
 
 WITHIN = """
 import sys
-from deploy.setup import fresh_root
+from tests import fresh_root
 with fresh_root.scratch() as root:
     lines = [f"mount -t tmpfs fresh-root-test {root}", f"mkdir {root}/x; echo at {root}", "sleep 987 & sleep 0.1"]
     sys.exit(fresh_root.execute([*lines, sys.argv[1]]))

@@ -8,20 +8,98 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
+import shutil
+from collections.abc import Collection
 from pathlib import Path
 
-from actors.entropulse import events
 from actors.entropulse.config import EntropulseSettings
 from actors.entropulse.decide import AFTER_BC, FINAL, GREEDY, Finished, OpenRound, Remain, SwitchPhase, decide
-from actors.entropulse.kept_weights import PinnedFolders
 from actors.errors import LedgerError
 from actors.learner.messages import GetLearnerState, WriteWeights
 from actors.replay.messages import Figures, GetFigures, OpenEval, Sampling, WaitFigures
 from actors.sampler.messages import Pin, Unpin
 from policy.errors import NoModel
 from runtime.actor import Actor
+from runtime.errors import StoreError
+from runtime.logs.events import declare
 from runtime.messaging.message import Version
 from runtime.messaging.refs import TRANSIENT
+
+PHASE_DECIDED = declare("phase_decided", "info", phase=str, cause=str, evidence=dict[str, float])
+ROUND_WEIGHTS_KEPT = declare("round_weights_kept", "info", version=str, round=str, samplers=list[str])
+ROUND_WEIGHTS_RELEASED = declare("round_weights_released", "info", version=str)
+SUPERVISOR_WAITS = declare("supervisor_waits", "warning", cause=str)
+
+
+PINNED = "pinned"  # in a run's folder
+
+
+class PinnedFolders:
+    """`<run_dir>/pinned/<version>`: links to the learner's exports, or copies across file systems.
+
+    `<run_dir>/kept/<version>` likewise, for weights that stay after the run.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._folder = run_dir / PINNED
+        self._kept = run_dir / "kept"
+
+    def clear(self) -> None:
+        """Remove what a killed supervisor left half done."""
+        for folder in (self._folder, self._kept):
+            for part in folder.glob(".*.part"):
+                shutil.rmtree(part)
+
+    def location(self, version: Version) -> Path:
+        """Where `version` is pinned."""
+        return self._folder / str(version)
+
+    def pin(self, version: Version, export: Path) -> Path:
+        """Keep `export`. Raises StoreError when it is gone, because the learner removed it meanwhile."""
+        return self._take(version, export, self.location(version))
+
+    def keep(self, version: Version, export: Path) -> Path:
+        """Keep `export` after its round, too. Raises StoreError like `pin`."""
+        return self._take(version, export, self._kept / str(version))
+
+    def forget(self, wanted: Collection[Version]) -> None:
+        """Delete what is kept of versions not in `wanted`: a resume abandoned their rounds."""
+        for version in _all_but(self._kept, wanted):
+            shutil.rmtree(self._kept / str(version))
+
+    def _take(self, version: Version, export: Path, target: Path) -> Path:
+        if target.exists():
+            return target
+        scratch = target.with_name(f".{version}.part")
+        try:
+            shutil.rmtree(scratch, ignore_errors=True)
+            shutil.copytree(export, scratch, copy_function=_link)
+            os.replace(scratch, target)
+        except (OSError, shutil.Error) as error:
+            raise StoreError(f"can't keep the weights {version} from {export}: {error}") from error
+        return target
+
+    def surplus(self, needed: Collection[Version]) -> list[Version]:
+        """The pinned versions that are not in `needed`."""
+        return _all_but(self._folder, needed)
+
+    def release(self, version: Version) -> None:
+        """Delete a pinned version, once no engine serves it any more."""
+        shutil.rmtree(self.location(version))
+
+
+def _all_but(folder: Path, needed: Collection[Version]) -> list[Version]:
+    versions = sorted(Version.parse(path.name) for path in folder.glob("[0-9]*"))
+    return [version for version in versions if version not in needed]
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
 
 LOOK_S = 0.5  # figures change with every commit, and no decision is urgent
 WAIT_S = 15.0  # at most so long between two looks: samplers that restarted get their pins again
@@ -62,7 +140,7 @@ class EntropulseActor(Actor):
                 seen = figures.revision
             except (*TRANSIENT, NoModel) as error:
                 # A peer restarts, or the learner went on, or removed an export before it was pinned: look again.
-                self.ctx.log.emit(events.SUPERVISOR_WAITS, cause=str(error))
+                self.ctx.log.emit(SUPERVISOR_WAITS, cause=str(error))
             await self.ctx.clock.sleep(LOOK_S)
 
     async def _act(self, figures: Figures) -> bool:
@@ -75,10 +153,10 @@ class EntropulseActor(Actor):
                     await self.ctx.ref(self.config.replay).ask(change, timeout_s=ASK_S)
                 except LedgerError as error:
                     # A resume moved the phase between the figures and the change: decide again.
-                    self.ctx.log.emit(events.SUPERVISOR_WAITS, cause=str(error))
+                    self.ctx.log.emit(SUPERVISOR_WAITS, cause=str(error))
                 else:
                     self.ctx.log.emit(
-                        events.PHASE_DECIDED, phase=change.next.phase, cause=change.cause, evidence=change.evidence
+                        PHASE_DECIDED, phase=change.next.phase, cause=change.cause, evidence=change.evidence
                     )
                     if self.config.single_version:  # to draw for RL, or to play rounds, at once
                         await self._keep_pins(await self.ctx.ref(self.config.replay).ask(GetFigures(), timeout_s=ASK_S))
@@ -91,7 +169,7 @@ class EntropulseActor(Actor):
                     if now.trained.lineage == figures.trained.lineage:
                         raise
                     # A resume abandoned the weights while they were pinned: decide again.
-                    self.ctx.log.emit(events.SUPERVISOR_WAITS, cause=str(error))
+                    self.ctx.log.emit(SUPERVISOR_WAITS, cause=str(error))
             case Remain(waits_for=what):
                 self._doing = f"{figures.phase.phase}: waits for {what}"
             case Finished():
@@ -126,7 +204,7 @@ class EntropulseActor(Actor):
             )
             await self.ctx.ref(self.config.replay).ask(opened, timeout_s=ASK_S)
         self.ctx.log.emit(
-            events.ROUND_WEIGHTS_KEPT, version=str(state.version), round=wanted.name,
+            ROUND_WEIGHTS_KEPT, version=str(state.version), round=wanted.name,
             samplers=[] if self.config.single_version else list(self.config.samplers),
         )  # fmt: skip
 
@@ -165,4 +243,4 @@ class EntropulseActor(Actor):
             await self._tell(version, keep=False)
             del self._said[version]
             await asyncio.to_thread(self._pins.release, version)  # only now: until then it is asked again
-            self.ctx.log.emit(events.ROUND_WEIGHTS_RELEASED, version=str(version))
+            self.ctx.log.emit(ROUND_WEIGHTS_RELEASED, version=str(version))

@@ -1,8 +1,8 @@
 """The learner: takes batches, has the rank step on them, announces weights, keeps checkpoints.
 
 Invariant: a version never names two different weights: what follows a lost rank is a new lineage. Nothing is
-announced before the ledger knows that it is trained. This process loads no tensor library. It may be on another machine
-than the run's folder: it reads what is stored through its context, and has folders looked after where they are.
+announced before the ledger knows that it is trained. A full disk and a broken transfer cost time and no step. This
+process loads no tensor library, and may be on another machine than the entry point.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import TypeVar
 import msgspec
 
 from actors.errors import FencedOff
-from actors.learner import batches, events, plan_file
+from actors.learner import batches, events
 from actors.learner.batches import Exercises, UnreadableError, read_payloads
-from actors.learner.config import LearnerSettings
-from actors.learner.exports import Exports
-from actors.learner.folders import KeptFolders, checkpoint_of, newest_known
+from actors.learner.broadcast import Publisher
+from actors.learner.config import LearnerConfig, LearnerSettings
+from actors.learner.folders import Exports, KeptFolders, checkpoint_of, newest_known
 from actors.learner.messages import (
     DeclineGroup,
     ExportWeights,
@@ -38,8 +38,7 @@ from actors.learner.messages import (
     WriteKept,
     WriteWeights,
 )
-from actors.learner.rank_asks import EXPORT_BYTES, SAVE_BYTES, RankLostError, asked, loading_s, moving_s, paused
-from actors.learner.weights.publisher import Publisher
+from actors.learner.rank import meeting_s
 from actors.replay.messages import (
     Batch,
     CheckpointDigests,
@@ -55,11 +54,56 @@ from actors.replay.messages import (
 )
 from actors.sampler.messages import Weights
 from policy.errors import LearnerError, NoModel
-from runtime.actor import Actor, handles
+from runtime.actor import Actor, Context, handles
+from runtime.disk import DiskGate
 from runtime.errors import ActorGone, DeadlineExceeded, DiskRefuses, MailboxFull, TransferFailed
 from runtime.messaging.message import Request, Version
+from runtime.messaging.refs import Ref
+from runtime.supervision import Backoff
 
 R = TypeVar("R")
+TRANSFER_PAUSES = Backoff(first_s=2.0, longest_s=60.0)  # each try may move a whole model
+LINK_BYTES_S = 1 << 20  # of the slowest link to other machines that is waited for
+EXPORT_BYTES, SAVE_BYTES = 4, 20  # of a parameter, at most: weights, or also masters, Adam's state and the reference
+
+
+class RankLostError(LearnerError):
+    """The rank's process ended while it had an ask of ours."""
+
+
+def moving_s(learner: LearnerConfig, size_bytes: int) -> float:
+    """Seconds that `size_bytes` may take to or from each rank elsewhere, over one slow link; 0 without such ranks."""
+    return learner.parallel.ranks * size_bytes / LINK_BYTES_S if learner.place else 0.0
+
+
+def loading_s(learner: LearnerConfig, size_bytes: int) -> float:
+    """Seconds that the ranks may take to meet and to fetch what they load, beside those of loading it."""
+    return meeting_s(learner.parallel.ranks) + moving_s(learner, size_bytes)
+
+
+async def paused(ctx: Context, name: str, request: str, error: TransferFailed, failures: int) -> None:
+    """Wait before what did not get from or to the machine of `name` is tried again; `failures` are those in a row."""
+    if failures == 1:
+        ctx.log.emit(events.TRANSFER_FAILED, name=name, request=request, cause=str(error))
+    await ctx.clock.sleep(TRANSFER_PAUSES.delay_s(failures))
+
+
+async def asked(ctx: Context, rank: Ref, name: str, gate: DiskGate, msg: Request[R], *, timeout_s: float) -> R:
+    """What the rank called `name` answers to `msg`, within `timeout_s` of the last ask. Raises RankLostError."""
+    failures = 0
+    while True:
+        try:
+            return await rank.ask(msg, timeout_s=timeout_s)
+        except DiskRefuses as error:
+            gate.refuse(str(error))
+            await gate.passed()
+        except TransferFailed as error:  # no disk here is why, so there is none to look at
+            failures += 1
+            await paused(ctx, name, type(msg).__name__, error, failures)
+        except ActorGone as error:
+            raise RankLostError(str(error)) from error
+
+
 LEDGER_TIMEOUT_S = 60.0
 LEDGER_GIVE_UP_S = 300.0  # all tries, as of the seats: what is given up here is trained again from a checkpoint
 TELL_TIMEOUT_S = 5.0
@@ -213,7 +257,7 @@ class LearnerActor(Actor):
         plan = planned.plan
         self._doing = f"step {version} ({plan.kind})"
         try:
-            sent = await asyncio.to_thread(plan_file.sent, plan, self.ctx.home, self.ctx.make_folder)
+            sent = await asyncio.to_thread(batches.with_plan_file, plan, self.ctx.home, self.ctx.make_folder)
             result = await self._ask_rank(sent, self.config.step_timeout_s)
         finally:
             await self._folders.clear_plans()

@@ -1,19 +1,23 @@
 """Makes the plan of one optimizer step: reads a batch's stored steps, computes advantages, packs, adds rehearsal.
 
 Invariant: the learner's input can't hold a fault, because only committed trajectories and their stored steps get here.
-Every step of a group counts in its advantages and denominators.
+Every step of a group counts in its advantages and denominators. A rank that reads micro-batches from a file reads
+exactly what was packed, or nothing: size and digest are in the plan.
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from random import Random
 
 import msgspec
 
-from actors.learner.config import LearnerConfig
-from actors.learner.messages import StepPlan
-from actors.learner.schedule import learning_rate
+from actors.learner.config import LearnerConfig, Schedule
+from actors.learner.folders import plan_of
+from actors.learner.messages import PlanFile, StepPlan
 from actors.replay.messages import Batch, GroupRef, Phase, StepPayload, StepRef, Unreadable
 from policy.advantage import AdvantageLevel, group_advantages, lean, step_rewards, trajectory_advantages
 from policy.base.corpus import sequence
@@ -28,8 +32,85 @@ from policy.packing import (
     sample_weights,
 )
 from policy.tokenizer import Tokenizer
-from runtime.errors import PayloadLost
+from runtime.disk import store_error
+from runtime.errors import PayloadLost, StoreError
 from runtime.messaging.message import BlobRef, Version
+
+
+def learning_rate(config: LearnerConfig, phase: Phase, segment_step: int, segment_limit: int | None) -> float:
+    """Rate of 0-based step `segment_step` of a phase segment of at most `segment_limit` steps.
+
+    It rises linearly over the first `warmup_steps` to the phase's rate. Then it stays there (`constant`), or falls
+    along a line or half a cosine to `lr_floor` of it at the segment's last step. A segment without a limit keeps its
+    rate. A segment that a trigger ends early has not fallen all the way. RL follows `learner.rl`, cloning and pulses
+    `learner.sft`. With `lr_cycle_steps` RL's rate rises and falls again in every cycle of so many steps. Arms with
+    segments of other lengths have then annealed alike before rounds at its multiples.
+    """
+    rl, sft = config.rl, config.sft
+    if phase is Phase.RL and rl.lr_cycle_steps:
+        segment_step, segment_limit = segment_step % rl.lr_cycle_steps, rl.lr_cycle_steps
+    full = {Phase.BC: sft.lr, Phase.PULSE: sft.pulse_lr}.get(phase, rl.lr)
+    warmup = rl.warmup_steps if phase is Phase.RL else sft.warmup_steps
+    if segment_step < warmup:
+        return full * (segment_step + 1) / (warmup + 1)
+    schedule = rl.lr_schedule if phase is Phase.RL else sft.lr_schedule
+    if schedule is Schedule.CONSTANT or segment_limit is None:
+        return full
+    last = segment_limit - 1 - warmup  # steps from the top to the end
+    done = min(1.0, (segment_step - warmup) / last) if last > 0 else 0.0
+    left = 1.0 - done if schedule is Schedule.LINEAR else 0.5 * (1.0 + math.cos(math.pi * done))
+    return full * (config.lr_floor + (1.0 - config.lr_floor) * left)
+
+
+MOST_BYTES = 16 << 20  # of micro-batches inside a message, which may have 64 MiB with all that is in it
+BYTES_PER_TOKEN = 16  # at most, encoded: an id takes 5 and a log-probability 9
+MakeFolder = Callable[[str, Callable[[Path], None]], None]
+_NAME = "micro_batches"
+
+
+def with_plan_file(plan: StepPlan, run_dir: Path, make_folder: MakeFolder, most_bytes: int = MOST_BYTES) -> StepPlan:
+    """`plan` as it goes to the rank: itself where it is small, else with its micro-batches in a file of the run's.
+
+    `run_dir` is the run's folder with the main host, and `make_folder` is the context's. Raises StoreError.
+    """
+    tokens = sum(len(sample.ids) for micro in plan.micro_batches for sample in micro.samples)
+    if tokens * BYTES_PER_TOKEN <= most_bytes:
+        return plan
+    content = msgspec.msgpack.encode(plan.micro_batches)
+    folder = plan_of(run_dir, plan.version)  # of its own: what a rank elsewhere has is known by it
+
+    def write(here: Path) -> None:
+        path = here / _NAME
+        part = path.with_suffix(".part")
+        try:
+            here.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(content)
+            part.replace(path)
+        except OSError as error:
+            raise store_error(f"can't write {path}", error) from error
+
+    make_folder(str(folder), write)
+    plan_file = PlanFile(location=str(folder / _NAME), size_bytes=len(content), digest=_digest(content))
+    return msgspec.structs.replace(plan, micro_batches=[], plan_file=plan_file)
+
+
+def micro_batches_of(plan: StepPlan) -> list[MicroBatch]:
+    """The micro-batches of a plan. Raises StoreError when the file is not what the plan says."""
+    if plan.plan_file is None:
+        return plan.micro_batches
+    try:
+        with Path(plan.plan_file.location).open("rb") as file:
+            content = file.read(plan.plan_file.size_bytes + 1)
+    except OSError as error:
+        raise StoreError(f"the batch of {plan.plan_id} can't be read: {error}") from error
+    if len(content) != plan.plan_file.size_bytes or _digest(content) != plan.plan_file.digest:
+        raise StoreError(f"{plan.plan_file.location} is not the batch of {plan.plan_id}")
+    return msgspec.msgpack.decode(content, type=list[MicroBatch])
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
 
 Stored = Callable[[list[BlobRef]], Iterable[bytes | PayloadLost]]
 _DECODE = msgspec.msgpack.Decoder(StepPayload).decode

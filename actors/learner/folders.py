@@ -1,20 +1,27 @@
-"""The folders of checkpoints, weights and plans: the actor that looks after them, and how the learner asks it.
+"""The folders of checkpoints, weights and plans, and the newest weights taken from the rank.
 
-Invariant: the actor lives with the main host, and so do the folders, wherever the learner is. Requests are carried out
-one after another: those of a learner that was lost are over before those of its successor begin.
+Invariant: the actor `folders` lives with the main host, and so do the folders, wherever the learner is. Its requests
+are carried out one after another: those of a lost learner are over before those of its successor begin. One export runs
+at a time, and a folder never holds other weights than its name says.
+
+Weights that go by collective are kept in the rank's memory. They are written once a part needs the folder: an engine
+that starts or was in no group, an evaluation round, a checkpoint, the end of the run.
 """
 
 from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
+
+import msgspec
 
 from actors.learner.messages import (
     ClearPlans,
     CountWeights,
+    ExportWeights,
     FolderBytes,
     ForgetAfter,
     FoundCheckpoint,
@@ -23,9 +30,13 @@ from actors.learner.messages import (
     ListCheckpoints,
     PruneCheckpoints,
     PruneWeights,
+    Saved,
     WeightsCount,
+    WriteKept,
 )
+from actors.sampler.messages import Weights
 from policy import checkpoints
+from policy.errors import NoModel
 from runtime.actor import Actor, handles
 from runtime.disk import store_error
 from runtime.errors import ConfigError
@@ -219,3 +230,61 @@ async def _on_disk(work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
 
 def _bytes_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+AskRank = Callable[[ExportWeights | WriteKept], Awaitable[Saved]]
+
+
+class Exports:
+    """Holds one version's description: the newest."""
+
+    def __init__(self, ask_rank: AskRank, run_dir: Path, group_owner: str) -> None:
+        """`run_dir` is the run's folder with the main host.
+
+        `group_owner` names the actor that forms groups for these weights; empty where they go by disk alone.
+        """
+        self._ask_rank, self._run_dir, self._group_owner = ask_rank, run_dir, group_owner
+        self._one = asyncio.Lock()
+        self.newest: Weights | None = None
+
+    async def take(self, version: Version, *, write: bool) -> tuple[Weights, float]:
+        """The rank's weights, which are `version`, as they are announced to samplers, and the seconds that it took.
+
+        Weights by disk are always written, those by collective where `write` says so.
+        """
+        async with self._one:
+            return await self._take(version, write=write)
+
+    async def written(self, version: Version) -> Weights:
+        """The newest weights, once they lie on disk. Raises NoModel when they are not `version`."""
+        async with self._one:
+            if self.newest is None or self.newest.version != version:
+                raise NoModel(f"the newest weights are {self.newest and self.newest.version}, not {version}")
+            return await self._written(self.newest)
+
+    async def on_disk(self, version: Version) -> None:
+        """See to it that the rank's weights, which are `version`, lie on disk."""
+        async with self._one:
+            if self.newest is None or self.newest.version != version:
+                await self._take(version, write=True)
+            else:
+                await self._written(self.newest)
+
+    async def _take(self, version: Version, *, write: bool) -> tuple[Weights, float]:
+        location, keep = str(weights_of(self._run_dir, version)), bool(self._group_owner)
+        request = ExportWeights(version=version, location=location, keep=keep, write=write or not keep)
+        saved = await self._ask_rank(request)
+        self.newest = Weights(
+            version=version,
+            digest=saved.digest,
+            location=location,
+            canary=saved.canary,
+            group_owner=self._group_owner,
+        )
+        return self.newest, saved.seconds
+
+    async def _written(self, weights: Weights) -> Weights:
+        if not weights.digest:
+            saved = await self._ask_rank(WriteKept(version=weights.version, location=weights.location))
+            self.newest = weights = msgspec.structs.replace(weights, digest=saved.digest)
+        return weights

@@ -1,29 +1,216 @@
-"""The sampler: prompts in, tokens with log-probabilities and weight versions out.
+"""The sampler: prompts in, tokens with log-probabilities and weight versions out; and what keeps its engine up.
 
 Invariant: a request that an engine could not take never reaches an engine. Every other request is answered by weights
 whose version was read back, or fails as a SamplerError within `generate_timeout_s`. A repeat gets the first answer.
+
+A silent engine is given up only when it left a request of one token unanswered, and has loaded nothing and answered no
+other request meanwhile. A serving report may name an older version than the served one, and never a newer one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 
 import msgspec
 
-from actors.errors import EngineGone, SamplerError, SamplerTimeout
-from actors.sampler import events
+from actors.errors import Deferred, EngineGone, SamplerError, SamplerTimeout
+from actors.replay.messages import SERVING_AGAIN_S, Serving
+from actors.sampler import client, events
+from actors.sampler.client import Limits
 from actors.sampler.config import SamplerSettings
-from actors.sampler.engine import wire
-from actors.sampler.latest import Latest
+from actors.sampler.engine import engine_of
+from actors.sampler.health import EngineLost, EngineRecord, EngineState, Gate
 from actors.sampler.messages import Generate, Generated, Pin, Refused, Unpin, Weights
-from actors.sampler.supervisor import EngineSupervisor
+from actors.sampler.weights import WeightsKeeper
 from policy.errors import EngineBusy, EngineError
-from runtime.actor import Actor, handles
+from runtime.actor import Actor, Context, handles
 from runtime.errors import DeadlineExceeded
-from runtime.messaging.message import Done
-from runtime.supervision import Backoff
+from runtime.messaging.message import Done, Version
+from runtime.messaging.refs import PAUSES, TRANSIENT
+from runtime.supervision import Backoff, GiveUp, RestartBudget
 from runtime.waits import waiting
+
+PROBE_TIMEOUT_S = 15.0
+
+
+class EngineSupervisor:
+    """Owns the engine of one sampler actor; `weights` keeps what the engine holds."""
+
+    def __init__(self, settings: SamplerSettings, ctx: Context) -> None:
+        self._settings, self._ctx = settings, ctx
+        self.gate = Gate()
+        self.limits = Limits(vocabulary=0, context=0)
+        self._report = ServingReport(ctx, settings.replay)
+        engine = engine_of(settings, ctx.name, ctx.run_dir, ctx.clock)
+        self.record = EngineRecord(engine, settings.version, self._report.serves)
+        self.weights = WeightsKeeper(settings, ctx, self.record, self.gate, self.suspect)
+        self._budget = RestartBudget(f"engine of {ctx.name}", settings.restart)
+
+    async def start(self) -> None:
+        """Bring the engine up and keep it so. Raises SamplerError or ConfigError when it does not come up."""
+        began = time.monotonic()
+        await self._bring_up()
+        self._budget.up(self._ctx.clock.now())
+        engine, health = self.record.engine, self.record.health
+        self._ctx.log.emit(
+            events.SAMPLER_READY, engine=engine.kind, version=str(health.served), pid=engine.pid,
+            start_s=round(time.monotonic() - began, 3), restarts=health.losses,
+        )  # fmt: skip
+        self._ctx.spawn(self._keep_up(), "keep the engine up")
+        self._ctx.spawn(self.weights.keep_loaded(), "keep the weights new")
+        if self._settings.replay:
+            self._ctx.spawn(self._report.keep_reporting(), "report what is served")
+
+    async def stop(self) -> None:
+        """End the engine."""
+        await self.record.engine.down()
+
+    async def ready(self, pin: Version | None) -> None:
+        """Return once the engine may be asked, and holds `pin` if it can hold only one version. Raises Deferred."""
+        while not self.takes(pin):
+            if self.weights.pins.deferred(pin):
+                raise Deferred(f"the round on {pin} is deferred while RL draws")
+            await self.record.change()
+
+    def takes(self, pin: Version | None) -> bool:
+        """Whether the engine may be asked now."""
+        health = self.record.health
+        if health.state is not EngineState.HEALTHY:
+            return False
+        return pin is None or not self._settings.sglang or health.served == pin
+
+    def unanswered(self, rid: str, waited_s: float) -> None:
+        """A request has had no answer for long: say so, and find out whether the engine still generates."""
+        if self.record.alive and not self.record.probing:
+            self._ctx.log.emit(events.ENGINE_SILENT, rid=rid, waited_s=waited_s, pid=self.record.engine.pid)
+            self.suspect(EngineGone(f"no answer to {rid} for {waited_s:g} s"))
+
+    def suspect(self, error: Exception) -> None:
+        """A call broke: find out whether the engine still generates, and give it up if not."""
+        if self.record.alive and not self.record.probing:
+            self.record.probing = True
+            self._ctx.spawn(self._probe(str(error)), "probe the engine")
+
+    async def _bring_up(self) -> None:
+        try:
+            latest = await self.weights.first()
+        except EngineError as error:
+            raise SamplerError(f"there are no weights to start the engine with: {error}") from error
+        try:
+            location = await self.weights.here(latest.location)
+            await self.record.engine.up(msgspec.structs.replace(latest, location=location))
+            self.record.came_up()
+            self.limits = await self.record.engine.client.limits(await self.weights.here(self._settings.model))
+            await self.weights.begin(latest)
+        except EngineError as error:
+            raise SamplerError(f"the engine came up but can't be used: {error}") from error
+
+    async def _keep_up(self) -> None:
+        """Restart a lost engine until the budget is spent; then the actor fails."""
+        engine = self.record.engine
+        while True:
+            cause = await self.record.lost()
+            down = time.monotonic()
+            self.record.see(EngineLost())
+            self.weights.decline()
+            self._ctx.log.emit(
+                events.ENGINE_DIED, cause=cause, exit_code=engine.exit_code, last_output=engine.last_output
+            )
+            attempt = 0
+            while not self.record.alive:
+                attempt += 1
+                await engine.down()
+                if attempt > self._settings.restart.max_restarts:  # slow ones never fill a window
+                    raise SamplerError(f"the engine did not come back in {attempt - 1} tries: {cause}")
+                decision = self._budget.on_failure(self._ctx.clock.now(), cause)
+                if isinstance(decision, GiveUp):
+                    raise SamplerError(decision.reason)
+                delay_s = self._settings.restart.delay_s(self.record.health.streak)
+                await self._ctx.clock.sleep(max(decision.delay_s, delay_s))
+                try:
+                    await self._bring_up()
+                except SamplerError as error:
+                    cause = str(error)
+                    self.record.see(EngineLost())
+                    self._ctx.log.emit(events.ENGINE_NOT_BACK, attempt=attempt, cause=cause)
+            self._budget.up(self._ctx.clock.now())
+            health = self.record.health
+            self._ctx.log.emit(
+                events.ENGINE_RESTARTED, version=str(health.served), pid=engine.pid,
+                down_s=round(time.monotonic() - down, 3), restarts=health.losses,
+            )  # fmt: skip
+
+    async def _probe(self, cause: str) -> None:
+        try:
+            why = await self._silence()
+            if why:
+                await self.record.condemn(f"{cause}; then: {why}")
+            elif self.record.behind:
+                await self._ctx.clock.sleep(self._settings.restart.delay_s(self.record.broken_loads))
+                self.weights.load_again()
+        finally:
+            self.record.probing = False
+
+    async def _silence(self) -> str:
+        """Why the engine is dead, "" where it is not."""
+        judged = self.weights.loader.judged
+        while True:
+            await judged.wait()  # while it loads it may be paused
+            before = self.record.answered
+            try:
+                await self.record.engine.client.first_token(0, PROBE_TIMEOUT_S)
+            except EngineBusy:
+                return ""  # a full line is a sign of life
+            except (EngineError, EngineGone) as error:
+                if judged.is_set() and self.record.answered == before:
+                    return str(error)
+            else:
+                return ""
+
+
+_REPORT_TIMEOUT_S = 10.0
+
+
+class ServingReport:
+    """Holds what the engine serves until the ledger has heard it."""
+
+    def __init__(self, ctx: Context, replay: str) -> None:
+        self._ctx, self._replay = ctx, replay
+        self._served: Version | None = None
+        self._changed = asyncio.Event()
+
+    def serves(self, version: Version | None) -> None:
+        """The engine serves that now; None is not reported."""
+        if version is not None and version != self._served:
+            self._changed.set()
+        self._served = version
+
+    async def keep_reporting(self) -> None:
+        """Report to the ledger, for ever."""
+        reported: Version | None = None
+        failures = 0
+        while True:
+            version = self._served
+            if version is None or version == reported:
+                try:
+                    async with asyncio.timeout(SERVING_AGAIN_S):
+                        await self._changed.wait()
+                except TimeoutError:
+                    reported = None
+                self._changed.clear()
+                continue
+            try:
+                serving = Serving(sampler=self._ctx.name, version=version)
+                await self._ctx.ref(self._replay).ask(serving, timeout_s=_REPORT_TIMEOUT_S)
+            except TRANSIENT as error:  # asked again, for the version that is served then
+                self._ctx.log.emit(events.SERVING_NOT_REPORTED, version=str(version), cause=str(error))
+                failures += 1
+                await self._ctx.clock.sleep(PAUSES.delay_s(failures))
+            else:
+                reported, failures = version, 0
+
 
 _RETRY = Backoff(first_s=0.05, longest_s=2.0)
 
@@ -56,7 +243,7 @@ class SamplerActor(Actor):
     @handles(Weights)
     async def weights(self, msg: Weights) -> None:
         """Remember newer weights; they are loaded beside generation."""
-        self._supervisor.weights.announce(msgspec.convert(msg, Latest, from_attributes=True))
+        self._supervisor.weights.announce(msg)
 
     @handles(Pin)
     async def pin(self, msg: Pin) -> Done:
@@ -146,7 +333,7 @@ class SamplerActor(Actor):
             doubts, served = record.doubts, str(record.health.served)
             # In place SGLang keeps its prefix cache: what old weights made of a prompt must not be found by new ones.
             cache = served if self.config.sglang else None
-            body = wire.generate_body(
+            body = client.generate_body(
                 rid, msg.prompt_ids, msg.sampling, self.config.stop_ids, pin=pin, cache=cache, seed=msg.seed
             )
             hung = asyncio.get_running_loop().call_later(hung_s, supervisor.unanswered, msg.rid, hung_s)
@@ -159,7 +346,7 @@ class SamplerActor(Actor):
             await supervisor.weights.vouch(versions, doubts)
             if self.config.sglang and self.config.in_flight == "in_place" and versions[:1] != [served]:
                 raise EngineBusy(f"{msg.rid} met new weights with what {served} made of its prompt")
-        generated = wire.read_generated(answer)
+        generated = client.read_generated(answer)
         if msg.pin is not None and any(span.version != msg.pin for span in generated.spans):
             if self.config.sglang:  # it went on to other weights meanwhile
                 raise EngineBusy(f"{msg.rid} was drawn from {generated.spans}, not from {msg.pin} alone")

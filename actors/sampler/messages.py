@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from actors.replay.messages import Sampling, VersionSpan
 from runtime.messaging.message import Done, Message, Request, Value, Version
 
@@ -48,10 +50,9 @@ class Weights(Message):
     """Announced by the learner: newer weights exist. A sampler loads the newest and skips the others."""
 
     version: Version
-    digest: (
-        str  # blake2b-128 of the safetensors file, hex; empty: the group's owner writes the folder when it is asked to
-    )
     location: str  # a Hugging Face folder
+    # blake2b-128 of the safetensors file, hex; empty: the group's owner writes the folder when it is asked to
+    digest: str = ""
     canary: Canary | None = None  # an engine that computes something else has other weights
     group_owner: str = ""  # the actor that forms the group for these weights; empty: from disk alone
 
@@ -67,3 +68,8 @@ class Unpin(Request[Done]):
     """No round needs the version now: it is over, or is deferred while RL draws."""
 
     version: Version
+
+
+def weights_exist(location: str) -> bool:
+    """Whether a folder with weights lies at `location`: it appears complete."""
+    return (Path(location) / "config.json").exists()

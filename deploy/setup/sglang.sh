@@ -71,5 +71,5 @@ fi
 # Every process of that environment finds the stand-ins, those that SGLang spawns too. Written anew each time: a
 # checkout may have moved.
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
-printf '%s\nimport computerrl_cpu_shim; computerrl_cpu_shim.install()\n' "$root/actors/sampler/sglang_shim" \
+printf '%s\nimport computerrl_cpu_shim; computerrl_cpu_shim.install()\n' "$root/tests/sglang/shim" \
     >"$site/computerrl_cpu_shim.pth"

@@ -13,9 +13,9 @@ from typing import Any
 
 from actors.errors import SamplerError
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig
-from actors.sampler.engine.engine import StartedEngine
-from actors.sampler.engine.sglang import interpreter
-from actors.sampler.latest import Latest
+from actors.sampler.engine import StartedEngine
+from actors.sampler.messages import Weights
+from actors.sampler.process import interpreter
 from runtime.clock import RealClock
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
@@ -47,7 +47,7 @@ async def started(kind: str, settings: SamplerSettings) -> AsyncIterator[Started
         engine = StartedEngine(settings, f"bench-{kind}", Path(folder), RealClock())
         try:
             try:
-                await engine.up(Latest(version=Version(lineage=0, step=0), location=settings.model))
+                await engine.up(Weights(version=Version(lineage=0, step=0), location=settings.model))
             except SamplerError as error:
                 raise ConfigError(f"{kind} does not start: {error}") from None
             yield engine

@@ -22,7 +22,7 @@ import msgspec
 from actors.cluster import output
 from actors.replay.messages import Sampling
 from actors.sampler.messages import Generate, Generated, VersionSpan
-from actors.sampler.routing.actor import DispatchSettings
+from actors.sampler.router import DispatchSettings
 from runtime.actor import Actor, handles
 from runtime.hosts.door import Door
 from runtime.messaging.message import Done, Request, Version
@@ -120,7 +120,7 @@ async def _passed_on(folder: Path, *, placed: bool) -> tuple[dict[int, float], d
     async with ActorSystem(folder, hosts=hosts, placer=placer) as system:
         router = ActorSpec(
             name="router",
-            factory="actors.sampler.routing.actor:DispatchActor",
+            factory="actors.sampler.router:DispatchActor",
             config=DispatchSettings(samplers=["sampler/0"]),
         )
         await system.spawn(

@@ -48,8 +48,9 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "policy/losses.py": ["tests/policy/test_losses.py"],
         "policy/advantage.py": ["tests/policy/test_advantage.py", "tests/actors/learner/test_batches.py"],
         "policy/packing.py": ["tests/policy/test_packing.py", "tests/actors/learner/test_batches.py"],
-        "actors/learner/batches.py": ["tests/actors/learner/test_batches.py", "tests/actors/learner/test_rehearsal.py"],
-        "actors/learner/schedule.py": [SCHEDULE],
+        "actors/learner/batches.py": [
+            "tests/actors/learner/test_batches.py", "tests/actors/learner/test_rehearsal.py", SCHEDULE,
+        ],
     },
 }  # fmt: skip
 PRELOADED = {"losses": ["torch"]}  # what an area's tests load that takes seconds, beside what all do

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
-from actors.sampler.engine.sglang import SglangProcess, interpreter
+from actors.sampler.process import SglangProcess, interpreter
 from runtime.errors import ConfigError
 from runtime.http import bearer
 from runtime.program import TOKEN_ENV

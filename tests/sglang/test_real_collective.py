@@ -17,12 +17,11 @@ from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings,
 from actors.learner.messages import BroadcastPart, Ticket, WriteWeights
 from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.messages import Phase, Sampling
+from actors.sampler.client import EngineClient
 from actors.sampler.config import SamplersConfig, SamplerSettings, WeightSyncConfig
-from actors.sampler.engine.client import EngineClient
-from actors.sampler.engine.gate import Gate
-from actors.sampler.latest import Latest
+from actors.sampler.health import Gate
+from actors.sampler.loader import Loader
 from actors.sampler.messages import Generate, Generated, Weights
-from actors.sampler.weights.loader import Loader
 from actors.settings import DemosConfig
 from policy import hf_folder
 from policy.broadcast import SendingGroup, checksums, described
@@ -152,7 +151,7 @@ async def test_a_member_that_is_lost_costs_the_publication_alone(models: list[Pa
     if then == "die":
         tell(peer, group, 1, 4, name, "1", "die")  # a child of the sender in the tree of a broadcast
     version = Version(lineage=9, step=int(then == "die"))
-    latest = Latest(version=version, location=str(models[1]), digest=hf_folder.digest(models[1]))
+    latest = Weights(version=version, location=str(models[1]), digest=hf_folder.digest(models[1]))
 
     def send() -> str:
         try:

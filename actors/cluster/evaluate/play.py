@@ -28,7 +28,7 @@ from actors.cluster.runs import weights as weights_of
 from actors.cluster.runs.compose import Plan
 from actors.cluster.runs.requests import RunRequest
 from actors.cluster.runs.weights import NamedWeights
-from actors.entropulse.kept_weights import PinnedFolders
+from actors.entropulse.actor import PinnedFolders
 from actors.replay.database.ledger_file import LEDGER
 from actors.replay.messages import EvalFigures, Figures, OpenEval, Sampling
 from actors.sampler.messages import Pin

@@ -27,10 +27,10 @@ from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox import shares
 from actors.entropulse.config import EntropulseSettings
 from actors.learner.config import GroupSettings, LearnerSettings, RankSettings
-from actors.learner.peers import meeting_s
+from actors.learner.rank import meeting_s
 from actors.replay.config import LedgerSettings
 from actors.sampler.config import SamplerSettings, SglangConfig, attached_key
-from actors.sampler.routing.actor import DispatchSettings
+from actors.sampler.router import DispatchSettings
 from apis.tasks.registry import kind_of
 from policy.architecture import read_architecture
 from policy.tokenizer import Tokenizer
@@ -352,7 +352,7 @@ def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = B
     settings = DispatchSettings(samplers=names, generate_timeout_s=deploy.samplers.generate_timeout_s)
     router = ActorSpec(
         name=ROUTER,
-        factory="actors.sampler.routing.actor:DispatchActor",
+        factory="actors.sampler.router:DispatchActor",
         config=settings,
         host=ROUTER if deploy.samplers.router_place else MAIN,
     )

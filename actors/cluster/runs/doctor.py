@@ -32,7 +32,7 @@ from actors.desktop.providers.sandbox import hierarchies, seccomp
 from actors.desktop.providers.sandbox.provider import nested_namespaces, owner_in
 from actors.desktop.users import lends_users
 from actors.sampler.config import SglangConfig
-from actors.sampler.engine.sglang import interpreter
+from actors.sampler.process import interpreter
 from apis.applications import app_named
 from apis.tasks.registry import FAMILIES, of_set
 from runtime.errors import ConfigError

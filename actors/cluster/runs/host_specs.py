@@ -14,7 +14,7 @@ import msgspec
 from actors.cluster.config.schema import Deploy
 from actors.desktop.config import SEATS_ENV
 from actors.desktop.endpoints.config import EndpointConfig
-from actors.entropulse.kept_weights import PINNED
+from actors.entropulse.actor import PINNED
 from actors.learner.config import LearnerConfig
 from actors.learner.folders import CHECKPOINTS, PLANS, WEIGHTS
 from runtime.system import HostSpec, PlacerSpec

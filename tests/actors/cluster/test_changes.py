@@ -18,7 +18,7 @@ from actors.cluster.runs.changes import Layout, LiveChange
 from actors.desktop.actor import DesktopSeat, Drain
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, SeatConfig
 from actors.desktop.providers.sandbox import shares
-from actors.sampler.routing.actor import DispatchSettings
+from actors.sampler.router import DispatchSettings
 from runtime.actor import Actor, handles
 from runtime.control import command
 from runtime.errors import ConfigError

@@ -10,7 +10,7 @@ from actors.cluster.config import demonstrators, deploy_files
 from actors.cluster.config.lanes import lanes_of
 from actors.cluster.runs import compose
 from actors.cluster.views import logs as logview
-from actors.learner.peers import MEET_S
+from actors.learner.rank import MEET_S
 from apis.tasks.registry import kind_of
 from policy.base.build import MODEL
 from runtime.errors import ConfigError

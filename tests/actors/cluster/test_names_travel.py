@@ -15,7 +15,7 @@ CARRIERS = {
     "actors/cluster/config/schema.py": ("prompt",),
     "actors/learner/batches.py": ("config",),
     "actors/learner/rank.py": ("plan",),
-    "actors/learner/weights/publisher.py": ("settings",),
+    "actors/learner/broadcast.py": ("settings",),
     "actors/replay/ledger/episodes.py": ("tx.settings", "tx.rules"),
     "actors/replay/database/transaction.py": ("self.settings", "self.rules"),
     "actors/entropulse/actor.py": ("self.config",),

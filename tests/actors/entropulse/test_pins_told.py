@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from actors.entropulse import actor as entropulse
-from actors.entropulse.actor import EntropulseActor
-from actors.entropulse.kept_weights import PinnedFolders
+from actors.entropulse.actor import EntropulseActor, PinnedFolders
 from actors.replay.messages import (
     EvalFigures,
     Figures,

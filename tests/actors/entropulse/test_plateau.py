@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
-from actors.entropulse.plateau import fit, measured, plateau, quantile, successive_noise
+from actors.entropulse.decide import fit, measured, plateau, quantile, successive_noise
 from actors.settings import SamplingConfig
 from runtime.errors import ConfigError
 from tests.proofs import proofs

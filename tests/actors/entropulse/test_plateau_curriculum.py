@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import pytest
 
 from actors.entropulse.config import EntropulseConfig
-from actors.entropulse.plateau import fit, plateau
+from actors.entropulse.decide import fit, plateau
 from actors.replay.ledger.task_choice import WINDOW, KindTally, of_mixture, order, weights
 
 CONFIG = EntropulseConfig()

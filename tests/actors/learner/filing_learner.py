@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 
-from actors.learner import plan_file
+from actors.learner import batches
 from actors.learner.actor import LearnerActor
 
 # In a process of its own, where no test can reach it.
-plan_file.sent = functools.partial(plan_file.sent, most_bytes=0)
+batches.with_plan_file = functools.partial(batches.with_plan_file, most_bytes=0)
 
 
 class FilingLearner(LearnerActor):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.learner.weights.publisher import CollectiveGroup
+from actors.learner.broadcast import CollectiveGroup
 from runtime.messaging.message import Version
 
 VERSION = Version(lineage=0, step=3)

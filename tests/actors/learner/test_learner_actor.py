@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from actors.cluster.runs import host_specs
-from actors.learner import plan_file
+from actors.learner import batches
 from actors.learner.actor import LearnerActor
 from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings, RlConfig, SftConfig
 from actors.learner.folders import RunFolders
@@ -161,7 +161,7 @@ async def test_a_rank_elsewhere_keeps_nothing_that_is_needed_after_it(
 ) -> None:
     path = f"{PLACERS.parent.parent}{os.pathsep}{PLACERS}"
     monkeypatch.setenv("PYTHONPATH", path)
-    monkeypatch.setattr(plan_file, "sent", functools.partial(plan_file.sent, most_bytes=0))
+    monkeypatch.setattr(batches, "with_plan_file", functools.partial(batches.with_plan_file, most_bytes=0))
     folder, placed = tmp_path / "run", LearnerConfig(place={"desktops": 1})
     spec = host_specs.rank_host("rank", placed, str(base), folder)
     away = msgspec.structs.replace(spec, env=spec.env | {"PYTHONPATH": path}, restart=FAST)

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from actors.learner import peers
+from actors.learner import rank
 from actors.learner.messages import EndRank, GetReady, JoinRanks, RankPlace, SaveCheckpoint
 from policy.errors import LearnerError, NoModel
 from runtime.errors import ActorGone, DeadlineExceeded, DiskRefuses
@@ -78,13 +78,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     def ends(_: Any, cause: str) -> NoReturn:
         raise EndedError(cause)
 
-    monkeypatch.setattr(peers, "end_process", ends)
-    monkeypatch.setattr(peers, "GRACE_S", 0.05)
+    monkeypatch.setattr(rank, "end_process", ends)
+    monkeypatch.setattr(rank, "GRACE_S", 0.05)
 
 
-def group(*answers: Callable[..., Awaitable[Any]]) -> tuple[peers.Peers, list[Other]]:
+def group(*answers: Callable[..., Awaitable[Any]]) -> tuple[rank.Peers, list[Other]]:
     others = [Other(answer) for answer in answers]
-    return peers.Peers([str(i) for i in range(len(others))], Ctx(others)), others  # type: ignore[arg-type]
+    return rank.Peers([str(i) for i in range(len(others))], Ctx(others)), others  # type: ignore[arg-type]
 
 
 async def test_every_rank_gets_the_request_and_the_answer_is_the_first_ones() -> None:
@@ -127,7 +127,7 @@ async def test_ranks_that_may_have_come_apart_end(
 
 
 async def test_a_rank_that_does_not_come_is_no_failure_of_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "MEET_S", 0.0)
+    monkeypatch.setattr(rank, "MEET_S", 0.0)
     for error in (ActorGone("its host did not come back"), DeadlineExceeded("GetReady")):
         ranks, _ = group(fails(error))
         with pytest.raises(NoModel, match="another rank has not come within 0 s"):

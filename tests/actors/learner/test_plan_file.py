@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.learner import plan_file
+from actors.learner import batches
 from actors.learner.folders import PLANS, RunFolders
 from actors.learner.messages import LoadModel, StepPlan
 from actors.replay.messages import Phase
@@ -41,47 +41,47 @@ def large(samples: int) -> list[MicroBatch]:
 
 
 def test_a_small_batch_goes_in_its_message(tmp_path: Path) -> None:
-    assert plan_file.sent(plan(BATCHES), tmp_path, make_here) == plan(BATCHES)
+    assert batches.with_plan_file(plan(BATCHES), tmp_path, make_here) == plan(BATCHES)
     assert list(tmp_path.iterdir()) == []
-    assert plan_file.received(plan(BATCHES)) == BATCHES
+    assert batches.micro_batches_of(plan(BATCHES)) == BATCHES
 
 
 @pytest.mark.slow
 def test_a_batch_that_no_message_holds_goes_by_a_file(tmp_path: Path) -> None:
     whole = plan(large(1300))
     assert len(msgspec.msgpack.encode(whole)) > MAX_FRAME_BYTES
-    sent = plan_file.sent(whole, tmp_path, make_here)
+    sent = batches.with_plan_file(whole, tmp_path, make_here)
     assert len(msgspec.msgpack.encode(sent)) < 1000
-    assert plan_file.received(sent) == whole.micro_batches
+    assert batches.micro_batches_of(sent) == whole.micro_batches
     RunFolders(tmp_path).clear_plans()
     assert not (tmp_path / PLANS).exists()
     with pytest.raises(StoreError, match="the batch of plan 1 can't be read"):
-        plan_file.received(sent)
+        batches.micro_batches_of(sent)
 
 
 def test_what_stays_in_a_message_leaves_room_in_it(tmp_path: Path) -> None:
     """The bound on tokens is one on bytes, too."""
-    most = plan_file.MOST_BYTES // plan_file.BYTES_PER_TOKEN // LONG
-    sent = plan_file.sent(plan(large(most)), tmp_path, make_here)
+    most = batches.MOST_BYTES // batches.BYTES_PER_TOKEN // LONG
+    sent = batches.with_plan_file(plan(large(most)), tmp_path, make_here)
     assert sent.plan_file is None
-    assert len(msgspec.msgpack.encode(sent)) < 2 * plan_file.MOST_BYTES < MAX_FRAME_BYTES
+    assert len(msgspec.msgpack.encode(sent)) < 2 * batches.MOST_BYTES < MAX_FRAME_BYTES
 
 
 @pytest.mark.parametrize("spoil", [lambda old: old[:-1], lambda old: old + b"x", lambda old: b"\xff" + old[1:]])
 def test_a_file_that_is_not_the_batch_is_refused(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
-    sent = plan_file.sent(plan(BATCHES), tmp_path, make_here, most_bytes=0)
+    sent = batches.with_plan_file(plan(BATCHES), tmp_path, make_here, most_bytes=0)
     assert sent.plan_file is not None
     path = Path(sent.plan_file.location)
     path.write_bytes(spoil(path.read_bytes()))
     with pytest.raises(StoreError, match="is not the batch of plan 1"):
-        plan_file.received(sent)
+        batches.micro_batches_of(sent)
 
 
 async def test_the_rank_learns_the_same_from_a_file(rank, model, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # noqa: F811
     await load(rank, model)
     inside = await rank.ask(plan(BATCHES), timeout_s=60)
     await rank.ask(LoadModel(location=str(model), checkpoint=False, version=Version(lineage=0, step=0)), timeout_s=60)
-    sent = plan_file.sent(plan(BATCHES, "again"), tmp_path, make_here, most_bytes=0)
+    sent = batches.with_plan_file(plan(BATCHES, "again"), tmp_path, make_here, most_bytes=0)
     by_file = await rank.ask(sent, timeout_s=60)
     assert by_file.figures["loss"] == inside.figures["loss"]
     spoilt = msgspec.structs.replace(
@@ -96,7 +96,7 @@ async def test_the_learner_leaves_no_file_behind(
     base: Path,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(plan_file, "sent", functools.partial(plan_file.sent, most_bytes=0))
+    monkeypatch.setattr(batches, "with_plan_file", functools.partial(batches.with_plan_file, most_bytes=0))
     folder = tmp_path / "run"
     (folder / PLANS / "0.9").mkdir(parents=True)
     (folder / PLANS / "0.9" / "micro_batches").write_bytes(b"of a learner that was killed")

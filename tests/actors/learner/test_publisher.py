@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from actors.learner.broadcast import Publisher
 from actors.learner.config import GroupSettings
 from actors.learner.messages import Broadcast, Broadcasting, BroadcastPart, DeclineGroup, JoinGroup, NoGroup, Ticket
-from actors.learner.weights.publisher import Publisher
 from policy.errors import NoModel
 from runtime.actor import Actor, handles
 from runtime.logs.reader import read_logs

@@ -10,12 +10,10 @@ import pytest
 import torch.distributed as dist
 
 from actors.learner import events
-from actors.learner.actor import LearnerActor
+from actors.learner.actor import LearnerActor, loading_s
 from actors.learner.config import LearnerConfig, LearnerSettings, RankSettings
 from actors.learner.messages import JoinRanks, SaveCheckpoint, Saved
-from actors.learner.peers import MEET_S, WORK_S
-from actors.learner.rank import RankActor
-from actors.learner.rank_asks import loading_s
+from actors.learner.rank import MEET_S, WORK_S, RankActor
 from policy.megatron import ranks
 from policy.parallel import ParallelConfig
 from runtime.disk import DiskGate

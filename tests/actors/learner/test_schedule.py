@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.learner.batches import learning_rate
 from actors.learner.config import LearnerConfig, RlConfig, Schedule, SftConfig
-from actors.learner.schedule import learning_rate
 from actors.replay.messages import Batch, Phase
 from tests.actors.replay.ledger_tools import Play, settings
 

@@ -13,10 +13,10 @@ import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from actors.sampler.client import EngineClient
 from actors.sampler.config import SamplersConfig, SamplerSettings
-from actors.sampler.engine.client import EngineClient
-from actors.sampler.engine.engine import AttachedEngine
-from actors.sampler.latest import Latest
+from actors.sampler.engine import AttachedEngine
+from actors.sampler.messages import Weights
 from policy.errors import EngineError
 from runtime.clock import RealClock
 from runtime.messaging.message import Version
@@ -74,12 +74,12 @@ async def test_what_is_no_answer_is_an_engines_error(server: Server, client: Eng
 
 
 async def test_an_attached_server_that_is_busy_is_asked_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.sampler.engine.engine._KNOCK_S", 0.01)
-    monkeypatch.setattr("actors.sampler.engine.engine._PROBE_PERIOD_S", 0.01)
+    monkeypatch.setattr("actors.sampler.engine._KNOCK_S", 0.01)
+    monkeypatch.setattr("actors.sampler.engine._PROBE_PERIOD_S", 0.01)
     settings = SamplerSettings(samplers=SamplersConfig(), model="", attach=server.url)
     engine = AttachedEngine(settings, RealClock())
     server.say("/generate", (503, b"starting"), (429, b"full"), (200, DRAWN))
-    await engine.up(Latest(version=Version(lineage=0, step=0), location=""))
+    await engine.up(Weights(version=Version(lineage=0, step=0), location=""))
     assert server.asked.count("/generate") == 3
     server.say("/model_info", (503, b""), (429, b""), (400, b"no"))
     assert "status 400: no" in await asyncio.wait_for(engine.lost(), 10)

@@ -9,9 +9,9 @@ import pytest
 
 from actors.errors import EngineGone, SamplerTimeout
 from actors.replay.messages import Sampling, VersionSpan
+from actors.sampler import router as routing
 from actors.sampler.messages import Generate, Generated, Refused
-from actors.sampler.routing import actor as routing
-from actors.sampler.routing.actor import DispatchActor, DispatchSettings
+from actors.sampler.router import DispatchActor, DispatchSettings
 from policy.errors import EngineBusy
 from runtime.actor import Actor, handles
 from runtime.logs.reader import read_logs

@@ -11,14 +11,12 @@ from hypothesis import strategies as st
 
 from actors.errors import EngineGone
 from actors.learner.messages import BroadcastPart, Ticket
+from actors.sampler.client import EngineClient, ModelInfo
+from actors.sampler.collective import differing
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig, WeightSyncConfig
-from actors.sampler.engine.client import EngineClient
-from actors.sampler.engine.gate import Gate
-from actors.sampler.engine.wire import ModelInfo
-from actors.sampler.latest import Latest
-from actors.sampler.messages import Canary
-from actors.sampler.weights.collective import differing
-from actors.sampler.weights.loader import Asking, Loader, WeightsVerdict, difference
+from actors.sampler.health import Gate
+from actors.sampler.loader import Asking, Loader, WeightsVerdict, difference
+from actors.sampler.messages import Canary, Weights
 from policy.errors import EngineBusy, EngineError
 from policy.hf_folder import digest
 from runtime.errors import ConfigError
@@ -138,7 +136,7 @@ def loader(in_flight: str | None = None, **options: float) -> Loader:
 )
 async def test_what_sglang_is_told(in_flight: str | None, calls: list[str]) -> None:
     server = Server({"0.1": [-1.0]})
-    latest = Latest(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
+    latest = Weights(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
     verdict = await loader(in_flight).load(server, latest)
     assert server.calls == calls
     assert (verdict.version, verdict.off_by, verdict.sound) == (ONE, 0.0, True)
@@ -156,10 +154,10 @@ async def test_a_cache_that_could_not_be_flushed_is_flushed_again() -> None:
 
 async def test_weights_that_score_otherwise_are_not_sound() -> None:
     server = Server({"0.1": [-1.01]})
-    latest = Latest(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
+    latest = Weights(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
     assert not (await loader().load(server, latest)).sound
     assert (await loader(canary_tolerance=0.1).load(server, latest)).sound
-    assert (await loader().judge(server, Latest(version=TWO, location=""))).version == ONE
+    assert (await loader().judge(server, Weights(version=TWO, location=""))).version == ONE
     server.held = "default"
     assert (await loader().judge(server, latest)).version is None
 
@@ -174,7 +172,7 @@ async def test_weights_that_were_changed_while_they_were_scored_are_not_judged(m
         return await score(ids, timeout_s)
 
     monkeypatch.setattr(server, "score", late)
-    told = Latest(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
+    told = Weights(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
     assert await loader().judge(server, told) == WeightsVerdict(TWO, None, sound=True)
 
 
@@ -189,17 +187,17 @@ async def test_a_full_line_says_nothing_of_the_weights(monkeypatch: pytest.Monke
         return await score(ids, timeout_s)
 
     monkeypatch.setattr(server, "score", busy)
-    monkeypatch.setattr("actors.sampler.weights.loader._BUSY_S", 0.0)
-    told = Latest(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
+    monkeypatch.setattr("actors.sampler.loader._BUSY_S", 0.0)
+    told = Weights(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
     verdict = await loader().judge(server, told)
     assert (verdict.sound, verdict.off_by, tries) == (True, 0.0, [])
 
 
 async def test_files_with_another_digest_are_refused(tmp_path) -> None:
     model = write(tmp_path / "model")
-    await loader().check_digest(Latest(version=ONE, location=str(model), digest=digest(model)))
+    await loader().check_digest(Weights(version=ONE, location=str(model), digest=digest(model)))
     with pytest.raises(EngineError, match="has digest"):
-        await loader().check_digest(Latest(version=ONE, location=str(model), digest="00"))
+        await loader().check_digest(Weights(version=ONE, location=str(model), digest="00"))
 
 
 def test_a_tolerance_is_above_nothing() -> None:
@@ -252,7 +250,7 @@ async def no_place() -> Ticket | None:
     return None
 
 
-LATEST = Latest(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
+LATEST = Weights(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
 
 
 @pytest.mark.parametrize("in_flight", [None, "in_place"])
@@ -310,7 +308,7 @@ async def test_weights_are_written_only_for_who_reads_them_from_disk(
 ) -> None:
     server, asked = Member({"join": [EngineError("late")]} if late else {}), list[str]()
 
-    async def written(latest: Latest) -> Latest:
+    async def written(latest: Weights) -> Weights:
         asked.append(",".join(server.calls))
         return msgspec.structs.replace(latest, location="written")
 

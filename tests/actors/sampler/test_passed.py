@@ -7,7 +7,7 @@ import pytest
 
 from actors.replay.messages import Sampling
 from actors.sampler.messages import Generate
-from actors.sampler.routing.actor import PassedOn
+from actors.sampler.router import PassedOn
 from runtime.errors import ProtocolError
 from runtime.messaging.message import Version, decode, encode, reply_type
 

@@ -17,7 +17,7 @@ from actors.cluster.runs import host_specs
 from actors.desktop.answers import Prompt, SampledAnswers
 from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
-from actors.sampler.routing.actor import DispatchSettings
+from actors.sampler.router import DispatchSettings
 from apis.observation import Observation
 from policy.tokenizer import Tokenizer
 from runtime.logs.reader import read_logs
@@ -29,7 +29,7 @@ PLACERS = Path(__file__).resolve().parents[2] / "runtime"  # of a placer that pl
 
 def router(*samplers: str) -> ActorSpec:
     settings = DispatchSettings(samplers=list(samplers), generate_timeout_s=30.0)
-    factory = "actors.sampler.routing.actor:DispatchActor"
+    factory = "actors.sampler.router:DispatchActor"
     return ActorSpec(name="router", factory=factory, config=settings, host="router")
 
 

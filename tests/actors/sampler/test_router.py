@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.sampler.routing.router import HIT, MOVED, NEW, Router, RouterConfig
+from actors.sampler.router import HIT, MOVED, NEW, Router, RouterConfig
 
 NAMES = ["a", "b", "c"]
 ACTS = st.lists(

@@ -14,10 +14,10 @@ import pytest
 
 from actors.errors import Deferred, EngineGone, SamplerError
 from actors.replay.messages import Sampling
+from actors.sampler import client
 from actors.sampler.config import SamplersConfig, SamplerSettings
-from actors.sampler.engine import wire
+from actors.sampler.loader import Loader
 from actors.sampler.messages import Canary, Generate, Generated, Pin, Refused, Unpin, Weights
-from actors.sampler.weights.loader import Loader
 from policy.errors import EngineError
 from policy.hf_folder import digest
 from runtime.actor import Actor
@@ -220,7 +220,7 @@ async def test_weights_whose_file_is_torn_start_no_engine(tmp_path, models):
 
 @pytest.mark.proof
 async def test_a_stopped_engine_is_named_replaced_and_its_requests_answered(tmp_path, models, monkeypatch):
-    monkeypatch.setattr("actors.sampler.supervisor.PROBE_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("actors.sampler.actor.PROBE_TIMEOUT_S", 1.0)
     async with sampling(tmp_path, settings(models, hung_after_s=3.0)) as ref:
         (ready,) = events(tmp_path, "sampler_ready")
         check(models[0], await ask(ref, "a"), BASE)
@@ -289,7 +289,7 @@ async def test_no_engine_ends_for_a_load_that_breaks_an_answer_from_other_weight
     tmp_path, models, monkeypatch
 ):
     """The load is said and tried again; what older or newer weights than the pinned ones said is no answer."""
-    load, read = Loader.load, wire.read_generated
+    load, read = Loader.load, client.read_generated
     calls, drawn = 0, BASE
 
     async def breaks_twice(self, client, latest, ask=None, written=None):
@@ -315,7 +315,7 @@ async def test_no_engine_ends_for_a_load_that_breaks_an_answer_from_other_weight
         await ask(ref, "slow", sampling=Sampling(temperature=0.0, max_new_tokens=400))
         await ref.ask(Pin(version=FIRST, location=str(models[1])), timeout_s=20)
         check(models[1], await ask(ref, "c", pin=FIRST), FIRST)
-        monkeypatch.setattr(wire, "read_generated", strange)
+        monkeypatch.setattr(client, "read_generated", strange)
         for drawn in (BASE, SECOND):
             with pytest.raises(SamplerError, match=r"not from 0\.1 alone"):
                 await ask(ref, str(drawn), pin=FIRST)

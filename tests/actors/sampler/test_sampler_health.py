@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.sampler.engine.health import (
+from actors.sampler.health import (
     Answered,
     EngineHealth,
     EngineLost,

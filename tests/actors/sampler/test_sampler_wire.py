@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from actors.errors import EngineGone, SamplerError
 from actors.replay.messages import Sampling
+from actors.sampler.client import GenerateAnswer, Limits, generate_body, read_generated
 from actors.sampler.config import SamplersConfig
-from actors.sampler.engine.client import Limits
-from actors.sampler.engine.wire import GenerateAnswer, generate_body, read_generated
-from actors.sampler.latest import Latest, recall, remember
+from actors.sampler.messages import Weights
+from actors.sampler.weights import recall, remember
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 
@@ -80,8 +80,8 @@ def test_what_an_engine_could_not_take_is_refused(ids, tokens, temperature):
 
 
 def test_the_newest_weights_are_remembered_while_they_lie_there(tmp_path):
-    first = Latest(version=Version(lineage=0, step=0), location="base")
-    newer = Latest(version=Version(lineage=0, step=3), location=str(tmp_path / "weights"), digest="d")
+    first = Weights(version=Version(lineage=0, step=0), location="base")
+    newer = Weights(version=Version(lineage=0, step=3), location=str(tmp_path / "weights"), digest="d")
     path = tmp_path / "samplers" / "sampler-0.json"
     assert recall(path, first) == (first, {})
     remember(path, newer, {newer.version: newer.location})
@@ -93,9 +93,6 @@ def test_the_newest_weights_are_remembered_while_they_lie_there(tmp_path):
     kept = msgspec.structs.replace(newer, location="not written", digest="", group_owner="learner")
     remember(path, kept)
     assert recall(path, first) == (kept, {}), "the group's owner writes it when asked to"
-    stored = b'{"latest":{"version":{"lineage":0,"step":3},"location":"not written","gatherer":"learner"},"pins":{}}'
-    path.write_bytes(stored)
-    assert recall(path, first) == (kept, {}), "the file of an earlier build"
     path.write_text("torn")
     assert recall(path, first) == (first, {})
 

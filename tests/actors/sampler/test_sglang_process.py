@@ -14,12 +14,12 @@ from actors.cluster.config import models
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.typed_yaml import build
 from actors.cluster.runs import compose
-from actors.sampler import sglang_shim
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig, attached_key
-from actors.sampler.engine.embedded import EngineProcess, environment
-from actors.sampler.engine.sglang import SglangProcess, interpreter
+from actors.sampler.process import EngineProcess, SglangProcess, environment, interpreter
 from runtime.errors import ConfigError
 from runtime.program import TOKEN_ENV
+
+SHIM = Path(__file__).resolve().parents[2] / "sglang" / "shim"
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_a_missing_interpreter_says_what_mends_it(tmp_path: Path) -> None:
 
 
 def test_names_of_absent_packages_can_be_imported_and_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(sglang_shim.__file__).parent))
+    monkeypatch.syspath_prepend(str(SHIM))
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     before = set(sys.modules)
     try:
@@ -171,7 +171,7 @@ def test_a_model_that_is_not_cut_keeps_the_width_of_its_heads(tmp_path: Path, mo
     code = "def adjust_config_with_unaligned_cpu_tp(model_config, load_config, tp_size):\n    return [model_config]\n"
     (folder / "update_config.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.syspath_prepend(str(Path(sglang_shim.__file__).parent))
+    monkeypatch.syspath_prepend(str(SHIM))
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     before = set(sys.modules)
     try:

@@ -1,31 +1,68 @@
-"""Keeps the weights of one engine the newest.
+"""Loads the newest announced weights into one engine.
 
 Invariant: the newest announced weights are loaded next, and older ones are skipped. Pinned weights of an engine that
-holds one version come first. Nothing is handed on that was drawn from weights not found sound.
+holds one version come first. An answer that was drawn from unverified weights is discarded.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import msgspec
 
 from actors.errors import EngineGone, SamplerError
 from actors.learner.messages import Ticket
 from actors.sampler import events
+from actors.sampler.collective import GroupMember
 from actors.sampler.config import SamplerSettings
-from actors.sampler.engine.gate import Gate
-from actors.sampler.engine.health import LoadRefused, ReadBack, Targeted
-from actors.sampler.engine.record import EngineRecord
-from actors.sampler.latest import Latest, recall, remember, there
-from actors.sampler.weights.group_member import GroupMember
-from actors.sampler.weights.loader import Loader, WeightsVerdict
+from actors.sampler.health import EngineRecord, Gate, LoadRefused, ReadBack, Targeted
+from actors.sampler.loader import Loader, WeightsVerdict
+from actors.sampler.messages import Weights, weights_exist
 from policy.errors import EngineBusy, EngineError
+from runtime import disk
 from runtime.actor import Context
 from runtime.errors import StoreError
-from runtime.messaging.message import Version
+from runtime.messaging.message import Value, Version
+
+
+class Memory(Value):
+    """What was announced to a sampler, and what it was asked to pin."""
+
+    latest: Weights
+    pins: dict[str, str] = {}  # version -> location
+
+
+def remember(path: Path, latest: Weights, pins: Mapping[Version, str] = MappingProxyType({})) -> None:
+    """Write `latest` and the pinned versions' locations at `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    memory = Memory(latest=latest, pins={str(version): location for version, location in pins.items()})
+    fresh.write_bytes(msgspec.json.encode(memory))
+    os.replace(fresh, path)
+
+
+def recall(path: Path, fallback: Weights) -> tuple[Weights, dict[Version, str]]:
+    """What was remembered: the newest where it is newer than `fallback`, and pins; of both what can still be had.
+
+    Weights can be had if they lie there. The newest can also be had if their group's owner writes them when it is asked
+    to.
+    """
+    try:
+        memory = msgspec.json.decode(disk.read_bytes(path), type=Memory)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return fallback, {}
+    pins = {Version.parse(version): location for version, location in memory.pins.items() if weights_exist(location)}
+    had = weights_exist(memory.latest.location) or (memory.latest.group_owner and not memory.latest.digest)
+    usable = memory.latest.version > fallback.version and had
+    return (memory.latest if usable else fallback), pins
+
 
 MOST_LET_GO = 64  # versions; what still asks for one ends within seconds
 
@@ -58,12 +95,12 @@ class Pins:
         """Whether a request for `version` is to come again later."""
         return version in self._let_go
 
-    def wanted(self, latest: Latest) -> Latest:
+    def wanted(self, latest: Weights) -> Weights:
         """The weights that the engine is to hold, or with several versions to draw from by default."""
         if not self._single or not self.held:
             return latest
         version, location = next(iter(self.held.items()))
-        return latest if version == latest.version else Latest(version=version, location=location)
+        return latest if version == latest.version else Weights(version=version, location=location)
 
 
 class _OvertakenError(Exception):
@@ -83,19 +120,19 @@ class WeightsKeeper:
     ) -> None:
         self._settings, self._ctx, self._record, self._suspect = settings, ctx, record, suspect
         self._memory = ctx.run_dir / "samplers" / f"{ctx.name.replace('/', '-')}.json"
-        self._base = Latest(version=settings.version, location=settings.model)
+        self._base = Weights(version=settings.version, location=settings.model)
         self._latest, pinned = recall(self._memory, self._base)
         self.pins = Pins(pinned, single=settings.sglang)
         self.loader = Loader(settings, gate, self.here)
         self._member = GroupMember(ctx, settings.weight_sync)
-        self._last_sound: Latest | None = None  # what was last found to be in an engine whole
+        self._last_sound: Weights | None = None  # what was last found to be in an engine whole
         self._newer = asyncio.Event()
         self._skipped = 0
         record.see(Targeted(self._latest.version, exact=True))
 
     # --- what is to be held --------------------------------------------------------------------------------------
 
-    def announce(self, latest: Latest) -> None:
+    def announce(self, latest: Weights) -> None:
         """Newer weights exist. Older ones than known are ignored."""
         known, health = self._latest, self._record.health
         if latest.version == known.version and known.canary is None and latest.canary is not None:
@@ -173,7 +210,7 @@ class WeightsKeeper:
         """Try again to load what is wanted."""
         self._newer.set()
 
-    def _wanted(self) -> Latest:
+    def _wanted(self) -> Weights:
         """The weights that the engine is to hold."""
         return self.pins.wanted(self._latest)
 
@@ -186,7 +223,7 @@ class WeightsKeeper:
 
     # --- a new engine --------------------------------------------------------------------------------------------
 
-    async def first(self) -> Latest:
+    async def first(self) -> Weights:
         """What an engine starts with: the wanted weights, or the last sound ones where those on the disk are torn.
 
         Raises EngineError where both are.
@@ -195,14 +232,14 @@ class WeightsKeeper:
         self._record.see(Targeted(latest.version, exact=True))  # refused by its predecessor, perhaps
         return latest
 
-    async def _whole(self) -> Latest:
+    async def _whole(self) -> Weights:
         wanted = self._wanted()
         try:
             wanted = await self._member.written(wanted)
             await self.loader.check_digest(wanted)
         except (EngineError, EngineGone) as error:
             last = self._last_sound
-            sound = self._base if last is None or not there(last.location) else last
+            sound = self._base if last is None or not weights_exist(last.location) else last
             if sound == wanted:
                 raise
             self._refused(wanted, error)
@@ -210,7 +247,7 @@ class WeightsKeeper:
             return sound
         return wanted
 
-    async def begin(self, latest: Latest) -> None:
+    async def begin(self, latest: Weights) -> None:
         """Judge, and load into a server that is not ours, what a new engine is to hold.
 
         Raises EngineError where the engine refuses, SamplerError where its weights are wrong.
@@ -232,7 +269,7 @@ class WeightsKeeper:
                 await self._record.engine.client.pin(str(version), where, self._settings.load_timeout_s)
             except EngineError as error:
                 self.pins.drop(version)
-                self._refused(Latest(version=version, location=location), error)
+                self._refused(Weights(version=version, location=location), error)
             else:
                 self._record.holds(version)
 
@@ -268,7 +305,7 @@ class WeightsKeeper:
         )  # fmt: skip
         return True
 
-    async def _load_sound(self, latest: Latest) -> WeightsVerdict | None:
+    async def _load_sound(self, latest: Weights) -> WeightsVerdict | None:
         """The verdict on `latest`, loaded a second time where it was off; None where the engine was given up for it."""
         client = self._record.engine.client
         ask = functools.partial(self._ask, latest) if self._member.wanted(latest) else None
@@ -283,7 +320,7 @@ class WeightsKeeper:
         await self._record.condemn(f"its weights are off by {verdict.off_by}")
         return None
 
-    async def _not_loaded(self, latest: Latest, error: EngineGone | EngineError) -> None:
+    async def _not_loaded(self, latest: Weights, error: EngineGone | EngineError) -> None:
         """Try again where the engine may be alive; refuse what it can't load; give up what may hold a mixture."""
         if self.loader.mixed and self._record.alive:
             self._record.doubts += 1
@@ -309,14 +346,14 @@ class WeightsKeeper:
             # It serves nothing to go back to, so no request would ever find it at fault.
             await self._record.condemn(f"it serves nothing, and {latest.version} can't be loaded: {error}")
 
-    async def _ask(self, latest: Latest) -> Ticket | None:
+    async def _ask(self, latest: Weights) -> Ticket | None:
         """A place in the group for `latest`; not for what has been overtaken meanwhile."""
         ticket = await self._member.place(latest, self._record.engine.client)
         if ticket is None and self._wanted().version != latest.version:
             raise _OvertakenError
         return ticket
 
-    async def _written(self, latest: Latest) -> Latest:
+    async def _written(self, latest: Weights) -> Weights:
         """`latest` on disk. Raises _OvertakenError where it can't be had and others are wanted now, else EngineGone."""
         try:
             return await self._member.written(latest)
@@ -354,7 +391,7 @@ class WeightsKeeper:
         if not sound or self._record.behind:
             self._newer.set()
 
-    def _judge(self, verdict: WeightsVerdict, when: str, asked: Latest) -> bool:
+    def _judge(self, verdict: WeightsVerdict, when: str, asked: Weights) -> bool:
         """Take a verdict on what the engine was `asked` to hold into the machine; whether the weights are sound."""
         if not verdict.sound:
             self._record.distrust(verdict.version)
@@ -367,7 +404,7 @@ class WeightsKeeper:
         self._record.see(ReadBack(verdict.version, verdict.sound, asked.version))
         return verdict.sound
 
-    def _refused(self, weights: Latest, error: EngineGone | EngineError) -> None:
+    def _refused(self, weights: Weights, error: EngineGone | EngineError) -> None:
         self._ctx.log.emit(
             events.WEIGHTS_REFUSED, version=str(weights.version), location=weights.location, cause=str(error),
             served=str(self._record.health.served),

@@ -2,7 +2,8 @@
 
 Invariant: every call has a deadline, and every answer a size limit and a type. A failure is EngineGone (ask again),
 EngineBusy (ask later) or EngineError (don't ask that). Ids outside the vocabulary and lengths beyond the model's
-positions are refused before any engine sees them, since an engine may die of them.
+positions are refused before any engine sees them. An answer is taken only when ids, log-probabilities and version spans
+agree with each other.
 """
 
 from __future__ import annotations
@@ -15,12 +16,162 @@ from typing import Any, TypeVar
 import aiohttp
 import msgspec
 
-from actors.errors import EngineGone
-from actors.replay.messages import Sampling
-from actors.sampler.engine import wire
+from actors.errors import EngineGone, SamplerError
+from actors.replay.messages import Sampling, VersionSpan
+from actors.sampler.messages import Generated
 from policy.architecture import read_architecture
 from policy.errors import EngineBusy, EngineError
 from runtime.http import AnswerTooLongError, NoAnswerError, bearer, request_json
+from runtime.messaging.message import Version
+
+
+class FinishReason(msgspec.Struct, frozen=True):
+    """Why generation ended."""
+
+    type: str  # "stop", "length" or "abort"
+    message: str | None = None
+
+
+class AnsweredSpan(msgspec.Struct, frozen=True):
+    """Half-open range of output tokens drawn from one version."""
+
+    version: str
+    start: int
+    end: int
+
+
+class Meta(msgspec.Struct, frozen=True):
+    """The part of `meta_info` that is used."""
+
+    finish_reason: FinishReason
+    weight_versions: list[AnsweredSpan] = []
+    cached_tokens: int = 0
+    input_token_logprobs: list[tuple[float | None, int, str | None]] = []
+    output_token_logprobs: list[tuple[float, int, str | None]] = []
+
+
+class GenerateAnswer(msgspec.Struct, frozen=True):
+    """Answer of /generate for one prompt."""
+
+    output_ids: list[int]
+    meta_info: Meta
+
+
+class ModelInfo(msgspec.Struct, frozen=True):
+    """Answer of /model_info."""
+
+    model_path: str
+    weight_version: str
+
+
+class ControlAnswer(msgspec.Struct, frozen=True):
+    """Answer of the control endpoints."""
+
+    success: bool = True
+    message: str = ""
+
+
+class ServerInfo(msgspec.Struct, frozen=True):
+    """Answer of /server_info: over how many processes the engine is spread, and how."""
+
+    tp_size: int = 1
+    dp_size: int = 1
+    pp_size: int = 1
+
+
+class RankChecksums(msgspec.Struct, frozen=True):
+    """One rank's checksums in the answer of /weights_checker, by SGLang's own names."""
+
+    checksums: dict[str, str] = {}
+
+
+class CheckedWeights(msgspec.Struct, frozen=True):
+    """Answer of /weights_checker."""
+
+    success: bool
+    message: str = ""
+    ranks: list[RankChecksums] = []
+
+
+class ModelCard(msgspec.Struct, frozen=True):
+    """One entry of /v1/models."""
+
+    max_model_len: int
+
+
+class Models(msgspec.Struct, frozen=True):
+    """Answer of /v1/models."""
+
+    data: list[ModelCard]
+
+
+# Said in every request, for a server may have been started with other preferences, and a policy that draws by those is
+# not the one that the learner computes probabilities of.
+NEUTRAL: dict[str, float] = {
+    "top_p": 1.0,
+    "top_k": -1,
+    "min_p": 0.0,
+    "frequency_penalty": 0.0,
+    "presence_penalty": 0.0,
+    "repetition_penalty": 1.0,
+}
+
+
+def generate_body(
+    rid: str,
+    ids: list[int],
+    sampling: Sampling,
+    stop_ids: list[int],
+    *,
+    pin: str | None,
+    cache: str | None,
+    seed: int | None = None,
+) -> dict[str, Any]:
+    """Body of /generate. `cache` names the part of SGLang's prefix cache that may be used; None: all of it.
+
+    A `seed` repeats a draw of the same weights on the embedded engine; SGLang heeds it in its deterministic mode only.
+    """
+    params: dict[str, Any] = {**NEUTRAL, "temperature": sampling.temperature, "max_new_tokens": sampling.max_new_tokens}
+    if seed is not None:
+        params["sampling_seed"] = seed
+    if stop_ids:
+        params["stop_token_ids"] = stop_ids
+    body: dict[str, Any] = {"rid": rid, "input_ids": ids, "sampling_params": params, "return_logprob": True}
+    if cache is not None:
+        body["extra_key"] = cache
+    return body if pin is None else body | {"weight_version": pin}
+
+
+def read_generated(answer: GenerateAnswer) -> Generated:
+    """The typed answer.
+
+    Raises:
+        EngineGone: the engine gave the request up; it may be asked again.
+        SamplerError: the parts of the answer contradict each other.
+    """
+    meta = answer.meta_info
+    if meta.finish_reason.type == "abort":
+        raise EngineGone(f"the engine aborted the request: {meta.finish_reason.message}")
+    ids = answer.output_ids
+    if [token for _, token, _ in meta.output_token_logprobs] != ids:
+        raise SamplerError("the engine's log-probabilities are not those of its tokens")
+    logprobs = [logprob for logprob, _, _ in meta.output_token_logprobs]
+    if not all(math.isfinite(logprob) and logprob <= 0.0 for logprob in logprobs):
+        raise SamplerError("the engine's log-probabilities are not finite numbers up to 0")
+    spans = [VersionSpan(version=_version(span), start=span.start, end=span.end) for span in meta.weight_versions]
+    edges = [0, *(span.end for span in spans)]
+    if [span.start for span in spans] != edges[:-1] or edges[-1] != len(ids) or sorted(set(edges)) != edges:
+        raise SamplerError(f"the engine's version spans {meta.weight_versions} don't cover {len(ids)} tokens")
+    return Generated(
+        output_ids=ids, logprobs=logprobs, spans=spans, finish=meta.finish_reason.type, cached_tokens=meta.cached_tokens
+    )
+
+
+def _version(span: AnsweredSpan) -> Version:
+    try:
+        return Version.parse(span.version)
+    except ValueError as error:
+        raise SamplerError(f"the engine drew from weights called {span.version!r}: {error}") from error
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -64,22 +215,22 @@ class EngineClient:
         """Close all connections."""
         await self._session.close()
 
-    async def generate(self, body: dict[str, Any], timeout_s: float) -> wire.GenerateAnswer:
+    async def generate(self, body: dict[str, Any], timeout_s: float) -> GenerateAnswer:
         """Draw one response."""
-        return await self._call("POST", "/generate", body, wire.GenerateAnswer, timeout_s)
+        return await self._call("POST", "/generate", body, GenerateAnswer, timeout_s)
 
     async def first_token(self, token: int, timeout_s: float) -> None:
         """Return once the engine has generated something."""
         body = {"input_ids": [token], "sampling_params": {"max_new_tokens": 1, "temperature": 0.0}}
         await self._call("POST", "/generate", body, dict[str, Any], timeout_s)
 
-    async def model_info(self) -> wire.ModelInfo:
+    async def model_info(self) -> ModelInfo:
         """Which weights are current."""
-        return await self._call("GET", "/model_info", None, wire.ModelInfo, CONTROL_TIMEOUT_S)
+        return await self._call("GET", "/model_info", None, ModelInfo, CONTROL_TIMEOUT_S)
 
     async def context_length(self) -> int:
         """Tokens of prompt and response together."""
-        models = await self._call("GET", "/v1/models", None, wire.Models, CONTROL_TIMEOUT_S)
+        models = await self._call("GET", "/v1/models", None, Models, CONTROL_TIMEOUT_S)
         if not models.data:
             raise EngineError("the engine serves no model")
         return models.data[0].max_model_len
@@ -93,7 +244,7 @@ class EngineClient:
         """Log-probabilities of `ids[1:]`, each after those before it, at temperature 1; NaN where it has no number."""
         params = {"max_new_tokens": 0, "temperature": 0.0}
         body = {"input_ids": ids, "sampling_params": params, "return_logprob": True, "logprob_start_len": 0}
-        answer = await self._call("POST", "/generate", body, wire.GenerateAnswer, timeout_s)
+        answer = await self._call("POST", "/generate", body, GenerateAnswer, timeout_s)
         scored = answer.meta_info.input_token_logprobs
         if [token for _, token, _ in scored] != ids:
             raise EngineError("the engine's scores are not those of the prompt")
@@ -117,13 +268,13 @@ class EngineClient:
         """Go on generating."""
         await self.control("/continue_generation", {}, CONTROL_TIMEOUT_S)
 
-    async def server_info(self) -> wire.ServerInfo:
+    async def server_info(self) -> ServerInfo:
         """How SGLang's engine is spread over processes."""
-        return await self._call("GET", "/server_info", None, wire.ServerInfo, CONTROL_TIMEOUT_S)
+        return await self._call("GET", "/server_info", None, ServerInfo, CONTROL_TIMEOUT_S)
 
     async def checksums(self, timeout_s: float) -> list[dict[str, str]]:
         """What each process of SGLang's engine holds, by its own names."""
-        answer = await self._call("POST", "/weights_checker", {"action": "checksum"}, wire.CheckedWeights, timeout_s)
+        answer = await self._call("POST", "/weights_checker", {"action": "checksum"}, CheckedWeights, timeout_s)
         if not answer.success:
             raise EngineError(f"/weights_checker: {answer.message}")
         return [rank.checksums for rank in answer.ranks]
@@ -138,7 +289,7 @@ class EngineClient:
 
     async def control(self, path: str, body: dict[str, Any], timeout_s: float) -> None:
         """Any of the endpoints that answer with success and a message. Raises EngineError when it says no."""
-        answer = await self._call("POST", path, body, wire.ControlAnswer, timeout_s)
+        answer = await self._call("POST", path, body, ControlAnswer, timeout_s)
         if not answer.success:
             raise EngineError(f"{path}: {answer.message}")
 

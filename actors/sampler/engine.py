@@ -14,11 +14,10 @@ from typing import Protocol
 import aiohttp
 
 from actors.errors import EngineGone, SamplerError
+from actors.sampler.client import EngineClient
 from actors.sampler.config import SamplerSettings, SglangConfig, attached_key
-from actors.sampler.engine.client import EngineClient
-from actors.sampler.engine.embedded import EngineProcess
-from actors.sampler.engine.sglang import SglangProcess
-from actors.sampler.latest import Latest
+from actors.sampler.messages import Weights
+from actors.sampler.process import EngineProcess, SglangProcess
 from policy.errors import EngineBusy, EngineError
 from runtime.clock import Clock
 
@@ -41,7 +40,7 @@ class Engine(Protocol):
     @property
     def last_output(self) -> list[str]: ...
 
-    async def up(self, latest: Latest) -> None:
+    async def up(self, latest: Weights) -> None:
         """Start or reach it, return after its first generated token. Raises SamplerError, ConfigError."""
 
     async def lost(self) -> str:
@@ -84,7 +83,7 @@ class StartedEngine:
     def last_output(self) -> list[str]:
         return list(self._process.last_lines)
 
-    async def up(self, latest: Latest) -> None:
+    async def up(self, latest: Weights) -> None:
         """Start the process with `latest`."""
         self._process = self._make()
         await self._process.serve(latest.location, str(latest.version))
@@ -155,7 +154,7 @@ class AttachedEngine:
     def last_output(self) -> list[str]:
         return []
 
-    async def up(self, latest: Latest) -> None:
+    async def up(self, latest: Weights) -> None:
         """Connect; its weights are compared and loaded by the caller.
 
         One that was there before may be starting again, which takes minutes, or stand still since a load broke off.

@@ -1,4 +1,4 @@
-"""How weights get into one engine, and how their arrival is checked.
+"""One load of weights into an engine, and the check of its result.
 
 Invariant: after every load, the version that the engine reports is read back. Where the learner published
 log-probabilities of a prompt, the engine's are compared with them. Between a load and that judgement nothing drawn is
@@ -18,18 +18,18 @@ import msgspec
 
 from actors.errors import EngineGone
 from actors.learner.messages import Ticket
+from actors.sampler import collective
+from actors.sampler.client import EngineClient
 from actors.sampler.config import SamplerSettings
-from actors.sampler.engine.client import EngineClient
-from actors.sampler.engine.gate import Gate
-from actors.sampler.latest import Latest
-from actors.sampler.weights import collective
+from actors.sampler.health import Gate
+from actors.sampler.messages import Weights
 from policy.errors import EngineBusy, EngineError
 from runtime.messaging.message import Version
 
 _DRAIN_MARGIN_S = 10.0
 _BUSY_S = 0.2  # between two tries to score a canary in a full line
 Asking = Callable[[], Awaitable[Ticket | None]]  # for a place in a group; None: there is none, load from disk
-Writing = Callable[[Latest], Awaitable[Latest]]  # see to it that weights lie on disk
+Writing = Callable[[Weights], Awaitable[Weights]]  # see to it that weights lie on disk
 Placing = Callable[[str], Awaitable[str]]  # a folder of weights, as the engine's machine has it
 
 
@@ -62,7 +62,7 @@ class Loader:
         self.mixed = False
 
     async def load(
-        self, client: EngineClient, latest: Latest, ask: Asking | None = None, written: Writing | None = None
+        self, client: EngineClient, latest: Weights, ask: Asking | None = None, written: Writing | None = None
     ) -> WeightsVerdict:
         """Put `latest` into the engine: from the group where `ask` gives a place in one, else from disk.
 
@@ -102,7 +102,7 @@ class Loader:
             finally:
                 self.judged.set()
 
-    async def judge(self, client: EngineClient, latest: Latest) -> WeightsVerdict:
+    async def judge(self, client: EngineClient, latest: Weights) -> WeightsVerdict:
         """Read the version back, and the canary's log-probabilities when the version is `latest`'s."""
         version = await self._version(client)
         self.mixed = self.mixed and version != latest.version
@@ -114,7 +114,7 @@ class Loader:
         off_by = difference(scores, latest.canary.logprobs)
         return WeightsVerdict(version, off_by, sound=off_by <= self._settings.samplers.canary_tolerance)
 
-    async def check_digest(self, latest: Latest) -> None:
+    async def check_digest(self, latest: Weights) -> None:
         """Raise EngineError unless the weights' file has the digest that the learner said, where it said one."""
         if not latest.digest:
             return
@@ -147,7 +147,7 @@ class Loader:
         # A cache that running responses use can't be flushed; they go on with what the old weights made of it.
         return self._settings.in_flight != "in_place"
 
-    async def _from_disk(self, client: EngineClient, latest: Latest, *, check: bool) -> None:
+    async def _from_disk(self, client: EngineClient, latest: Weights, *, check: bool) -> None:
         if check:
             await self.check_digest(latest)
         what, flush = (await self._here(latest.location), str(latest.version)), self._flush
@@ -159,7 +159,7 @@ class Loader:
             # when it has the weights already: the next call finds the batch empty, or fails for a reason that stays.
             await client.update_from_disk(*what, timeout_s, flush=flush)
 
-    async def _from_group(self, client: EngineClient, latest: Latest, ticket: Ticket) -> tuple[str, str]:
+    async def _from_group(self, client: EngineClient, latest: Weights, ticket: Ticket) -> tuple[str, str]:
         """The way it was done. Where the group failed, the second text says why, and the engine can still load from
         disk.
         """
@@ -196,7 +196,7 @@ class Loader:
             await client.resume()
 
 
-async def _placed(latest: Latest, ask: Asking, written: Writing | None) -> tuple[Ticket | None, Latest]:
+async def _placed(latest: Weights, ask: Asking, written: Writing | None) -> tuple[Ticket | None, Weights]:
     """A place in a group; without one the weights have to lie on disk, and the engine goes on until they do."""
     ticket = await ask()
     return ticket, latest if ticket is not None or written is None else await written(latest)
