@@ -1,4 +1,4 @@
 """Data: one YAML per way of running it, images, task files, set-up scripts.
 
-Invariant: nothing here is imported for its code; it is found through the installed package.
+Nothing here is imported for its code; it is found through the installed package.
 """

@@ -1,7 +1,6 @@
 """GRPO advantages of one task's group, by step (the default) or by trajectory.
 
-Invariant: a group has an advantage for every step, or for none. A group without variance is never given a made-up
-signal.
+A group has an advantage for every step, or for none: one without variance is never given a made-up signal.
 """
 
 from __future__ import annotations

@@ -7,13 +7,17 @@ approximately.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from runtime import disk
 from runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Traits(NamedTuple):
@@ -159,20 +163,20 @@ def _strange(rope: object) -> bool:
 def _scaling(file: Path, rope: dict[str, Any]) -> RopeScaling | None:
     if _kind(rope) != "llama3":
         return None
-    found = {
-        key: _positive(file, rope, key, None) for key in ("factor", "low_freq_factor", "high_freq_factor")
-    }  # fmt: skip
-    if found["low_freq_factor"] >= found["high_freq_factor"]:
-        raise ConfigError(f"{file}: low_freq_factor {found['low_freq_factor']:g} is not below high_freq_factor")
+    factor, low, high = (_positive(file, rope, key) for key in ("factor", "low_freq_factor", "high_freq_factor"))
+    if low >= high:
+        raise ConfigError(f"{file}: low_freq_factor {low:g} is not below high_freq_factor")
     length = _count(file, rope, "original_max_position_embeddings")
-    return RopeScaling(**found, original_max_position_embeddings=length)
+    return RopeScaling(
+        factor=factor, low_freq_factor=low, high_freq_factor=high, original_max_position_embeddings=length
+    )
 
 
 def _not_covered(config: dict[str, Any], style: str) -> list[tuple[str, str]]:
     """Keys that ask for what the model here does not do, and why."""
     traits = STYLES[style]
     layers, names = (config.get(key) or [] for key in ("layer_types", "architectures"))
-    layers, names = (found if isinstance(found, list) else [found] for found in (layers, names))
+    layers, names = (value if isinstance(value, list) else [value] for value in (layers, names))
     two = [config[key] for key in ("rope_parameters", "rope_scaling") if config.get(key)]
     window, context = config.get("sliding_window", traits.window), config.get("max_position_embeddings")
     narrow = isinstance(window, int) and not (isinstance(context, int) and window >= context)
@@ -206,7 +210,7 @@ def _count(file: Path, config: dict[str, Any], key: str, default: int | None = N
     return value
 
 
-def _positive(file: Path, config: dict[str, Any], key: str, default: float | None) -> float:
+def _positive(file: Path, config: dict[str, Any], key: str, default: float | None = None) -> float:
     value = default if config.get(key) is None else config[key]
     if value is None:
         raise ConfigError(f"{file} lacks {key}")
@@ -217,14 +221,14 @@ def _positive(file: Path, config: dict[str, Any], key: str, default: float | Non
 
 def end_ids(folder: Path) -> tuple[int, ...]:
     """What ends an answer, by config.json and generation_config.json, as far as the folder has them."""
-    found: set[int] = set()
+    all_ids: set[int] = set()
     for file in (folder / "config.json", folder / "generation_config.json"):
         value = _read_json(file).get("eos_token_id") if file.exists() else None
         ids = [] if value is None else value if isinstance(value, list) else [value]
-        if not all(isinstance(one, int) and one >= 0 for one in ids):
+        if not all(isinstance(number, int) and number >= 0 for number in ids):
             raise ConfigError(f"{file}: eos_token_id is {value!r}: ids count from 0")
-        found.update(ids)
-    return tuple(sorted(found))
+        all_ids.update(ids)
+    return tuple(sorted(all_ids))
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -234,3 +238,26 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
+
+
+def inverse_frequencies(arch: Architecture) -> Tensor:
+    """Radians per position of each rotary pair, [rotary_dim / 2] float32.
+
+    With Llama 3's scaling a pair that turns less than `low_freq_factor` times within the original context is slowed
+    by `factor`, one that turns more than `high_freq_factor` times stays, and between them is a straight passage. All
+    is computed step by step as transformers does, so that learner and engine agree with it to the last bit.
+    """
+    import torch  # planning needs none
+
+    steps = torch.arange(0, arch.rotary_dim, 2, dtype=torch.float32) / arch.rotary_dim
+    rates = 1.0 / (arch.rope_base**steps)
+    scaling = arch.rope_scaling
+    if scaling is None:
+        return rates
+    lengths = 2 * math.pi / rates  # tokens of a whole turn
+    original = scaling.original_max_position_embeddings
+    slowed = torch.where(lengths > original / scaling.low_freq_factor, rates / scaling.factor, rates)
+    share = (original / lengths - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
+    between = (1 - share) * slowed / scaling.factor + share * slowed
+    inside = (lengths >= original / scaling.high_freq_factor) & (lengths <= original / scaling.low_freq_factor)
+    return torch.where(inside, between, slowed)

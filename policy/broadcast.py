@@ -1,6 +1,6 @@
 """Weights by collective: the sender's side of one group with SGLang's engines.
 
-Invariant: a group lives for one publication. Rank 0 is the sender and keeps the group's store. Every engine takes as
+Invariant: a group lives for one weight sync. Rank 0 is the sender and keeps the group's store. Every engine takes as
 many of the following ranks as it has tensor-parallel parts. What is sent is exactly what `described` gives, in its
 order, in its types. Once the group is closed no engine waits in it any more: its store and its connections are gone.
 """
@@ -76,12 +76,12 @@ def checksums(tensors: Mapping[str, Tensor]) -> dict[str, str]:
     fused = {part: whole for whole, parts in FUSED.items() for part in parts}
     for name in sorted(tensors, key=_fused_place):
         *front, module, kind = name.split(".")
-        held = ".".join([*front, fused.get(module, module), kind])
+        theirs = ".".join([*front, fused.get(module, module), kind])
         raw = tensors[name].detach().cpu().contiguous().flatten().view(torch.uint8)
-        hashes.setdefault(held, hashlib.sha256()).update(raw.numpy().tobytes())
+        hashes.setdefault(theirs, hashlib.sha256()).update(raw.numpy().tobytes())
         if module in PADDED:
             rows = tensors[name].shape[0]
-            hashes[held].update(bytes(raw.nbytes // rows * (-rows % ROWS)))
+            hashes[theirs].update(bytes(raw.nbytes // rows * (-rows % ROWS)))
     return {name: hashed.hexdigest()[:16] for name, hashed in hashes.items()}
 
 
@@ -126,7 +126,7 @@ class SendingGroup:
         if self._store is None:
             raise LearnerError(f"{self._name} is closed")
         try:
-            # As SGLang makes its side: a group beside the default one, under a prefix of its own.
+            # As SGLang makes its side: a group next to the default one, under a prefix of its own.
             self._group, _ = _new_process_group_helper(
                 self._size,
                 0,

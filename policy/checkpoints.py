@@ -1,7 +1,7 @@
 """Which checkpoints a folder holds, and whether one is what was saved, without loading any of them.
 
 Invariant: only a folder with the marker file counts; it is written last. A checkpoint's files hold pickles, so none is
-loaded before `verify` found them to be those that were saved.
+loaded before `verify` has passed them as those that were saved.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from policy.lora import LoraConfig
+from policy.settings import LoraConfig
 from runtime import disk
 from runtime.errors import ConfigError, StoreError
 from runtime.messaging.message import Version
@@ -94,12 +94,12 @@ def verify(folder: Path, expected: str) -> None:
         )
 
 
-def _difference(saved: dict[str, str], found: dict[str, str]) -> str:
+def _difference(saved: dict[str, str], actual: dict[str, str]) -> str:
     """The first file that is not as the marker says; the marker itself, where all are."""
-    for path in sorted((saved | found).keys() - {MARKER} if saved else ()):
-        if path not in found:
+    for path in sorted((saved | actual).keys() - {MARKER} if saved else ()):
+        if path not in actual:
             return f"{path} is missing"
-        if found[path] != saved.get(path):
+        if actual[path] != saved.get(path):
             return f"{path} differs" if path in saved else f"{path} is new"
     return f"{MARKER} differs" if saved else "something in it differs"
 

@@ -1,6 +1,6 @@
 """Token terms of step-level GRPO.
 
-Invariant: the loss is a plain weighted sum over tokens, and the weights come with the samples. Sums over micro-batches
+The loss is a plain weighted sum over tokens, and the weights come with the samples. Sums over micro-batches
 and ranks are therefore the whole Take's loss. KL is at temperature 1; the ratio and the mismatch at the temperature the
 token was drawn with.
 

@@ -1,7 +1,7 @@
 """What a rank of the learner holds on its device, reckoned from shapes before anything is loaded. No torch here.
 
-Invariant: every tensor that grows with the model or the token budget is in exactly one part. Weights, gradients, Adam's
-state and the reference are exact. Activations are those of one packed sequence as long as the token budget. The
+Every tensor that grows with the model or the token budget is in exactly one part. Weights, gradients, Adam's state and
+the reference are exact. Activations are those of one packed sequence as long as the token budget. The
 reference lies in the host's memory, which a CPU has in common with it. So does Adam's state whole, of every data rank,
 while a checkpoint is read or written.
 """
@@ -13,9 +13,8 @@ import math
 import msgspec
 
 from policy.architecture import Architecture
-from policy.optim import OptimConfig
-from policy.parallel import ParallelConfig
-from policy.tensornames import ParameterTensors, expected, inside, outside
+from policy.settings import OptimConfig, ParallelConfig
+from policy.tensorfiles import ParameterTensors, expected, inside, outside
 
 GIB = 2**30
 CHUNK = {"cpu": 1 << 24, "cuda": 1 << 29}  # logits at once: 64 MiB and 2 GiB of fp32
@@ -33,29 +32,29 @@ class MemoryPlan(msgspec.Struct, frozen=True, kw_only=True):
     activations: int
     vocabulary: int  # logits of a chunk of rows, and the gradient of the output layer
     export: int  # weights on their way to engines or to the host, while there are no activations
-    checkpoint: int  # on a CPU: Adam's state as it is read or written, beside itself, while there are no activations
-    pinned: int  # of the host's memory beside a GPU: the reference, rounded up to a power of two as torch may do
-    staged: int  # of the host's memory beside a GPU: Adam's state, while a checkpoint is read or written
+    checkpoint: int  # on a CPU: Adam's state as it is read or written, once more, while there are no activations
+    pinned: int  # of the host's memory next to a GPU: the reference, rounded up to a power of two as torch may do
+    staged: int  # of the host's memory next to a GPU: Adam's state, while a checkpoint is read or written
 
     @property
     def total(self) -> int:
-        """The most at one time, but for what is in the host's memory beside a GPU."""
+        """The most at one time, but for what is in the host's memory next to a GPU."""
         lasting = self.weights + self.gradients + self.optimizer + self.reference
         return lasting + max(self.activations + self.vocabulary, self.export, self.checkpoint)
 
     @property
     def host(self) -> int:
-        """The most of the host's memory at one time, beside a GPU."""
+        """The most of the host's memory at one time, next to a GPU."""
         return self.pinned + self.staged
 
-    def told(self) -> str:
+    def by_part(self) -> str:
         """The parts in GiB."""
         parts = msgspec.structs.asdict(self)
-        host = _told({"reference": parts.pop("pinned"), "checkpoint": parts.pop("staged")})
-        return _told(parts) + (f"; in the host's memory: {host}" if host else "")
+        host = _gib({"reference": parts.pop("pinned"), "checkpoint": parts.pop("staged")})
+        return _gib(parts) + (f"; in the host's memory: {host}" if host else "")
 
 
-def _told(parts: dict[str, int]) -> str:
+def _gib(parts: dict[str, int]) -> str:
     return ", ".join(f"{name} {size / GIB:.2f}" for name, size in parts.items() if size)
 
 

@@ -1,6 +1,6 @@
-"""Samples into micro-batches: how a Take becomes packed sequences, in which a prompt that samples share stands once.
+"""Samples into micro-batches: how a Take becomes packed sequences, in which a prompt that samples share comes once.
 
-Invariant: every sample carries its exact share of the whole Take's loss, fixed before anything is split. So any split
+Every sample carries its exact share of the whole Take's loss, fixed before anything is split. So any split
 into micro-batches or ranks gives the same gradient. No torch here: the learner actor packs too.
 """
 
@@ -55,7 +55,7 @@ class MicroBatch(Value):
 
     @property
     def tokens(self) -> int:
-        """Length of the packed sequence, in which a prompt that samples have in common stands once."""
+        """Length of the packed sequence, in which a prompt that samples have in common comes once."""
         return sum(packed_length([self.samples[i] for i in members]) for members in siblings(self.samples))
 
 

@@ -1,7 +1,8 @@
-"""What a model folder's weights are, read from the heads of its safetensors files without a tensor library.
+"""Which tensors a model folder holds, and whether its safetensors files hold them, without a tensor library.
 
-Invariant: a folder passes only if it holds every tensor of the model, and no other tensor. Each has floating point and
-the shape that `config.json` gives. The error names what is missing, additional or of another shape.
+One table of names: what a folder must hold, what is loaded and what is exported follow from it. A folder passes only if
+it holds every tensor of the model, and no other tensor. Each has floating point and the shape that `config.json` gives.
+The error names what is missing, additional or of another shape.
 """
 
 from __future__ import annotations
@@ -10,14 +11,87 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from policy.architecture import read_architecture
-from policy.tensornames import EMBEDDING, HEAD, expected
+from policy.architecture import Architecture, read_architecture
 from runtime import disk
+
+HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
+
+
+class ParameterTensors(NamedTuple):
+    """The folder's tensors in one parameter, in order, and the dimension by which tensor-parallel ranks share it."""
+
+    tensors: dict[str, tuple[int, ...]]
+    split: int | None
+
+
+@lru_cache
+def outside(arch: Architecture) -> dict[str, ParameterTensors]:
+    """The parameters outside the layers, by Megatron's names."""
+    return {
+        "embedding.word_embeddings.weight": ParameterTensors({EMBEDDING: (arch.vocab, arch.hidden)}, 0),
+        "output_layer.weight": ParameterTensors({HEAD: (arch.vocab, arch.hidden)}, 0),
+        "decoder.final_layernorm.weight": ParameterTensors({"model.norm.weight": (arch.hidden,)}, None),
+    }
+
+
+@lru_cache
+def inside(arch: Architecture) -> dict[str, ParameterTensors]:
+    """The parameters of one layer, by what follows the layer's number in Megatron's and in the folder's names."""
+    traits, width, ffn, dim = arch.traits, arch.hidden, arch.ffn, arch.head_dim
+    rows = {"q": arch.heads * dim, "k": arch.kv_heads * dim, "v": arch.kv_heads * dim}
+    gate_up = {"gate_up_proj": 2 * ffn} if traits.fused_gate_up else {"gate_proj": ffn, "up_proj": ffn}
+    table = {
+        "input_layernorm.weight": ParameterTensors({"input_layernorm.weight": (width,)}, None),
+        "self_attention.linear_qkv.weight": ParameterTensors(
+            {f"self_attn.{x}_proj.weight": (n, width) for x, n in rows.items()}, 0
+        ),
+        "self_attention.linear_proj.weight": ParameterTensors(
+            {"self_attn.o_proj.weight": (width, arch.heads * dim)}, 1
+        ),
+        "pre_mlp_layernorm.weight": ParameterTensors({"post_attention_layernorm.weight": (width,)}, None),
+        "mlp.linear_fc1.weight": ParameterTensors({f"mlp.{x}.weight": (n, width) for x, n in gate_up.items()}, 0),
+        "mlp.linear_fc2.weight": ParameterTensors({"mlp.down_proj.weight": (width, ffn)}, 1),
+    }
+    if arch.qkv_bias:
+        table["self_attention.linear_qkv.bias"] = ParameterTensors(
+            {f"self_attn.{x}_proj.bias": (n,) for x, n in rows.items()}, 0
+        )
+    if traits.qk_norm:
+        for x in "qk":
+            table[f"self_attention.{x}_layernorm.weight"] = ParameterTensors(
+                {f"self_attn.{x}_norm.weight": (dim,)}, None
+            )
+    if traits.post_norms:
+        table["self_attn_bda.weight"] = ParameterTensors({"post_self_attn_layernorm.weight": (width,)}, None)
+        table["mlp_bda.weight"] = ParameterTensors({"post_mlp_layernorm.weight": (width,)}, None)
+    return table
+
+
+def held(name: str, arch: Architecture) -> ParameterTensors:
+    """What Megatron's parameter `name` holds. Raises KeyError if unknown."""
+    if parameter := outside(arch).get(name):
+        return parameter
+    _, _, layer, suffix = name.split(".", 3)
+    tensors, split = inside(arch)[suffix]
+    return ParameterTensors({f"model.layers.{layer}.{hf}": size for hf, size in tensors.items()}, split)
+
+
+def expected(arch: Architecture) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of all tensors of a model folder."""
+    names = {hf: size for parameter in outside(arch).values() for hf, size in parameter.tensors.items()}
+    if arch.tied:
+        del names[HEAD]
+    for number in range(arch.layers):
+        for suffix in inside(arch):
+            names |= held(f"decoder.layers.{number}.{suffix}", arch).tensors
+    return names
+
 
 # Config, tokenizer, template and what people read: never a program or a pickle.
 COMPANION_KINDS = (".json", ".txt", ".model", ".tiktoken", ".jinja", ".md")
@@ -155,15 +229,15 @@ def _misled(index: Path, held: Mapping[str, str]) -> str:
     if not os.path.lexists(index):
         return ""
     try:
-        told = msgspec.json.decode(disk.read_bytes(index, _HEAD_MOST), type=_Index).weight_map
+        listed = msgspec.json.decode(disk.read_bytes(index, _HEAD_MOST), type=_Index).weight_map
     except OSError as error:
         return f"cannot read {index.name}: {error.strerror}"
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         return f"cannot read {index.name}: {error}"
-    for name in (*told, *held):
-        if told.get(name) != held.get(name):
+    for name in (*listed, *held):
+        if listed.get(name) != held.get(name):
             there = held.get(name, "no file")
-            return f"{index.name} says that {name} is in {told.get(name, 'no file')!r:.80}, and {there} has it"
+            return f"{index.name} says that {name} is in {listed.get(name, 'no file')!r:.80}, and {there} has it"
     return ""
 
 

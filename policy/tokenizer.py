@@ -1,17 +1,24 @@
-"""Text to token ids and back. Invariant: content handed to `encode` never yields a special token, whatever it says.
+"""Text to token ids and back.
+
+Invariant: content never yields a special token, whatever it says, nor together with what a template puts next to it.
 
 Our own models use five special tokens and the chat form `<|user|> prompt <|end|> <|assistant|> response <|end|>`, turn
-after turn. A system text stands before it as `<|system|> text <|end|>`. Any other Hugging Face folder is served through
-its own chat template, by transformers in a process of its own.
+after turn, behind `<|system|> text <|end|>` where there is a system text. Any other Hugging Face folder is served
+through its own chat template, by transformers in a process of its own. What it renders is cut at control tokens alone.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import secrets
 from array import array
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
 from policy.architecture import end_ids
@@ -24,13 +31,14 @@ from policy.chat_process import (
     ChatResponse,
     Message,
     conversation,
+    line,
 )
-from policy.known import KnownParts
-from policy.rendered import RenderedIds
+from policy.token_cache import KnownParts
 from runtime.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 PAD, END, USER, ASSISTANT, SYSTEM = SPECIAL_TOKENS = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>")
 
@@ -46,6 +54,108 @@ _ANCHOR = "\n"  # a text behind it does not begin a text
 _SAMPLE, _SYSTEM = "Hello there,\n\tit is   caf\u00e9-time: f(x) = 2**10; \u65e5\u672c", "Be kind.\n"  # contents to try
 
 Exchange = tuple[str, str]  # an earlier turn of the user, and the assistant's answer
+_FRESH = 200  # characters by which the newest content is found
+
+
+class _Control(NamedTuple):
+    """A control token; some take the white space around it with them."""
+
+    id: int
+    lstrip: bool
+    rstrip: bool
+
+
+class RenderedIds:
+    """Ids of the conversations of one tokenizer; safe to share between threads."""
+
+    def __init__(self, backend: str, control: Sequence[str]) -> None:
+        state = json.loads(backend)
+        named = {token["content"]: token for token in state["added_tokens"]}
+        self._control = {
+            text: _Control(named[text]["id"], named[text]["lstrip"], named[text]["rstrip"]) for text in control
+        }
+        for text in control:  # no text makes a special token where specials are encoded as text
+            named[text]["special"] = True
+        self.content = Backend.from_str(json.dumps(state))
+        self.content.encode_special_tokens = True
+        self.content.no_padding()
+        self.content.no_truncation()
+        self._ids = frozenset(token.id for token in self._control.values())
+        longest_first = sorted(control, key=len, reverse=True)
+        tokens = "|".join(map(re.escape, longest_first)) or "(?!)"
+        # What a content says of a control token goes through the template under a random name.
+        self._name = f"q{secrets.token_hex(8)}x"
+        self._in_content = re.compile(tokens)
+        self._in_rendered = re.compile(rf"({self._name}\d+z|{tokens})")
+        self._begins = {text[:at] for text in control for at in range(1, len(text))}
+        self._ends = {text[at:] for text in control for at in range(1, len(text))}
+        self._longest = max(map(len, control), default=0)
+        # Some tokenizers put a space in front of a text, but not of one behind a token.
+        before = f"q{secrets.token_hex(8)}y"
+        self.content.add_tokens([AddedToken(before, normalized=False, special=False)])
+        same = all(self._encoded(before + text)[1:] == self._encoded(text) for text in ("x", " x", "\n"))
+        self._parts = KnownParts(self.content, "" if same else before)
+
+    def hidden(self, text: str, names: list[str]) -> str:
+        """A content as it goes through the template; what was hidden in it is put behind `names`."""
+
+        def named(token: str) -> str:
+            names.append(token)
+            return f"{self._name}{len(names) - 1}z"
+
+        text = self._in_content.sub(lambda match: named(match[0]), text)
+        # The ends as well: they might complete what the template or the next content says.
+        for size in range(min(self._longest, len(text)), 0, -1):
+            if text[-size:] in self._begins:
+                text = text[:-size] + named(text[-size:])
+                break
+        for size in range(min(self._longest, len(text)), 0, -1):
+            if text[:size] in self._ends:
+                return named(text[:size]) + text[size:]
+        return text
+
+    def ids(self, rendered: str, names: Sequence[str], newest: str = "") -> array[int]:
+        """The ids of what a template made of hidden contents. `newest` is the content that no other prompt has."""
+        pieces: list[str | _Control] = [""]
+        for piece in self._in_rendered.split(rendered):
+            if control := self._control.get(piece):
+                pieces += [control, ""]
+            else:
+                pieces[-1] = str(pieces[-1]) + self._shown(piece, names)
+        for at, (left, right) in enumerate(pairwise(pieces)):
+            if isinstance(left, _Control) and left.rstrip:
+                pieces[at + 1] = str(right).lstrip()
+            if isinstance(right, _Control) and right.lstrip:
+                pieces[at] = str(left).rstrip()
+        fresh = newest.strip()[:_FRESH]
+        ids = array("I")
+        for at, piece in enumerate(pieces):
+            if isinstance(piece, _Control):
+                ids.append(piece.id)
+            elif piece:
+                ids.frombytes(self._text(piece, first=at == 0, again=not fresh or fresh not in piece))
+        return ids
+
+    def _shown(self, piece: str, names: Sequence[str]) -> str:
+        if not piece.startswith(self._name):
+            return piece
+        number = piece.removeprefix(self._name).removesuffix("z")
+        return names[int(number)] if number.isdecimal() and int(number) < len(names) else piece
+
+    def _text(self, text: str, *, first: bool, again: bool) -> bytes:
+        if first and self._parts.before:
+            ids = array("I", self._encoded(text)).tobytes()
+        else:
+            ids = self._parts.ids_again(text) if again else self._parts.ids(text)
+        if self._ids.isdisjoint(memoryview(ids).cast("I")):
+            return ids
+        # A unigram model makes a control token of its text alone: the text is broken then. What stays is the token for
+        # what the model does not know.
+        broken = self._in_content.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
+        return ids if broken == text else self._text(broken, first=first, again=again)
+
+    def _encoded(self, text: str) -> list[int]:
+        return self.content.encode(text, add_special_tokens=False).ids
 
 
 class _OwnForm:
@@ -85,7 +195,7 @@ class _TemplateForm:
         try:
             self._rendered = RenderedIds(backend, facts.control)
         except Exception as error:  # the library raises nothing narrower
-            raise ConfigError(f"{folder}: its tokenizer can't be used: {_line(error)}") from error
+            raise ConfigError(f"{folder}: its tokenizer can't be used: {line(error)}") from error
         self.content, self.lead, self.eos_id = self._rendered.content, facts.lead, facts.eos_id
         self.stop_ids = tuple(sorted({*facts.stop_ids, *end_ids(folder)}))
         refused, shapes = dict(facts.refused), range(1, MOST_TURNS + 1)
@@ -106,7 +216,7 @@ class _TemplateForm:
     def ids(self, messages: list[Message], options: dict[str, Any]) -> array[int]:
         """The ids of any conversation; `options` are those of transformers. Raises ConfigError."""
         names: list[str] = []
-        hidden = [{**one, "content": self._rendered.hidden(one["content"], names)} for one in messages]
+        hidden = [{**message, "content": self._rendered.hidden(message["content"], names)} for message in messages]
         rendered = self._asked(ChatRequest(self._folder, RENDER_S, hidden, options)).rendered
         return self._rendered.ids(rendered, names, messages[-1]["content"])
 
@@ -114,18 +224,14 @@ class _TemplateForm:
         """Whether contents without control tokens have other ids than those of transformers."""
         texts = [f"{number}. {_SAMPLE}" for number in range(2 * turns - 1)]
         messages, options = conversation(texts, system), {"add_generation_prompt": True}
-        found = self._asked(ChatRequest(self._folder, RENDER_S, messages, options, as_ids=True)).ids
-        return self.ids(messages, options).tobytes() != found
+        theirs = self._asked(ChatRequest(self._folder, RENDER_S, messages, options, as_ids=True)).ids
+        return self.ids(messages, options).tobytes() != theirs
 
     def _asked(self, request: ChatRequest, wrong: str = "the chat template fails") -> ChatResponse:
         try:
             return PROCESS.response_to(request)
         except ConfigError as error:
             raise ConfigError(f"{self._folder}: {wrong}: {error}") from error
-
-
-def _line(error: Exception) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]
 
 
 def _sound(text: str) -> str:
@@ -153,7 +259,7 @@ class Tokenizer:
         try:
             content = Backend.from_str(path.read_text(encoding="utf-8"))
         except Exception as error:  # the library raises nothing narrower
-            raise ConfigError(f"{path} is no tokenizer: {_line(error)}") from error
+            raise ConfigError(f"{path} is no tokenizer: {line(error)}") from error
         own = all(content.token_to_id(token) is not None for token in SPECIAL_TOKENS)
         form = None if own else _TemplateForm(folder)
         if form is not None:

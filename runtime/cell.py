@@ -12,6 +12,7 @@ import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from runtime.actor import Actor, Context, Handler
@@ -21,6 +22,8 @@ from runtime.logs.writer import (
     ACTOR_RESTARTS,
     ACTOR_STARTED,
     ACTOR_STOPPED,
+    HOST_LAGS,
+    STALL,
     STOP_FAILED,
     TASK_OUTLIVES,
     TELL_FAILED,
@@ -30,7 +33,17 @@ from runtime.messaging.message import Envelope, decode, encode, reply_type
 from runtime.messaging.node import Mailbox, Node
 from runtime.spec import WireSpec
 from runtime.supervision import GiveUp, RestartBudget
-from runtime.waits import ActorStatus, PendingWait, TaskScope, WaitStatus, waiting, waits_now
+from runtime.waits import (
+    ActorStatus,
+    Busy,
+    PendingWait,
+    Stall,
+    TaskScope,
+    WaitStatus,
+    diagnose,
+    waiting,
+    waits_now,
+)
 
 MOST_WAITS = 20  # of one actor in its status
 CONFIG_S = 600.0  # for an actor to take a new config: it may finish what it does by the old one
@@ -324,3 +337,65 @@ class InlineHost:
         await self.remove(list(self.cells))
         await self._scope.close(5.0)
         await self.node.close()
+
+
+class StallWatch:
+    """Looks at one host's actors and waits from time to time and logs each stall once."""
+
+    def __init__(self, host: InlineHost, after_s: float, period_s: float | None = None) -> None:
+        self._host = host
+        self._after_s = after_s
+        self._period_s = period_s if period_s is not None else max(0.05, min(5.0, after_s / 4))
+        self._reported: set[str] = set()
+        self._lag_s = 0.0
+
+    def take_lag_s(self) -> float:
+        """How late the loop was at the latest since the last call, in seconds; it is sampled once a period."""
+        lag_s, self._lag_s = self._lag_s, 0.0
+        return lag_s
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(self._period_s)
+            lag = time.monotonic() - before - self._period_s
+            self._lag_s = max(self._lag_s, lag)
+            if lag > self._after_s:
+                self._host.node.log.emit(HOST_LAGS, lag_s=round(lag, 3))
+            self.look(time.monotonic())
+
+    def _since(self, stall: Stall) -> str:
+        wall = self._host.node.clock.wall() - stall.waited_s
+        return datetime.fromtimestamp(wall, UTC).isoformat(timespec="seconds")
+
+    def look(self, now: float) -> list[Stall]:
+        """Log the stalls that are new at `now` and return all."""
+        busy = [
+            Busy(
+                id=envelope.id,
+                actor=cell.name,
+                message=envelope.message,
+                sender=envelope.sender,
+                since=since,
+                trace=envelope.trace,
+                limit_s=handler.slow_after_s if handler.slow_after_s is not None else self._after_s,
+            )
+            for cell in self._host.cells.values()
+            for envelope, since, handler in cell.in_flight.values()
+        ]
+        stalls = diagnose(now, waits_now(), busy)
+        for stall in stalls:
+            if stall.id not in self._reported:
+                self._host.node.log.emit(
+                    STALL,
+                    trace=stall.trace,
+                    who=stall.who,
+                    what=stall.what,
+                    whom=stall.whom,
+                    since=self._since(stall),
+                    waited_s=round(stall.waited_s, 3),
+                    cause=stall.cause,
+                )
+        self._reported = {stall.id for stall in stalls}
+        return stalls

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 import uvloop
 
-from runtime.cell import InlineHost
+from runtime.cell import InlineHost, StallWatch
 from runtime.clock import Clock, RealClock
 from runtime.control import ControlServer, Say
 from runtime.errors import ActorFailed, ActorGone, ConfigError
@@ -32,7 +32,7 @@ from runtime.program import check_origin
 from runtime.spec import MAIN, ActorSpec, HostSpec, WireSpec, check_name
 from runtime.storage.bulk import Bulk
 from runtime.supervision import RestartPolicy
-from runtime.waits import ActorStatus, StallWatch, TaskScope
+from runtime.waits import ActorStatus, TaskScope
 
 __all__ = ["ActorSpec", "ActorSystem", "HostSpec", "PlacerSpec", "RestartPolicy", "run"]
 

@@ -22,7 +22,7 @@ from runtime.program import NAME, program
 
 COMMANDS = (
     "run", "apply", "logs", "runs", "status", "web", "play", "serve-env", "episodes", "rerun", "reverify", "report",
-    "audit", "keys", "parse", "doctor", "tasks", "apis", "demos", "eval", "export", "model", "base",
+    "audit", "keys", "parse", "doctor", "tasks", "apis", "demos", "eval", "export", "model",
 )  # fmt: skip
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")
 

@@ -39,10 +39,9 @@ from apis.actions.spaces import ActionSpace
 from apis.observation import OBSERVATION_VERSION
 from apis.prompts import Form
 from policy.architecture import read_architecture
-from policy.engine.core import EngineCore
-from policy.engine.options import EngineOptions
-from policy.engine.sequence import Draw, Sequence
-from policy.engine.weights import load_weights
+from policy.engine.core import EngineCore, EngineOptions
+from policy.engine.model import load_weights
+from policy.engine.scheduler import Draw, Sequence
 from policy.hf_folder import DTYPES
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError, StoreError

@@ -11,10 +11,8 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from policy.advantage import AdvantageLevel
-from policy.lora import LoraConfig
-from policy.optim import OptimConfig
 from policy.packing import Aggregation
-from policy.parallel import ParallelConfig
+from policy.settings import LoraConfig, OptimConfig, ParallelConfig
 from runtime.errors import ConfigError
 from runtime.settings import Section, key, tuning
 

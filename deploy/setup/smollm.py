@@ -13,7 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from policy import hf_folder
-from policy.tensornames import HEAD
+from policy.tensorfiles import HEAD
 
 
 def convert(source: Path, folder: Path) -> None:

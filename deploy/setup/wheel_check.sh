@@ -19,6 +19,9 @@ mkdir "$scratch/source"
     [ ! -f "$name" ] || printf '%s\0' "$name"
 done | xargs -0 cp --parents -t "$scratch/source")
 pip_quiet "$python" wheel --no-deps --no-build-isolation -w "$scratch/dist" "$scratch/source"
+for room in tests/ deploy/recipes/; do
+    ! "$python" -m zipfile -l "$scratch"/dist/*.whl | grep -q "^$room" || { echo "the wheel holds $room" >&2; exit 1; }
+done
 "$python" -m venv "$scratch/venv"
 # The versions of the lock, so that what was tested is what is installed; torch first, for the build of this machine.
 grep -oE '^[A-Za-z0-9_.-]+==[^ ]+' "$root/deploy/requirements/lock.txt" >"$scratch/versions.txt"

@@ -1,7 +1,7 @@
 """What the base model is trained on: made-up screens and questions about them.
 
-Invariant: a sequence knows no task. Screens, sentences and calls are drawn at random. Only what follows from the text
-before it is trained: where a named line stands, what follows a cue, what a line says.
+A sequence knows no task: screens, sentences and calls are drawn at random, and no word list is taken from a task suite.
+Only what follows from the text before it is trained: where a named line is, what follows a cue, what a line says.
 
 A sequence is a screen in the prompt's line syntax. Its sentence names some of its lines, or quotes some words. The
 answer points at a line that the sentence names, among lines that it does not name. In some sequences an earlier call
@@ -11,29 +11,80 @@ on with many short turns about the screen, so that its tokens are paid for once.
 no loss.
 """
 
+# ruff: noqa: SIM905 - a list of words reads best as words
+
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
-
-from policy.base.tokenizer import ELEMENTS, TAGS
-from policy.base.words import cased, word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from policy.tokenizer import Tokenizer
 
-CUES = "to with as into from in of by at for on then and under over called named before after the a this".split()  # noqa: SIM905
+ELEMENTS = 60  # names like e12 that are a token each
+# The accessibility roles that toolkits use, as tags of observation lines.
+TAGS = tuple(
+    """alert application canvas check-box check-menu-item combo-box dialog document-text document-web entry filler
+    heading icon image label layered-pane link list list-item menu menu-bar menu-item page-tab panel paragraph
+    password-text push-button radio-button radio-menu-item scroll-bar section slider spin-button static status-bar
+    table table-cell table-column-header terminal text toggle-button tool-bar tree-item window""".split()
+)
+COMMON = tuple(Path(__file__).with_name("words.txt").read_text(encoding="ascii").split())
+
+
+CUES = "to with as into from in of by at for on then and under over called named before after the a this".split()
 _ENDS = ("", "", "", ".", ".", "!", "?", ",", " and so on.", " now", " there")
-_EXTENSIONS = "txt md csv log dat ini cfg bak old tmp".split()  # noqa: SIM905
+_EXTENSIONS = "txt md csv log dat ini cfg bak old tmp".split()
 _RESULTS = ("None", "Success", "refused: no such name", "refused: not one line", "failed")
-_KEYS = "ctrl alt shift tab esc up down left right home end f1 f2 f3 f4 f5 delete space".split()  # noqa: SIM905
+_KEYS = "ctrl alt shift tab esc up down left right home end f1 f2 f3 f4 f5 delete space".split()
 
 _KEPT = 0.25  # share of the other sequences, those with tables aside, in which a call kept a line's name
 _CUED = 0.2  # share of sequences with many turns; they are some three times as long as the others
 
 Part = tuple[str, bool]  # text, and whether it is trained
+
+_ONSETS = tuple(
+    "b bl br c ch cl cr d dr f fl fr g gl gr h j k kl l m n p ph pl pr qu r s sc sh sk sl sm sn sp st str t th tr v w "
+    "wh y z".split()
+)
+_VOWELS = tuple("a e i o u a e i o u a e o ai au ea ee ie oa oo ou y".split())
+_CODAS = (*"b ck d f g k l ll ld lt m mp n nd ng nk nt p r rd rk rm rn rt s sh sk ss st t th x".split(), *[""] * 24)
+_ENDINGS = tuple("al ble ed en er es est ful ing ion ity ive le less ly ment ness or ous s ted ting tion ure y".split())
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def invented(rng: Random) -> str:
+    """A word that looks like English and is mostly none."""
+    syllables = rng.choice((1, 2, 2, 2, 3))
+    word = "".join(rng.choice(_ONSETS) + rng.choice(_VOWELS) + rng.choice(_CODAS) for _ in range(syllables))
+    if rng.random() < 0.2:
+        word += rng.choice(_ENDINGS)
+    return word[: rng.randint(5, 12)]
+
+
+def word(rng: Random) -> str:
+    """One word, mostly lower case: common, invented, or letters at random."""
+    draw = rng.random()
+    if draw < 0.45:
+        text = rng.choice(COMMON)
+        if rng.random() < 0.15:
+            text += rng.choice(_ENDINGS)
+    elif draw < 0.9:
+        text = invented(rng)
+    else:
+        text = "".join(rng.choices(_LETTERS, k=rng.randint(2, 7)))
+    return text
+
+
+def cased(rng: Random, text: str) -> str:
+    """The text as a label would show it: often with a capital, seldom all in capitals."""
+    draw = rng.random()
+    if draw < 0.5:
+        return text[:1].upper() + text[1:]
+    return text.upper() if draw < 0.54 else text
 
 
 class Screen:

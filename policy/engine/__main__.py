@@ -1,7 +1,7 @@
 """`python -P -m policy.engine --model-path DIR (--port P | --uds PATH | --fd N)`: one embedded engine process.
 
-Invariant: the process ends with its engine, on SIGTERM or SIGINT, and with its parent when it knows its parent. Its
-token comes by the environment, or is made here and written to the log once.
+The process ends with its engine, on SIGTERM or SIGINT, and with its parent when it knows its parent. Its token comes by
+the environment, or is made here and written to the log once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 import torch
 import uvloop
 
-from policy.engine.options import EngineOptions
+from policy.engine.core import EngineOptions
 from policy.engine.server import serving
 from policy.errors import EngineError
 from policy.hf_folder import DTYPES
@@ -33,8 +33,20 @@ _PR_SET_PDEATHSIG = 1
 _EXIT_UNUSABLE = 2  # the model can't be served: a restart does not help
 
 
-def _arguments() -> argparse.Namespace:
-    defaults = {field.name: field.default for field in _fields()}
+# SGLang's names of the options of one number.
+_NUMBERS = {
+    "--max-running-requests": "max_running_requests",
+    "--max-queued-requests": "max_queued_requests",
+    "--context-length": "context_length",
+    "--max-total-tokens": "cache_tokens",
+    "--block-tokens": "block_tokens",
+    "--chunked-prefill-size": "prefill_tokens",
+    "--max-pinned-versions": "max_pinned",
+}
+
+
+def _arguments() -> tuple[argparse.Namespace, EngineOptions]:
+    defaults = {field.name: field.default for field in msgspec.structs.fields(EngineOptions)}
     parser = argparse.ArgumentParser(prog="policy.engine", description="Serve a small decoder by SGLang's contract.")
     parser.add_argument("--model-path", required=True, help="Hugging Face folder")
     parser.add_argument("--host", default=LOOPBACK)
@@ -45,20 +57,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--weight-version", default=defaults["weight_version"])
     parser.add_argument("--device", default=defaults["device"])
     parser.add_argument("--dtype", default=defaults["dtype"], choices=sorted(DTYPES))
-    parser.add_argument("--max-running-requests", type=int, default=defaults["max_running_requests"])
-    parser.add_argument("--max-queued-requests", type=int, default=defaults["max_queued_requests"])
-    parser.add_argument("--context-length", type=int, default=None)
-    parser.add_argument("--max-total-tokens", type=int, default=defaults["cache_tokens"], help="prefix cache, tokens")
-    parser.add_argument("--block-tokens", type=int, default=defaults["block_tokens"])
-    parser.add_argument("--chunked-prefill-size", type=int, default=defaults["prefill_tokens"])
-    parser.add_argument("--max-pinned-versions", type=int, default=defaults["max_pinned"])
+    for flag, name in _NUMBERS.items():
+        parser.add_argument(flag, dest=name, type=int, default=defaults[name])
     parser.add_argument("--threads", type=int, default=1, help="threads of one matrix product")
     parser.add_argument("--die-with-parent", type=int, metavar="PID", help="end when this parent process ends")
-    return parser.parse_args()
-
-
-def _fields() -> tuple[msgspec.structs.FieldInfo, ...]:
-    return msgspec.structs.fields(EngineOptions)
+    arguments = parser.parse_args()
+    return arguments, EngineOptions(**{name: getattr(arguments, name) for name in defaults})
 
 
 def _bind_to_parent(pid: int) -> None:
@@ -68,20 +72,7 @@ def _bind_to_parent(pid: int) -> None:
         sys.exit(0)
 
 
-async def _serve(arguments: argparse.Namespace) -> None:
-    options = EngineOptions(
-        model_path=arguments.model_path,
-        weight_version=arguments.weight_version,
-        device=arguments.device,
-        dtype=arguments.dtype,
-        max_running_requests=arguments.max_running_requests,
-        max_queued_requests=arguments.max_queued_requests,
-        context_length=arguments.context_length,
-        cache_tokens=arguments.max_total_tokens,
-        block_tokens=arguments.block_tokens,
-        prefill_tokens=arguments.chunked_prefill_size,
-        max_pinned=arguments.max_pinned_versions,
-    )
+async def _serve(arguments: argparse.Namespace, options: EngineOptions) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -102,13 +93,13 @@ async def _serve(arguments: argparse.Namespace) -> None:
 
 def main() -> int:
     """Run until a signal stops it; exit status 2 when the model can't be served."""
-    arguments = _arguments()
+    arguments, options = _arguments()
     if arguments.die_with_parent is not None:
         _bind_to_parent(arguments.die_with_parent)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     torch.set_num_threads(arguments.threads)
     try:
-        uvloop.run(_serve(arguments))
+        uvloop.run(_serve(arguments, options))
     except (EngineError, ConfigError) as error:
         logging.getLogger("engine").error("%s", error)
         return _EXIT_UNUSABLE

@@ -1,11 +1,18 @@
-"""Where keys and values lie: one row per running sequence, and a pool of shared prefix blocks.
+"""Where keys and values lie: one row per running sequence, a pool of shared prefix blocks, and the index of these.
 
 Invariant: all memory is taken once, at start. Rows and blocks are copied between and never shared, so evicting a
-block can't disturb a running sequence. One head's keys of a row lie one after the other, because attention of one new
-token reads all of them.
+block can't disturb a running sequence. A block is given only for the exact weights that computed it, and the exact
+tokens from the sequence's start. An entry is keyed by its parent entry's serial number, so hashes can't collide, and
+the children of an evicted parent can't be reached any more.
+
+One head's keys of a row lie one after the other, because attention of one new token reads all of them.
 """
 
 from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -61,8 +68,8 @@ class KeyValueCache:
     def load(self, row: int, blocks: list[int]) -> None:
         """Copy pool blocks, in order, to the start of a row."""
         index = torch.tensor(blocks, device=self.pool.device)
-        found = self.pool.index_select(1, index).permute(0, 2, 3, 1, 4, 5)
-        self.rows_kv[:, :, row, :, : len(blocks) * self.block] = found.flatten(3, 4)
+        copied = self.pool.index_select(1, index).permute(0, 2, 3, 1, 4, 5)
+        self.rows_kv[:, :, row, :, : len(blocks) * self.block] = copied.flatten(3, 4)
 
     def store(self, row: int, first: int, blocks: list[int]) -> None:
         """Copy consecutive blocks of a row, from the row's block number `first` on, to pool blocks."""
@@ -73,3 +80,75 @@ class KeyValueCache:
     def wipe(self, row: int) -> None:
         """Zero a row, so that numbers that are not finite don't reach the row's next sequence."""
         self.rows_kv[:, :, row] = 0.0
+
+
+class _Entry(NamedTuple):
+    serial: int
+    weights: int
+    block: int
+
+
+class PrefixIndex:
+    """A least-recently-used map from token prefixes to pool blocks of `block` tokens."""
+
+    def __init__(self, blocks: int, block: int) -> None:
+        self.block = block
+        self._free = list(range(blocks - 1, -1, -1))
+        self._blocks = blocks
+        self._entries: OrderedDict[tuple[int, tuple[int, ...]], _Entry] = OrderedDict()
+        self._serial = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def match(self, weights: int, ids: Sequence[int], limit: int) -> list[int]:
+        """Pool blocks that hold the longest known prefix of `ids`, at most `limit` tokens."""
+        keys = self._chain(weights, ids[:limit])
+        self._touch(keys)
+        return [self._entries[key].block for key in keys]
+
+    def insert(self, weights: int, ids: Sequence[int]) -> tuple[int, list[int]]:
+        """Enter all whole blocks of `ids`; returns the number of the first new one and the pool blocks to fill."""
+        whole = min(len(ids) // self.block, self._blocks)
+        keys = self._chain(weights, ids[: whole * self.block])
+        self._touch(keys)
+        parent = self._entries[keys[-1]].serial if keys else -1 - weights
+        first = len(keys)
+        new: list[int] = []
+        for number in range(first, whole):
+            key = (parent, tuple(ids[number * self.block : (number + 1) * self.block]))
+            block = self._free.pop() if self._free else self._entries.popitem(last=False)[1].block
+            self._serial += 1
+            self._entries[key] = _Entry(self._serial, weights, block)
+            parent = self._serial
+            keys.append(key)
+            new.append(block)
+        self._touch(keys)
+        return first, new
+
+    def drop(self, weights: int) -> None:
+        """Forget everything computed by `weights`."""
+        for key in [key for key, entry in self._entries.items() if entry.weights == weights]:
+            self._free.append(self._entries.pop(key).block)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._free += [entry.block for entry in self._entries.values()]
+        self._entries.clear()
+
+    def _chain(self, weights: int, ids: Sequence[int]) -> list[tuple[int, tuple[int, ...]]]:
+        parent = -1 - weights
+        keys: list[tuple[int, tuple[int, ...]]] = []
+        for at in range(0, len(ids) - self.block + 1, self.block):
+            key = (parent, tuple(ids[at : at + self.block]))
+            entry = self._entries.get(key)
+            if entry is None:
+                break
+            parent = entry.serial
+            keys.append(key)
+        return keys
+
+    def _touch(self, keys: list[tuple[int, tuple[int, ...]]]) -> None:
+        # Deepest first: parents stay younger than children, so eviction takes leaves before what they hang on.
+        for key in reversed(keys):
+            self._entries.move_to_end(key)

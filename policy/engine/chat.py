@@ -1,6 +1,7 @@
 """OpenAI's `/v1/chat/completions`: a conversation through the model's own chat template.
 
-Invariant: contents are data: no special token comes out of them. A refusal has OpenAI's form.
+Contents are data: no special token comes out of them. A refusal has OpenAI's form. What was given out of an answer is
+never taken back, and no text to stop at, nor a part of one, is given out.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,13 +17,39 @@ from typing import Any, NamedTuple
 import msgspec
 from aiohttp import web
 
-from policy.engine.chat_fields import ChatBody, known_fields, refused
 from policy.engine.generate import GenerateHandler, json_response
-from policy.engine.protocol import BadRequest, GenerateBody
-from policy.engine.said import AnswerText
+from policy.engine.protocol import BadRequest, ChatBody, GenerateBody, read_chat, refuse_chat
 from policy.errors import EngineError
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
+
+_UNFINISHED = "\ufffd"  # bytes of a character that has not come as a whole
+
+
+class AnswerText:
+    """One answer's text. `stopped` says that it has ended at one of `stops`."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = stops
+        self._given = 0
+        self.stopped = False
+
+    def grown(self, text: str, *, ended: bool) -> str:
+        """The next piece of `text` that can be given out; all that is left once the answer has `ended`."""
+        stops = [(at + len(stop), at) for stop in self._stops if (at := text.find(stop)) >= 0]
+        self.stopped = bool(stops)  # at the one that is whole first
+        until = min(stops)[1] if stops else len(text) if ended else len(text) - self._unsure(text)
+        piece = text[self._given : until]
+        self._given += len(piece)
+        return piece
+
+    def _unsure(self, text: str) -> int:
+        """How many characters at the end may become others, or the beginning of a text to stop at."""
+        unsure = len(text) - len(text.rstrip(_UNFINISHED))
+        for stop in self._stops:
+            unsure = max(unsure, next((n for n in range(len(stop) - 1, 0, -1) if text.endswith(stop[:n])), 0))
+        return unsure
+
 
 _FINISH = {"stop": "stop", "length": "length"}
 _SAMPLED = ("temperature", "top_p", "top_k", "min_p", "ignore_eos", "skip_special_tokens")  # by one name on both routes
@@ -47,12 +74,13 @@ class ChatHandler:
         try:
             return await self._answered(request)
         except BadRequest as error:  # of /generate, in SGLang's form
-            said = error.body.get("error", error.body)
-            message = said["message"] if isinstance(said, dict) else str(said)
-            raise refused(message, said.get("param") if isinstance(said, dict) else None) from error
+            cause = error.body.get("error", error.body)
+            if not isinstance(cause, dict):
+                cause = {"message": str(cause)}
+            raise refuse_chat(cause["message"], cause.get("param")) from error
 
     async def _answered(self, request: web.Request) -> web.StreamResponse:
-        body = _read(await request.read())
+        body = read_chat(await request.read())
         asked = await self._asked(body)
         head = {
             "id": f"chatcmpl-{secrets.token_hex(12)}",
@@ -64,11 +92,11 @@ class ChatHandler:
             if body.stream:
                 usage = body.stream_options is not None and bool(body.stream_options.include_usage)
                 return await _stream(request, pieces, head, usage=usage)
-            found = [piece async for piece in pieces]
-        text = "".join(piece.text for piece in found)
+            whole = [piece async for piece in pieces]
+        text = "".join(piece.text for piece in whole)
         message = {"role": "assistant", "content": text}
-        choice = {"index": 0, "message": message, "finish_reason": found[-1].finish}
-        return json_response(head | {"choices": [choice], "usage": found[-1].usage})
+        choice = {"index": 0, "message": message, "finish_reason": whole[-1].finish}
+        return json_response(head | {"choices": [choice], "usage": whole[-1].usage})
 
     async def _asked(self, body: ChatBody) -> GenerateBody:
         """The same of /generate. Raises BadRequest."""
@@ -79,7 +107,7 @@ class ChatHandler:
             messages = [(message.role, message.text) for message in body.messages]
             ids = await asyncio.to_thread(tokenizer.chat_ids, messages, body.template)
         except ConfigError as error:
-            raise refused(str(error)) from error
+            raise refuse_chat(str(error)) from error
         params = {
             "max_new_tokens": body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
             "sampling_seed": body.seed,
@@ -93,17 +121,17 @@ class ChatHandler:
             stream=bool(body.stream or body.stops),
         )
 
-    async def _pieces(self, asked: GenerateBody, said: AnswerText) -> AsyncGenerator[_Piece, None]:
+    async def _pieces(self, asked: GenerateBody, shown: AnswerText) -> AsyncGenerator[_Piece, None]:
         """The answer piece by piece; a text to stop at ends it before its tokens are all drawn."""
         async with aclosing(self._generate.growing(asked)) as growing:
             async for answer in growing:
                 meta = answer["meta_info"]
                 ended = meta["finish_reason"]
-                text = said.grown(answer["text"], ended=ended is not None)
-                finish = "stop" if said.stopped else ended and _FINISH.get(ended["type"], "stop")
+                text = shown.grown(answer["text"], ended=ended is not None)
+                finish = "stop" if shown.stopped else ended and _FINISH.get(ended["type"], "stop")
                 counted = {name: meta[name] for name in ("prompt_tokens", "completion_tokens")}
                 yield _Piece(text, finish, counted | {"total_tokens": sum(counted.values())})
-                if said.stopped:
+                if shown.stopped:
                     return
 
 
@@ -136,14 +164,3 @@ async def _stream(
 
 def _event(head: dict[str, Any], choices: list[dict[str, Any]]) -> bytes:
     return b"data: " + msgspec.json.encode(head | {"choices": choices}) + b"\n\n"
-
-
-def _read(raw: bytes) -> ChatBody:
-    """The request in `raw`. Raises BadRequest."""
-    body = known_fields(raw)
-    if body.continue_final_message and body.add_generation_prompt:
-        name = "add_generation_prompt"
-        raise refused(f"{name}: an answer can't begin where continue_final_message lets the last one go on", name)
-    if body.stream_options is not None and not body.stream:
-        raise refused("stream_options: it goes with stream=true", "stream_options")
-    return body

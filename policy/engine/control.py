@@ -1,7 +1,7 @@
 """SGLang's control endpoints, and the two extensions that keep a weight version resident.
 
-Invariant: weights are read from disk beside the compute thread and change hands between two passes. A failed update
-leaves the old weights and their name in place.
+Weights are read from disk next to the compute thread and change hands between two passes. A failed update leaves the
+old weights and their name in place. Figures are read between two passes, so they belong together.
 """
 
 from __future__ import annotations
@@ -17,15 +17,24 @@ from aiohttp import web
 
 from policy.engine.core import EngineCore
 from policy.engine.generate import json_response
-from policy.engine.metrics import loads, metrics_text
+from policy.engine.model import EngineWeights, load_weights
 from policy.engine.protocol import BadRequest
-from policy.engine.sequence import Draw, Sequence
-from policy.engine.weights import EngineWeights, load_weights
 from policy.engine.worker import EngineThread
 from policy.errors import EngineError
 from policy.hf_folder import DTYPES
 
-_HEALTH_TIMEOUT_S = 20.0
+
+def loads(core: EngineCore) -> dict[str, Any]:
+    """Body of /v1/loads: SGLang's names, and `EngineFigures`."""
+    used = sum(sequence.computed for sequence in core.scheduler.running)
+    load = {
+        "num_running_reqs": len(core.scheduler.running),
+        "num_waiting_reqs": len(core.scheduler.waiting),
+        "num_used_tokens": used,
+        "token_usage": used / (core.options.max_running_requests * core.length),
+        "figures": msgspec.to_builtins(core.figures),
+    }
+    return {"timestamp": time.time(), "version": "computerrl-engine", "loads": [load]}
 
 
 class _Update(msgspec.Struct):
@@ -40,11 +49,6 @@ class _Update(msgspec.Struct):
     abort_all_requests: bool = False
     retract_running: bool = False
     digest: str = ""
-
-
-class _Rename(msgspec.Struct):
-    new_version: str
-    abort_all_requests: bool = True
 
 
 class _Pause(msgspec.Struct):
@@ -78,9 +82,8 @@ async def _read(request: web.Request, kind: type[BodyT]) -> BodyT:
 class Control:
     """Handlers of everything but /generate."""
 
-    def __init__(self, engine: EngineThread, options: dict[str, Any]) -> None:
+    def __init__(self, engine: EngineThread) -> None:
         self._engine = engine
-        self._options = options
         self._device = torch.device(engine.core.options.device)
         self._dtype = DTYPES[engine.core.options.dtype]
         self._loading = asyncio.Lock()  # two loads at once would take twice the memory and race for the name
@@ -90,22 +93,16 @@ class Control:
         """All routes."""
         return [
             web.post("/update_weights_from_disk", self.update),
-            web.post("/update_weight_version", self.rename),
             web.post("/pin_weights", self.pin),
             web.post("/unpin_weights", self.unpin),
             web.post("/pause_generation", self.pause),
             web.post("/continue_generation", self.resume),
             web.post("/abort_request", self.abort),
-            web.get("/flush_cache", self.flush),
             web.post("/flush_cache", self.flush),
             web.get("/health", self.health),
-            web.get("/ready", self.health),
-            web.get("/health_generate", self.health_generate),
             web.get("/model_info", self.model_info),
-            web.get("/server_info", self.server_info),
             web.get("/v1/models", self.models),
             web.get("/v1/loads", self.loads),
-            web.get("/metrics", self.metrics),
         ]
 
     # --- weights -------------------------------------------------------------------------------------------------
@@ -133,19 +130,6 @@ class Control:
                 return json_response({"success": False, "message": str(error), "num_paused_requests": 0}, 400)
         message = "Succeeded to update model weights."
         return json_response({"success": True, "message": message, "num_paused_requests": paused})
-
-    async def rename(self, request: web.Request) -> web.Response:
-        """Give the current weights another name."""
-        body = await _read(request, _Rename)
-        if body.abort_all_requests:
-            await self._engine.abort(lambda _: True)
-
-        def name(core: EngineCore) -> None:
-            core.current.name = body.new_version
-
-        await self._engine.call(name)
-        message = f"Weight version updated to {body.new_version}"
-        return json_response({"success": True, "message": message, "new_version": body.new_version})
 
     async def pin(self, request: web.Request) -> web.Response:
         """Keep a version resident: the current one where it has that name, else loaded from `model_path`."""
@@ -197,7 +181,7 @@ class Control:
         if body.abort_all:
             await self._engine.abort(lambda _: True)
         elif body.rid:
-            await self._engine.abort(lambda one: one.rid == body.rid or one.rid.startswith(prefix))
+            await self._engine.abort(lambda sequence: sequence.rid == body.rid or sequence.rid.startswith(prefix))
         return web.Response()
 
     async def flush(self, _: web.Request) -> web.Response:
@@ -213,21 +197,6 @@ class Control:
     async def health(self, _: web.Request) -> web.Response:
         """Whether the compute thread lives."""
         return web.Response(status=200 if self._engine.alive else 503)
-
-    async def health_generate(self, _: web.Request) -> web.Response:
-        """Whether one token can be drawn now."""
-        draw = Draw(max_new_tokens=1, temperature=0.0, stop_ids=frozenset(), seed=0)
-        probe = Sequence(rid=f"HEALTH_CHECK_{time.monotonic_ns()}", ids=[0], draw=draw, received_s=time.monotonic())
-        try:
-            async with asyncio.timeout(_HEALTH_TIMEOUT_S):
-                subscriptions = await self._engine.submit([probe])
-                try:
-                    snapshot = await subscriptions[0].next()
-                finally:
-                    self._engine.discard(subscriptions)
-        except (TimeoutError, EngineError):
-            return web.Response(status=503)
-        return web.Response(status=200 if snapshot.output else 503)
 
     async def model_info(self, _: web.Request) -> web.Response:
         """Which weights are current, and what the model takes."""
@@ -248,19 +217,6 @@ class Control:
 
         return json_response(await self._engine.call(read))
 
-    async def server_info(self, _: web.Request) -> web.Response:
-        """Options and counts since start."""
-
-        def read(core: EngineCore) -> dict[str, Any]:
-            return {
-                **self._options,
-                "version": "computerrl-engine",
-                "weight_version": core.current.name,
-                "figures": msgspec.to_builtins(core.figures),
-            }
-
-        return json_response(await self._engine.call(read))
-
     async def models(self, _: web.Request) -> web.Response:
         """OpenAI's list of models, of length one."""
         path = self._engine.core.options.model_path
@@ -272,7 +228,3 @@ class Control:
     async def loads(self, _: web.Request) -> web.Response:
         """How busy the engine is."""
         return json_response(await self._engine.call(loads))
-
-    async def metrics(self, _: web.Request) -> web.Response:
-        """Prometheus text."""
-        return web.Response(text=await self._engine.call(metrics_text), content_type="text/plain")

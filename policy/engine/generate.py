@@ -1,7 +1,7 @@
 """The /generate endpoint: bodies become sequences, snapshots become SGLang's answers.
 
-Invariant: ids are checked against the vocabulary and the context length before the model sees them. A client that
-goes away takes its sequences with it.
+Ids are checked against the vocabulary and the context length before the model sees them. Text that a client sends
+becomes no special token. A client that goes away takes its sequences with it.
 """
 
 from __future__ import annotations
@@ -11,16 +11,44 @@ import time
 from collections.abc import AsyncGenerator
 from collections.abc import Sequence as List
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from aiohttp import web
+from tokenizers import Tokenizer
 
 from policy.engine.protocol import BadRequest, GenerateBody, SamplingParams, read_body, read_params, refuse
-from policy.engine.sequence import Draw, Finish, Sequence
-from policy.engine.text import TextTokenizer
+from policy.engine.scheduler import Draw, Finish, Sequence
 from policy.engine.worker import EngineThread, SequenceSnapshot, Subscription
 from policy.errors import EngineBusy, EngineError
+
+
+class TextTokenizer:
+    """A tokenizer or its absence. Raises EngineError for a file that can't be read."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "tokenizer.json"
+        self._tokenizer: Tokenizer | None = None
+        if path.exists():
+            try:
+                self._tokenizer = Tokenizer.from_file(str(path))
+            except Exception as error:  # the library raises nothing narrower
+                raise EngineError(f"cannot read {path}: {error}") from error
+            self._tokenizer.encode_special_tokens = True
+
+    def encode(self, text: str) -> list[int]:
+        """Raises EngineError when there is no tokenizer."""
+        if self._tokenizer is None:
+            raise EngineError("the model folder has no tokenizer.json: send input_ids")
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def decode(self, ids: list[int], *, skip_special: bool) -> str:
+        """The text of `ids`; empty when there is no tokenizer."""
+        if self._tokenizer is None:
+            return ""
+        return self._tokenizer.decode(ids, skip_special_tokens=skip_special)
+
 
 _encode = msgspec.json.Encoder().encode
 

@@ -1,12 +1,15 @@
-"""SGLang's /generate body, typed, and what this engine does not do of it.
+"""The bodies of /generate and of /v1/chat/completions, typed, and what this engine does not do of them. Pure.
 
-Invariant: a field that would change what is drawn is carried out, or refused with its name. Only fields without
-influence on the result are ignored.
+Invariant: a field that would change what is drawn or answered is carried out, or refused with its name. Only fields
+without influence on the result are ignored.
 """
+
+# ruff: noqa: SIM905 - a list of names reads best as words
 
 from __future__ import annotations
 
-from typing import Any
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -21,29 +24,17 @@ class BadRequest(EngineError):  # noqa: N818 - named after its HTTP status
         self.body = body
 
 
+# --- /generate -----------------------------------------------------------------------------------------------
+
+
 def refuse(message: str) -> BadRequest:
     """An error in SGLang's usual form."""
     return BadRequest({"error": {"message": message}})
 
 
-class SamplingParams(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """`sampling_params`: SGLang's names. Those below `neutral` are accepted at the value given here only."""
+class _NeutralParams(msgspec.Struct, kw_only=True):
+    """Parameters that are taken at these values only."""
 
-    max_new_tokens: int | None = 128
-    temperature: float = 1.0
-    stop_token_ids: list[int] | None = None
-    ignore_eos: bool = False
-    sampling_seed: int | None = None
-    n: int = 1
-    skip_special_tokens: bool = True
-    spaces_between_special_tokens: bool = True  # no influence on ids
-    no_stop_trim: bool = False  # no influence on ids
-    stream_interval: int | None = None
-    custom_params: Any = None
-    top_p: float = 1.0
-    top_k: int = -1
-    min_p: float = 0.0
-    # neutral
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
     repetition_penalty: float = 1.0
@@ -59,22 +50,41 @@ class SamplingParams(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     watermark: Any = None
 
 
-_NEUTRAL = ("frequency_penalty", "presence_penalty", "repetition_penalty", "min_new_tokens")
-_ABSENT = (
-    "stop",
-    "stop_regex",
-    "beam_width",
-    "json_schema",
-    "regex",
-    "ebnf",
-    "structural_tag",
-    "logit_bias",
-    "watermark",
-)
-_DEFAULTS = SamplingParams()
+_NEUTRAL_PARAMS = msgspec.structs.asdict(_NeutralParams())
 
 
-class GenerateBody(msgspec.Struct, kw_only=True):
+class SamplingParams(_NeutralParams, kw_only=True):
+    """`sampling_params`: SGLang's names."""
+
+    max_new_tokens: int | None = 128
+    temperature: float = 1.0
+    stop_token_ids: list[int] | None = None
+    ignore_eos: bool = False
+    sampling_seed: int | None = None
+    n: int = 1
+    skip_special_tokens: bool = True
+    spaces_between_special_tokens: bool = True  # no influence on ids
+    no_stop_trim: bool = False  # no influence on ids
+    stream_interval: int | None = None
+    custom_params: Any = None
+    top_p: float = 1.0
+    top_k: int = -1
+    min_p: float = 0.0
+
+
+class _Refused(msgspec.Struct, kw_only=True):
+    """Fields that are refused unless absent."""
+
+    top_logprobs_num: int | list[int] | None = 0
+    token_ids_logprob: list[Any] | None = None
+    lora_path: Any = None
+    custom_logit_processor: Any = None
+    return_hidden_states: bool | list[bool] = False
+    image_data: Any = None
+    input_embeds: Any = None
+
+
+class GenerateBody(_Refused, kw_only=True):
     """Body of /generate; unknown keys are ignored, as SGLang does. `weight_version` is this engine's extension."""
 
     rid: str | list[str] | None = None
@@ -86,25 +96,7 @@ class GenerateBody(msgspec.Struct, kw_only=True):
     return_text_in_logprobs: bool = False
     stream: bool = False
     weight_version: str | None = None
-    # refused unless absent
-    top_logprobs_num: int | list[int] | None = 0
-    token_ids_logprob: list[Any] | None = None
-    lora_path: Any = None
-    custom_logit_processor: Any = None
-    return_hidden_states: bool | list[bool] = False
-    image_data: Any = None
-    input_embeds: Any = None
 
-
-_REFUSED = (
-    "top_logprobs_num",
-    "token_ids_logprob",
-    "lora_path",
-    "custom_logit_processor",
-    "return_hidden_states",
-    "image_data",
-    "input_embeds",
-)
 
 _body_decoder = msgspec.json.Decoder(GenerateBody)
 _any_decoder = msgspec.json.Decoder()
@@ -116,7 +108,7 @@ def read_body(raw: bytes) -> GenerateBody:
         body = _body_decoder.decode(raw)
     except msgspec.MsgspecError as error:
         raise BadRequest({"object": "error", "message": str(error), "code": 400}) from error
-    for name in _REFUSED:
+    for name in _Refused.__struct_fields__:
         if getattr(body, name):
             raise refuse(f"{name} is not supported by this engine")
     return body
@@ -131,25 +123,22 @@ def read_params(raw: bytes, count: int) -> list[SamplingParams]:
     each = plain if isinstance(plain, list) else [plain or {}] * count
     if len(each) != count:
         raise refuse(f"{len(each)} sampling_params for {count} prompts")
-    return [_params(one) for one in each]
+    return [_params(params) for params in each]
 
 
 def _params(plain: Any) -> SamplingParams:
-    if isinstance(plain, dict):
-        for name in plain:
-            if name not in SamplingParams.__struct_fields__:
-                known = ", ".join(f"`{field}`" for field in SamplingParams.__struct_fields__)
-                raise BadRequest({"error": f"unknown field `{name}`, expected one of {known}"})
+    if isinstance(plain, dict) and (unknown := next((name for name in plain if name not in _PARAMS), None)):
+        known = ", ".join(f"`{name}`" for name in _PARAMS)
+        raise BadRequest({"error": f"unknown field `{unknown}`, expected one of {known}"})
     try:
         params = msgspec.convert(plain, SamplingParams)
     except msgspec.ValidationError as error:
         raise BadRequest({"error": str(error)}) from error
-    for name in _NEUTRAL:
-        if getattr(params, name) != getattr(_DEFAULTS, name):
-            raise refuse(f"{name} other than {getattr(_DEFAULTS, name)} is not supported by this engine")
-    for name in _ABSENT:
-        if getattr(params, name):
-            raise refuse(f"{name} is not supported by this engine")
+    for name, neutral in _NEUTRAL_PARAMS.items():
+        value = getattr(params, name)
+        if value != neutral and (value or neutral is not None):
+            only = "" if neutral is None else f" other than {neutral}"
+            raise refuse(f"{name}{only} is not supported by this engine")
     if params.max_new_tokens is not None and params.max_new_tokens < 0:
         raise refuse(f"max_new_tokens must be at least 0, got {params.max_new_tokens}.")
     if not 0.0 <= params.temperature < float("inf"):
@@ -163,3 +152,166 @@ def _params(plain: Any) -> SamplingParams:
     if params.n < 1:
         raise refuse(f"n must be at least 1, got {params.n}.")
     return params
+
+
+# Those that are carried out come first in what a client reads.
+_PARAMS = sorted(SamplingParams.__struct_fields__, key=lambda name: name in _NEUTRAL_PARAMS)
+
+# --- /v1/chat/completions: OpenAI's fields, and those that vLLM and SGLang have added --------------------------
+
+_Stop = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+_Stops = Annotated[list[_Stop], msgspec.Meta(max_length=16)]
+
+_Neutral = dict[str, tuple[Any, ...]]
+# Without influence on an answer, whatever they are.
+_IGNORED = frozenset(
+    """model user metadata service_tier safety_identifier prompt_cache_key prompt_cache_retention prompt_cache_options
+    parallel_tool_calls spaces_between_special_tokens stream_interval separate_reasoning stream_reasoning""".split()
+)
+# Taken at these values only, which ask for nothing; null is always one.
+_NULL: _Neutral = dict.fromkeys(
+    """audio prediction reasoning_effort verbosity web_search_options moderation
+    beam_width allowed_token_ids custom_logit_processor custom_params vllm_xargs watermark structured_outputs
+    guided_json guided_regex guided_choice guided_grammar guided_decoding_backend structural_tag json_schema regex ebnf
+    chat_template tool_reference truncate_prompt_tokens prompt_logprobs reasoning thinking_token_budget
+    repetition_detection
+    mm_processor_kwargs media_io_kwargs input_ids cache_salt extra_key lora_path session_params kv_transfer_params
+    data_parallel_rank routed_dp_rank bootstrap_host bootstrap_port bootstrap_room""".split(),
+    (),
+)
+_FALSE = dict.fromkeys(
+    """logprobs store
+    use_beam_search include_stop_str_in_output no_stop_trim echo add_special_tokens return_tokens_as_token_ids
+    return_token_ids return_hidden_states return_prompt_token_ids return_routed_experts return_cached_tokens_details
+    return_meta_info""".split(),
+    (False,),
+)
+_ZERO = dict.fromkeys(
+    "top_logprobs frequency_penalty presence_penalty min_tokens min_new_tokens priority".split(), (0,)
+)
+_ONE = dict.fromkeys("n repetition_penalty length_penalty best_of".split(), (1,))
+_NONE_LISTED: _Neutral = dict.fromkeys(
+    "tools functions bad_words stop_regex logits_processors documents".split(), ([],)
+)
+_NEUTRAL_CHAT: _Neutral = {
+    **_NULL,
+    **_FALSE,
+    **_ZERO,
+    **_ONE,
+    **_NONE_LISTED,
+    "logit_bias": ({},),
+    "tool_choice": ("none", "auto"),
+    "function_call": ("none", "auto"),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "include_reasoning": (True,),
+}
+_NEUTRAL_MESSAGE: _Neutral = {
+    **dict.fromkeys("name refusal audio tool_call_id function_call".split(), ()),
+    **dict.fromkeys(("reasoning", "reasoning_content", "reasoning_details"), ()),
+    **dict.fromkeys(("annotations", "tool_calls"), ([],)),
+    "prefix": (False,),
+}
+_NEUTRAL_STREAM: _Neutral = dict.fromkeys(("include_obfuscation", "continuous_usage_stats"), (False,))
+
+
+class _Part(msgspec.Struct, tag_field="type", tag="text"):
+    text: str
+
+
+class _Message(msgspec.Struct):
+    role: Literal["system", "developer", "user", "assistant", "tool"]  # a template makes control tokens of it
+    content: str | list[_Part]
+
+    @property
+    def text(self) -> str:
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
+
+
+class ChatBody(msgspec.Struct):
+    """What is carried out of a request."""
+
+    messages: Annotated[list[_Message], msgspec.Meta(min_length=1)]
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    stop: _Stop | _Stops | None = None
+    stop_token_ids: list[int] | None = None
+    ignore_eos: bool | None = None
+    skip_special_tokens: bool | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    rid: str | None = None
+    request_id: str | None = None
+
+    @property
+    def stops(self) -> list[str]:
+        """The texts that end an answer."""
+        return [self.stop] if isinstance(self.stop, str) else self.stop or []
+
+    @property
+    def template(self) -> dict[str, Any]:
+        """The options of the chat template."""
+        continues = bool(self.continue_final_message)
+        begins = not continues if self.add_generation_prompt is None else self.add_generation_prompt
+        options: dict[str, Any] = {"add_generation_prompt": begins}
+        if continues:
+            options["continue_final_message"] = True
+        if self.chat_template_kwargs:
+            options["chat_template_kwargs"] = self.chat_template_kwargs
+        return options
+
+
+def refuse_chat(message: str, name: str | None = None) -> BadRequest:
+    """A refusal in OpenAI's form; `name` is the field's."""
+    return BadRequest({"error": {"message": message, "type": "invalid_request_error", "param": name, "code": None}})
+
+
+def read_chat(raw: bytes) -> ChatBody:
+    """The request in `raw`, each field typed by itself. Raises BadRequest."""
+    try:
+        plain = msgspec.json.decode(raw, type=dict[str, Any])
+        _check_names(plain, (*ChatBody.__struct_fields__, *_IGNORED), _NEUTRAL_CHAT, "")
+        for number, message in enumerate(plain.get("messages") or []):
+            if isinstance(message, dict):
+                _check_names(message, _Message.__struct_fields__, _NEUTRAL_MESSAGE, f"messages[{number}].")
+        if isinstance(options := plain.get("stream_options"), dict):
+            _check_names(options, _StreamOptions.__struct_fields__, _NEUTRAL_STREAM, "stream_options.")
+        body = msgspec.convert(plain, ChatBody)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise refuse_chat(str(error)) from error
+    if body.continue_final_message and body.add_generation_prompt:
+        name = "add_generation_prompt"
+        raise refuse_chat(f"{name}: an answer can't begin where continue_final_message lets the last one go on", name)
+    if body.stream_options is not None and not body.stream:
+        raise refuse_chat("stream_options: it goes with stream=true", "stream_options")
+    return body
+
+
+def _check_names(plain: dict[str, Any], carried: tuple[str, ...], neutral: _Neutral, at: str) -> None:
+    """Raise BadRequest for a field that is neither carried out nor without influence."""
+    for name, value in plain.items():
+        if name in carried:
+            continue
+        if name not in neutral:
+            near = get_close_matches(name[:80], [*carried, *neutral], 1)
+            hint = f": did you mean {near[0]}?" if near else ""
+            shown = at + ascii(name[:80])[1:-1]
+            raise refuse_chat(f"{shown} is no field of a chat completion{hint}", shown)
+        # Python takes False for 0: of another type it is another value.
+        same = (isinstance(value, bool) == isinstance(ours, bool) and value == ours for ours in neutral[name])
+        if value is not None and not any(same):
+            allowed = ", ".join(msgspec.json.encode(ours).decode() for ours in neutral[name])
+            only = f" other than {allowed}" if allowed else ""
+            raise refuse_chat(f"{at}{name}{only} is not supported by this engine", f"{at}{name}")

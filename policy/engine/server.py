@@ -1,7 +1,7 @@
 """The engine's HTTP server: SGLang's contract over TCP or a Unix socket.
 
-Invariant: the server listens only once the weights are loaded. It ends when its compute thread fails, so no server
-stands that can't generate. Who shows no token is not answered, on whatever path.
+It listens only once the weights are loaded. It ends when its compute thread fails, so no server is left that can't
+generate. A request without the token is not answered, on whatever path.
 """
 
 from __future__ import annotations
@@ -12,20 +12,16 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import torch
 from aiohttp import web
 
 from policy.engine.chat import ChatHandler
 from policy.engine.control import Control
-from policy.engine.core import EngineCore
-from policy.engine.generate import GenerateHandler, json_response
-from policy.engine.options import EngineOptions
+from policy.engine.core import EngineCore, EngineOptions
+from policy.engine.generate import GenerateHandler, TextTokenizer, json_response
+from policy.engine.model import load_weights
 from policy.engine.protocol import BadRequest
-from policy.engine.text import TextTokenizer
-from policy.engine.weights import load_weights
 from policy.engine.worker import EngineThread
 from policy.errors import EngineError
 from policy.hf_folder import DTYPES
@@ -47,7 +43,7 @@ async def _errors(request: web.Request, handler: _Handler) -> web.StreamResponse
         return json_response({"error": {"message": str(error)}}, 503)
 
 
-def build_app(engine: EngineThread, text: TextTokenizer, options: dict[str, Any]) -> web.Application:
+def build_app(engine: EngineThread, text: TextTokenizer) -> web.Application:
     """All routes over one engine."""
     app = web.Application(middlewares=[_errors], client_max_size=_MAX_BODY_BYTES)
     core = engine.core
@@ -55,7 +51,7 @@ def build_app(engine: EngineThread, text: TextTokenizer, options: dict[str, Any]
     app.router.add_post("/generate", generate)
     app.router.add_put("/generate", generate)
     app.router.add_post("/v1/chat/completions", ChatHandler(generate, Path(core.options.model_path)))
-    app.router.add_routes(Control(engine, options).routes())
+    app.router.add_routes(Control(engine).routes())
     return app
 
 
@@ -86,8 +82,7 @@ async def serving(
             failed.set_exception(error)
 
     engine = EngineThread(EngineCore(options, weights), fail)
-    plain = msgspec.to_builtins(options)
-    app = build_app(engine, TextTokenizer(folder), plain)
+    app = build_app(engine, TextTokenizer(folder))
     guard.protect(app)
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
     try:

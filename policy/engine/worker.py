@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from policy.engine.core import EngineCore
-from policy.engine.sequence import DrawnSpan, Finish, Sequence
+from policy.engine.scheduler import DrawnSpan, Finish, Sequence
 from policy.errors import EngineError
 
 T = TypeVar("T")

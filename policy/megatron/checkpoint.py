@@ -4,15 +4,23 @@ Invariant: a folder with the marker file is complete and flushed to disk; a fold
 A resume continues with the same losses, whatever the layout of the ranks was and is. Adam's state is stored by
 parameter, as in Megatron's `fully_reshardable` format, with and without its distributed optimizer. What the disk of one
 rank refuses is refused by all.
+
+What a checkpoint's files name beyond the classes of its own format is refused before it is called. This is the second
+guard: `policy.checkpoints.verify` has passed the files as those that were saved.
 """
 
 from __future__ import annotations
 
+import importlib
+import os
+import pickle
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any
+from types import SimpleNamespace
+from typing import IO, Any
 
 import msgspec
 import torch
@@ -22,18 +30,89 @@ from megatron.core import dist_checkpointing
 from megatron.core.dist_checkpointing.optimizer import make_sharded_optimizer_tensor
 from megatron.core.dist_checkpointing.strategies import torch as strategies
 from torch import Tensor
+from torch.distributed.checkpoint import filesystem
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING
 from torch.nn import Parameter
 
 from policy import hf_folder
 from policy.checkpoints import MARKER, CheckpointInfo, digest, digests, total
 from policy.errors import LearnerError
-from policy.megatron import lora, shim
+from policy.megatron import cuda_literals, lora
 from policy.megatron.optimizer import Updater
-from policy.megatron.plaindata import plain_data_only
 from policy.megatron.ranks import on_all, on_first
 from runtime.disk import flush, refusal, store_error
-from runtime.errors import DiskRefuses, StoreError
+from runtime.errors import ConfigError, DiskRefuses, StoreError
+
+_METADATA = "torch.distributed.checkpoint.metadata"
+# What torch's writer puts into `.metadata`; data types are those of `policy.hf_folder`.
+_KNOWN = {
+    *((_METADATA, name) for name in ("BytesStorageMetadata", "ChunkStorageMetadata", "Metadata", "MetadataIndex")),
+    *((_METADATA, name) for name in ("StorageMeta", "TensorProperties", "TensorStorageMetadata")),
+    (_METADATA, "_MEM_FORMAT_ENCODING"),
+    ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
+    ("torch.serialization", "_get_layout"),
+    ("pathlib", "PosixPath"),
+    ("pathlib._local", "PosixPath"),
+    *(("torch", name) for name in ("Size", "bfloat16", "float16", "float32", "float64", "int64", "uint8")),
+}
+_FORCE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"  # torch's own: no caller may ask for less
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("builtins", "getattr"):  # by which Python pickles an enum's member
+            return _member
+        if (module, name) not in _KNOWN:
+            raise pickle.UnpicklingError(f"it names {module}.{name}")
+        return getattr(importlib.import_module(module), name)
+
+
+def _member(kind: Any, name: str) -> Any:
+    if kind is not _MEM_FORMAT_ENCODING:
+        raise pickle.UnpicklingError(f"it asks for {name!r} of {kind!r}")
+    return _MEM_FORMAT_ENCODING[name]
+
+
+def unpickled(file: IO[bytes]) -> Any:
+    """What `pickle.load` gives for a checkpoint's own data. Raises pickle.UnpicklingError for anything else."""
+    return _Unpickler(file).load()
+
+
+@contextmanager
+def plain_data_only(what: str) -> Iterator[None]:
+    """As long as this holds torch's checkpoints unpickle plain data alone; for a process of one thread that loads.
+
+    Raises ConfigError, which calls the checkpoint `what`, where there is more.
+    """
+    module, forced = filesystem.pickle, os.environ.get(_FORCE)
+    refused: list[pickle.UnpicklingError] = []  # torch goes on without metadata that it could not read
+
+    def read(file: IO[bytes]) -> Any:
+        try:
+            return unpickled(file)
+        except pickle.UnpicklingError as error:
+            refused.append(error)
+            raise
+
+    filesystem.pickle = SimpleNamespace(load=read, dump=module.dump)  # type: ignore[assignment]
+    os.environ[_FORCE] = "1"
+    try:
+        yield
+    except (pickle.UnpicklingError, CheckpointException) as error:
+        causes = [cause for cause, _ in error.failures.values()] if isinstance(error, CheckpointException) else [error]
+        refused += [cause for cause in causes if isinstance(cause, pickle.UnpicklingError)]
+        if refused:
+            cause = str(refused[0]).partition("\n")[0]
+            raise ConfigError(f"{what}: more than plain data is pickled in it: {cause}") from error
+        raise
+    finally:
+        filesystem.pickle = module
+        if forced is None:
+            del os.environ[_FORCE]
+        else:
+            os.environ[_FORCE] = forced
+
 
 SHARDS = "shards"
 STEPS = "common_step"
@@ -113,7 +192,7 @@ def save(
     (on_all if apart else on_first)(begin)
     on_first(companions)
     try:
-        with shim.cuda_literals(), warnings.catch_warnings():
+        with cuda_literals(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             dist_checkpointing.save(
                 _state(updater, updater.state_of, reference),
@@ -123,15 +202,17 @@ def save(
     except CheckpointException as error:  # on all ranks alike; it is no Exception, so no handler would answer it
         for cause, _ in error.failures.values():
             if isinstance(cause, OSError) and isinstance(
-                found := store_error(f"can't write {folder}", cause), DiskRefuses
+                refused := store_error(f"can't write {folder}", cause), DiskRefuses
             ):
-                raise found from error
+                raise refused from error
         on_all(look)  # torch's writer may have its own words for a full disk
         raise LearnerError(f"can't write {folder}: {_causes(error)}") from error
     if not apart:
         return on_first(finish).decode()
     parts = on_all(lambda: msgspec.json.encode(digests(partial)))
-    written = {name: one for part in parts for name, one in msgspec.json.decode(part, type=dict[str, str]).items()}
+    written: dict[str, str] = {}
+    for part in parts:
+        written |= msgspec.json.decode(part, type=dict[str, str])
 
     def marker() -> bytes:
         mark(dict(sorted(written.items(), key=lambda item: PurePosixPath(item[0]))))
@@ -148,7 +229,7 @@ def load(folder: Path, updater: Updater, reference: dict[str, Tensor]) -> None:
     Raises ConfigError where its files pickle more than plain data, StoreError where they can't be read.
     """
     try:
-        with plain_data_only(str(folder)), shim.cuda_literals(), torch.no_grad(), warnings.catch_warnings():
+        with plain_data_only(str(folder)), cuda_literals(), torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             state = dist_checkpointing.load(_state(updater, updater.blank, reference), str(folder / SHARDS))
     except CheckpointException as error:
@@ -171,7 +252,7 @@ def _causes(failed: CheckpointException) -> str:
 def _state(
     updater: Updater, of: Callable[[Parameter], dict[str, Tensor]], reference: dict[str, Tensor]
 ) -> dict[str, Any]:
-    """What is saved, and where it is loaded into: beside weights what `of` gives of Adam's state."""
+    """What is saved, and where it is loaded into: weights, and what `of` gives of Adam's state."""
     model = updater.model.sharded_state_dict()
     adam: dict[str, Any] = {STEPS: torch.tensor(updater.steps)}
     for name, parameter in updater.trained():

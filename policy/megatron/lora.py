@@ -1,13 +1,12 @@
-"""Low-rank adapters beside a model's frozen linear layers.
+"""Low-rank adapters next to a model's frozen linear layers.
 
-Invariant: without its adapters a model computes what it did before. Every tensor-parallel rank holds whole adapters,
-with the same values and gradients.
+Without its adapters a model computes what it did before. Every tensor-parallel rank holds whole adapters, with the same
+values and gradients.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812  the name everyone knows
@@ -16,12 +15,9 @@ from megatron.core.parallel_state import get_tensor_model_parallel_rank, get_ten
 from torch import Tensor, nn
 
 from policy.architecture import Architecture
-from policy.lora import LoraConfig, projection
-from policy.tensornames import held
-from policy.weights import from_hf, strips
-
-if TYPE_CHECKING:
-    from policy.megatron.model import PolicyModel
+from policy.hf_folder import from_hf, strips
+from policy.settings import LoraConfig, projection
+from policy.tensorfiles import held
 
 MARK = ".lora."  # in the names of parameters that no model folder has
 
@@ -73,10 +69,10 @@ class Adapter(nn.Module):
                 low = tensor_parallel.copy_to_tensor_model_parallel_region(low)
             up = {target: self._mine(_summed(rows), 0) for target, rows in self.b.items()}
         lows = zip(self.a, low.split(self.rank, -1), strict=True)
-        found = {target: F.linear(part, up[target]) for target, part in lows}
+        added = {target: F.linear(part, up[target]) for target, part in lows}
         shared = self.parts if self.split == 0 else 1
         parts = [
-            found[projection(hf)] if projection(hf) in found else low.new_zeros(*low.shape[:-1], size[0] // shared)
+            added[projection(hf)] if projection(hf) in added else low.new_zeros(*low.shape[:-1], size[0] // shared)
             for hf, size in self.tensors.items()
         ]
         if "linear_qkv" in self.name:
@@ -108,33 +104,13 @@ def _summed(matrix: Tensor) -> Tensor:
     return summed
 
 
-def attach(model: PolicyModel, lora: LoraConfig, seed: int) -> dict[str, Adapter]:
-    """Freeze `model` and give it adapters, which are returned by the names of the weights that they add to."""
-    model.requires_grad_(requires_grad=False)
-    draw, adapters = torch.Generator().manual_seed(seed), {}
-    for name, parameter in list(model.named_weights()):
-        if name.startswith("decoder.layers.") and name.split(".", 3)[3] in lora.adapted(model.shape):
-            linear = model.get_submodule(name.removesuffix(".weight"))
-            linear.lora = adapters[name] = Adapter(
-                name, lora, model.shape, parameter.dtype, draw, sequence=model.config.sequence_parallel
-            )
-            linear.register_forward_hook(_add)
-    # Megatron computes a layer again only where its input has a gradient, and a frozen embedding's output has none.
-    model.embedding.register_forward_hook(lambda *called: called[2].requires_grad_(torch.is_grad_enabled()))
-    return adapters
-
-
-def _add(linear: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor | None]:
-    return output[0] + linear.lora(inputs[0]), output[1]
-
-
 def peft_tensors(adapters: dict[str, Adapter]) -> dict[str, Tensor]:
     """The adapters by PEFT's names: lora_A [rank, in] and lora_B [out, rank] of each projection."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for adapter in adapters.values():
         for hf in adapter.tensors:
             for kind, matrices in (("A", adapter.a), ("B", adapter.b)):
                 if (target := projection(hf)) in matrices:
                     name = f"base_model.model.{hf.removesuffix('.weight')}.lora_{kind}.weight"
-                    found[name] = matrices[target].detach()
-    return found
+                    tensors[name] = matrices[target].detach()
+    return tensors

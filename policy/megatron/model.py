@@ -1,31 +1,45 @@
-"""Megatron's GPTModel over packed samples, up to the rows that predict a token.
+"""Megatron's GPTModel over packed samples, how micro-batches run through it, and its weights whole again on one rank.
 
-Invariant: row i belongs to the i-th trained token of the packed samples. It does not depend on how the samples were
-packed. The output layer is `policy.megatron.vocab`'s, so a model never has the logits of all rows.
+Row i of what the model gives belongs to the i-th trained token of the packed samples. It does not depend on how the
+samples were packed. The output layer is `policy.megatron.objective`'s, so a model never has the logits of all rows.
+
+Invariant: no model is trained unless each parameter carries the right note of how ranks share it. Megatron's gradient
+norm, clipping and checkpoints read these notes. Megatron writes them while it draws random weights. Ours come from
+files, so they are written here. A shard without one would count as a copy of rank 0's shard, and every clipped step
+would silently be wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeVar
 
+import msgspec
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F  # noqa: N812  the name everyone knows
 from megatron.core import parallel_state
 from megatron.core.models.gpt import GPTModel
-from megatron.core.tensor_parallel import copy_to_tensor_model_parallel_region, gather_from_sequence_parallel_region
+from megatron.core.pipeline_parallel.schedules import forward_backward_pipelining_without_interleaving
+from megatron.core.tensor_parallel import (
+    copy_to_tensor_model_parallel_region,
+    gather_from_sequence_parallel_region,
+    set_tensor_model_parallel_attributes,
+)
 from megatron.core.transformer import TransformerConfig
-from torch import Tensor
+from torch import Tensor, nn
 
-from policy.architecture import Architecture
-from policy.hf_folder import DTYPES
-from policy.megatron import lora, partition, shim
-from policy.megatron.spec import PackedPart, PackedRotary, PackedRows, layer_spec, packed_params, sequences, shared
-from policy.megatron.vocab import VocabRows
-from policy.packing import MicroBatch, PackedSample, siblings
-from policy.parallel import ParallelConfig
-from policy.rotary import inverse_frequencies
-from policy.weights import from_hf
+from policy.architecture import Architecture, inverse_frequencies
+from policy.errors import LearnerError
+from policy.hf_folder import DTYPE_NAMES, DTYPES, from_hf, strips, to_hf
+from policy.megatron import ON_CPU, cuda_literals, lora
+from policy.megatron.layers import PackedInputs, PackedRotary, PackedRows, layer_spec
+from policy.megatron.objective import VocabRows
+from policy.megatron.ranks import StepTally, exchanged
+from policy.packing import MicroBatch
+from policy.settings import LoraConfig, ParallelConfig
+from policy.tensorfiles import held
 
 RECOMPUTE: dict[str, dict[str, Any]] = {  # OptimConfig.recompute in Megatron's words
     "none": {},
@@ -62,14 +76,14 @@ def transformer_config(
         pipeline_dtype=dtype,
         attention_softmax_in_fp32=True,
         use_cpu_initialization=True,
-        perform_initialization=False,  # weights come from files; what else Megatron does then is done by `partition`
+        perform_initialization=False,  # weights come from files; what else Megatron does then is done by `mark_shards`
         tensor_model_parallel_size=parallel.tensor,
         pipeline_model_parallel_size=parallel.pipeline,
         sequence_parallel=parallel.sequence,
         variable_seq_lengths=parallel.pipeline > 1,  # a packed sequence is as long as its samples
         moe_token_dispatcher_type="alltoall",  # noqa: S106  such lengths need it, experts or not
         calculate_per_token_loss=True,  # gradients are summed over ranks: sample weights hold the denominators
-        bias_activation_fusion=not shim.ON_CPU,  # a CPU would have to compile it
+        bias_activation_fusion=not ON_CPU,  # a CPU would have to compile it
         masked_softmax_fusion=False,
         gradient_accumulation_fusion=False,
         persist_layer_norm=False,
@@ -86,7 +100,7 @@ class PolicyModel(GPTModel):
     ) -> None:
         parallel = parallel or ParallelConfig()
         config = transformer_config(shape, DTYPES[dtype], parallel, recompute)
-        with shim.cuda_literals():
+        with cuda_literals():
             super().__init__(
                 config,
                 layer_spec(config, post_norms=shape.traits.post_norms),
@@ -100,12 +114,12 @@ class PolicyModel(GPTModel):
             )
         self.shape = shape
         self.adapters: dict[str, lora.Adapter] = {}
-        partition.mark(self)
+        mark_shards(self)
         self.rotary_pos_emb = PackedRotary(
             shape.rotary_dim,
             rotary_percent=1.0,
             rotary_interleaved=shape.traits.interleaved,
-            use_cpu_initialization=shim.ON_CPU,
+            use_cpu_initialization=ON_CPU,
         )
         self.rotary_pos_emb.inv_freq = inverse_frequencies(shape)
 
@@ -154,6 +168,20 @@ class PolicyModel(GPTModel):
         for name, parameter in self.named_weights():
             yield name, self.adapters[name].merged(parameter) if name in self.adapters else parameter
 
+    def adapt(self, config: LoraConfig, seed: int) -> None:
+        """Freeze the model and give it adapters, kept by the names of the weights that they add to."""
+        self.requires_grad_(requires_grad=False)
+        draw = torch.Generator().manual_seed(seed)
+        for name, parameter in list(self.named_weights()):
+            if name.startswith("decoder.layers.") and name.split(".", 3)[3] in config.adapted(self.shape):
+                linear = self.get_submodule(name.removesuffix(".weight"))
+                linear.lora = self.adapters[name] = lora.Adapter(
+                    name, config, self.shape, parameter.dtype, draw, sequence=self.config.sequence_parallel
+                )
+                linear.register_forward_hook(_add_adapter)
+        # Megatron computes a layer again only where its input has a gradient, and a frozen embedding's output has none.
+        self.embedding.register_forward_hook(lambda *called: called[2].requires_grad_(torch.is_grad_enabled()))
+
     @torch.no_grad()
     def load_hf(self, tensors: dict[str, Tensor], shape: Architecture) -> None:
         """Copy Hugging Face weights in. Raises KeyError for a missing tensor."""
@@ -163,71 +191,172 @@ class PolicyModel(GPTModel):
             parameter.copy_(from_hf(name, tensors, shape, tp_size=size, tp_rank=rank))
 
 
-class _Layout:
-    """Where the tokens of samples lie in one packed sequence."""
-
-    def __init__(self) -> None:
-        self.ids: list[int] = []
-        self.positions: list[int] = []  # each token's within its own sample
-        self.rows: list[int] = []  # of every trained token, where the logits that predict it are
-
-    def add(self, members: Sequence[PackedSample]) -> None:
-        """One sample, or siblings: the prompt of the first, then all responses."""
-        first, start = members[0], len(self.ids)
-        kept = len(first.ids) - first.response_len if len(members) > 1 else 0
-        self.ids.extend(first.ids[:kept])
-        self.positions.extend(range(kept))
-        for sample in members:
-            shift = len(self.ids) - kept  # from a position in the sample to its row, behind the prompt
-            self.ids.extend(sample.ids[kept:])
-            self.positions.extend(range(kept, len(sample.ids)))
-            self.rows.extend((start if position <= kept else shift) + position - 1 for position in sample.targets())
+def _add_adapter(
+    linear: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor | None]
+) -> tuple[Tensor, Tensor | None]:
+    return output[0] + linear.lora(inputs[0]), output[1]
 
 
-class PackedInputs:
-    """A micro-batch as tensors: t packed tokens, r predicted tokens in packing order.
+def _weights(model: PolicyModel) -> Iterator[tuple[str, nn.Parameter]]:
+    """All but adapters, which every tensor rank holds whole."""
+    return ((name, parameter) for name, parameter in model.named_parameters() if lora.MARK not in name)
 
-    Where tensor ranks share a sequence it is filled up to a `multiple` of tokens that attend to themselves alone.
+
+def mark_shards(model: PolicyModel) -> None:
+    """Note on every parameter that is split over tensor-parallel ranks how it is split."""
+    for name, parameter in _weights(model):
+        dim = held(name, model.shape).split
+        if dim is not None and not hasattr(parameter, "tensor_model_parallel"):  # Megatron notes biases itself
+            set_tensor_model_parallel_attributes(parameter, True, dim, strips(name))
+
+
+def check_shards(model: PolicyModel) -> None:
+    """Raise LearnerError for the first parameter of `model` whose note is missing or wrong."""
+    for name, parameter in _weights(model):
+        dim = held(name, model.shape).split
+        split = (dim is not None, -1 if dim is None else dim, strips(name))
+        noted = tuple(
+            getattr(parameter, key, default)
+            for key, default in (("tensor_model_parallel", False), ("partition_dim", -1), ("partition_stride", 1))
+        )
+        if noted != split:
+            raise LearnerError(
+                f"{name} can't be trained: (tensor_model_parallel, partition_dim, partition_stride) is {noted}, "
+                f"and its weights are split as {split}"
+            )
+
+
+def whole_tensors(model: PolicyModel, shape: Architecture, *, on_host: bool = False) -> dict[str, Tensor]:
+    """Full Hugging Face tensors of all stages on rank 0, and none elsewhere; every rank calls this.
+
+    Tensors of the first stage may share the model's memory. With `on_host` they lie in the host's memory, so that the
+    model's device has one of them at a time.
     """
+    first = dist.get_rank() == 0
 
-    def __init__(self, batch: MicroBatch, device: torch.device, multiple: int = 1) -> None:
-        # Equal lengths side by side: attention takes each run of them at once. Siblings follow, each lot by itself.
-        indices = sorted(siblings(batch.samples), key=lambda lot: (len(lot) > 1, len(batch.samples[lot[0]].ids)))
-        self._order = [index for lot in indices for index in lot]
-        samples = [batch.samples[i] for i in self._order]
-        lots = [[batch.samples[i] for i in lot] for lot in indices]
-        layout = _Layout()
-        for lot in lots:
-            layout.add(lot)
-        parts = sequences([len(lot[0].ids) for lot in lots if len(lot) == 1])
-        for lot in lots:
-            if len(lot) > 1:
-                prompt = len(lot[0].ids) - lot[0].response_len
-                parts.append(shared(prompt, [sample.response_len for sample in lot], device))
-        if filling := -len(layout.ids) % multiple:
-            parts.append(PackedPart(tokens=filling))
-            layout.ids.extend([0] * filling)
-            layout.positions.extend([0] * filling)
-        self._counts = [sample.response_len for sample in samples]
-        counts = torch.tensor(self._counts)
-        self.ids = torch.tensor(layout.ids, device=device)[None]
-        self.positions = torch.tensor(layout.positions, device=device)[None]
-        longest = max(len(sample.ids) for sample in samples)
-        self.packed = packed_params(parts, longest, torch.tensor(layout.rows, device=device), device)
-        targets = [sample.ids[position] for sample in samples for position in sample.targets()]
-        self.targets = torch.tensor(targets, device=device)  # [r]
-        self.weights = self._spread([sample.weight for sample in samples], counts, device)
-        self.advantages = self._spread([sample.advantage for sample in samples], counts, device)
-        self.temperatures = self._spread([sample.temperature for sample in samples], counts, device)
-        self.fresh = self._spread([float(sample.fresh) for sample in samples], counts, device) > 0
-        logprobs = [value for sample in samples for value in sample.behaviour_logprobs]
-        self.behaviour = torch.tensor(logprobs, dtype=torch.float32, device=device)  # [r], or empty
+    def placed(tensor: Tensor) -> Tensor:
+        return tensor.cpu() if on_host and first else tensor
 
-    def by_sample(self, values: Tensor) -> list[Tensor]:
-        """Split `values` [r, ...] by sample, in the order the micro-batch has."""
-        parts = dict(zip(self._order, values.split(self._counts), strict=True))
-        return [parts[i] for i in range(len(parts))]
+    stage: dict[str, Tensor] = {}
+    if parallel_state.get_data_parallel_rank() == 0:
+        for weight in model.merged_weights():  # one by one: only the first of the tensor ranks keeps what it gathered
+            tensors = to_hf([weight], shape, gather)
+            if parallel_state.get_tensor_model_parallel_rank() == 0:
+                stage |= {name: placed(tensor) for name, tensor in tensors.items()}
+    if parallel_state.get_pipeline_model_parallel_world_size() == 1:
+        return stage
+    described = {name: (DTYPE_NAMES[tensor.dtype], list(tensor.shape)) for name, tensor in stage.items()}
+    sent = exchanged(msgspec.msgpack.encode({} if first else described))
+    if not first:
+        for tensor in stage.values():
+            dist.send(tensor, 0)
+        return {}
+    device = next(model.parameters()).device
+    for rank, content in enumerate(sent):
+        for name, (dtype, size) in msgspec.msgpack.decode(content, type=dict[str, tuple[str, list[int]]]).items():
+            tensor = torch.empty(size, dtype=getattr(torch, dtype), device=device)
+            dist.recv(tensor, rank)
+            stage.setdefault(name, placed(tensor))  # a tied embedding comes from the last stage once more
+    return stage
 
-    @staticmethod
-    def _spread(values: list[float], counts: Tensor, device: torch.device) -> Tensor:
-        return torch.tensor(values, dtype=torch.float32).repeat_interleave(counts).to(device)
+
+def gather(shard: Tensor) -> list[Tensor]:
+    """The shards of all tensor-parallel ranks, in order; every rank calls this."""
+    size = parallel_state.get_tensor_model_parallel_world_size()
+    if size == 1:
+        return [shard]
+    parts = [torch.empty_like(shard) for _ in range(size)]
+    dist.all_gather(parts, shard.contiguous(), group=parallel_state.get_tensor_model_parallel_group())
+    return parts
+
+
+T = TypeVar("T")
+Loss = Callable[[int, PackedInputs, VocabRows], Tensor]  # a micro-batch's number, inputs and rows -> its loss
+
+
+class MicroBatchRunner:
+    """Runs one model, or one wrapped by Megatron's DDP."""
+
+    def __init__(self, model: torch.nn.Module, device: torch.device, multiple: int) -> None:
+        """A packed sequence is filled up to a `multiple` of tokens."""
+        self._model, self._device, self._multiple = model, device, multiple
+        (self._rows,) = (part.rows for part in model.modules() if isinstance(part, PolicyModel))
+        self._stages = parallel_state.get_pipeline_model_parallel_world_size()
+
+    def train(
+        self,
+        batches: Sequence[MicroBatch],
+        loss: Loss,
+        tally: StepTally,
+        forward_s: str = "forward_s",
+        backward_s: str = "backward_s",
+    ) -> None:
+        """Add the gradient of the summed `loss` of `batches`; the seconds of both directions go to `tally`.
+
+        With several stages the seconds of the backward direction include the waiting for other stages.
+        """
+        if not batches:
+            return
+        if self._stages > 1:
+            with tally.timed(backward_s, less=forward_s):
+                self._in_turns(batches, loss, lambda: tally.timed(forward_s))
+            return
+        for number, batch in enumerate(batches):
+            with tally.timed(forward_s):
+                inputs = self._inputs(batch)
+                value = loss(number, inputs, self._rows(self._forward(inputs)))
+            with tally.timed(backward_s):
+                value.backward()
+
+    @torch.no_grad()
+    def read(self, batches: Sequence[MicroBatch], read: Callable[[PackedInputs, VocabRows], T]) -> list[T]:
+        """What `read` makes of each micro-batch's inputs and rows, in order; nothing before the last stage."""
+        if self._stages == 1 or not batches:
+            return [read(inputs, self._rows(self._forward(inputs))) for inputs in map(self._inputs, batches)]
+        values: list[T] = []
+
+        def keep(_: int, inputs: PackedInputs, rows: VocabRows) -> Tensor:
+            values.append(read(inputs, rows))
+            return rows.hidden.new_zeros(())
+
+        self._in_turns(batches, keep, nullcontext, forward_only=True)
+        return values
+
+    def _inputs(self, batch: MicroBatch) -> PackedInputs:
+        return PackedInputs(batch, self._device, self._multiple)
+
+    def _forward(self, inputs: PackedInputs) -> Tensor:
+        output: Tensor = self._model(inputs.ids, inputs.positions, inputs.packed)
+        return output
+
+    def _in_turns(
+        self,
+        batches: Sequence[MicroBatch],
+        loss: Loss,
+        timed: Callable[[], AbstractContextManager[None]],
+        *,
+        forward_only: bool = False,
+    ) -> None:
+        def forward(numbered: Iterator[tuple[int, MicroBatch]], _: Any) -> tuple[Tensor, Any]:
+            number, batch = next(numbered)
+            with timed():
+                inputs = self._inputs(batch)
+                output = self._forward(inputs)
+
+            def final(hidden: Tensor) -> tuple[Tensor, Tensor, None]:
+                # Weights hold the denominators, so Megatron is to divide by nothing: it counts one token.
+                with timed():
+                    return loss(number, inputs, self._rows(hidden)), torch.ones((), dtype=torch.int), None
+
+            return output, final
+
+        with cuda_literals():
+            forward_backward_pipelining_without_interleaving(
+                forward_step_func=forward,
+                data_iterator=iter(enumerate(batches)),
+                model=self._model,
+                num_microbatches=len(batches),
+                seq_length=1,  # not read: stages say how long each sequence is
+                micro_batch_size=1,
+                forward_only=forward_only,
+            )

@@ -1,7 +1,6 @@
 """Megatron's data-parallel wrapper and Adam; several data ranks share Adam's state (Megatron's distributed optimizer).
 
-Invariant: gradients are summed over micro-batches and ranks, never averaged. A step uses the learning rate that is
-given with it.
+Gradients are summed over micro-batches and ranks, never averaged. A step uses the learning rate that is given with it.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from policy.hf_folder import DTYPES
-from policy.megatron import partition, shim
-from policy.megatron.model import PolicyModel
-from policy.optim import OptimConfig
+from policy.megatron import ON_CPU, cuda_literals
+from policy.megatron.model import PolicyModel, check_shards
+from policy.settings import OptimConfig
 
 
 def norm(chunk: int, overflow: Tensor, lists: list[list[Tensor]], per_tensor: bool) -> tuple[Tensor, None]:
@@ -32,7 +31,7 @@ def norm(chunk: int, overflow: Tensor, lists: list[list[Tensor]], per_tensor: bo
 def scaled(chunk: int, overflow: Tensor, lists: list[list[Tensor]], scale: float) -> None:
     """Make the second list's tensors the first's times `scale`; as `amp_C.multi_tensor_scale`."""
     read, written = lists
-    if any(one is not other for one, other in zip(read, written, strict=True)):
+    if any(source is not target for source, target in zip(read, written, strict=True)):
         torch._foreach_copy_(written, read)
     if scale != 1.0:
         torch._foreach_mul_(written, scale)
@@ -40,7 +39,7 @@ def scaled(chunk: int, overflow: Tensor, lists: list[list[Tensor]], scale: float
 
 def install() -> None:
     """Use them where a GPU is and Megatron has nothing better; idempotent."""
-    if shim.ON_CPU or clip_grads.l2_norm_impl is not utils.local_multi_tensor_l2_norm:
+    if ON_CPU or clip_grads.l2_norm_impl is not utils.local_multi_tensor_l2_norm:
         return
     clip_grads.l2_norm_impl = norm
     for module in (clip_grads, optimizer):
@@ -70,7 +69,7 @@ class Updater:
 
     def __init__(self, model: PolicyModel, config: OptimConfig) -> None:
         """Raises LearnerError when a weight of `model` does not say how it is split over ranks."""
-        partition.check(model)
+        check_shards(model)
         dtype = DTYPES[config.dtype]
         wrapped = Float16Module(model.config, model) if model.config.bf16 else model
         self.config = config
@@ -84,7 +83,7 @@ class Updater:
             wrapped,
         )
         self.ddp.broadcast_params()
-        with shim.cuda_literals():
+        with cuda_literals():
             self.optimizer: Any = get_megatron_optimizer(
                 OptimizerConfig(
                     optimizer="adam",
@@ -122,7 +121,7 @@ class Updater:
             group["lr"] = lr * group.get("lr_mult", 1.0)
             group["weight_decay"] = self.config.weight_decay * group.get("wd_mult", 1.0)
             group["betas"] = self.config.betas  # a checkpoint's groups hold those it was written with
-        with shim.cuda_literals():
+        with cuda_literals():
             ok, grad_norm, _ = self.optimizer.step()
         return StepOutcome(ok=bool(ok), grad_norm=float(grad_norm or 0.0))
 
@@ -155,11 +154,11 @@ class Updater:
         """
         stepped, held = self._stepped(parameter)
         state = {} if stepped is None else self._adam.optimizer.state[stepped]
-        found = {name: state.get(name) for name in MOMENTS}
+        parts = {name: state.get(name) for name in MOMENTS}
         if self.model.config.bf16:
-            found[MAIN] = stepped
+            parts[MAIN] = stepped
         whole = {}
-        for name, part in found.items():
+        for name, part in parts.items():
             if held is None:
                 whole[name] = torch.zeros_like(parameter, dtype=torch.float32) if part is None else part.detach()
                 continue

@@ -1,15 +1,19 @@
-"""The processes that train together: how they meet, and what they say to each other beside Megatron's own tensors.
+"""The processes that train together: how they meet, what they say to each other, and the figures they count together.
 
 Invariant: a process meets others once in its life. What one rank finds out, such as a disk that refuses, all ranks
-learn of at the same point, so none is left waiting for another.
+learn of at the same point, so none is left waiting for another. Means are over tokens, not over micro-batches or ranks,
+so a figure does not depend on how samples were packed and dealt out. Every figure is a finite number.
 """
 
 from __future__ import annotations
 
 import atexit
 import datetime
+import math
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 import torch
@@ -19,8 +23,8 @@ from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 from torch import Tensor
 
 from policy.errors import LearnerError
-from policy.megatron import shim
-from policy.parallel import ParallelConfig
+from policy.megatron import ON_CPU
+from policy.settings import ParallelConfig
 from runtime.errors import StoreError, named
 
 WAIT_S = 1800.0  # that a rank waits for the others within a step, where no process has died
@@ -35,9 +39,9 @@ def meet(store: dist.Store, rank: int, ranks: int, interface: str = "", wait_s: 
     if interface:  # else each library guesses, by a host name that may mean loopback
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
         os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={interface}")  # this one, and none whose name begins so
-    if not shim.ON_CPU:
+    if not ON_CPU:
         torch.cuda.set_device(rank % torch.cuda.device_count())
-    backend = "gloo" if shim.ON_CPU else "nccl"
+    backend = "gloo" if ON_CPU else "nccl"
     timeout = datetime.timedelta(seconds=wait_s)
     dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=timeout)
     atexit.register(part)  # gloo's threads must end before the interpreter, else it aborts now and then
@@ -102,14 +106,14 @@ def on_first(work: Callable[[], bytes]) -> bytes:
     head = torch.tensor([failure is not None, len(content)], device=_device())
     dist.broadcast(head, 0)
     failed, size = head.tolist()
-    said = _tensor(content) if first else torch.zeros(size, dtype=torch.uint8, device=_device())
+    sent = _tensor(content) if first else torch.zeros(size, dtype=torch.uint8, device=_device())
     if size:
-        dist.broadcast(said, 0)
+        dist.broadcast(sent, 0)
     if failure is not None:
         raise failure
     if failed:
-        raise LearnerError(f"rank 0 failed: {_bytes(said).decode()}")
-    return content if first else _bytes(said)
+        raise LearnerError(f"rank 0 failed: {_bytes(sent).decode()}")
+    return content if first else _bytes(sent)
 
 
 def on_all(work: Callable[[], bytes]) -> list[bytes]:
@@ -126,22 +130,22 @@ def on_all(work: Callable[[], bytes]) -> list[bytes]:
     except Exception as error:  # noqa: BLE001  raised again below, once the others know
         content, failure = str(error).encode(), error
     kind = "" if failure is None else type(failure).__name__
-    said = [
-        msgspec.msgpack.decode(one, type=tuple[str, bytes])
-        for one in exchanged(msgspec.msgpack.encode((kind, content)))
+    outcomes = [
+        msgspec.msgpack.decode(part, type=tuple[str, bytes])
+        for part in exchanged(msgspec.msgpack.encode((kind, content)))
     ]
     if failure is not None:
         raise failure
-    for rank, (kind, text) in enumerate(said):
+    for rank, (kind, text) in enumerate(outcomes):
         if kind:
             ours = named(kind)
             again = ours if ours is not None and issubclass(ours, StoreError) else LearnerError
             raise again(f"rank {rank}: {text.decode()}")
-    return [content for _, content in said]
+    return [content for _, content in outcomes]
 
 
 def _device() -> torch.device:
-    return torch.device("cpu") if shim.ON_CPU else torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cpu") if ON_CPU else torch.device("cuda", torch.cuda.current_device())
 
 
 def _tensor(content: bytes) -> Tensor:
@@ -150,3 +154,81 @@ def _tensor(content: bytes) -> Tensor:
 
 def _bytes(values: Tensor) -> bytes:
     return values.cpu().numpy().tobytes()
+
+
+class _Counted(msgspec.Struct):
+    """What a rank has counted, as it travels."""
+
+    totals: dict[str, float] = {}
+    sums: dict[str, float] = {}
+    counts: dict[str, float] = {}
+    peaks: dict[str, float] = {}
+    seconds: dict[str, float] = {}
+
+
+def _add(to: dict[str, float], name: str, value: float) -> None:
+    to[name] = to.get(name, 0.0) + value
+
+
+def _raise(to: dict[str, float], name: str, value: float) -> None:
+    to[name] = max(to.get(name, -math.inf), value)
+
+
+class StepTally:
+    """Totals, means, peaks and seconds by name; a name is one kind only."""
+
+    def __init__(self) -> None:
+        self._counted = _Counted()
+
+    def total(self, name: str, value: float) -> None:
+        """Add `value` to the total `name`."""
+        _add(self._counted.totals, name, value)
+
+    def mean(self, name: str, values: Tensor) -> None:
+        """Add the elements of `values` to the mean `name`."""
+        _add(self._counted.sums, name, float(values.sum()))
+        _add(self._counted.counts, name, values.numel())
+
+    def peak(self, name: str, values: Tensor) -> None:
+        """Let the largest element of `values`, if it has any, compete for the peak `name`."""
+        if values.numel():
+            _raise(self._counted.peaks, name, float(values.max()))
+
+    @contextmanager
+    def timed(self, name: str, less: str = "") -> Iterator[None]:
+        """Add the time inside to the seconds `name`; a GPU's until it is done, for its work is only queued.
+
+        What is added inside to the seconds `less` is left out.
+        """
+        began, before = time.perf_counter(), self._counted.seconds.get(less, 0.0)
+        try:
+            yield
+        finally:
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            within = self._counted.seconds.get(less, 0.0) - before
+            _add(self._counted.seconds, name, time.perf_counter() - began - within)
+
+    def reduce(self) -> None:
+        """Make this the tally of all ranks; every rank calls it. Seconds become those of the slowest rank.
+
+        Tensor ranks have counted the same tokens, and stages before the last none: one rank speaks for its data rank.
+        """
+        mine, reduced = self._counted, _Counted()
+        content = msgspec.msgpack.encode(mine if first_of_data() else _Counted(seconds=mine.seconds))
+        for part in exchanged(content):
+            counted = msgspec.msgpack.decode(part, type=_Counted)
+            for kind in ("totals", "sums", "counts"):
+                for name, value in getattr(counted, kind).items():
+                    _add(getattr(reduced, kind), name, value)
+            for kind in ("peaks", "seconds"):
+                for name, value in getattr(counted, kind).items():
+                    _raise(getattr(reduced, kind), name, value)
+        self._counted = reduced
+
+    def figures(self) -> dict[str, float]:
+        """All by name; means of nothing are left out, and what is not finite reads 0."""
+        counted = self._counted
+        means = {name: counted.sums[name] / count for name, count in counted.counts.items() if count}
+        figures = {**counted.totals, **means, **counted.peaks, **counted.seconds}
+        return {name: value if math.isfinite(value) else 0.0 for name, value in figures.items()}

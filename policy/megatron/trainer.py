@@ -1,6 +1,6 @@
 """One rank's part of the model, optimizer and reference policy, and the steps on them.
 
-Invariant: a step is computed from whole-Take weights only. Figures and gradients do not depend on how the samples were
+A step is computed from whole-Take weights only. Figures and gradients do not depend on how the samples were
 packed, dealt out to data ranks, or on how the model is split. All ranks call the same methods in the same order, and
 all get the same figures.
 """
@@ -18,21 +18,19 @@ from megatron.core import parallel_state
 from torch import Tensor
 from torch.nn import Parameter
 
-from policy import checkpoints, hf_folder, tensornames
+from policy import checkpoints, hf_folder, tensorfiles
 from policy.architecture import read_architecture
 from policy.errors import LearnerError
-from policy.lora import LoraConfig
 from policy.losses import Objective
-from policy.megatron import checkpoint, lora, microbatch, partition, shim
-from policy.megatron.model import PackedInputs, PolicyModel
+from policy.megatron import ON_CPU, checkpoint, lora
+from policy.megatron import objective as losses
+from policy.megatron.layers import PackedInputs
+from policy.megatron.model import MicroBatchRunner, PolicyModel, whole_tensors
+from policy.megatron.objective import VocabRows
 from policy.megatron.optimizer import Updater
-from policy.megatron.ranks import ensure_parallel, exchanged, on_first
-from policy.megatron.schedule import MicroBatchRunner
-from policy.megatron.tally import StepTally
-from policy.megatron.vocab import VocabRows
-from policy.optim import OptimConfig
+from policy.megatron.ranks import StepTally, ensure_parallel, exchanged, on_first
 from policy.packing import MicroBatch, deal
-from policy.parallel import ParallelConfig
+from policy.settings import LoraConfig, OptimConfig, ParallelConfig
 from runtime.errors import StoreError
 
 
@@ -118,14 +116,14 @@ class Trainer:
         self.companions = hf_folder.companions(hf_dir)
         self.config = config
         self.shape = read_architecture(hf_dir)
-        self.device = torch.device(device or ("cpu" if shim.ON_CPU else "cuda"))
+        self.device = torch.device(device or ("cpu" if ON_CPU else "cuda"))
         self.parallel.refuse(self.shape)
         ensure_parallel(config.seed, self.parallel)
         self.model = PolicyModel(self.shape, config.dtype, self.parallel, config.recompute)
         if weights is not None:
             self.model.load_hf(weights, self.shape)
         if config.lora.rank:
-            self.model.adapters = lora.attach(self.model, config.lora, config.seed)
+            self.model.adapt(config.lora, config.seed)
         self.updater = Updater(self.model.to(self.device), config)
         self._training = self._runner(self.updater.ddp)
         self.reference: ReferencePolicy | None = None
@@ -134,7 +132,7 @@ class Trainer:
     @property
     def parameters(self) -> int:
         """Of the whole model."""
-        return sum(math.prod(size) for size in tensornames.expected(self.shape).values())
+        return sum(math.prod(size) for size in tensorfiles.expected(self.shape).values())
 
     def cross_entropy_step(
         self, micro_batches: Sequence[MicroBatch], lr: float, rehearsal: Sequence[Sequence[MicroBatch]] = ()
@@ -183,7 +181,7 @@ class Trainer:
         tally = StepTally()
 
         def read(inputs: PackedInputs, rows: VocabRows) -> None:
-            tally.total("loss", float(microbatch.cross_entropy(inputs, rows, tally)))
+            tally.total("loss", float(losses.cross_entropy(inputs, rows, tally)))
             tally.total("tokens", inputs.targets.numel())
 
         self._runner(self.model).read(self._dealt(micro_batches), read)
@@ -200,11 +198,11 @@ class Trainer:
             drawn = rows.scores(inputs.targets, inputs.temperatures).drawn
             return [part.tolist() for part in inputs.by_sample(drawn)]
 
-        found = self._runner(self.model).read([micro_batch], read)
+        values = self._runner(self.model).read([micro_batch], read)
         if self.parallel.pipeline > 1:
-            said = exchanged(msgspec.msgpack.encode(found))
-            found = msgspec.msgpack.decode(max(said, key=len), type=list[list[list[float]]])
-        return found[0]
+            parts = exchanged(msgspec.msgpack.encode(values))
+            values = msgspec.msgpack.decode(max(parts, key=len), type=list[list[list[float]]])
+        return values[0]
 
     def fresh_optimizer(self) -> None:
         """Forget Adam's state; weights and reference stay."""
@@ -220,9 +218,9 @@ class Trainer:
 
         Every rank calls this.
         """
-        held = {parameter.untyped_storage().data_ptr() for parameter in self.model.parameters()}
-        tensors = partition.whole(self.model, self.shape)
-        shared = {name for name, tensor in tensors.items() if tensor.untyped_storage().data_ptr() in held}
+        own = {parameter.untyped_storage().data_ptr() for parameter in self.model.parameters()}
+        tensors = whole_tensors(self.model, self.shape)
+        shared = {name for name, tensor in tensors.items() if tensor.untyped_storage().data_ptr() in own}
         return {name: tensor.clone() if name in shared else tensor for name, tensor in tensors.items()}
 
     def export(self, folder: Path, tensors: dict[str, Tensor] | None = None) -> str:
@@ -230,13 +228,13 @@ class Trainer:
 
         `tensors` is a snapshot that was made already. Every rank calls this, and rank 0 writes.
         """
-        whole = partition.whole(self.model, self.shape, on_host=True) if tensors is None else tensors
+        whole = whole_tensors(self.model, self.shape, on_host=True) if tensors is None else tensors
         return on_first(lambda: self.write(folder, whole, adapter=True).encode()).decode()
 
     def write(self, folder: Path, tensors: dict[str, Tensor], *, adapter: bool = False) -> str:
-        """The same of a snapshot by rank 0 alone, beside the others' work.
+        """The same of a snapshot by rank 0 alone, while the others work.
 
-        With `adapter`, a LoRA run's adapter as it is now lies beside the merged weights, in PEFT's form.
+        With `adapter`, a LoRA run's adapter as it is now lies next to the merged weights, in PEFT's form.
         """
         peft = None
         if adapter and self.config.lora.rank:
@@ -267,7 +265,7 @@ class Trainer:
             raise StoreError(f"{folder} holds {info.dtype}, learner.dtype says {self.config.dtype}")
         if info.lora != self.config.lora:
             raise StoreError(
-                f"{folder} was trained with {_told(info.lora)}, the deploy file says {_told(self.config.lora)}"
+                f"{folder} was trained with {_named(info.lora)}, the deploy file says {_named(self.config.lora)}"
             )
         self.reference = None
         if reference and info.has_reference:
@@ -289,7 +287,7 @@ class Trainer:
         epochs: int = 1,
     ) -> dict[str, float]:
         tally, mine = StepTally(), self._dealt(micro_batches)
-        anchors = [microbatch.Anchors() for _ in mine]
+        anchors = [losses.Anchors() for _ in mine]
         if objective is not None and objective.kl_coef:
             with tally.timed("reference_s"):
                 for anchor, logprobs in zip(anchors, self._reference_logprobs(mine), strict=False):
@@ -297,9 +295,9 @@ class Trainer:
 
         def loss(number: int, inputs: PackedInputs, rows: VocabRows) -> Tensor:
             if objective is None:
-                value = microbatch.cross_entropy(inputs, rows, tally)
+                value = losses.cross_entropy(inputs, rows, tally)
             else:
-                value = microbatch.grpo(inputs, rows, tally, objective, anchors[number], first=epoch == 0)
+                value = losses.grpo(inputs, rows, tally, objective, anchors[number], first=epoch == 0)
             if epoch == 0:
                 tally.total("loss", float(value.detach()))
                 tally.total("tokens", inputs.targets.numel())
@@ -312,7 +310,7 @@ class Trainer:
             self._training.train(mine, loss, tally)
             self._training.train(
                 self._dealt(rehearsal[epoch]) if rehearsal else (),
-                lambda _, inputs, rows: microbatch.rehearsal(inputs, rows, tally),
+                lambda _, inputs, rows: losses.rehearsal(inputs, rows, tally),
                 tally,
                 "rehearsal_s",
                 "rehearsal_s",
@@ -339,6 +337,6 @@ class Trainer:
         return MicroBatchRunner(model, self.device, self.parallel.tensor if self.parallel.sequence else 1)
 
 
-def _told(config: LoraConfig) -> str:
+def _named(config: LoraConfig) -> str:
     targets = ", ".join(config.targets) or "all projections"
     return f"learner.lora.rank {config.rank} (alpha {config.alpha:g}, {targets})" if config.rank else "no learner.lora"

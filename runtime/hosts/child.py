@@ -24,7 +24,7 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from runtime.cell import InlineHost, traceback_lines
+from runtime.cell import InlineHost, StallWatch, traceback_lines
 from runtime.clock import RunClock
 from runtime.errors import HostLost
 from runtime.hosts.door import HostTicket, enter
@@ -53,7 +53,7 @@ from runtime.logs.writer import HOST_STOPPING, SHUTDOWN_FAILED, host_log
 from runtime.messaging.message import Envelope
 from runtime.messaging.node import Node
 from runtime.program import Below, boot_id, check_origin, die_with, machine_s, process_s
-from runtime.waits import StallWatch, TaskScope
+from runtime.waits import TaskScope
 
 STOP_S = 15.0  # that a host has to stop by itself; then it is killed
 MARGIN_S = 5.0  # for a heartbeat that was under way when the machine was cut off

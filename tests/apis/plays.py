@@ -12,7 +12,7 @@ from apis.actions.spaces import ActionSpace
 from apis.observation import Observation
 from apis.prompts import Form
 from apis.prompts.text import Turn
-from policy.base.build import MODEL
+from policy.base import MODEL
 from policy.tokenizer import Tokenizer
 
 

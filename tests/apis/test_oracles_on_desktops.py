@@ -9,7 +9,7 @@ from actors.replay.messages import Reservation
 from apis.observation import Observation
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from policy.base.build import MODEL
+from policy.base import MODEL
 from policy.tokenizer import Tokenizer
 from tests.apis.plays import Form, Said, oracle_finds_back, oracle_solves
 from tests.proofs import proofs

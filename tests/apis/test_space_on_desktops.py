@@ -10,7 +10,7 @@ from actors.desktop.config import SeatConfig
 from actors.desktop.player import Player, demonstrated
 from actors.desktop.pool.pool import DesktopPool
 from apis.actions.spaces import ActionSpace
-from policy.base.build import MODEL
+from policy.base import MODEL
 from policy.tokenizer import Tokenizer
 from tests.apis.plays import told
 from tests.proofs import proofs

@@ -26,8 +26,8 @@ from actors.learner.messages import StepPlan
 from actors.learner.rank import objective_of
 from actors.replay.database import queries
 from actors.replay.messages import Batch, GroupRef, Phase, PhaseRef, StepPayload
-from policy.optim import OptimConfig
 from policy.packing import MicroBatch, PackedSample, pack
+from policy.settings import OptimConfig
 from runtime.errors import ConfigError, StoreError
 from runtime.messaging.message import BlobRef, Version
 from runtime.segments import read_blob

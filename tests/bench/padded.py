@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from policy.optim import OptimConfig
 from policy.packing import PackedSample
+from policy.settings import OptimConfig
 
 if TYPE_CHECKING:
     import torch

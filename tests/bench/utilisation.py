@@ -19,8 +19,8 @@ import msgspec
 from actors.cluster import output
 from actors.cluster.config import models
 from policy.architecture import Architecture, read_architecture
-from policy.optim import OptimConfig
-from policy.tensornames import EMBEDDING, expected
+from policy.settings import OptimConfig
+from policy.tensorfiles import EMBEDDING, expected
 from runtime.errors import ConfigError
 from tests.bench.report import Measured, Target, median, show
 

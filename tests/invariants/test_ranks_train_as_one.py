@@ -16,11 +16,11 @@ from safetensors.torch import load_file
 from policy import hf_folder
 from policy.architecture import read_architecture
 from policy.errors import LearnerError
-from policy.megatron import partition, shim
-from policy.megatron.model import PolicyModel, transformer_config
+from policy.megatron import cuda_literals
+from policy.megatron.layers import layer_spec
+from policy.megatron.model import PolicyModel, check_shards, transformer_config
 from policy.megatron.optimizer import Updater
 from policy.megatron.ranks import ensure_parallel
-from policy.megatron.spec import layer_spec
 from policy.megatron.trainer import OptimConfig
 from policy.packing import deal
 from tests.policy import rank_processes, tiny_models
@@ -138,7 +138,7 @@ def test_the_notes_are_those_of_megatron_s_own_initialisation(tmp_path: Path, st
     config = transformer_config(shape, torch.float32)
     config.perform_initialization = True
     config.init_method = config.output_layer_init_method = torch.nn.init.zeros_
-    with shim.cuda_literals():
+    with cuda_literals():
         theirs = GPTModel(
             config, layer_spec(config, post_norms=shape.traits.post_norms), vocab_size=shape.vocab,
             max_sequence_length=shape.context, parallel_output=True, position_embedding_type="rope",
@@ -163,7 +163,7 @@ def test_a_note_that_is_missing_or_wrong_is_refused_by_name(
 ) -> None:
     ensure_parallel(1)
     model = PolicyModel(read_architecture(models[0]), "float32")
-    partition.check(model)
+    check_shards(model)
     parameter = model.get_parameter(name)
     if value is None:
         delattr(parameter, note)

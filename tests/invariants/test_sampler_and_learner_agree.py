@@ -11,8 +11,8 @@ import random
 import pytest
 
 from policy.megatron.trainer import Trainer
-from policy.optim import OptimConfig
 from policy.packing import MicroBatch, PackedSample
+from policy.settings import OptimConfig
 from tests.policy.engine_tools import VOCAB, make_core, response, run_core, write_model
 
 TOLERANCE = 1e-4

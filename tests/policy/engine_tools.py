@@ -18,11 +18,10 @@ import torch
 from tokenizers import Tokenizer, models
 from torch import Tensor
 
-from policy.engine.core import EngineCore
-from policy.engine.options import EngineOptions
-from policy.engine.sequence import Draw
-from policy.engine.sequence import Sequence as Response
-from policy.engine.weights import load_weights
+from policy.engine.core import EngineCore, EngineOptions
+from policy.engine.model import load_weights
+from policy.engine.scheduler import Draw
+from policy.engine.scheduler import Sequence as Response
 from runtime.http import bearer
 from runtime.program import TOKEN_ENV
 from tests.policy import tiny_models

@@ -28,14 +28,13 @@ from safetensors.torch import save_file
 from policy import checkpoints
 from policy.architecture import read_architecture
 from policy.errors import LearnerError
-from policy.lora import LoraConfig
 from policy.losses import Objective
-from policy.megatron import checkpoint, ranks, vocab
+from policy.megatron import checkpoint, objective, ranks
 from policy.megatron.model import PolicyModel
 from policy.megatron.optimizer import Updater
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import Aggregation, MicroBatch, PackedSample, pack, pack_cross_entropy
-from policy.parallel import ParallelConfig
+from policy.settings import LoraConfig, ParallelConfig
 from runtime.errors import StoreError, TransferFailed
 
 CLIP = 0.05  # far below the gradient's norm, so that a wrong norm is a wrong step
@@ -46,7 +45,9 @@ LR, BUDGET, STEPS = 1e-3, 40, 4
 LIMIT_S = 100.0
 ONE = ParallelConfig()
 VOCAB = 97  # two tensor ranks share it with a row of padding
-vocab.CHUNK["cpu"] = 4 * VOCAB  # several chunks of rows in each micro-batch; of twice the rows where ranks split them
+objective.CHUNK["cpu"] = (
+    4 * VOCAB
+)  # several chunks of rows in each micro-batch; of twice the rows where ranks split them
 LAYOUTS = {
     "one": ONE,
     "tensor2": ParallelConfig(tensor=2),

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from actors.cluster.config import models
 from policy import hf_folder
 from policy.architecture import read_architecture
-from policy.engine.weights import load_weights
+from policy.engine.model import load_weights
 from policy.errors import EngineError
 from runtime.errors import ConfigError
 from tests.policy import tiny_models

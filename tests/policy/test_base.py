@@ -14,13 +14,16 @@ import torch
 from safetensors.torch import load_file
 
 from apis.tasks.registry import FAMILIES
-from policy.base import build, corpus
-from policy.base.build import MODEL, Recipe, measure, write_start
-from policy.base.init import BaseShape, Marked, initial_weights
-from policy.base.tokenizer import ELEMENTS, TAGS, build_tokenizer
+from deploy.recipes import base_model
+from deploy.recipes.base_model import Recipe, build, measure, write_start
+from deploy.recipes.base_tokenizer import build_tokenizer
+from deploy.recipes.base_weights import BaseShape, Marked, initial_weights
+from policy import tokenizer
+from policy.base import MODEL, corpus
+from policy.base.corpus import ELEMENTS, TAGS
 from policy.tokenizer import Tokenizer
 
-BASE = Path(build.__file__).parent
+SOURCES = [Path(corpus.__file__), *Path(base_model.__file__).parent.glob("base_*.py")]
 MAX_BYTES = 8 * 2**20
 
 
@@ -36,7 +39,7 @@ def _words_around_holes(template: str) -> list[str]:
 
 @pytest.mark.slow
 def test_base_imports_nothing_from_apis() -> None:
-    for file in [*BASE.rglob("*.py"), BASE.parent / "tokenizer.py", BASE / "tokenizer.py"]:
+    for file in [*SOURCES, Path(tokenizer.__file__)]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
@@ -54,7 +57,7 @@ def test_corpus_holds_no_task_template(shipped: Tokenizer) -> None:
         stretches |= own
         whole |= {r"\S.*".join(map(re.escape, re.split(r"\{\w*\}", text.lower()))) for text in wordings}
     rng = Random(7)
-    sources = " ".join(path.read_text(encoding="utf-8") for path in BASE.rglob("*.py")).lower()
+    sources = " ".join(path.read_text(encoding="utf-8") for path in SOURCES).lower()
     text = "\n".join(shipped.decode(corpus.sequence(rng, shipped)[0]) for _ in range(400)).lower()
     assert not [part for part in stretches if part in text or part in sources]
     asked = re.findall(r"task: (.+)", text)
@@ -198,8 +201,8 @@ def test_a_short_build_learns(tmp_path: Path) -> None:
 
     heard: list[dict[str, float]] = []
     recipe = Recipe(steps=50, tokens=1024, limit=256)
-    build.build(tmp_path / "m", recipe, heard.append)
-    fresh = build._batch(Random(99), Tokenizer.load(tmp_path / "m"), recipe)
+    build(tmp_path / "m", recipe, heard.append)
+    fresh = base_model._batch(Random(99), Tokenizer.load(tmp_path / "m"), recipe)
     write_start(tmp_path / "start", recipe)
     before, after = (Trainer(tmp_path / one, OptimConfig()).evaluate(fresh)["loss"] for one in ("start", "m"))
     assert after < before - 0.5, "nats per trained token, on sequences that it was not trained on"

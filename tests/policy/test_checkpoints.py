@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from policy import checkpoints, hf_folder
-from policy.megatron import plaindata
+from policy.megatron import checkpoint
 from policy.megatron.trainer import OptimConfig, Trainer
 from runtime.errors import ConfigError
 from tests.messages import Messages
@@ -102,10 +102,10 @@ def test_no_reader_within_may_ask_for_less(tmp_path: Path) -> None:
     data = io.BytesIO()
     torch.save(Calls(os.system, f"touch {tmp_path}/called"), data)
     data.seek(0)
-    with pytest.raises(ConfigError, match=r"^x: "), plaindata.plain_data_only("x"):
+    with pytest.raises(ConfigError, match=r"^x: "), checkpoint.plain_data_only("x"):
         torch.load(data, weights_only=False)
     assert not (tmp_path / "called").exists()
-    assert plaindata._FORCE not in os.environ
+    assert checkpoint._FORCE not in os.environ
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_no_reader_within_may_ask_for_less(tmp_path: Path) -> None:
 )
 def test_what_is_no_part_of_the_format_is_refused(call: Calls) -> None:
     with pytest.raises(pickle.UnpicklingError):
-        plaindata.load(io.BytesIO(pickle.dumps(call)))
+        checkpoint.unpickled(io.BytesIO(pickle.dumps(call)))
 
 
 @pytest.mark.parametrize("dtype", hf_folder.DTYPE_NAMES)
@@ -121,7 +121,7 @@ def test_what_is_part_of_it_is_taken(dtype: torch.dtype) -> None:
     from torch.distributed.checkpoint.metadata import TensorProperties
 
     known = TensorProperties(dtype=dtype)
-    assert plaindata.load(io.BytesIO(pickle.dumps(known))) == known
+    assert checkpoint.unpickled(io.BytesIO(pickle.dumps(known))) == known
 
 
 def test_programs_and_pickles_of_a_model_folder_are_not_taken_along(tmp_path: Path) -> None:

@@ -9,10 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from policy import known
-from policy.base.tokenizer import build_tokenizer
-from policy.cuts import _OF_CL100K, cut_of, whole
-from policy.known import KnownParts
+from deploy.recipes.base_tokenizer import build_tokenizer
+from policy import token_cache
+from policy.token_cache import _OF_CL100K, KnownParts, cut_of, whole
 
 # What learns to join white space with letters and signs would show a cut that lies wrong.
 LEARNED = [
@@ -146,7 +145,7 @@ def test_such_a_tokenizers_ids_are_its_own(change: str) -> None:
 
 def test_parts_are_made_into_ids_once_and_kept_within_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = _cut_for("gpt2")
-    monkeypatch.setattr(known, "KEPT_BYTES", 4000)
+    monkeypatch.setattr(token_cache, "KEPT_BYTES", 4000)
     parts = KnownParts(tokenizer)
     texts = [" ".join(f"word{number}" for number in range(first, first + 5)) for first in range(0, 500, 5)]
     for text in texts:

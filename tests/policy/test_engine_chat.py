@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from actors.desktop.endpoints.client import Endpoint, PromptRefused
 from actors.desktop.endpoints.completion import Completed, completed
 from actors.desktop.endpoints.config import EndpointConfig
-from policy.engine.chat import _read
-from policy.engine.protocol import BadRequest
-from policy.engine.said import AnswerText
+from policy.engine.chat import AnswerText
+from policy.engine.protocol import BadRequest, read_chat
 from policy.tokenizer import Tokenizer
 from tests.policy import tiny_models
 from tests.policy.chat_models import write_tokenizer
@@ -116,10 +115,10 @@ def test_what_asks_for_nothing_is_taken() -> None:
         "repetition_penalty": 1.0, "response_format": {"type": "text"}, "structured_outputs": None, "store": False,
         "separate_reasoning": True, "stream": True, "stream_options": {"include_usage": None},
     }  # fmt: skip
-    assert _read(msgspec.json.encode({"messages": ASKED} | nothing)).stream
+    assert read_chat(msgspec.json.encode({"messages": ASKED} | nothing)).stream
     for raw in (b"", b"[]", b"{", b"\xff", b'{"messages": [3]}', b'{"n": true}', b'{"messages": null}'):
         with pytest.raises(BadRequest):
-            _read(raw)
+            read_chat(raw)
 
 
 async def test_fields_of_other_servers_are_carried_out(server: Server) -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 import torch
 
-from policy.engine.weights import load_weights
+from policy.engine.model import load_weights
 from policy.errors import EngineError
 from tests.policy.engine_tools import (
     VOCAB,

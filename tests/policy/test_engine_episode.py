@@ -8,7 +8,7 @@ from apis.observation import Element, Observation, Window
 from apis.prompts.compact import render_compact
 from apis.prompts.text import Turn
 from apis.tasks.registry import task
-from policy.base.build import MODEL
+from policy.base import MODEL
 from policy.tokenizer import Tokenizer
 from tests.policy.engine_tools import engine_server
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.engine.prefix import PrefixIndex
+from policy.engine.cache import PrefixIndex
 
 BLOCK = 2
 IDS = st.lists(st.integers(0, 2), max_size=12)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.engine.sampling import ALL, Share, draw, score
+from policy.engine.core import ALL, Share, draw, score
 
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=2, max_size=9)
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.engine.scheduler import Scheduler
-from policy.engine.sequence import FOLLOW, Draw, Sequence
+from policy.engine.scheduler import FOLLOW, Draw, Scheduler, Sequence
 from policy.errors import EngineBusy
 
 ROWS, WAITING, BUDGET, BLOCK = 3, 6, 5, 2

@@ -11,11 +11,10 @@ from torch.distributed.checkpoint import FileSystemReader
 
 from actors.learner.config import LearnerConfig
 from policy.architecture import read_architecture
-from policy.lora import LoraConfig
 from policy.losses import Objective
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import MicroBatch, PackedSample
-from policy.parallel import ParallelConfig
+from policy.settings import LoraConfig, ParallelConfig
 from runtime.errors import ConfigError, StoreError
 from tests.policy import tiny_models
 

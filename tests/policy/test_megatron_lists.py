@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from megatron.core.optimizer import clip_grads
 from megatron.core.utils import local_multi_tensor_scale
 
-from policy.megatron import shim
+from policy.megatron import ON_CPU
 from policy.megatron.optimizer import fuse, install, norm, scaled
 
 SIZES = st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=2), min_size=1, max_size=6)
@@ -35,7 +35,7 @@ def test_a_list_is_scaled_and_measured_as_its_tensors_are(
 def test_a_cpu_keeps_what_megatron_has() -> None:
     before = clip_grads.l2_norm_impl
     install()
-    assert (clip_grads.l2_norm_impl is before) == shim.ON_CPU
+    assert (clip_grads.l2_norm_impl is before) == ON_CPU
     adam = torch.optim.AdamW([torch.nn.Parameter(torch.ones(3))])
     fuse(adam)
     assert not adam.param_groups[0]["fused"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from policy.losses import Objective
-from policy.megatron import spec
+from policy.megatron import layers
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import Aggregation, MicroBatch, PackedSample, group_weights, sample_weights
 from tests.policy import tiny_models
@@ -94,12 +94,12 @@ def test_every_split_gives_the_same_gradient(trainer: Trainer, aggregation: Aggr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("masked_most", [spec.MASKED_MOST, 0], ids=["one mask", "one by one"])
+@pytest.mark.parametrize("masked_most", [layers.MASKED_MOST, 0], ids=["one mask", "one by one"])
 def test_a_prompt_that_samples_share_is_computed_once_and_changes_nothing(
     trainer: Trainer, monkeypatch: pytest.MonkeyPatch, masked_most: int
 ) -> None:
     """Two responses to each of two prompts: alone, and in every split, one gradient."""
-    monkeypatch.setattr(spec, "MASKED_MOST", masked_most)
+    monkeypatch.setattr(layers, "MASKED_MOST", masked_most)
     rng = random.Random(7)
     drawn = [[rng.randrange(tiny_models.VOCAB) for _ in range(n)] for n in (17, 9)]
     responses = [(drawn[0], 4), (drawn[1], 1), (drawn[0], 1), (drawn[1], 6)]

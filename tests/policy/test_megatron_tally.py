@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from policy.megatron.tally import StepTally
+from policy.megatron.ranks import StepTally
 
 
 def test_means_are_over_tokens_and_peaks_over_everything() -> None:

@@ -10,11 +10,10 @@ import torch
 from actors.cluster.config import models
 from policy import memory
 from policy.architecture import read_architecture
-from policy.lora import LoraConfig
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import MicroBatch, PackedSample
-from policy.parallel import ParallelConfig
-from policy.tensornames import expected
+from policy.settings import LoraConfig, ParallelConfig
+from policy.tensorfiles import expected
 
 TOKENS = 256
 MARGIN = 0.1  # of activations
@@ -104,12 +103,12 @@ def test_parts_shrink_by_what_shrinks_them() -> None:
     assert 3 * full.activations < selective.activations < 0.7 * of().activations
     lora = of(OptimConfig(dtype="bfloat16", lora=LoraConfig(rank=16)))
     assert lora.optimizer + lora.gradients < 0.01 * (of().optimizer + of().gradients)
-    assert "weights 27.5" in of().told()
-    assert "reference" not in of().told()
+    assert "weights 27.5" in of().by_part()
+    assert "reference" not in of().by_part()
     kept = of(reference=True)
     assert kept.total == of().total, "a GPU never holds a second model"
     assert kept.weights <= kept.pinned < 2 * kept.weights
-    assert "; in the host's memory: reference 32.00, checkpoint 165.07" in kept.told()
+    assert "; in the host's memory: reference 32.00, checkpoint 165.07" in kept.by_part()
     assert kept.host == kept.pinned + 12 * memory.parameters(arch, ALONE)
     shared = of(parallel=ParallelConfig(data=2))
     assert shared.staged == of().staged, "each data rank holds all of it for a while"

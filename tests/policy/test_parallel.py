@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from policy.architecture import Architecture
-from policy.parallel import ParallelConfig
+from policy.settings import ParallelConfig
 from runtime.errors import ConfigError
 from tests.messages import Messages
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from actors.cluster.config import models
 from policy import hf_folder, tensorfiles
-from policy.engine.weights import load_weights
+from policy.engine.model import load_weights
 from policy.errors import EngineError
 from policy.megatron.trainer import OptimConfig, Trainer
 from runtime import disk

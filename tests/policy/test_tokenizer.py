@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from policy.base.tokenizer import VOCAB_SIZE, build_tokenizer, glue
-from policy.chat_child import _MARK
+from deploy.recipes.base_tokenizer import VOCAB_SIZE, build_tokenizer, glue
+from policy.chat_process import _MARK
 from policy.tokenizer import SPECIAL_TOKENS, Tokenizer
 from runtime.errors import ConfigError
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from policy.megatron import vocab
+from policy.megatron import objective
+from policy.megatron.objective import VocabRows
 from policy.megatron.ranks import ensure_parallel
-from policy.megatron.vocab import VocabRows
-from policy.parallel import ParallelConfig
+from policy.settings import ParallelConfig
 
 ROWS, HIDDEN, VOCAB = 23, 16, 60
 
@@ -44,7 +44,7 @@ def loss(unit: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
 def test_scores_and_gradients_are_those_of_the_whole_softmax(
     monkeypatch: pytest.MonkeyPatch, rows: int, *, heated: bool
 ) -> None:
-    monkeypatch.setitem(vocab.CHUNK, "cpu", rows * VOCAB)
+    monkeypatch.setitem(objective.CHUNK, "cpu", rows * VOCAB)
     found, targets, temperatures = drawn(rows)
     scores = found.scores(targets, temperatures if heated else None, entropy=True)
     loss(scores.unit, scores.drawn).backward()
@@ -63,7 +63,7 @@ def test_scores_and_gradients_are_those_of_the_whole_softmax(
 
 
 def test_no_more_rows_than_a_chunk_s_have_logits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(vocab.CHUNK, "cpu", 8 * VOCAB)
+    monkeypatch.setitem(objective.CHUNK, "cpu", 8 * VOCAB)
     found, targets, temperatures = drawn(0)
     with Largest() as most:
         scores = found.scores(targets, temperatures, entropy=True)

@@ -7,10 +7,10 @@ import torch
 
 from policy import hf_folder
 from policy.architecture import read_architecture
+from policy.hf_folder import from_hf, to_hf
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import MicroBatch, PackedSample
-from policy.tensornames import inside, outside
-from policy.weights import from_hf, to_hf
+from policy.tensorfiles import inside, outside
 from runtime.errors import ConfigError
 from tests.policy import tiny_models
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from actors.cluster import output
 from actors.cluster.config import models
 from actors.cluster.runs import weights
-from policy.comparison import ModelVerdict, compare
+from policy.model_check import ModelVerdict, compare
 from runtime.errors import ConfigError
 
 QUIET_S = 2.0

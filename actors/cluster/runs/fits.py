@@ -48,7 +48,7 @@ def learner_memory(deploy: Deploy, architecture: Architecture) -> str:
         broadcast=deploy.weight_sync.transport == "collective",
     )
     if elsewhere:
-        return f"{found.total / GIB:.2f} GiB, on the machine that learner.place finds: {found.told()}"
+        return f"{found.total / GIB:.2f} GiB, on the machine that learner.place finds: {found.by_part()}"
     ranks = learner.parallel.ranks
     if said:
         share = _engine_share(deploy)
@@ -57,7 +57,7 @@ def learner_memory(deploy: Deploy, architecture: Architecture) -> str:
     else:
         room, where = psutil.virtual_memory().total // ranks, "this machine's memory"
         where += f", shared by {ranks} ranks" if ranks > 1 else ""
-    told = f"{found.total / GIB:.2f} of {room / GIB:.1f} GiB per rank ({where}): {found.told()}"
+    told = f"{found.total / GIB:.2f} of {room / GIB:.1f} GiB per rank ({where}): {found.by_part()}"
     if found.total > room:
         raise ConfigError(
             f"the learner can't fit: {told}; learner.parallel, learner.recompute, learner.token_budget and"

@@ -134,7 +134,6 @@ def test_an_import_into_a_new_run_takes_the_model_that_is_named(
         ("demos", "record", "text_editor", "--name", ""),
         ("demos", "import", "a.jsonl", "x", "--model", ""),
         ("status", "--runs", ""),
-        ("base", "build", "--out", ""),
         ("run", "smoke", "--set", ""),
         ("apis", "check", "--app", ""),
         ("demos", "record", "--tasks", ""),

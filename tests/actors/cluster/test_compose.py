@@ -12,7 +12,7 @@ from actors.cluster.runs import compose
 from actors.cluster.views import logs as logview
 from actors.learner.rank import MEET_S
 from apis.tasks.registry import kind_of
-from policy.base.build import MODEL
+from policy.base import MODEL
 from runtime.errors import ConfigError
 from tests.policy.chat_models import CHATML, write_tokenizer
 

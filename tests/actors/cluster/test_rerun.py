@@ -23,7 +23,7 @@ from actors.replay.database.ledger_file import connect
 from actors.replay.messages import Outcome, StepRef
 from apis.tasks.registry import task
 from apis.tasks.verify.manifest import Manifest
-from policy.base.build import MODEL
+from policy.base import MODEL
 from policy.tokenizer import Tokenizer
 from runtime.segments import SegmentStore
 from tests.actors.cluster.test_report_page import whole

@@ -26,7 +26,7 @@ from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, StepPayload
 from apis.observation import Observation
 from apis.prompts.text import Turn
-from policy.base.build import MODEL
+from policy.base import MODEL
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 from runtime.segments import SegmentStore, read_blob

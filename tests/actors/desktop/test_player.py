@@ -16,7 +16,7 @@ from actors.desktop.pool.pool import DesktopPool
 from actors.errors import DesktopFault
 from apis.observation import Observation
 from apis.prompts.text import Turn
-from policy.base.build import MODEL
+from policy.base import MODEL
 from policy.tokenizer import Tokenizer
 
 TASK = "text_editor/train/100"

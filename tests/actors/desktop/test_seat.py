@@ -36,7 +36,7 @@ from actors.replay.messages import (
 from actors.sampler.messages import Generate, Generated
 from actors.settings import DemosConfig
 from apis.observation import Observation
-from policy.base.build import MODEL
+from policy.base import MODEL
 from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
 from runtime.logs.reader import read_logs

@@ -15,7 +15,7 @@ from actors.learner.config import LearnerConfig, LearnerSettings, RankSettings
 from actors.learner.messages import JoinRanks, SaveCheckpoint, Saved
 from actors.learner.rank import MEET_S, WORK_S, RankActor
 from policy.megatron import ranks
-from policy.parallel import ParallelConfig
+from policy.settings import ParallelConfig
 from runtime.disk import DiskGate
 from runtime.errors import TransferFailed
 from runtime.messaging.message import Request, Version

@@ -29,7 +29,7 @@ from actors.learner.messages import (
 from policy import checkpoints, hf_folder
 from policy.broadcast import checksums
 from policy.packing import Aggregation, PackedSample, pack, sample_weights
-from policy.parallel import ParallelConfig
+from policy.settings import ParallelConfig
 from runtime.errors import ActorGone, ConfigError
 from runtime.logs.reader import read_logs
 from runtime.messaging.message import Request, Version

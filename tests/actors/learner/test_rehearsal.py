@@ -4,7 +4,7 @@ import pytest
 
 from actors.learner.batches import Exercises
 from actors.learner.config import LearnerConfig
-from policy.base.build import MODEL
+from policy.base import MODEL
 from policy.packing import MicroBatch, PackedSample
 from runtime.messaging.message import Version
 

@@ -23,7 +23,7 @@ import uvloop
 from actors.cluster.runs import open_files
 from actors.desktop.providers import ssh_place
 from apis.tasks.verify.manifest import Manifest
-from policy.base.words import cased, word
+from policy.base.corpus import cased, word
 from runtime.program import die_with
 
 SCREENS = ("text", "sheet", "page")

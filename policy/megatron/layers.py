@@ -1,7 +1,7 @@
-"""The transformer layer: Megatron's local layer with the two parts replaced that need fused kernels.
+"""The transformer layer, Megatron's local one with two parts replaced that need fused kernels, and its packed inputs.
 
-Invariant: a packed sequence attends within itself only. Each sample's result is the same alone, packed, or behind a
-prompt that it shares with others.
+A packed sequence attends within itself only. Each sample's result is the same alone, packed, or behind a prompt that it
+shares with others.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from megatron.core.transformer.spec_utils import ModuleSpec
 from megatron.core.transformer.transformer_block import TransformerBlockSubmodules, get_num_layers_to_build
 from megatron.core.transformer.transformer_layer import TransformerLayer
 from torch import Tensor
+
+from policy.packing import MicroBatch, PackedSample, siblings
 
 MASKED_MOST = 1 << 21  # pairs of a query and a key that one mask covers
 
@@ -206,3 +208,73 @@ def layer_spec(config: TransformerConfig, *, post_norms: bool) -> TransformerBlo
     if config.qk_layernorm:
         attention.q_layernorm = attention.k_layernorm = RMSNorm
     return TransformerBlockSubmodules(layer_specs=[layer] * get_num_layers_to_build(config), layer_norm=RMSNorm)
+
+
+class _Layout:
+    """Where the tokens of samples lie in one packed sequence."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.positions: list[int] = []  # each token's within its own sample
+        self.rows: list[int] = []  # of every trained token, where the logits that predict it are
+
+    def add(self, members: Sequence[PackedSample]) -> None:
+        """One sample, or siblings: the prompt of the first, then all responses."""
+        first, start = members[0], len(self.ids)
+        kept = len(first.ids) - first.response_len if len(members) > 1 else 0
+        self.ids.extend(first.ids[:kept])
+        self.positions.extend(range(kept))
+        for sample in members:
+            shift = len(self.ids) - kept  # from a position in the sample to its row, behind the prompt
+            self.ids.extend(sample.ids[kept:])
+            self.positions.extend(range(kept, len(sample.ids)))
+            self.rows.extend((start if position <= kept else shift) + position - 1 for position in sample.targets())
+
+
+class PackedInputs:
+    """A micro-batch as tensors: t packed tokens, r predicted tokens in packing order.
+
+    Where tensor ranks share a sequence it is filled up to a `multiple` of tokens that attend to themselves alone.
+    """
+
+    def __init__(self, batch: MicroBatch, device: torch.device, multiple: int = 1) -> None:
+        # Equal lengths are neighbours: attention takes each run of them at once. Siblings follow, each lot by itself.
+        indices = sorted(siblings(batch.samples), key=lambda lot: (len(lot) > 1, len(batch.samples[lot[0]].ids)))
+        self._order = [index for lot in indices for index in lot]
+        samples = [batch.samples[i] for i in self._order]
+        lots = [[batch.samples[i] for i in lot] for lot in indices]
+        layout = _Layout()
+        for lot in lots:
+            layout.add(lot)
+        parts = sequences([len(lot[0].ids) for lot in lots if len(lot) == 1])
+        for lot in lots:
+            if len(lot) > 1:
+                prompt = len(lot[0].ids) - lot[0].response_len
+                parts.append(shared(prompt, [sample.response_len for sample in lot], device))
+        if filling := -len(layout.ids) % multiple:
+            parts.append(PackedPart(tokens=filling))
+            layout.ids.extend([0] * filling)
+            layout.positions.extend([0] * filling)
+        self._counts = [sample.response_len for sample in samples]
+        counts = torch.tensor(self._counts)
+        self.ids = torch.tensor(layout.ids, device=device)[None]
+        self.positions = torch.tensor(layout.positions, device=device)[None]
+        longest = max(len(sample.ids) for sample in samples)
+        self.packed = packed_params(parts, longest, torch.tensor(layout.rows, device=device), device)
+        targets = [sample.ids[position] for sample in samples for position in sample.targets()]
+        self.targets = torch.tensor(targets, device=device)  # [r]
+        self.weights = self._spread([sample.weight for sample in samples], counts, device)
+        self.advantages = self._spread([sample.advantage for sample in samples], counts, device)
+        self.temperatures = self._spread([sample.temperature for sample in samples], counts, device)
+        self.fresh = self._spread([float(sample.fresh) for sample in samples], counts, device) > 0
+        logprobs = [value for sample in samples for value in sample.behaviour_logprobs]
+        self.behaviour = torch.tensor(logprobs, dtype=torch.float32, device=device)  # [r], or empty
+
+    def by_sample(self, values: Tensor) -> list[Tensor]:
+        """Split `values` [r, ...] by sample, in the order the micro-batch has."""
+        parts = dict(zip(self._order, values.split(self._counts), strict=True))
+        return [parts[i] for i in range(len(parts))]
+
+    @staticmethod
+    def _spread(values: list[float], counts: Tensor, device: torch.device) -> Tensor:
+        return torch.tensor(values, dtype=torch.float32).repeat_interleave(counts).to(device)

@@ -1,12 +1,16 @@
-"""Log-probabilities and entropy over a vocabulary that may be split over tensor-parallel ranks.
+"""Loss and figures of one micro-batch, over a vocabulary that may be split over tensor-parallel ranks.
 
-Invariant: every rank gets the same values, those of the whole vocabulary; their arithmetic is in fp32. A row that only
-fills a rank's shard up has no logit, so it gets no probability and no gradient. No more rows than a chunk's have logits
-at once: the backward pass computes them again where there are several chunks.
+A token's weight comes with its sample and holds the whole Take's denominators, so losses add up over micro-batches and
+ranks.
+
+Invariant: every rank gets the same log-probabilities, those of the whole vocabulary; their arithmetic is in fp32. A row
+that only fills a rank's shard up has no logit, so it gets no probability and no gradient. No more rows than a chunk's
+have logits at once: the backward pass computes them again where there are several chunks.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +21,9 @@ import torch.nn.functional as F  # noqa: N812  the name everyone knows
 from megatron.core import parallel_state
 from torch import Tensor
 
+from policy.losses import Objective, grpo_terms, log_ratio
+from policy.megatron.layers import PackedInputs
+from policy.megatron.ranks import StepTally
 from policy.memory import CHUNK
 
 
@@ -92,7 +99,7 @@ def _summed(logits: Tensor, peak: Tensor, here: Tensor, target: Tensor, *, entro
     if entropy:
         sums.append(exps.mul_(logits).sum(-1))
     total, of_target, *expected = _reduced(torch.stack(sums), dist.ReduceOp.SUM)
-    return [peak + total.log(), of_target, *(one / total for one in expected)]
+    return [peak + total.log(), of_target, *(value / total for value in expected)]
 
 
 class _Scores(torch.autograd.Function):
@@ -118,7 +125,7 @@ class _Scores(torch.autograd.Function):
             places, here = _places(targets[chunk], first, weight.size(0))
             target = logits.gather(-1, places)[:, 0]
             norm, of_target, *expected = _summed(logits, peak, here, target, entropy=entropy)
-            part = [of_target - norm, norm, of_target >= peak, *(norm - one for one in expected)]
+            part = [of_target - norm, norm, of_target >= peak, *(norm - value for value in expected)]
             if temperatures is not None:
                 scale = temperatures[chunk]
                 scaled = logits / scale[:, None]
@@ -173,3 +180,66 @@ def _chunks(rows: int, most: int) -> Iterator[slice]:
     count = max(1, -(-rows // most))
     size = max(1, -(-rows // count))
     return (slice(start, start + size) for start in range(0, max(rows, 1), size))
+
+
+@dataclass
+class Anchors:
+    """Log-probabilities [r] that a micro-batch's later passes are held against, from before its first one."""
+
+    proximal: Tensor | None = None
+    reference: Tensor | None = None
+
+
+def cross_entropy(inputs: PackedInputs, rows: VocabRows, tally: StepTally) -> Tensor:
+    """-sum(weight * log pi) over the trained tokens."""
+    scores = rows.scores(inputs.targets, entropy=True)
+    tally.mean("entropy", scores.entropy)
+    tally.mean("accuracy", scores.predicted)
+    return -(scores.unit * inputs.weights).sum()
+
+
+def rehearsal(inputs: PackedInputs, rows: VocabRows, tally: StepTally) -> Tensor:
+    """The same of an exercise, with figures of its own."""
+    scores = rows.scores(inputs.targets)
+    tally.mean("rehearsal_loss", -scores.unit.detach())
+    tally.mean("rehearsal_accuracy", scores.predicted)
+    return -(scores.unit * inputs.weights).sum()
+
+
+def grpo(
+    inputs: PackedInputs, rows: VocabRows, tally: StepTally, objective: Objective, anchors: Anchors, *, first: bool
+) -> Tensor:
+    """The loss of `policy.losses`; the `first` pass over a micro-batch sets the anchor pi_prox."""
+    at_unit = bool((inputs.temperatures == 1.0).all())
+    scores = rows.scores(inputs.targets, None if at_unit else inputs.temperatures, entropy=first)
+    if first:
+        anchors.proximal = scores.drawn.detach()
+    terms = grpo_terms(
+        scores.drawn,
+        inputs.behaviour,
+        inputs.advantages,
+        objective,
+        proximal=anchors.proximal,
+        unit_logprobs=scores.unit,
+        reference=anchors.reference,
+    )
+    if first:
+        tally.mean("entropy", scores.entropy)
+        if anchors.reference is not None:
+            tally.mean("kl", terms.kl)
+        _count_mismatch(inputs, scores.drawn.detach(), objective, tally)
+    tally.mean("clip_fraction", terms.clipped)
+    tally.mean("dual_clip_fraction", terms.dual_clipped)
+    tally.mean("ratio_mean", terms.ratio)
+    tally.peak("ratio_max", terms.ratio)
+    return (terms.loss * inputs.weights).sum()
+
+
+def _count_mismatch(inputs: PackedInputs, logprobs: Tensor, objective: Objective, tally: StepTally) -> None:
+    gap = log_ratio(logprobs, inputs.behaviour).abs()
+    tally.mean("mismatch_mean", gap)
+    tally.peak("mismatch_max", gap)
+    tally.mean("far_fraction", gap > math.log(objective.tis_cap))
+    tally.mean("fresh_fraction", inputs.fresh)
+    tally.mean("agreement_mean", gap[inputs.fresh])
+    tally.peak("agreement_max", gap[inputs.fresh])

@@ -1,7 +1,6 @@
-"""Builds the small models' tokenizer.
+"""Builds the base model's tokenizer.
 
-Invariant: every text survives encode and decode. A word's pieces depend on the word alone, not on what stands around
-it, which makes copying learnable.
+Every text survives encode and decode. A word's pieces depend on the word alone, which makes copying learnable.
 
 Text is cut at `[A-Za-z]+|\\d{1,2}|[^A-Za-z0-9]+`; byte-level BPE merges letters only, in pieces of at most four. Added
 tokens come on top: element and window names (`e12`, `w1`) as a token each, and the glue of observation lines and of
@@ -17,23 +16,16 @@ from typing import TYPE_CHECKING
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from policy.base.words import cased, word
+from policy.base.corpus import ELEMENTS, TAGS, cased, word
 from policy.tokenizer import SPECIAL_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 VOCAB_SIZE = 1088  # a multiple of 64, so that it divides among tensor-parallel ranks
-ELEMENTS, WINDOWS = 60, 8
+WINDOWS = 8
 _MAX_PIECE = 4
 
-# The accessibility roles that toolkits use, as tags of observation lines.
-TAGS = tuple(
-    """alert application canvas check-box check-menu-item combo-box dialog document-text document-web entry filler
-    heading icon image label layered-pane link list list-item menu menu-bar menu-item page-tab panel paragraph
-    password-text push-button radio-button radio-menu-item scroll-bar section slider spin-button static status-bar
-    table table-cell table-column-header terminal text toggle-button tool-bar tree-item window""".split()
-)
 _LINE_HEADS = ["task: ", "\ndid: ", "\napp: ", "\ninfo: ", "\nlast: "]
 _WINDOW_NAMES = [f"w{i}" for i in range(1, WINDOWS + 1)]
 # Tokens that begin a line of a prompt, besides the first one and the elements' names.

@@ -1,7 +1,7 @@
-"""Where a text can be cut, so that the ids of its parts, one after another, are the ids of the whole.
+"""The ids of texts: a part of a text that came before is not made into ids again.
 
-Invariant: a text is cut only for tokenizers whose every component is known here. Any other tokenizer's texts stay
-whole.
+A text is cut only for tokenizers whose every component is known here, so that the ids of its parts, one after another,
+are the ids of the whole. Any other tokenizer's texts stay whole.
 
 A pre-tokenizer searches from left to right and never looks back. So a cut is sound where no match of its pattern
 covers it, and where the matches before it would be the same at the text's end. Three patterns are known:
@@ -13,13 +13,16 @@ covers it, and where the matches before it would be the same at the text's end. 
 - The bundled model's, behind an end of line and before a letter or digit of ASCII. A match holds either of them.
 
 Added tokens are found in the text before that: no cut lies within one. NFC composes no character of ASCII with what
-stands before it, so it passes no cut. Each word then becomes ids by itself (BPE without dropout).
+comes before it, so it passes no cut. Each word then becomes ids by itself (BPE without dropout).
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
+import threading
+from array import array
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
@@ -64,8 +67,8 @@ _KNOWN = (
 
 def cut_of(tokenizer: Tokenizer) -> Cut:
     """How to cut texts for `tokenizer`, which adds no special tokens to them; `whole` where nothing is certain."""
-    found = _state(tokenizer.pre_tokenizer)
-    pattern = next((cuts for known, cuts in _KNOWN if known == found), "")
+    splits = _state(tokenizer.pre_tokenizer)
+    pattern = next((cuts for known, cuts in _KNOWN if known == splits), "")
     normal = _state(tokenizer.normalizer)
     sound = (
         pattern
@@ -128,3 +131,70 @@ def _passes(processor: Any) -> bool:
         case {"type": "Sequence", "processors": list(parts)}:
             return all(map(_passes, parts))
     return False
+
+
+KEPT_BYTES = 8 << 20  # of parts and their ids, with what Python adds to each
+_ENTRY = 100  # bytes of a dict's place
+
+
+class KnownParts:
+    """Texts to ids, four bytes each; safe to share between threads. `tokenizer` is not changed from now on.
+
+    `before` is a token of its own: texts have the ids that they have behind it, if it is not "".
+    """
+
+    def __init__(self, tokenizer: Tokenizer, before: str = "") -> None:
+        self._tokenizer = tokenizer
+        self.before = before
+        self._cut = whole if before else cut_of(tokenizer)
+        self._lock = threading.Lock()
+        # Two ages: what is not asked for until the newer one is full is forgotten.
+        self._newer: dict[str, bytes] = {}
+        self._older: dict[str, bytes] = {}
+        self._held = 0  # bytes of the newer age
+
+    @property
+    def held_bytes(self) -> int:
+        """What the newer age holds; the older one holds at most half of `KEPT_BYTES`."""
+        return self._held
+
+    def ids(self, text: str) -> bytes:
+        """Ids of a text without surrogates, as unsigned numbers of this machine's byte order."""
+        if self._cut is whole:  # it may never come again, and would push out what does
+            return self._made([text])[0]
+        parts, known = self._cut(text), self._newer
+        if missing := set(parts).difference(known):
+            known = self._with(missing, known)
+        return b"".join(map(known.__getitem__, parts))
+
+    def ids_again(self, text: str) -> bytes:
+        """The same of a text that stands in many prompts: it is kept whole."""
+        known = self._newer
+        if text not in known:
+            known = self._kept({text: self._older.get(text) or self.ids(text)}, known)
+        return known[text]
+
+    def _with(self, parts: set[str], known: dict[str, bytes]) -> dict[str, bytes]:
+        older = self._older
+        found = {part: older[part] for part in parts.intersection(older)}
+        fresh = list(parts.difference(found))
+        found |= zip(fresh, self._made(fresh), strict=True)
+        return self._kept(found, known)
+
+    def _made(self, parts: list[str]) -> list[bytes]:
+        # Without offsets of the tokens, which nothing here needs; and unlike `encode` it lets other threads run.
+        texts = [self.before + part for part in parts] if self.before else parts
+        made = self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return [array("I", each.ids[bool(self.before) :]).tobytes() for each in made]
+
+    def _kept(self, found: dict[str, bytes], known: dict[str, bytes]) -> dict[str, bytes]:
+        """`known` with what was `found`, which is kept where it is no larger than an age."""
+        size = sum(sys.getsizeof(part) + sys.getsizeof(ids) + _ENTRY for part, ids in found.items())
+        if size > KEPT_BYTES // 2:
+            return known | found
+        with self._lock:
+            if self._held + size > KEPT_BYTES // 2:
+                self._older, self._newer, self._held = self._newer, {}, 0
+            self._newer |= found
+            self._held += size
+        return known if known is self._newer else known | found

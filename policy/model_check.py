@@ -1,7 +1,6 @@
-"""A model folder as learner and engine compute it, beside transformers: what `computerrl model check` finds.
+"""Compares a model folder as learner and engine compute it with transformers, for `computerrl model check`.
 
-Invariant: a verdict without a reason means that all was done and agreed. Only one of the three holds its weights at
-a time.
+A verdict without a reason means that all was done and agreed. Only one of the three holds its weights at a time.
 """
 
 from __future__ import annotations
@@ -14,20 +13,16 @@ import msgspec
 import torch
 from torch import Tensor
 
-from policy import hf_folder, tensornames
+from policy import hf_folder, tensorfiles
 from policy.architecture import Architecture, read_architecture
 from policy.chat_process import MOST_TURNS
 from policy.engine.cache import KeyValueCache
-from policy.engine.core import EngineCore
-from policy.engine.model import Chunk, Decoder
-from policy.engine.options import EngineOptions
-from policy.engine.sequence import Draw, Sequence
-from policy.engine.weights import load_weights
+from policy.engine.core import EngineCore, EngineOptions
+from policy.engine.model import Chunk, Decoder, load_weights
+from policy.engine.scheduler import Draw, Sequence
 from policy.hf_folder import DTYPES
-from policy.megatron import partition
-from policy.megatron.model import PolicyModel
+from policy.megatron.model import MicroBatchRunner, PolicyModel, whole_tensors
 from policy.megatron.ranks import ensure_parallel
-from policy.megatron.schedule import MicroBatchRunner
 from policy.packing import MicroBatch, PackedSample
 from policy.tokenizer import Tokenizer
 from runtime.errors import ComputerRLError
@@ -38,7 +33,6 @@ GREEDY_TOKENS = 16
 QUESTION = "What is the capital of France?"
 _CPU = torch.device("cpu")
 _LENGTHS = (3, 33, 64)  # of the compared sequences, in tokens
-Tell = Callable[[str], None]
 
 
 class ModelVerdict(msgspec.Struct):
@@ -59,7 +53,7 @@ class _Ours(msgspec.Struct):
     changed: str  # the first tensor that the learner's export changes, or ""
 
 
-def compare(folder: Path, dtype: str, tell: Tell) -> ModelVerdict:
+def compare(folder: Path, dtype: str, report: Callable[[str], None]) -> ModelVerdict:
     """Look at `folder`, computing in `dtype`. Raises ConfigError for what is not covered."""
     arch = read_architecture(folder)
     verdict = ModelVerdict(architecture=arch.style)
@@ -70,15 +64,15 @@ def compare(folder: Path, dtype: str, tell: Tell) -> ModelVerdict:
     prompt = tokenizer.prompt_ids(QUESTION)
     verdict.chat = _refused(tokenizer)
     try:
-        tell("the engine loads, computes and draws")
+        report("the engine loads, computes and draws")
         engine, drawn = _engine(folder, arch, dtype, ids, prompt)
-        tell("the learner loads, computes and exports")
+        report("the learner loads, computes and exports")
         learner, changed = _learner(folder, arch, dtype, ids)
     except ComputerRLError as error:
         verdict.why = str(error)
         return verdict
     verdict.loads = True
-    tell("transformers computes")
+    report("transformers computes")
     exact, greedy = _reference(folder, torch.float32, ids, [*prompt, *drawn])
     ours = _Ours(engine=engine, learner=learner, drawn=drawn, changed=changed)
     rounded = None if dtype == "float32" else _reference(folder, DTYPES[dtype], ids, [*prompt, *drawn])[0]
@@ -87,26 +81,26 @@ def compare(folder: Path, dtype: str, tell: Tell) -> ModelVerdict:
 
 def _refused(tokenizer: Tokenizer) -> list[str]:
     """What its chat template can't be asked for, a line each."""
-    found = ["a system message: it goes in front of the first question"] if tokenizer.folds_system else []
+    lines = ["a system message: it goes in front of the first question"] if tokenizer.folds_system else []
     for turns in range(1, MOST_TURNS + 1):
         if why := tokenizer.refused(turns, system=True):
-            return [*found, f"{turns} questions in a conversation: {why}"]
-    return found
+            return [*lines, f"{turns} questions in a conversation: {why}"]
+    return lines
 
 
 def _judged(
     verdict: ModelVerdict, ours: _Ours, exact: list[Tensor], rounded: list[Tensor] | None, greedy: Tensor
 ) -> ModelVerdict:
     reasons = []
-    exact_limit = max(EXACT, RELATIVE * max(float(one.abs().max()) for one in exact))
+    exact_limit = max(EXACT, RELATIVE * max(float(logits.abs().max()) for logits in exact))
     off = {name: _apart(getattr(ours, name), exact) for name in ("engine", "learner")}
-    verdict.max_logit_diff = max(float(one.abs().max()) for one in off.values())
-    for name, one in off.items():
-        found, limit, measure = float(one.abs().max()), exact_limit, "a logit"
+    verdict.max_logit_diff = max(float(differences.abs().max()) for differences in off.values())
+    for name, differences in off.items():
+        size, limit, measure = float(differences.abs().max()), exact_limit, "a logit"
         if rounded is not None:
-            found, limit, measure = _rms(one), ROUNDED * _rms(_apart(rounded, exact)), "logits (rms)"
-        if not found <= limit:
-            reasons.append(f"the {name} differs from transformers by {found:.3g} in {measure}, more than {limit:.3g}")
+            size, limit, measure = _rms(differences), ROUNDED * _rms(_apart(rounded, exact)), "logits (rms)"
+        if not size <= limit:
+            reasons.append(f"the {name} differs from transformers by {size:.3g} in {measure}, more than {limit:.3g}")
     missed = greedy.max(-1).values - greedy[range(len(ours.drawn)), ours.drawn]
     margin = exact_limit if rounded is None else 2 * verdict.max_logit_diff
     verdict.generates = not ours.changed and bool(ours.drawn) and bool((missed <= margin).all())
@@ -153,12 +147,12 @@ def _learner(folder: Path, arch: Architecture, dtype: str, ids: list[list[int]])
     logits = MicroBatchRunner(model, _CPU, 1).read([batch], lambda inputs, rows: inputs.by_sample(rows.logits()))[0]
     with tempfile.TemporaryDirectory() as beside:
         out = Path(beside) / "export"
-        hf_folder.write(out, partition.whole(model, arch), hf_folder.companions(folder))
+        hf_folder.write(out, whole_tensors(model, arch), hf_folder.companions(folder))
         back = hf_folder.read(out)
         same = read_architecture(out) == arch
     if not same:
         return logits, "config.json"
-    for name in tensornames.expected(arch):
+    for name in tensorfiles.expected(arch):
         if name not in back or not torch.equal(back[name], tensors[name].to(DTYPES[dtype])):
             return logits, name
     return logits, ""

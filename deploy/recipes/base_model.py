@@ -1,10 +1,13 @@
-"""Builds the base model that ships with the project: tokenizer, designed starting weights, then training.
+"""Makes the base model of `policy/base/model` again: tokenizer, designed starting weights, then training.
 
-Invariant: one recipe and one seed give one model. Every optimizer step is Megatron's, as in any other training here.
+    python -P -m deploy.recipes.base_model DIR --steps 2400 --seed 0
+
+One recipe and one seed give one model. Every optimizer step is Megatron's, as in any other training here.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import shutil
@@ -14,9 +17,9 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+from deploy.recipes.base_tokenizer import LINE_STARTS, TAGS, VOCAB_SIZE, build_tokenizer, element_names
+from deploy.recipes.base_weights import BaseShape, Marked, initial_weights
 from policy.base.corpus import sequence
-from policy.base.init import BaseShape, Marked, initial_weights
-from policy.base.tokenizer import LINE_STARTS, TAGS, VOCAB_SIZE, build_tokenizer, element_names
 from policy.packing import Aggregation, MicroBatch, pack_cross_entropy
 from policy.tokenizer import ASSISTANT, CHAT_TEMPLATE, END, PAD, USER, Tokenizer
 
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
 
     from policy.megatron.trainer import Trainer
 
-MODEL = Path(__file__).with_name("model")  # where the shipped model lies
 _BYTES = ("\u0120", "\u010a")  # a space and the end of a line, as byte-level vocabularies write them
 _FRESH = 1_000_003  # seed offset of the sequences that figures are taken on; training never draws them
 
@@ -163,3 +165,19 @@ def measure(trainer: Trainer, tokenizer: Tokenizer, seed: int, sequences: int = 
         key: trainer.evaluate(pack_cross_entropy(rows, 4096, Aggregation.TOKEN_MEAN))["accuracy"]
         for key, rows in kinds.items()
     }
+
+
+def main() -> None:
+    """Build the model that the arguments name."""
+    parser = argparse.ArgumentParser(prog="python -P -m deploy.recipes.base_model", description="Make the base model.")
+    parser.add_argument("folder", type=Path, help="folder to make")
+    parser.add_argument("--steps", type=int, default=Recipe.steps, help="optimizer steps")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    if args.folder.exists() or args.steps < 1:
+        parser.error(f"{args.folder} exists already" if args.folder.exists() else "--steps counts from 1")
+    build(args.folder.absolute(), Recipe(steps=args.steps, seed=args.seed), lambda figures: print(json.dumps(figures)))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

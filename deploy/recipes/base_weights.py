@@ -1,6 +1,6 @@
 """The base model's starting weights: a designed prior, not random ones.
 
-Invariant: the same seed gives the same weights, and nothing here depends on data.
+The same seed gives the same weights, and nothing here depends on data.
 
 Ordinary initialisation takes very long to find copying and pointing. Here the circuits for both are laid out from the
 start, and training only tunes them. A model built from these weights must not be called "trained from random weights".
