@@ -16,7 +16,7 @@ import msgspec
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files, models, suites
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig, RunConfig, SeatsConfig
-from actors.cluster.runs import execute, requests, run_folder
+from actors.cluster.runs import loop, requests, run_folder
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.requests import RunRequest
 from actors.cluster.runs.run_folder import RECORD
@@ -66,7 +66,7 @@ def record(args: argparse.Namespace) -> int:
         deploy = deploy_of(args)
         label = f"{RECORD} {what}"
     request = RunRequest(folder=folder, deploy=deploy, file=label, resume=args.resume)
-    return runcommand.carry_out(request, execute.recording())
+    return runcommand.carry_out(request, loop.recording())
 
 
 def deploy_of(args: argparse.Namespace) -> Deploy:

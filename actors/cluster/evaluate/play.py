@@ -9,8 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
-import functools
-import math
 import shutil
 import sys
 import time
@@ -22,24 +20,17 @@ import msgspec
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
 from actors.cluster.evaluate import settings, show
-from actors.cluster.runs import compose, execute, progress, requests, run_folder
+from actors.cluster.runs import loop, requests, run_folder
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs import weights as weights_of
-from actors.cluster.runs.compose import Plan
 from actors.cluster.runs.requests import RunRequest
 from actors.cluster.runs.weights import NamedWeights
 from actors.entropulse.actor import PinnedFolders
 from actors.replay.database.ledger_file import LEDGER
-from actors.replay.messages import EvalFigures, Figures, OpenEval, Sampling
-from actors.sampler.messages import Pin
 from runtime import disk
 from runtime.errors import ConfigError, StoreError
 from runtime.messaging.message import Version
-from runtime.system import ActorSystem
 
-ROUND = "eval"
-PIN_S = 120.0
-FAULTS_MOST = 0.02  # share of a round's episodes beyond which its numbers are not to be trusted
 _EVALUATED = "evaluated.json"
 _BEGINNING = "beginning.lock"  # held until it is a run, or is given up
 
@@ -80,11 +71,8 @@ def play(args: argparse.Namespace) -> int:
     request = RunRequest(folder=folder, deploy=deploy, file=label, resume=args.resume)
     # With --json, standard output is for the one document.
     elsewhere = contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext()
-    job = execute.Job(
-        functools.partial(compose.evaluating, version=version), functools.partial(_watch, version=version), _judge
-    )
     with elsewhere, _kept(weights, folder) if not args.resume else contextlib.nullcontext():
-        status = runcommand.carry_out(request, job)
+        status = runcommand.carry_out(request, loop.evaluation(version))
     if not (folder / LEDGER).is_file():  # it ended before it played anything, and has said so
         return status
     outs = show.Outs(*(Path(out) if out else None for out in (args.out, args.osworld_out)))
@@ -170,53 +158,3 @@ def _refuse_other(model: str | None, weights: NamedWeights, runs: Path, name: st
     run = weights_of.run_of(model, runs)
     if (run.name if run else model) != weights.name:
         raise ConfigError(f"MODEL {model}: evaluation {name} was begun with {weights.name}: leave it out")
-
-
-async def _watch(system: ActorSystem, plan: Plan, shown: progress.Display, version: Version) -> Figures:
-    """Open the round and show figures until it is closed."""
-
-    def seen(shot: progress.Snapshot, figures: Figures) -> progress.Snapshot:
-        round_ = _this(figures)
-        if round_ is None:
-            return msgspec.structs.replace(shot, phase="start", demos="")
-        done = round_.played + round_.faults
-        rate = round_.successes / done if done else None
-        return msgspec.structs.replace(shot, phase=ROUND, demos="", step=done, steps=round_.planned, held_out=rate)
-
-    def over(figures: Figures) -> bool:
-        round_ = _this(figures)
-        return round_ is not None and round_.closed
-
-    begin = functools.partial(_open, system, plan, version)
-    return await execute.follow(system, plan, shown, over, begin=begin, seen=seen)
-
-
-async def _open(system: ActorSystem, plan: Plan, version: Version) -> None:
-    """Fix the weights at every engine, then begin. A part that restarts is asked again."""
-    deploy = plan.deploy
-    for sampler in compose.samplers_of(deploy):
-        pin = Pin(version=version, location=deploy.model.path)
-        await system.ref(sampler, "progress").ask_until(pin, timeout_s=PIN_S, give_up_s=math.inf)
-    drawn = deploy.sampling
-    sampling = Sampling(temperature=drawn.eval_temperature, max_new_tokens=drawn.max_new_tokens)
-    lanes = plan.lanes
-    opening = OpenEval(
-        round=ROUND, version=version, tasks=lanes.eval, task_set=lanes.task_set, sampling=sampling,
-        episodes=deploy.evaluation.episodes,
-    )  # fmt: skip
-    await system.ref("replay", "progress").ask_until(opening, timeout_s=execute.ASK_S, give_up_s=math.inf)
-
-
-def _this(figures: Figures) -> EvalFigures | None:
-    return next((round_ for round_ in figures.evals if round_.round == ROUND), None)
-
-
-def _judge(plan: Plan, figures: Figures) -> execute.Verdict:
-    round_ = _this(figures)
-    if round_ is None:
-        return "failed", "the round was never opened"
-    if not round_.closed:
-        return "failed", f"{round_.played} of {round_.planned} episodes"
-    if round_.faults > FAULTS_MOST * round_.planned:
-        return "failed", f"{round_.faults} of {round_.planned} episodes were lost to faults, {FAULTS_MOST:.0%} may be"
-    return "ok", None

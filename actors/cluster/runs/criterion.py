@@ -6,15 +6,57 @@ Invariant: pure; a run that trained nothing it was asked to train never counts a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from actors.cluster.config.schema import RequireConfig
-from actors.cluster.runs.evaluation_rounds import Compared
+from actors.cluster.runs.evaluation_rounds import Compared, gains, read_rounds
 from actors.replay.messages import EvalFigures, Figures, Phase
 from actors.replay.statistics import Gain
 
+if TYPE_CHECKING:
+    from actors.cluster.runs.compose import Plan
 
-def unmet(require: RequireConfig, figures: Figures, gains: Sequence[Compared] = ()) -> list[str]:
-    """What is missing, in words; empty when all is there. `gains` are those of `evaluation.gains`."""
+Verdict = tuple[str, str | None]  # "ok", "failed", "crashed" or "stopped", and the reason
+ROUND = "eval"  # the one round of a run that `eval` made
+FAULTS_MOST = 0.02  # share of a round's episodes beyond which its numbers are not to be trusted
+
+
+def judge_training(plan: Plan, figures: Figures) -> Verdict:
+    """Whether the run did what its file requires."""
+    compared = gains(read_rounds(plan.run_dir))
+    missing = unmet(plan.deploy.run.require, figures, compared)
+    return "failed" if missing else "ok", "; ".join([*missing, *map(told, compared[:1])]) or None
+
+
+def judge_recording(plan: Plan, figures: Figures) -> Verdict:
+    """Whether as many demonstrations were recorded as were wanted."""
+    wanted, attempts = plan.deploy.demos.count, f"demonstrations in {figures.demo_attempts} attempts"
+    if figures.demos >= wanted:
+        return "ok", f"{figures.demos} {attempts}"
+    return "failed", f"{figures.demos} of {wanted} {attempts}"
+
+
+def judge_round(_: Plan, figures: Figures) -> Verdict:
+    """Whether the round of `eval` was played, and its faults are few enough to trust its numbers."""
+    played = next((one for one in figures.evals if one.round == ROUND), None)
+    if played is None:
+        return "failed", "the round was never opened"
+    if not played.closed:
+        return "failed", f"{played.played} of {played.planned} episodes"
+    if played.faults > FAULTS_MOST * played.planned:
+        return "failed", f"{played.faults} of {played.planned} episodes were lost to faults, {FAULTS_MOST:.0%} may be"
+    return "ok", None
+
+
+def recorded(figures: Figures) -> str:
+    """Demonstrations by family and route: `text_editor/gui 12, ...`, and on another line tasks by how often solved."""
+    counts = [("", figures.demo_strata), ("tasks: ", figures.demo_tasks)]
+    lines = [head + ", ".join(f"{name} {n}" for name, n in sorted(some.items())) for head, some in counts if some]
+    return "\n".join(lines)
+
+
+def unmet(require: RequireConfig, figures: Figures, compared: Sequence[Compared] = ()) -> list[str]:
+    """What is missing, in words; empty when all is there. `compared`: the gains between its rounds."""
     missing: list[str] = []
     for phase, wanted in ((Phase.BC, require.bc_steps), (Phase.RL, require.rl_steps)):
         done = figures.steps.get(phase.value, 0)
@@ -29,9 +71,9 @@ def unmet(require: RequireConfig, figures: Figures, gains: Sequence[Compared] = 
         elif (got := rate(rounds[-1]) - rate(rounds[0])) < require.gain:
             missing.append(f"success changed by {got:+.3f}, {require.gain:+.3f} was asked")
     if require.gain_above is not None:
-        if not gains:
+        if not compared:
             missing.append("no two evaluation rounds to compare, a paired gain needs them")
-        elif (low := headline(gains[0]).low) <= require.gain_above:
+        elif (low := headline(compared[0]).low) <= require.gain_above:
             missing.append(
                 f"the paired gain's interval begins at {low:+.3f}, above {require.gain_above:+.3f} was asked"
             )

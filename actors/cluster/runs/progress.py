@@ -45,16 +45,16 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 class Meter:
     """Turns figures into snapshots; keeps a minute of counts for the rates."""
 
-    def __init__(self, seats: int) -> None:
+    def __init__(self, seats: int, demos_wanted: int, round_name: str = "") -> None:
         self.seats = seats  # of now
+        self._demos_wanted, self._round = demos_wanted, round_name  # the round that is all there is to play
         self._recent: deque[tuple[float, int, float]] = deque(maxlen=600)
         self._segment: tuple[PhaseRef, float, int] | None = None  # when it was first seen, and what was done then
 
     def read(
-        self, now: float, started: float, figures: Figures, busy_s: float | None, demos_wanted: int, *,
-        loss: float | None = None,
-    ) -> Snapshot:  # fmt: skip
-        """The snapshot at monotonic second `now`; `busy_s` is None where nothing learns."""
+        self, now: float, started: float, figures: Figures, busy_s: float | None = None, loss: float | None = None
+    ) -> Snapshot:
+        """The snapshot at monotonic second `now`; `busy_s` and `loss` are the learner's, None where nothing learns."""
         episodes = sum(figures.episodes.values())
         self._recent.append((now, episodes, busy_s or 0.0))
         while len(self._recent) > 2 and now - self._recent[0][0] > WINDOW_S:
@@ -64,7 +64,7 @@ class Meter:
         tail = figures.train_success[-5:] if figures.phase.phase is Phase.RL else []
         trained = sum(figures.staleness.values())
         closed = criterion.complete(figures)
-        return Snapshot(
+        shot = Snapshot(
             phase=figures.phase.phase.value,
             step=figures.phase_steps,
             steps=figures.phase_limit,
@@ -77,15 +77,27 @@ class Meter:
             seats=self.seats,
             learner_busy=None if busy_s is None else _share(busy_s - busy_before, span),
             staleness=sum(int(k) * n for k, n in figures.staleness.items()) / trained if trained else None,
-            demos=f"{figures.demos}/{demos_wanted}" if figures.phase.phase is Phase.DEMO else "",
-            left_s=self._left_s(now, figures, demos_wanted),
+            demos=f"{figures.demos}/{self._demos_wanted}" if figures.phase.phase is Phase.DEMO else "",
+            left_s=self._left_s(now, figures),
             elapsed_s=now - started,
         )
+        return self._of_round(shot, figures) if self._round else shot
 
-    def _left_s(self, now: float, figures: Figures, demos_wanted: int) -> float | None:
+    def _of_round(self, shot: Snapshot, figures: Figures) -> Snapshot:
+        """The same of a run that plays one round alone."""
+        played = next((one for one in figures.evals if one.round == self._round), None)
+        if played is None:
+            return msgspec.structs.replace(shot, phase="start", demos="")
+        done = played.played + played.faults
+        rate = played.successes / done if done else None
+        return msgspec.structs.replace(
+            shot, phase=self._round, demos="", step=done, steps=played.planned, held_out=rate
+        )
+
+    def _left_s(self, now: float, figures: Figures) -> float | None:
         done, whole = figures.phase_steps, figures.phase_limit
         if figures.phase.phase is Phase.DEMO:
-            done, whole = figures.demos, demos_wanted
+            done, whole = figures.demos, self._demos_wanted
         if self._segment is None or self._segment[0] != figures.phase:
             self._segment = figures.phase, now, done
         _, since, before = self._segment

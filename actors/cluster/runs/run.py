@@ -19,7 +19,7 @@ from pathlib import Path
 from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
-from actors.cluster.runs import compose, doctor, execute, ledgers, open_files, run_folder
+from actors.cluster.runs import compose, doctor, execute, ledgers, loop, open_files, run_folder
 from actors.cluster.runs.requests import RunRequest, resolve
 from actors.cluster.runs.run_folder import RunFolder, RunRecord
 from actors.replay.database.ledger_file import LEDGER
@@ -103,7 +103,7 @@ def start(args: argparse.Namespace) -> int:
         for request in runs:
             if request.news:
                 output.news(request.news)
-            worst = max(worst, status := carry_out(request, execute.training()))
+            worst = max(worst, status := carry_out(request, loop.training()))
             if status == STATUS["stopped"]:
                 return status
         if runs[0].experiment:

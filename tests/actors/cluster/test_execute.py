@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +11,16 @@ import msgspec
 import pytest
 
 from actors.cluster.config import deploy_files
-from actors.cluster.runs import compose, execute, progress
+from actors.cluster.runs import compose, execute, loop, progress
+from actors.cluster.runs.criterion import ROUND
 from actors.cluster.runs.run_folder import RunRecord
 from actors.errors import LedgerError
-from actors.replay.messages import CloseRun, Figures, Phase, PhaseRef, WaitFigures
+from actors.learner.messages import GetLearnerState
+from actors.replay.messages import Figures, Phase, PhaseRef, WaitFigures
 from runtime.errors import ActorFailed, ActorGone, StoreError
+from runtime.messaging.message import Version
 from runtime.messaging.refs import Ref
+from tests.actors.cluster.test_criterion import ROUND as ONE
 from tests.actors.cluster.test_criterion import figures
 from tests.leaping_clock import LeapingClock
 
@@ -26,23 +29,29 @@ PASSING = (StoreError("the disk is full"), ActorFailed("StoreError", "the disk i
 
 
 class Parts(Ref):
-    """Stands in for the system: a ledger that answers in turn, and no learner."""
+    """Stands in for the system: a ledger that answers in turn and repeats its last word, and no learner."""
 
     def __init__(self, *answers: Figures | Exception) -> None:
         self._node = SimpleNamespace(clock=LeapingClock())  # type: ignore[assignment]
         self.answers = list(answers)
+        self.asked: list[Any] = []
 
     def ref(self, name: str, _: str = "") -> Parts:
-        return self if name == "replay" else Parts(*[ActorGone(name)] * 9)
+        return self
 
     def names(self) -> list[str]:
         return ["desktop/0"]
 
+    def on_command(self, *_: Any) -> None:
+        """Nobody commands it."""
+
     async def ask(self, msg: Any, *, timeout_s: float, trace: str | None = None) -> Any:
-        if isinstance(msg, CloseRun):
+        if isinstance(msg, GetLearnerState):
+            raise ActorGone("learner")
+        if not isinstance(msg, WaitFigures):
+            self.asked.append(msg)
             return None
-        assert isinstance(msg, WaitFigures) or self.answers[0] is not DONE, (msg, timeout_s)
-        answer = self.answers.pop(0)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -50,16 +59,79 @@ class Parts(Ref):
 
 @pytest.fixture
 def plan(monkeypatch: pytest.MonkeyPatch) -> compose.Plan:
-    monkeypatch.setattr(execute, "REFRESH_S", 0.0)
+    monkeypatch.setattr(execute, "REFRESH_S", 0.005)
     deploy, _ = deploy_files.load("smoke", ())
     return compose.plan(deploy, run_dir=Path("run"), incarnation="i")
 
 
-@pytest.mark.parametrize("watch", [execute._watch, execute._watch_recording])
-async def test_what_a_ledger_fails_for_a_moment_ends_no_run(plan: compose.Plan, watch: Callable[..., Any]) -> None:
-    system = Parts(*PASSING, DONE)
-    assert await watch(system, plan, progress.PlainLines()) is DONE
-    assert not system.answers
+class Started(execute.LiveRun):
+    """A run whose parts need no start."""
+
+    async def start(self) -> Figures:
+        return await self.until(lambda _: True)
+
+
+def begun(plan: compose.Plan, job: execute.Job, *answers: Figures | Exception) -> Started:
+    return Started(Parts(*answers), plan, job, Kept())  # type: ignore[arg-type]
+
+
+class Kept(progress.PlainLines):
+    """Keeps what is shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.phases: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+    def show(self, shot: progress.Snapshot) -> None:
+        self.phases.append(shot.phase)
+
+
+async def played(run: Started, job: execute.Job) -> Figures:
+    follows = asyncio.ensure_future(run.follow())
+    try:
+        async with asyncio.timeout(9):
+            return await job.program(run)
+    finally:
+        follows.cancel()
+
+
+@pytest.mark.parametrize("job", [loop.training(), loop.recording()])
+async def test_what_a_ledger_fails_for_a_moment_ends_no_run(plan: compose.Plan, job: execute.Job) -> None:
+    run = begun(plan, job, *PASSING, DONE)
+    assert await played(run, job) is DONE
+
+
+async def test_the_loop_goes_from_phase_to_phase_wherever_it_begins(plan: compose.Plan) -> None:
+    order = [Phase.DEMO, Phase.BC, Phase.DEMO, Phase.BC, Phase.RL, Phase.PULSE, Phase.RL]
+    segments = [
+        figures(phase=PhaseRef(phase=phase, index=at), demo_strata={"a/gui": at}) for at, phase in enumerate(order)
+    ]
+    for first in (0, 4):
+        job = loop.training()
+        run = begun(plan, job, *segments[first:], DONE)
+        assert await played(run, job) is DONE
+        shown = run._shown
+        assert isinstance(shown, Kept)
+        assert shown.phases == [*(str(phase) for phase in order[first:]), "done"]
+        assert shown.lines == ([] if first else ["a/gui 1", "a/gui 3"]), "what each part of the cold start recorded"
+
+
+async def test_an_evaluation_fixes_the_weights_opens_its_round_and_waits_for_its_end(plan: compose.Plan) -> None:
+    version = Version(lineage=0, step=7)
+    job = loop.evaluation(version)
+    mine = msgspec.structs.replace(ONE, round=ROUND)
+    rounds = [[], [msgspec.structs.replace(mine, closed=False)], [mine]]
+    run = begun(plan, job, *(figures(evals=some) for some in rounds))
+    end = await played(run, job)
+    parts = run._system
+    assert [type(msg).__name__ for msg in parts.asked] == ["Pin", "OpenEval", "CloseRun"]  # type: ignore[attr-defined]
+    assert parts.asked[1].version == version  # type: ignore[attr-defined]
+    assert loop.judge_round(plan, end) == ("ok", None)
+    assert loop.judge_round(plan, figures())[0] == "failed"
 
 
 async def test_what_fails_for_good_is_a_verdict(
@@ -71,27 +143,4 @@ async def test_what_fails_for_good_is_a_verdict(
     here = msgspec.structs.replace(plan, run_dir=tmp_path)
     run = RunRecord(name="r", file="smoke", seed=0, build="b", versions={}, started="", started_s=0.0)
     monkeypatch.setattr(execute, "_until_the_end", fails)
-    assert await execute.execute(here, run, execute.training()) == ("crashed", "it is torn")
-
-
-async def test_figures_are_shown_while_a_run_begins_and_what_breaks_its_beginning_ends_it(plan: compose.Plan) -> None:
-    shown: list[progress.Snapshot] = []
-    begins = asyncio.Event()
-
-    class Shown(progress.PlainLines):
-        def show(self, shot: progress.Snapshot) -> None:
-            shown.append(shot)
-            if len(shown) == 2:
-                begins.set()
-
-    async def begin() -> None:
-        await begins.wait()
-
-    async def breaks() -> None:
-        raise StoreError("the disk is full")
-
-    many = Parts(*[DONE] * 9)
-    assert await execute.follow(many, plan, Shown(), lambda _: True, begin=begin) is DONE  # type: ignore[arg-type]
-    assert 2 <= len(shown) < 9
-    with pytest.raises(StoreError, match="the disk is full"):
-        await execute.follow(Parts(*[DONE] * 9), plan, Shown(), lambda _: True, begin=breaks)  # type: ignore[arg-type]
+    assert await execute.execute(here, run, loop.training()) == ("crashed", "it is torn")
