@@ -107,6 +107,8 @@ WITHOUT = {
     "runtime/storage/far_store.py:Copies.of": "the fetch inside is bounded",
     "actors/cluster/runs/apply.py:Standing._command": "each part of a change has a limit of its own",
     "actors/cluster/runs/execute.py:execute": "the run itself: its time limit or a signal ends it",
+    "actors/cluster/runs/execute.py:LiveRun.follow": "the run itself: its time limit or a signal ends it",
+    "actors/cluster/runs/execute.py:LiveRun.until": "the run itself: its time limit or a signal ends it",
     "actors/desktop/endpoints/client.py:Endpoint.complete": "each try inside is bounded",
     "actors/desktop/providers/ssh.py:_Line.connection": "connecting is bounded",
     "actors/desktop/providers/ssh_code.py:CodeOnMachine.ensure": CALLER,

@@ -49,7 +49,7 @@ class Check(msgspec.Struct, kw_only=True, frozen=True):
 def check_sums(deploy: Deploy, apps: Collection[str]) -> Iterator[Check]:
     """What all desktops of the file may take together, with their tasks' `apps`, next to what the machine has."""
     try:
-        sums = compose.sums_of(deploy)
+        sums = compose.sums_of(deploy.desktops)
     except ConfigError as error:
         yield Check(name="desktops", ok=False, found=str(error), mend="--set desktops.count=N, or a larger machine")
         return

@@ -1,12 +1,10 @@
-"""From a deploy file to actors and hosts.
+"""From a deploy file to actors and hosts: the ledger, the learner, samplers, the supervisor and seats, each built here.
 
-Invariant: pure but for reading what tasks, models, recordings and keys exist. The same file gives the same plan. An
-actor stands in a later stage than the actors it needs to start.
+Invariant: the same file gives the same plan. An actor is in a later stage than the actors that it needs to start.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,27 +12,25 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster.config import demonstrators as demopool
-from actors.cluster.config import models
+from actors.cluster.config import demonstrators
 from actors.cluster.config import summary as plansummary
-from actors.cluster.config.lanes import Lanes, lanes_of, refuse_undoable, routes_of
-from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import fits, host_specs, ledgers, recordings, refusals, trackers
-from actors.cluster.runs.host_specs import LEARNER, ROUTER
+from actors.cluster.config.lanes import Lanes, routes_of
+from actors.cluster.config.schema import Deploy, SeatsConfig
+from actors.cluster.runs import placement, recordings, refusals
+from actors.cluster.runs.placement import LEARNER, ROUTER
+from actors.cluster.runs.refusals import Named
 from actors.cluster.runs.weights import BEGIN
 from actors.desktop.actor import DesktopSeat
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox import shares
 from actors.entropulse.config import EntropulseSettings
-from actors.learner.config import GroupSettings, LearnerSettings, RankSettings
+from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings
 from actors.learner.rank import meeting_s
 from actors.replay.config import LedgerSettings
-from actors.sampler.config import SamplerSettings, SglangConfig, attached_key
+from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig, WeightSyncConfig
 from actors.sampler.router import DispatchSettings
 from apis.tasks.registry import kind_of
-from policy.architecture import read_architecture
 from policy.tokenizer import Tokenizer
-from runtime.errors import ConfigError
 from runtime.hosts.frames import wanted
 from runtime.messaging.message import Version
 from runtime.spec import MAIN
@@ -88,18 +84,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         holds = f"{self.deploy.demos.source} holds {plansummary.count(held, 'demonstration')}"
         return [*plansummary.summary(self.deploy, lanes), ("recording", f"{holds}, {wanted} are wanted: {rest}")]
 
+    @property
+    def samplers(self) -> list[str]:
+        """Names of the sampler actors."""
+        return [spec.name for spec in self._specs() if spec.name.startswith("sampler/")]
+
     def caution(self) -> str:
         """A line on a recording that shows other observations than the run's desktops; "" without one."""
         source = self._ledger().demos.source
         return recordings.caution(Path(source)) if source else ""
-
-    def demonstrators(self) -> list[str]:
-        """Routes of the oracles, or members of the pool, by which demonstrations are made; none where none are."""
-        if not self.deploy.demos.count:
-            return []
-        ledger = self._ledger()
-        shown = (ledger.demo_members or ledger.demo_routes).values()
-        return sorted({name for names in shown for name in names})
 
     def _ledger(self) -> LedgerSettings:
         ledger = self.stages[0][0].config
@@ -144,159 +137,79 @@ def plan(deploy: Deploy, *, run_dir: Path, incarnation: str, dry: bool = False) 
 
     Raises ConfigError for tasks, models or numbers that don't fit together.
     """
-    try:
-        path, shape = deploy.model.path, deploy.model.shape
-        model = str(models.planned(path, shape) if dry else models.locate(path))
-    except ConfigError as error:
-        raise ConfigError(f"model.path: {error}") from None
-    models.refuse_form(Path(model), deploy.prompt.format)
-    architecture = read_architecture(Path(model))
-    refusals.elsewhere(deploy)
-    trackers.refuse_missing(deploy.run.trackers)
-    refusals.beyond_context(deploy, architecture.context)
-    lanes = lanes_of(deploy.tasks)
-    refusals.idle_phases(deploy, lanes)
-    refusals.out_of_reach(deploy)
-    refusals.shared_round(deploy)
-    samplers = [f"sampler/{i}" for i in range(deploy.samplers.actors())]
-    replay = _replay(deploy, lanes, model, run_dir, incarnation)
-    learner = deploy.learner
-    if learner.rehearsal and not Tokenizer.load(model).own:
-        raise ConfigError(
-            f"learner.rehearsal is {learner.rehearsal}: its exercises are the bundled base model's, and {model} has "
-            "another vocabulary; leave it at 0"
-        )
-    learner.parallel.refuse(architecture)
-    memory = fits.learner_memory(deploy, architecture)
-    ranks = range(learner.parallel.ranks)
-    rank = RankSettings(learner=learner, ranks=tuple(f"rank/{i}" for i in ranks))
-    others = [
-        *(
-            ActorSpec(name=f"rank/{i}", factory="actors.learner.rank:RankActor", config=rank, host=f"ranks/{i}")
-            for i in ranks
-        ),
-        ActorSpec(name="folders", factory="actors.learner.folders:FoldersActor"),
-        ActorSpec(
-            name=LEARNER,
-            factory="actors.learner.actor:LearnerActor",
-            config=LearnerSettings(
-                learner=learner, model=model, seed=deploy.run.seed, samplers=samplers, groups=_groups(deploy)
-            ),
-            host=LEARNER if learner.actor_place else MAIN,
-            start_timeout_s=(FAR_START_S if learner.place else START_S)
-            + (FETCH_S if learner.actor_place else 0.0)
-            + meeting_s(learner.parallel.ranks),
-        ),
-        *_samplers(deploy, model, samplers),
-        ActorSpec(
-            name="entropulse",
-            factory="actors.entropulse.actor:EntropulseActor",
-            config=EntropulseSettings(
-                entropulse=deploy.entropulse,
-                evaluation=deploy.evaluation,
-                sampling=deploy.sampling,
-                demos=deploy.demos.ledger(),
-                eval_tasks=lanes.eval,
-                task_set=lanes.task_set,
-                samplers=samplers,
-                single_version=deploy.samplers.single_version,
-            ),
-        ),
-        *_seats(deploy, model, samplers),
+    named = refusals.look_up(deploy, run_dir=run_dir, dry=dry)
+    refusals.refuse(deploy, named, trains=True)
+    memory, samplers = refusals.learner_memory(deploy, named.architecture), _sampler_names(deploy.samplers)
+    parts = [
+        *_learner(deploy.learner, named.model, deploy.run.seed, samplers, _groups(deploy)),
+        *_samplers(deploy.samplers, deploy.weight_sync, named.model),
+        _supervisor(deploy, named.lanes, samplers),
+        *_seats(deploy, named.model, ROUTER),
     ]
-    of_ranks = [host_specs.rank_host(f"ranks/{i}", learner, model, run_dir) for i in ranks]
-    hosts = (
-        *of_ranks,
-        *host_specs.learner_hosts(learner, model, run_dir),
-        *_serving_hosts(deploy, model, run_dir),
-        *host_specs.desktop_hosts(deploy, model),
-    )
-    stages = ((replay,), tuple(others))
-    return Plan(
-        deploy=deploy,
-        run_dir=run_dir,
-        lanes=lanes,
-        hosts=hosts,
-        stages=stages,
-        placer=host_specs.placer_of(deploy),
-        sums=sums_of(deploy),
-        memory=memory,
-    )
+    return _placed(deploy, named, run_dir, incarnation, parts, sums=sums_of(deploy.desktops), memory=memory)
 
 
 def recording(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
     """The plan of a run that only records demonstrations: the ledger and the seats. Raises ConfigError like `plan`."""
-    model = str(models.locate(deploy.model.path))
-    models.refuse_form(Path(model), deploy.prompt.format)
-    lanes = lanes_of(deploy.tasks)
-    stages = ((_replay(deploy, lanes, model, run_dir, incarnation),), tuple(_seats(deploy, model, [])))
-    return _playing(deploy, lanes, model, run_dir, stages)
+    named = refusals.look_up(deploy, run_dir=run_dir)
+    refusals.refuse(deploy, named, trains=False)
+    return _placed(deploy, named, run_dir, incarnation, _seats(deploy, named.model, ""))
 
 
 def evaluating(deploy: Deploy, *, version: Version, run_dir: Path, incarnation: str) -> Plan:
     """The plan of a run that only plays an evaluation round: the ledger, samplers that serve the base model as
     `version`, unless an endpoint answers, and the seats. Raises ConfigError like `plan`.
     """
-    model = str(models.locate(deploy.model.path))
-    models.refuse_form(Path(model), deploy.prompt.format)
-    lanes = lanes_of(deploy.tasks)
-    samplers = samplers_of(deploy)
-    later = (*_samplers(deploy, model, samplers, version), *_seats(deploy, model, samplers))
-    stages = ((_replay(deploy, lanes, model, run_dir, incarnation),), later)
-    return _playing(deploy, lanes, model, run_dir, stages)
+    named = refusals.look_up(deploy, run_dir=run_dir)
+    refusals.refuse(deploy, named, trains=False)
+    if deploy.model.endpoint is not None:
+        return _placed(deploy, named, run_dir, incarnation, _seats(deploy, named.model, ""))
+    samplers = _samplers(deploy.samplers, deploy.weight_sync, named.model, version)
+    return _placed(deploy, named, run_dir, incarnation, [*samplers, *_seats(deploy, named.model, ROUTER)])
 
 
-def samplers_of(deploy: Deploy) -> list[str]:
-    """Names of the sampler actors of an evaluation."""
-    return [] if deploy.model.endpoint is not None else [f"sampler/{i}" for i in range(deploy.samplers.actors())]
-
-
-def _playing(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, stages: Stages) -> Plan:
-    """The plan of a run that only plays."""
-    used = {spec.host for stage in stages for spec in stage}
-    serving = (host for host in _serving_hosts(deploy, model, run_dir) if host.name in used)
-    hosts = (*serving, *host_specs.desktop_hosts(deploy, model))
+def _placed(
+    deploy: Deploy,
+    named: Named,
+    run_dir: Path,
+    incarnation: str,
+    parts: list[ActorSpec],
+    *,
+    sums: tuple[shares.Sum, ...] = (),
+    memory: str = "",
+) -> Plan:
+    """The ledger, and the other parts on the processes that they name."""
+    used = {spec.host for spec in parts}
+    hosts = tuple(host for host in placement.hosts_of(deploy, named.model, run_dir) if host.name in used)
     return Plan(
-        deploy=deploy, run_dir=run_dir, lanes=lanes, hosts=hosts, stages=stages, placer=host_specs.placer_of(deploy)
+        deploy=deploy,
+        run_dir=run_dir,
+        lanes=named.lanes,
+        hosts=hosts,
+        stages=((_ledger(deploy, named, incarnation),), tuple(parts)),
+        placer=placement.placer_of(deploy),
+        sums=sums,
+        memory=memory,
     )
 
 
-def _serving_hosts(deploy: Deploy, model: str, run_dir: Path) -> tuple[HostSpec, ...]:
-    return *host_specs.sampler_hosts(deploy, model, run_dir), *host_specs.router_hosts(deploy)
-
-
-def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation: str) -> ActorSpec:
-    tokenizer = models.fingerprint(model)
-    source = ""
-    # A run that goes on needs its recording no more once it has taken it in.
-    if deploy.demos.source and not ledgers.holds_demos(run_dir, deploy.demos.count):
-        try:
-            source = str(recordings.locate(deploy.demos.source, run_dir.parent))
-        except ConfigError as error:
-            raise ConfigError(f"demos.source: {error}") from None
-        recordings.refuse_unfit(deploy, Path(source), tokenizer, lanes.eval)
-    space = deploy.prompt.action_space
-    refuse_undoable(lanes.train, space, "train")
-    refuse_undoable(lanes.demo, space, "demo")
-    pool = demopool.pool_of(deploy.demos, space)
-    if not deploy.demos.source and deploy.demos.count:
-        demopool.refuse_missing_keys(pool, os.environ)
-    if deploy.samplers.attach:
-        attached_key(deploy.samplers, os.environ)
+def _ledger(deploy: Deploy, named: Named, incarnation: str) -> ActorSpec:
+    space, lanes = deploy.prompt.action_space, named.lanes
+    pool = demonstrators.pool_of(deploy.demos, space)
     ledger = LedgerSettings(
         seed=deploy.run.seed,
         train_tasks=lanes.train,
         demo_tasks=lanes.demo,
         max_turns=deploy.tasks.max_turns,
-        demos=msgspec.structs.replace(deploy.demos.ledger(), source=source),
+        demos=msgspec.structs.replace(deploy.demos.ledger(), source=named.recording),
         rules=deploy.replay,
         sampling=deploy.sampling,
         incarnation=incarnation,
-        tokenizer=tokenizer,
+        tokenizer=named.tokenizer,
         format=deploy.prompt.format,
-        action_space=deploy.prompt.action_space,
+        action_space=space,
         demo_routes={} if pool else routes_of(lanes.demo, deploy.demos.routes, space),
-        demo_members=demopool.members_of(lanes.demo, pool, space),
+        demo_members=demonstrators.members_of(lanes.demo, pool, space),
         train_kinds=[kind_of(task) for task in lanes.train] if deploy.replay.curriculum != "none" else [],
         rl_steps_in_all=deploy.entropulse.rl_steps_in_all,
         rollout_share=deploy.evaluation.rollout_share,
@@ -305,6 +218,31 @@ def _replay(deploy: Deploy, lanes: Lanes, model: str, run_dir: Path, incarnation
         advantage=deploy.learner.rl.advantage,
     )
     return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)
+
+
+def _learner(
+    learner: LearnerConfig, model: str, seed: int, samplers: list[str], groups: GroupSettings | None
+) -> list[ActorSpec]:
+    """The ranks, what deletes old folders, and the actor that plans steps."""
+    ranks = range(learner.parallel.ranks)
+    rank = RankSettings(learner=learner, ranks=tuple(f"rank/{i}" for i in ranks))
+    begins_s = FAR_START_S if learner.place else START_S
+    if learner.actor_place:
+        begins_s += FETCH_S
+    return [
+        *(
+            ActorSpec(name=f"rank/{i}", factory="actors.learner.rank:RankActor", config=rank, host=f"ranks/{i}")
+            for i in ranks
+        ),
+        ActorSpec(name="folders", factory="actors.learner.folders:FoldersActor"),
+        ActorSpec(
+            name=LEARNER,
+            factory="actors.learner.actor:LearnerActor",
+            config=LearnerSettings(learner=learner, model=model, seed=seed, samplers=samplers, groups=groups),
+            host=LEARNER if learner.actor_place else MAIN,
+            start_timeout_s=begins_s + meeting_s(len(ranks)),
+        ),
+    ]
 
 
 def _groups(deploy: Deploy) -> GroupSettings | None:
@@ -324,11 +262,15 @@ def _groups(deploy: Deploy) -> GroupSettings | None:
     )
 
 
-def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = BEGIN) -> list[ActorSpec]:
-    if not names:
-        return []
-    attached = deploy.samplers.attach or [""] * len(names)
-    hung_s = SGLANG_HUNG_S if deploy.samplers.sglang else HUNG_S
+def _sampler_names(samplers: SamplersConfig) -> list[str]:
+    return [f"sampler/{i}" for i in range(samplers.actors())]
+
+
+def _samplers(
+    samplers: SamplersConfig, sync: WeightSyncConfig, model: str, version: Version = BEGIN
+) -> list[ActorSpec]:
+    """An actor in front of each engine, and the router in front of them."""
+    names = _sampler_names(samplers)
     # A plan by a shape alone has no tokenizer, and starts nothing that would stop by its ids.
     stops = list(Tokenizer.load(model).stop_ids) if (Path(model) / "tokenizer.json").is_file() else []
     made = [
@@ -336,46 +278,63 @@ def _samplers(deploy: Deploy, model: str, names: list[str], version: Version = B
             name=name,
             factory="actors.sampler.actor:SamplerActor",
             config=SamplerSettings(
-                samplers=deploy.samplers.of_one(),
-                weight_sync=deploy.weight_sync,
+                samplers=samplers.of_one(),
+                weight_sync=sync,
                 model=model,
                 attach=url,
                 gpus=gpus,
                 version=version,
                 stop_ids=stops,
-                hung_after_s=hung_s,
+                hung_after_s=SGLANG_HUNG_S if samplers.sglang else HUNG_S,
             ),
-            host=host_specs.sampler_host(name) if deploy.samplers.place else MAIN,
+            host=placement.sampler_host(name) if samplers.place else MAIN,
         )
-        for name, url, gpus in zip(names, attached, deploy.samplers.gpus or [""] * len(names), strict=True)
+        for name, url, gpus in zip(
+            names, samplers.attach or [""] * len(names), samplers.gpus or [""] * len(names), strict=True
+        )
     ]
-    settings = DispatchSettings(samplers=names, generate_timeout_s=deploy.samplers.generate_timeout_s)
     router = ActorSpec(
         name=ROUTER,
         factory="actors.sampler.router:DispatchActor",
-        config=settings,
-        host=ROUTER if deploy.samplers.router_place else MAIN,
+        config=DispatchSettings(samplers=names, generate_timeout_s=samplers.generate_timeout_s),
+        host=ROUTER if samplers.router_place else MAIN,
     )
     return [*made, router]
 
 
-def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
+def _supervisor(deploy: Deploy, lanes: Lanes, samplers: list[str]) -> ActorSpec:
+    settings = EntropulseSettings(
+        entropulse=deploy.entropulse,
+        evaluation=deploy.evaluation,
+        sampling=deploy.sampling,
+        demos=deploy.demos.ledger(),
+        eval_tasks=lanes.eval,
+        task_set=lanes.task_set,
+        samplers=samplers,
+        single_version=deploy.samplers.single_version,
+    )
+    return ActorSpec(name="entropulse", factory="actors.entropulse.actor:EntropulseActor", config=settings)
+
+
+def _seats(deploy: Deploy, model: str, router: str) -> list[ActorSpec]:
+    """A controller for each seat; those of a process share its settings. `router` is "" where no engine answers."""
     desktops = deploy.desktops.within(shares.room())
-    # A little longer than the sampler's own limit, so that its word for what went wrong arrives.
-    patience_s = deploy.samplers.generate_timeout_s + ANSWER_MARGIN_S
+    seat = msgspec.structs.replace(
+        desktops.seat(deploy.prompt),
+        # A little longer than the sampler's own limit, so that its word for what went wrong arrives.
+        generate_timeout_s=deploy.samplers.generate_timeout_s + ANSWER_MARGIN_S,
+        published_metrics=deploy.evaluation.published_metrics,
+    )
+    pool = demonstrators.pool_of(deploy.demos, deploy.prompt.action_space)
     configs = [
         DesktopSeat(
-            seat=msgspec.structs.replace(
-                desktops.seat(deploy.prompt),
-                generate_timeout_s=patience_s,
-                published_metrics=deploy.evaluation.published_metrics,
-            ),
+            seat=seat,
             desktops=desktops.of_one_host(deploy.replay.lease_s, index),
             model=model,
-            samplers=[ROUTER] if samplers else [],
+            samplers=[router] if router else [],
             fit_seats=desktops.seats_of(index) if desktops.place else 0,
             noise=deploy.demos.noise,
-            demonstrators=demopool.pool_of(deploy.demos, deploy.prompt.action_space),
+            demonstrators=pool,
             endpoint=deploy.model.endpoint,
         )
         for index in range(desktops.processes)
@@ -385,16 +344,15 @@ def _seats(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
             name=f"desktop/{k}",
             factory="actors.desktop.actor:DesktopController",
             config=configs[desktops.host_of(k)],
-            host=host_specs.desktop_host(desktops.host_of(k)),
+            host=placement.desktop_host(desktops.host_of(k)),
         )
         for k in range(desktops.count)
     ]
 
 
-def sums_of(deploy: Deploy) -> tuple[shares.Sum, ...]:
+def sums_of(desktops: SeatsConfig) -> tuple[shares.Sum, ...]:
     """What the desktops may take of this machine together; nothing of those elsewhere. Raises ConfigError where they
     can't be had."""
-    desktops = deploy.desktops
     if not isinstance(desktops.provider, SandboxConfig) or desktops.place:
         return ()
     return tuple(shares.sums(desktops.provider, desktops.count, desktops.ready, shares.room()))

@@ -18,7 +18,7 @@ from actors.cluster.runs import cpu, progress, tensorboard, trackers
 from actors.cluster.runs.apply import Standing
 from actors.cluster.runs.compose import Plan
 from actors.cluster.runs.criterion import Verdict
-from actors.cluster.runs.host_specs import LEARNER
+from actors.cluster.runs.placement import LEARNER
 from actors.cluster.runs.run_folder import OUT_OF_TIME, RunRecord
 from actors.learner.messages import GetLearnerState
 from actors.replay.messages import CloseRun, Figures, GetFigures, PhaseRef, WaitFigures
@@ -74,9 +74,9 @@ class LiveRun:
         """The first figures of another phase segment."""
         return await self.until(lambda now: now.phase != segment)
 
-    async def ask(self, name: str, request: Request[Any], timeout_s: float = ASK_S) -> Any:
+    async def request(self, name: str, message: Request[Any], timeout_s: float = ASK_S) -> Any:
         """An actor's answer; one that restarts is asked again."""
-        return await self._system.ref(name, "progress").ask_until(request, timeout_s=timeout_s, give_up_s=math.inf)
+        return await self._system.ref(name, "progress").ask_until(message, timeout_s=timeout_s, give_up_s=math.inf)
 
     def note(self, text: str) -> None:
         """Show lines that stay."""
@@ -94,7 +94,7 @@ class LiveRun:
         learner: tuple[float | None, float | None] = 0.0, None
         meter = progress.Meter(self.plan.deploy.desktops.count, self.plan.deploy.demos.count, self._job.round)
         while True:
-            figures = await self.ask("replay", WaitFigures(since=revision, wait_s=5.0))
+            figures = await self.request("replay", WaitFigures(since=revision, wait_s=5.0))
             revision = figures.revision
             learner = await self._learner() or learner
             meter.seats = sum(name.startswith("desktop/") for name in self._system.names())  # `apply` changes it

@@ -100,10 +100,10 @@ async def evaluate(run: LiveRun, version: Version) -> Figures:
     """One round: every engine holds `version`, and seats play each held-out task with it. Nothing learns."""
     await run.start()
     deploy, lanes = run.plan.deploy, run.plan.lanes
-    for sampler in compose.samplers_of(deploy):
-        await run.ask(sampler, Pin(version=version, location=deploy.model.path), PIN_S)
+    for sampler in run.plan.samplers:
+        await run.request(sampler, Pin(version=version, location=deploy.model.path), PIN_S)
     drawn = Sampling(temperature=deploy.sampling.eval_temperature, max_new_tokens=deploy.sampling.max_new_tokens)
-    await run.ask(
+    await run.request(
         "replay",
         OpenEval(
             round=ROUND,

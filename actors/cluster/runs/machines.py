@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import doctor, host_specs
+from actors.cluster.runs import doctor, placement
 from actors.cluster.runs.capacity import Check
 from runtime.actor import Actor, handles
 from runtime.errors import ComputerRLError
@@ -54,11 +54,11 @@ class Looker(Actor):
 
 async def examine(deploy: Deploy) -> list[Check]:
     """The checks of all machines, each named with its key and machine; a single failed one where they can't be had."""
-    placer = host_specs.placer_of(deploy)
+    placer = placement.placer_of(deploy)
     if placer is None:
         return []
     placer = msgspec.structs.replace(placer, wait_s=min(WAIT_S, placer.wait_s))
-    placed = host_specs.placed_by(deploy)
+    placed = placement.placed_by(deploy)
     hosts = [
         (HostSpec(name=name, place=place), key) for key, place in deploy.places.items() if place for name in placed[key]
     ]

@@ -1,18 +1,115 @@
-"""What a deploy file asks for that can't come true together. Pure.
+"""What a deploy file names, looked up, and what it asks for that can't come true together.
 
-Invariant: each function returns, or raises a ConfigError that names the keys.
+Invariant: looking starts nothing, loads no tensor library and changes nothing. Each refusal is a ConfigError of one
+line that names the keys.
 """
 
 from __future__ import annotations
 
-from actors.cluster.config.lanes import Lanes
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from actors.cluster.config import demonstrators, models
+from actors.cluster.config.lanes import Lanes, lanes_of, refuse_undoable
 from actors.cluster.config.schema import Deploy
+from actors.cluster.runs import ledgers, recordings, trackers
+from actors.sampler.config import SglangConfig, attached_key
+from policy import memory
+from policy.architecture import Architecture, read_architecture
+from policy.memory import GIB
+from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 from runtime.program import program
 
+ASK_S = 20.0  # for nvidia-smi to answer
 
-def idle_phases(deploy: Deploy, lanes: Lanes) -> None:
-    """Raise ConfigError where a phase that is to run has no tasks to play."""
+
+class Named(msgspec.Struct, frozen=True, kw_only=True):
+    """What a deploy file means by the names in it."""
+
+    model: str  # folder
+    tokenizer: str  # fingerprint
+    architecture: Architecture
+    lanes: Lanes
+    recording: str  # of demonstrations: a file or a run's folder; "" where none is to be taken in
+
+
+def look_up(deploy: Deploy, *, run_dir: Path, dry: bool = False) -> Named:
+    """What `deploy` names. The model of a `dry` run, which is only shown, may be elsewhere. Raises ConfigError."""
+    path, shape = deploy.model.path, deploy.model.shape
+    try:
+        model = models.planned(path, shape) if dry else models.locate(path)
+    except ConfigError as error:
+        raise ConfigError(f"model.path: {error}") from None
+    recording = ""
+    # A run that goes on needs its recording no more once it has taken it in.
+    if deploy.demos.source and deploy.demos.count and not ledgers.holds_demos(run_dir, deploy.demos.count):
+        try:
+            recording = str(recordings.locate(deploy.demos.source, run_dir.parent))
+        except ConfigError as error:
+            raise ConfigError(f"demos.source: {error}") from None
+    return Named(
+        model=str(model),
+        tokenizer=models.fingerprint(model),
+        architecture=read_architecture(model),
+        lanes=lanes_of(deploy.tasks),
+        recording=recording,
+    )
+
+
+def refuse(deploy: Deploy, named: Named, *, trains: bool) -> None:
+    """Raise ConfigError for the first thing that can't come true; of a run that only plays the first two look."""
+    for look in (_prompts, _demonstrations, *(_TRAINING if trains else ())):
+        look(deploy, named)
+
+
+def _prompts(deploy: Deploy, named: Named) -> None:
+    models.refuse_form(Path(named.model), deploy.prompt.format)
+    if deploy.samplers.attach:
+        attached_key(deploy.samplers, os.environ)
+
+
+def _demonstrations(deploy: Deploy, named: Named) -> None:
+    if named.recording:
+        recordings.refuse_unfit(deploy, Path(named.recording), named.tokenizer, named.lanes.eval)
+    refuse_undoable(named.lanes.train, deploy.prompt.action_space, "train")
+    refuse_undoable(named.lanes.demo, deploy.prompt.action_space, "demo")
+    pool = demonstrators.pool_of(deploy.demos, deploy.prompt.action_space)
+    if not deploy.demos.source and deploy.demos.count:
+        demonstrators.refuse_missing_keys(pool, os.environ)
+
+
+def _model(deploy: Deploy, named: Named) -> None:
+    if deploy.model.endpoint is not None:
+        raise ConfigError(
+            f"model.endpoint names a model elsewhere, which can't be trained: evaluate it with  {program()} eval URL"
+        )
+    longest, context = deploy.sampling.max_new_tokens, named.architecture.context
+    if longest >= context:  # no question would have room
+        raise ConfigError(
+            f"sampling.max_new_tokens is {longest}: it counts from 1 to {context - 1}, for the model of model.path"
+            f" takes {context} tokens, prompt and answer together"
+        )
+    if deploy.learner.rehearsal and not Tokenizer.load(named.model).own:
+        raise ConfigError(
+            f"learner.rehearsal is {deploy.learner.rehearsal}: its exercises are the bundled base model's, and"
+            f" {named.model} has another vocabulary; leave it at 0"
+        )
+    deploy.learner.parallel.refuse(named.architecture)
+
+
+def _trackers(deploy: Deploy, _: Named) -> None:
+    trackers.refuse_missing(deploy.run.trackers)
+
+
+def _idle_phases(deploy: Deploy, named: Named) -> None:
+    """A phase that is to run has no tasks to play, or nothing to learn from."""
+    lanes = named.lanes
     if not lanes.demo and deploy.demos.count and not deploy.demos.source:
         raise ConfigError(f"tasks.demo is empty, but demos.count asks for {deploy.demos.count}")
     if not lanes.train and deploy.entropulse.total_rl_steps:
@@ -28,16 +125,8 @@ def idle_phases(deploy: Deploy, lanes: Lanes) -> None:
         raise ConfigError(f"replay.pulse_demos is {again}, {nothing}")
 
 
-def elsewhere(deploy: Deploy) -> None:
-    """Raise ConfigError where the model that is to be trained lies behind an endpoint."""
-    if deploy.model.endpoint is not None:
-        raise ConfigError(
-            f"model.endpoint names a model elsewhere, which can't be trained: evaluate it with  {program()} eval URL"
-        )
-
-
-def out_of_reach(deploy: Deploy) -> None:
-    """Raise ConfigError where more steps are required than the phases have."""
+def _out_of_reach(deploy: Deploy, _: Named) -> None:
+    """More steps are required than the phases have."""
     require, phases, demos = deploy.run.require, deploy.entropulse, deploy.demos
     again = demos.resample_rounds * (demos.resample_bc_steps or phases.bc_steps)
     cloning = phases.bc_steps and phases.bc_steps + again
@@ -49,20 +138,72 @@ def out_of_reach(deploy: Deploy) -> None:
             raise ConfigError(f"run.require.{name} is {wanted}: the phases of entropulse have {most} such steps")
 
 
-def beyond_context(deploy: Deploy, context: int) -> None:
-    """Raise ConfigError where an answer may fill the model's `context` (tokens), so that no question has room."""
-    longest = deploy.sampling.max_new_tokens
-    if longest >= context:
-        raise ConfigError(
-            f"sampling.max_new_tokens is {longest}: it counts from 1 to {context - 1}, for the model of model.path"
-            f" takes {context} tokens, prompt and answer together"
-        )
-
-
-def shared_round(deploy: Deploy) -> None:
-    """Raise ConfigError where a round is to get a share of RL's episodes from engines that hold one version."""
+def _shared_round(deploy: Deploy, _: Named) -> None:
+    """A round is to get a share of RL's episodes from engines that hold one version."""
     if deploy.samplers.single_version and deploy.evaluation.rollout_share:
         raise ConfigError(
             f"evaluation.rollout_share is {deploy.evaluation.rollout_share}, and SGLang holds one version: its rounds"
             " are played while RL draws nothing; set evaluation.rollout_share to 0"
         )
+
+
+_TRAINING = (_model, _trackers, _idle_phases, _out_of_reach, _shared_round)
+
+
+def learner_memory(deploy: Deploy, architecture: Architecture) -> str:
+    """What each rank holds, in GiB, and of how much. Raises ConfigError where that is too little."""
+    learner = deploy.learner
+    elsewhere = bool(learner.place) and not learner.device_gib
+    device = None if elsewhere else round(learner.device_gib * GIB) or device_bytes()
+    needs = memory.plan(
+        architecture,
+        learner.optim(),
+        learner.parallel,
+        token_budget=learner.token_budget,
+        reference=learner.rl.kl_coef > 0,
+        device="cuda" if device or learner.place.get("GPU") else "cpu",
+        broadcast=deploy.weight_sync.transport == "collective",
+    )
+    if elsewhere:
+        return f"{needs.total / GIB:.2f} GiB, on the machine that learner.place finds: {needs.by_part()}"
+    ranks = learner.parallel.ranks
+    if device:
+        share = _engine_share(deploy)
+        room, where = round(device * (1 - share)), f"a device of {device / GIB:.1f} GiB"
+        where += f", of which an engine has {share:.0%}" if share else ""
+    else:
+        room, where = psutil.virtual_memory().total // ranks, "this machine's memory"
+        where += f", shared by {ranks} ranks" if ranks > 1 else ""
+    line = f"{needs.total / GIB:.2f} of {room / GIB:.1f} GiB per rank ({where}): {needs.by_part()}"
+    if needs.total > room:
+        raise ConfigError(
+            f"the learner can't fit: {line}; learner.parallel, learner.recompute, learner.token_budget and"
+            " learner.lora.rank make it smaller"
+        )
+    if device and not learner.device_gib and needs.host * ranks > (host := psutil.virtual_memory().total):
+        raise ConfigError(
+            f"what {ranks} ranks hold outside their devices can't fit in this machine's memory of {host / GIB:.1f} GiB:"
+            f" {line}; learner.lora.rank makes it smaller, and learner.rl.kl_coef 0 needs no reference"
+        )
+    return line
+
+
+def device_bytes() -> int | None:
+    """Memory of this machine's smallest GPU; None without one."""
+    if (tool := shutil.which("nvidia-smi")) is None:
+        return None
+    words = [tool, "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        printed = subprocess.run(words, capture_output=True, text=True, timeout=ASK_S, check=True).stdout
+        return min(int(line) for line in printed.splitlines()) << 20
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+
+
+def _engine_share(deploy: Deploy) -> float:
+    """Of the learner's device: what an engine that is started on it keeps for itself."""
+    samplers = deploy.samplers
+    if samplers.device == "cpu" or samplers.attach or samplers.place or samplers.gpus or deploy.learner.place:
+        return 0.0
+    options = samplers.engine.options if isinstance(samplers.engine, SglangConfig) else {}
+    return float(options.get("mem-fraction-static", 0.0))

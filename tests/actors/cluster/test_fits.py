@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from actors.cluster.config import deploy_files, models
-from actors.cluster.runs import compose, fits
+from actors.cluster.runs import compose, refusals
 from policy.architecture import read_architecture
 from policy.memory import GIB
 from runtime.errors import ConfigError
@@ -44,9 +44,9 @@ def test_a_reference_and_a_resume_have_to_fit_into_the_memory_of_the_machine_wit
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     here = ["learner.device_gib=0", "learner.rl.kl_coef=0.001", "model.shape=glm-4-9b-0414"]
-    monkeypatch.setattr(fits, "device_bytes", lambda: 79 * GIB)
+    monkeypatch.setattr(refusals, "device_bytes", lambda: 79 * GIB)
     room = SimpleNamespace(total=138 * GIB)  # four ranks with 8 GiB and 12 bytes of each parameter
-    monkeypatch.setattr(fits.psutil, "virtual_memory", lambda: room)
+    monkeypatch.setattr(refusals.psutil, "virtual_memory", lambda: room)
     told = dict(planned("gpu-8", *here).summary())["learner"]
     assert "; in the host's memory: reference 8.00, checkpoint 26.27" in told
     room.total = 137 * GIB
@@ -57,9 +57,9 @@ def test_a_reference_and_a_resume_have_to_fit_into_the_memory_of_the_machine_wit
 def test_an_engine_on_the_same_card_leaves_the_learner_the_rest() -> None:
     deploy = deploy_files.load("gpu-1", [])[0]
     arch = read_architecture(models.shapes() / "qwen2.5-1.5b")
-    assert "of 47.4 GiB" in fits.learner_memory(deploy, arch)
+    assert "of 47.4 GiB" in refusals.learner_memory(deploy, arch)
     deploy = deploy_files.load("gpu-1", ['samplers.gpus=["1"]'])[0]
-    assert "of 79.0 GiB" in fits.learner_memory(deploy, arch)
+    assert "of 79.0 GiB" in refusals.learner_memory(deploy, arch)
 
 
 def test_a_machine_s_own_devices_are_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ def test_a_machine_s_own_devices_are_asked(monkeypatch: pytest.MonkeyPatch, tmp_
     tool.write_text("#!/bin/sh\nprintf '81559\\n40960\\n'\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    assert fits.device_bytes() == 40 * GIB
+    assert refusals.device_bytes() == 40 * GIB
     tool.write_text("#!/bin/sh\nexit 9\n")
-    assert fits.device_bytes() is None
+    assert refusals.device_bytes() is None
     told = dict(planned("smoke").summary())["learner"]
     assert "this machine's memory" in told

@@ -13,7 +13,7 @@ import yaml
 
 from actors.cluster.config import deploy_files, models
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import compose, doctor, host_specs, machines
+from actors.cluster.runs import compose, doctor, machines, placement
 from actors.desktop.config import SandboxConfig
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
@@ -170,7 +170,7 @@ def test_what_can_not_be_placed_is_refused(overrides: list[str], message: str) -
 def test_a_key_for_an_endpoint_reaches_the_desktops_alone() -> None:
     member = "demos.demonstrators=[{type: endpoint, name: e, url: 'http://h/v1', model: m, key_env: KEY_OF_E}]"
     deploy = deployed(member)
-    hosts = host_specs.desktop_hosts(deploy, "m")
+    hosts = placement.desktop_hosts(deploy, "m")
     assert [host.passes for host in hosts] == [("KEY_OF_E",)]
 
 
@@ -192,19 +192,19 @@ async def test_machines_that_processes_are_placed_on_are_looked_at(monkeypatch: 
     path = f"{PLACERS.parent.parent}{os.pathsep}{PLACERS}"
     monkeypatch.setenv("PYTHONPATH", path)
     room = PlacerSpec(module="local_placer", arguments=("--room=2",), wait_s=20.0)
-    monkeypatch.setattr(host_specs, "placer_of", lambda _: room)
+    monkeypatch.setattr(placement, "placer_of", lambda _: room)
     placed = deployed("cluster.engine=ray", "samplers.place={desktops: 1}", "samplers.count=2")
     found = await machines.examine(placed)
     assert [check.name for check in found] == [
         f"{name} (samplers.place on m0)" for name in ("python", "torch", "packages", "disk", "open files")
     ]
     assert found[0].ok
-    monkeypatch.setattr(host_specs, "placer_of", lambda _: msgspec.structs.replace(room, wait_s=6.0))
+    monkeypatch.setattr(placement, "placer_of", lambda _: msgspec.structs.replace(room, wait_s=6.0))
     (refused,) = await machines.examine(deployed("cluster.engine=ray", "learner.place={desktops: 3}"))
     assert refused.fatal
     assert "ranks/0 wait for a machine with desktops 3 free: m0 has desktops 2 of 2" in refused.found
     none = msgspec.structs.replace(room, arguments=("--unusable=no such cluster",))
-    monkeypatch.setattr(host_specs, "placer_of", lambda _: none)
+    monkeypatch.setattr(placement, "placer_of", lambda _: none)
     (hopeless,) = await machines.examine(placed)
     assert hopeless.found == "no such cluster"
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.cluster.runs import host_specs
+from actors.cluster.runs import placement
 from actors.learner import batches
 from actors.learner.actor import LearnerActor
 from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings, RlConfig, SftConfig
@@ -163,7 +163,7 @@ async def test_a_rank_elsewhere_keeps_nothing_that_is_needed_after_it(
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.setattr(batches, "with_plan_file", functools.partial(batches.with_plan_file, most_bytes=0))
     folder, placed = tmp_path / "run", LearnerConfig(place={"desktops": 1})
-    spec = host_specs.rank_host("rank", placed, str(base), folder)
+    spec = placement.rank_host("rank", placed, str(base), folder)
     away = msgspec.structs.replace(spec, env=spec.env | {"PYTHONPATH": path}, restart=FAST)
     async with running(folder, base, away=away, checkpoint_every=2) as run:
         assert await run.seats.play(2, None) == 2

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import torch
 
-from actors.cluster.runs import host_specs
+from actors.cluster.runs import placement
 from actors.learner.config import GroupSettings, LearnerConfig
 from actors.learner.folders import RunFolders
 from actors.learner.messages import Broadcasting, JoinGroup, Ticket
@@ -32,7 +32,7 @@ def away(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> HostSpe
     """The learner's host in the folder `run`, with what its spec lets it read and write and no more."""
     path = f"{PLACERS.parent.parent}{os.pathsep}{PLACERS}"
     monkeypatch.setenv("PYTHONPATH", path)
-    (spec,) = host_specs.learner_hosts(LearnerConfig(actor_place={"desktops": 1}), str(base), tmp_path / "run")
+    (spec,) = placement.learner_hosts(LearnerConfig(actor_place={"desktops": 1}), str(base), tmp_path / "run")
     return msgspec.structs.replace(spec, env={"PYTHONPATH": path}, restart=FAST)
 
 

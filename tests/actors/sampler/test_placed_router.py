@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from actors.cluster.config import deploy_files, models
-from actors.cluster.runs import host_specs
+from actors.cluster.runs import placement
 from actors.desktop.answers import Prompt, SampledAnswers
 from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
@@ -39,7 +39,7 @@ async def test_a_lost_router_is_a_fault_and_comes_back_as_it_was_told(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(PLACERS))
     deploy = deploy_files.load("smoke", ["cluster.engine=ray", "samplers.router_place={desktops: 1}"])[0]
-    hosts = host_specs.router_hosts(deploy)
+    hosts = placement.router_hosts(deploy)
     tokenizer = Tokenizer.load(str(models.locate("")))
     Sampler.does, Sampler.asked = {}, []
     Sampler.came, Sampler.held = asyncio.Event(), asyncio.Event()

@@ -104,6 +104,18 @@ def desktop_host(index: int) -> str:
     return f"desktops/{index}"
 
 
+def hosts_of(deploy: Deploy, model: str, run_dir: Path) -> tuple[HostSpec, ...]:
+    """Every process that a run of `deploy` may need."""
+    learner = deploy.learner
+    return (
+        *(rank_host(f"ranks/{i}", learner, model, run_dir) for i in range(learner.parallel.ranks)),
+        *learner_hosts(learner, model, run_dir),
+        *sampler_hosts(deploy, model, run_dir),
+        *router_hosts(deploy),
+        *desktop_hosts(deploy, model),
+    )
+
+
 def placed_by(deploy: Deploy) -> dict[str, list[str]]:
     """The hosts that each key of `Deploy.places` places, if it is set."""
     return {
