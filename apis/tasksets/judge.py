@@ -22,9 +22,7 @@ from apis.tasks.metrics.metric import (
     Declared,
     Options,
     Score,
-    UnreadableResult,
     Value,
-    document,
     scored,
     together,
 )
@@ -41,6 +39,7 @@ from runtime.errors import ConfigError
 
 # What scores by a metric that is not here: by its name, the result, what is expected, and the options.
 Tail = Callable[[str, Value, Value, Options], Score]
+PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM")  # what files of pictures begin with
 LIKE, START_LIKE = "compare_images", 0.4  # how alike pictures are, and from what on one may come of another
 AFTER_MS = 5000  # for a window that should be there already
 _MISSING = FileView("missing")
@@ -149,19 +148,12 @@ def score(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture, tai
         if metric is not None:
             own = not getters.is_read(expected) or set() < set(getters.files_of(expected)) <= brought.keys()
             found = _scored(metric, sides[0], sides[1], options, of_task=own)
-            of_start = metric.of_start(sides[1])
         elif tail is not None:
-            of_start = name in LEFT_METRICS and LEFT_METRICS[name].of_start
             found = tail(name, sides[0], sides[1] if expected else None, options)
-        if of_start and found.value > 0:
-            asked = None if metric is not None else tail
-            found = _from_start(found, [_like(sides[0], one, asked) for one in _pictures(task, fixture)])
+            if found.value > 0 and name in LEFT_METRICS and LEFT_METRICS[name].of_start(sides[1]):
+                found = _from_start(found, [tail(LIKE, sides[0], one, {}) for one in _pictures(task, fixture)])
         scores.append(Score(found.value, f"{name}: {found.reason}"))
     return together(scores, task.evaluator.conj)
-
-
-def _like(result: Value, start: FileView, tail: Tail | None) -> Score:
-    return scored(METRICS[LIKE], result, start, {}) if tail is None else tail(LIKE, result, start, {})
 
 
 def _from_start(found: Score, likes: list[Score]) -> Score:
@@ -171,16 +163,9 @@ def _from_start(found: Score, likes: list[Score]) -> Score:
 
 
 def _pictures(task: Task, fixture: Fixture) -> list[FileView]:
-    """The pictures that `task` starts with and that can be read."""
-    views = [FileView("file", data=fixture(url, name), of_task=True) for _, url, name in downloads(task.config)]
-    return [view for view in views if _is_picture(view)]
-
-
-def _is_picture(view: FileView) -> bool:
-    try:
-        return bool(document(view, "picture").pixels)
-    except UnreadableResult:
-        return False
+    """The pictures that `task` starts with, of the kinds that can be compared."""
+    contents = (fixture(url, name) for _, url, name in downloads(task.config))
+    return [FileView("file", data=data, of_task=True) for data in contents if data.startswith(PICTURES)]
 
 
 def _scored(metric: Declared, result: Value, expected: Value, options: Options, *, of_task: bool) -> Score:

@@ -8,6 +8,9 @@ Package: desktop-env 1.0.2, in the environment that `make osworld-judge` builds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 
 from apis.tasksets.needs import NeedKind
@@ -20,75 +23,70 @@ class LeftMetric(msgspec.Struct, frozen=True):
 
     types: tuple[str, ...] = ()  # what a rule's `type` may say; empty where it says nothing
     weak: str = ""  # what else gets its full score
-    of_start: bool = False  # whether a picture has to be like one that the task starts with, as `Declared` has it
+    # Whether, by its rules, a picture has to be like one that the task starts with. A metric of one feature would take
+    # any other picture, too.
+    of_start: Callable[[Any], bool] = lambda _: False
+
+
+def _always(_: Any) -> bool:
+    return True
+
+
+def _unless_cut(rules: Any) -> bool:
+    return not rules.get("ignore_transparent")
 
 
 _TABS, _EMPTIED = ("url",), "a document that was emptied passes, too"
 LEFT_METRICS: dict[str, LeftMetric] = {
-    "check_accessibility_tree": LeftMetric(),
-    "check_brightness_decrease_and_structure_sim": LeftMetric(),
-    "check_contrast_increase_and_structure_sim": LeftMetric(),
-    "check_csv": LeftMetric(),
+    "check_auto_saving_time": LeftMetric(weak="minutes count while saving by itself is switched off"),
     "check_enabled_experiments": LeftMetric(("names",)),
-    "check_file_exists_and_structure_sim": LeftMetric(),
     "check_font_size": LeftMetric(("value", "range")),
-    "check_global_key_play_pause": LeftMetric(),
     "check_green_background": LeftMetric(weak="nothing but this is looked at, so another picture passes, too"),
-    "check_html_background_image": LeftMetric(),
-    "check_image_mirror": LeftMetric(),
-    "check_image_stretch_and_center": LeftMetric(),
+    "check_highlighted_words": LeftMetric(weak="headings, tabs and spaces are not looked at"),
+    "check_image_file_size": LeftMetric(of_start=_always),
+    "check_image_size": LeftMetric(of_start=_unless_cut),
     "check_italic_font_size_14": LeftMetric(weak="a document without anything in italics passes, too"),
-    "check_json_keybindings": LeftMetric(),
-    "check_libre_locale": LeftMetric(),
-    "check_line_number": LeftMetric(),
-    "check_mp3_meta": LeftMetric(),
-    "check_no_duplicates": LeftMetric(),
-    "check_page_number_colors": LeftMetric(),
-    "check_palette_and_structure_sim": LeftMetric(),
-    "check_saturation_increase_and_structure_sim": LeftMetric(),
-    "check_sharper": LeftMetric(of_start=True),
-    "check_slide_numbers_color": LeftMetric(),
-    "check_strikethrough": LeftMetric(),
-    "check_structure_sim": LeftMetric(),
-    "check_structure_sim_resized": LeftMetric(),
-    "check_tabstops": LeftMetric(),
-    "check_text_enlarged": LeftMetric(),
-    "check_transition": LeftMetric(),
-    "compare_answer": LeftMetric(),
+    "check_sharper": LeftMetric(of_start=_always),
+    "check_slide_orientation_Portrait": LeftMetric(weak="slides of no width pass, too"),
+    "check_textbox_on_leftside": LeftMetric(of_start=_always),
+    "check_triangle_position": LeftMetric(of_start=_always),
+    "compare_archive": LeftMetric(weak="a tar that is packed in another way passes, too"),
     "compare_contains_image": LeftMetric(weak=_EMPTIED),
-    "compare_docx_images": LeftMetric(),
-    "compare_docx_lines": LeftMetric(),
     "compare_epub": LeftMetric(weak="a book with some of the chapters may pass"),
-    "compare_highlighted_text": LeftMetric(),
     "compare_htmls": LeftMetric(weak="what follows the end of the shorter page is not looked at"),
     "compare_init_lines": LeftMetric(weak=_EMPTIED),
-    "compare_insert_equation": LeftMetric(),
-    "compare_line_spacing": LeftMetric(),
-    "compare_python_pure_text": LeftMetric(),
-    "compare_references": LeftMetric(),
-    "compare_result_files": LeftMetric(),
-    "compare_terminal_and_txt": LeftMetric(),
-    "compare_time_in_speedtest_results": LeftMetric(),
-    "compare_unique_train_records": LeftMetric(),
-    "compare_videos": LeftMetric(),
-    "decrease_brightness": LeftMetric(of_start=True),
+    "compare_pdfs": LeftMetric(weak="of pages without a text nothing is compared"),
+    "compare_subscript_contains": LeftMetric(weak="one of the subscripts is enough"),
+    "decrease_brightness": LeftMetric(of_start=_always),
     "evaluate_alignment": LeftMetric(weak="nearly any text passes"),
+    "evaluate_colored_words_in_tables": LeftMetric(weak="the words of tables are not compared"),
     "evaluate_conversion": LeftMetric(weak=_EMPTIED),
-    "evaluate_presentation_fill_to_rgb_distance": LeftMetric(),
-    "evaluate_spacing": LeftMetric(),
-    "fuzzy_place_math": LeftMetric(),
     "has_page_numbers_in_footers": LeftMetric(weak="any digit in a footer passes"),
-    "increase_saturation": LeftMetric(of_start=True),
-    "is_added_to_steam_cart": LeftMetric(),
+    "increase_saturation": LeftMetric(of_start=_always),
     "is_expected_active_tab_approximate": LeftMetric(_TABS),
-    "is_expected_installed_extensions": LeftMetric(),
-    "is_gold_text_included_in_pdf": LeftMetric(),
-    "is_in_vm_clickboard": LeftMetric(),
-    "is_included_all_json_objects": LeftMetric(),
     "is_shortcut_on_desktop": LeftMetric(("name", "exec")),
-    "is_vlc_fullscreen": LeftMetric(),
-    "is_vlc_recordings_folder": LeftMetric(),
 }
+LEFT_METRICS |= dict.fromkeys((  # of which there is nothing to say
+    "check_accessibility_tree", "check_brightness_decrease_and_structure_sim",
+    "check_contrast_increase_and_structure_sim", "check_csv", "check_file_exists_and_structure_sim",
+    "check_global_key_play_pause", "check_html_background_image", "check_image_mirror",
+    "check_image_stretch_and_center", "check_json_keybindings", "check_left_panel", "check_libre_locale",
+    "check_line_number", "check_mp3_meta", "check_no_duplicates", "check_page_number_colors",
+    "check_palette_and_structure_sim", "check_pdf_pages", "check_presenter_console_disable",
+    "check_saturation_increase_and_structure_sim", "check_slide_numbers_color", "check_strikethrough",
+    "check_structure_sim", "check_structure_sim_resized", "check_tabstops", "check_text_enlarged",
+    "check_transition", "compare_answer", "compare_conference_city_in_order", "compare_docx_files",
+    "compare_docx_files_and_ignore_new_lines", "compare_docx_images", "compare_docx_lines", "compare_docx_tables",
+    "compare_font_names", "compare_highlighted_text", "compare_image_list", "compare_images",
+    "compare_insert_equation", "compare_line_spacing", "compare_pptx_files", "compare_python_pure_text",
+    "compare_references", "compare_result_files", "compare_table", "compare_terminal_and_txt",
+    "compare_time_in_speedtest_results", "compare_unique_train_records", "compare_videos", "compare_zip_files",
+    "contains_page_break", "evaluate_presentation_fill_to_rgb_distance", "evaluate_spacing",
+    "evaluate_strike_through_last_paragraph", "find_default_font", "fuzzy_match", "fuzzy_place_math",
+    "is_added_to_steam_cart", "is_expected_installed_extensions", "is_first_line_centered",
+    "is_gold_text_included_in_pdf", "is_in_vm_clickboard", "is_included_all_json_objects", "is_vlc_fullscreen",
+    "is_vlc_recordings_folder", "literal_match", "run_sqlite3",
+), LeftMetric())  # fmt: skip
 REFUSED_METRICS = {
     "check_file_exists": "it looks on the judge's own disk, where no desktop's file lies",
     "check_python_file_by_gold_file": "the published one gives no score",

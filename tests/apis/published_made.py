@@ -213,6 +213,85 @@ def workbook(*rows: list[Any]) -> dict[str, str]:
     return file("a.xlsx", out.getvalue())
 
 
+def package(change: Callable[[Any], None], name: str = "a.xlsx") -> dict[str, str]:
+    from openpyxl import Workbook
+
+    made, out = Workbook(), io.BytesIO()
+    change(made.active)
+    made.save(out)
+    return file(name, out.getvalue())
+
+
+def cell(value: Any) -> Callable[[Any], None]:
+    def change(sheet: Any) -> None:
+        sheet["A1"] = value
+
+    return change
+
+
+def tabled(*said: str) -> Callable[[Any], None]:
+    def change(made: Any) -> None:
+        grid = made.add_table(1, len(said))
+        for at, text in enumerate(said):
+            grid.cell(0, at).text = text
+
+    return change
+
+
+def lowered(text: str) -> Callable[[Any], None]:
+    def change(made: Any) -> None:
+        made.paragraphs[0].add_run(text).font.subscript = True
+
+    return change
+
+
+def shaped(change: Callable[[Any], None], *said: str) -> dict[str, str]:
+    """A text document whose last paragraph is changed."""
+    return docx(*said, change=lambda made: change(made.paragraphs[-1]))
+
+
+def colored(made: Any) -> None:
+    from docx.shared import RGBColor as Color
+
+    grid = made.add_table(1, 2)
+    for at, (text, color) in enumerate((("at", Color(255, 0, 0)), ("by", Color(0, 0, 255)))):
+        grid.cell(0, at).paragraphs[0].add_run(text).font.color.rgb = color
+
+
+def upright(made: Any) -> None:
+    made.slide_width, made.slide_height = Inches(5), Inches(9)
+
+
+def titled(text: str) -> Callable[[Any], None]:
+    def change(made: Any) -> None:
+        made.slides[0].shapes.title.text = text
+
+    return change
+
+
+def sqlite(*values: int) -> dict[str, str]:
+    import sqlite3
+
+    made = sqlite3.connect(":memory:")
+    made.execute("create table a (b)")
+    made.executemany("insert into a values (?)", [(value,) for value in values])
+    made.commit()
+    return file("a.sqlite", made.serialize())
+
+
+def setting(path: str, name: str, value: str) -> dict[str, str]:
+    prop = f'<prop oor:name="{name}" oor:op="fuse"><value>{value}</value></prop>'
+    item = f'<item oor:path="/org.openoffice.Office.{path}">{prop}</item>'
+    return file("a.xcu", f'<oor:items xmlns:oor="http://openoffice.org/2001/registry">{item}</oor:items>')
+
+
+def triangle(left: int) -> bytes:
+    made, out = Image.new("RGB", (60, 60), "white"), io.BytesIO()
+    ImageDraw.Draw(made).polygon([(left, 45), (left + 20, 45), (left + 10, 15)], fill="black")
+    made.save(out, "PNG")
+    return out.getvalue()
+
+
 def clock(minutes: int) -> str:
     import datetime
 
@@ -224,6 +303,7 @@ RED, BLUE = picture((255, 0, 0)), picture((0, 0, 255))
 GREY = picture((150, 130, 130))
 LINES = ("10:00:00, 7, a, 1", "10:01:00, 8, a, 1", "10:02:00, 7, b, 1")
 TREE = '<desktop><application name="a"><label name="b">{}</label></application></desktop>'
+PANE = '<desktop><document-frame name="{}"/></desktop>'
 LOCALE = (
     '<oor:items xmlns:oor="http://openoffice.org/2001/registry"><item oor:path="/org.openoffice.Setup/L10N">'
     '<prop oor:name="ooSetupSystemLocale"><value>{}</value></prop></item></oor:items>'
@@ -411,6 +491,79 @@ case(
     file("vlcrc", "input-record-path=/home/user\n"),
     {"recording_file_path": "/home/user/Desktop"},
 )
+
+case(
+    "check_auto_saving_time",
+    setting("Common/Save/Document", "AutoSaveTimeIntervall", "3"),
+    setting("Common/Save/Document", "AutoSaveTimeIntervall", "30"),
+    {"minutes": 3},
+)
+case("check_highlighted_words", *(docx("a b", name=name) for name in ("a.docx", "b.docx")))
+case("check_image_file_size", file("a.png", RED), file("a.png", RED + bytes(1 << 12)), {"max_size": 1 << 12})
+case("check_image_size", file("a.png", RED), file("a.png", triangle(20)), {"height": 64})
+case("check_left_panel", PANE.format("Slides View"), PANE.format("Notes"))
+case("check_pdf_pages", pdf("a"), file("a.pdf", "none"), {"relation": "eq", "ref_value": 1})
+case(
+    "check_presenter_console_disable",
+    setting("Impress/Misc/Start", "EnablePresenterScreen", "false"),
+    setting("Impress/Misc/Start", "EnablePresenterScreen", "true"),
+)
+case("check_slide_orientation_Portrait", pptx(upright), pptx(lambda _: None))
+case("check_textbox_on_leftside", file("a.png", triangle(0)), file("a.png", triangle(20)))
+case("check_triangle_position", file("a.png", triangle(20)), file("a.png", triangle(5)))
+case("compare_archive", zipped("a.zip", {"a": "x"}), zipped("a.zip", {"a": "y"}), zipped("b.zip", {"a": "x"}))
+CITIES = [f"city {number}" for number in range(22)]
+case(
+    "compare_conference_city_in_order",
+    workbook(["a", "b", "c"], *([1, 2, city] for city in CITIES)),
+    workbook(["a", "b", "c"], *([1, 2, city] for city in reversed(CITIES))),
+    {"expected": CITIES},
+)
+for metric in ("compare_docx_files", "compare_docx_files_and_ignore_new_lines"):
+    case(metric, docx("a b", "c"), docx("a b", "d"), docx("a b", "c", name="b.docx"))
+case(
+    "compare_docx_tables",
+    docx("a", change=tabled("b", "c")),
+    docx("a", change=tabled("b", "d")),
+    docx("a", change=tabled("b", "c"), name="b.docx"),
+)
+case(
+    "compare_font_names",
+    docx("a", change=looked(lambda run: setattr(run.font, "name", "Times New Roman"))),
+    docx("a"),
+    {"font_name": "Times New Roman"},
+)
+case("compare_image_list", [file("a.png", RED)], [file("a.png", BLUE)], [file("b.png", RED)])
+case("compare_images", file("a.png", RED), file("a.png", triangle(20)), file("b.png", RED))
+case("compare_pdfs", pdf("tea and milk"), pdf("something else"), {**pdf("tea and milk"), "name": "b.pdf"})
+case("compare_pptx_files", pptx(titled("a")), pptx(titled("b")), pptx(titled("a"), "b.pptx"))
+case(
+    "compare_subscript_contains",
+    docx("H", change=lowered("2")),
+    docx("H2"),
+    docx("H", change=lowered("2"), name="b.docx"),
+)
+SHEETS = {"type": "sheet_data", "sheet_idx0": 0, "sheet_idx1": "EI0"}
+case("compare_table", package(cell("a")), package(cell("b")), package(cell("a"), "b.xlsx"), rules=[SHEETS])
+case("compare_zip_files", zipped("a.zip", {"a": "x"}), zipped("a.zip", {"a": "y"}), zipped("b.zip", {"a": "x"}))
+case("contains_page_break", docx("a", change=lambda made: made.add_page_break()), docx("a"))
+case("evaluate_colored_words_in_tables", docx("a", change=colored), docx("a", change=tabled("at")), docx("a"))
+case(
+    "evaluate_strike_through_last_paragraph",
+    shaped(lambda last: setattr(last.runs[0].font, "strike", True), "a", "b"),
+    docx("a", "b"),
+    docx("a", "b", name="b.docx"),
+)
+case(
+    "find_default_font",
+    setting("Writer/DefaultFont", "Standard", "Times"),
+    setting("Writer/DefaultFont", "Standard", "Arial"),
+    {"font_name": "Times"},
+)
+case("fuzzy_match", "abcd", "xyz", {"expected": "abcd"})
+case("is_first_line_centered", shaped(lambda last: setattr(last, "alignment", 1), "a"), docx("a"))
+case("literal_match", "abcd", "abc", "abcd")
+case("run_sqlite3", sqlite(1, 2), sqlite(1), {"sql": "select count(*) = 2 from a"})
 
 case("last_row", workbook(["item", "price"], ["tea", 1], ["milk", 2]), None)
 

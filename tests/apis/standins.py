@@ -6,6 +6,7 @@ the one that it expects, so an untouched desktop is not right, and the expected 
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import re
@@ -13,15 +14,20 @@ import struct
 import sys
 import tarfile
 import uuid
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import openpyxl
+from openpyxl.chart import BarChart, Reference
+from openpyxl.pivot.cache import CacheDefinition, CacheField, CacheSource, WorksheetSource
+from openpyxl.pivot.record import RecordList
+from openpyxl.pivot.table import Location, TableDefinition
+from openpyxl.worksheet.datavalidation import DataValidation
 from PIL import Image
 
 from actors.cluster import output
 from actors.cluster.config import tasksets
-from apis.documents.docx import make_docx
-from apis.documents.xlsx import make_xlsx
 from apis.documents.zip import zipped
 from apis.guest import addresses
 from apis.tasks import registry as tasks
@@ -31,11 +37,6 @@ from apis.tasks.osworld import HOME, Download, Source, Task, dump
 from apis.tasksets import store
 from apis.tasksets.fixtures import names_a_file, wanted_by
 from tests.apis import office_pairs
-from tests.apis.twins.documents import BREAK, COLORED, LOW, STRUCK, docx, odt, para, stretch
-from tests.apis.twins.made_books import chart, pivot, styled
-from tests.apis.twins.made_slides import Box, Page, SlideLine, make_pptx
-from tests.apis.twins.slides import HIGH
-from tests.apis.twins.tables import check, pane
 
 PICTURES = {"png": "PNG", "xcf": "PNG", "raw": "PNG", "jpg": "JPEG", "jpeg": "JPEG", "gif": "GIF", "pdf": "PDF"}
 SOUNDS = ("mp3", "mp4", "wav", "ogg", "flac", "avi", "mkv")
@@ -51,6 +52,7 @@ WHOLE, WITHIN = (
 )  # paths in a file's text
 ARCHIVED = {"pdf": "PDF", "image": "PNG"}  # what a metric of archives looks at in them, by its word
 PACKED = ("zip", "vsix", "epub", "gz", "xz")
+TIME = re.compile(rb"\d{4}-\d\d-\d\dT[\d:]+Z")
 NAMED = re.compile(r'"[RE]N([^"]+)"')
 
 
@@ -61,25 +63,27 @@ def brought(task: Task) -> Iterator[Source]:
             yield from step.parameters.files
 
 
+def still(package: bytes) -> bytes:
+    """An office's file without the time of its making."""
+    archive = zipfile.ZipFile(io.BytesIO(package))
+    return zipped({name: TIME.sub(b"2020-01-01T00:00:00Z", archive.read(name)) for name in archive.namelist()})
+
+
 def content(name: str, task: Task, *, gold: bool = False) -> bytes:
     """A file of this name, as `task` starts with it or, with `gold`, expects it."""
     said, ending = ("gold" if gold else "start"), name.rpartition(".")[2].lower()
     if (made := office(said, ending, task)) is not None:
-        return made
+        return still(made)
     if ending in ("xlsx", "xls", "ods"):
-        names = [*dict.fromkeys([*NAMED.findall(dump(task).decode()), "Sheet1", "Sheet2", "Sheet3"])]
-        cells = {sheet: [["item", "price"], [said, 3.5 + gold], ["milk", 2]] for sheet in names}
-        more = {"marked": "A2", "view": pane("B2"), "after": check(), "charts": (chart(),), "pivots": (pivot(),)}
-        return styled(cells, **more) if gold else make_xlsx(cells)
-    if ending == "odt":
-        return odt(f"<text:p>{said}</text:p>").data
-    if ending in ("docx", "doc"):
-        looks = para(stretch(said), stretch("2", LOW)), COLORED, para(stretch("at", STRUCK), BREAK)
-        return docx(*looks).data if gold else make_docx([said, "at by", "at"])
+        names = dict.fromkeys([*NAMED.findall(dump(task).decode()), "Sheet1", "Sheet2", "Sheet3"])
+        return still(workbook(said, names))
+    if ending in ("docx", "doc", "odt"):
+        looks = [office_pairs.styled(said, "2", subscript=gold), office_pairs.styled("at", strike=gold)]
+        more = [office_pairs.broken(), office_pairs.table(["a", said])] if gold else []
+        return still(office_pairs.text(*looks, *more))
     if ending == "pptx":
-        looks = SlideLine(said, {"b": "1", "sz": "2800"}, {"algn": "ctr"}, "FF0000") if gold else SlideLine(said)
-        boxes = [Box(["head"], HIGH, "title"), Box([looks])]
-        return make_pptx(*(Page(boxes, notes=said) for _ in range(3)))
+        head = office_pairs.box(said, bold=gold)
+        return still(office_pairs.slides(*([head, office_pairs.spoken(said)] for _ in range(3))))
     if ending in PICTURES:
         return drawn(f"{said} {name}", PICTURES[ending])
     if ending in SOUNDS:
@@ -87,6 +91,37 @@ def content(name: str, task: Task, *, gold: bool = False) -> bytes:
     if ending in PACKED:
         return packed(members(task, said), ending)
     return TEXTS.get(ending, "{}\n").format(said).encode()
+
+
+def pivot() -> TableDefinition:
+    """A pivot table of the first sheet's cells."""
+    place = Location(ref="D1:E3", firstHeaderRow=1, firstDataRow=1, firstDataCol=1)
+    made = TableDefinition(name="P", cacheId=1, dataCaption="a", location=place)
+    source = CacheSource(type="worksheet", worksheetSource=WorksheetSource(ref="A1:B3", sheet="Sheet1"))
+    made.cache = CacheDefinition(cacheSource=source, cacheFields=(CacheField(name="item"), CacheField(name="price")))
+    made.cache.records = RecordList()
+    return made
+
+
+def workbook(said: str, names: Iterable[str]) -> bytes:
+    """A workbook with these sheets; that which is expected is frozen, has a chart, a check of input and a mark."""
+    made, out = openpyxl.Workbook(), io.BytesIO()
+    made.remove(made.active)
+    for name in names:
+        sheet = made.create_sheet(name)
+        for row in (["item", "price"], [said, 4.5 if said == "gold" else 3.5], ["milk", 2]):
+            sheet.append(row)
+    first = made.worksheets[0]
+    if said == "gold":
+        first.freeze_panes, first["A2"].fill = "B2", office_pairs.YELLOW
+        first.add_data_validation(DataValidation("list", formula1='"yes,no"', sqref="A2:A9"))
+        chart = BarChart()
+        chart.add_data(Reference(first, min_col=2, min_row=1, max_row=3), titles_from_data=True)
+        for sheet in made.worksheets:
+            sheet.add_chart(copy.deepcopy(chart), "D2")
+            sheet.add_pivot(pivot())
+    made.save(out)
+    return out.getvalue()
 
 
 def office(said: str, ending: str, task: Task) -> bytes | None:

@@ -31,8 +31,7 @@ from apis.tasksets.published import PublishedError, PublishedScore
 from runtime.errors import ConfigError
 from tests.apis import agree
 from tests.apis.standins import video
-from tests.apis.twins.every import TWINS
-from tests.apis.twins.twin import file
+from tests.apis.twins import TWINS, book, file
 
 
 def asked(metric: Any, *arguments: Any) -> dict[str, Any]:
@@ -78,10 +77,10 @@ def test_answers_that_can_not_be_read_are_no_tasks_fault(monkeypatch: pytest.Mon
 
 
 def test_a_result_arrives_as_a_file_of_its_kind() -> None:
-    twin = next(twin for twin in TWINS if twin.name == "compare_table")
-    sent = json.loads(published.order(twin.name, twin.right, twin.expected, twin.options))["arguments"]
+    right = book(["a"])
+    sent = json.loads(published.order("compare_table", right, book(["b"]), {}))["arguments"]
     assert [one["name"] for one in sent] == ["mine.xlsx", "gold.xlsx"]
-    assert asked(lambda path, _: len(Path(path).read_bytes()), *sent) == {"score": len(twin.right.data)}
+    assert asked(lambda path, _: len(Path(path).read_bytes()), *sent) == {"score": len(right.data)}
 
 
 def test_a_twin_meets_the_same_garbage_whichever_metrics_are_asked() -> None:

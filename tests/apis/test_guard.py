@@ -27,8 +27,7 @@ from apis.tasksets.steps import carried
 from runtime.errors import ConfigError
 from tests.apis.standins import standins
 from tests.apis.test_task_files import OSWORLD
-from tests.apis.twins.every import TWINS
-from tests.apis.twins.twin import Twin
+from tests.apis.twins import TWINS, Twin
 
 OFFICEWORLD = OSWORLD.with_name("officeworld")
 
@@ -117,7 +116,7 @@ def test_published_files_are_sound_and_a_start_that_is_what_is_expected_is_not(
         golds = [data for one, data in fixtures.items() if one not in starts]
         if len(golds) == 1 and len(starts) == 1:
             refused["solves it" in guard.trouble(task, of(dict.fromkeys(fixtures, golds[0])))] += 1
-    assert refused[True] >= 100
+    assert refused[True] >= 50
     office = [task for task, _ in published if task.id.startswith("ow-")]
     assert len(office) == 60
 

@@ -9,24 +9,19 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from apis.tasks.metrics.metric import scored
+from apis.tasks import task_file
+from apis.tasks.metrics.metric import Score, gold, scored, together
 from apis.tasks.metrics.registry import METRICS
-from apis.tasks.metrics.rules import DIGITS, LONGEST, fits, likeness, number
+from apis.tasks.metrics.rules import DIGITS, fits, number
+from apis.tasks.osworld import HOME
 from apis.tasks.verify.verify import FileView
+from apis.tasksets import judge
 from runtime.errors import ConfigError
-from tests.apis.twins.every import GARBAGE, TWINS
-from tests.apis.twins.general import DATA, GOLD, SAID
-from tests.apis.twins.twin import Twin, as_read, file
+from tests.apis.twins import GARBAGE, TWINS, Twin, as_read, book, file
 
-PARTS = (
-    "fuzzy_match",
-    "compare_docx_files",
-    "diff_text_file",
-    "compare_images",
-    "compare_pdfs",
-    "compare_archive",
-)  # that score near misses, too
+PARTS = ("diff_text_file",)  # that score near misses, too
 STRANGE = [
     None,
     "",
@@ -89,31 +84,52 @@ def test_no_result_raises(twin: Twin, result: Any) -> None:
     score(twin, file(json.dumps(result, default=repr)))
 
 
-def test_what_the_task_has_wrong_is_its_fault() -> None:
-    for name, expected, options in (
-        ("compare_table", GOLD, {"rules": [{"type": "sparkline"}]}),
-        ("compare_table", GOLD, {"rules": [DATA | {"sheet_idx1": "EI7"}]}),
-        ("compare_table", file(b"no workbook"), {"rules": [DATA]}),
-        ("compare_table", GOLD, {}),
-        ("compare_docx_files", FileView("missing"), {}),
+@pytest.mark.parametrize(
+    ("name", "expected", "options"),
+    [
+        ("compare_spreadsheet", book(["a"]), {"answer_position": "Other!A1"}),
+        ("compare_spreadsheet", file(b"no workbook"), {"answer_position": "A1"}),
+        ("compare_spreadsheet", book(["a"]), {}),
+        ("simple_docx_compare", FileView("missing"), {}),
         ("check_json", {"expect": [{"key": ["a"], "method": "magic", "ref": 1}]}, {}),
         ("check_list", {"expect": ["("]}, {}),
-    ):
-        right = GOLD if name == "compare_table" else file('{"a": 1}') if name.startswith("check") else SAID
-        with pytest.raises(ConfigError, match=name):
-            scored(METRICS[name], right, expected, options)
-    assert METRICS["compare_table"].lacks({"rules": [DATA, {"type": "sparkline"}]}) == "rule sparkline"
+        ("exact_match", {}, {}),
+    ],
+)
+def test_what_the_task_has_wrong_is_its_fault(name: str, expected: Any, options: Any) -> None:
+    right = as_read(book(["a"]), METRICS[name].reads) if name == "compare_spreadsheet" else file('{"a": 1}')
+    if isinstance(expected, FileView):
+        expected = replace(expected, of_task=True)
+    with pytest.raises(ConfigError, match=name):
+        scored(METRICS[name], right, expected, options)
 
 
-@given(st.text("ab", max_size=12), st.text("ab", max_size=12))
-def test_likeness_is_what_its_formula_says(one: str, other: str) -> None:
-    longest = [[0] * (len(other) + 1) for _ in range(len(one) + 1)]
-    for i, a in enumerate(one):
-        for j, b in enumerate(other):
-            longest[i + 1][j + 1] = longest[i][j] + 1 if a == b else max(longest[i][j + 1], longest[i + 1][j])
-    whole = len(one) + len(other)
-    assert likeness(one, other) == pytest.approx(2 * longest[-1][-1] / whole if whole else 1.0)
-    assert likeness("a" * (LONGEST + 1), "a") == 0
+def test_what_is_empty_never_has_what_it_should() -> None:
+    said = [scored(METRICS["check_include_exclude"], text, {}, {}).value for text in ("anything", "", " \n")]
+    assert said == [1, 0, 0]
+
+
+def test_several_metrics_score_together_as_published() -> None:
+    none, half, whole = Score(0, "none"), Score(0.5, "half"), Score(1, "whole")
+    assert together([whole, none], "and") == none
+    assert together([whole, half], "and").value == 0.75
+    assert together([none, whole], "or") == whole
+
+
+def test_bytes_of_the_desktop_are_parsed_in_a_process_of_their_own_alone() -> None:
+    found = scored(METRICS["compare_spreadsheet"], book(["a"]), book(["a"]), {"answer_position": "A1"})
+    assert (found.value, "process of its own" in found.reason) == (0, True)
+    with pytest.raises(LookupError, match="process of its own"):
+        gold(book(["a"]), "workbook")
+    assert gold(replace(book(["a"]), of_task=True), "workbook").sheets[0].name == "Sheet1"
+
+
+def test_a_workbook_that_another_metric_wants_as_bytes_is_the_tasks_fault() -> None:
+    side, at = {"type": "vm_file", "path": f"{HOME}/a.xlsx"}, {"answer_position": "A1"}
+    evaluator = {"func": ["compare_spreadsheet", "diff_text_file"], "result": [side, side], "expected": [{}, {}]}
+    text = json.dumps({"id": "a", "instruction": "b", "evaluator": {**evaluator, "options": [at, {}]}})
+    with pytest.raises(ConfigError, match=r"a\.xlsx as bytes and as workbook"):
+        judge.wanted(task_file.load(text.encode()))
 
 
 def test_methods_of_rules() -> None:

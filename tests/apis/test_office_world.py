@@ -10,7 +10,7 @@ from apis.tasks.metrics.registry import METRICS
 from apis.tasks.verify.verify import FileView
 from runtime.errors import ConfigError
 from tests.apis.office_pairs import PAIRS, Pair
-from tests.apis.twins.twin import as_read, file
+from tests.apis.twins import as_read, file
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.metric}: {pair.name}")

@@ -25,14 +25,18 @@ from tests.apis.standins import standins
 from tests.apis.test_standins import wanted
 from tests.apis.test_task_files import OSWORLD
 from tests.apis.test_task_files_on_desktops import CLAIM
-from tests.apis.twins.general import FILTER
-from tests.apis.twins.words import settings
 
 MAIL = ".thunderbird/t5q2a5hp.default-release/ImapMail/outlook.office365.com/msgFilterRules.dat"
-MOVED = FILTER.replace("sale", "discount").replace("condition", 'action="Move to folder"\ncondition')
+MOVED = (
+    'version="9"\nname="x"\nenabled="yes"\nactionValue="%s"\naction="Move to folder"\n'
+    'condition="AND (subject,contains,discount)"\n'
+)
 BOX = "mailbox://nobody@Local%20Folders/"
 OFFICE, PHOTOS = ".config/libreoffice/4/user/registrymodifications.xcu", "Desktop/cpjpg/"
-FONT = "Writer/DefaultFont"
+FONT = (
+    '<oor:items xmlns:oor="http://openoffice.org/2001/registry"><item oor:path="/org.openoffice.Office.Writer/'
+    'DefaultFont"><prop oor:name="Standard" oor:op="fuse"><value>%s</value></prop></item></oor:items>'
+)
 MONK = "monk252520thailand252520wat252520arun252520scaled25255B225255D"
 JPGS = ("emnlp2023", "hk_group_photo", "hong-kong-china", MONK)
 
@@ -57,8 +61,8 @@ ENDINGS = [
     Ending("libreoffice_writer/66399b0d"),  # tables
     Ending(
         "libreoffice_writer/f178a4a9",
-        {OFFICE: settings(FONT, ("Standard", "Times New Roman")).data},
-        {OFFICE: settings(FONT, ("Standard", "Times")).data},
+        {OFFICE: (FONT % "Times New Roman").encode()},
+        {OFFICE: (FONT % "Times").encode()},
         closed="soffice.bin",
     ),
     Ending("libreoffice_writer/6a33f9b9"),  # an OpenDocument text

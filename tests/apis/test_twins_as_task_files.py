@@ -15,8 +15,7 @@ from apis.tasks.osworld import HOME, Task
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import judge, profiles
 from tests.apis.test_metric_twins import score as judged
-from tests.apis.twins.every import GARBAGE, TWINS
-from tests.apis.twins.twin import Twin, as_read, database
+from tests.apis.twins import GARBAGE, TWINS, Twin, as_read, database
 
 SAID = "say"
 # What stands in a database of the browser.

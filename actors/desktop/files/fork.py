@@ -6,6 +6,8 @@ program killed, or that lacks a package, is an error of this machine (ChildLostE
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import os
 import resource
@@ -14,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from apis.documents.read.bounds import Bounds, RefusedError
-from apis.documents.read.parse import PARSERS
+from apis.documents.read.parse import PACKAGES, PARSERS
 
 _REFUSED, _ANSWERED, _LACKS = b"r", b"a", b"l"
 _PIECE = 1 << 20
@@ -31,6 +33,9 @@ def parsed(data: bytes, bounds: Bounds, kind: str = "workbook") -> bytes:
     Raises RefusedError, ChildLostError, and KeyError for a kind that is not known.
     """
     parser = PARSERS[kind]
+    if kind in PACKAGES:
+        with contextlib.suppress(ImportError):  # the child says which package it lacks
+            importlib.import_module(PACKAGES[kind])
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:

@@ -23,41 +23,32 @@ from actors.desktop.files import office
 from actors.desktop.files.office import READER_UID
 from actors.desktop.users import lends_users
 from apis.documents.read.bounds import Bounds
-from apis.tasks.verify.database import Database
-from apis.tasks.verify.looks import StyledWorkbook
 from apis.tasks.verify.manifest import MANIFEST, Manifest
-from apis.tasks.verify.paper import PackedFiles, Pdf
-from apis.tasks.verify.picture import Raster
-from apis.tasks.verify.sheets import Workbook
-from apis.tasks.verify.shows import SlideShow
-from apis.tasks.verify.verify import BYTES, KINDS, OFFICE, ComparedDocument, TextDocument, WantedFile
+from apis.tasks.verify.tables import Database, Workbook
+from apis.tasks.verify.verify import BYTES, KINDS, OFFICE, ComparedDocument, WantedFile
 from runtime.errors import ConfigError
 
 
-def _packages() -> list[str]:
-    """The folders of the packages that read pictures and PDF. Raises ConfigError where one is missing."""
-    folders = []
-    for name in ("PIL", "pypdf"):
-        found = importlib.util.find_spec(name)
-        if found is None or found.origin is None:
-            raise ConfigError(
-                f"the package {name} is missing, which reads what desktops hold; mend it with: make setup"
-            )
-        folders.append(str(Path(found.origin).parents[1]))
-    return list(dict.fromkeys(folders))
+def _packages() -> str:
+    """The folder of the package that reads workbooks. Raises ConfigError where it is missing."""
+    found = importlib.util.find_spec("openpyxl")
+    if found is None or found.origin is None:
+        raise ConfigError("the package openpyxl is missing, which reads what desktops hold; mend it with: make setup")
+    return str(Path(found.origin).parents[1])
 
 
 ROOT = Path(__file__).resolve().parents[3]
-# Isolated from the environment; the program's own folder comes last on the path, before the packages that read
-# pictures and PDF. Without `site` it starts in milliseconds.
+# Isolated from the environment; the program's own folder comes last on the path, before the package that reads
+# workbooks. Without `site` it starts in milliseconds. numpy, which openpyxl would load, reserves too much memory.
 WORKER = (
     sys.executable,
     "-I",
     "-S",
     "-c",
-    "import sys; sys.path.extend(sys.argv[1:]); from actors.desktop.files.worker import main; main()",
+    "import sys; sys.path.extend(sys.argv[1:]); sys.modules.update(numpy=None, lxml=None, PIL=None); "
+    "from actors.desktop.files.worker import main; main()",
     str(ROOT),
-    *_packages(),
+    _packages(),
 )
 WORKER_S = 30.0
 
@@ -72,12 +63,7 @@ class ReadRefusal(StrEnum):
     TOO_BIG = "too_big"
     FORBIDDEN = "forbidden"  # the guest took away its own right to read it
     NOT_A_WORKBOOK = "not_a_workbook"
-    NOT_A_TEXT_DOCUMENT = "not_a_text_document"  # no text document
-    NOT_A_PRESENTATION = "not_a_presentation"  # no presentation
     NOT_A_DATABASE = "not_a_database"  # no SQLite file
-    NOT_A_PICTURE = "not_a_picture"  # no PNG, JPEG, GIF or BMP
-    NOT_A_PDF = "not_a_pdf"
-    NOT_AN_ARCHIVE = "not_an_archive"  # no zip or tar, or with links, devices or paths that lead outside
     ENCRYPTED = "encrypted"
     ZIP_BOMB = "zip_bomb"  # unpacks to more than its bounds, or packs many members into the same bytes
     XML_ENTITY = "xml_entity"  # has a document type or entities of its own
@@ -117,14 +103,8 @@ class FileSeen(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     data: bytes | None = None
     names: list[str] | None = None
-    workbook: Workbook | None = None
-    text_document: TextDocument | None = None
-    slide_show: SlideShow | None = None
-    styled_workbook: StyledWorkbook | None = None
     database: Database | None = None
-    picture: Raster | None = None
-    pdf: Pdf | None = None
-    archive: PackedFiles | None = None
+    workbook: Workbook | None = None
     office: ComparedDocument | None = None
     manifest: Manifest | None = None
     refusal: ReadRefusal | None = None

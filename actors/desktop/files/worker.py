@@ -19,7 +19,7 @@ import stat
 import sys
 
 from actors.desktop.files import census
-from apis.documents.read.refused import RefusedError
+from apis.documents.read import RefusedError
 
 TYPE_CHECKING = False  # as in `typing`, which takes longer to load than most files take to be read
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from apis.documents.read.refused import RefusedError
+from apis.documents.read import RefusedError
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,19 @@
 """What a text document or a slide of Office Open XML says, without regard to looks and places.
 
-Invariant: of the archive only the parts that are named here are read, each once. An element counts where it lies, in
-whichever branch of alternate contents.
+Of the archive only the parts that are named here are read, each once. An element counts where it lies, in whichever
+branch of alternate contents.
 """
 
 from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
 
 import msgspec
 
 from apis.documents.read.archive import Archive
 from apis.documents.read.bounds import Budget, RefusedError
-from apis.documents.read.markup import MarkupHandler, walk
-from apis.documents.read.relations import related
+from apis.documents.read.markup import MarkupNode, MarkupTree, walk
 
 _PREFIXES = {
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main": "w",
@@ -21,7 +23,7 @@ _PREFIXES = {
     "http://schemas.openxmlformats.org/package/2006/relationships": "",
     "http://schemas.openxmlformats.org/officeDocument/2006/relationships": "r",
 }
-_WORDS = ("w:t", "a:t")
+_WORDS, _TABLES, _ROWS, _CELLS = (("w:t", "a:t"), ("w:tbl", "a:tbl"), ("w:tr", "a:tr"), ("w:tc", "a:tc"))
 _MARKS = {  # what a run of a text document may have in it -> its mark
     "w:drawing": "image",
     "w:footnoteReference": "footnote",
@@ -29,7 +31,8 @@ _MARKS = {  # what a run of a text document may have in it -> its mark
     "w:commentReference": "comment",
     "w:br": "page break",
 }
-_BODY = ["w:document", "w:body", "w:p"]
+_BODY = ("w:document", "w:body", "w:p")
+_OF_BODY = (_BODY, (*_BODY, "w:hyperlink"))  # where runs count
 _SLIDES = 1000
 
 
@@ -52,188 +55,113 @@ class SlideWords(msgspec.Struct, frozen=True):
     pictures: int
 
 
-class _Words(MarkupHandler):
-    """Hands each piece of words to whatever is open around it."""
+class _Package:
+    """The parts of a document, and the words in them."""
 
-    def __init__(self, budget: Budget) -> None:
-        self.path: list[str] = []
-        self.tables: list[list[list[list[str]]]] = []  # in each its rows, in them cells, in them words
+    def __init__(self, data: bytes, budget: Budget) -> None:
+        self._archive = Archive(data, budget)
         self._budget = budget
-        self._words = ""
-        self._open: list[tuple[int, list[str]]] = []  # how deep it began, the words that it takes
-        self._open_tables: list[tuple[int, list[list[list[str]]]]] = []
-        self._open_rows: list[tuple[int, list[list[str]]]] = []
 
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        self.path.append(name)
-        self._words = "" if name in _WORDS else self._words
-        depth = len(self.path)
-        if name in ("w:tbl", "a:tbl"):
-            self.tables.append([])
-            self._open_tables.append((depth, self.tables[-1]))
-        elif name in ("w:tr", "a:tr"):
-            row: list[list[str]] = []
-            for _, table in self._open_tables:
-                self._budget.spend("cells")
-                table.append(row)
-            self._open_rows.append((depth, row))
-        elif name in ("w:tc", "a:tc"):
-            cell = self.taken()
-            for _, row in self._open_rows:
-                self._budget.spend("cells")
-                row.append(cell)
+    def __contains__(self, part: str) -> bool:
+        return part in self._archive
 
-    def taken(self) -> list[str]:
-        """A list that takes the words of the element that begins."""
-        self._open.append((len(self.path), []))
-        return self._open[-1][1]
+    def part(self, name: str) -> MarkupNode:
+        """A part's root, with the element of the document below it. Raises RefusedError."""
+        tree = MarkupTree(self._budget)
+        walk(self._archive.pieces(name), tree, _PREFIXES, self._budget)
+        return tree.root
 
-    def text(self, data: str) -> None:
-        if self.path[-1] in _WORDS:
-            self._budget.spend("chars", len(data))
-            self._words += data
+    def words(self, node: MarkupNode) -> Iterator[str]:
+        """The pieces of words in an element."""
+        for piece in node.below(*_WORDS):
+            text = "".join(part for part in piece.inside if isinstance(part, str))
+            self._budget.spend("chars", len(text))
+            yield text
 
-    def end(self, name: str) -> None:
-        if name in _WORDS and self._words:
-            for _, words in self._open:
-                self._budget.spend("chars", len(self._words))
-                words.append(self._words)
-        depth = len(self.path)
-        for open_ in (self._open, self._open_tables, self._open_rows):
-            if open_ and open_[-1][0] == depth:
-                open_.pop()
-        self.path.pop()
+    def stripped(self, node: MarkupNode) -> str:
+        """The words of an element, each piece without blanks at its ends."""
+        return "".join(word.strip() for word in self.words(node))
 
-    def told(self) -> tuple[str, ...]:
+    def tables(self, node: MarkupNode) -> tuple[str, ...]:
         """Each table as text: cells are parted by ", ", rows by a newline."""
-        return tuple("\n".join(", ".join(_joined(cell) for cell in row) for row in table) for table in self.tables)
+        return tuple(
+            "\n".join(", ".join(map(self.stripped, row.below(*_CELLS))) for row in table.below(*_ROWS))
+            for table in node.below(*_TABLES)
+        )
 
 
-def _joined(words: list[str]) -> str:
-    return "".join(word.strip() for word in words)
+def _stream(package: _Package, node: MarkupNode, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Marks and words of the body below `node`, which lies at `path`, in their order."""
+    if node.name == "w:r" and path[:-1] in _OF_BODY and node.first("w:t") is not None:
+        yield "", "".join(package.words(node))
+    elif node.name == "w:tbl":
+        yield "table", ""
+    elif node.name == "v:textbox":
+        yield "box", ""
+    elif path[-3:-1] == ("w:p", "w:r") and (mark := _mark(node)):
+        yield mark, ""
+    for child in node.elements:
+        yield from _stream(package, child, (*path, child.name))
 
 
-class _Document(_Words):
-    """The body of a text document: its words and marks in their order."""
-
-    def __init__(self, budget: Budget) -> None:
-        super().__init__(budget)
-        self.stream: list[list[str] | str] = []
-        self.boxes: list[list[str]] = []
-        self._runs: list[tuple[int, int]] = []  # how deep a run of the body began, and its place in the stream
-        self._with_words: set[int] = set()
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        super().start(name, attributes)
-        path = self.path
-        if name == "w:r" and path[:-1] in (_BODY, [*_BODY, "w:hyperlink"]):
-            self._runs.append((len(path), len(self.stream)))
-            self.stream.append(self.taken())
-        elif name == "w:t" and self._runs and self._runs[-1][0] == len(path) - 1:
-            self._with_words.add(self._runs[-1][1])
-        elif name == "w:tbl":
-            self.stream.append("table")
-        elif name == "v:textbox":
-            self.stream.append("box")
-            self.boxes.append(self.taken())
-        elif mark := self._mark(name, attributes):
-            self.stream.append(mark)
-
-    def _mark(self, name: str, attributes: dict[str, str]) -> str:
-        if self.path[-3:-1] != ["w:p", "w:r"] or (name == "w:br" and attributes.get("w:type") != "page"):
-            return ""
-        return _MARKS.get(name, "")
-
-    def end(self, name: str) -> None:
-        if self._runs and self._runs[-1][0] == len(self.path):
-            self._runs.pop()
-        super().end(name)
-
-    def whole(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of a mark and its text; the words between two marks are one."""
-        found: list[tuple[str, str]] = []
-        for place, one in enumerate(self.stream):
-            if isinstance(one, str):
-                found.append((one, ""))
-                continue
-            words = "".join(one) if place in self._with_words else ""
-            if words and found and not found[-1][0]:
-                words = found.pop()[1] + words
-            if words:
-                found.append(("", words))
-        return tuple(found)
+def _mark(node: MarkupNode) -> str:
+    of_page = node.name != "w:br" or node.attributes.get("w:type") == "page"
+    return _MARKS.get(node.name, "") if of_page else ""
 
 
-class _Notes(_Words):
-    """Footnotes, endnotes or comments that somebody has written."""
-
-    def __init__(self, budget: Budget) -> None:
-        super().__init__(budget)
-        self.found: list[list[str]] = []
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        super().start(name, attributes)
-        if len(self.path) == 2 and name in ("w:footnote", "w:endnote", "w:comment") and "w:type" not in attributes:
-            self.found.append(self.taken())
-
-
-class _Listed(MarkupHandler):
-    """The relations of a presentation's slides, in their order."""
-
-    def __init__(self) -> None:
-        self.found: list[str] = []
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        if name == "p:sldId":
-            self.found.append(attributes.get("r:id", ""))
-
-
-class _Slide(_Words):
-    """A slide: the words of its boxes, and how many pictures it has."""
-
-    def __init__(self, budget: Budget) -> None:
-        super().__init__(budget)
-        self.boxes: list[list[str]] = []
-        self.pictures = 0
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        super().start(name, attributes)
-        if self.path[-2:] == ["p:sp", "p:txBody"]:
-            self.boxes.append(self.taken())
-        elif name == "p:pic" or (name == "a:blip" and "p:sp" in self.path):
-            self.pictures += 1
+def _joined(stream: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """The stream with the words between two marks as one."""
+    words = ""
+    for mark, text in stream:
+        if mark and words:
+            yield "", words
+            words = ""
+        if mark:
+            yield mark, ""
+        words += text
+    if words:
+        yield "", words
 
 
 def text_document(data: bytes, budget: Budget) -> DocumentWords:
     """What a docx says. Raises RefusedError."""
-    archive, body = Archive(data, budget), _Document(budget)
-    walk(archive.pieces("word/document.xml"), body, _PREFIXES, budget)
+    package = _Package(data, budget)
+    main = package.part("word/document.xml")
 
-    def notes(part: str) -> tuple[str, ...]:
-        found = _Notes(budget)
-        if f"word/{part}.xml" in archive:
-            walk(archive.pieces(f"word/{part}.xml"), found, _PREFIXES, budget)
-        return tuple(text for words in found.found if (text := _joined(words)))
+    def notes(part: str, kind: str) -> tuple[str, ...]:
+        """Footnotes, endnotes or comments that somebody has written."""
+        root = package.part(f"word/{part}.xml") if f"word/{part}.xml" in package else MarkupNode("", {})
+        written = (note for top in root.elements for note in top.elements if note.name == kind)
+        return tuple(text for note in written if "w:type" not in note.attributes and (text := package.stripped(note)))
 
-    boxes = tuple("".join(words).strip() for words in body.boxes)
-    return DocumentWords(body.whole(), body.told(), boxes, notes("footnotes"), notes("endnotes"), notes("comments"))
+    return DocumentWords(
+        body=tuple(_joined(_stream(package, main, ()))),
+        tables=package.tables(main),
+        boxes=tuple("".join(package.words(box)).strip() for box in main.below("v:textbox")),
+        footnotes=notes("footnotes", "w:footnote"),
+        endnotes=notes("endnotes", "w:endnote"),
+        comments=notes("comments", "w:comment"),
+    )
 
 
 def slides(data: bytes, budget: Budget) -> list[SlideWords]:
     """What each slide of a pptx says, in their order. Raises RefusedError."""
-    archive, listed, main = Archive(data, budget), _Listed(), "ppt/presentation.xml"
-
-    def parse(part: str, handler: MarkupHandler) -> None:
-        walk(archive.pieces(part), handler, _PREFIXES, budget)
-
-    parse(main, listed)
-    parts = related(main, parse).parts
-    if len(listed.found) > _SLIDES:
+    package = _Package(data, budget)
+    listed = [node.attributes.get("r:id", "") for node in package.part("ppt/presentation.xml").below("p:sldId")]
+    if len(listed) > _SLIDES:
         raise RefusedError("too_big")
-    found = []
-    for relation in listed.found:
-        slide = _Slide(budget)
-        parse(parts.get(relation, ("", ""))[1], slide)
-        boxes = tuple(text for words in slide.boxes if (text := "".join(words).strip()))
-        found.append(SlideWords(boxes, slide.told(), slide.pictures))
-    return found
+    parts = {
+        one.attributes.get("Id", ""): posixpath.normpath(posixpath.join("/ppt", one.attributes.get("Target", "")))[1:]
+        for one in package.part("ppt/_rels/presentation.xml.rels").below("Relationship")
+        if one.attributes.get("TargetMode") != "External"
+    }
+    return [_slide(package, package.part(parts.get(name, ""))) for name in listed]
+
+
+def _slide(package: _Package, root: MarkupNode) -> SlideWords:
+    shapes = list(root.below("p:sp"))
+    bodies = (body for shape in shapes for body in shape.elements if body.name == "p:txBody")
+    boxes = ("".join(package.words(body)).strip() for body in bodies)
+    filled = sum(1 for shape in shapes for _ in shape.below("a:blip"))
+    pictures = sum(1 for _ in root.below("p:pic")) + filled
+    return SlideWords(tuple(filter(None, boxes)), package.tables(root), pictures)

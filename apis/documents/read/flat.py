@@ -11,9 +11,34 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from apis.documents.read.bounds import Budget, RefusedError
-from apis.documents.read.flat_styles import PREFIXES, FlatNode, FlatStyles, FlatTree, Looks, plainly
-from apis.documents.read.markup import walk
+from apis.documents.read.markup import MarkupNode, MarkupTree, walk
 
+MOST_PARENTS = 16  # of a style
+PREFIXES = {
+    f"urn:oasis:names:tc:opendocument:xmlns:{space}:1.0": prefix
+    for prefix, space in {
+        "office": "office", "style": "style", "text": "text", "table": "table", "draw": "drawing",
+        "fo": "xsl-fo-compatible", "svg": "svg-compatible", "presentation": "presentation", "meta": "meta",
+        "number": "datastyle", "config": "config", "script": "script", "form": "form", "chart": "chart",
+        "dr3d": "dr3d", "anim": "animation", "smil": "smil-compatible", "db": "database",
+    }.items()
+}  # fmt: skip
+PREFIXES |= {
+    "http://www.w3.org/1999/xlink": "xlink",
+    "http://purl.org/dc/elements/1.1/": "dc",
+    "http://openoffice.org/2009/office": "officeooo",
+    "urn:org:documentfoundation:names:experimental:calc:xmlns:calcext:1.0": "calcext",
+    "urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0": "loext",
+}
+# Of a style: what its programs keep for themselves, and what shows on texts of scripts that no task has.
+_SILENT = re.compile(
+    r".*-(?:asian|complex)|officeooo:.*|fo:(?:language|country|script|hyphenat.*)|style:(?:rfc-language-tag|font-charset"
+    r"|font-(?:family-generic|pitch|adornments)|justify-single-word)|fo:(?:orphans|widows)"
+    r"|style:(?:text-autospace|punctuation-wrap|line-break|writing-mode-automatic|register-true|auto-text-indent)"
+)
+_OWN = {"style:name", "style:family", "style:display-name", "style:parent-style-name", "style:next-style-name",
+        "style:class", "style:auto-update", "style:default-outline-level", "loext:linked-style-name",
+        "style:list-level"}  # fmt: skip
 _PARAGRAPHS = ("text:p", "text:h")
 _WORDS = {"text:tab": "\t", "text:line-break": "\n", "text:s": " "}
 # Where a page happened to end, where the caret was, what a dialog shows; none of it is seen in the document.
@@ -40,7 +65,7 @@ _EMPTY = ("text:p", "text:span")
 
 def lines(data: Iterable[bytes], budget: Budget) -> list[str]:
     """What the flat file shows, in its order. Raises RefusedError."""
-    tree = FlatTree(budget)
+    tree = MarkupTree(budget)
     walk(data, tree, PREFIXES, budget)
     document = tree.root.first("office:document")
     body = document.first("office:body") if document is not None else None
@@ -55,22 +80,22 @@ def lines(data: Iterable[bytes], budget: Budget) -> list[str]:
 
 
 class _Shown:
-    def __init__(self, document: FlatNode) -> None:
+    def __init__(self, document: MarkupNode) -> None:
         self._styles = FlatStyles(document)
-        masters = document.first("office:master-styles") or FlatNode("", {})
+        masters = document.first("office:master-styles") or MarkupNode("", {})
         self._masters = {node.attributes.get("style:name", ""): node for node in masters.elements}
         self._first = next(iter(self._masters), "")
 
-    def about(self, document: FlatNode) -> Iterator[str]:
+    def about(self, document: MarkupNode) -> Iterator[str]:
         """What it says about itself, and what its settings forbid."""
-        for node in (document.first("office:meta") or FlatNode("", {})).elements:
+        for node in (document.first("office:meta") or MarkupNode("", {})).elements:
             if _META.fullmatch(node.name):
                 yield plainly(node)
-        for node in _below(document.first("office:settings") or FlatNode("", {}), "config:config-item"):
+        for node in (document.first("office:settings") or MarkupNode("", {})).below("config:config-item"):
             if _SETTINGS.fullmatch(node.attributes.get("config:name", "")):
                 yield plainly(node)
-        for node in (document.first("office:scripts") or FlatNode("", {})).elements:
-            if node.name != "office:script" or any(True for _ in _below(node, "?:library-embedded")):
+        for node in (document.first("office:scripts") or MarkupNode("", {})).elements:
+            if node.name != "office:script" or any(True for _ in node.below("?:library-embedded")):
                 yield plainly(node)
 
     def pages(self) -> Iterator[str]:
@@ -93,7 +118,7 @@ class _Shown:
         for child in node.elements:
             yield from self.element(child, " ")
 
-    def element(self, node: FlatNode, indent: str) -> Iterator[str]:
+    def element(self, node: MarkupNode, indent: str) -> Iterator[str]:
         """An element and all that is in it."""
         if node.name in _SILENT_ELEMENTS:
             return
@@ -109,20 +134,20 @@ class _Shown:
             yield from self._master(node.attributes["draw:master-page-name"])
         yield from self._inside(node.inside, indent + " ")
 
-    def _inside(self, inside: Sequence[FlatNode | str], indent: str) -> Iterator[str]:
+    def _inside(self, inside: Sequence[MarkupNode | str], indent: str) -> Iterator[str]:
         for repeats, group in groupby(
-            inside, key=lambda child: isinstance(child, FlatNode) and child.name in _REPEATED
+            inside, key=lambda child: isinstance(child, MarkupNode) and child.name in _REPEATED
         ):
             if repeats:
-                yield from self._repeated([child for child in group if isinstance(child, FlatNode)], indent)
+                yield from self._repeated([child for child in group if isinstance(child, MarkupNode)], indent)
                 continue
             for child in group:
-                if isinstance(child, FlatNode):
+                if isinstance(child, MarkupNode):
                     yield from self.element(child, indent)
                 elif child.strip():
                     yield f"{indent}{child.strip()!r}"
 
-    def _repeated(self, nodes: Sequence[FlatNode], indent: str) -> Iterator[str]:
+    def _repeated(self, nodes: Sequence[MarkupNode], indent: str) -> Iterator[str]:
         """Columns, rows or cells: those that are alike, next to each other, are counted together."""
         each = (
             (tuple(self.element(node, indent)), int(node.attributes.get(_REPEATED[node.name], "1"))) for node in nodes
@@ -131,7 +156,7 @@ class _Shown:
             yield f"{indent}{sum(count for _, count in group)} x"
             yield from said
 
-    def _attributes(self, node: FlatNode) -> str:
+    def _attributes(self, node: MarkupNode) -> str:
         found = []
         for key, value in sorted(node.attributes.items()):
             if key in _SILENT_ATTRIBUTES or key in _REPEATED.values() or key == "draw:master-page-name":
@@ -153,7 +178,7 @@ class _Shown:
                 found.append(f"{key}={value}")
         return " ".join(found)
 
-    def _paragraph(self, node: FlatNode, indent: str) -> Iterator[str]:
+    def _paragraph(self, node: MarkupNode, indent: str) -> Iterator[str]:
         name = node.attributes.get("text:style-name", "")
         looks = self._styles.looks("paragraph", name)
         page = looks.get("style:master-page-name", "")
@@ -176,7 +201,7 @@ class _Shown:
         yield f"{indent}{'' if runs else 'empty '}{said}"
         yield from (f"{indent} {line}" for line in runs)
 
-    def _runs(self, inside: Sequence[FlatNode | str], looks: Looks) -> Iterator[tuple[str, str | None]]:
+    def _runs(self, inside: Sequence[MarkupNode | str], looks: Looks) -> Iterator[tuple[str, str | None]]:
         """Texts with their looks; what else stands in the paragraph comes with no looks, line by line."""
         for child in inside:
             if isinstance(child, str):
@@ -194,9 +219,9 @@ class _Shown:
                     yield line, None
 
 
-def _without_empty_ends(frame: FlatNode) -> FlatNode:
+def _without_empty_ends(frame: MarkupNode) -> MarkupNode:
     """A placeholder's frame without empty lines at its end, few as they may be; one without text is like any other."""
-    kept = FlatNode(frame.name, dict(frame.attributes))
+    kept = MarkupNode(frame.name, dict(frame.attributes))
     kept.inside = [_trimmed(child, MOST_EMPTY_LINES) for child in frame.elements]
     if all(child.name == "draw:text-box" and not child.inside for child in kept.elements):
         kept.attributes.pop("presentation:placeholder", None)
@@ -204,20 +229,20 @@ def _without_empty_ends(frame: FlatNode) -> FlatNode:
     return kept
 
 
-def _trimmed(node: FlatNode, most: int) -> FlatNode:
-    kept = FlatNode(node.name, node.attributes)
-    kept.inside = [child for child in node.inside if isinstance(child, FlatNode) or child.strip()]
+def _trimmed(node: MarkupNode, most: int) -> MarkupNode:
+    kept = MarkupNode(node.name, node.attributes)
+    kept.inside = [child for child in node.inside if isinstance(child, MarkupNode) or child.strip()]
     if node.name in _BLOCKS:
         for _ in range(most):
             if not (kept.inside and _is_empty(kept.inside[-1])):
                 break
             kept.inside.pop()
-        if kept.inside and isinstance(kept.inside[-1], FlatNode):
+        if kept.inside and isinstance(kept.inside[-1], MarkupNode):
             kept.inside[-1] = _trimmed(kept.inside[-1], most)
     return kept
 
 
-def _is_empty(child: FlatNode | str) -> bool:
+def _is_empty(child: MarkupNode | str) -> bool:
     if isinstance(child, str):
         return not child.strip()
     return child.name in (*_BLOCKS, *_EMPTY) and all(map(_is_empty, child.inside))
@@ -235,13 +260,6 @@ def _said(looks: Looks) -> str:
     return "; ".join(f"{key}: {value}" for key, value in sorted(looks.items()))
 
 
-def _below(node: FlatNode, name: str) -> Iterator[FlatNode]:
-    for child in node.elements:
-        if child.name == name:
-            yield child
-        yield from _below(child, name)
-
-
 def _family(element: str, key: str) -> str:
     """The family of the style that an element's attribute names; "" where it names none."""
     if key == "table:default-cell-style-name":
@@ -255,3 +273,85 @@ def _family(element: str, key: str) -> str:
     if key == "draw:style-name":
         return "drawing-page" if element in ("draw:page", "presentation:notes", "style:handout-master") else "graphic"
     return ""
+
+
+def plainly(node: MarkupNode) -> str:
+    """An element as one line, its attributes in order."""
+    said = " ".join(f"{key}={value}" for key, value in sorted(node.attributes.items()) if key != "style:name")
+    inside = "".join(child.strip() if isinstance(child, str) else plainly(child) for child in node.inside)
+    return f"<{node.name} {said}>{inside}"
+
+
+Looks = dict[str, str]  # "text-properties fo:color" -> "#ff0000"
+
+
+class FlatStyles:
+    """The styles of a document: automatic ones, those with a name of their own, and defaults."""
+
+    def __init__(self, document: MarkupNode) -> None:
+        self._styles: dict[tuple[str, str], MarkupNode] = {}
+        self._named: set[tuple[str, str]] = set()
+        self._defaults: dict[str, MarkupNode] = {}
+        self._others: dict[str, MarkupNode] = {}
+        self._found: dict[tuple[str, str], Looks] = {}
+        faces = (document.first("office:font-face-decls") or MarkupNode("", {})).elements
+        self._fonts = {
+            face.attributes.get("style:name", ""): face.attributes.get("svg:font-family", "") for face in faces
+        }
+        for group in ("office:styles", "office:automatic-styles"):
+            for style in (document.first(group) or MarkupNode("", {})).elements:
+                self._keep(style, named=group == "office:styles")
+
+    def _keep(self, style: MarkupNode, *, named: bool) -> None:
+        family, name = style.attributes.get("style:family", ""), style.attributes.get("style:name", "")
+        if style.name == "style:default-style":
+            self._defaults[family] = style
+        elif style.name == "style:style":
+            self._styles[family, name] = style
+            if named:
+                self._named.add((family, name))
+        else:
+            self._others[name or style.attributes.get("draw:name", "")] = style
+
+    def other(self, name: str) -> str:
+        """A style of another kind, as of lists, numbers or pages, as one line; the name where there is none."""
+        found = self._others.get(name)
+        return plainly(found) if found is not None else name
+
+    def named(self, family: str, name: str) -> str:
+        """The style with a name of its own that `name` is or derives from."""
+        for _ in range(MOST_PARENTS):
+            if (family, name) in self._named or (family, name) not in self._styles:
+                return name
+            name = self._styles[family, name].attributes.get("style:parent-style-name", "")
+        return name
+
+    def looks(self, family: str, name: str) -> Looks:
+        """All that `name` comes to in its family, defaults and what it derives from included."""
+        if (family, name) not in self._found:
+            chain = [self._defaults[family]] if family in self._defaults and family != "text" else []
+            own: list[MarkupNode] = []
+            at = name
+            while (style := self._styles.get((family, at))) is not None and len(own) < MOST_PARENTS:
+                own.append(style)
+                at = style.attributes.get("style:parent-style-name", "")
+            found: Looks = {}
+            for style in (*chain, *reversed(own)):
+                self._add(style, found)
+            self._found[family, name] = found
+        return self._found[family, name]
+
+    def _add(self, style: MarkupNode, found: Looks) -> None:
+        for key, value in style.attributes.items():
+            if key not in _OWN:
+                found[key] = self.other(value) if key.endswith("-style-name") else value
+        for part in style.elements:
+            kind = part.name.removeprefix("style:")
+            if not kind.endswith("-properties"):
+                found[kind] = found.get(kind, "") + plainly(part)
+                continue
+            for key, value in part.attributes.items():
+                if not _SILENT.fullmatch(key):
+                    found[f"{kind} {key}"] = self._fonts.get(value, value) if key == "style:font-name" else value
+            for child in part.elements:
+                found[f"{kind} {child.name}"] = plainly(child)

@@ -6,7 +6,7 @@ number of elements are bounded. For any bytes, RefusedError is the only error ra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pyexpat import ErrorString, ExpatError, ParserCreate, XMLParserType, errors
 
 from apis.documents.read.bounds import Budget, RefusedError
@@ -26,6 +26,59 @@ class MarkupHandler:
 
     def text(self, data: str) -> None:
         """Characters, in pieces."""
+
+
+class MarkupNode:
+    """An element: its name with a prefix, attributes likewise, and what is in it, texts and elements in their order."""
+
+    __slots__ = ("attributes", "inside", "name")
+
+    def __init__(self, name: str, attributes: dict[str, str]) -> None:
+        self.name = name
+        self.attributes = attributes
+        self.inside: list[MarkupNode | str] = []
+
+    @property
+    def elements(self) -> Iterator[MarkupNode]:
+        """The elements in it."""
+        return (child for child in self.inside if isinstance(child, MarkupNode))
+
+    def first(self, name: str) -> MarkupNode | None:
+        """The first element in it that is called so."""
+        return next((child for child in self.elements if child.name == name), None)
+
+    def below(self, *names: str) -> Iterator[MarkupNode]:
+        """Elements of these names in it, at any depth."""
+        for child in self.elements:
+            if child.name in names:
+                yield child
+            yield from child.below(*names)
+
+
+class MarkupTree(MarkupHandler):
+    """All elements of a part, below `root`. What is kept is counted against the budget."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.root = MarkupNode("", {})
+        self._budget = budget
+        self._open = [self.root]
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self._budget.spend("chars", sum(map(len, attributes.values())))
+        node = MarkupNode(name, attributes)
+        self._open[-1].inside.append(node)
+        self._open.append(node)
+
+    def text(self, data: str) -> None:
+        self._budget.spend("chars", len(data))
+        inside = self._open[-1].inside
+        if inside and isinstance(inside[-1], str):
+            inside[-1] += data
+        else:
+            inside.append(data)
+
+    def end(self, name: str) -> None:
+        self._open.pop()
 
 
 def walk(pieces: Iterable[bytes], handler: MarkupHandler, prefixes: Mapping[str, str], budget: Budget) -> None:

@@ -21,7 +21,7 @@ SOLVED = 1.0
 TEXT_MAX = 8 << 20  # bytes of a file that is read as text
 DOCUMENT_MAX = 32 << 20  # bytes of an office file
 # Kinds whose parsers are no Python, or have no bounds of their own: hostile bytes need their own process.
-NATIVE = frozenset({"database", "picture", "pdf", "archive"})
+NATIVE = frozenset({"database", "workbook"})
 
 
 class Score(msgspec.Struct, frozen=True):
@@ -57,9 +57,6 @@ class Declared(msgspec.Struct, frozen=True):
     lacks: Callable[[Options], str] = lambda _: ""  # which of the published options is not here, "" where all are
     differs: Callable[[Options], bool] = lambda _: False  # whether a right result is another than what is expected
     types: frozenset[str] = frozenset()  # what a rule's `type` may say; empty where it says nothing
-
-    # Whether a picture has to be like one that the task starts with: a metric of one feature would take any other, too.
-    of_start: Callable[[Any], bool] = lambda _: False
 
     def lacking(self, options: Options, rule: Any = None) -> str:
         """Which option, type of rule or method of these is not here; "" where all are. Names with a "_" say nothing."""

@@ -6,10 +6,8 @@ Invariant: all or nothing. Both sides are read by one reader.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
-from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from apis.documents.read import contents
 from apis.documents.read.bounds import Bounds, Budget, RefusedError
@@ -28,18 +26,13 @@ from apis.tasks.metrics.metric import (
     gold,
     is_,
 )
-from apis.tasks.verify.looks import SheetLooks, StyledWorkbook
-from apis.tasks.verify.sheets import Sheet
+from apis.tasks.verify.tables import Sheet, SheetCell, Workbook
 from apis.tasks.verify.verify import FileView
 
-KIND = "styled_workbook"
+KIND = "workbook"
 COLOURED = "CF"  # in a result's name: its colours count
-_COLOURS = ("font_color", "bgcolor")
-_DAY_MS = 86_400_000
-_UNSAID = re.compile(r'"[^"]*"|\\.|_.|\[(?!h+\]|m+\]|s+\])[^\]]*\]', re.IGNORECASE)  # of a format: no date is meant
-_DATES = re.compile("[dmhys]", re.IGNORECASE)
-_SPAN = re.compile(r"\[(h+|m+|s+)\]", re.IGNORECASE)
-Cell = str | float | timedelta | None
+_EMPTY = SheetCell()
+Cell = str | float | tuple[str, float] | None
 Read = Callable[[bytes, Budget], Any]
 
 
@@ -81,53 +74,32 @@ def _said(slide: contents.SlideWords) -> tuple[list[str], int, int, int]:
     return sorted([*slide.boxes, *slide.tables]), len(slide.boxes), len(slide.tables), slide.pictures
 
 
-class _Side(NamedTuple):
-    """The sheet whose cells count, in one of the workbooks."""
-
-    sheet: Sheet
-    looks: SheetLooks
-
-    def look(self, place: str, name: str) -> str | float | bool | None:
-        """One look of a cell."""
-        return self.looks.looks.get(place, self.looks.plain).get(name)
-
-    def cell(self, place: str) -> Cell:
-        """A cell as the rules see it: a number or a date to its bound, a text that is a number as one."""
-        value = self.sheet.cells.get(place, "")
-        if isinstance(value, str):
-            return _said_number(value)
-        code = _UNSAID.sub("", str(self.look(place, "format") or "")).partition(";")[0]
-        if isinstance(value, bool) or not _DATES.search(code):
-            return round(float(value), 2)
-        return timedelta(milliseconds=round(value * _DAY_MS)) if _SPAN.search(code) else _date(value)
-
-
 def compare_spreadsheet(result: Value, expected: Value, options: Options) -> Score:
     """The cells of `answer_position` agree, numbers to two digits; of several ranges the last one counts."""
     name, first, last = position(options)
-    books: list[StyledWorkbook] = [document(result, KIND), gold(expected, KIND)]
-    name = name or books[1].sheets[0].name
-    one, other = (_side(book, name) for book in books)
+    there, wanted = document(result, KIND), gold(expected, KIND)
+    name = name or wanted.sheets[0].name
+    one, other = _sheet(there, name), _sheet(wanted, name)
     if other is None:
         raise LookupError(f"what is expected has no sheet {name!r}")
     if one is None:
-        return Score(0.0, f"it is no xlsx with a sheet {name[:40]!r}")
-    looks = _COLOURS if isinstance(result, FileView) and COLOURED in result.name else ()
-    for place in sorted({place for side in (one, other) for place in (*side.sheet.cells, *side.looks.looks)}):
+        return Score(0.0, f"it has no sheet {name[:40]!r}")
+    coloured = isinstance(result, FileView) and COLOURED in result.name
+    for place in sorted(one.cells.keys() | other.cells.keys()):
         at = addresses.place_of(place)
         if at is None or not (first[0] <= at[0] <= last[0] and first[1] <= at[1] <= last[1]):
             continue
-        cells = one.cell(place), other.cell(place)
-        if type(cells[0]) is not type(cells[1]) or cells[0] != cells[1]:
+        mine, right = one.cells.get(place, _EMPTY), other.cells.get(place, _EMPTY)
+        values = _compared(mine), _compared(right)
+        if type(values[0]) is not type(values[1]) or values[0] != values[1]:
             return Score(0.0, f"{place} is another")
-        if any(one.look(place, look) != other.look(place, look) for look in looks):
+        if coloured and (mine.font, mine.fill) != (right.font, right.fill):
             return Score(0.0, f"{place} has another colour")
     return Score(SOLVED, "the cells agree")
 
 
-def _side(book: StyledWorkbook, name: str) -> _Side | None:
-    """The sheet of this name; None where there is none, or where the file is no xlsx."""
-    return next((_Side(*pair) for pair in zip(book.sheets, book.looks, strict=False) if pair[0].name == name), None)
+def _sheet(book: Workbook, name: str) -> Sheet | None:
+    return next((sheet for sheet in book.sheets if sheet.name == name), None)
 
 
 def position(options: Options) -> tuple[str, Place, Place]:
@@ -150,22 +122,24 @@ def _lacks(options: Options) -> str:
     return ""
 
 
+def _compared(cell: SheetCell) -> Cell:
+    """A cell as the rules see it: numbers to two digits, dates in whole days, times without their seconds."""
+    value = cell.value
+    if isinstance(value, str):
+        return value[:-3] if cell.kind == "time" else _said_number(value)
+    if value is None:
+        return None
+    if cell.kind == "span":
+        return cell.kind, value
+    return float(round(value)) if cell.kind == "date" else round(float(value), 2)
+
+
 def _said_number(text: str) -> Cell:
     try:
         value = round(float(text), 2)
     except ValueError:
         return text or None
     return text if math.isnan(value) else value
-
-
-def _date(value: float) -> Cell:
-    """A date in whole days since 1899-12-30, a time of day in hours and minutes."""
-    days, of_day = divmod(round(value * _DAY_MS), _DAY_MS)
-    if 0 <= value < 1 and not days:
-        minutes, ms = divmod(of_day, 60_000)
-        shown = f"{minutes // 60:02d}:{minutes % 60:02d}"
-        return f"{shown}:{ms // 1000:02d}.{ms % 1000:03d}" if ms % 1000 else shown
-    return float(round(days + (0 < value < 60) + of_day / _DAY_MS))
 
 
 DECLARED = (

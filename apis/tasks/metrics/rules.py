@@ -12,7 +12,6 @@ from typing import Any
 
 SEARCHED = 1 << 16  # characters of a value that a pattern of a task file is looked for in
 DIGITS = 400  # characters of a text that may be a number
-LONGEST = 4096  # characters of a text that is compared loosely
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?\s*", re.ASCII)
 _FLAGS = {"I": re.IGNORECASE, "S": re.DOTALL, "M": re.MULTILINE, "X": re.VERBOSE, "A": re.ASCII}
 _ORDER: dict[str, Callable[[Any, Any], bool]] = {
@@ -91,26 +90,6 @@ def fits(value: object, rule: Mapping[str, Any]) -> bool:
     if name in ("spreadsheet_range", "included"):
         return value in list(ref or [])
     raise LookupError(f"there is no method {method}")
-
-
-def likeness(one: str, other: str, longest: int = LONGEST) -> float:
-    """How alike two texts are, from 0 to 1: twice their longest common subsequence by both lengths together.
-
-    Of at most `longest` characters each; longer ones are alike only if they are equal. Crochemore et al. 2001,
-    bit-parallel.
-    """
-    if one == other:
-        return 1.0
-    if not one or not other or max(len(one), len(other)) > longest:
-        return 0.0
-    places: dict[str, int] = {}
-    for at, char in enumerate(one):
-        places[char] = places.get(char, 0) | 1 << at
-    row = full = (1 << len(one)) - 1
-    for char in other:
-        here = row & places.get(char, 0)
-        row = ((row + here) | (row - here)) & full
-    return 2 * (len(one) - row.bit_count()) / (len(one) + len(other))
 
 
 def without_blanks(text: str) -> str:

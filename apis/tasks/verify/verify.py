@@ -13,26 +13,8 @@ from typing import Any
 import msgspec
 
 from apis.tasks.osworld import Getter, Task, in_home
-from apis.tasks.verify.database import Database
-from apis.tasks.verify.looks import StyledWorkbook
-from apis.tasks.verify.paper import PackedFiles, Pdf
-from apis.tasks.verify.picture import Raster
-from apis.tasks.verify.sheets import Workbook
-from apis.tasks.verify.shows import SlideShow
-from apis.tasks.verify.spans import Paragraph
+from apis.tasks.verify.tables import Database, Workbook
 from runtime.errors import ConfigError
-
-
-class TextDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A text document's paragraphs in their order; `extras` names what else it has ("tbl", "drawing", "ins").
-
-    A table is its rows, a row its cells, a cell the numbers of its paragraphs, counted from 0.
-    """
-
-    paragraphs: tuple[Paragraph, ...]
-    extras: tuple[str, ...] = ()
-    tables: tuple[tuple[tuple[tuple[int, ...], ...], ...], ...] = ()
-    page_breaks: int = 0  # that stand in texts
 
 
 class ComparedDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,17 +28,8 @@ class ComparedDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 BYTES, OFFICE = "bytes", "office"
-KINDS: dict[str, type[msgspec.Struct]] = {
-    "workbook": Workbook,
-    "text_document": TextDocument,
-    "slide_show": SlideShow,
-    "styled_workbook": StyledWorkbook,
-    "database": Database,
-    "picture": Raster,
-    "pdf": Pdf,
-    "archive": PackedFiles,
-    OFFICE: ComparedDocument,
-}  # what a file is read as
+# What a file is read as.
+KINDS: dict[str, type[msgspec.Struct]] = {"database": Database, "workbook": Workbook, OFFICE: ComparedDocument}
 
 
 GUEST_HOME = "/home/agent"  # what programs call the folder of HOME, where a desktop says nothing else
@@ -75,14 +48,8 @@ class FileView(msgspec.Struct, frozen=True):
     data: bytes = b""
     reason: str = ""
     names: tuple[str, ...] = ()
-    workbook: Workbook | None = None
-    text_document: TextDocument | None = None
-    slide_show: SlideShow | None = None
-    styled_workbook: StyledWorkbook | None = None
     database: Database | None = None
-    picture: Raster | None = None
-    pdf: Pdf | None = None
-    archive: PackedFiles | None = None
+    workbook: Workbook | None = None
     office: ComparedDocument | None = None
     home: str = GUEST_HOME
     name: str = ""

@@ -9,8 +9,9 @@ import pytest
 from actors.desktop.files import fork as forked
 from actors.desktop.files.read_home import FileSeen, ReadLimits, as_wanted
 from actors.desktop.pool.leased import view_of
-from apis.documents.read.bounds import Bounds, RefusedError
-from apis.tasks.verify.database import Database, TableRows
+from apis.documents.read import RefusedError
+from apis.documents.read.bounds import Bounds
+from apis.tasks.verify.tables import Database, TableRows
 from apis.tasks.verify.verify import GUEST_HOME, WantedFile
 
 

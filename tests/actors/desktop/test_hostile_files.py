@@ -20,12 +20,10 @@ from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal
 from actors.desktop.pool.leased import view_of
 from apis.tasks.osworld import HOME, Evaluator, Task
 from apis.tasks.registry import FAMILIES
-from apis.tasks.verify.sheets import Sheet, Workbook
-from apis.tasks.verify.spans import Paragraph, TextSpan
+from apis.tasks.verify.tables import Sheet, SheetCell, Workbook
 from apis.tasks.verify.verify import (
     FileView,
     TaskVerdict,
-    TextDocument,
     WantedFile,
     verify,
 )
@@ -188,18 +186,10 @@ TEXTS = WORDS | st.text(max_size=12)
 SHEETS = st.builds(
     Sheet,
     name=st.sampled_from(["Sheet1", "One", ""]) | st.text(max_size=5),
-    cells=st.dictionaries(PLACES, TEXTS | st.floats() | st.booleans(), max_size=5),
-    formulas=st.dictionaries(PLACES, TEXTS, max_size=5),
-    hidden=st.booleans(),
+    cells=st.dictionaries(PLACES, st.builds(SheetCell, value=TEXTS | st.floats() | st.booleans()), max_size=5),
 )
-PARAGRAPHS = st.builds(Paragraph, spans=st.lists(st.builds(TextSpan, text=TEXTS), max_size=3).map(tuple))
 VIEWS = (
     st.builds(FileView, kind=st.just("workbook"), workbook=st.builds(Workbook, sheets=st.lists(SHEETS).map(tuple)))
-    | st.builds(
-        FileView,
-        kind=st.just("text_document"),
-        text_document=st.builds(TextDocument, paragraphs=st.lists(PARAGRAPHS).map(tuple)),
-    )
     | st.builds(FileView, kind=st.just("file"), data=st.binary(max_size=40) | TEXTS.map(str.encode))
     | st.builds(FileView, kind=st.just("folder"), names=st.lists(TEXTS, max_size=5).map(tuple))
     | st.sampled_from([FileView(kind="missing"), *(FileView(kind="refused", reason=str(why)) for why in ReadRefusal)])

@@ -12,8 +12,6 @@ from actors.desktop.files import office
 from actors.desktop.files.read_home import FileSeen, ReadLimits, as_wanted
 from actors.errors import DesktopFault
 from apis.documents.docx import make_docx
-from apis.documents.read.bounds import Bounds
-from apis.documents.read.parse import text_document
 from apis.documents.read.written import tight
 from apis.tasks.verify.verify import OFFICE, WantedFile
 from runtime.errors import ConfigError
@@ -86,43 +84,3 @@ def test_an_archive_is_tight_without_bytes_before_between_or_behind() -> None:
         archive.writestr("a", "x")
     assert not tight(file.getvalue())  # its names' encoding is not said
     assert not tight(file.getvalue() + bytes(30))
-
-
-W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
-MC = "http://schemas.openxmlformats.org/markup-compatibility/2006"
-
-
-def docx(body: str, part: str = "word/document.xml") -> bytes:
-    old, made = zipfile.ZipFile(io.BytesIO(WANTED)), io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
-        for name in old.namelist():
-            own = name == "word/document.xml"
-            text = f'<w:document xmlns:w="{W}" xmlns:mc="{MC}"><w:body>{body}</w:body></w:document>'
-            archive.writestr(part if own else name, text if own else old.read(name))
-    return made.getvalue()
-
-
-def texts(data: bytes) -> list[str]:
-    found = text_document(data, Bounds())["paragraphs"]
-    return ["".join(span["text"] for span in one["spans"]) for one in found]
-
-
-def run(text: str) -> str:
-    return f"<w:r><w:t>{text}</w:t></w:r>"
-
-
-def test_boxes_are_read_once_and_what_was_moved_away_is_not_read() -> None:
-    box = f"<w:txbxContent><w:p>{run('in')}</w:p></w:txbxContent>"
-    both = f"<mc:Choice>{box}</mc:Choice><mc:Fallback>{box}</mc:Fallback>"
-    one = f"<w:r><mc:AlternateContent>{both}</mc:AlternateContent></w:r>"
-    assert texts(docx(f"<w:p>{one}{run('main')}</w:p>")) == ["main", "in"]
-    moved = (
-        f"<w:p><w:moveFrom>{run('gone')}</w:moveFrom>{run('stays')}</w:p><w:p><w:moveTo>{run('gone')}</w:moveTo></w:p>"
-    )
-    assert texts(docx(moved)) == ["stays", "gone"]
-
-
-def test_symbols_and_hyphens_are_text_and_parts_are_found_in_any_case() -> None:
-    symbols = '<w:p><w:r><w:t>a</w:t><w:noBreakHyphen/><w:sym w:char="F0FC"/><w:sym w:char="zz"/></w:r></w:p>'
-    assert texts(docx(symbols)) == ["a-\uf0fc"]
-    assert texts(docx(f"<w:p>{run('x')}</w:p>", "word/Document.xml")) == ["x"]

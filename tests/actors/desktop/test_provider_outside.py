@@ -24,7 +24,7 @@ from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal, as
 from actors.errors import DesktopFault
 from apis.documents.read.bounds import Bounds
 from apis.tasks.verify.manifest import Entry, Manifest
-from apis.tasks.verify.sheets import Workbook
+from apis.tasks.verify.tables import Workbook
 from apis.tasks.verify.verify import WantedFile
 from runtime.errors import ConfigError
 
@@ -306,13 +306,13 @@ async def test_a_listing_may_have_its_last_name_and_a_file_its_last_byte(guest_h
     assert seen.refusal is ReadRefusal.TOO_SLOW
 
 
-@pytest.mark.parametrize("found", [None, ModuleSpec("PIL", None)])
+@pytest.mark.parametrize("found", [None, ModuleSpec("openpyxl", None)])
 def test_a_package_that_reads_files_and_is_missing_is_named(
     monkeypatch: pytest.MonkeyPatch, found: ModuleSpec | None
 ) -> None:
     """An empty folder of that name is found, too, as a package without a file."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: found)
-    with pytest.raises(ConfigError, match="PIL is missing"):
+    with pytest.raises(ConfigError, match="openpyxl is missing"):
         outside._packages()
 
 

@@ -2,69 +2,63 @@
 
 from __future__ import annotations
 
+import datetime
 import faulthandler
+import io
 import os
 import time
 import zipfile
 from dataclasses import replace
 from typing import Any
 
+import openpyxl
 import pytest
-from hostile import KINDS, ods, ods_parts, packed, xlsx, xlsx_parts
+from hostile import KINDS, packed, xlsx, xlsx_parts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from openpyxl.styles import Font, PatternFill
 
 from actors.desktop.files import fork as forked
-from actors.desktop.files.read_home import ReadRefusal
-from apis.documents.read.bounds import Bounds, RefusedError
+from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal, as_wanted
+from apis.documents.read import RefusedError
+from apis.documents.read.bounds import Bounds
 from apis.documents.read.parse import workbook
+from apis.tasks.verify.tables import SheetCell
+from apis.tasks.verify.verify import WantedFile
 
 SMALL = Bounds(
     members=20, member_bytes=20_000, unpacked_bytes=40_000, ratio=50, ratio_from=5000, depth=10, elements=500,
     sheets=3, cells=50, cell_chars=200, chars=1000,
 )  # fmt: skip
+PLACED = {"A1": "text", "B1": 2.5, "C1": True, "D1": "#N/A", "A2": datetime.datetime(2024, 3, 1, 12),
+          "B2": datetime.time(8, 30, 1), "C2": datetime.timedelta(hours=30)}  # fmt: skip
+FOUND = {
+    "A1": SheetCell("text"), "B1": SheetCell(2.5), "C1": SheetCell(True), "D1": SheetCell("#N/A"),
+    "A2": SheetCell(45352.5, "date"), "B2": SheetCell("08:30:01", "time"), "C2": SheetCell(108_000_000.0, "span"),
+}  # fmt: skip
 
 
-def only(data: bytes) -> dict[str, Any]:
-    (sheet,) = workbook(data, Bounds())["sheets"]
-    return dict(sheet)
+def good() -> bytes:
+    """A workbook of two sheets, by openpyxl."""
+    made, out = openpyxl.Workbook(), io.BytesIO()
+    for place, value in PLACED.items():
+        made.active[place] = value
+        made.active[place].font = Font(color=None)
+    made.active["XFD9"].fill = PatternFill("solid", fgColor="FFFFFF00")
+    made.create_sheet("Zwei")["A1"] = "=1+1"
+    made.save(out)
+    return out.getvalue()
 
 
-def test_every_kind_of_cell_of_an_xlsx():
-    rows = """<row r="2"><c r="B2"><v>42.50</v></c><c t="s"><v>1</v></c><c r="E2" t="b"><v>1</v></c></row>
-        <row><c t="inlineStr"><is><t>in</t><rPh><t>no</t></rPh><r><t> line</t></r></is></c><c t="e"><v>#DIV/0!</v></c>
-        <c><f>SUM(A1:B2)</f><v>1e3</v></c><c t="str"><f>"a"</f><v>a_x0041_</v></c><c><f t="shared" si="0"/><v>7</v></c>
-        <c/><c><v></v></c><c><v>1e999</v></c></row>"""
-    sheet = only(xlsx(rows, "<si><t>no</t></si><si><r><t>rich </t></r><r><t>text</t></r></si>"))
-    assert sheet["cells"] == {
-        "B2": 42.5, "C2": "rich text", "E2": True, "A3": "in line", "B3": "#DIV/0!", "C3": 1000.0, "D3": "aA",
-        "E3": 7.0, "H3": "1e999",
-    }  # fmt: skip
-    assert sheet["formulas"] == {"C3": "=SUM(A1:B2)", "D3": '="a"', "E3": ""}
-
-
-def test_every_kind_of_cell_of_an_ods():
-    table = """<table:table-column/><table:table-row table:number-rows-repeated="1048000"/>
-        <table:table-row table:number-rows-repeated="2"><table:table-cell table:number-columns-repeated="2"/>
-        <table:table-cell office:value-type="float" office:value="2" table:number-columns-repeated="2"/>
-        <table:covered-table-cell office:value-type="string"><text:p>a<text:s text:c="2"/>b</text:p><text:p>c</text:p>
-        <office:annotation><text:p>note</text:p></office:annotation></table:covered-table-cell>
-        <table:table-cell office:value-type="boolean" office:boolean-value="true"/>
-        <table:table-cell table:formula="of:=1/0" office:value-type="string" office:string-value="">
-        <text:p>#DIV/0!</text:p></table:table-cell>
-        <table:table-cell table:number-columns-repeated="16377"/></table:table-row>"""
-    sheet = only(ods(table))
-    row = {"C": 2.0, "D": 2.0, "E": "a  b\nc", "F": True, "G": "#DIV/0!"}
-    assert sheet["cells"] == {f"{column}{n}": value for n in (1048001, 1048002) for column, value in row.items()}
-    assert sheet["formulas"] == {"G1048001": "=1/0", "G1048002": "=1/0"}
-
-
-def test_sheets_keep_their_order_and_hidden_ones_are_marked():
-    parts = xlsx_parts("", names=("Zwei", "Eins"))
-    assert isinstance(parts["xl/workbook.xml"], str)
-    parts["xl/workbook.xml"] = parts["xl/workbook.xml"].replace('name="Eins"', 'name="Eins" state="veryHidden"')
-    sheets = workbook(packed(parts), Bounds())["sheets"]
-    assert [(sheet["name"], sheet["hidden"]) for sheet in sheets] == [("Zwei", False), ("Eins", True)]
+async def test_the_worker_reads_cells_with_their_kinds_and_colours() -> None:
+    wanted = [WantedFile("a", "workbook"), WantedFile("b", "workbook")]
+    seen = [FileSeen(path=want.path, data=data) for want, data in zip(wanted, (good(), b"x"), strict=True)]
+    read, refused = await as_wanted(wanted, seen, ReadLimits())
+    assert read.workbook is not None
+    first, second = read.workbook.sheets
+    assert {place: first.cells[place] for place in FOUND} == FOUND
+    assert (first.cells["XFD9"].fill, second.name, second.cells) == ("FFFFFF00", "Zwei", {})
+    assert refused.refusal is ReadRefusal.NOT_A_WORKBOOK
 
 
 @pytest.mark.slow
@@ -79,25 +73,16 @@ def test_a_hostile_file_is_refused_by_name(kind: str):
     assert time.process_time() - began < Bounds().cpu_s
 
 
+def test_a_cell_beyond_the_sheet_is_not_waited_for() -> None:
+    began = time.process_time()
+    far = workbook(xlsx('<row r="999999999"><c r="A999999999"><v>1</v></c></row>'), Bounds())
+    assert far["sheets"][0]["cells"] == {}
+    assert time.process_time() - began < Bounds().cpu_s
+
+
 _ROW = '<row r="1"><c r="A1" t="s"><v>0</v></c><c><f>1+1</f><v>2</v></c></row>'
-_CELL = '<table:table-cell table:number-columns-repeated="3"><text:p>x</text:p></table:table-cell>'
-GOOD = [
-    packed(parts, method)
-    for parts in (xlsx_parts(_ROW, "<si><t>x</t></si>"), ods_parts(f"<table:table-row>{_CELL}</table:table-row>"))
-    for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)
-]
-WORDS = [
-    b"<a>",
-    b"</a>",
-    b"<!DOCTYPE a>",
-    b'="9"',
-    b"&#x1;",
-    b"&x;",
-    b"PK\x01\x02",
-    b"PK\x05\x06",
-    b"\xff" * 4,
-    b"\0" * 4,
-]
+GOOD = [packed(xlsx_parts(_ROW, "<si><t>x</t></si>"), method) for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)]
+WORDS = [b"<a>", b"</a>", b"<!DOCTYPE a>", b'="9"', b"&#x1;", b"&x;", b"PK\x01\x02", b"PK\x05\x06", b"\xff" * 4]
 
 
 @st.composite
@@ -113,23 +98,7 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def sheets(draw: st.DrawFn) -> bytes:
-    """Well-formed archives around arbitrary markup of the words that the readers know."""
-    names = [
-        "row",
-        "c",
-        "v",
-        "f",
-        "is",
-        "t",
-        "rPh",
-        "table:table-row",
-        "table:table-cell",
-        "table:table",
-        "text:p",
-        "text:s",
-    ]
-    keys = ["r", "t", "table:number-rows-repeated", "table:number-columns-repeated", "office:value-type", "text:c"]
-    values = ["A1", "B0", "s", "b", "float", "string", "5", "-1", "0", "99999999", "1048576", "", "٣"]
+    """Well-formed archives around arbitrary markup of the words that openpyxl knows."""
     depth, out = [], []
     for _ in range(draw(st.integers(0, 40))):
         move = draw(st.integers(0, 3))
@@ -138,12 +107,12 @@ def sheets(draw: st.DrawFn) -> bytes:
         elif move == 1:
             out.append(draw(st.text(st.characters(exclude_categories=["C"], exclude_characters="<&"), max_size=9)))
         else:
-            depth.append(draw(st.sampled_from(names)))
-            given_keys = draw(st.lists(st.sampled_from(keys), unique=True, max_size=2))
-            said = "".join(f' {key}="{draw(st.sampled_from(values))}"' for key in given_keys)
+            depth.append(draw(st.sampled_from(["row", "c", "v", "f", "is", "t", "rPh"])))
+            keys = draw(st.lists(st.sampled_from(["r", "t", "s"]), unique=True, max_size=2))
+            values = st.sampled_from(["A1", "B0", "s", "b", "d", "str", "5", "-1", "0", "99999999", "", "٣"])
+            said = "".join(f' {key}="{draw(values)}"' for key in keys)
             out.append(f"<{depth[-1]}{said}>")
-    markup = "".join(out) + "".join(f"</{name}>" for name in reversed(depth))
-    return ods(markup) if draw(st.booleans()) else xlsx(markup.replace(":", "-"), "<si><t>x</t></si>")
+    return xlsx("".join(out) + "".join(f"</{name}>" for name in reversed(depth)), "<si><t>x</t></si>")
 
 
 def attempt(data: bytes) -> tuple[list[dict[str, Any]], str]:
@@ -158,22 +127,19 @@ def attempt(data: bytes) -> tuple[list[dict[str, Any]], str]:
 @given(st.binary(max_size=200) | mutated() | sheets())
 def test_any_bytes_get_a_bounded_answer_or_a_refusal(data: bytes):
     found, refusal = attempt(data)
-    if refusal:
-        assert ReadRefusal(refusal)
-        return
-    assert 1 <= len(found) <= SMALL.sheets
-    filled = [place for sheet in found for place in {**sheet["cells"], **sheet["formulas"]}]
-    texts = [text for sheet in found for text in (*sheet["cells"].values(), *sheet["formulas"].values())]
-    lengths = [len(text) for text in texts if isinstance(text, str)]
-    assert len(filled) <= SMALL.cells
+    assert not refusal or ReadRefusal(refusal)
+    assert len(found) <= SMALL.sheets
+    cells = [cell["value"] for sheet in found for cell in sheet["cells"].values()]
+    lengths = [len(value) for value in cells if isinstance(value, str)]
+    assert len(cells) <= SMALL.cells
     assert max(lengths, default=0) <= SMALL.cell_chars
     assert sum(lengths) <= SMALL.chars
 
 
 @pytest.mark.slow
 def test_what_a_file_costs_is_the_kernels_to_bound(monkeypatch: pytest.MonkeyPatch):
-    good, bounds = xlsx('<row r="1"><c r="A1"><v>1</v></c></row>'), Bounds(cpu_s=1)
-    assert b'"A1": 1.0' in forked.parsed(good, bounds)
+    data, bounds = xlsx('<row r="1"><c r="A1"><v>1</v></c></row>'), Bounds(cpu_s=1)
+    assert b'"A1": ' in forked.parsed(data, bounds)
 
     def spins(*_: object) -> None:
         while True:
@@ -188,12 +154,17 @@ def test_what_a_file_costs_is_the_kernels_to_bound(monkeypatch: pytest.MonkeyPat
     for parser, wanted in ((spins, "too_slow"), (eats, "too_big"), (says_much, "too_big")):
         monkeypatch.setitem(forked.PARSERS, "workbook", parser)
         with pytest.raises(RefusedError, match=wanted):
-            forked.parsed(good, replace(bounds, answer_bytes=500))
+            forked.parsed(data, replace(bounds, answer_bytes=500))
 
 
-def test_a_parser_that_breaks_refuses_and_one_that_is_killed_does_not(monkeypatch: pytest.MonkeyPatch):
+def test_a_parser_that_breaks_refuses_and_one_that_is_killed_or_lacks_its_package_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+):
     def broken(*_: object) -> None:
         raise ZeroDivisionError
+
+    def lacking(*_: object) -> None:
+        raise ModuleNotFoundError("openpyxl")
 
     def ended_by(number: int) -> Any:
         def parser(*_: object) -> None:
@@ -206,6 +177,7 @@ def test_a_parser_that_breaks_refuses_and_one_that_is_killed_does_not(monkeypatc
         monkeypatch.setitem(forked.PARSERS, "workbook", parser)
         with pytest.raises(RefusedError, match="broke_reader"):
             forked.parsed(b"", Bounds())
-    monkeypatch.setitem(forked.PARSERS, "workbook", ended_by(9))
-    with pytest.raises(forked.ChildLostError, match="signal 9"):
-        forked.parsed(b"", Bounds())
+    for parser, why in ((ended_by(9), "signal 9"), (lacking, "openpyxl")):
+        monkeypatch.setitem(forked.PARSERS, "workbook", parser)
+        with pytest.raises(forked.ChildLostError, match=why):
+            forked.parsed(b"", Bounds())

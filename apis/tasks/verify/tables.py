@@ -1,6 +1,8 @@
-"""What another program's database holds. Invariant: values only."""
+"""What another program's database or workbook holds. Values only."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import msgspec
 
@@ -24,3 +26,29 @@ class Database(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return None
         places = [found.columns.index(column) for column in columns]
         return [[row[place] for place in places] for row in found.rows]
+
+
+class SheetCell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A cell: what a formula came to when the file was saved, and colours as "AARRGGBB" or a theme's number.
+
+    `kind` says what a value stands for: "date" days since 1899-12-30, "time" a time of day as text, "span" a duration
+    in milliseconds.
+    """
+
+    value: str | float | bool | None = None
+    kind: Literal["", "date", "time", "span"] = ""
+    font: str = ""
+    fill: str = ""
+
+
+class Sheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One sheet: the cells by their addresses ("B3") that hold something or have a colour."""
+
+    name: str
+    cells: dict[str, SheetCell]
+
+
+class Workbook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A spreadsheet file's sheets, in their order."""
+
+    sheets: tuple[Sheet, ...]

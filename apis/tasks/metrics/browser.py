@@ -1,4 +1,4 @@
-"""Metrics of addresses: tabs, bookmarks and cookies of a browser.
+"""Metrics of a browser: addresses, tabs, bookmarks, cookies and history.
 
 Invariant: two addresses are the same by scheme (http where none is said), host without www, path, query and fragment.
 """
@@ -14,6 +14,7 @@ from apis.tasks.metrics.metric import Declared, Options, Score, Value, is_
 
 URL_MAX = 4096  # characters
 _MOST = 5000  # tabs, bookmarks or cookies
+_MOST_PAGES = 100_000  # of a history
 
 
 def _address(url: object) -> tuple[str, ...] | None:
@@ -87,6 +88,18 @@ def is_cookie_deleted(result: Value, expected: Value, _: Options) -> Score:
     return is_(not left, "none is left", f"cookies of {left[:1]} are left")
 
 
+def check_history_deleted(result: Value, expected: Value, _: Options) -> Score:
+    """No page's address in the history has one of `keywords`."""
+    if not isinstance(result, list) or expected["type"] != "keywords":
+        return Score(0.0, "there is no history")
+    rows = result[:_MOST_PAGES]
+    if not all(isinstance(row, list | tuple) and row for row in rows):
+        return Score(0.0, "a page can't be read")
+    pages = [str(row[0]) for row in rows]
+    left = [word for word in expected["keywords"] if any(word in page for page in pages)]
+    return is_(not left, "none is left", f"pages with {left[:1]} are left")
+
+
 _WHOLE = "the end of the host, as .com, counts"
 DECLARED = (
     Declared("is_expected_active_tab", is_expected_active_tab, _WHOLE, types=frozenset(("url",))),
@@ -99,4 +112,5 @@ DECLARED = (
         types=frozenset(("bookmark_bar_folders_names", "bookmark_bar_websites_urls")),
     ),
     Declared("is_cookie_deleted", is_cookie_deleted, types=frozenset(("domains",))),
+    Declared("check_history_deleted", check_history_deleted, types=frozenset(("keywords",))),
 )

@@ -1,0 +1,92 @@
+"""The cells of an Excel workbook, by openpyxl.
+
+openpyxl never sees the file itself. It gets a new archive of the parts that were unpacked within bounds, and whose XML
+has neither a document type nor an entity.
+"""
+
+from __future__ import annotations
+
+import io
+from datetime import date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any
+
+from apis.documents.read.archive import Archive
+from apis.documents.read.bounds import Budget, RefusedError
+from apis.documents.read.markup import MarkupHandler, walk
+from apis.documents.zip import zipped
+from apis.guest.addresses import ROWS
+
+if TYPE_CHECKING:
+    from openpyxl.styles.colors import Color
+
+_COMPOUND = bytes.fromhex("d0cf11e0a1b11ae1")  # what an encrypted xlsx is wrapped into, and what old formats are
+_MARKUP = (".xml", ".rels", ".vml")
+_FIRST_DAY = datetime(1899, 12, 30)
+_DAY, _MS = timedelta(days=1), timedelta(milliseconds=1)
+
+
+def read(data: bytes, budget: Budget) -> dict[str, Any]:
+    """The workbook as `apis.tasks.verify.tables.Workbook` has it. Raises RefusedError."""
+    import openpyxl  # most files need none
+
+    if data.startswith(_COMPOUND):
+        raise RefusedError("encrypted" if "EncryptedPackage".encode("utf-16-le") in data else "not_a_workbook")
+    package = zipped(_parts(Archive(data, budget), budget))
+    try:
+        book = openpyxl.load_workbook(io.BytesIO(package), read_only=True, data_only=True, keep_links=False)
+        if len(book.worksheets) > budget.bounds.sheets:
+            raise RefusedError("too_big")
+        return {"sheets": [_sheet(sheet, budget) for sheet in book.worksheets]}
+    except (RefusedError, MemoryError):
+        raise
+    except Exception:  # noqa: BLE001 - of a broken file openpyxl raises nearly every error there is
+        raise RefusedError("not_a_workbook") from None
+
+
+def _parts(archive: Archive, budget: Budget) -> dict[str, bytes]:
+    parts = {name: archive.read(name, budget.bounds.member_bytes) for name in archive.names}
+    for name, part in parts.items():
+        if name.lower().endswith(_MARKUP):
+            walk([part], MarkupHandler(), {}, budget)
+    return parts
+
+
+def _sheet(sheet: Any, budget: Budget) -> dict[str, Any]:
+    """The cells that hold something or are filled, by their addresses."""
+    sheet.reset_dimensions()  # what the sheet says of its own size
+    found = {}
+    for row in sheet.iter_rows(max_row=ROWS):
+        for cell in row:
+            if cell.value is None and not getattr(cell, "has_style", False):
+                continue
+            kind, value = _valued(cell.value)
+            fill = _color(cell.fill.fgColor) if cell.fill.fill_type else ""
+            if value is None and not fill:
+                continue
+            size = len(value) if isinstance(value, str) else 0
+            budget.spend("cells")
+            budget.spend("chars", size)
+            if size > budget.bounds.cell_chars:
+                raise RefusedError("too_big")
+            found[cell.coordinate] = {"value": value, "kind": kind, "font": _color(cell.font.color), "fill": fill}
+    return {"name": sheet.title, "cells": found}
+
+
+def _valued(value: Any) -> tuple[str, str | float | bool | None]:
+    """What kind of value it is, and the value in JSON: dates in days, spans in milliseconds."""
+    if isinstance(value, datetime):
+        return "date", (value - _FIRST_DAY) / _DAY
+    if isinstance(value, date):
+        return "date", float((value - _FIRST_DAY.date()).days)
+    if isinstance(value, time):
+        return "time", str(value)
+    if isinstance(value, timedelta):
+        return "span", value / _MS
+    return "", value if isinstance(value, str | float | bool | None) else float(value)
+
+
+def _color(color: Color | None) -> str:
+    """A colour as "AARRGGBB", or the number that it has in the theme or the palette; "" for none."""
+    if color is None:
+        return ""
+    return str(color.value) if color.type == "rgb" else f"{color.type} {color.value}"

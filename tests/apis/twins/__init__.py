@@ -1,1 +1,0 @@
-"""Twins of published metrics: generated results whose scores are known."""
