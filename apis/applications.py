@@ -1,14 +1,13 @@
 """The applications a model can meet, under the names used everywhere else.
 
-Invariant: an application is declared once, in its folder of `apis/apps`.
+An application is declared once, in `apis/apps/application.py` or by another package.
 """
 
 from __future__ import annotations
 
-from apis.apps.application import OFFICE, App
-from apis.apps.folders import NEEDED, parts
+from apis.apps.application import OFFICE, App, declared
 
-BY_FOLDER: dict[str, App] = {folder: module.APP for folder, module in parts(NEEDED)}
+BY_FOLDER = declared()
 APPS = tuple(BY_FOLDER.values())
 
 PROGRAMS = {app.argv[0] for app in APPS if app.argv} | {"libreoffice"}  # what opens a window when it is started

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from apis.applications import BY_FOLDER
-from apis.apps.folders import parts
+from apis.apps.application import parts
 from apis.functions.declaration import Function, Tool
 from apis.functions.values import fit
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from apis.apps.folders import GUEST, guest_folders
+from apis.apps.application import GUEST, folders_brought
 
 _LEFT_OUT = {".md", ".pyc"}
 
 
 def files() -> dict[str, Path]:
     """Path below `guest` on a desktop -> the file here. Raises ConfigError for an application that can't be used."""
-    places = [("", GUEST), *((f"{name}/", place) for name, place in guest_folders())]
+    places = [("", GUEST), *((f"{name}/", place) for name, place in folders_brought("guest"))]
     return {
         f"{prefix}{path.relative_to(place)}": path
         for prefix, place in places

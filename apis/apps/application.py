@@ -1,14 +1,22 @@
-"""What the host knows of an application.
+"""The applications, as the host knows them: the program's own in the table below, then those of other packages.
 
-Invariant: commands are argument lists; no shell ever sees them.
+Commands are argument lists; no shell ever sees them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+from apis import entries
 
 # Neither a first-start wizard, a splash screen nor the documents of a crash; the guest adds where it listens.
 OFFICE = ("soffice", "--norestore", "--nologo", "--nofirststartwizard")
+GUEST = Path(__file__).resolve().parents[1] / "guest"
 
 
 @dataclass(frozen=True)
@@ -28,3 +36,88 @@ class App:
     late: bool = False  # it writes what was changed a while later; an episode's end waits for that
     program: str = ""  # in /usr/bin, which a task on it needs; "": every desktop has it
     packages: str = ""  # the list in deploy/setup that has the program
+
+
+def _office(kind: str, opens: tuple[str, ...]) -> App:
+    return App(
+        f"libreoffice_{kind}",
+        (f"libreoffice-{kind}",),
+        f"libreoffice {kind}",
+        (*OFFICE, f"--{kind}"),
+        opens=opens,
+        program="soffice",
+        packages="office-packages.txt",
+    )
+
+
+# By the name of the module here, and of the folder in `apis/guest`, that has its functions. Lists keep this order.
+OWN: dict[str, App] = {
+    "text_editor": App("text_editor", ("mousepad", "gedit", "featherpad"), "gedit", ("mousepad",)),
+    "file_manager": App("file_manager", ("pcmanfm", "nautilus", "thunar"), "files", ("pcmanfm",)),
+    "terminal": App("terminal", ("xterm", "gnome-terminal-server", "uxterm"), "terminal", ("xterm",)),
+    "calc": _office("calc", ("xlsx", "xls", "ods", "csv")),
+    "writer": _office("writer", ("docx", "doc", "odt")),
+    "impress": _office("impress", ("pptx", "ppt", "odp")),
+    "vlc": App("vlc", ("vlc",), "vlc", ("vlc",), program="vlc", packages="vlc-packages.txt"),
+    "code": App(  # its window is one of Chromium's
+        "code",
+        ("code", "codium"),
+        "vs code",
+        ("code",),
+        optional=True,
+        single=True,
+        program="chromium",
+        packages="chromium-packages.txt",
+    ),
+    "chromium": App(
+        "google_chrome",
+        ("chromium-browser", "chromium", "google-chrome"),
+        "chrome",
+        ("chromium",),
+        late=True,
+        program="chromium",
+        packages="chromium-packages.txt",
+    ),
+}
+
+
+def declared() -> dict[str, App]:
+    """Every application by its folder's name. Raises ConfigError for one of another package that can't be used."""
+    return OWN | {name: place.module(f"{package.__name__}.app").APP for name, place, package in _brought()}
+
+
+def parts(part: str) -> Iterator[tuple[str, ModuleType]]:
+    """The modules with the `functions` or the `ranking` of applications, each with its application's folder.
+
+    An application of the program's own has both in one module, another package one module for each.
+    """
+    for name in OWN:
+        if find_spec(f"{__package__}.{name}"):
+            module = import_module(f"{__package__}.{name}")
+            if part == "functions" or hasattr(module, "ranked"):
+                yield name, module
+    for name, place, package in _brought():
+        if find_spec(f"{package.__name__}.{part}"):
+            yield name, place.module(f"{package.__name__}.{part}")
+
+
+def folders_brought(part: str) -> Iterator[tuple[str, Path]]:
+    """The files or folders called `part` in other packages' applications, each with its application's name.
+
+    A folder `guest` belongs into `guest` on a desktop; ConfigError for a name that is taken there.
+    """
+    for name, place, package in _brought():
+        found = Path(package.__path__[0], part)
+        if part == "guest" and found.exists() and ((GUEST / name).exists() or not name.isidentifier()):
+            place.refuse(f"guest.{name} is taken, or can't be a package's name: name the entry point otherwise")
+        if found.exists():
+            yield name, found
+
+
+def _brought() -> Iterator[tuple[str, entries.Brought, ModuleType]]:
+    """Other packages' applications: name, entry point and package. Raises ConfigError."""
+    for place in entries.brought(entries.APPLICATIONS):
+        package = place.load()
+        if not isinstance(package, ModuleType) or not hasattr(package, "__path__"):
+            place.refuse("it is no package with a module `app`")
+        yield place.name, place, package

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from apis.actions.gui import Place
 from apis.applications import BY_FOLDER
-from apis.apps.folders import parts
+from apis.apps.application import parts
 from apis.observation import Element, Observation
 
 COMPACT_WINDOWS, COMPACT_ELEMENTS = 8, 60

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.apps.calc.ranking import CELLS, nearest, ranked
+from apis.apps.calc import CELLS, nearest, ranked
 from apis.observation import Element
 
 

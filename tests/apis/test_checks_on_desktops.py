@@ -13,11 +13,13 @@ from actors.cluster.checks.apis.command import missing
 from actors.cluster.checks.apis.desk import RealDesk, opened, provider
 from actors.cluster.checks.apis.verdicts import functions
 from actors.desktop.config import SandboxConfig
-from apis.apps.check.run import REFUSED, run
-from apis.apps.check.tables import TABLES
+from apis.apps.check.case import tables
+from apis.apps.check.run import run
+from apis.apps.check.steps import REFUSED, Steps
 from apis.catalogue import declared
 from tests.proofs import proofs
 
+TABLES = tables()
 SHORT = ("vlc",)
 CHOOSING = [
     app for app, table in TABLES.items()
@@ -30,13 +32,12 @@ async def choices(desk: RealDesk, app: str) -> AsyncIterator[tuple[str, str, str
 
     The guest has tables of its own of what such a value means: one that lacks it fails here.
     """
+    steps = Steps(TABLES[app], desk)
     for case in TABLES[app].cases:
         for param in (each for each in declared(TABLES[app].owner, case.function).params if each.kind == "choice"):
             for n, value in enumerate(param.limits):
-                if case.each is not None:
-                    await case.each(desk)
-                right = case.right if case.again is None else case.again(100 + n)
-                given = {**right, **case.chosen.get(value, {}), param.name: value}
+                await steps.run(case.each)
+                given = {**case.repeated(100 + n), **case.chosen.get(value, {}), param.name: value}
                 wanted = f"{REFUSED}{case.never[value]}" if value in case.never else ""
                 yield f"{case.function}({param.name}={value!r})", await desk.tool(case.function, **given), wanted
 

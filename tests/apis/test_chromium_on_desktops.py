@@ -7,16 +7,16 @@ import shutil
 import signal
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 
 from actors.cluster.checks.apis.desk import REST, RealDesk, opened, provider
 from actors.desktop.config import SandboxConfig
-from apis.apps.chromium.cases import TABLE
+from apis.apps.check.case import tables
 from apis.observation import from_guest
 from tests.folders import desk_folder
 
@@ -93,8 +93,9 @@ class Web:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def web() -> AsyncIterator[Web]:
-    files = {f"Documents/{name}.html": data for name, data in PAGES.items()}
-    table = replace(TABLE, files=lambda: files, opens=("file://{home}/Documents/form.html",))
+    files = {f"Documents/{name}.html": {"text": data.decode()} for name, data in PAGES.items()}
+    opens = ["file://{home}/Documents/form.html"]
+    table = msgspec.structs.replace(tables()["google_chrome"], files=files, opens=opens)
     with desk_folder() as folder:
         async with provider(SandboxConfig(state_dir=folder)) as made, opened(made, table) as desk:
             yield Web(desk)

@@ -13,7 +13,7 @@ from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers import editor
 from actors.desktop.providers.sandbox import cgroups
 from actors.errors import GuestRefused
-from apis.apps.code import cases as cases_code
+from apis.apps.check.case import tables
 from apis.observation import from_guest
 from tests.apis.plays import Form, oracle_solves
 
@@ -34,7 +34,7 @@ def _servers(desk: RealDesk) -> int:
 
 @without
 async def test_one_window_for_whoever_starts_it_and_nothing_is_left_of_it(state_dir: str) -> None:
-    async with provider(SandboxConfig(state_dir=state_dir)) as made, opened(made, cases_code.TABLE) as desk:
+    async with provider(SandboxConfig(state_dir=state_dir)) as made, opened(made, tables()["code"]) as desk:
         seen = from_guest(await desk.call("observe"))
         assert seen.app == "code"
         assert _servers(desk) == 1
@@ -60,7 +60,7 @@ async def test_one_window_for_whoever_starts_it_and_nothing_is_left_of_it(state_
 
 @without
 async def test_what_is_typed_stands_in_the_file_once_saved(state_dir: str) -> None:
-    async with provider(SandboxConfig(state_dir=state_dir)) as made, opened(made, cases_code.TABLE) as desk:
+    async with provider(SandboxConfig(state_dir=state_dir)) as made, opened(made, tables()["code"]) as desk:
         await desk.tool("goto_file", file_path="~/proj/one.py")
         for keys in (["ctrl", "a"], ["Delete"]):
             await desk.call("hotkey", keys=keys)

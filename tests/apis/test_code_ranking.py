@@ -1,6 +1,6 @@
 """What a small model is shown of VS Code."""
 
-from apis.apps.code.ranking import APPLICATION_MENU, ranked
+from apis.apps.code import APPLICATION_MENU, ranked
 from apis.observation import Element
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from apis import entries, guest_source
-from apis.apps import folders
+from apis.apps import application
 from apis.tasks import registry as tasks
 from apis.tasks.metrics import registry as metrics
 from runtime.errors import ConfigError
@@ -101,7 +101,7 @@ def test_a_metric_or_application_that_can_not_be_used_is_named_likewise(
 ) -> None:
     install(group, "mine = other_package:A", module)
     with pytest.raises(ConfigError, match=rf"package other-package 2\.5, entry point {group}: mine = .*{why}"):
-        metrics.declared() if group == entries.METRICS else list(folders.parts(folders.NEEDED))
+        metrics.declared() if group == entries.METRICS else application.declared()
 
 
 def test_a_guest_folder_takes_no_name_of_the_programs_own(

@@ -1,6 +1,6 @@
 """What a small model is shown of a presentation."""
 
-from apis.apps.impress.ranking import PARAGRAPHS, ranked
+from apis.apps.impress import PARAGRAPHS, ranked
 from apis.observation import Element
 
 

@@ -1,4 +1,4 @@
-"""A new application is a folder below `apis/apps`, and one in the guest where it has functions: both are found."""
+"""A new application is a package with an entry point, and a folder in the guest where it has functions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from tests.apis.test_entries import installed
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = {
@@ -28,21 +30,21 @@ FUNCTIONS = (
 def ranked(elements):
     return sorted(elements, key=lambda element: element.tag != "canvas")
 """,
-    "cases.py": """
-from apis.apps.check.case import Case, Table
-
-TABLE = Table(app="paint", owner="PaintTools", cases=(Case(function="fill", right={"size": 1}),), files=dict)
+    "cases.yaml": """
+app: paint
+owner: PaintTools
+cases:
+  - {function: fill, right: {size: 1}}
 """,
 }
 LOOK = """
 import json, sys
-import apis.apps.folders as own
-sys.modules[own.__package__].__path__.append(sys.argv[1])
+sys.path.append(sys.argv[1])
 from apis.actions.grammar import parse
 from apis.actions.gui import Exit, OpenApp
 from apis.applications import APP_NAMES, app_named, app_of_class
 from apis.catalogue import TOOLS, app_of
-from apis.apps.check.tables import TABLES
+from apis.apps.check.case import tables
 from apis.observation import Element, Observation, Window
 from apis.plans.action import plan
 from apis.plans.setup import setup
@@ -67,7 +69,7 @@ print(json.dumps({
     "refusal": parse("PaintTools.fill(size='much')", "paint").reason,
     "elsewhere": parse("PaintTools.fill(size=3)", "vlc").reason,
     "first": element_names(seen)["e1"].tag,
-    "cases": [case.function for case in TABLES["paint"].cases],
+    "cases": [case.function for case in tables()["paint"].cases],
     "opens": setup(task, "/home/u")[0].args["argv"],
     "kept": [call.method for call in plan(Exit(success=True), seen).calls],
     "needs": [app_named("paint").program, app_named("paint").packages],
@@ -89,8 +91,9 @@ def run(program: str, *words: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_new_application_is_one_folder_of_the_host(tmp_path: Path) -> None:
+def test_a_new_application_is_one_package(tmp_path: Path) -> None:
     place = tmp_path / "paint"
+    installed(tmp_path, "paint", "[computerrl.applications]\npaint = paint\n")
     place.mkdir()
     for name, text in FOLDER.items():
         (place / name).write_text(text)

@@ -6,7 +6,7 @@ import pytest
 
 from actors.cluster.checks.apis import command, verdicts
 from actors.cluster.runs import doctor
-from apis.apps.code.cases import CASES
+from apis.apps.check.case import tables
 from apis.catalogue import TOOLS
 from apis.guest.code.gallery import ids
 from tests.apis import declared
@@ -65,7 +65,7 @@ def test_the_prompt_shows_every_function_and_every_argument() -> None:
 
 
 def test_the_check_names_extensions_that_there_are() -> None:
-    named = {str(case.right["extension_id"]) for case in CASES if "extension_id" in case.right}
+    named = {str(case.right["extension_id"]) for case in tables()["code"].cases if "extension_id" in case.right}
     assert named <= set(ids())
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import GUI, Tool, functions_for, line
-from apis.apps.vlc.cases import pictures, sound
+from apis.apps.check.case import MAKERS
 from apis.catalogue import TOOLS, call
 from apis.functions.values import Unfit
 from tests.apis import declared
@@ -119,7 +119,8 @@ def test_calls_by_oracles_are_checked_too() -> None:
 
 
 def test_fixtures_are_the_same_each_time_and_as_long_as_they_say() -> None:
-    assert sound(2) == sound(2) != sound(2, 330)
-    with wave.open(io.BytesIO(sound(3))) as file:
+    made = [MAKERS["sound"]({"seconds": 3, "hz": hz}) for hz in (440, 440, 330)]
+    assert made[0] == made[1] != made[2]
+    with wave.open(io.BytesIO(made[0])) as file:
         assert file.getnframes() / file.getframerate() == 3
-    assert pictures(4).count(b"FRAME\n") == 8
+    assert MAKERS["film"](4).count(b"FRAME\n") == 8

@@ -7,7 +7,7 @@ import pytest
 from actors.cluster.checks.apis.command import missing
 from actors.cluster.checks.apis.desk import RealDesk, opened, provider
 from actors.desktop.config import SandboxConfig
-from apis.apps.vlc import cases as cases_vlc
+from apis.apps.check.case import tables
 from apis.observation import from_guest
 
 pytestmark = [pytest.mark.desktop, pytest.mark.skipif(bool(missing("vlc")), reason="VLC is not installed")]
@@ -34,7 +34,7 @@ async def _hung(desk: RealDesk) -> None:
 
 @pytest.mark.proof
 async def test_the_agent_outlives_whatever_vlc_does(state_dir: str) -> None:
-    async with provider(SandboxConfig(state_dir=state_dir)) as made, opened(made, cases_vlc.TABLE) as desk:
+    async with provider(SandboxConfig(state_dir=state_dir)) as made, opened(made, tables()["vlc"]) as desk:
         seen = from_guest(await desk.call("observe"))
         assert seen.app == "vlc"
         assert not any("Privacy" in window.title for window in seen.windows)

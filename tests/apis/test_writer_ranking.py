@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.apps.writer.ranking import PARAGRAPHS, nearest, ranked
+from apis.apps.writer import PARAGRAPHS, nearest, ranked
 from apis.observation import Element
 
 

@@ -1,18 +1,37 @@
-"""What one check of an application's function is: the call, what it says, what it does, and a wrong call.
+"""Cases of an application's functions: each is the call, what it says, what it does, and a wrong call.
 
-Invariant: a case sees only its `Desk`, not how a desktop is reached. The command and the tests run the same cases.
+A table of cases is a YAML file, `cases/APP.yaml` or another package's `cases.yaml`; `steps.py` carries its steps out.
+Raises ConfigError with the file for what has another form.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+import io
+import math
+import wave
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, Protocol
+
+import msgspec
+import yaml
+from PIL import Image
+
+from apis.apps.application import folders_brought
+from apis.documents.docx import Run, make_docx
+from apis.documents.odp import make_odp
+from apis.documents.xlsx import make_xlsx
+from apis.guest.code.gallery import OFFERED, packed
+from runtime.errors import ConfigError
+
+CASES = Path(__file__).with_name("cases")
+SOUND_HZ, FILM_HZ = 4000, 2  # samples of a sound, pictures of a film, per second
+FILM_WIDE, FILM_HIGH = 64, 48  # pixels
 
 
 class NotSo(Exception):  # noqa: N818 - a finding, not a defect
-    """The application is not as the case wants it; the text says what was found and what was wanted."""
+    """The application is not as the case wants it; the text says what there is and what was wanted."""
 
 
 class Desk(Protocol):
@@ -41,79 +60,142 @@ class Desk(Protocol):
         ...
 
 
-Step = Callable[[Desk], Awaitable[None]]
-Read = Callable[[Desk], Awaitable[Any]]
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One thing that is done (`tool`, `guest`) or read (`look`, `file`), and what has to come of it.
+
+    In texts `{home}`, `{answer}` (what the case's function says), `{n}` and names kept by earlier steps are replaced.
+    """
+
+    tool: str = ""  # a function of the application
+    guest: str = ""  # a method of the agent
+    given: dict[str, Any] = {}  # arguments of either
+    look: bool = False  # what shows, a line for each window and element, then the app info
+    file: str = ""  # path below HOME
+    part: str = ""  # of the file, which is an archive
+    xpath: str = ""  # of the archive's XML parts, below an element `file`; the distinct values that it finds
+    column: list[Any] = []  # sheet, letters and count of rows: the values of a workbook's cells
+    kind: str = ""  # `pages` of a PDF, `picture` for format and size of an image that shows dark and light
+    answer: bool = False  # the answer of the case's function
+    has: list[str] = []
+    lacks: list[str] = []
+    matches: str = ""  # a regular expression; ^ and $ are ends of lines
+    equals: Any = None
+    near: list[float] = []  # numbers, to 0.02
+    allow: str = ""  # part of a refusal that is as good as the effect
+    keep: str = ""  # name for the first group of `matches`
+    wait: bool = False  # read again until it is as wanted
+    between: list[Step] = []  # done before each further reading
 
 
-@dataclass(frozen=True, kw_only=True)
-class Case:
+class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One function, called once rightly and once wrongly.
 
-    `says` is part of the answer. `before` prepares; `effect` looks at the application's state right after the call;
-    `saved` looks at what `Table.read` made of the files when all cases were called. Both raise NotSo. `refusal` is part
-    of what is said to the call with `wrong`, with the name of the argument that is wrong; a function that takes none is
-    given one that there is not. The right call with any value of a choice, and with what `chosen` has for it, is right,
-    but for those in `never`. `again` gives the arguments of the n-th repetition that is timed.
+    `effect` looks at the application right after the call, `saved` at its files when all cases were called. `refusal`
+    is part of what the call with `wrong` is refused with; a function that takes no argument is given one.
     """
 
     function: str
-    right: Mapping[str, Any] = field(default_factory=dict)
-    says: str = ""
-    before: Step | None = None
-    each: Step | None = None  # before every call, the timed ones too, in time that is not counted
-    effect: Callable[[Desk, str], Awaitable[None]] | None = None  # gets the answer, too
-    saved: Callable[[Any], None] | None = None
-    wrong: Mapping[str, Any] = field(default_factory=lambda: {"nothing": 1})
+    right: dict[str, Any] = {}
+    says: str = ""  # part of the answer
+    before: list[Step] | None = None  # None: the table's
+    each: list[Step] = []  # before every call, the timed ones too, in time that is not counted
+    effect: list[Step] = []
+    saved: list[Step] = []
+    wrong: dict[str, Any] = msgspec.field(default_factory=lambda: {"nothing": 1})
     refusal: str = "no argument nothing"
-    again: Callable[[int], Mapping[str, Any]] | None = None  # None: the right call's
-    chosen: Mapping[Any, Mapping[str, Any]] = field(default_factory=dict)  # what goes with a value of a choice
-    never: Mapping[Any, str] = field(default_factory=dict)  # values of a choice that are refused here, and how
-    repeat: bool = True
+    again: list[dict[str, Any]] = []  # what is other than in `right` at the timed calls, in turn
+    chosen: dict[str, dict[str, Any]] = {}  # what goes with a value of a choice, beside `right`
+    never: dict[str, str] = {}  # values of a choice that are refused here, and how
     light: bool = True  # neither starts nor exports anything: its time is bounded
 
+    def repeated(self, number: int) -> dict[str, Any]:
+        """Arguments of the timed call with this number, from 0."""
+        other = self.again[number % len(self.again)] if self.again else {}
+        said = {key: value.replace("{n}", str(number + 1)) if isinstance(value, str) else value
+                for key, value in other.items()}  # fmt: skip
+        return {**self.right, **said}
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """All cases of an application.
 
-    `files` are written below HOME; `opens` are the words after the application's own command, "{home}" in them is
-    replaced. `read` runs once after all cases, e.g. saves the document and reads its file.
-    """
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All cases of an application."""
 
     app: str  # as in apis.applications
     owner: str  # class of the functions
-    cases: tuple[Case, ...]
-    files: Callable[[], Mapping[str, bytes]]
-    opens: tuple[str, ...] = ()
+    cases: list[Case]
+    files: dict[str, dict[str, Any]] = {}  # by path below HOME: how it is made, a row of `MAKERS`
+    opens: list[str] = []  # words after the application's own command
     title: str = ""  # part of the window's title or class; "": any new window
-    ready: Step | None = None  # before the first case
-    read: Read | None = None
+    wait_s: float = 20.0  # the most that a step waits
+    ready: list[Step] = []  # before the first case
+    before: list[Step] = []  # of a case without its own; its function's name replaces {function}
+    ends: list[Step] = []  # before `saved` steps: saves the document
+    saves: str = ""  # the file that `saved` steps without one read
+    shared: Any = None  # anchors for the file's own use
+
+    def made(self) -> dict[str, bytes]:
+        """The content of each file."""
+        return {path: MAKERS[kind](given) for path, how in self.files.items() for kind, given in how.items()}
 
 
-TRIES = 30  # of 0.3 s, the time that app info may take
+def _sound(given: dict[str, int]) -> bytes:
+    """A tone of so many `seconds` and `hz` (RIFF WAVE, PCM)."""
+    second = bytes(round(128 + 60 * math.sin(2 * math.pi * given["hz"] * n / SOUND_HZ)) for n in range(SOUND_HZ))
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(1)
+        file.setframerate(SOUND_HZ)
+        file.writeframes(second * given["seconds"])
+    return out.getvalue()
 
 
-async def told(desk: Desk) -> str:
-    """The app info now; asked again while a busy machine makes the application late to say. Raises NotSo."""
-    for _ in range(TRIES):
-        info = str(await desk.call("info"))
-        if not info.startswith("not known"):
-            return info
-    raise NotSo(info)
+def _film(seconds: int) -> bytes:
+    """Grey pictures that grow brighter (YUV4MPEG2, 4:2:0)."""
+    dots = FILM_WIDE * FILM_HIGH
+    frames = (bytes([16 + n * 4 % 200]) * dots + bytes([128]) * (dots // 2) for n in range(FILM_HZ * seconds))
+    head = f"YUV4MPEG2 W{FILM_WIDE} H{FILM_HIGH} F{FILM_HZ}:1 Ip A1:1 C420jpeg\n"
+    return head.encode() + b"".join(b"FRAME\n" + frame for frame in frames)
 
 
-def want(true: bool, found: str) -> None:
-    """Raise NotSo with what was found unless it is true."""
-    if not true:
-        raise NotSo(found[:500])
+def picture(given: list[Any]) -> bytes:
+    """A PNG of a width, a height and a colour; without one it is black and of one bit a pixel."""
+    wide, high, *colour = given
+    out = io.BytesIO()
+    Image.new("RGB" if colour else "1", (wide, high), *colour).save(out, "PNG")
+    return out.getvalue()
 
 
-def same(found: Any, wanted: Any, what: str) -> None:
-    """Raise NotSo unless both are equal."""
-    if found != wanted:
-        raise NotSo(f"{what}: {found!r}, not {wanted!r}"[:500])
+def _document(paragraphs: list[Any]) -> bytes:
+    return make_docx([each if isinstance(each, str) else tuple(Run(**run) for run in each) for each in paragraphs])
 
 
-def pages(pdf: bytes) -> int:
-    """Pages of a PDF as LibreOffice writes it, whose page objects are not compressed."""
-    return len(re.findall(rb"/Type\s*/Page\b", pdf)) if pdf.startswith(b"%PDF-") else 0
+def _slides(given: dict[str, list[Any]]) -> bytes:
+    boxes = [tuple(box) for box in given["boxes"]]
+    return make_odp([(("title", title), *boxes) for title in given["titles"]])
+
+
+MAKERS: dict[str, Callable[[Any], bytes]] = {
+    "text": str.encode,
+    "workbook": lambda given: make_xlsx(dict.fromkeys(given["sheets"], given["rows"])),
+    "document": _document,
+    "slides": _slides,
+    "picture": picture,
+    "sound": _sound,
+    "film": _film,
+    "extension": lambda number: packed(OFFERED[number]),
+}
+
+
+def load(file: Path) -> Table:
+    """The table in a file. Raises ConfigError."""
+    try:
+        return msgspec.convert(yaml.safe_load(file.read_text("utf-8")), Table)
+    except (msgspec.ValidationError, yaml.YAMLError) as error:
+        raise ConfigError(f"{file}: {' '.join(str(error).split())}") from error
+
+
+@cache
+def tables() -> dict[str, Table]:
+    """Every application's table, by the application's name. Raises ConfigError."""
+    files = [*sorted(CASES.glob("*.yaml")), *(file for _, file in folders_brought("cases.yaml"))]
+    return {table.app: table for table in map(load, files)}

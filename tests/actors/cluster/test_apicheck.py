@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,8 +12,9 @@ from actors.cluster.checks.apis import command, verdicts
 from actors.cluster.checks.apis.command import missing
 from actors.cluster.checks.apis.targets import Target
 from actors.cluster.runs import doctor
-from apis.apps.check.case import Case, Desk, NotSo, Table, same, want
+from apis.apps.check.case import Case, NotSo, Step, Table
 from apis.apps.check.run import CaseOutcome, run
+from apis.apps.check.steps import Steps
 
 
 def outcome(problem: str = "", ms: list[float] | None = None, *, light: bool = True) -> CaseOutcome:
@@ -96,19 +96,11 @@ class Mortal:
         self.done = []
 
 
-async def saved(desk: Desk) -> str:
-    return (await desk.contents("")).decode()
-
-
-def kept(name: str, done: str) -> None:
-    want(name in done, done)
-
-
 @pytest.mark.parametrize("at", [1, 3])
 async def test_an_application_that_ends_is_one_function_s_failure(at: int) -> None:
     names = ("play", "pause", "stop")
-    cases = tuple(Case(function=name, says="done", saved=partial(kept, name)) for name in names)
-    table = Table(app="a", owner="A", cases=cases, files=dict, read=saved)
+    cases = [Case(function=name, says="done", saved=[Step(has=[name])]) for name in names]
+    table = Table(app="a", owner="A", cases=cases, saves="done")
     outcomes = await run(table, Mortal("pause", at=at), 4, lambda _: None)
     assert [(each.case.function, each.problem.partition(":")[0]) for each in outcomes] == [
         ("play", ""), ("pause", "the application ended"), ("stop", ""),
@@ -116,11 +108,28 @@ async def test_an_application_that_ends_is_one_function_s_failure(at: int) -> No
     assert [len(each.ms) for each in outcomes] == [5, at, 5]
 
 
-def test_what_is_not_as_wanted_says_what_was_found() -> None:
-    want(true=True, found="")
-    same(1, 1, "one")
-    with pytest.raises(NotSo, match="one: 2, not 1"):
-        same(2, 1, "one")
+@pytest.mark.parametrize(
+    ("step", "problem"),
+    [
+        (Step(file="f", equals="play"), ""),
+        (Step(file="f", matches="^(p)", keep="first"), ""),
+        (Step(file="f", has=["{first}ay"]), "ay"),
+        (Step(file="f", lacks=["pl"]), "'pl'"),
+        (Step(file="f", equals="stop"), "play"),
+        (Step(file="f", xpath="//a"), "no archive"),
+        (Step(tool="play", given={"nothing": 1}), "no argument nothing"),
+        (Step(tool="play", given={"nothing": 1}, allow="no argument"), ""),
+    ],
+)
+async def test_a_step_says_what_is_not_as_wanted(step: Step, problem: str) -> None:
+    desk = Mortal("", at=1)
+    await desk.tool("play")
+    steps = Steps(Table(app="a", owner="A", cases=[]), desk)
+    if not problem:
+        await steps.run([step])
+        return
+    with pytest.raises(NotSo, match=problem):
+        await steps.run([step])
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest_asyncio
 from PIL import Image
 
 from apis.apps.application import OFFICE
-from apis.apps.check.picture import png
+from apis.apps.check.case import picture
 from apis.observation import Observation, from_guest
 from apis.plans.setup import setup
 from apis.tasks.osworld import Evaluator, Open, OpenParameters, Task
@@ -84,7 +84,7 @@ async def writer() -> AsyncIterator[Writer]:
     async with booted() as (link, home):
         guest = Writer(link, home)
         await guest("write_file", path=PAPER, data=odt(BODY))
-        await guest("write_file", path="red.png", data=png(30, 10, 0xFF0000))
+        await guest("write_file", path="red.png", data=picture([30, 10, "red"]))
         await guest.open(PAPER)
         yield guest
 
@@ -193,7 +193,7 @@ async def test_a_picture_that_would_fill_the_memory_is_refused(writer: Writer) -
 
 
 async def test_files_that_may_not_be_read_or_written_are_refused_by_name(writer: Writer) -> None:
-    await writer("write_file", path="ro/red.png", data=png(30, 10, 0xFF0000))
+    await writer("write_file", path="ro/red.png", data=picture([30, 10, "red"]))
     await writer.run("chmod 000 ro/red.png && chmod 555 ro")
     told = await writer.tool("insert_image_at_cursor", image_path="~/ro/red.png")
     assert told == "refused: image_path: red.png may not be read"
@@ -253,9 +253,9 @@ async def test_a_pdf_has_comments_and_pictures_as_it_was_asked_for(writer: Write
     body = f'<text:p xmlns:dc="http://purl.org/dc/elements/1.1/">a{note}b</text:p><text:p/>'
     await writer("write_file", path="Documents/noted.odt", data=odt(body))
     await writer.open("Documents/noted.odt")
-    picture = io.BytesIO()
-    Image.frombytes("RGB", (300, 300), random.Random(0).randbytes(270_000)).save(picture, "PNG")
-    await writer("write_file", path="grain.png", data=picture.getvalue())
+    grain = io.BytesIO()
+    Image.frombytes("RGB", (300, 300), random.Random(0).randbytes(270_000)).save(grain, "PNG")
+    await writer("write_file", path="grain.png", data=grain.getvalue())
     await writer.press("ctrl+End")
     assert (await writer.tool("insert_image_at_cursor", image_path="~/grain.png")).startswith("inserted grain.png")
     pdfs = {}
@@ -282,7 +282,7 @@ async def test_capitals_stand_at_the_start_of_words_only(writer: Writer) -> None
 @pytest.mark.proof
 async def test_a_side_that_follows_from_the_other_is_bounded_as_one_that_is_given(writer: Writer) -> None:
     for name, size, argument in (("thin", (1, 500), "width"), ("flat", (500, 1), "height")):
-        await writer("write_file", path=f"{name}.png", data=png(*size, 0xFF0000))
+        await writer("write_file", path=f"{name}.png", data=picture([*size, "red"]))
         said = await writer.tool("insert_image_at_cursor", image_path=f"~/{name}.png", **{argument: 11})
         assert said == f"refused: {argument}: with 11 pixels the other side would have 5500: give both"
         said = await writer.tool("insert_image_at_cursor", image_path=f"~/{name}.png", **{argument: 1})

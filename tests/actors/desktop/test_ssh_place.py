@@ -12,7 +12,7 @@ import pytest
 
 from actors.desktop.providers import ssh_place
 from actors.desktop.providers.ssh_code import GuestArchive, archive
-from apis.apps.folders import GUEST
+from apis.apps.application import GUEST
 
 
 def ran(

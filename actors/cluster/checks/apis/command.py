@@ -7,11 +7,12 @@ pass, it was called, did what it should, and kept its targets.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import shutil
 import statistics
 import sys
 from collections import Counter
+
+import msgspec
 
 from actors.cluster import output
 from actors.cluster.checks.apis import cost, verdicts
@@ -29,12 +30,10 @@ from actors.desktop.providers.sandbox import cgroups
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault
 from apis.applications import ALIASES, APP_NAMES, app_named
-from apis.apps.calc.cases import WORKBOOK
-from apis.apps.check.case import NotSo
-from apis.apps.check.run import REFUSED, run
-from apis.apps.check.tables import TABLES
+from apis.apps.check.case import NotSo, tables
+from apis.apps.check.run import run
+from apis.apps.check.steps import REFUSED
 from apis.catalogue import TOOLS
-from apis.documents.xlsx import make_xlsx
 from runtime.errors import ConfigError
 from runtime.system import run as run_loop
 
@@ -88,7 +87,7 @@ async def _all(
             lacking = missing(app)
             if lacking:
                 found += verdicts.without(app, wanted, "unavailable", lacking)
-            elif wanted and app in TABLES:
+            elif wanted and app in tables():
                 try:
                     mine, timed = await _one(made, app, wanted, args.repeats, shown)
                     found += mine
@@ -114,7 +113,7 @@ async def _saving(made: SandboxProvider, shown: Progress) -> str:
 async def _one(
     made: SandboxProvider, app: str, wanted: list[str], repeats: int, shown: Progress
 ) -> tuple[list[FunctionVerdict], list[Target]]:
-    table = TABLES[app]
+    table = tables()[app]
     targets: list[Target] = []
     shown.line(f"{app}: opening it")
     async with opened(made, table) as desk:
@@ -134,7 +133,7 @@ async def _one(
 
 def missing(app: str) -> str:
     """What this machine lacks for an application; "" where it is here."""
-    lacking = doctor.absent(doctor.packages("setup", app_named(app).packages)) if app in TABLES else []
+    lacking = doctor.absent(doctor.packages("setup", app_named(app).packages)) if app in tables() else []
     if lacking:
         names = " ".join(lacking)
         return f"missing: {names}: make setup   (or: apt-get install --no-install-recommends {names})"
@@ -180,8 +179,10 @@ SAVES = 7  # of each number of sheets
 
 async def saving_cost(provider: SandboxProvider) -> str:
     """A line for people, from a desktop of its own. Raises as `opened`."""
-    first = {WORKBOOK: make_xlsx({"1": [[f"{row}.{column}" for column in range(3)] for row in range(5)]})}
-    async with opened(provider, dataclasses.replace(TABLES[APP], files=lambda: first)) as desk:
+    table = tables()[APP]
+    one = {"sheets": ["1"], "rows": [[f"{row}.{column}" for column in range(3)] for row in range(5)]}
+    first = {path: {"workbook": one} for path in table.files}
+    async with opened(provider, msgspec.structs.replace(table, files=first)) as desk:
         spent = [await _saves(desk, sheets) for sheets in SHEETS]
     slope, start = statistics.linear_regression(SHEETS, spent)
     counts = ", ".join(map(str, SHEETS))

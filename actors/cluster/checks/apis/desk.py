@@ -23,7 +23,7 @@ from actors.errors import GuestRefused
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.applications import app_named, app_of_class
 from apis.apps.check.case import NotSo, Table
-from apis.apps.check.run import REFUSED
+from apis.apps.check.steps import REFUSED
 from apis.catalogue import declared
 from apis.observation import NeatFrame
 from runtime.errors import ConfigError
@@ -72,7 +72,7 @@ class RealDesk:
         self._held.push_async_callback(self._link.close)
         self.home = self.desktop.home
         table = self._table
-        for path, data in table.files().items():
+        for path, data in table.made().items():
             await self.call("write_file", path=path, data=data)
         argv = [*app_named(table.app).argv, *(word.replace("{home}", self.home) for word in table.opens)]
         await self.call("open_window", argv=argv, title=table.title, timeout_ms=OPEN_MS)

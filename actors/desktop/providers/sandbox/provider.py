@@ -37,7 +37,7 @@ from actors.desktop.providers.sandbox.sandbox import GONE_S, Sandbox
 from actors.desktop.users import lease_user
 from actors.errors import DesktopFault
 from apis import guest_source
-from apis.apps.folders import GUEST
+from apis.apps.application import GUEST
 from apis.guest.chromium import start as chromium_start
 from apis.tasks.verify.verify import WantedFile
 from runtime.errors import ConfigError

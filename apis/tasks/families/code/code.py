@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from apis.actions.gui import Action, Hotkey, Wait, line
 from apis.applications import app_named
-from apis.apps.code.ranking import of_menu
+from apis.apps.code import of_menu
 from apis.tasks.family import DOCUMENTS
 from apis.tasks.oracle import click, keys
 from apis.tasks.osworld import Step, launch, put, raised

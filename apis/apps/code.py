@@ -6,7 +6,10 @@ it `computerrl apis check` says "unavailable", and desktops have no program `cod
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from apis.functions.declaration import Function, Param, Tool
+from apis.observation import Element
 
 MAX_LINE, MAX_CHARACTER, MAX_ID = 1_000_000, 10_000, 100
 
@@ -75,3 +78,32 @@ FUNCTIONS: tuple[Function, ...] = (
         Param("state", "choice", "str", ("on", "off"), meaning="'on' or 'off'"),
     ),
 )
+
+
+APPLICATION_MENU = "Application Menu"  # an item that shows while no menu is open
+_LABELS = {"static", "section", "heading"}
+_RANKS = {"entry": 1, "text": 1, "list-item": 2, "tree-item": 3, "alert": 4, "page-tab": 5, "push-button": 6}
+_OTHERS, _LABEL = 7, 8
+
+
+def ranked(elements: Sequence[Element]) -> list[Element]:
+    """An open menu, fields (the text above all), lists, files, tabs, buttons, and labels that say something more."""
+    said = [element.label for element in elements if element.tag not in _LABELS]
+    kept = [
+        element
+        for element in elements
+        if not element.tag.startswith("document")
+        and (element.tag not in _LABELS or not any(element.label in other for other in said))
+    ]
+    return sorted(kept, key=_rank)
+
+
+def of_menu(element: Element) -> bool:
+    """Whether it is an item of a menu that is open."""
+    return element.tag.endswith("menu-item") and element.name != APPLICATION_MENU
+
+
+def _rank(element: Element) -> int:
+    if of_menu(element):
+        return 0
+    return _LABEL if element.tag in _LABELS else _RANKS.get(element.tag, _OTHERS)

@@ -6,9 +6,11 @@ each. Slides and lines of text are counted from 1, the boxes of a slide from 0, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from apis.functions.declaration import Function, Param, Tool
+from apis.observation import Element
 
 MAX_SLIDE, MAX_BOX = 1000, 500
 MAX_CONTENT = 4000  # characters
@@ -181,3 +183,30 @@ FUNCTIONS: tuple[Function, ...] = (
         ),
     ),
 )
+
+
+PARAGRAPHS = 24
+BUTTONS = {"Save", "Duplicate Slide", "Delete Slide", "New Slide"}
+_DROPPED = {"push-button", "toggle-button", "document-presentation", "document-frame"}
+
+
+def ranked(elements: Sequence[Element]) -> list[Element]:
+    """Open menus, the slide's texts, buttons for slides, menus; a dialog's elements as they come."""
+    if not any(element.tag == "document-presentation" for element in elements):
+        return list(elements)
+    paragraphs = [element for element in elements if element.tag == "paragraph"][:PARAGRAPHS]
+    others = [
+        element
+        for element in elements
+        if element.tag != "paragraph"
+        and (element.name in BUTTONS or not (element.tag in _DROPPED or "bar" in element.states))
+    ]
+    return sorted([*paragraphs, *others], key=_rank)
+
+
+def _rank(element: Element) -> int:
+    if element.tag.endswith("menu-item"):
+        return 0
+    if element.tag == "paragraph":
+        return 1
+    return 3 if element.tag == "menu" else 2
