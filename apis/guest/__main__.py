@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 PARTS = {
-    "session": "guest.session.session",
-    "attach": "guest.session.attach",
-    "agent": "guest.agent",
-    "sweep": "guest.session.keeper",
-    "code": "guest.code.open",
-    "reference": "guest.reference",
+    "session": ("guest.session.session", "main"),
+    "attach": ("guest.session.session", "attach"),
+    "sweep": ("guest.session.session", "sweep_left"),
+    "agent": ("guest.agent", "main"),
+    "code": ("guest.code.open", "main"),
+    "reference": ("guest.reference", "main"),
 }
 
 
@@ -24,7 +24,8 @@ def main() -> int:
     here = Path(__file__).resolve().parent
     sys.path[0] = str(here.parent)  # the folder's parent, so that `guest` is a package
     part, *rest = sys.argv[1:]
-    status: int = importlib.import_module(PARTS[part]).main(rest)
+    module, name = PARTS[part]
+    status: int = getattr(importlib.import_module(module), name)(rest)
     return status
 
 

@@ -1,9 +1,10 @@
 """The agent: one process per desktop that carries out what the host asks, one request at a time.
 
 Invariant: only methods of the table below can be called, with the arguments they declare. Every request gets exactly
-one reply, an error with a kind and a text when it fails.
+one reply, an error with a kind and a text when it fails. Neither side keeps more than `MAX_FRAME_BYTES` of a frame.
 
-Request {"i": id, "m": method, "a": {name: value}}; reply {"i": id, "r": result} or {"i": id, "e": [kind, text]}.
+A frame is a 4-byte big-endian length, then one MessagePack map. Request {"i": id, "m": method, "a": {name: value}};
+reply {"i": id, "r": result} or {"i": id, "e": [kind, text]}.
 """
 
 from __future__ import annotations
@@ -11,26 +12,59 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from guest import files, frames
-from guest.commands import run
+import msgpack
+from guest import files
 from guest.errors import Refused
 from guest.screen.keyboard import Keyboard, keysyms_of
-from guest.screen.pixels import Pixels
 from guest.screen.pointer import Pointer
-from guest.screen.programs import SILENT_CLASSES, Programs
-from guest.screen.quiet import settle
+from guest.screen.programs import Programs, run
 from guest.screen.screenlink import ScreenLink
+from guest.screen.settle import Work, settle
+from guest.screen.terminal import SILENT_CLASSES
 from guest.screen.terminals import Terminals
-from guest.screen.windows import Windows
-from guest.screen.work import Work
+from guest.screen.windows import Pixels, Windows
 from guest.session.clipboard import Clipboard
 from guest.session.session import enter
 from guest.tools import Tools
+
+MAX_FRAME_BYTES = 8 << 20
+_LENGTH = struct.Struct(">I")
+
+
+class FrameError(Exception):
+    """The peer sent something that is no frame."""
+
+
+def read_frame(stream: BinaryIO) -> dict | None:
+    """The next frame, or None at the end of the stream. Raises FrameError."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (size,) = _LENGTH.unpack(head)
+    if size > MAX_FRAME_BYTES:
+        raise FrameError(f"a frame of {size} bytes")
+    body = stream.read(size)
+    if len(body) < size:
+        return None
+    value = msgpack.unpackb(body, max_str_len=size, max_bin_len=size)
+    if not isinstance(value, dict):
+        raise FrameError("a frame is a map")
+    return value
+
+
+def pack_frame(value: dict) -> bytes:
+    """`value` as a frame. Raises FrameError when it is too long."""
+    body = msgpack.packb(value, unicode_errors="replace")
+    if len(body) > MAX_FRAME_BYTES:
+        raise FrameError(f"a reply of {len(body)} bytes")
+    return _LENGTH.pack(len(body)) + body
+
 
 MANAGER_S = 20.0
 REST_S = 1.0
@@ -220,9 +254,9 @@ class Agent:
 
     def accessible(self) -> dict[str, Any]:
         """The accessibility tree as XML, in the form of a command's output."""
-        from guest.screen import accessible
+        from guest.screen.tree import as_xml
 
-        return {"code": 0, "out": accessible.xml(self._accessibility().applications())}
+        return {"code": 0, "out": as_xml(self._accessibility().applications())}
 
     def terminal_text(self) -> dict[str, Any]:
         """All that the terminal in front shows, or the last one, in the form of a command's output."""
@@ -285,12 +319,12 @@ def answer(table: dict[str, Callable[..., Any]], request: dict[str, Any]) -> dic
 def serve(source: BinaryIO, sink: BinaryIO) -> None:
     """Answer until the host closes the channel."""
     table = Agent().table()
-    while (request := frames.read(source)) is not None:
+    while (request := read_frame(source)) is not None:
         reply = answer(table, request)
         try:
-            frame = frames.pack(reply)
-        except frames.FrameError as error:
-            frame = frames.pack({"i": reply["i"], "e": ["too_long", str(error)]})
+            frame = pack_frame(reply)
+        except FrameError as error:
+            frame = pack_frame({"i": reply["i"], "e": ["too_long", str(error)]})
         sink.write(frame)
         sink.flush()
 

@@ -1,13 +1,20 @@
-"""What the guest knows of an application that has functions.
+"""What the guest knows of an application that has functions, and the one thread on which its functions run.
 
-Invariant: each folder here with a module `application` declares an application, and its functions lie beside that.
+Invariant: nothing waits longer than its caller's deadline, and at most one piece of work of an application is under
+way. An application may block a call for as long as it likes. While a call is stuck, later ones are refused at once.
 """
 
 from __future__ import annotations
 
 import importlib
+import queue
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from guest.errors import Refused
 
 
 class Application(NamedTuple):
@@ -24,9 +31,91 @@ class Application(NamedTuple):
     module: str = ""  # of its functions; found by its folder
 
 
+# The folder here that has its functions -> the application.
+OWN = {
+    "calc": Application("CalcTools", "Calc", ("libreoffice-calc",), office=True),
+    "chromium": Application("BrowserTools", "Chromium", ("chromium-browser", "chromium"), ("chromium",), late=True),
+    "code": Application("CodeTools", "VS Code", ("code", "codium"), ("code",), slow=True),
+    "impress": Application("ImpressTools", "Impress", ("libreoffice-impress",), office=True),
+    "vlc": Application("VLCTools", "VLC", ("vlc",), ("vlc",), prepares="guest.vlc.start"),
+    "writer": Application("WriterTools", "Writer", ("libreoffice-writer",), office=True),
+}
+
+
 def declared() -> tuple[Application, ...]:
-    """The applications of all folders here."""
-    here = Path(__file__).parent
-    names = sorted(place.parent.name for place in here.glob("*/application.py"))
-    modules = {name: importlib.import_module(f"guest.{name}.application") for name in names}
-    return tuple(module.APPLICATION._replace(module=f"guest.{name}.functions") for name, module in modules.items())
+    """These applications, and those of other packages, whose folders here have a module `application`."""
+    names = sorted(place.parent.name for place in Path(__file__).parent.glob("*/application.py"))
+    brought = {name: importlib.import_module(f"guest.{name}.application").APPLICATION for name in names}
+    return tuple(app._replace(module=f"guest.{name}.functions") for name, app in (OWN | brought).items())
+
+
+STUCK_S = 10.0  # a call that has lasted this long is not waited for any more
+
+
+class _Job:
+    """One piece of work for the thread."""
+
+    def __init__(self, name: str, work: Callable[[], Any]) -> None:
+        self.name = name
+        self.work = work
+        self.started_s = time.monotonic()
+        self.done = threading.Event()
+        self.value: Any = None
+        self.error: Exception | None = None
+
+
+class Lane:
+    """The thread, made when first needed; `title` is what a model knows the application by."""
+
+    def __init__(self, title: str, said: Callable[[Exception], str] | None = None) -> None:
+        self._title = title
+        self._said = said or _said
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._last: _Job | None = None
+
+    @property
+    def free(self) -> bool:
+        """Whether nothing is under way."""
+        return self._last is None or self._last.done.is_set()
+
+    def call(self, name: str, work: Callable[[], Any], timeout_s: float) -> Any:
+        """What `work` returns. Raises Refused `tool_failed`, also at the deadline."""
+        started_s = time.monotonic()
+        last = self._last
+        if last is not None and not last.done.wait(max(0.0, min(timeout_s, last.started_s + STUCK_S - started_s))):
+            since_s = time.monotonic() - last.started_s
+            raise Refused("tool_failed", f"{self._title} has been busy with {last.name} for {since_s:.1f} s")
+        job = self.start(name, work)
+        if not job.done.wait(max(0.0, started_s + timeout_s - time.monotonic())):
+            text = f"{name}: {self._title} did not answer within {timeout_s:g} s; what was asked may still happen"
+            raise Refused("tool_failed", text)
+        if job.error is not None:
+            raise job.error
+        return job.value
+
+    def start(self, name: str, work: Callable[[], Any]) -> _Job:
+        """Have `work` done after what is under way, without waiting for it."""
+        job = self._last = _Job(name, work)
+        self._jobs.put(job)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._title, daemon=True)
+            self._thread.start()
+        return job
+
+    def _run(self) -> None:
+        while True:
+            job = self._jobs.get()
+            try:
+                job.value = job.work()
+            except Refused as refused:
+                job.error = refused
+            except Exception as error:  # noqa: BLE001 - the job's caller gets it
+                job.error = Refused("tool_failed", f"{job.name}: {self._said(error)}")
+            finally:
+                job.done.set()
+
+
+def _said(error: Exception) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}{': ' + text[:200] if text else ''}"

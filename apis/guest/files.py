@@ -1,16 +1,20 @@
-"""Files of HOME, for setting up a task before the policy acts.
+"""Files of HOME: for the set-up of a task, and as the functions of applications are given them.
 
-Invariant: nothing outside HOME is read or written and no link is followed.
+Invariant: nothing outside HOME is read or written. A path that leads out of it, by its words or by a link, is refused
+with the argument's name.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 from pathlib import PurePosixPath
+from urllib.parse import quote, unquote
 
 from guest.errors import Refused
+from PIL import Image, UnidentifiedImageError
 
 FILE_MAX_BYTES = 4 << 20
 
@@ -73,3 +77,158 @@ def write_file(path: str, data: bytes, executable: bool = False, append: bool = 
 def make_folder(path: str) -> None:
     """Make a folder, with those above it. Raises Refused."""
     os.close(_folder(_parts(path), make=True))
+
+
+FILES, FOLDERS = 2000, 500  # that are looked at for their endings
+
+
+def wrong(text: str) -> Refused:
+    """A refusal that the model reads: the argument's name and what would be right."""
+    return Refused("tool_failed", text)
+
+
+def home() -> str:
+    """The user's folder, without links in its path."""
+    return os.path.realpath(os.environ["HOME"])
+
+
+def _inside(full: str) -> bool:
+    return full == home() or full.startswith(home() + os.sep)
+
+
+def in_home(path: str, argument: str) -> str:
+    """The absolute path of a file below HOME whose folder exists; links that lead out are refused."""
+    full = os.path.join(home(), os.path.expanduser(path))
+    folder = os.path.realpath(os.path.dirname(full))
+    if not _inside(folder):
+        raise wrong(f"{argument}: the file lies outside the home folder: write a path like ~/Documents/name")
+    if not os.path.isdir(folder):
+        raise wrong(f"{argument}: there is no folder {os.path.dirname(path)[:80]}")
+    full = os.path.join(folder, os.path.basename(full))
+    if os.path.lexists(full) and not stat.S_ISREG(os.lstat(full).st_mode):  # a pipe would be waited for
+        raise wrong(f"{argument}: {os.path.basename(full)[:80]} is no regular file")
+    return full
+
+
+def there_in_home(path: str, argument: str) -> str:
+    """The absolute path of a file below HOME that can be read."""
+    full = in_home(path, argument)
+    if not os.path.isfile(full):
+        raise wrong(f"{argument}: there is no file {path[:80]}")
+    if not os.access(full, os.R_OK):
+        raise wrong(f"{argument}: {os.path.basename(full)[:80]} may not be read")
+    return full
+
+
+def to_write(path: str, argument: str) -> str:
+    """The absolute path of a file below HOME that can be made there, or written over."""
+    full = in_home(path, argument)
+    there = [full] if os.path.lexists(full) else []
+    if not all(os.access(each, os.W_OK) for each in (os.path.dirname(full), *there)):
+        raise wrong(f"{argument}: {os.path.basename(full)[:80]} may not be written there: choose another folder")
+    return full
+
+
+def below_home(path: str, argument: str) -> str:
+    """The absolute path of a folder below HOME, or of HOME itself; it may be gone."""
+    full = os.path.realpath(os.path.join(home(), os.path.expanduser(path)))
+    if not _inside(full):
+        raise wrong(f"{argument}: the folder lies outside the home folder: write a path like ~/Music")
+    return full
+
+
+def folder_in_home(path: str, argument: str) -> str:
+    """The absolute path of a folder below HOME that is there, or of HOME itself."""
+    full = below_home(path, argument)
+    if not os.path.isdir(full):
+        raise wrong(f"{argument}: there is no folder {path[:80]}")
+    return full
+
+
+def any_in_home(path: str, argument: str) -> str:
+    """The absolute path of a file or folder below HOME, or to be made there."""
+    full = os.path.realpath(os.path.join(home(), os.path.expanduser(path)))
+    return full if os.path.isdir(full) and _inside(full) else in_home(path, argument)
+
+
+def url_of(path: str) -> str:
+    """A file's URL."""
+    return "file://" + quote(path)
+
+
+def path_of(place: str) -> str:
+    """The path in a file's URL; any other text is a path already, whose % and digits are its own."""
+    rest = place.removeprefix("file://")
+    return place if rest == place else unquote(rest.removeprefix("localhost"))
+
+
+def short(path: str) -> str:
+    """A path below HOME as a model writes it: ~/Music/a.mp3."""
+    return "~" + path.removeprefix(home()) if _inside(path) else path
+
+
+def with_endings(folder: str, wanted: set[str]) -> tuple[list[str], bool]:
+    """Paths with these endings, in order, and whether there was too much to look at; links are not followed."""
+    found: list[str] = []
+    left = FILES
+    for number, (above, folders, names) in enumerate(os.walk(folder)):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if number >= FOLDERS:
+            return found, True
+        looked = sorted(names)[:left]
+        found += [os.path.join(above, n) for n in looked if n.rpartition(".")[2].lower() in wanted and "." in n]
+        left -= len(names)
+        if left < 0:
+            return found, True
+    return found, False
+
+
+HEAD_BYTES = 4096
+IMAGE_MAX_BYTES = 64 << 20
+MAX_PIXELS = 50_000_000  # four bytes each once it is drawn
+DRAWN = (400, 300)  # pixels of a drawing that doesn't say its size
+_WIDTH, _HEIGHT = (re.compile(rb'\s%s="(\d+(?:\.\d+)?)(?:px)?"' % name) for name in (b"width", b"height"))
+_BOX = re.compile(rb'\sviewBox="[-\d.]+[ ,]+[-\d.]+[ ,]+(\d+(?:\.\d+)?)[ ,]+(\d+(?:\.\d+)?)"')
+
+
+def image_size(path: str) -> tuple[int, int] | None:
+    """Width and height in pixels; None for a file that is no image."""
+    with open(path, "rb") as file:
+        head = file.read(HEAD_BYTES)
+    if b"<svg" in head:
+        return _of_drawing(head)
+    try:
+        with Image.open(path) as image:
+            wide, high = image.size
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError, SyntaxError):
+        return None
+    return (wide, high) if wide > 0 and high > 0 else None
+
+
+def refuse_large(path: str, argument: str) -> None:
+    """Raise Refused for a file that is too large to be drawn into a document."""
+    name = os.path.basename(path)[:80]
+    if os.path.getsize(path) > IMAGE_MAX_BYTES:
+        raise wrong(f"{argument}: at most {IMAGE_MAX_BYTES >> 20} MiB, and {name} is larger")
+    if _too_large(path):
+        raise wrong(f"{argument}: {name} has more than {MAX_PIXELS} pixels")
+
+
+def _too_large(path: str) -> bool:
+    """Whether an image has more than `MAX_PIXELS`, as far as its head can be read here; small files can."""
+    try:
+        with Image.open(path) as image:
+            return image.size[0] * image.size[1] > MAX_PIXELS
+    except Image.DecompressionBombError:
+        return True
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError):
+        return False
+
+
+def _of_drawing(head: bytes) -> tuple[int, int]:
+    start = head[head.index(b"<svg") :].partition(b">")[0] + b">"
+    width, height = _WIDTH.search(start), _HEIGHT.search(start)
+    box = _BOX.search(start)
+    found = (width[1], height[1]) if width and height else box.groups() if box else ()
+    wide, high = (round(float(part)) for part in found) if found else DRAWN
+    return (wide, high) if wide > 0 and high > 0 else DRAWN

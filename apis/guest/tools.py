@@ -20,9 +20,8 @@ from collections.abc import Callable
 from typing import Any
 
 from guest.addresses import Place
-from guest.application import Application, declared
+from guest.application import Application, Lane, declared
 from guest.errors import Refused
-from guest.lane import Lane
 from guest.office import office
 
 TOOL_S = 10.0  # less than the host waits

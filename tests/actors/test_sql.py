@@ -18,7 +18,7 @@ OF_DESKTOPS = {
     TOP / part
     for part in (
         "apis/documents/read/database.py",
-        "apis/guest/chromium/visits.py",
+        "apis/guest/chromium/profile.py",
         "apis/tasks/metrics/databases.py",
     )
 }

@@ -119,7 +119,7 @@ def test_its_functions_are_one_folder_of_the_guest(tmp_path: Path) -> None:
     place.mkdir()
     (place / "__init__.py").touch()
     (place / "application.py").write_text(
-        "from guest.application import Application\n\n"
+        "from guest.tools import Application\n\n"
         "APPLICATION = Application('PaintTools', 'Paint', ('paint-window',), ('paint',), slow=True)\n"
     )
     (place / "functions.py").write_text("def call(name, arguments):\n    return 'filled'\n\n\nready = bool\n")

@@ -18,13 +18,11 @@ from typing import Any
 from guest.chromium.devtools import soon
 from guest.code import gallery as code_gallery
 from guest.code import link as code_link
-from guest.code import page as code_page
 from guest.code import start as code_start
-from guest.code.installed import Installed, installed
 from guest.code.link import State
-from guest.code.open import show
+from guest.code.open import Installed, installed, show
 from guest.errors import Refused
-from guest.paths import any_in_home, below_home, folder_in_home, short, there_in_home, to_write, wrong
+from guest.files import any_in_home, below_home, folder_in_home, short, there_in_home, to_write, wrong
 from guest.tools import public
 
 CALL_S = 8.0  # less than the agent waits
@@ -218,7 +216,7 @@ class CodeTools:
 
     def disable_extension(self, *, extension_id: str) -> str:
         known = _known(extension_id)
-        fresh = code_page.switch_off(known.id, self._until)
+        fresh = code_link.switch_off(known.id, self._until)
         code_link.wait(lambda now: known.id not in now["extensions"], self._until)
         return f"{known.id} is switched off" if fresh else f"{known.id} was switched off already"
 

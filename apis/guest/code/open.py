@@ -6,6 +6,7 @@ server along when it ends. A later one only tells that window what to open.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,12 +14,58 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, Any, NamedTuple, NoReturn
 
 from guest.code import link as code_link
 from guest.code import start as code_start
-from guest.code.installed import installed
+from guest.code.start import EXTENSIONS
 from guest.errors import Refused
+from guest.files import wrong
+
+MOST_BYTES = 1 << 20
+
+
+class Installed(NamedTuple):
+    """One extension."""
+
+    id: str
+    version: str
+    categories: tuple[str, ...]
+    pre_release: bool
+
+
+def folder() -> Path:
+    """Where they lie."""
+    return Path(os.environ["HOME"], EXTENSIONS)
+
+
+def installed() -> list[Installed]:
+    """All of them by id. Raises Refused where the list can't be read."""
+    try:
+        rows = _json(folder() / "extensions.json")
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise wrong(f"the editor's list of extensions can't be read: {type(error).__name__}") from error
+    found = []
+    for row in rows if isinstance(rows, list) else []:
+        try:
+            about = _json(folder() / str(row["relativeLocation"]).rpartition("/")[2] / "package.json")
+            found.append(
+                Installed(
+                    str(row["identifier"]["id"]).lower(), str(row["version"]),
+                    tuple(map(str, about.get("categories", []))), about.get("preview") is True,
+                )
+            )  # fmt: skip
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            continue  # one that is just going, or was never whole
+    return sorted(found)
+
+
+def _json(place: Path) -> Any:
+    with place.open("rb") as file:
+        return json.loads(file.read(MOST_BYTES))
+
 
 READY_S = 40.0  # until a window answers that has just been started
 SERVER_S = 30.0

@@ -11,10 +11,53 @@ from itertools import islice
 from typing import Any
 
 import uno
+from com.sun.star.accessibility.AccessibleRole import DOCUMENT_PRESENTATION, PARAGRAPH
+from com.sun.star.accessibility.AccessibleStateType import SELECTED
 from com.sun.star.beans import UnknownPropertyException as Unknown
-from guest.impress import typed as impress_typed
+from com.sun.star.uno import Exception as UnoError
+from guest.files import wrong
 from guest.office.base import Document, clipped
-from guest.paths import wrong
+
+DEPTH = 4  # of the slide's view below the window
+MOST = 150  # boxes, or parts of one, for each takes time
+
+
+def selected_lines(window: Any) -> list[list[str]]:
+    """The paragraphs of each part of the one box that is selected."""
+    try:
+        shown = _slide(window.getAccessibleContext())
+        boxes = _below(shown, MOST) if shown is not None else ()
+        selected = [box for box in boxes if box.getAccessibleStateSet().contains(SELECTED)]
+        return list(_parts(selected[0])) if len(selected) == 1 else []
+    except UnoError:  # it lags behind what was removed just now
+        return []
+
+
+def _slide(told: Any) -> Any:
+    for _ in range(DEPTH):
+        if told is None or told.getAccessibleRole() == DOCUMENT_PRESENTATION:
+            return told
+        told = next(_below(told, 1), None)
+    return None
+
+
+def _parts(told: Any) -> Iterator[list[str]]:
+    """A box itself, or else in their order the cells of a table or the members of a group."""
+    below = list(_below(told, MOST))
+    found = [str(each.getText()) for each in below if each.getAccessibleRole() == PARAGRAPH]
+    if found or not below:
+        yield found
+    else:
+        for each in below:
+            yield from _parts(each)
+
+
+def _below(told: Any, most: int) -> Iterator[Any]:
+    for at in range(min(told.getAccessibleChildCount(), most)):
+        child = told.getAccessibleChild(at)
+        if child is not None:
+            yield child.getAccessibleContext()
+
 
 BOX_CHARS = 500  # of a box's text in what is said of the slides
 INFO_THINGS = 150  # slides and boxes that are told of, for each takes time
@@ -192,7 +235,7 @@ class Show(Document):
         chosen = self._view.getSelection()
         if getattr(chosen, "Count", 0) != 1:  # no boxes: selected text, slides or nothing
             return None
-        told = impress_typed.lines(self._view.Frame.ComponentWindow)
+        told = selected_lines(self._view.Frame.ComponentWindow)
         own = list(islice(parts(chosen.getByIndex(0)), len(told) + 1))
         for (part, _), lines in zip(own, told, strict=True) if len(own) == len(told) else ():
             if lines == [""] and "" not in part.String.split("\n"):  # both can't be true

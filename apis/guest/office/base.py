@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import uno
-from guest.paths import path_of, url_of, wrong
+from guest.files import path_of, url_of, wrong
 
 RESULT_CHARS = 1900  # of an answer
 INFO_CHARS = 4800  # of what is said of a document

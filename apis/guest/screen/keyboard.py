@@ -3,7 +3,7 @@
 Invariant:
 - No modifier stays pressed, whatever a method raises. A combination is resolved to key codes before the first press,
   and no modifier is pressed or locked when it begins.
-- A stroke waits for the pace that its application needs, as long as the time of the text lasts (`spending.py`).
+- A stroke waits for the pace that its application needs, as long as the time of the text lasts (`Spending`).
 - A key gets another sign only after its last stroke was read. Where that is not known, the answer says so.
 - Nothing is typed behind a line that Writer has not made yet.
 - A text that takes several calls goes on behind the last stroke of the call before. The answer counts what is typed.
@@ -16,12 +16,50 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from guest.errors import Refused
-from guest.screen.hearing import Hearing
 from guest.screen.layout import SHIFT_L, Layout, Rows, runs
-from guest.screen.screenlink import ScreenLink
-from guest.screen.spending import BOUND_S, READ_S, Spending
+from guest.screen.screenlink import KeysRead, ScreenLink
 from Xlib import XK, X
 from Xlib.ext import xtest
+
+CAREFUL_S = 11.0  # of waiting at lines and cells in one call; what is longer goes on at the application's pace
+TYPE_S = 14.0  # of pauses in one call, the careful ones included
+ANSWER_S = 16.0  # until the answer is due: the host waits 20 s for a call
+READ_S = 8.0  # for an application to read what it was sent; it may be held up
+BOUND_S = 0.5  # for an application to read a new layout; a wait is taken for so long until the first one is over
+
+
+class Spending:
+    """The time of one text; all arguments are in seconds, `now` and `began` by a monotonic clock."""
+
+    def __init__(self, began: float, waits: int, calls: int = 1) -> None:
+        """`waits` is how often the application has to be waited for, `calls` how many the text may take."""
+        self._began, self._more = began, calls - 1  # of the call that runs, and how many may follow it
+        self._waits, self._longest_s = waits, BOUND_S
+
+    def again(self, now: float) -> None:
+        """The next call begins."""
+        self._began, self._more = now, max(0, self._more - 1)
+
+    def over(self, now: float) -> bool:
+        """Whether the call has to end, wherever the text stands."""
+        return now >= self._began + (TYPE_S if self._more else ANSWER_S)
+
+    def waited(self, seconds: float) -> None:
+        """A wait is over."""
+        self._waits, self._longest_s = max(0, self._waits - 1), max(self._longest_s, seconds)
+
+    def left_s(self, now: float) -> float:
+        """What rests and pauses may still take, in this call and the following."""
+        return max(0.0, self._began + TYPE_S * (1 + self._more) - now - self._waits * self._longest_s)
+
+    def careful(self, now: float) -> bool:
+        """Whether a line may still be rested at."""
+        return self.left_s(now) > (TYPE_S - CAREFUL_S) * (1 + self._more)
+
+    def wait_s(self, now: float) -> float:
+        """How long the application may be waited for."""
+        return min(READ_S, max(BOUND_S, self._began + ANSWER_S - now))
+
 
 # Seconds between strokes, by window class (lower case). None of these lost one of them without any pause.
 PACES_S = {
@@ -154,7 +192,7 @@ class Keyboard:
         self._line = ""  # the end of what was typed last, as long as nothing was done since
         self._left = False  # whether the last thing done was typing
         self._text: Text | None = None  # that was typed last, as long as nothing was done since
-        self._hearing: Hearing | None = None
+        self._hearing: KeysRead | None = None
         self._into = 0  # the office's window that was typed into last
         self._unread: set[int] = set()  # windows that got signs from spare keys and were not asked since
         self._layout = Layout(0, ())
@@ -176,7 +214,7 @@ class Keyboard:
 
     def _read(self, window: int, seconds: float) -> bool | None:
         if self._hearing is None:
-            self._hearing = Hearing()
+            self._hearing = KeysRead()
         return self._hearing.read(window, seconds)
 
     def _wait_for(self, window: int) -> None:

@@ -1,12 +1,16 @@
-"""Programs that are started here, and waiting for their windows.
+"""Programs that are started here: commands of task files run to their end, and windows that are waited for.
 
-Invariant: every wait has the caller's deadline. A window counts as open only when its application answers on the
-accessibility bus, a terminal when its shell has prompted.
+Invariant: every wait has the caller's deadline. A command and what it started are gone then, and its output is bounded.
+A window counts as open only when its application answers on the accessibility bus, a terminal when its shell has
+prompted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import selectors
+import signal
 import subprocess
 import sys
 import time
@@ -17,13 +21,65 @@ from typing import Any
 from guest.errors import Refused
 from guest.screen import terminal
 from guest.screen.screenlink import ScreenLink
+from guest.screen.terminal import SILENT_CLASSES
 from guest.screen.windows import Windows
 from guest.tools import reachable, usable
+
+OUT_BYTES = 256 << 10
+GRACE_S = 0.3  # for output of what a command left behind
+
+
+def run(argv: list[str], timeout_ms: int = 10_000, env: dict[str, str] | None = None) -> dict[str, Any]:
+    """Run a command in HOME, with `env` besides the session's environment; its exit status and what it wrote.
+
+    The status is None at the deadline. Raises Refused `failed`.
+    """
+    if not argv or not all(isinstance(part, str) for part in argv):
+        raise Refused("bad_request", "argv is a list of strings")
+    try:
+        child = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=os.environ["HOME"],
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise Refused("failed", f"{argv[0]}: {error.strerror}") from error
+    out = _output(child, time.monotonic() + timeout_ms / 1000)
+    code = child.poll()
+    if code is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    return {"code": code, "out": out.decode("utf-8", "replace")}
+
+
+def _output(child: subprocess.Popen[bytes], until: float) -> bytes:
+    """What `child` writes until it has ended; what is beyond the bound is read and dropped."""
+    assert child.stdout is not None
+    kept = bytearray()
+    with child.stdout as pipe, selectors.DefaultSelector() as selector:
+        os.set_blocking(pipe.fileno(), False)
+        selector.register(pipe, selectors.EVENT_READ)
+        while (left := until - time.monotonic()) > 0:
+            if selector.select(min(left, GRACE_S)):
+                part = pipe.read(1 << 16)
+                if not part:
+                    break
+                kept += part[: OUT_BYTES - len(kept)]
+            elif child.poll() is not None:
+                break
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(max(0.0, until - time.monotonic()))
+    return bytes(kept)
+
 
 LAUNCH_MAX = 64
 READER = (sys.executable, "-I", "-S", str(Path(__file__).with_name("terminal.py")))
 LOOK_S = 0.05
-SILENT_CLASSES = {"xterm", "uxterm"}  # they draw their text themselves and tell the accessibility bus nothing
 
 
 def readable(argv: list[str]) -> list[str]:

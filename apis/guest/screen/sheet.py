@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import gi
-from guest.addresses import Place, address, place_of, range_of
-from guest.screen.grid import chosen, filled
+from guest.addresses import Place, address, chosen, filled, place_of, range_of
 
 gi.require_version("Atspi", "2.0")
 from gi.repository import Atspi, GLib  # noqa: E402 - the version must be chosen first

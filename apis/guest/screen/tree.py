@@ -1,21 +1,23 @@
 """The accessibility bus of one desktop: its applications, and what of them shows.
 
-Invariant: an application that hangs costs one deadline and is left out of what is observed. That something was left out
-is said.
+Invariant: every look is bounded in nodes, text and time. An application that hangs costs one deadline and is left out
+of what is observed; that something was left out is said.
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from xml.sax.saxutils import escape, quoteattr
 
 import gi
 from guest.errors import Refused
-from guest.screen import completion
 from guest.screen.boxes import Box
+from guest.screen.nodes import CHILDREN_MAX
+from guest.screen.remembered import Steady
 from guest.screen.sheet import Known
-from guest.screen.steady import Steady
 from guest.screen.walk import CALL_MS, Walk
 
 gi.require_version("Atspi", "2.0")
@@ -77,7 +79,7 @@ class Tree:
         for app in self.applications():
             try:
                 if app.get_process_id() == pid:
-                    return completion.added(app, typed)
+                    return field_added(app, typed)
             except GLib.Error:
                 return None
         return None
@@ -125,3 +127,132 @@ class Tree:
             if pid and not silent:
                 found.append((pid, app))
         return found, cut
+
+
+SEARCH_NODES_MAX = 1200
+SEARCH_CHILDREN_MAX = 64
+SEARCH_DEPTH_MAX = 24
+SEARCH_S = 1.0
+# What holds documents, files and choices, many of them, and no field that completes.
+_PASSED = {
+    "document frame", "document presentation", "document spreadsheet", "document text", "document web", "layered pane",
+    "list", "list box", "menu bar", "page tab list", "table", "tree", "tree table",
+}  # fmt: skip
+_FIELDS = {"entry", "text"}
+
+
+def field_added(app: Any, typed: str) -> bool | None:
+    """Whether the field with the focus goes on behind what was `typed`; None where none is found. Raises GLib.Error."""
+    search = _Search()
+    for at in range(min(app.get_child_count(), SEARCH_CHILDREN_MAX)):
+        top = app.get_child_at_index(at)
+        if top is not None and top.get_state_set().contains(Atspi.StateType.ACTIVE):
+            field = search.focused(top, 0)
+            if field is not None:
+                return _goes_on(field, typed)
+    return None
+
+
+class _Search:
+    """One look for the field that has the focus."""
+
+    def __init__(self) -> None:
+        self._left = SEARCH_NODES_MAX
+        self._until = time.monotonic() + SEARCH_S
+
+    def focused(self, node: Any, depth: int) -> Any:
+        """The field, or None."""
+        self._left -= 1
+        if self._left < 0 or depth > SEARCH_DEPTH_MAX or time.monotonic() > self._until:
+            return None
+        states, role = node.get_state_set(), node.get_role_name()
+        if role in _PASSED or (depth and not states.contains(Atspi.StateType.SHOWING)):
+            return None
+        if role in _FIELDS and states.contains(Atspi.StateType.FOCUSED):
+            return node if states.contains(Atspi.StateType.EDITABLE) else None
+        for at in range(min(node.get_child_count(), SEARCH_CHILDREN_MAX)):
+            try:
+                child = node.get_child_at_index(at)
+                found = self.focused(child, depth + 1) if child is not None else None
+            except GLib.Error:  # it is gone
+                continue
+            if found is not None:
+                return found
+        return None
+
+
+def _goes_on(field: Any, typed: str) -> bool:
+    if field.get_text_iface() is None or Atspi.Text.get_n_selections(field) != 1:
+        return False
+    chosen, end = Atspi.Text.get_selection(field, 0), Atspi.Text.get_character_count(field)
+    first = chosen.start_offset
+    if not 0 < first < chosen.end_offset == end:
+        return False
+    last = typed[-min(first, len(typed)) :]
+    return bool(last) and str(Atspi.Text.get_text(field, first - len(last), first)).casefold() == last.casefold()
+
+
+NODES_MAX, DEPTH_MAX, NAME_MAX, TEXT_MAX, CHARS_MAX = 2500, 40, 200, 500, 250_000
+# Of attributes: states, and where it is, by the prefixes that selectors of task files know.
+SPACES = " ".join(
+    f'xmlns:{prefix}="https://accessibility.ubuntu.example.org/ns/{name}"'
+    for prefix, name in (("st", "state"), ("cp", "component"))
+)
+PASS_S = 5.0
+_ROLE = re.compile(r"[^a-z]+")
+
+
+def as_xml(applications: Iterable[Any]) -> str:
+    """Applications and what shows in them: an element is a role with dashes, with its text; name, states and place are
+    attributes."""
+    until, said, size, nodes = time.monotonic() + PASS_S, [f"<desktop-frame {SPACES}>"], 0, 0
+    ends = [("</desktop-frame>", iter(list(applications)))]
+    while ends:
+        node = next(ends[-1][1], None)
+        if node is None:
+            said.append(ends.pop()[0])
+            continue
+        if nodes >= NODES_MAX or size >= CHARS_MAX or len(ends) > DEPTH_MAX or time.monotonic() > until:
+            continue
+        try:
+            states = node.get_state_set()
+            if len(ends) > 1 and not states.contains(Atspi.StateType.SHOWING):
+                continue
+            role = _ROLE.sub("-", node.get_role_name().lower()).strip("-") or "unknown"
+            name = _plain((node.get_name() or "")[:NAME_MAX])
+            named = "".join(f' st:{state.value_nick.replace("-", "_")}="true"' for state in states.get_states())
+            named += _place(node)
+            text = escape(_plain(_start_of_text(node)))
+            below = iter(list(_children(node)))
+        except GLib.Error:  # it has gone, or its application hangs
+            continue
+        said.append(f"<{role} name={quoteattr(name)}{named}>{text}")
+        size, nodes = size + len(said[-1]), nodes + 1
+        ends.append((f"</{role}>", below))
+    return "".join(said)
+
+
+def _plain(text: str) -> str:
+    return "".join(char for char in text if char.isprintable() or char == "\n").replace("\ufffc", "")
+
+
+def _place(node: Any) -> str:
+    """Where it is on the screen, and its size, in pixels."""
+    found = node.get_component_iface()
+    if found is None:
+        return ""
+    box = found.get_extents(Atspi.CoordType.SCREEN)
+    return f' cp:screencoord="({box.x}, {box.y})" cp:size="({box.width}, {box.height})"'
+
+
+def _start_of_text(node: Any) -> str:
+    """The beginning of its text."""
+    found = node.get_text_iface()
+    return found.get_text(0, min(found.get_character_count(), TEXT_MAX)) if found is not None else ""
+
+
+def _children(node: Any) -> Iterator[Any]:
+    for at in range(min(node.get_child_count(), CHILDREN_MAX)):
+        child = node.get_child_at_index(at)
+        if child is not None:
+            yield child

@@ -26,12 +26,21 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import gi
-from guest.screen import visible
 from guest.screen.boxes import Box, common, covered, fills, held, hidden, inside, overhang, under
+from guest.screen.nodes import (
+    CHILDREN_MAX,
+    CONTROLS,
+    Shift,
+    box_of,
+    name_of,
+    plain,
+    scrolled,
+    showing,
+    text_of,
+    value_of,
+)
+from guest.screen.remembered import HOLDERS, OTHERS, Gone, Steady
 from guest.screen.sheet import Known, Sheet
-from guest.screen.steady import HOLDERS, OTHERS, Gone, Steady
-from guest.screen.visible import CHILDREN_MAX, Shift, box_of
-from guest.screen.words import CONTROLS, name_of, plain, text_of, value_of
 
 gi.require_version("Atspi", "2.0")
 from gi.repository import Atspi, GLib  # noqa: E402 - the version must be chosen first
@@ -293,7 +302,7 @@ class Walk:
         steady = spot.steady and not role.startswith(OTHERS)
         spot = replace(spot, view=None, above=box, opened=False, web=web, popup=popup, steady=steady)
         if role == _ICON_VIEW and box:
-            spot = replace(spot, view=box, shift=visible.scrolled(node))
+            spot = replace(spot, view=box, shift=scrolled(node))
         if role == "menu" and not web and states.contains(_SELECTABLE) and not states.contains(_SELECTED):
             return
         if role == "menu" and not web and not states.contains(_SELECTABLE):
@@ -315,7 +324,7 @@ class Walk:
             self._remembered(node, role, box, count, below)
             return
         shows = self._shows(box, spot)
-        found = visible.showing(node, count, shows, spot.shift if spot.view else (0, 0), self._late)
+        found = showing(node, count, shows, spot.shift if spot.view else (0, 0), self._late)
         self.beyond += count - len(found) if role not in _BARS else 0
         for at in found:
             if self._late():

@@ -6,7 +6,6 @@ import contextlib
 import json
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,8 +14,6 @@ from typing import IO, Any
 
 import pytest
 
-import apis.guest
-
 Answer = Callable[[dict[str, Any]], bytes]
 
 
@@ -24,7 +21,6 @@ Answer = Callable[[dict[str, Any]], bytes]
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setitem(sys.modules, "guest", apis.guest)
     return tmp_path
 
 

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.guest.addresses import address
-from apis.guest.screen.grid import CELLS_MAX, chosen
+from apis.guest.addresses import CELLS_MAX, address, chosen
 
 
 def test_the_block_its_margins_and_the_current_cell_are_said() -> None:

@@ -122,7 +122,7 @@ class Application:
         self.screen, self.took_s, self.reads = screen, took_s, reads
 
     def read(self, _: int, seconds: float) -> bool:
-        """As `Hearing.read`."""
+        """As `KeysRead.read`."""
         took_s = self.took_s if len(self.screen.signs) <= self.reads else float("inf")
         self.screen.now += min(took_s, seconds)
         return took_s <= seconds
@@ -138,7 +138,7 @@ def typing(keyboard: Any, monkeypatch: pytest.MonkeyPatch, took_s: float, reads:
         return len(screen.waits) % screen.every == 0
 
     monkeypatch.setattr(keyboard, "time", SimpleNamespace(monotonic=lambda: screen.now))
-    monkeypatch.setattr(keyboard, "Hearing", lambda: Application(screen, took_s, reads))
+    monkeypatch.setattr(keyboard, "KeysRead", lambda: Application(screen, took_s, reads))
     monkeypatch.setattr(keyboard.xtest, "fake_input", screen.press)
     return screen, keyboard.Keyboard(screen, rest)
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import Any
 
 import pytest
 
-import apis.guest
-
 
 @pytest.fixture
 def lane(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setitem(sys.modules, "guest", apis.guest)
-    from apis.guest.lane import Lane
+    from apis.guest.application import Lane
 
     return Lane("VLC")
 

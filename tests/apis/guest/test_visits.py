@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -11,8 +10,6 @@ from typing import Any
 
 import psutil
 import pytest
-
-import apis.guest
 
 MAKES = """#!/usr/bin/env python3
 import sqlite3, sys, time
@@ -53,9 +50,8 @@ subprocess.Popen([sys.executable, "-c", write, folder])
 
 @pytest.fixture
 def visits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setitem(sys.modules, "guest", apis.guest)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    from apis.guest.chromium import visits as found
+    from apis.guest.chromium import profile as found
 
     monkeypatch.setattr(found, "running", lambda: False)
     monkeypatch.setattr(found.shutil, "which", lambda name: str(tmp_path / name))

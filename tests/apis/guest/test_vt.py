@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.guest.screen.vt import MARKS_MAX, Screen, last_lines
+from apis.guest.screen.terminals import MARKS_MAX, Screen, last_lines
 
 SHOWN = {
     "plain": ("ab\r\ncd", ["ab", "cd"]),

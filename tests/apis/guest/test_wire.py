@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apis.guest.chromium.wire import MESSAGE_MAX, Closed, WebSocket
+from apis.guest.chromium.devtools import MESSAGE_MAX, Closed, WebSocket
 
 GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 TEXT, CONTINUED, CLOSE, PING, PONG = 1, 0, 8, 9, 10

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-import apis.guest
-
 # For each line, a number of seconds, a second thread works for so long; the first waits for it where that is short.
 PROGRAM = """
 import sys, threading, time
@@ -39,8 +37,7 @@ def program() -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture
 def work(program: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setitem(sys.modules, "guest", apis.guest)
-    from apis.guest.screen.work import Work
+    from apis.guest.screen.settle import Work
 
     found = Work()
     monkeypatch.setattr(found, "_programs", lambda: [(program.pid, b"python3")])

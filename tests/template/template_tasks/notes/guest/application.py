@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from guest.application import Application
+from guest.tools import Application
 
 APPLICATION = Application("NotesTools", "Notes", ("notes",))

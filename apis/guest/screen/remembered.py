@@ -1,18 +1,12 @@
-"""What the buttons of LibreOffice's tool bars keep from one observation to the next.
+"""What is remembered of LibreOffice's windows from one observation to the next: their frames, panels and tool bars.
 
-Invariant: states and names are read again each time. A button's role, and that nothing lies below it, are remembered as
-long as the same object stands there. A button's box is remembered as long as four things stay:
+Most of the 300 nodes around a sheet hold other nodes and never change. Asking for all of it again takes more than half
+of an observation's time.
 
-- the box of its bar
-- the names in the bar
-- which of the bar's children show
-- where the last of these lies
-
-Nothing is remembered while a menu or a popup is open, since buttons take on children then. Nor is anything remembered
-of a bar that the last observation did not show.
-
-A bar has up to 60 children, and most of them are hidden or never change. Without this they cost a third of an
-observation of Calc.
+Invariant: states and names are read again each time, and nothing is remembered of documents, lists and menus, or while
+a menu is open. An object's role is remembered as long as the object. A panel's children are, as long as they are as
+many and none of them is gone. A button's box is, as long as the box of its bar, the names in the bar, which of its
+children show, and the place of the last of these are. What the last observation did not meet is forgotten.
 """
 
 from __future__ import annotations
@@ -22,7 +16,7 @@ from typing import Any, NamedTuple
 
 import gi
 from guest.screen.boxes import Box
-from guest.screen.visible import box_of
+from guest.screen.nodes import box_of
 
 gi.require_version("Atspi", "2.0")
 from gi.repository import Atspi  # noqa: E402 - the version must be chosen first
@@ -131,3 +125,50 @@ def _children(bar: Any, count: int) -> list[Any]:
 
 def _name(node: Any, known: Known | None) -> str:
     return "" if known is not None and known.role == _SILENT else str(node.get_name() or "")
+
+
+HOLDERS = {"filler", "panel", "root pane", "scroll pane", "split pane", "status bar", "viewport"}
+OTHERS = ("document", "list", "menu", "table", "tree")  # how roles begin, below which nothing is remembered
+
+
+class Gone(Exception):  # noqa: N818 - what became of it
+    """A remembered object stands for nothing any more, or says so: Calc's input line always does."""
+
+
+class Steady:
+    """What the last observation met, and what this one does."""
+
+    def __init__(self) -> None:
+        self._roles: dict[Any, str] = {}
+        self._inside: dict[Any, list[Any]] = {}
+        self._bars: dict[Any, Bar] = {}
+        self.turn()
+
+    def turn(self) -> None:
+        """A new observation begins."""
+        self._old = self._roles, self._inside, self._bars
+        self._roles, self._inside, self._bars = {}, {}, {}
+
+    def role(self, node: Any) -> str:
+        """A node's role. Raises GLib.Error."""
+        role = self._old[0].get(node) or str(node.get_role_name())
+        self._roles[node] = role
+        return role
+
+    def children(self, node: Any, count: int) -> list[Any]:
+        """The children of a holder, None where there is no such child. Raises GLib.Error."""
+        found = self._old[1].get(node)
+        if found is None or len(found) != count:
+            found = [node.get_child_at_index(at) for at in range(count)]
+        self._inside[node] = found
+        return found
+
+    def anew(self, node: Any, at: int) -> Any:
+        """The child at a place whose object is gone; None where there is none. Raises GLib.Error."""
+        self._inside[node][at] = child = node.get_child_at_index(at)
+        return child
+
+    def bar(self, node: Any, count: int, box: Box) -> list[Any]:
+        """The children of a tool bar that show; `box` is its place as LibreOffice tells it. Raises GLib.Error."""
+        self._bars[node], children = look(node, count, box, self._old[2].get(node))
+        return children

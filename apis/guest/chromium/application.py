@@ -1,7 +1,0 @@
-"""Chromium as the guest knows it. Invariant: a pure declaration."""
-
-from __future__ import annotations
-
-from guest.application import Application
-
-APPLICATION = Application("BrowserTools", "Chromium", ("chromium-browser", "chromium"), ("chromium",), late=True)

@@ -1,7 +1,0 @@
-"""LibreOffice Impress as the guest knows it. Invariant: a pure declaration."""
-
-from __future__ import annotations
-
-from guest.application import Application
-
-APPLICATION = Application("ImpressTools", "Impress", ("libreoffice-impress",), office=True)

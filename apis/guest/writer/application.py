@@ -1,7 +1,0 @@
-"""LibreOffice Writer as the guest knows it. Invariant: a pure declaration."""
-
-from __future__ import annotations
-
-from guest.application import Application
-
-APPLICATION = Application("WriterTools", "Writer", ("libreoffice-writer",), office=True)
