@@ -115,7 +115,7 @@ standins: setup
 fresh-root: setup
 	setpriv --pdeathsig TERM $(PY) -P tests/fresh_root.py $(foreach folder,$(BIND),--bind $(folder))
 
-# What things cost here: NAME is startup, desktops, sampler, learner or capacity; ARGS are its own (`ARGS=--help`).
+# What things cost here: NAME is startup, desktops, sampler, learner, shapes or capacity; ARGS are its own (`ARGS=--help`).
 NAME ?= startup
 bench: setup
 	$(PY) -m tests.bench $(NAME) $(ARGS)

@@ -1,30 +1,43 @@
-"""`make bench NAME=desktops`: all figures of desktops on this machine, beside their targets.
+"""`make bench NAME=desktops`: what an action, a boot and an oracle's episode cost on real desktops of this machine.
 
-Invariant: every figure is measured on real desktops in this very command. Bounds are multiples of the reference
-workload (`reference.py`), which runs in between, so they hold on slow and on busy machines. The result names the
-machine's load at the start.
+Every figure is measured in this very command. Bounds are multiples of the reference workload (`reference.py`), which
+runs in between, so they hold on slow and on busy machines. Actions are typed and planned as a model's are, and every
+click goes elsewhere than the click before it. An episode's time is all of it: the desktop's boot, its guest, this
+process and its children for the verifier. Desktops come one after the other, so no neighbour is counted.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import sys
+import time
 
 import msgspec
 
 from actors.cluster import output
-from actors.desktop.config import screen_of
+from actors.cluster.checks.apis.desk import provider, sandbox_set
+from actors.cluster.config import models
+from actors.desktop.config import PoolConfig, SandboxConfig, screen_of
 from actors.desktop.link import LinkDown
+from actors.desktop.player import Play, Player, demonstrated
+from actors.desktop.pool.pool import DesktopPool
+from actors.desktop.provider import DesktopSpec
+from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault, GuestRefused
-from apis.observation import SCREEN
-from apis.plans.action import SETTLE
+from apis.actions.gui import AnyAction, Click, Hotkey, Type
+from apis.observation import SCREEN, Observation
+from apis.plans.action import SETTLE, plan
+from apis.tasks import registry as tasks
+from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
-from tests.bench import actions, hold, lives, reference, stage
-from tests.bench.processes import KINDS
-from tests.bench.reference import multiple
-from tests.bench.report import Measured, Target, show
+from tests.bench import reference, stage
+from tests.bench.reference import ROUNDS, Reference, ReferenceRound, middle
+from tests.bench.report import Measured, Target, median, multiple, percentile, show
 
+PARTS = ("act", "settle", "observe")
+UNDO = {"text_editor": ("ctrl", "z"), "terminal": ("ctrl", "u"), "libreoffice_calc": ("esc",)}
 # In rounds of the reference workload: a click with settle and observation, and its observation alone, at the median.
 CLICK = {"text_editor": 0.28, "file_manager": 0.42, "terminal": 0.13, "libreoffice_calc": 1.3}
 OBSERVE = {"text_editor": 0.14, "file_manager": 0.3, "terminal": 0.04, "libreoffice_calc": 0.9}
@@ -33,199 +46,344 @@ BOOT = 3.2
 QUIET_MS = float(SETTLE.args["quiet_ms"])
 EPISODE = {"light": 9.0, "Calc": 32.0, "office": 70.0, "Chromium": 20.0, "VLC": 20.0}
 LARGER = 1.5  # times what an episode costs at the first screen size
-BUSY_LOAD = 0.3  # per core: from here on the machine is not idle
+# By kind of episode: the applications of which a family needs one, with light ones.
+OFFICE = frozenset({"libreoffice_calc", "libreoffice_writer", "libreoffice_impress"})
+KINDS = {
+    "light": stage.LIGHT,
+    "Calc": frozenset({"libreoffice_calc"}),
+    "office": OFFICE,
+    "Chromium": frozenset({"google_chrome"}),
+    "VLC": frozenset({"vlc"}),
+}
 
 
-class DesktopsOptions(msgspec.Struct, frozen=True, kw_only=True):
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure; 0 leaves a part out."""
 
     apps: str = ",".join(stage.APPS)
-    actions: int = 60
+    actions: int = 60  # of each kind and application
     boots: int = 10
-    episodes: int = 10
+    episodes: int = 10  # of each kind
     kinds: str = "light,Calc"
-    screens: str = "x".join(map(str, SCREEN))
-    hold: int = 0
-    hold_app: str = "text_editor"
-    overrides: list[str] = []
+    screens: str = "x".join(map(str, SCREEN))  # of episodes, compared with the first
+    overrides: list[str] = msgspec.field(default_factory=list)  # keys of desktops.provider
     targets: bool = True
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """Many actions of one kind in one application: milliseconds on the wall and of processors, guest and host."""
+
+    app: str
+    action: str
+    n: int
+    wall_ms: dict[str, float | None]  # median by part, and of all in `all`
+    cpu_ms: dict[str, float | None]
+    wall_p95_ms: float | None
+    reference: ReferenceRound
+
+
+class Boots(msgspec.Struct, frozen=True, kw_only=True):
+    """Boots one after the other, until the agent said that it is ready."""
+
+    n: int
+    cpu_s: float | None  # median, guest and host
+    wall_p50_s: float | None
+    wall_p95_s: float | None
+    reference: ReferenceRound
+
+
+class OracleEpisodes(msgspec.Struct, frozen=True, kw_only=True):
+    """Oracle episodes one after the other."""
+
+    kind: str
+    screen: str  # WIDTHxHEIGHT in pixels
+    n: int
+    successes: int
+    faults: int
+    families: list[str]
+    cpu_s: float | None  # mean of everything
+    wall_p50_s: float | None  # from a leased desktop to the outcome
+    steps: float  # mean
+    reference: ReferenceRound
 
 
 class DesktopsResult(Measured, frozen=True, kw_only=True):
     """Everything measured."""
 
-    idle: bool
-    actions: list[actions.Cost]
-    boots: lives.Boots | None
-    episodes: list[lives.OracleEpisodes]
-    held: hold.Held | None
+    actions: list[Cost]
+    boots: Boots | None
+    episodes: list[OracleEpisodes]
 
 
-def _said(text: str) -> None:
+def _progress(text: str) -> None:
     output.line(f"  {text}", to=sys.stderr)
 
 
-async def measure(wanted: DesktopsOptions) -> DesktopsResult:
-    """Measure what is wanted, one thing after the other. Raises ConfigError."""
-    apps = stage.known(wanted.apps)
-    stage.known(wanted.hold_app)
-    kinds, screens = lives.kinds(wanted.kinds), [text.strip() for text in wanted.screens.split(",")]
-    for screen in screens:
-        screen_of(screen)
-    if min(wanted.actions, wanted.boots, wanted.episodes, wanted.hold) < 0:
-        raise ConfigError("counts start at 0, which leaves the part out")
-    sandbox, load = stage.sandbox_set(wanted.overrides), os.getloadavg()[0]
-    if wanted.hold:
-        hold.refuse_unless_fits(wanted.hold_app, wanted.hold)
-    costs: list[actions.Cost] = []
-    booted, held, played = None, None, []
-    async with stage.provider(sandbox) as made:
-        async with reference.opened(made) as beside:
-            for app in apps if wanted.actions else ():
-                async with stage.desktop(made, app) as one:
-                    costs += await actions.measure(one, app, wanted.actions, beside, _said)
-            if wanted.boots:
-                booted = await lives.boots(made, wanted.boots, beside, _said)
-            for kind in kinds if wanted.episodes else ():
-                played += [
-                    await lives.episodes(sandbox, kind, screen, wanted.episodes, beside, said=_said)
-                    for screen in screens
-                ]
-        if wanted.hold:
-            held = await hold.hold(made, wanted.hold_app, wanted.hold, _said)
-    targets = targets_of(costs, booted, played, held) if wanted.targets else []
-    return DesktopsResult(
-        load_at_start=load,
-        idle=load <= BUSY_LOAD * (os.cpu_count() or 1),
-        actions=costs,
-        boots=booted,
-        episodes=played,
-        held=held,
-        targets=targets,
+def places(observation: Observation, app: str) -> list[tuple[int, int]]:
+    """Two places of which a click on each changes something when the other was clicked before."""
+    shown = [e for e in observation.elements if e.window == observation.active and e.w > 0 and e.h > 0]
+    if app == "file_manager":
+        icons = [e for e in shown if e.name.endswith(".txt")]
+        if len(icons) > 1:
+            return [(icons[0].cx, icons[0].cy), (icons[-1].cx, icons[-1].cy)]
+    if app == "libreoffice_calc":
+        cells = {e.name: e for e in shown if e.tag == "table-cell"}
+        pair = [cells[name] for name in ("A5", "B9", "A3", "B4", "C8") if name in cells][:2]
+        if len(pair) > 1:
+            return [(cell.cx, cell.cy) for cell in pair]
+    largest = max(shown, key=lambda e: e.w * e.h, default=None)
+    if largest is None:
+        return [(400, 250), (500, 400)]
+    return [(largest.x + 60, largest.y + 30), (largest.x + 90, largest.y + largest.h // 3)]
+
+
+async def actions(made: SandboxProvider, app: str, count: int, beside: Reference) -> list[Cost]:
+    """`count` clicks, then `count` typings and hotkeys in turns, in `app` on a desktop of its own."""
+    costs = []
+    async with stage.desktop(made, app) as booted:
+        observation = await stage.observe(booted.link)
+        where = places(observation, app)
+        clicks: list[AnyAction] = [Click(coordinates=where[n % 2]) for n in range(count)]
+        if app in UNDO:
+            pair: list[AnyAction] = [Type(text="kiwi"), Hotkey(keys=UNDO[app])]
+        else:
+            pair = [Hotkey(keys=("right",)), Hotkey(keys=("left",))]
+        for kind, each in (("click", clicks), ("type and hotkey", [pair[n % 2] for n in range(count)])):
+            _progress(f"{app}: {count} x {kind}")
+            wall: dict[str, list[float]] = {part: [] for part in (*PARTS, "all")}
+            cpu: dict[str, list[float]] = {part: [] for part in wall}
+            rounds = [await beside.round()]
+            for number, action in enumerate(each, 1):
+                observation = await _action(made, booted, action, observation, wall, cpu)
+                if number % max(1, count // ROUNDS) == 0:
+                    rounds.append(await beside.round())
+            costs.append(
+                Cost(
+                    app=app,
+                    action=kind,
+                    n=count,
+                    wall_ms={part: median(values) for part, values in wall.items()},
+                    cpu_ms={part: median(values) for part, values in cpu.items()},
+                    wall_p95_ms=percentile(wall["all"], 0.95),
+                    reference=middle(rounds),
+                )
+            )
+    return costs
+
+
+async def _action(
+    made: SandboxProvider,
+    booted: stage.Booted,
+    action: AnyAction,
+    observation: Observation,
+    wall: dict[str, list[float]],
+    cpu: dict[str, list[float]],
+) -> Observation:
+    """Act, settle and observe; the clocks are read outside the parts that they bound."""
+    calls = list(plan(action, observation).calls)
+    acts = [call for call in calls if call.method != "settle" or call is not calls[-1]]
+    sums = [0.0, 0.0]
+    for part in PARTS:
+        used = (await made.probe(booted.desktop)).cpu_s
+        own, began = time.process_time(), time.perf_counter()
+        if part == "observe":
+            observation = await stage.observe(booted.link)
+        else:
+            await stage.carry_out(booted.link, acts if part == "act" else calls[len(acts) :])
+        wall[part].append(1e3 * (time.perf_counter() - began))
+        own = time.process_time() - own
+        cpu[part].append(1e3 * (own + (await made.probe(booted.desktop)).cpu_s - used))
+        sums = [sums[0] + wall[part][-1], sums[1] + cpu[part][-1]]
+    wall["all"].append(sums[0])
+    cpu["all"].append(sums[1])
+    return observation
+
+
+async def boots(made: SandboxProvider, count: int, beside: Reference) -> Boots:
+    """Boot and destroy `count` desktops."""
+    _progress(f"{count} boots")
+    guest, host, wall = [], [], []
+    rounds = [await beside.round()]
+    for _ in range(count):
+        own = time.process_time()
+        booted = await stage.boot(made)
+        host.append(time.process_time() - own)
+        wall.append(booted.wall_s)
+        guest.append((await made.probe(booted.desktop)).cpu_s)
+        await booted.link.close()
+        await made.destroy(booted.desktop)
+        rounds.append(await beside.round())
+    both = [a + b for a, b in zip(guest, host, strict=True)]
+    return Boots(
+        n=count,
+        cpu_s=median(both) if all(guest) else None,  # where no control group can be made, nothing counts guests
+        wall_p50_s=median(wall),
+        wall_p95_s=percentile(wall, 0.95),
+        reference=middle(rounds),
     )
 
 
-def targets_of(
-    costs: list[actions.Cost], booted: lives.Boots | None, played: list[lives.OracleEpisodes], held: hold.Held | None
-) -> list[Target]:
-    """Every figure that has a bound, in rounds of the reference workload that ran beside it."""
-    found = []
+def families(kind: str) -> list[str]:
+    """The families that need an application of `kind` and, with it, none but the office's and the light ones."""
+    apps = KINDS[kind]
+    return [
+        name
+        for name, family in tasks.FAMILIES.items()
+        if not apps.isdisjoint(family.apps)
+        and (apps | stage.LIGHT | OFFICE).issuperset(family.apps)
+        and (kind != "light" or stage.LIGHT.issuperset(family.apps))
+    ]
+
+
+async def episodes(sandbox: SandboxConfig, kind: str, screen: str, count: int, beside: Reference) -> OracleEpisodes:
+    """Play `count` held-out instances of a kind's families in turns, each on a desktop of its own, one by one."""
+    _progress(f"{count} {kind} episodes by oracle at {screen}")
+    named, (width, height) = families(kind), screen_of(screen)
+    tokenizer = Tokenizer.load(models.locate(""))
+    plays: list[Play] = []
+    rounds = [await beside.round()]
+    made = await SandboxProvider.start(sandbox, f"bench-{os.getpid()}")
+    began = _cpu_s()
+    pool = DesktopPool(made, DesktopSpec(width=width, height=height), PoolConfig(warm_pool=0))
+    try:
+        for number in range(count):
+            task = f"{named[number % len(named)]}/held-out/{number}"
+            plays.append(await Player(pool).play(task, demonstrated(tokenizer), seed=number))
+            rounds.append(await beside.round())
+    finally:
+        await pool.close()
+    host = (_cpu_s() - began) / count
+    guests = [play.boot_cpu_s + play.cpu_s for play in plays]
+    return OracleEpisodes(
+        kind=kind,
+        screen=screen,
+        n=count,
+        successes=sum(play.success for play in plays),
+        faults=sum(len(play.faults) for play in plays),
+        families=named,
+        cpu_s=host + sum(guests) / count if all(guests) else None,
+        wall_p50_s=median([play.wall_s for play in plays]),
+        steps=sum(len(play.steps) for play in plays) / count,
+        reference=middle(rounds),
+    )
+
+
+def _cpu_s() -> float:
+    """Processor seconds of this process and of the children it waited for.
+
+    What a sandbox's processes used is not in it: the kernel ends them together with their namespace and adds nothing.
+    """
+    mine, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return mine.ru_utime + mine.ru_stime + children.ru_utime + children.ru_stime
+
+
+async def measure(wanted: Options) -> DesktopsResult:
+    """Measure what is wanted, one thing after the other. Raises ConfigError."""
+    apps = stage.known("--apps", wanted.apps, stage.APPS)
+    kinds = stage.known("--kinds", wanted.kinds, KINDS)
+    screens = [text.strip() for text in wanted.screens.split(",")]
+    for screen in screens:
+        screen_of(screen)
+    if min(wanted.actions, wanted.boots, wanted.episodes) < 0:
+        raise ConfigError("counts start at 0, which leaves the part out")
+    sandbox, load = sandbox_set(wanted.overrides), os.getloadavg()[0]
+    costs: list[Cost] = []
+    booted, played = None, []
+    async with provider(sandbox) as made, reference.opened(made) as beside:
+        for app in apps if wanted.actions else ():
+            costs += await actions(made, app, wanted.actions, beside)
+        if wanted.boots:
+            booted = await boots(made, wanted.boots, beside)
+        for kind in kinds if wanted.episodes else ():
+            played += [await episodes(sandbox, kind, screen, wanted.episodes, beside) for screen in screens]
+    targets = targets_of(costs, booted, played) if wanted.targets else []
+    return DesktopsResult(load_at_start=load, actions=costs, boots=booted, episodes=played, targets=targets)
+
+
+def targets_of(costs: list[Cost], booted: Boots | None, played: list[OracleEpisodes]) -> list[Target]:
+    """Every figure that has a bound, in rounds of the reference workload that ran meanwhile."""
+
+    def rounds(name: str, cost_ms: float | None, reference_ms: float | None, bound: float) -> Target:
+        return Target(name=name, measured=multiple(cost_ms, reference_ms), bound=bound, unit="rounds")
+
+    targets = []
     for cost in (cost for cost in costs if cost.action == "click"):
-        found += [
-            _rounds(f"click in {cost.app}, CPU", cost.cpu_p50_ms, cost.reference.cpu_ms, CLICK[cost.app]),
-            _rounds("its observation, CPU", cost.observe_cpu_p50_ms, cost.reference.cpu_ms, OBSERVE[cost.app]),
-            _rounds(
-                "its wall time", _without_wait(cost.p50_ms), cost.reference.wall_ms, ANSWER[cost.app in stage.LIGHT]
-            ),
+        app, wall_ms = cost.app, cost.wall_ms["all"]
+        worked_ms = None if wall_ms is None else max(0.0, wall_ms - QUIET_MS)  # each waits for a fixed time of quiet
+        targets += [
+            rounds(f"click in {app}, CPU", cost.cpu_ms["all"], cost.reference.cpu_ms, CLICK[app]),
+            rounds("its observation, CPU", cost.cpu_ms["observe"], cost.reference.cpu_ms, OBSERVE[app]),
+            rounds("its wall time", worked_ms, cost.reference.wall_ms, ANSWER[app in stage.LIGHT]),
         ]
     if booted is not None:
-        found.append(_rounds("boot, CPU", _in_ms(booted.cpu_s), booted.reference.cpu_ms, BOOT))
-    firsts: dict[str, lives.OracleEpisodes] = {}
-    for one in played:
-        first = firsts.setdefault(one.kind, one)
-        name, rounds = f"{one.kind} episode, CPU", multiple(_in_ms(one.cpu_s), one.reference.cpu_ms)
-        if one is first:
-            found.append(Target(name=name, measured=rounds, bound=EPISODE[one.kind], unit="rounds"))
+        targets.append(rounds("boot, CPU", _in_ms(booted.cpu_s), booted.reference.cpu_ms, BOOT))
+    firsts: dict[str, OracleEpisodes] = {}
+    for each in played:
+        first = firsts.setdefault(each.kind, each)
+        name = f"{each.kind} episode, CPU"
+        if each is first:
+            targets.append(rounds(name, _in_ms(each.cpu_s), each.reference.cpu_ms, EPISODE[each.kind]))
         else:
-            times = multiple(rounds, multiple(_in_ms(first.cpu_s), first.reference.cpu_ms))
+            times = multiple(_in_rounds(each), _in_rounds(first))
             unit = f"of that at {first.screen}"
-            found.append(Target(name=f"{name} at {one.screen}", measured=times, bound=LARGER, unit=unit))
-    if held is not None:
-        name = f"desktops with {held.app} held and answering"
-        bound = float(held.wanted)
-        found.append(Target(name=name, measured=float(held.answering), bound=bound, unit="of them", at_least=True))
-    return found
+            targets.append(Target(name=f"{name} at {each.screen}", measured=times, bound=LARGER, unit=unit))
+    return targets
 
 
-def _rounds(name: str, cost_ms: float | None, reference_ms: float | None, bound: float) -> Target:
-    return Target(name=name, measured=multiple(cost_ms, reference_ms), bound=bound, unit="rounds")
-
-
-def _without_wait(wall_ms: float | None) -> float | None:
-    """What of an action's wall time its work takes: each waits until nothing has changed for a fixed time."""
-    return None if wall_ms is None else max(0.0, wall_ms - QUIET_MS)
+def _in_rounds(measured: Boots | OracleEpisodes) -> float | None:
+    return multiple(_in_ms(measured.cpu_s), measured.reference.cpu_ms)
 
 
 def _in_ms(seconds: float | None) -> float | None:
     return None if seconds is None else 1e3 * seconds
 
 
-def run(wanted: DesktopsOptions, *, as_json: bool) -> int:
+def run(wanted: Options, *, as_json: bool) -> int:
     """Measure and print; 1 when a target is missed."""
     try:
-        found = asyncio.run(measure(wanted))
+        result = asyncio.run(measure(wanted))
     except (DesktopFault, LinkDown, GuestRefused) as error:
         output.line(f"a desktop was lost while it was measured: {error}", to=sys.stderr)
         return 1
-    busy = "" if found.idle else "  NOT IDLE: wall times are longer than on an idle machine"
-    return show(found, _tell, as_json=as_json, note=busy)
+    return show(result, _details, as_json=as_json)
 
 
-def _tell(found: DesktopsResult) -> None:
+def _details(result: DesktopsResult) -> None:
     output.line()
-    if found.actions:
-        head = ("APP", "ACTION", "N", "P50 MS", "P95 MS", "ACT", "SETTLE", "OBSERVE", "TRANSPORT", "CPU MS", "HOST CPU")
-        output.table(head, [_wall_row(cost) for cost in found.actions])
-        output.line("\nprocessor milliseconds per action, by part and by guest process")
-        kinds = (kind.upper() for kind in KINDS)
-        heads = ("APP", "ACTION", "ACT", "SETTLE", "OBSERVE", *kinds, "P50", "REFERENCE", "ROUNDS")
-        output.table(heads, [_cpu_row(cost) for cost in found.actions])
-    if (b := found.boots) is not None:
-        parts = f"guest {_s(b.guest_cpu_s)}, this process {_s(b.host_cpu_s)}"
+    if result.actions:
+        columns = (*PARTS, "all")
+        heads = ("APP", "ACTION", "N", *(f"{part.upper()} MS" for part in columns), "P95 MS")
+        rows = [
+            (cost.app, cost.action, cost.n, *(_shown(cost.wall_ms[part]) for part in columns), _shown(cost.wall_p95_ms))
+            for cost in result.actions
+        ]
+        output.table(heads, rows)
+        output.line("\nthe same of processors, guest and host")
+        heads = ("APP", "ACTION", *(f"{part.upper()} MS" for part in columns), "ROUNDS")
+        cpu_rows = [
+            (
+                cost.app,
+                cost.action,
+                *(_shown(cost.cpu_ms[part]) for part in columns),
+                _shown(multiple(cost.cpu_ms["all"], cost.reference.cpu_ms), 2),
+            )
+            for cost in result.actions
+        ]
+        output.table(heads, cpu_rows)
+    if (b := result.boots) is not None:
         output.prose(
-            f"\nboot       {_s(b.cpu_s)} CPU ({parts}), {_beside(b.cpu_s, b.reference)},"
-            f" {_s(b.wall_p50_s)} wall (p95 {_s(b.wall_p95_s)}), n {b.n}"
+            f"\nboot       {_shown(b.cpu_s, 2)} s CPU, {_shown(_in_rounds(b), 2)} rounds,"
+            f" {_shown(b.wall_p50_s, 2)} s wall (p95 {_shown(b.wall_p95_s, 2)} s), n {b.n}"
         )
-    for e in found.episodes:
-        parts = f"guest's boot {_s(e.boot_cpu_s)}, play {_s(e.play_cpu_s)}; host {_s(e.host_cpu_s)}"
+    for e in result.episodes:
         output.prose(
-            f"{e.kind:<10} {_s(e.cpu_s)} CPU an episode at {e.screen} ({parts}), {_beside(e.cpu_s, e.reference)},"
-            f" {_s(e.wall_p50_s)} wall, {e.steps:.1f} steps,"
-            f" {e.successes} of {e.n} solved, {e.faults} faults, {len(e.families)} families"
+            f"{e.kind:<10} {_shown(e.cpu_s, 2)} s CPU an episode at {e.screen}, {_shown(_in_rounds(e), 2)} rounds,"
+            f" {_shown(e.wall_p50_s, 2)} s wall, {e.steps:.1f} steps, {e.successes} of {e.n} solved, {e.faults} faults,"
+            f" {len(e.families)} families"
         )
-    if (h := found.held) is not None:
-        mib = [n >> 20 for n in (h.pss_median_bytes, h.pss_max_bytes, h.charged_median_bytes, h.charged_max_bytes)]
-        output.prose(
-            f"\nheld       {h.held} of {h.wanted} with {h.app}, {h.answering} answering, up after {h.ready_s:.0f} s\n"
-            f"           PSS {mib[0]} MiB each (max {mib[1]}), {h.pss_all_bytes >> 20} in all;"
-            f" control group {mib[2]} MiB each (max {mib[3]})\n"
-            f"           the machine had {h.taken_bytes >> 20} MiB less, this process took {h.host_bytes >> 20} MiB;"
-            f" idle CPU of all {h.idle_cpu:.1%} of a core"
-        )
-        for reason in h.lost:
-            output.line(f"           lost: {reason}")
-    if found.targets:
+    if result.targets:
         output.line()
 
 
-def _wall_row(cost: actions.Cost) -> tuple[object, ...]:
-    parts = [_ms(cost.parts_p50_ms[part]) for part in actions.PARTS]
-    cpu = sum(cost.cpu_ms.values())
-    return (
-        cost.app, cost.action, cost.n, _ms(cost.p50_ms), _ms(cost.p95_ms), *parts, _ms(cost.transport_p50_ms),
-        _ms(cpu), _ms(cost.host_cpu_ms),
-    )  # fmt: skip
-
-
-def _cpu_row(cost: actions.Cost) -> tuple[object, ...]:
-    parts = [_ms(cost.cpu_ms[part]) for part in actions.PARTS]
-    kinds = [_ms(cost.guest_cpu_ms[kind]) for kind in KINDS]
-    beside = cost.reference.cpu_ms
-    rounds = _times(multiple(cost.cpu_p50_ms, beside))
-    return (cost.app, cost.action, *parts, *kinds, _ms(cost.cpu_p50_ms), _ms(beside), rounds)
-
-
-def _beside(cpu_s: float | None, one: reference.ReferenceRound) -> str:
-    return f"{_times(multiple(_in_ms(cpu_s), one.cpu_ms))} rounds of {_ms(one.cpu_ms)} ms"
-
-
-def _times(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
-
-
-def _s(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f} s"
+def _shown(value: float | None, digits: int = 1) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"

@@ -1,8 +1,7 @@
-"""What a step costs when a prompt that samples share is computed once, when it is not, and as transformers' Trainer
-does it.
+"""`make bench NAME=learner`: what a step costs when a prompt that samples share is computed once, and when it is not.
 
-Invariant: all ways train in turns on the same samples of a real run, from the same weights. A difference in the
-results is a failure. The run itself is not changed.
+Both ways train in turns on the same samples of a real run, from the same weights. A difference in the results is a
+failure. The run itself is not changed.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,7 +19,6 @@ from actors.cluster import output
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import ledgers, run_folder, weights
 from actors.learner import batches
-from actors.learner.config import LearnerConfig
 from actors.learner.messages import StepPlan
 from actors.learner.rank import objective_of
 from actors.replay.database import queries
@@ -33,15 +30,12 @@ from runtime.messaging.message import BlobRef, Version
 from runtime.segments import read_blob
 from tests.bench.report import Measured, Target, median, show
 
-if TYPE_CHECKING:
-    from policy.megatron.trainer import Trainer
-
 OFF_BY_MOST = 1e-3  # of the gradient's norm and the loss, relative
 COMPARED = ("loss", "grad_norm", "entropy")
-FASTER, NOT_SLOWER = 1.5, 0.85  # times as many tokens per CPU-second as the padded loop: ragged, and of equal lengths
+CHEAPER = 1.0  # times: a step with shared prompts costs no more
 
 
-class LearnerOptions(msgspec.Struct, frozen=True, kw_only=True):
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure."""
 
     run: str = "last"
@@ -59,17 +53,6 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
 
 
-class Loop(msgspec.Struct, frozen=True, kw_only=True):
-    """A step on the same samples by the learner, and by a loop like that of transformers' Trainer."""
-
-    samples: str  # "ragged" or "equal"
-    tokens: int  # of all samples, prompts as often as they come
-    learner_cpu_s: float
-    padded_cpu_s: float
-    faster: float  # times as many tokens per CPU-second
-    off_by: float  # relative difference of the losses
-
-
 class LearnerResult(Measured, frozen=True, kw_only=True):
     """Both ways."""
 
@@ -78,7 +61,6 @@ class LearnerResult(Measured, frozen=True, kw_only=True):
     samples: int
     steps: list[Step]
     cheaper: float  # times
-    loops: list[Loop]
     off_by: float  # the largest relative difference of a figure
 
 
@@ -91,10 +73,10 @@ def read_groups(run: Path, most: int) -> tuple[list[GroupRef], dict[BlobRef, Ste
             trajectories = queries.trajectories(db, name)
             blobs = [step.blob for trajectory in trajectories for step in trajectory.steps]
             try:
-                found = {b: msgspec.msgpack.decode(read_blob(run / "segments", b), type=StepPayload) for b in blobs}
+                stored = {b: msgspec.msgpack.decode(read_blob(run / "segments", b), type=StepPayload) for b in blobs}
             except StoreError:
                 continue  # a step that is no longer needed was given up
-            payloads |= found
+            payloads |= stored
             groups.append(GroupRef(group=str(name), task=task, trajectories=trajectories))
             if len(groups) == most:
                 break
@@ -109,7 +91,7 @@ def whole(samples: Sequence[PackedSample]) -> list[PackedSample]:
     ]
 
 
-def measure(wanted: LearnerOptions) -> LearnerResult:
+def measure(wanted: Options) -> LearnerResult:
     """Both ways. Raises ConfigError where the run holds no group to train on."""
     if wanted.times < 1 or wanted.threads < 1:
         raise ConfigError("--times and --threads count from 1")
@@ -132,8 +114,7 @@ def measure(wanted: LearnerOptions) -> LearnerResult:
     samples = [sample for micro in step.micro_batches for sample in micro.samples]
     ways = {"shared": step.micro_batches, "whole": pack(whole(samples), config.learner.token_budget)}
     folder = Path(weights.locate(str(path), runs).folder)
-    figures, seconds, load, trainer = _timed(folder, ways, wanted, config.learner.optim(), step)
-    loops = _beside(folder, trainer, samples, wanted, config.learner)
+    figures, seconds, load = _timed(folder, ways, wanted, config.learner.optim(), step)
     steps = [
         Step(
             way=way,
@@ -145,19 +126,10 @@ def measure(wanted: LearnerOptions) -> LearnerResult:
     ]
     shared, apart = (figures[way] for way in ways)
     off = max(abs(shared[name] - apart[name]) / max(abs(apart[name]), 1e-6) for name in COMPARED)
-    off = max(off, *(loop.off_by for loop in loops))
+    cheaper = steps[1].cpu_s / steps[0].cpu_s
     targets = [
         Target(name="figures off by", measured=off, bound=OFF_BY_MOST, unit=""),
-        *(
-            Target(
-                name=f"tokens per CPU-second, {loop.samples}",
-                measured=loop.faster,
-                bound=bound,
-                unit="x",
-                at_least=True,
-            )
-            for loop, bound in zip(loops, (FASTER, NOT_SLOWER), strict=True)
-        ),
+        Target(name="shared prompts cheaper", measured=cheaper, bound=CHEAPER, unit="times", at_least=True),
     ]
     return LearnerResult(
         run=path.name,
@@ -165,17 +137,16 @@ def measure(wanted: LearnerOptions) -> LearnerResult:
         groups=len(groups),
         samples=len(samples),
         steps=steps,
-        cheaper=steps[1].cpu_s / steps[0].cpu_s,
-        loops=loops,
+        cheaper=cheaper,
         off_by=off,
         targets=targets,
     )
 
 
 def _timed(
-    folder: Path, ways: dict[str, list[MicroBatch]], wanted: LearnerOptions, optim: OptimConfig, plan: StepPlan
-) -> tuple[dict[str, dict[str, float]], dict[str, list[float]], float, Trainer]:
-    """A step's figures and processor seconds of each, by way, the machine's load before, and what has trained."""
+    folder: Path, ways: dict[str, list[MicroBatch]], wanted: Options, optim: OptimConfig, plan: StepPlan
+) -> tuple[dict[str, dict[str, float]], dict[str, list[float]], float]:
+    """A step's figures and processor seconds of each, by way, and the machine's load before."""
     import torch
 
     load = os.getloadavg()[0]
@@ -196,65 +167,18 @@ def _timed(
             # a rate of 0: the weights stay
             figures[way] = trainer.grpo_step(micro_batches, 0.0, objective, plan.epochs)
             seconds[way].append(time.process_time() - began)
-    return figures, seconds, load, trainer
+    return figures, seconds, load
 
 
-def _beside(
-    folder: Path, trainer: Trainer, samples: Sequence[PackedSample], wanted: LearnerOptions, config: LearnerConfig
-) -> list[Loop]:
-    """The learner beside the padded loop: on `samples`, and on as many of equal length."""
-    from tests.bench.padded import PaddedLoop, equal
-
-    optim, budget = config.optim(), config.token_budget
-    loop = PaddedLoop(folder, optim, budget)
-    found = []
-    for name, of in (("ragged", list(samples)), ("equal", equal(samples, trainer.shape.vocab))):
-        batches, ours, theirs = pack(of, budget), [], []
-        loss = padded_loss = 0.0
-        for number in range(wanted.times):
-            output.line(f"  beside a padded loop, {name}, {number + 1} of {wanted.times}", to=sys.stderr)
-            began = time.process_time()
-            loss = trainer.cross_entropy_step(batches, 0.0)["loss"]
-            between = time.process_time()
-            padded_loss = loop.step(of)
-            ours.append(between - began)
-            theirs.append(time.process_time() - between)
-        mine, other = median(ours) or 0.0, median(theirs) or 0.0
-        found.append(
-            Loop(
-                samples=name,
-                tokens=sum(len(sample.ids) for sample in of),
-                learner_cpu_s=mine,
-                padded_cpu_s=other,
-                faster=other / mine,
-                off_by=abs(loss - padded_loss) / abs(padded_loss),
-            )
-        )
-    return found
-
-
-def run(wanted: LearnerOptions, *, as_json: bool) -> int:
+def run(wanted: Options, *, as_json: bool) -> int:
     """Measure and print; 1 when the two ways disagree."""
-    return show(measure(wanted), _tell, as_json=as_json)
+    return show(measure(wanted), _details, as_json=as_json)
 
 
-def _tell(found: LearnerResult) -> None:
-    output.line(f"{found.run}: {found.samples} samples of its {found.groups} newest groups")
+def _details(result: LearnerResult) -> None:
+    output.line(f"{result.run}: {result.samples} samples of its {result.groups} newest groups")
     output.table(
         ("PROMPTS", "MICRO-BATCHES", "TOKENS", "CPU"),
-        [(step.way, str(step.micro_batches), str(step.tokens), f"{step.cpu_s:.2f} s") for step in found.steps],
+        [(step.way, str(step.micro_batches), str(step.tokens), f"{step.cpu_s:.2f} s") for step in result.steps],
     )
-    output.line(f"shared prompts make a step {found.cheaper:.2f} times cheaper\n")
-    output.table(
-        ("SAMPLES", "TOKENS", "LEARNER", "PADDED LOOP", "FASTER"),
-        [
-            (
-                one.samples,
-                str(one.tokens),
-                f"{one.learner_cpu_s:.2f} s",
-                f"{one.padded_cpu_s:.2f} s",
-                f"{one.faster:.2f} x",
-            )
-            for one in found.loops
-        ],
-    )
+    output.line(f"shared prompts make a step {result.cheaper:.2f} times cheaper\n")

@@ -1,6 +1,6 @@
 """A placing engine whose only machine is this one: `python -P -m tests.bench.placed_here`.
 
-Invariant: what it places comes in by the run's door at an address that other machines would use, where there is one:
+What it places comes in by the run's door at an address that other machines would use, where there is one:
 what a bench measures of links then has their TLS.
 """
 

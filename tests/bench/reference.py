@@ -1,6 +1,6 @@
 """The reference workload: what this machine takes for a fixed amount of work, between what is measured.
 
-Invariant: the work is the same on every machine, on a desktop of its own, and involves no application. A cost as a
+The work is the same on every machine, on a desktop of its own, and involves no application. A cost as a
 multiple of it says how much is done, however fast or busy the machine is.
 """
 
@@ -37,16 +37,11 @@ class ReferenceRound(msgspec.Struct, frozen=True, kw_only=True):
 
 def middle(rounds: Sequence[ReferenceRound]) -> ReferenceRound:
     """The median of each figure. Raises ValueError for no rounds."""
-    wall = median([one.wall_ms for one in rounds])
+    wall = median([each.wall_ms for each in rounds])
     if wall is None:
         raise ValueError("no rounds")
-    counted = [one.cpu_ms for one in rounds if one.cpu_ms is not None]
+    counted = [each.cpu_ms for each in rounds if each.cpu_ms is not None]
     return ReferenceRound(cpu_ms=median(counted) if len(counted) == len(rounds) else None, wall_ms=wall)
-
-
-def multiple(cost: float | None, of: float | None) -> float | None:
-    """How many rounds a cost is; None where either was not measured."""
-    return cost / of if cost is not None and of else None
 
 
 class Reference:
@@ -70,11 +65,11 @@ class Reference:
         """Wait until the workload says `word`. Raises LinkDown."""
         try:
             async with asyncio.timeout(ROUND_S):
-                said = (await self._process.stdout.readline()).strip()
+                line = (await self._process.stdout.readline()).strip()
         except TimeoutError:
             raise LinkDown(LinkState.SILENT, f"the reference workload took more than {ROUND_S:g} s") from None
-        if said != word:
-            raise LinkDown(LinkState.LOST, f"the reference workload said {said[:80]!r} in place of {word!r}")
+        if line != word:
+            raise LinkDown(LinkState.LOST, f"the reference workload said {line[:80]!r} in place of {word!r}")
 
 
 async def _connected(desktop: Desktop) -> asyncssh.SSHClientConnection:

@@ -1,11 +1,12 @@
-"""What every measurement says beside its figures: the machine, what was left out, and its targets.
+"""What every bench has in common: flags from its options, figures beside their bounds, the machine's load.
 
-Invariant: `--json` prints one document and nothing else. The exit status is 1 exactly where a target is missed.
-A figure without measurements is None, and a target on it is missed.
+`--json` prints one document and nothing else. The exit status is 1 exactly where a target is missed. A figure without
+measurements is None, and a target on it is missed.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,10 +16,10 @@ import msgspec
 from actors.cluster import output
 from actors.cluster.checks.apis.targets import Target, median, percentile
 
-__all__ = ["Measured", "Target", "median", "percentile", "show"]
-
+__all__ = ["Measured", "Target", "declare", "given", "median", "multiple", "percentile", "show"]
 
 F = TypeVar("F", bound="Measured")
+OptionsT = TypeVar("OptionsT", bound=msgspec.Struct)
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,15 +36,37 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
         return all(target.met for target in self.targets)
 
 
-def show(found: F, tell: Callable[[F], None], *, as_json: bool, note: str = "") -> int:
-    """Print `found`, its own figures by `tell`; 1 when a target is missed. `note` is said of the machine."""
+def declare(parser: argparse.ArgumentParser, options: type[msgspec.Struct]) -> None:
+    """A flag of each field: `--first-words` of `first_words`, and `--set`, repeatable, of a list."""
+    for field in msgspec.structs.fields(options):
+        if isinstance(field.default, bool):
+            parser.add_argument(f"--no-{field.name}", dest=field.name, action="store_false")
+        elif field.default_factory is list:
+            parser.add_argument("--set", dest=field.name, action="append", default=[], metavar="PATH=VALUE")
+        else:
+            flag = f"--{field.name.removesuffix('_s').replace('_', '-')}"
+            parser.add_argument(flag, dest=field.name, type=type(field.default), default=field.default)
+
+
+def given(options: type[OptionsT], args: argparse.Namespace) -> OptionsT:
+    """The options of parsed arguments."""
+    return options(**{name: getattr(args, name) for name in options.__struct_fields__})
+
+
+def multiple(cost: float | None, of: float | None) -> float | None:
+    """How many times `of` a cost is; None where either was not measured."""
+    return cost / of if cost is not None and of else None
+
+
+def show(result: F, details: Callable[[F], None], *, as_json: bool, note: str = "") -> int:
+    """Print `result`, its own figures by `details`; 1 when a target is missed. `note` is about the machine."""
     if as_json:
-        output.document({**msgspec.to_builtins(found, enc_hook=str), "met": found.met})
-        return 0 if found.met else 1
-    output.line(f"{found.cores} cores, load {found.load_at_start:.1f} at the start{note}")
-    tell(found)
-    for name, why in found.left_out.items():
+        output.document({**msgspec.to_builtins(result, enc_hook=str), "met": result.met})
+        return 0 if result.met else 1
+    output.line(f"{result.cores} cores, load {result.load_at_start:.1f} at the start{note}")
+    details(result)
+    for name, why in result.left_out.items():
         output.line(f"{name} left out: {why}")
-    if found.targets:
-        output.table(("TARGET", "MEASURED", "BOUND", ""), [target.row() for target in found.targets])
-    return 0 if found.met else 1
+    if result.targets:
+        output.table(("TARGET", "MEASURED", "BOUND", ""), [target.row() for target in result.targets])
+    return 0 if result.met else 1

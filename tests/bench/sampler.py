@@ -1,6 +1,6 @@
 """`make bench NAME=sampler`: what the engines behind a sampler draw, on the same concurrent episodes.
 
-Invariant: every engine gets the same episodes: prompts that begin alike and grow by the drawn answer and a new
+Every engine gets the same episodes: prompts that begin alike and grow by the drawn answer and a new
 observation, answers of one length. Tokens per second are drawn tokens over wall time, from the first request on.
 """
 
@@ -10,8 +10,10 @@ import asyncio
 import os
 import random
 import sys
+import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +21,29 @@ import msgspec
 
 from actors.cluster import output
 from actors.cluster.config import models
-from actors.cluster.config.suggest import hint
+from actors.errors import SamplerError
+from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig
+from actors.sampler.engine import StartedEngine
+from actors.sampler.messages import Weights
+from actors.sampler.process import interpreter
 from policy.architecture import read_architecture
+from runtime.clock import RealClock
 from runtime.errors import ConfigError
-from tests.bench import engines, no_bars
+from runtime.messaging.message import Version
+from tests.bench import stage
 from tests.bench.report import Measured, Target, median, percentile, show
 
-ENGINES = ("embedded", "sglang", "batched", "sequential")
+ENGINES = ("embedded", "sglang", "batched")
 FASTER = 3.0  # how many times transformers' batched generate the embedded engine is to be
 TIMEOUT_S = 600.0
 Draw = Callable[[list[int]], Awaitable[tuple[list[int], int]]]  # prompt ids -> drawn ids, cached prompt tokens
 
 
-class SamplerOptions(msgspec.Struct, frozen=True, kw_only=True):
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The episodes, and who plays them."""
 
     model: str = ""
-    engines: tuple[str, ...] = ENGINES
+    engines: str = ",".join(ENGINES)
     episodes: int = 16  # at the same time
     steps: int = 6
     first_tokens: int = 320  # of the prompt of every first step, of which `shared_tokens` are the same for all
@@ -70,7 +78,7 @@ class SamplerResult(Measured, frozen=True, kw_only=True):
 class EpisodePrompts:
     """The prompts, and what was drawn for them."""
 
-    def __init__(self, wanted: SamplerOptions, vocabulary: int) -> None:
+    def __init__(self, wanted: Options, vocabulary: int) -> None:
         self._wanted = wanted
         self._rng = random.Random(wanted.seed)
         self._vocabulary = vocabulary
@@ -87,13 +95,44 @@ class EpisodePrompts:
         return [*prompt, *answer, *self._new[episode][step]]
 
 
-async def by_engine(kind: str, wanted: SamplerOptions, model: Path, vocabulary: int) -> Drawn:
-    """All episodes at once on an engine of its own process."""
-    settings = engines.settings_of(
-        kind, model, max_running_requests=max(32, wanted.episodes), generate_timeout_s=TIMEOUT_S
+SGLANG = "sglang"
+
+
+def lacks(kind: str) -> str:
+    """What this machine lacks to start an engine of `kind`; "" where it lacks nothing."""
+    if kind != SGLANG:
+        return ""
+    try:
+        interpreter("")
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+@asynccontextmanager
+async def started(kind: str, wanted: Options, model: Path) -> AsyncIterator[StartedEngine]:
+    """An engine of `kind` in a process and folder of its own. Raises ConfigError where it does not start."""
+    engine_config: Any = SglangConfig() if kind == SGLANG else EmbeddedConfig()
+    samplers = SamplersConfig(
+        engine=engine_config, max_running_requests=max(32, wanted.episodes), generate_timeout_s=TIMEOUT_S
     )
+    settings = SamplerSettings(samplers=samplers, model=str(model), replay="")
+    with tempfile.TemporaryDirectory(prefix="crl-bench-") as folder:
+        engine = StartedEngine(settings, f"bench-{kind}", Path(folder), RealClock())
+        try:
+            try:
+                await engine.up(Weights(version=Version(lineage=0, step=0), location=settings.model))
+            except SamplerError as error:
+                raise ConfigError(f"{kind} does not start: {error}") from None
+            yield engine
+        finally:
+            await engine.down()
+
+
+async def by_engine(kind: str, wanted: Options, model: Path, vocabulary: int) -> Drawn:
+    """All episodes at once on an engine of its own process."""
     began = time.monotonic()
-    async with engines.started(kind, settings) as engine:
+    async with started(kind, wanted, model) as engine:
         start_s = time.monotonic() - began
 
         async def draw(prompt: list[int]) -> tuple[list[int], int]:
@@ -105,11 +144,11 @@ async def by_engine(kind: str, wanted: SamplerOptions, model: Path, vocabulary: 
         return await _play(kind, wanted, vocabulary, draw, start_s)
 
 
-def _params(wanted: SamplerOptions) -> dict[str, Any]:
+def _params(wanted: Options) -> dict[str, Any]:
     return {"temperature": 1.0, "max_new_tokens": wanted.answer_tokens, "ignore_eos": True}
 
 
-async def _play(kind: str, wanted: SamplerOptions, vocabulary: int, draw: Draw, start_s: float) -> Drawn:
+async def _play(kind: str, wanted: Options, vocabulary: int, draw: Draw, start_s: float) -> Drawn:
     episodes = EpisodePrompts(wanted, vocabulary)
     waits: list[float] = []
     counts = {"tokens": 0, "prompt": 0, "cached": 0}
@@ -144,13 +183,14 @@ async def _play(kind: str, wanted: SamplerOptions, vocabulary: int, draw: Draw, 
     )
 
 
-def by_transformers(kind: str, wanted: SamplerOptions, model: Path, vocabulary: int) -> Drawn:
-    """The episodes in step with each other as one batch, or one after the other, by transformers' generate."""
+def by_transformers(wanted: Options, model: Path, vocabulary: int) -> Drawn:
+    """The episodes in step with each other as one batch, by transformers' generate."""
     import torch
     from transformers import AutoModelForCausalLM, GenerationConfig
+    from transformers.utils.logging import disable_progress_bar
 
     torch.set_num_threads(1)
-    no_bars()
+    disable_progress_bar()
     began = time.monotonic()
     network: Any = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     config = GenerationConfig(
@@ -159,26 +199,22 @@ def by_transformers(kind: str, wanted: SamplerOptions, model: Path, vocabulary: 
     )  # fmt: skip
     start_s = time.monotonic() - began
     episodes = EpisodePrompts(wanted, vocabulary)
-    # One after the other they take so long that a few of them tell the rate.
-    count = wanted.episodes if kind == "batched" else max(1, wanted.episodes // 8)
-    prompts, waits, tokens, asked_tokens = episodes.prompts[:count], [], 0, 0
+    prompts, waits, tokens, asked_tokens = episodes.prompts, [], 0, 0
     began = time.monotonic()
     with torch.no_grad():
         for step in range(wanted.steps):
-            groups = [list(range(count))] if kind == "batched" else [[index] for index in range(count)]
-            for group in groups:
-                ids = torch.tensor([prompts[index] for index in group])  # all prompts of a step have one length
-                asked = time.monotonic()
-                out = network.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config)
-                waits += [time.monotonic() - asked] * len(group)
-                for index, row in zip(group, out.tolist(), strict=True):
-                    answer = row[ids.shape[1] :]
-                    tokens += len(answer)
-                    asked_tokens += ids.shape[1]
-                    prompts[index] = episodes.grown(index, step, prompts[index], answer)
+            ids = torch.tensor(prompts)  # all prompts of a step have one length
+            asked = time.monotonic()
+            out = network.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config)
+            waits.append(time.monotonic() - asked)
+            for index, row in enumerate(out.tolist()):
+                answer = row[ids.shape[1] :]
+                tokens += len(answer)
+                asked_tokens += ids.shape[1]
+                prompts[index] = episodes.grown(index, step, prompts[index], answer)
     wall_s = time.monotonic() - began
     return Drawn(
-        engine=kind,
+        engine="batched",
         tokens=tokens,
         wall_s=wall_s,
         tokens_per_s=tokens / wall_s,
@@ -187,20 +223,11 @@ def by_transformers(kind: str, wanted: SamplerOptions, model: Path, vocabulary: 
         prompt_tokens=asked_tokens,
         cached_share=None,
         start_s=start_s,
-        episodes=count,
+        episodes=wanted.episodes,
     )
 
 
-def known(names: str) -> tuple[str, ...]:
-    """The engines of a comma-separated list. Raises ConfigError."""
-    found = tuple(name.strip() for name in names.split(",") if name.strip())
-    for name in found:
-        if name not in ENGINES:
-            raise ConfigError(f"--engines: {name} is none of them; {hint(name, ENGINES)}")
-    return found
-
-
-async def measure(wanted: SamplerOptions) -> SamplerResult:
+async def measure(wanted: Options) -> SamplerResult:
     """All wanted engines, one after the other. Raises ConfigError."""
     model = models.of_flag(wanted.model, "--model")
     shape = read_architecture(model)
@@ -210,15 +237,15 @@ async def measure(wanted: SamplerOptions) -> SamplerResult:
     load = os.getloadavg()[0]
     drawn: list[Drawn] = []
     left_out: dict[str, str] = {}
-    for kind in wanted.engines:
-        if why := engines.lacks(kind):
+    for kind in stage.known("--engines", wanted.engines, ENGINES):
+        if why := lacks(kind):
             left_out[kind] = why
             continue
         output.line(f"  {kind}: {wanted.episodes} episodes of {wanted.steps} steps", to=sys.stderr)
         if kind in ("embedded", "sglang"):
             drawn.append(await by_engine(kind, wanted, model, shape.vocab))
         else:
-            drawn.append(await asyncio.to_thread(by_transformers, kind, wanted, model, shape.vocab))
+            drawn.append(await asyncio.to_thread(by_transformers, wanted, model, shape.vocab))
     rates = {one.engine: one.tokens_per_s for one in drawn}
     targets = []
     if "embedded" in rates and "batched" in rates:
@@ -228,26 +255,26 @@ async def measure(wanted: SamplerOptions) -> SamplerResult:
     return SamplerResult(load_at_start=load, model=str(model), drawn=drawn, left_out=left_out, targets=targets)
 
 
-def run(wanted: SamplerOptions, *, as_json: bool) -> int:
+def run(wanted: Options, *, as_json: bool) -> int:
     """Measure and print; 1 when the target is missed."""
     if min(wanted.episodes, wanted.steps, wanted.answer_tokens) < 1:
         raise ConfigError("--episodes, --steps and --answer count from 1")
-    found = asyncio.run(measure(wanted))
-    return show(found, _tell, as_json=as_json, note=f", model {found.model}")
+    result = asyncio.run(measure(wanted))
+    return show(result, _details, as_json=as_json, note=f", model {result.model}")
 
 
-def _tell(found: SamplerResult) -> None:
+def _details(result: SamplerResult) -> None:
     output.table(
         ("ENGINE", "TOKENS/S", "LATENCY P50", "P95", "PREFIX CACHED", "START"),
         [
             (
-                one.engine,
-                f"{one.tokens_per_s:.0f}",
-                f"{one.latency_p50_s:.2f} s",
-                f"{one.latency_p95_s:.2f} s",
-                "-" if one.cached_share is None else f"{one.cached_share:.0%}",
-                "-" if one.start_s is None else f"{one.start_s:.1f} s",
+                engine.engine,
+                f"{engine.tokens_per_s:.0f}",
+                f"{engine.latency_p50_s:.2f} s",
+                f"{engine.latency_p95_s:.2f} s",
+                "-" if engine.cached_share is None else f"{engine.cached_share:.0%}",
+                "-" if engine.start_s is None else f"{engine.start_s:.1f} s",
             )
-            for one in found.drawn
+            for engine in result.drawn
         ],
     )

@@ -1,6 +1,6 @@
 """What one step of a desktop costs the entry point of a run whose desktops and engines are on other machines.
 
-Invariant: every figure is processor time of the entry point's side alone. What desktops and engines compute is on other
+Every figure is processor time of the entry point's side alone. What desktops and engines compute is on other
 machines, so the entry point's process, which is one interpreter, is what all of them share. Desktops and engines are
 processes of this machine. They come in by the run's door at the address that other machines use, by TLS.
 """
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import itertools
 import os
+import random
 import shutil
 import tempfile
 import time
@@ -20,18 +22,31 @@ from typing import Any, TypeVar
 import msgspec
 
 from actors.cluster import output
-from actors.replay.messages import Sampling
+from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
+from actors.replay.messages import (
+    Commit,
+    Outcome,
+    Phase,
+    PhaseRef,
+    Reservation,
+    Reserve,
+    Sampling,
+    Serving,
+    SetPhase,
+    StepRef,
+)
 from actors.sampler.messages import Generate, Generated, VersionSpan
 from actors.sampler.router import DispatchSettings
 from runtime.actor import Actor, handles
 from runtime.hosts.door import Door
-from runtime.messaging.message import Done, Request, Version
+from runtime.messaging.message import BlobRef, Done, Request, Version
+from runtime.messaging.refs import Ref
 from runtime.program import process_s
 from runtime.storage.bulk import Bulk
 from runtime.storage.far_store import FarStore
 from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec
 from runtime.system import run as run_loop
-from tests.bench import episodes, placed_here
+from tests.bench import placed_here
 from tests.bench.report import Measured, Target, median, show
 from tests.bench.seats.standins import REFERENCE_MS, reference_round
 
@@ -45,6 +60,10 @@ COUNTS = (2_000, 10_000)
 ROUNDS = 20  # reference rounds before each part
 TIMEOUT_S = 120.0
 VERSION = Version(lineage=0, step=0)
+EPISODES_AT_ONCE, EPISODE_STEPS = 64, 12
+PLAY_S = (0.5, 1.5)  # that an episode takes, evenly drawn: episodes end at different times, as in a run
+WARM, EPISODES = 64, 400  # not counted; counted
+WAIT_S = 20.0
 T = TypeVar("T")
 
 
@@ -85,6 +104,10 @@ class FarSampler(Actor):
         return Generated(output_ids=[7] * ANSWER, logprobs=[-0.5] * ANSWER, spans=spans, finish="stop", cached_tokens=0)
 
 
+class Options(msgspec.Struct, frozen=True):
+    """There is nothing to choose."""
+
+
 class PartCost(msgspec.Struct, frozen=True, kw_only=True):
     """Processor milliseconds of a step in the entry point's process."""
 
@@ -96,11 +119,84 @@ class PartCost(msgspec.Struct, frozen=True, kw_only=True):
         return desktops / STEP_S * self.step_ms / 1e3
 
 
+class _Seats:
+    """Seats that play nothing: each asks for work, waits as an episode lasts, and commits it."""
+
+    def __init__(self, replay: Ref) -> None:
+        self._replay = replay
+        self._offsets = itertools.count(0, 3000)
+        self._random = random.Random(0)
+        self.played = 0
+        self.progress = asyncio.Event()
+
+    def _step(self) -> StepRef:
+        offset = next(self._offsets)
+        blob = BlobRef(segment="bench-000000.seg", offset=offset, size=2900, digest=f"{offset:032x}")
+        return StepRef(
+            blob=blob, prompt_tokens=900, response_tokens=20, well_formed=True, oldest=VERSION, newest=VERSION,
+            function="click", line=f"{offset:016x}", surprisal=4.0,
+        )  # fmt: skip
+
+    async def live(self, name: str) -> None:
+        for number in itertools.count():
+            request = Reserve(seat=name, request_id=f"{name}.{number}", wait_s=WAIT_S)
+            work = await self._replay.ask(request, timeout_s=TIMEOUT_S)
+            if not isinstance(work, Reservation):
+                continue
+            await asyncio.sleep(self._random.uniform(*PLAY_S))
+            steps = [self._step() for _ in range(EPISODE_STEPS)]
+            outcome = Outcome(success=False, reason="not_verified")
+            done = Commit(token=work.token, seat=name, outcome=outcome, steps=steps, wall_s=1.0, busy_s=1.0)
+            await self._replay.ask(done, timeout_s=TIMEOUT_S)
+            self.played += 1
+            self.progress.set()
+
+    async def until(self, episodes: int) -> None:
+        while self.played < episodes:
+            self.progress.clear()
+            async with asyncio.timeout(TIMEOUT_S):
+                await self.progress.wait()
+
+
+def _settings() -> LedgerSettings:
+    rules = ReplayConfig(groups_per_step=EPISODES_AT_ONCE // 16, group_size=8, max_staleness=1)
+    tasks = [f"text_editor/train/{number}" for number in range(4000)]
+    return LedgerSettings(
+        seed=0, train_tasks=tasks, demo_tasks=[], max_turns=EPISODE_STEPS, demos=DemosConfig(count=0), rules=rules
+    )
+
+
+async def episode(folder: Path) -> float:
+    """Processor milliseconds of an episode of `EPISODE_STEPS` steps in the process of the ledger and the seats."""
+    async with ActorSystem(folder) as system:
+        await system.spawn(
+            ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=_settings(), mailbox=8192)
+        )
+        replay = system.ref("replay")
+        demo, rl = PhaseRef(phase=Phase.DEMO, index=0), PhaseRef(phase=Phase.RL, index=1)
+        await replay.ask(SetPhase(expected=demo, next=rl, cause="bench", evidence={}), timeout_s=TIMEOUT_S)
+        await replay.ask(Serving(sampler="bench", version=VERSION), timeout_s=TIMEOUT_S)
+        seats = _Seats(replay)
+        tasks = [asyncio.ensure_future(seats.live(f"desktop/{n}")) for n in range(EPISODES_AT_ONCE)]
+        try:
+            await seats.until(WARM)
+            before, began = seats.played, process_s()
+            await seats.until(before + EPISODES)
+            used_s, played = process_s() - began, seats.played - before
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+    return 1e3 * used_s / played
+
+
 class ScaleResult(Measured, frozen=True, kw_only=True):
     """All that `make bench NAME="capacity scale"` prints."""
 
     tls: bool  # False where this machine has no address but its loopback's
-    near_ms: dict[int, float]  # tokens of a prompt -> passing a request and its answer on, between processes beside it
+    near_ms: dict[
+        int, float
+    ]  # tokens of a prompt -> passing a request and its answer on, between processes of one machine
     star_ms: dict[int, float]  # the same between hosts that came in by the door
     routed_ms: dict[int, float]  # the same with the router in between
     parts: list[PartCost]  # at `SHOWN` tokens
@@ -130,11 +226,11 @@ async def _passed_on(folder: Path, *, placed: bool) -> tuple[dict[int, float], d
         )
         player = system.ref("player")
         for tokens in PROMPTS:
-            for name, found in (("sampler/0", direct), ("router", routed)):
+            for name, costs in (("sampler/0", direct), ("router", routed)):
                 await player.ask(StepsWanted(to=name, steps=AT_ONCE, tokens=tokens), timeout_s=TIMEOUT_S)
                 began = process_s()
                 await player.ask(StepsWanted(to=name, steps=STEPS, tokens=tokens), timeout_s=TIMEOUT_S)
-                found[tokens] = 1e3 * (process_s() - began) / STEPS
+                costs[tokens] = 1e3 * (process_s() - began) / STEPS
     return direct, routed
 
 
@@ -176,14 +272,14 @@ def measure() -> ScaleResult:
         near, _ = timed(_passed_on(folder / "near", placed=False))
         star, routed = timed(_passed_on(folder / "star", placed=True))
         stored = timed(_stored(folder / "stored"))
-        episode_ms = timed(episodes.episode(folder / "ledger"))
+        episode_ms = timed(episode(folder / "ledger"))
     finally:
         shutil.rmtree(folder)
     parts = [
         PartCost(name="star", step_ms=star[SHOWN]),
         PartCost(name="router", step_ms=max(0.0, routed[SHOWN] - star[SHOWN])),
         PartCost(name="bulk link", step_ms=stored),
-        PartCost(name="ledger", step_ms=episode_ms / episodes.STEPS),
+        PartCost(name="ledger", step_ms=episode_ms / EPISODE_STEPS),
     ]
     total = sum(part.cores(COUNTS[0]) for part in parts)
     target = Target(name=f"cores of the entry point at {COUNTS[0]:,} desktops", measured=total, bound=1.0, unit="cores")
@@ -199,32 +295,32 @@ def measure() -> ScaleResult:
     )
 
 
-def _tell(found: ScaleResult) -> None:
-    whole = PartCost(name="together", step_ms=found.step_ms)
+def _details(result: ScaleResult) -> None:
+    whole = PartCost(name="together", step_ms=result.step_ms)
     rows = [
         (part.name, f"{part.step_ms:.3f}", *(f"{part.cores(count):.2f}" for count in COUNTS))
-        for part in (*found.parts, whole)
+        for part in (*result.parts, whole)
     ]
     output.table(("PART", "STEP ms", *(f"CORES AT {count:,}" for count in COUNTS)), rows)
     ways = (
-        ("star between processes beside it", found.near_ms),
-        ("star", found.star_ms),
-        ("star and router", found.routed_ms),
+        ("star between processes of one machine", result.near_ms),
+        ("star", result.star_ms),
+        ("star and router", result.routed_ms),
     )
     for name, by_tokens in ways:
-        told = ", ".join(f"{tokens:,} tokens {ms:.2f} ms" for tokens, ms in by_tokens.items())
-        output.line(f"{name}: {told}")
-    if found.reference_ms is not None:
-        output.line(f"a reference round: {found.reference_ms:.2f} ms ({REFERENCE_MS:g} ms on a core at rest)")
-    most = max(found.parts, key=lambda part: part.step_ms)
+        figures = ", ".join(f"{tokens:,} tokens {ms:.2f} ms" for tokens, ms in by_tokens.items())
+        output.line(f"{name}: {figures}")
+    if result.reference_ms is not None:
+        output.line(f"a reference round: {result.reference_ms:.2f} ms ({REFERENCE_MS:g} ms on a core at rest)")
+    most = max(result.parts, key=lambda part: part.step_ms)
     output.line(
-        f"one interpreter carries {1e3 * STEP_S / found.step_ms:,.0f} desktops; the largest part is {most.name}"
+        f"one interpreter carries {1e3 * STEP_S / result.step_ms:,.0f} desktops; the largest part is {most.name}"
     )
 
 
-def run(*, as_json: bool) -> int:
+def run(_: Options, *, as_json: bool) -> int:
     """Measure and print; 1 when a target is missed."""
-    found = measure()
-    links = "links by TLS" if found.tls else "no link by TLS, for this machine has no network"
-    note = f", a step per {STEP_S:g} s and desktop, {SHOWN:,} tokens, {episodes.STEPS} steps an episode, {links}"
-    return show(found, _tell, as_json=as_json, note=note)
+    result = measure()
+    links = "links by TLS" if result.tls else "no link by TLS, for this machine has no network"
+    note = f", a step per {STEP_S:g} s and desktop, {SHOWN:,} tokens, {EPISODE_STEPS} steps an episode, {links}"
+    return show(result, _details, as_json=as_json, note=note)

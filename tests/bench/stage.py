@@ -1,13 +1,13 @@
 """Desktops to measure on, with an application open.
 
-Invariant: everything is real and goes the way of an episode: the provider boots, the link calls, `apis.plans.action`
+Everything is real and goes the way of an episode: the provider boots, the link calls, `apis.plans.action`
 plans. A desktop that was booted is gone when the block ends.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -32,13 +32,13 @@ APPS = ("text_editor", "file_manager", "terminal", "libreoffice_calc")
 LIGHT = frozenset(APPS[:3])
 
 
-def known(apps: str) -> list[str]:
-    """The applications of a comma-separated list. Raises ConfigError."""
-    found = [name.strip() for name in apps.split(",") if name.strip()]
-    for name in found:
-        if name not in APPS:
-            raise ConfigError(f"{name}: no application that this measures; {hint(name, APPS)}")
-    return found
+def known(flag: str, text: str, names: Collection[str]) -> list[str]:
+    """The names of a comma-separated list. Raises ConfigError for one that is none of `names`."""
+    listed = [name.strip() for name in text.split(",") if name.strip()]
+    for name in listed:
+        if name not in names:
+            raise ConfigError(f"{flag} {name}: {hint(name, names)}")
+    return listed
 
 
 def opened(app: str) -> Task:

@@ -1,6 +1,6 @@
 """From the command to the first optimizer step of RL, by part.
 
-Invariant: the times are of the run's own log lines against the moment when the command was started. The measuring
+The times are of the run's own log lines against the moment when the command was started. The measuring
 process measures only that moment.
 """
 
@@ -9,10 +9,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from actors.cluster import output
 from actors.cluster import paths as places
@@ -59,8 +61,17 @@ def parts(lines: Iterable[Line], begun_s: float) -> list[tuple[str, float]]:
     return sorted(found.items(), key=lambda pair: pair[1])
 
 
-def measure(file: str, overrides: Sequence[str], runs: Path, *, as_json: bool) -> int:
-    """Run `file` and print its parts; 1 when the run failed or made no such step."""
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run."""
+
+    file: str = "smoke"
+    overrides: list[str] = msgspec.field(default_factory=list)
+    runs: str = "runs"
+
+
+def run(wanted: Options, *, as_json: bool) -> int:
+    """Run the file and print its parts; 1 when the run failed or made no such step."""
+    file, overrides, runs = wanted.file, wanted.overrides, Path(wanted.runs)
     deploy_files.load(file, overrides)
     places.refuse_unwritable(runs, "--runs")
     name = f"bench-{time.strftime('%Y%m%d-%H%M%S')}"

@@ -19,7 +19,7 @@ from apis.observation import Element, from_guest
 from apis.plans.action import typed
 from apis.tasksets.steps import CSV_FILTER
 from tests.actors.desktop.offices import Office, booted
-from tests.bench.corpus import CORPUS, ONE_LINE, SHORT
+from tests.actors.desktop.typed_texts import CORPUS, ONE_LINE, SHORT
 
 pytestmark = [pytest.mark.desktop, pytest.mark.asyncio(loop_scope="module")]
 needs = {

@@ -1,19 +1,21 @@
-"""Simulated desktops: an SSH server whose sessions are scripts. It prints its port.
+"""Simulated desktops: an SSH server whose sessions are scripts. It prints its port, and ends with its parent process.
 
-Invariant: connection, keys, channels and frames are real. Behind them is no X, no application and no file, and every
-HOME is empty. Every agent shows a document of its own, of which a share changes from look to look. Ends with the
-process that started it.
+Connection, keys, channels and frames are real. Behind them is no X, no application and no file, and every HOME is
+empty. Every agent shows a document of its own, of which a share changes from look to look.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import shlex
 import struct
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import asyncssh
@@ -21,13 +23,16 @@ import msgspec
 import uvloop
 
 from actors.cluster.runs import open_files
+from actors.desktop.config import MachineConfig
 from actors.desktop.providers import ssh_place
 from apis.tasks.verify.manifest import Manifest
 from policy.base.corpus import cased, word
+from runtime.errors import ConfigError
 from runtime.program import die_with
 
+MODULE = "tests.bench.seats.guests"
 SCREENS = ("text", "sheet", "page")
-CHANGED = 0.15  # of the elements between two looks: what `README.md` tells of real desktops
+CHANGED = 0.15  # of the elements between two looks: what `README.md` reports of real desktops
 VOCABULARY = 20_000  # words of all documents
 PICTURE = b"\xff\xd8" + bytes(40_000)
 _LENGTH = struct.Struct(">I")
@@ -54,7 +59,7 @@ def observation(screen: str, number: int) -> dict[str, Any]:
     """What `observe` answers: an editor with 30 elements, a sheet of 400 cells, or a page of 400 long links."""
     chance = random.Random(f"{screen} {number}")
 
-    def said(count: int) -> str:
+    def text(count: int) -> str:
         return " ".join(chance.choice(_WORDS) for _ in range(count))
 
     def bar(names: str) -> list[list[Any]]:
@@ -62,20 +67,20 @@ def observation(screen: str, number: int) -> dict[str, Any]:
 
     if screen == "text":
         rows = bar("File Edit Search View Document Help")
-        rows += [["text", "", said(40), 0, 50, 1280, 640, ["foc", "sen", "edt"], 0]]
-        rows += [["push-button", said(2), "", 10 * at, 700, 30, 18, ["sen"], 0] for at in range(23)]
+        rows += [["text", "", text(40), 0, 50, 1280, 640, ["foc", "sen", "edt"], 0]]
+        rows += [["push-button", text(2), "", 10 * at, 700, 30, 18, ["sen"], 0] for at in range(23)]
         return _frame("Mousepad", f"clover{number}.md - Mousepad", rows)
     if screen == "sheet":
         rows = bar("File Edit View Insert Format Styles Sheet Data Tools Window Help")
         rows += [
-            ["table-cell", f"{chr(65 + column)}{row + 1}", said(1) if column else str(chance.randint(1, 99999)),
+            ["table-cell", f"{chr(65 + column)}{row + 1}", text(1) if column else str(chance.randint(1, 99999)),
              60 + 80 * column, 200 + 17 * row, 80, 17, ["sen", "edt"], 0]
             for row in range(28) for column in range(12)
         ]  # fmt: skip
-        rows += [["push-button", said(2), "", 24 * at, 60, 22, 22, ["sen"], 0] for at in range(53)]
-        return _frame("libreoffice-calc", f"book{number}.xlsx - LibreOffice Calc", rows, said(60))
-    rows = [["link", said(6), "", 10 + 400 * (at % 3), 40 + 5 * at, 380, 17, ["sen"], 0] for at in range(400)]
-    return _frame("chromium", f"Page {number} - Chromium", rows, said(60))
+        rows += [["push-button", text(2), "", 24 * at, 60, 22, 22, ["sen"], 0] for at in range(53)]
+        return _frame("libreoffice-calc", f"book{number}.xlsx - LibreOffice Calc", rows, text(60))
+    rows = [["link", text(6), "", 10 + 400 * (at % 3), 40 + 5 * at, 380, 17, ["sen"], 0] for at in range(400)]
+    return _frame("chromium", f"Page {number} - Chromium", rows, text(60))
 
 
 def _frame(wm_class: str, title: str, rows: list[list[Any]], info: str = "") -> dict[str, Any]:
@@ -201,6 +206,47 @@ async def _listen(config: GuestsConfig) -> None:
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     await server.wait_closed()
+
+
+@contextlib.contextmanager
+def serving(
+    folder: Path, count: int, screen: str, desktops: int, changed: float = CHANGED
+) -> Iterator[list[MachineConfig]]:
+    """`count` servers with room for `desktops` each, their keys in `folder`; `changed` is a share of the elements.
+
+    Raises ConfigError.
+    """
+    host_key, client_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
+    host_key.write_private_key(folder / "host_key")
+    client_key.write_private_key(folder / "client_key")
+    client_key.write_public_key(folder / "client_keys")
+    config = GuestsConfig(
+        host_key=str(folder / "host_key"),
+        client_keys=str(folder / "client_keys"),
+        screen=screen,
+        parent=os.getpid(),
+        changed=changed,
+    )
+    command = [sys.executable, "-m", MODULE, msgspec.json.encode(config).decode()]
+    with contextlib.ExitStack() as running:
+        made = []
+        for _ in range(count):
+            server = running.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+            running.callback(server.kill)
+            port = server.stdout.readline() if server.stdout else ""
+            if not port:
+                raise ConfigError("a server of simulated desktops has ended; its reason is above")
+            made.append(
+                MachineConfig(
+                    host="127.0.0.1",
+                    port=int(port),
+                    user="bench",
+                    client_key=str(folder / "client_key"),
+                    host_key=host_key.export_public_key().decode(),
+                    desktops=desktops,
+                )
+            )
+        yield made
 
 
 def main(argv: list[str]) -> None:

@@ -1,8 +1,8 @@
 """`make bench NAME="capacity seats"`: what one desktop process takes for each step of its seats, and how many it holds.
 
-Invariant: the controllers, their pool, SSH provider, episodes, prompts, tokenizer, grammar, recorder and ledger are a
+The controllers, their pool, SSH provider, episodes, prompts, tokenizer, grammar, recorder and ledger are a
 run's own, over real connections. Simulated are the desktops (`guests.py`) and the sampler (`standins.py`). Costs are
-processor time, beside that of a reference round in the same seconds. The loop's lateness is judged as it was measured.
+processor time, next to that of a reference round in the same seconds. The loop's lateness is judged as it was measured.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ from actors.replay.actor import ReplayActor
 from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.messages import Figures, GetFigures, Phase, PhaseRef, SetPhase
 from actors.settings import DemosConfig
-from apis.prompts import FORMS, Form
+from apis.prompts import FORMS
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 from runtime.system import ActorSpec, ActorSystem, HostSpec
 from runtime.system import run as run_system
 from tests.bench.report import Measured, Target, show
 from tests.bench.seats import standins
-from tests.bench.seats.guests import CHANGED, SCREENS
-from tests.bench.seats.servers import serving
+from tests.bench.seats.guests import CHANGED, SCREENS, serving
 from tests.bench.seats.standins import REFERENCE_MS, GetProcessReading, GetStepsAsked, ProcessReading
 
 FED = {"compact": 250.0, "published": 120.0}  # seats that a core is to feed with a step every `FED_PERIOD_S`
@@ -53,11 +52,11 @@ ANSWERS: dict[str, tuple[str, str]] = {
 }
 
 
-class SeatsOptions(msgspec.Struct, frozen=True, kw_only=True):
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure."""
 
     seats: int = 100
-    format: Form = "compact"
+    format: str = "compact"
     screen: str = "sheet"
     changed: float = CHANGED  # share of a screen's elements with other texts at each step
     seconds: float = 30.0
@@ -70,7 +69,7 @@ class SeatsOptions(msgspec.Struct, frozen=True, kw_only=True):
 class SeatsResult(Measured, frozen=True, kw_only=True):
     """What was measured, over `wall_s` seconds with the seats at work."""
 
-    options: SeatsOptions
+    options: Options
     wall_s: float
     steps: int
     episodes: int
@@ -87,7 +86,7 @@ class SeatsResult(Measured, frozen=True, kw_only=True):
     idle_late_p99_ms: float | None  # of a process that does nothing else
 
 
-def _refuse_unless_sound(wanted: SeatsOptions) -> None:
+def _refuse_unless_sound(wanted: Options) -> None:
     least = {"seats": 2, "servers": 1, "seconds": 1, "period_s": 0, "begin_s": 1}
     for name, bound in least.items():
         if getattr(wanted, name) < bound:
@@ -99,7 +98,7 @@ def _refuse_unless_sound(wanted: SeatsOptions) -> None:
             raise ConfigError(f"--{name} {given}: {hint(given, known)}")
 
 
-def _ledger(wanted: SeatsOptions) -> LedgerSettings:
+def _ledger(wanted: Options) -> LedgerSettings:
     groups = -(-2 * wanted.seats // GROUP)  # enough work for all seats without a learner
     return LedgerSettings(
         seed=0,
@@ -112,7 +111,7 @@ def _ledger(wanted: SeatsOptions) -> LedgerSettings:
     )
 
 
-def _seat(wanted: SeatsOptions, machines: list[MachineConfig], model: str) -> DesktopSeat:
+def _seat(wanted: Options, machines: list[MachineConfig], model: str) -> DesktopSeat:
     pool = PoolConfig(warm_pool=WARM_POOL, boots_at_once=BOOTS, boot_timeout_s=120.0, lease_s=86_400.0)
     patient = SeatConfig(
         format=wanted.format,
@@ -141,7 +140,7 @@ class _Reading(msgspec.Struct, frozen=True):
 class _Stand:
     """The actors, from the first seat to the last reading."""
 
-    def __init__(self, system: ActorSystem, wanted: SeatsOptions, seat: DesktopSeat) -> None:
+    def __init__(self, system: ActorSystem, wanted: Options, seat: DesktopSeat) -> None:
         self._system = system
         self._wanted = wanted
         self._seat = seat
@@ -209,7 +208,7 @@ class _Stand:
             await asyncio.sleep(LOOK_S)
 
 
-def _result(wanted: SeatsOptions, before: _Reading, after: _Reading, one: int, load: float) -> SeatsResult:
+def _result(wanted: Options, before: _Reading, after: _Reading, one: int, load: float) -> SeatsResult:
     steps = after.drawn.steps - before.drawn.steps
     faults = {
         cause: count - before.ledger.faults.get(cause, 0)
@@ -226,28 +225,13 @@ def _result(wanted: SeatsOptions, before: _Reading, after: _Reading, one: int, l
     # On a core that has nothing else to do. Beside busy programs each step takes more time, as a reference round does.
     alone_ms = controller_ms * REFERENCE_MS / reference_ms if controller_ms and reference_ms else None
     fed = 1e3 * FED_PERIOD_S / alone_ms if alone_ms else None
+    busy, late_ms = float(after.ledger.seats_busy), after.controller.late_p99_ms
+    feeds = f"seats a core feeds at a step per {FED_PERIOD_S:g} s, {wanted.format}"
     targets = [
         Target(name="faults", measured=float(sum(faults.values())), bound=0.0, unit="episodes"),
-        Target(
-            name="seats at work",
-            measured=float(after.ledger.seats_busy),
-            bound=wanted.seats * AT_WORK,
-            unit="of them",
-            at_least=True,
-        ),
-        Target(
-            name=f"seats a core feeds at a step per {FED_PERIOD_S:g} s, {wanted.format}",
-            measured=fed,
-            bound=FED[wanted.format],
-            unit="seats",
-            at_least=True,
-        ),
-        Target(
-            name="lateness of the loop, 99 %",
-            measured=after.controller.late_p99_ms,
-            bound=LATE_MS,
-            unit="ms",
-        ),
+        Target(name="seats at work", measured=busy, bound=wanted.seats * AT_WORK, unit="of them", at_least=True),
+        Target(name=feeds, measured=fed, bound=FED[wanted.format], unit="seats", at_least=True),
+        Target(name="lateness of the loop, 99 %", measured=late_ms, bound=LATE_MS, unit="ms"),
         Target(name="memory of a seat", measured=seat_kib, bound=SEAT_KIB, unit="KiB"),
     ]
     return SeatsResult(
@@ -271,53 +255,51 @@ def _result(wanted: SeatsOptions, before: _Reading, after: _Reading, one: int, l
     )
 
 
-def measure(wanted: SeatsOptions) -> SeatsResult:
+def measure(wanted: Options) -> SeatsResult:
     """Measure in a temporary folder. Raises ConfigError."""
     _refuse_unless_sound(wanted)
     load = os.getloadavg()[0]
     open_files.raise_limit()
     model = str(Path(wanted.model).resolve() if wanted.model else models.bundled())
     Tokenizer.load(model)
-    found: list[SeatsResult] = []
+    results: list[SeatsResult] = []
     room = -(-(wanted.seats + WARM_POOL + BOOTS) // wanted.servers)
     hosts = [HostSpec(name=name, env=dict(SEATS_ENV)) for name in (CONTROLLERS, IDLE)]
 
     async def play(folder: Path, machines: list[MachineConfig]) -> None:
         async with ActorSystem(folder / "run", hosts=hosts) as system:
-            found.append(await _Stand(system, wanted, _seat(wanted, machines, model)).measure(load))
+            results.append(await _Stand(system, wanted, _seat(wanted, machines, model)).measure(load))
 
-    with tempfile.TemporaryDirectory(prefix="computerrl-seats-") as made:
-        with serving(Path(made), wanted.servers, wanted.screen, room, wanted.changed) as machines:
-            run_system(play(Path(made), machines))
-    return found[0]
+    with tempfile.TemporaryDirectory(prefix="computerrl-seats-") as folder:
+        with serving(Path(folder), wanted.servers, wanted.screen, room, wanted.changed) as machines:
+            run_system(play(Path(folder), machines))
+    return results[0]
 
 
-def run(wanted: SeatsOptions, *, as_json: bool) -> int:
+def run(wanted: Options, *, as_json: bool) -> int:
     """Measure and print; 1 when a target is missed."""
-    return show(measure(wanted), _tell, as_json=as_json)
+    return show(measure(wanted), _details, as_json=as_json)
 
 
-def _tell(found: SeatsResult) -> None:
-    o = found.options
+def _details(result: SeatsResult) -> None:
+    o = result.options
     output.prose(
-        f"{o.seats} seats in one process, {o.format} prompts of {_shown(found.prompt_tokens, 0)} tokens, simulated"
+        f"{o.seats} seats in one process, {o.format} prompts of {_shown(result.prompt_tokens, 0)} tokens, simulated"
         f" desktops with a {o.screen} of which {o.changed:.0%} changes, a step about every {o.period_s:g} s"
     )
     output.prose(
-        f"{found.steps} steps and {found.episodes} episodes in {found.wall_s:.0f} s, {found.steps / found.wall_s:.1f}"
-        f" steps a second; {found.busy} seats with an episode; faults {found.faults or 'none'}"
+        f"{result.steps} steps and {result.episodes} episodes in {result.wall_s:.0f} s; {result.busy} seats with an"
+        f" episode; faults {result.faults or 'none'}"
     )
     output.prose(
-        f"processor time of a step: controller {_shown(found.controller_ms, 2)} ms, main {_shown(found.main_ms, 2)} ms;"
-        f" of a reference round {_shown(found.reference_ms, 2)} ms ({REFERENCE_MS:g} ms on a core at rest)"
+        f"processor time of a step: controller {_shown(result.controller_ms, 2)} ms, main {_shown(result.main_ms, 2)}"
+        f" ms; of a reference round {_shown(result.reference_ms, 2)} ms ({REFERENCE_MS:g} ms on a core at rest)"
     )
-    output.line(f"memory: {found.seat_kib:.0f} KiB a seat")
     output.prose(
-        f"lateness of the loop: median {_shown(found.late_p50_ms, 1)} ms, 99 % {_shown(found.late_p99_ms, 1)} ms,"
-        f" {_shown(found.own_p99_ms, 1)} ms by its own work;"
-        f" of an idle process 99 % {_shown(found.idle_late_p99_ms, 1)} ms"
+        f"lateness of the loop: median {_shown(result.late_p50_ms, 1)} ms, 99 % {_shown(result.late_p99_ms, 1)} ms,"
+        f" {_shown(result.own_p99_ms, 1)} ms by its own work;"
+        f" of an idle process 99 % {_shown(result.idle_late_p99_ms, 1)} ms\n"
     )
-    output.line()
 
 
 def _shown(value: float | None, digits: int) -> str:

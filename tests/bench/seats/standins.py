@@ -1,6 +1,6 @@
 """Actors next to the real ones: a sampler that computes nothing, and a look at a process.
 
-Invariant: the sampler answers each prompt with one well-formed action after a drawn time, and counts it. The look costs
+The sampler answers each prompt with one well-formed action after a drawn time, and counts it. The look costs
 its process a wake-up each 50 ms.
 """
 
@@ -90,7 +90,7 @@ class PacedSampler(Actor):
 
 
 def reference_round() -> float:
-    """Processor milliseconds of a fixed piece of work: how fast a core is now, beside what else it has to do."""
+    """Processor milliseconds of a fixed piece of work: how fast a core is now, with what else it has to do."""
     began = time.thread_time()
     for number in range(2):
         msgspec.msgpack.decode(msgspec.msgpack.encode(observation("sheet", number)))
@@ -113,7 +113,7 @@ class ProcessReading(Message):
 
 
 class GetProcessReading(Request[ProcessReading]):
-    """Ask for it, and begin anew."""
+    """Ask for it, and begin again."""
 
 
 class ProcessLook(Actor):

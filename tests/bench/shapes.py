@@ -1,6 +1,6 @@
-"""How much of a device's arithmetic a step of the learner uses, with random weights.
+"""`make bench NAME=shapes`: how much of a device's arithmetic a step of the learner uses, with random weights.
 
-Invariant: what counts is the arithmetic that the model needs, once: products with weights, and attention over what a
+What counts is the arithmetic that the model needs, once: products with weights, and attention over what a
 token may see. What is computed again for memory, softmax, norms and Adam take time and count for nothing.
 """
 
@@ -28,11 +28,11 @@ PEAKS = {"H100": 989.0, "H200": 989.0, "A100": 312.0, "L40S": 362.0}  # dense bf
 AIM, LARGE = 0.4, 1.2e9  # of the peak, of models from so many parameters on
 
 
-class UtilisationOptions(msgspec.Struct, frozen=True, kw_only=True):
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure."""
 
-    shapes: tuple[str, ...]  # folders with a config.json, or names in deploy/shapes
-    tokens: tuple[int, ...] = (4096, 16384)  # of the one sequence in a step
+    shapes: str = "qwen2.5-0.5b,qwen2.5-1.5b"  # folders with a config.json, or names in deploy/shapes
+    tokens: str = "4096,16384"  # of the one sequence in a step
     times: int = 3  # steps after the first, which is not counted; the median counts
     threads: int = 1  # that a step computes with on a CPU
     recompute: str = "none"
@@ -51,7 +51,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     used: float | None  # of the peak (MFU); None where that is not known
 
 
-class UtilisationResult(Measured, frozen=True, kw_only=True):
+class ShapesResult(Measured, frozen=True, kw_only=True):
     """Of all shapes and lengths."""
 
     device: str
@@ -61,12 +61,12 @@ class UtilisationResult(Measured, frozen=True, kw_only=True):
     speeds: list[Speed]
 
 
-def lengths_of(text: str) -> tuple[int, ...]:
+def lengths_of(text: str) -> list[int]:
     """Of the flag --tokens. Raises ConfigError."""
-    try:
-        return tuple(int(one) for one in text.split(","))
-    except ValueError:
-        raise ConfigError(f"--tokens {text}: it is a list of numbers, such as 4096,16384") from None
+    lengths = [int(length) for length in text.split(",") if length.isdecimal()]
+    if len(lengths) != text.count(",") + 1 or min(lengths) < 2:
+        raise ConfigError(f"--tokens {text}: it is a list of numbers from 2 on, such as 4096,16384")
+    return lengths
 
 
 def operations(arch: Architecture, tokens: int) -> int:
@@ -82,15 +82,16 @@ def operations(arch: Architecture, tokens: int) -> int:
     return 3 * tokens * (2 * weights + attention)
 
 
-def measure(wanted: UtilisationOptions) -> UtilisationResult:
+def measure(wanted: Options) -> ShapesResult:
     """Time steps. Raises ConfigError for a shape that is not there, or that has too short a context."""
-    if wanted.times < 1 or wanted.threads < 1 or not wanted.tokens or min(wanted.tokens) < 2:
-        raise ConfigError("--times and --threads count from 1, --tokens from 2")
-    folders = {shape: models.planned("", shape) for shape in wanted.shapes}
+    if wanted.times < 1 or wanted.threads < 1:
+        raise ConfigError("--times and --threads count from 1")
+    lengths = lengths_of(wanted.tokens)
+    folders = {shape: models.planned("", shape) for shape in wanted.shapes.split(",")}
     shapes = {shape: read_architecture(folder) for shape, folder in folders.items()}
     for shape, arch in shapes.items():
-        if max(wanted.tokens) > arch.context:
-            raise ConfigError(f"--tokens {max(wanted.tokens)}: {shape} has a context of {arch.context}")
+        if max(lengths) > arch.context:
+            raise ConfigError(f"--tokens {max(lengths)}: {shape} has a context of {arch.context}")
     import torch
 
     load, cuda = os.getloadavg()[0], torch.cuda.is_available()
@@ -110,7 +111,7 @@ def measure(wanted: UtilisationOptions) -> UtilisationResult:
         for one in speeds
         if cuda and one.parameters >= LARGE
     ]
-    return UtilisationResult(
+    return ShapesResult(
         load_at_start=load,
         left_out={} if peak else {"share of the peak": f"no peak is known of {device}: --peak TFLOP/s"},
         device=device,
@@ -135,13 +136,13 @@ def _speed(shape: str, arch: Architecture, tokens: int, seconds: float, peak: fl
     )
 
 
-def _timed(folder: Path, arch: Architecture, optim: OptimConfig, wanted: UtilisationOptions) -> dict[int, float]:
+def _timed(folder: Path, arch: Architecture, optim: OptimConfig, wanted: Options) -> dict[int, float]:
     """Median seconds of a step by number of tokens, from random weights."""
     import torch
 
     from policy import hf_folder
 
-    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as beside:
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as scratch:
         warnings.simplefilter("ignore")  # of fused kernels that Megatron does not find, in training neither
         from policy.megatron.trainer import Trainer
         from policy.packing import MicroBatch, PackedSample
@@ -151,13 +152,13 @@ def _timed(folder: Path, arch: Architecture, optim: OptimConfig, wanted: Utilisa
             name: torch.ones(size) if len(size) == 1 else torch.randn(size, generator=draw).mul_(0.02)
             for name, size in expected(arch).items()
         }
-        made = Path(beside) / "model"
+        made = Path(scratch) / "model"
         tensors = {name: one.to(hf_folder.DTYPES[optim.dtype]) for name, one in drawn.items()}
         hf_folder.write(made, tensors, hf_folder.companions(folder))
         del drawn, tensors
         trainer = Trainer(made, optim)
-    found = {}
-    for tokens in wanted.tokens:
+    medians = {}
+    for tokens in lengths_of(wanted.tokens):
         ids = torch.randint(arch.vocab, (tokens,), generator=draw).tolist()
         batch = [MicroBatch(samples=[PackedSample(ids=ids, response_len=tokens - 1, weight=1 / tokens)])]
         seconds = []
@@ -166,18 +167,18 @@ def _timed(folder: Path, arch: Architecture, optim: OptimConfig, wanted: Utilisa
             began = time.perf_counter()
             trainer.cross_entropy_step(batch, 0.0)  # its figures are numbers, so the device is done
             seconds.append(time.perf_counter() - began)
-        found[tokens] = median(seconds[1:]) or 0.0
-    return found
+        medians[tokens] = median(seconds[1:]) or 0.0
+    return medians
 
 
-def run(wanted: UtilisationOptions, *, as_json: bool) -> int:
+def run(wanted: Options, *, as_json: bool) -> int:
     """Measure and print; 1 when a large model uses less than it should of a GPU."""
-    return show(measure(wanted), _tell, as_json=as_json)
+    return show(measure(wanted), _details, as_json=as_json)
 
 
-def _tell(found: UtilisationResult) -> None:
-    peak = "" if found.peak is None else f", {found.peak:g} TFLOP/s at most"
-    output.line(f"{found.device}, {found.dtype}, recompute {found.recompute}{peak}")
+def _details(result: ShapesResult) -> None:
+    peak = "" if result.peak is None else f", {result.peak:g} TFLOP/s at most"
+    output.line(f"{result.device}, {result.dtype}, recompute {result.recompute}{peak}")
     output.table(
         ("SHAPE", "PARAMETERS", "TOKENS", "STEP", "TOKENS/S", "TFLOP/S", "USED"),
         [
@@ -190,6 +191,6 @@ def _tell(found: UtilisationResult) -> None:
                 f"{one.tflops:.3g}",
                 "-" if one.used is None else f"{one.used:.1%}",
             )
-            for one in found.speeds
+            for one in result.speeds
         ],
     )
