@@ -38,10 +38,9 @@ from apis.tasks.registry import wanted as wanted_of_family
 from apis.tasks.verify.manifest import Manifest
 from apis.tasks.verify.verify import Read, TaskVerdict, WantedFile
 from apis.tasksets import store
-from apis.tasksets.judge import afterwards, asked_live, told_as_published
+from apis.tasksets.judge import NOTHING, Judging, afterwards, asked_live, told_as_published
 from apis.tasksets.judge import wanted as wanted_by_metrics
 from apis.tasksets.published import PublishedError
-from apis.tasksets.trials import NOTHING, Judging
 from runtime.errors import ConfigError
 
 Enter = Callable[[Stage], None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from apis.observation import SCREEN
 from apis.plans.action import Call
 from apis.tasks.osworld import Task
-from apis.tasksets.needs import Lacking
+from apis.tasksets.package import Lacking
 from apis.tasksets.steps import Fixture, calls_of, carried, sound_server
 from runtime.errors import ConfigError
 

@@ -14,7 +14,7 @@ from apis.tasks.osworld import Download, Getter, Task
 from apis.tasks.verify.allowed import CHANGE, CREATE, NARROW, REMOVE, May
 from apis.tasks.verify.manifest import Deed
 from apis.tasksets import getters
-from apis.tasksets.needs import Lacking
+from apis.tasksets.package import Lacking
 from apis.tasksets.steps import Fixture, at_home
 
 SCRIPT_BYTES = 64 << 10  # of a file that the task brings along to judge by

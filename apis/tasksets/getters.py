@@ -1,27 +1,28 @@
 """What the getters of task files are asked for, and the values that metrics are given.
 
 Invariant: files come from outside, after the freeze. So do the answers of commands, but for those that only the live
-desktop can give (`trials.py`). A getter that is not here is lacking, never an empty value.
+desktop can give (`judge.py`). A getter that is not here is lacking, never an empty value.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace as replace_in
 
 from apis.plans.action import Call
-from apis.tasks.osworld import Evaluator, Getter
+from apis.tasks.osworld import Download, Evaluator, Getter, Step, Task
 from apis.tasks.verify.verify import FileView, Read
-from apis.tasksets import commands, profiles, states
-from apis.tasksets.needs import Lacking
-from apis.tasksets.package import ADDRESS, LEFT_GETTERS, REFUSED_GETTERS
+from apis.tasksets import commands, states
+from apis.tasksets.package import ADDRESS, LEFT_GETTERS, REFUSED_GETTERS, Lacking
 from apis.tasksets.steps import Fixture, at_home, name_of
 
 # Getters whose value is of the live browser: their pages, or nothing, can be had without a network.
@@ -111,7 +112,7 @@ def files_of(getter: Getter) -> list[str]:
         return [f".config/GIMP/2.10/{getter['file_name']}"]
     if (named := LEFT_GETTERS.get(str(kind), "")) not in ("", ADDRESS):
         return [at_home(str(getter[named]))]
-    return profiles.files_of(str(kind))
+    return states.files_of(str(kind))
 
 
 def left(getter: Getter) -> bool:
@@ -121,7 +122,7 @@ def left(getter: Getter) -> bool:
 
 def read_as(getter: Getter, reads: str) -> str:
     """What the files of `getter` are read as for a metric that looks at `reads`."""
-    return "database" if getter.get("type") in profiles.DATABASES else reads
+    return "database" if getter.get("type") in states.DATABASES else reads
 
 
 def commands_of(evaluator: Evaluator, home: str) -> list[Call]:
@@ -234,8 +235,8 @@ def value_of(getter: Getter, read: Read, told: Mapping[str, str], fixture: Fixtu
             return states.playing(told.get(_named(getter)))
         case "vscode_config":
             return states.project(told.get(_named(getter)))
-    if kind in profiles.KNOWN:
-        return profiles.value_of(getter, read)
+    if kind in states.KNOWN:
+        return states.value_of(getter, read)
     if kind in LEFT_GETTERS:
         shown = states.address(told.get(_named(getter)), str(getter.get("goto_prefix", "https://")))
         return AskedOfPackage(getter, {path: read(path) for path in files_of(getter)}, shown)
@@ -250,5 +251,53 @@ def _tree(path: str, view: FileView) -> dict[str, Any]:
 
 KNOWN = {
     "rule", "cloud_file", "vm_file", "cache_file", "vm_command_line", "vm_command_error", "list_directory",
-    "vm_window_size", "gimp_config_file", *_SETTINGS, *_ASKED, *_COMMANDS, *profiles.KNOWN, *LEFT_GETTERS,
+    "vm_window_size", "gimp_config_file", *_SETTINGS, *_ASKED, *_COMMANDS, *states.KNOWN, *LEFT_GETTERS,
 }  # fmt: skip
+
+
+class WantedFixture(msgspec.Struct, frozen=True, order=True):
+    """A file that lies behind a URL."""
+
+    task: str  # the file's own id, without its set and its domain
+    url: str
+    name: str  # of the file in the guest, or `dest` of a getter; "" where it has none
+
+    @property
+    def key(self) -> str:
+        """What it is locked under: a sha256 in hex."""
+        return hashlib.sha256("\0".join((self.task, self.url, self.name)).encode()).hexdigest()
+
+    def __str__(self) -> str:
+        return fixture_name(self.url, self.name)
+
+
+def fixture_name(url: str, name: str) -> str:
+    """A fixture for people: its URL, and its name where that says more."""
+    return url if not name or url.endswith(f"/{name}") else f"{url} ({name})"
+
+
+def downloads(steps: Iterable[Step]) -> Iterator[tuple[str, str, str]]:
+    """Each file that `steps` put into the guest: its path there, its URL, its name."""
+    for step in steps:
+        if isinstance(step, Download):
+            for file in step.parameters.files:
+                yield file.path, file.url, name_of(file.path)
+
+
+def named_by(task: Task) -> list[tuple[str, str]]:
+    """The URL and the name of every file that `task` brings along or names, each once; `data:` URLs too."""
+    found = [(url, name) for _, url, name in downloads([*task.config, *task.evaluator.postconfig])]
+    found += [pair for getter in sides(task.evaluator) for pair in fixtures_of(getter)]
+    return list(dict.fromkeys(found))
+
+
+def wanted_by(task: Task) -> list[WantedFixture]:
+    """Every fixture of `task`, each once; not those whose content is in their URL."""
+    own = task.id.rpartition("/")[2]
+    return [WantedFixture(own, *pair) for pair in named_by(task) if not pair[0].startswith("data:")]
+
+
+def names_a_file(url: str) -> bool:
+    """Whether `url` leads to more than a host: what a bare host serves is no file of a task."""
+    parts = urlsplit(url)
+    return bool(parts.path.strip("/") or parts.query)

@@ -1,4 +1,4 @@
-"""What the published package has, and what becomes of each here: one table of its metrics, getters and steps.
+"""What a task file may need, and what becomes of each metric, getter and step of the published package.
 
 Invariant: each name of the package is known here, left to the package, or refused with a reason, and is one of these
 alone. What is known is not listed: `METRICS`, `getters.KNOWN` and the steps of a task say it.
@@ -8,12 +8,10 @@ Package: desktop-env 1.0.2, in the environment that `make osworld-judge` builds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
 
 import msgspec
-
-from apis.tasksets.needs import NeedKind
 
 VERSION = "1.0.2"
 
@@ -136,3 +134,44 @@ REFUSED_STEPS = {
     "tidy_desktop": "the published one is not written yet",
     "upload_file": "it puts files of the published harness's own disk into the guest",
 }
+
+
+NeedKind = Literal["step", "application", "getter", "metric", "fixture", "network", "root", "account", "judge", "task"]
+Verdict = Literal["runnable", "needs_file", "needs_network", "needs_app", "needs_judge", "unsound", "unsupported"]
+# The first kind that is lacking decides: what nothing here can give, then what can be installed, reached or fetched.
+_DECIDES: tuple[tuple[NeedKind, Verdict], ...] = (
+    ("step", "unsupported"),
+    ("getter", "unsupported"),
+    ("metric", "unsupported"),
+    ("root", "unsupported"),
+    ("account", "unsupported"),
+    ("application", "needs_app"),
+    ("network", "needs_network"),
+    ("judge", "needs_judge"),
+    ("fixture", "needs_file"),
+    ("task", "unsound"),
+)
+
+
+class Need(msgspec.Struct, frozen=True, order=True):
+    """One thing that a task needs and that is not here."""
+
+    kind: NeedKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+class Lacking(Exception):  # noqa: N818 - what a task file needs, not an error of the program
+    """A step, a getter or a path that can't be had here."""
+
+    def __init__(self, kind: NeedKind, name: str) -> None:
+        super().__init__(f"{kind} {name}")
+        self.need = Need(kind, name)
+
+
+def verdict_of(needs: Iterable[Need]) -> Verdict:
+    """What a task with these needs is."""
+    kinds = {need.kind for need in needs}
+    return next((verdict for kind, verdict in _DECIDES if kind in kinds), "runnable")

@@ -35,8 +35,7 @@ from apis.tasks.osworld import (
 )
 from apis.tasksets import commands
 from apis.tasksets.commands import WINDOW_MS
-from apis.tasksets.needs import Lacking
-from apis.tasksets.package import REFUSED_STEPS
+from apis.tasksets.package import REFUSED_STEPS, Lacking
 
 SINK = ("null-sink sink_name=speakers", "native-protocol-unix")
 PART_BYTES = 3 << 20  # of a file that is put into the guest in one call

@@ -16,8 +16,8 @@ import msgspec
 
 from apis.tasks import task_file
 from apis.tasks.osworld import Task
-from apis.tasksets.fixtures import WantedFixture, called
-from apis.tasksets.needs import Lacking
+from apis.tasksets.getters import WantedFixture, fixture_name
+from apis.tasksets.package import Lacking
 from apis.tasksets.steps import carried
 from runtime import disk
 from runtime.errors import ConfigError
@@ -104,15 +104,15 @@ class Fixtures:
             return carried(url)
         lock = _lock(WantedFixture(self._task, url, name))
         if lock is None:
-            raise Lacking("fixture", called(url, name))
+            raise Lacking("fixture", fixture_name(url, name))
         place = content_place(lock.sha256)
         try:
             data = disk.read_bytes(place, MOST_FIXTURE)
         except OSError:
-            raise Lacking("fixture", called(url, name)) from None
+            raise Lacking("fixture", fixture_name(url, name)) from None
         if sha256(data) != lock.sha256:
             raise ConfigError(
-                f"{called(url, name)}: its file {place} is not what was fetched: remove it and fetch it again"
+                f"{fixture_name(url, name)}: its file {place} is not what was fetched: remove it and fetch it again"
             )
         return data
 

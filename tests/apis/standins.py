@@ -35,7 +35,7 @@ from apis.tasks.families.vlc.music import sound
 from apis.tasks.metrics.office_world import position
 from apis.tasks.osworld import HOME, Download, Source, Task, dump
 from apis.tasksets import store
-from apis.tasksets.fixtures import names_a_file, wanted_by
+from apis.tasksets.getters import names_a_file, wanted_by
 from tests.apis import office_pairs
 
 PICTURES = {"png": "PNG", "xcf": "PNG", "raw": "PNG", "jpg": "JPEG", "jpeg": "JPEG", "gif": "GIF", "pdf": "PDF"}

@@ -17,7 +17,7 @@ from actors.desktop.pool.pool import DesktopPool
 from apis.tasks.osworld import HOME, data_url
 from apis.tasks.verify.verify import WantedFile
 from apis.tasksets import store
-from apis.tasksets.trials import NOTHING, Judging
+from apis.tasksets.judge import NOTHING, Judging
 from tests.apis.plays import Said
 from tests.apis.test_task_files_on_desktops import CLAIM
 

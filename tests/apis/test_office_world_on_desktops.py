@@ -15,7 +15,7 @@ from actors.desktop.pool.pool import DesktopPool
 from apis.tasks import task_file
 from apis.tasks.osworld import data_url
 from apis.tasksets import store
-from apis.tasksets.fixtures import WantedFixture
+from apis.tasksets.getters import WantedFixture
 from tests.apis.plays import told
 from tests.apis.standins import office, standins
 from tests.apis.test_guard import OFFICEWORLD

@@ -144,7 +144,7 @@ def this_year() -> str:
 
 
 def test_a_step_that_the_package_has_and_nobody_here_carries_out_is_refused_with_its_reason() -> None:
-    from apis.tasksets.needs import Lacking
+    from apis.tasksets.package import Lacking
     from apis.tasksets.steps import calls_of
 
     for name, why in package.REFUSED_STEPS.items():

@@ -19,7 +19,7 @@ from apis.tasks import task_file
 from apis.tasks.osworld import HOME, data_url
 from apis.tasksets import published, store
 from apis.tasksets.coverage import covered
-from apis.tasksets.fixtures import WantedFixture
+from apis.tasksets.getters import WantedFixture
 from tests.apis.plays import told
 from tests.apis.standins import standins
 from tests.apis.test_standins import wanted

@@ -16,7 +16,7 @@ from apis.tasks.verify.verify import FileView
 from apis.tasksets import getters, judge
 from apis.tasksets import published as package
 from apis.tasksets.coverage import covered
-from apis.tasksets.fixtures import downloads, wanted_by
+from apis.tasksets.getters import downloads, wanted_by
 from apis.tasksets.steps import Fixture, at_home
 from tests.apis.standins import laid, standins
 from tests.apis.test_task_files import OSWORLD

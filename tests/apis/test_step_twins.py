@@ -9,7 +9,7 @@ import pytest
 from apis.plans.action import Call
 from apis.tasks import osworld
 from apis.tasks.osworld import HOME, UnknownStep, data_url
-from apis.tasksets.needs import Lacking
+from apis.tasksets.package import Lacking
 from apis.tasksets.steps import calls_of
 from tests.apis.test_task_files import GUEST, loaded
 

@@ -17,10 +17,10 @@ from apis.tasks.metrics.metric import Declared, Score, data
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME
 from apis.tasks.verify.verify import FileView
-from apis.tasksets import commands, getters, judge, pyautogui, store
+from apis.tasksets import commands, getters, judge, store
 from apis.tasksets.coverage import covered
-from apis.tasksets.fixtures import WantedFixture
-from apis.tasksets.needs import Lacking
+from apis.tasksets.getters import WantedFixture
+from apis.tasksets.package import Lacking
 from apis.tasksets.steps import PART_BYTES, at_home, calls_of, carried, put
 from runtime.errors import ConfigError
 
@@ -114,49 +114,47 @@ def test_each_lacking_thing_is_named_and_decides_the_verdict() -> None:
 
 
 def test_lines_of_pyautogui_become_calls() -> None:
-    code = (
-        'import pyautogui; import time; pyautogui.hotkey(["shift", "ctrl", "e"]); time.sleep(1); pyautogui.write("ab")'
-    )
-    more = '; pyautogui.press("down", presses=2); pyautogui.click({SCREEN_WIDTH_HALF}, 540)'
-    done = pyautogui.translated(code + more)
+    code = 'import pyautogui; import time; commands.hotkey(["shift", "ctrl", "e"]); time.sleep(1); commands.write("ab")'
+    more = '; commands.press("down", presses=2); commands.click({SCREEN_WIDTH_HALF}, 540)'
+    done = commands.translated(code + more)
     assert [call.method for call in done if call.method != "settle"] == [
         "hotkey", "type_text", "hotkey", "hotkey", "click",
     ]  # fmt: skip
     assert done[0].args == {"keys": ["Shift_L", "Control_L", "e"]}
     assert done[-2].args == {"x": 640, "y": 360, "button": 1, "n": 1}
-    wide = pyautogui.translated(code + more, (1920, 1080))
+    wide = commands.translated(code + more, (1920, 1080))
     assert wide[-2].args == {"x": 960, "y": 540, "button": 1, "n": 1}
 
 
 def test_a_button_without_a_place_acts_where_the_pointer_is_and_a_press_lasts_until_it_is_let_go() -> None:
     def done(code: str) -> list[tuple[str, Any]]:
-        calls = pyautogui.translated(f"import pyautogui; {code}", (1920, 1080))
+        calls = commands.translated(f"import pyautogui; {code}", (1920, 1080))
         return [(call.method, call.args) for call in calls if call.method != "settle"]
 
     here = {"x": 960, "y": 540, "button": 1, "n": 1}
-    assert done("pyautogui.click()") == done("pyautogui.mouseDown(); pyautogui.mouseUp()") == [("click", here)]
-    assert done("pyautogui.moveTo(10, 20); pyautogui.click()")[1][1]["x"] == 10
-    drag = "pyautogui.moveTo(10, 20); pyautogui.mouseDown(); pyautogui.moveTo(30, 40); pyautogui.mouseUp()"
+    assert done("commands.click()") == done("commands.mouseDown(); commands.mouseUp()") == [("click", here)]
+    assert done("commands.moveTo(10, 20); commands.click()")[1][1]["x"] == 10
+    drag = "commands.moveTo(10, 20); commands.mouseDown(); commands.moveTo(30, 40); commands.mouseUp()"
     assert done(drag)[1:] == [("drag", {"x": 10, "y": 20, "x2": 30, "y2": 40})]
-    assert done("pyautogui.moveTo(10, 20); pyautogui.scroll(-3)")[1] == ("scroll", {"x": 10, "y": 20, "dy": 3})
+    assert done("commands.moveTo(10, 20); commands.scroll(-3)")[1] == ("scroll", {"x": 10, "y": 20, "dy": 3})
 
 
 @pytest.mark.parametrize(
     "code",
     [
-        "import pyautogui; pyautogui.write(open('/etc/passwd').read())",
+        "import pyautogui; commands.write(open('/etc/passwd').read())",
         "import pyautogui; __import__('os').system('x')",
         "import pyautogui\nwhile True: pass",
-        "import pyautogui; pyautogui.press('a', presses=10**9)",
-        "import pyautogui; pyautogui.hotkey('no such key')",
+        "import pyautogui; commands.press('a', presses=10**9)",
+        "import pyautogui; commands.hotkey('no such key')",
         "import pyautogui; (",
-        "import pyautogui; pyautogui.mouseDown()",
-        "import pyautogui; pyautogui.mouseUp()",
+        "import pyautogui; commands.mouseDown()",
+        "import pyautogui; commands.mouseUp()",
     ],
 )
 def test_any_other_line_is_refused_as_a_whole(code: str) -> None:
     with pytest.raises(Lacking, match="pyautogui"):
-        pyautogui.translated(code)
+        commands.translated(code)
 
 
 def test_programs_have_other_names_here() -> None:

@@ -10,8 +10,7 @@ import pytest
 from apis.plans.action import Call
 from apis.tasks import task_file
 from apis.tasks.osworld import HOME, data_url
-from apis.tasksets.judge import afterwards, asked_live
-from apis.tasksets.trials import Judging
+from apis.tasksets.judge import Judging, afterwards, asked_live
 
 GUEST = "/home/agent"
 SAVE = {

@@ -13,7 +13,7 @@ from apis.tasks import task_file
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, Task
 from apis.tasks.verify.verify import FileView
-from apis.tasksets import judge, profiles
+from apis.tasksets import judge, states
 from tests.apis.test_metric_twins import score as judged
 from tests.apis.twins import GARBAGE, TWINS, Twin, as_read, database
 
@@ -57,11 +57,11 @@ def left(twin: Twin, result: Any) -> Found | None:
     if twin.name == "is_in_list":
         settings = {str(at): {"path": path} for at, path in enumerate(result)}
         listed = json.dumps({"extensions": {"settings": settings}}).encode()
-        return Found({profiles.PREFERENCES: FileView("file", data=listed)})
+        return Found({states.PREFERENCES: FileView("file", data=listed)})
     if twin.name in LISTED:
         _, path, table, columns = LISTED[twin.name]
         found = database(**{table: [columns, *map(tuple, result)]})
-        return Found({f"{profiles.PROFILE}/Default/{path}": found})
+        return Found({f"{states.PROFILE}/Default/{path}": found})
     if isinstance(result, FileView):
         return Found(named(result, "a"))
     if isinstance(result, str):
@@ -69,7 +69,7 @@ def left(twin: Twin, result: Any) -> Found | None:
         return Found(told={json.dumps(asked_for): result})
     if twin.name == "is_expected_bookmarks":
         return Found(
-            {f"{profiles.PROFILE}/Default/Bookmarks": FileView("file", data=json.dumps({"roots": result}).encode())}
+            {f"{states.PROFILE}/Default/Bookmarks": FileView("file", data=json.dumps({"roots": result}).encode())}
         )
     if twin.name == "check_moved_jpgs":
         return Found({"a": FileView("folder", names=tuple(one["name"] for one in result.get("children", [])))})

@@ -23,10 +23,10 @@ from actors.desktop.providers import editor
 from actors.replay.config import EVERY, TaskRange
 from apis.tasks import registry as tasks
 from apis.tasks.osworld import Task
-from apis.tasksets import guard, store
-from apis.tasksets.coverage import Covered, Present, covered
-from apis.tasksets.fixtures import called, named_by
-from apis.tasksets.needs import Need
+from apis.tasksets import store
+from apis.tasksets.coverage import Covered, Present, covered, unsound
+from apis.tasksets.getters import fixture_name, named_by
+from apis.tasksets.package import Need
 from runtime.errors import ConfigError
 from runtime.program import program
 
@@ -119,7 +119,7 @@ def verdict_on(task: Task, *, published: bool = False) -> Covered:
 def _trouble(task: Task) -> str:
     fixtures = store.Fixtures(task)
     if not tasks.of_set(task.id):
-        return guard.trouble(task, fixtures.content)
+        return unsound(task, fixtures.content)
     return _trouble_of(task.id, tuple(fixtures.digest(*one) for one in named_by(task)))
 
 
@@ -127,7 +127,7 @@ def _trouble(task: Task) -> str:
 def _trouble_of(task_id: str, _: tuple[str, ...]) -> str:
     """The guard's answer on a task of a set, given the digests of its fixtures."""
     task = tasks.task(task_id)
-    return guard.trouble(task, store.Fixtures(task).content)
+    return unsound(task, store.Fixtures(task).content)
 
 
 def refuse_unsound(task_id: str) -> None:
@@ -178,5 +178,5 @@ def refuse_leaks(lane: str, ids: Sequence[str], held_out: Sequence[str]) -> None
 def _marks(task: Task) -> set[str]:
     """What two tasks must not share: the file's own id, the words of the instruction, what a fixture holds."""
     fixtures, words = store.Fixtures(task), " ".join(task.instruction.lower().split())
-    held = {f"fixture:{fixtures.digest(*one) or called(*one)}" for one in named_by(task)}
+    held = {f"fixture:{fixtures.digest(*one) or fixture_name(*one)}" for one in named_by(task)}
     return {f"id:{task.id.rpartition('/')[2]}", f"instruction:{words}", *held}

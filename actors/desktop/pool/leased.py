@@ -22,7 +22,7 @@ from actors.desktop.providers.sandbox.trial import Tried, held
 from actors.errors import AgentBrokeDesktop, DesktopFault
 from apis.tasks.verify.manifest import MANIFEST, Manifest
 from apis.tasks.verify.verify import KINDS, FileView, WantedFile
-from apis.tasksets.trials import NOTHING, Judging
+from apis.tasksets.judge import NOTHING, Judging
 from runtime.errors import ProtocolError
 
 CALLS_SHARE = 0.75  # of a lease, for all calls after the policy's first action: what a slow agent may take

@@ -14,7 +14,7 @@ from actors.cluster.config.lanes import lanes_of
 from actors.replay.config import TaskRange, TasksConfig
 from apis.tasks import registry as tasks
 from apis.tasksets import store
-from apis.tasksets.fixtures import WantedFixture
+from apis.tasksets.getters import WantedFixture
 from runtime.errors import ConfigError
 
 

@@ -25,8 +25,7 @@ from apis.tasks import registry as tasks
 from apis.tasks.osworld import Task
 from apis.tasks.verify.manifest import Manifest
 from apis.tasks.verify.verify import WantedFile
-from apis.tasksets.judge import told_as_published
-from apis.tasksets.trials import NOTHING, Judging
+from apis.tasksets.judge import NOTHING, Judging, told_as_published
 
 SCRIPT_S = 60.0  # for one cheat
 PATH = "/usr/bin:/bin:/usr/sbin"

@@ -26,7 +26,7 @@ from actors.cluster.config import tasksets
 from apis.tasks import registry as tasks
 from apis.tasks import task_file
 from apis.tasksets import store
-from apis.tasksets.fixtures import WantedFixture, names_a_file, wanted_by
+from apis.tasksets.getters import WantedFixture, names_a_file, wanted_by
 from runtime import disk
 from runtime.errors import ConfigError
 

@@ -20,7 +20,7 @@ from apis.tasks.family import Family
 from apis.tasks.osworld import HOME, Task
 from apis.tasks.verify.verify import CHECKS, paths, verify
 from apis.tasks.words import HELD_OUT, TRAIN
-from apis.tasksets.needs import Verdict
+from apis.tasksets.package import Verdict
 from runtime import disk
 from runtime.errors import ConfigError
 
