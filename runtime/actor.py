@@ -7,8 +7,6 @@ bounded in number. Every task that an actor starts is its own and ends with it.
 from __future__ import annotations
 
 import asyncio
-import functools
-import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +19,7 @@ from runtime.hosts import door
 from runtime.logs.writer import ActorLog
 from runtime.messaging.message import BlobRef, Message, tag_of
 from runtime.messaging.refs import Ref
-from runtime.segments import SegmentStore, read_blobs
-from runtime.storage import far_store
-from runtime.storage.bulk import SEGMENTS
-from runtime.storage.far_store import Alone, Copies, FarStore, Makers, fetched, made
+from runtime.segments import SEGMENTS, SegmentStore, read_blobs
 from runtime.waits import TaskScope
 
 if TYPE_CHECKING:
@@ -50,7 +45,7 @@ def handles(
 ) -> Callable[[MethodT], MethodT]:
     """Declare that an async method `(self, message) -> reply` understands `message`.
 
-    Concurrent handlers run beside everything else, at most `limit` of each at once; all others exclude each other.
+    Concurrent handlers run at any time, at most `limit` of each at once; all others exclude each other.
     """
 
     def mark(method: MethodT) -> MethodT:
@@ -74,7 +69,7 @@ class Actor:
         """Before the first message. Raising makes the start fail: the supervisor decides."""
 
     async def on_config(self, config: Any) -> None:
-        """A new config of the same type, beside whatever else goes on; later lives start with it, too.
+        """A new config of the same type, while other handlers run; later lives start with it, too.
 
         It counts from the next time that the actor reads it. An actor with more to do overrides this.
         """
@@ -114,12 +109,12 @@ class Context:
 
     @property
     def run_dir(self) -> Path:
-        """The run's folder or, away from the main host, a folder of this process alone, which goes with it."""
+        """The run's folder or, in a process that a cluster has placed, a folder of that process alone."""
         return self._node.run_dir
 
     @property
     def home(self) -> Path:
-        """The run's folder by its name with the main host; away from there it is no path of this machine."""
+        """The run's folder, which all machines of the run share."""
         return self._node.home
 
     @property
@@ -135,57 +130,17 @@ class Context:
         ticket = self._node.ticket
         return "127.0.0.1" if ticket is None else door.towards(ticket.address)
 
-    def segments(self) -> SegmentStore | FarStore:
-        """A new writer of the run's segments, in this actor's name or, away from the main host, in its host's."""
-        ticket = self._node.ticket
-        return SegmentStore(self.run_dir / SEGMENTS, self.name) if ticket is None else FarStore(ticket)
+    def segments(self) -> SegmentStore:
+        """A new writer of the run's segments, in this actor's name. Raises StoreError."""
+        return SegmentStore(self.home / SEGMENTS, self.name, alone=not self.apart)
 
     def payloads(self, refs: Iterable[BlobRef]) -> Iterator[bytes | PayloadLost]:
-        """What `refs` name in the run's segments, wherever they are; in the place of a lost one, why it is. Blocks.
-
-        Raises StoreError where nothing can be said of the payloads; away from the main host TransferFailed, where the
-        connection is why.
-        """
-        ticket = self._node.ticket
-        return read_blobs(self.run_dir / SEGMENTS, refs) if ticket is None else far_store.payloads(ticket, refs)
+        """What `refs` name in the run's segments, as `read_blobs` gives it. Blocks. Raises StoreError."""
+        return read_blobs(self.home / SEGMENTS, refs)
 
     def disk_gate(self) -> DiskGate:
-        """Stands before work that writes to the main host's disk, wherever this process is."""
-        ticket = self._node.ticket
-        return DiskGate(self.home, self.log, functools.partial(far_store.refusal, ticket) if ticket else None)
-
-    async def folder(self, path: str) -> Path:
-        """The main host's folder `path`: itself or, away from the main host, what it holds but weights.
-
-        Raises StoreError where it can't be had.
-        """
-        if self._node.ticket is None:
-            return Path(path)
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "computerrl" / "files"
-        return await asyncio.to_thread(fetched, self._node.ticket, path, cache)
-
-    async def weights(self, path: str, *, nested: bool = False) -> Path:
-        """The main host's folder `path` with all files in it: itself or, away from the main host, a copy.
-
-        With `nested` a copy holds its folders, too. Raises StoreError where it can't be had.
-        """
-        ticket = self._node.ticket
-        if ticket is None:
-            return Path(path)
-
-        async def copies() -> Copies:
-            return Copies(ticket, self.run_dir / "copies")
-
-        return await (await self.shared("copies", copies)).of(path, nested=nested)
-
-    def make_folder(self, path: str, make: Callable[[Path], T], makers: Makers | None = None) -> T:
-        """What `make` returns of the folder that it makes. In the end that lies at the main host's `path`. Blocks.
-
-        Away from the main host it holds there what all `makers` have made of it. Raises what `make` raises and, away
-        from the main host, StoreError as `far_store.made` does.
-        """
-        ticket = self._node.ticket
-        return make(Path(path)) if ticket is None else made(ticket, path, self.run_dir, make, makers or Alone())
+        """The gate before work that writes to the run's folder."""
+        return DiskGate(self.home, self.log)
 
     @property
     def clock(self) -> Clock:

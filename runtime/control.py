@@ -141,7 +141,7 @@ class ControlServer:
             await self.commands[name](body, lambda text: _say(writer, CommandReply(text)))
         except ComputerRLError as error:
             _say(writer, CommandReply(str(error), refused=True))
-        except Exception as error:  # noqa: BLE001 - the system goes on, and the client is told
+        except Exception as error:  # noqa: BLE001 - the system goes on, and the client gets the cause
             cause = f"{type(error).__name__}: {error}"
             self._log.emit(COMMAND_FAILED, name=name, error=cause, traceback=traceback.format_exception(error)[-60:])
             why = f"{name} failed, perhaps in part: {cause}; the run's log says where"

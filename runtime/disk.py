@@ -20,7 +20,7 @@ from runtime.logs.events import Event
 from runtime.logs.writer import DISK_ACCEPTS, DISK_ANSWERS, DISK_REFUSES, DISK_SLOW
 
 SETTINGS = 1 << 20  # bytes of what a person writes: settings, tasks, a record
-MODEL = 128 << 20  # bytes of what lies beside a model's weights: a large vocabulary takes 35 MB
+MODEL = 128 << 20  # bytes of a file next to a model's weights: a large vocabulary takes 35 MB
 
 
 def opened(path: Path) -> BufferedReader:
@@ -109,9 +109,9 @@ def store_error(text: str, error: OSError) -> StoreError:
     return kind(f"{text}: {why(error.errno, str(error.strerror or error))}")
 
 
-def why(number: int | None, said: str) -> str:
-    """What the disk said, and what to do about it."""
-    return f"{said} ({_TO_DO[number]}; the run goes on by itself then)" if number in _TO_DO else said
+def why(number: int | None, text: str) -> str:
+    """What the disk text, and what to do about it."""
+    return f"{text} ({_TO_DO[number]}; the run goes on by itself then)" if number in _TO_DO else text
 
 
 def refusal(folder: Path) -> str:
@@ -128,7 +128,7 @@ def refusal(folder: Path) -> str:
 
 
 class DiskGate:
-    """Stands before work that writes to `folder`: shut from a refusal until the disk takes bytes again."""
+    """The gate before work that writes to `folder`: shut from a refusal until the disk takes bytes again."""
 
     def __init__(self, folder: Path, log: Log | None, look: Callable[[], str] | None = None) -> None:
         self._folder, self._log = folder, log

@@ -73,9 +73,5 @@ class DiskRefuses(StoreError):
     """The disk takes no more bytes: it is full or fails. The same request succeeds once it takes them."""
 
 
-class TransferFailed(StoreError):
-    """A folder did not get from or to another machine, whose disk or connection failed. It may succeed later."""
-
-
 class PayloadLost(StoreError):
     """A stored payload is gone, freed, torn or not what its digest says: another try would read the same."""

@@ -255,11 +255,11 @@ async def served(app: web.Application, guard: Guard, port: int, *, flag: str, en
 
 def joined_headers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Headers by their names in small letters; those that come twice are joined, and so fit nothing."""
-    found: dict[str, str] = {}
+    joined_by_name: dict[str, str] = {}
     for name, value in pairs:
         small = name.lower()
-        found[small] = f"{found[small]}, {value}" if small in found else value
-    return found
+        joined_by_name[small] = f"{joined_by_name[small]}, {value}" if small in joined_by_name else value
+    return joined_by_name
 
 
 async def _add_headers(_: web.Request, answer: web.StreamResponse) -> None:
@@ -280,7 +280,7 @@ def _tokens(authorization: str) -> list[str]:
 
 
 def _cookies(header: str, name: str) -> list[str]:
-    pairs = (one.strip().partition("=") for one in re.split("[;,]", header))
+    pairs = (pair.strip().partition("=") for pair in re.split("[;,]", header))
     return [value.strip('"') for key, _, value in pairs if key == name]
 
 

@@ -33,8 +33,8 @@ def program() -> str:
     """
     started = Path(sys.argv[0])
     own = started if started.name == NAME else Path(sys.executable).with_name(NAME)  # -m and other programs
-    found = shutil.which(NAME)
-    if not own.exists() or (found is not None and os.path.samefile(found, own)):
+    on_path = shutil.which(NAME)
+    if not own.exists() or (on_path is not None and os.path.samefile(on_path, own)):
         return NAME
     try:
         near = os.path.relpath(own)

@@ -29,6 +29,7 @@ from runtime.disk import store_error
 from runtime.errors import DiskRefuses, PayloadLost, StoreError
 from runtime.messaging.message import BlobRef
 
+SEGMENTS = "segments"  # in a run's folder
 MAGIC = b"CRS1"
 MAX_BLOB_BYTES = 64 << 20
 MAX_INDEX = 65_536  # digests remembered for not storing a payload twice
@@ -47,10 +48,12 @@ def digest_of(payload: bytes) -> bytes:
 class SegmentStore:
     """The one writer of the segments `<writer>-000000.seg`, `-000001.seg`, ... in `folder`. Thread-safe.
 
-    A file is closed once it holds `max_bytes`. Raises StoreError when another process writes under that name.
+    A file is closed once it holds `max_bytes`. The store goes on with the writer's last file, and raises StoreError
+    when another process writes under that name. With `alone=False` it begins a file that no other process has opened:
+    on a folder of several machines, one that was given up may still write.
     """
 
-    def __init__(self, folder: Path, writer: str, max_bytes: int = 256 << 20) -> None:
+    def __init__(self, folder: Path, writer: str, max_bytes: int = 256 << 20, *, alone: bool = True) -> None:
         writer = writer.replace("/", "-")
         self._folder = folder
         self._writer = writer
@@ -62,18 +65,13 @@ class SegmentStore:
         if not _NAME.fullmatch(f"{writer}-000000.seg"):
             raise StoreError(f"{writer!r} can't name segments")
         folder.mkdir(parents=True, exist_ok=True)
-        self._owner = os.open(folder / f"{writer}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._owner = _lock(folder, writer) if alone else None
+        names = [_NAME.fullmatch(path.name) for path in folder.iterdir()]
+        last = max((int(m.group(2)) for m in names if m and m.group(1) == writer), default=0 if alone else -1)
         try:
-            fcntl.flock(self._owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._owner)
-            raise StoreError(f"another process writes the segments of {writer} in {folder}") from error
-        names = [(_NAME.fullmatch(p.name), p) for p in folder.iterdir()]
-        numbers = [int(m.group(2)) for m, _ in names if m and m.group(1) == writer]
-        try:
-            self._open(max(numbers, default=0))
+            self._open(last if alone else last + 1)
         except BaseException:
-            os.close(self._owner)
+            self._unlock()
             raise
 
     @property
@@ -132,13 +130,24 @@ class SegmentStore:
             with self._lock:
                 if self._fd >= 0:
                     os.close(self._fd)
-                    os.close(self._owner)
+                    self._unlock()
                     self._fd = -1
 
+    def _unlock(self) -> None:
+        if self._owner is not None:
+            os.close(self._owner)
+            self._owner = None
+
     def _open(self, number: int) -> None:
-        name = f"{self._writer}-{number:06d}.seg"
-        path = self._folder / name
-        fd, end = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644), 0
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        while True:
+            name = f"{self._writer}-{number:06d}.seg"
+            path = self._folder / name
+            try:
+                fd, end = os.open(path, flags if self._owner is not None else flags | os.O_EXCL, 0o644), 0
+                break
+            except FileExistsError:  # of another life of this writer
+                number += 1
         try:
             for digest, ref, intact in _scan(path):
                 if intact:
@@ -208,6 +217,16 @@ class SegmentStore:
             self._index.popitem(last=False)
 
 
+def _lock(folder: Path, writer: str) -> int:
+    owner = os.open(folder / f"{writer}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(owner)
+        raise StoreError(f"another process writes the segments of {writer} in {folder}") from error
+    return owner
+
+
 def read_blob(folder: Path, ref: BlobRef) -> bytes:
     """The payload of `ref`. Raises PayloadLost when it is missing, freed, torn or not what its digest says.
 
@@ -262,7 +281,7 @@ def free_blob(folder: Path, ref: BlobRef) -> None:
 
 
 def _pread(path: Path, ref: BlobRef) -> bytes:
-    # Without waiting: whatever else than a file stands under the name, no reader hangs on it.
+    # Without waiting: whatever else than a file has this name, no reader hangs on it.
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         return os.pread(fd, ref.size, ref.offset)

@@ -68,11 +68,11 @@ def out_of_bounds(value: Any, shape: inspect.Type, at: str) -> Iterator[tuple[st
             if isinstance(part, inspect.TupleType):
                 inner = list(zip(value, part.item_types, strict=False))
             elif isinstance(part, inspect.ListType | inspect.VarTupleType):
-                inner = [(one, part.item_type) for one in value]
+                inner = [(item, part.item_type) for item in value]
             else:
                 continue
-            for index, (one, its) in enumerate(inner):
-                yield from out_of_bounds(one, its, f"{at}.{index}")
+            for index, (item, its) in enumerate(inner):
+                yield from out_of_bounds(item, its, f"{at}.{index}")
 
 
 def _excluded(value: float, part: inspect.IntType | inspect.FloatType) -> str:

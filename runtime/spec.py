@@ -84,10 +84,6 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     name: str
     place: dict[str, float] | None = None  # what its machine must have free, {} for any machine; None is this one
     env: dict[str, str] = {}
-    reads: tuple[str, ...] = ()  # folders of this machine that it may read from another one, but no weights in them
-    reads_weights: tuple[str, ...] = ()  # folders that it may read with all that they and their folders hold
-    writes: tuple[str, ...] = ()  # folders of this machine in which it may make folders from another one
-    reads_segments: bool = False  # whether it may read the run's stored payloads from another machine
     passes: tuple[str, ...] = ()  # names of further variables of this process's environment
     nice: int = 0
     counts_below: bool = False  # whether its processor time is also that of the processes below it

@@ -96,7 +96,7 @@ class QuarantinePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class QuarantineState(StrEnum):
-    """Where a part stands. Ledgers hold these values."""
+    """Whether a part may be used. Ledgers hold these values."""
 
     FREE = "well"
     QUARANTINED = "resting"

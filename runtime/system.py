@@ -30,7 +30,6 @@ from runtime.messaging.node import Node
 from runtime.messaging.refs import Ref
 from runtime.program import check_origin
 from runtime.spec import MAIN, ActorSpec, HostSpec, WireSpec, check_name
-from runtime.storage.bulk import Bulk
 from runtime.supervision import RestartPolicy
 from runtime.waits import ActorStatus, TaskScope
 
@@ -90,7 +89,7 @@ class ActorSystem:
         self._tasks = TaskScope(lambda name, error: self.give_up(name, f"{name} failed: {error!r}"))
         self._placer: Placer | None = None
         if placer is not None:
-            self._placer = Placer(placer, self.run_dir.name, self.log, lambda reason: self.give_up("placer", reason))
+            self._placer = Placer(placer, self.run_dir, self.log, lambda reason: self.give_up("placer", reason))
         self._order: list[str] = []
         self._failure: str | None = None
         self._failed = asyncio.Event()
@@ -161,21 +160,22 @@ class ActorSystem:
                 raise ConfigError(f"there is no actor {spec.name} in host {spec.host}")
             by_host.setdefault(spec.host, []).append(spec.wire())
         hosts = self._routes.hosts
-        told = [(self._inline if host == MAIN else hosts[host]).configure(wires) for host, wires in by_host.items()]
-        await asyncio.gather(*told)
+        await asyncio.gather(
+            *((self._inline if host == MAIN else hosts[host]).configure(wires) for host, wires in by_host.items())
+        )
 
     async def remove(self, names: Collection[str]) -> None:
         """Stop these actors side by side, and every child process that has none left: its name is free again."""
         places, hosts = self._routes.places, self._routes.hosts
-        found = [name for name in self._order if name in names]
-        of_hosts = {places[name] for name in found} - {MAIN}
-        await asyncio.gather(self._inline.remove(found), *(hosts[host].remove(found) for host in of_hosts))
-        for name in found:
+        known = [name for name in self._order if name in names]
+        of_hosts = {places[name] for name in known} - {MAIN}
+        await asyncio.gather(self._inline.remove(known), *(hosts[host].remove(known) for host in of_hosts))
+        for name in known:
             del places[name]
             self._order.remove(name)
         empty = [hosts.pop(host) for host in of_hosts - set(places.values())]
         await asyncio.gather(*(host.close() for host in empty))
-        for name in (*found, *(f"host {host.name}" for host in empty)):
+        for name in (*known, *(f"host {host.name}" for host in empty)):
             self._joining.pop(name, None)
 
     def on_command(self, name: str, command: Callable[[bytes, Say], Awaitable[None]]) -> None:
@@ -269,14 +269,13 @@ class ActorSystem:
         """Begin a life of a host, here or where it is placed."""
         if spec.place is None or self._placer is None:
             return launch.launch_here(spec, self.run_dir, self.log_level, self._stall_after_s)
-        told = [
+        words = [
             *launch.arguments(spec, self.log_level, self._stall_after_s),
             f"--silent-limit-s={spec.silent_limit_s}",
             f"--home={self.run_dir}",
         ]
-        bulk = Bulk(self.run_dir, spec)
         first = first and spec.name not in self._later
-        return PlacedHost(self._placer, spec, told, bulk, first=first)
+        return PlacedHost(self._placer, spec, words, first=first)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

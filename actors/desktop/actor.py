@@ -133,8 +133,7 @@ class DesktopController(Actor):
         return await DesktopPool.open(config.desktops, self.ctx.run_dir, self.ctx.log, fit_seats=config.fit_seats)
 
     async def _make_tokenizer(self) -> Tokenizer:
-        folder = await self.ctx.folder(self.config.model)
-        return await asyncio.to_thread(Tokenizer.load, folder)  # seconds, for a large vocabulary
+        return await asyncio.to_thread(Tokenizer.load, self.config.model)  # seconds, for a large vocabulary
 
     async def _make_demonstrators(self) -> demonstrators.DemonstratorPool:
         return demonstrators.DemonstratorPool(

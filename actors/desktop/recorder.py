@@ -22,7 +22,6 @@ from runtime.disk import DiskGate, Log, on_disk
 from runtime.errors import DiskRefuses, StoreError
 from runtime.messaging.message import BlobRef
 from runtime.segments import SegmentStore
-from runtime.storage.far_store import FarStore
 
 STUCK_S = 300.0
 TOOL = "tool"  # the function of an action that calls an application's tool, which `owner` and `name` tell
@@ -42,7 +41,7 @@ def called(payload: StepPayload) -> tuple[str, str]:
 class Recorder:
     """Writes to the segments of one host process, which its seats share."""
 
-    def __init__(self, store: SegmentStore | FarStore, log: Log | None = None) -> None:
+    def __init__(self, store: SegmentStore, log: Log | None = None) -> None:
         self._store = store
         self.gate = DiskGate(store.folder, log, store.refusal)  # shut while the disk refuses
         self._log = log

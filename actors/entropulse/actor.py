@@ -117,8 +117,8 @@ class EntropulseActor(Actor):
         super().__init__(config)
         self._doing = "starting"
         self._kept: set[Version] = set()  # of the rounds in KEPT_ROUNDS that the ledger knows
-        # What was last said to samplers of open rounds' versions: to keep them or not, and when, by the actor's clock.
-        self._said: dict[Version, tuple[bool, float]] = {}
+        # What samplers were last asked about versions of open rounds: to keep them or not, and when.
+        self._asked: dict[Version, tuple[bool, float]] = {}
 
     async def on_start(self) -> None:
         self._pins = PinnedFolders(self.ctx.run_dir)
@@ -210,13 +210,13 @@ class EntropulseActor(Actor):
 
     async def _tell(self, version: Version, *, keep: bool) -> None:
         """Have all samplers keep a version, or let it go. Raises the first error of theirs, once all have answered."""
-        self._said.pop(version, None)  # one that raises may have done it nevertheless: what it holds is not known
+        self._asked.pop(version, None)  # one that raises may have done it nevertheless: what it holds is not known
         message = Pin(version=version, location=str(self._pins.location(version))) if keep else Unpin(version=version)
         asked = [self.ctx.ref(name).ask(message, timeout_s=PIN_S if keep else ASK_S) for name in self.config.samplers]
         for answer in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(answer, BaseException):
                 raise answer
-        self._said[version] = keep, self.ctx.clock.now()
+        self._asked[version] = keep, self.ctx.clock.now()
 
     async def _keep_pins(self, figures: Figures) -> None:
         """Tell samplers what to keep for open rounds once more, and what not; delete what no round needs any more.
@@ -231,8 +231,8 @@ class EntropulseActor(Actor):
         most = 0 if figures.rounds_wait else 1 if self.config.single_version else len(open_rounds)
         failed: list[Exception] = []
         for number, version in reversed(list(enumerate(open_rounds))):  # what is to be let go first
-            said, when = self._said.get(version, (None, -math.inf))
-            if said != (number < most) or self.ctx.clock.now() - when >= WAIT_S:
+            kept, when = self._asked.get(version, (None, -math.inf))
+            if kept != (number < most) or self.ctx.clock.now() - when >= WAIT_S:
                 try:
                     await self._tell(version, keep=number < most)
                 except TRANSIENT as error:  # the others are asked nevertheless
@@ -241,6 +241,6 @@ class EntropulseActor(Actor):
             raise failed[0]
         for version in await asyncio.to_thread(self._pins.surplus, open_rounds):
             await self._tell(version, keep=False)
-            del self._said[version]
+            del self._asked[version]
             await asyncio.to_thread(self._pins.release, version)  # only now: until then it is asked again
             self.ctx.log.emit(ROUND_WEIGHTS_RELEASED, version=str(version))

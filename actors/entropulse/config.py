@@ -53,7 +53,7 @@ class EntropulseConfig(Section, frozen=True, kw_only=True):
         """RL steps of the whole run. An arm without pulses gets `rl_steps_for_pulse` more in place of each.
 
         A pulse's step costs no episodes, so it takes a fraction of an RL step's processor time. At equal compute a
-        pulse stands for few RL steps. `restart` and `reference_reset` begin a new segment of RL at the same triggers.
+        pulse replaces few RL steps. `restart` and `reference_reset` begin a new segment of RL at the same triggers.
         `restart` renews all that a pulse's end renews: reference, optimizer, warm-up of the rate. `reference_reset`
         renews the reference alone. `none` has one segment.
         """
@@ -64,7 +64,7 @@ class EntropulseConfig(Section, frozen=True, kw_only=True):
 class EvaluationConfig(Section, frozen=True, kw_only=True):
     """Rounds on held-out tasks: after behaviour cloning, in between, and on the final weights.
 
-    A round beside training lacks its greedy twin where the supervisor was killed before it could open both.
+    A round during training lacks its greedy twin where the supervisor was killed before it could open both.
 
     `rollout_share` is for users who want figures of a round soon: RL is delayed a little. With 0 a round takes only the
     seats that RL leaves idle, as in a pulse. Where RL leaves none, rounds are played after it. Of the periodic rounds

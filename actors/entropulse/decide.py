@@ -79,14 +79,14 @@ def plateau(success: Sequence[float], entropy: Sequence[float], config: Entropul
     With 0.6 they are 14 %, because a fit to 20 steps can't tell such noise from a trend.
     """
     steps = min(len(success), len(entropy))
-    held, last = 0, None
+    lasted, last = 0, None
     # A plateau that counts has begun within the last steps, or would have counted before: older looks decide nothing.
     for end in range(max(_first(config), steps - config.plateau_patience - config.plateau_window), steps + 1):
         last = _look(success[:end], entropy[:end], config)
-        held = held + 1 if last.begins(config) or (held and not last.ends(config)) else 0
-    if last is None or held < config.plateau_patience:
+        lasted = lasted + 1 if last.begins(config) or (lasted and not last.ends(config)) else 0
+    if last is None or lasted < config.plateau_patience:
         return None
-    return last.evidence() | {"held": float(held), **_limits(config)}
+    return last.evidence() | {"held": float(lasted), **_limits(config)}
 
 
 def measured(success: Sequence[float], entropy: Sequence[float], config: EntropulseConfig) -> dict[str, float]:
@@ -180,7 +180,7 @@ def quantile(freedom: int) -> float:
 AFTER_BC = "after_bc"
 FINAL = "final"
 GREEDY = ".greedy"
-MOST_PINNED = 4  # weight versions that an engine keeps beside the newest; the last is left to rounds that must be
+MOST_PINNED = 4  # weight versions that an engine keeps next to the newest; the last is left to rounds that must be
 
 
 class SwitchPhase(msgspec.Struct, frozen=True):
@@ -286,7 +286,7 @@ def _rl(figures: Figures, settings: EntropulseSettings) -> Decision:
     if config.max_unused_groups and figures.groups_wasted >= config.max_unused_groups:
         if pulse_can_follow:
             return _pulse(figures, settings, "no_signal", evidence)
-        # A segment without steps: the learner stands still while its final weights are evaluated.
+        # A segment without steps: the learner rests while its final weights are evaluated.
         return _switch(figures, Phase.RL, "no_signal", evidence, 0)
     if _limit_reached(figures):
         if figures.checkpointed != figures.trained:
@@ -297,7 +297,7 @@ def _rl(figures: Figures, settings: EntropulseSettings) -> Decision:
             return _switch(figures, Phase.RL, "no_success", evidence, 0)
         if (due := _periodic(figures, settings, done, exact=True)) is not None:
             return due
-        # What decided is the count; what the test for a plateau would have said stands beside it.
+        # What decided is the count; the evidence of the plateau test is added.
         seen = measured(figures.train_success, figures.entropy, config)
         return _pulse(figures, settings, "counted", evidence | {"limit": float(figures.phase_limit or 0)} | seen)
     if (due := _periodic(figures, settings, done, exact=False)) is not None:
@@ -310,7 +310,7 @@ def _rl(figures: Figures, settings: EntropulseSettings) -> Decision:
 
 
 def _pulses_left(figures: Figures, config: EntropulseConfig) -> int:
-    """How many of the run's pulses (or what stands for them) are still to come."""
+    """How many of the run's pulses (or their replacements) are still to come."""
     if config.pulse == "none" or not config.pulse_steps:
         return 0
     begun = figures.stays.get(Phase.PULSE, 0) if config.pulse == "full" else max(0, figures.stays.get(Phase.RL, 0) - 1)
@@ -355,7 +355,7 @@ def _periodic(figures: Figures, settings: EntropulseSettings, done: int, *, exac
 
 
 def _pinned(figures: Figures, settings: EntropulseSettings) -> set[Version]:
-    """The weights of open rounds that engines keep beside the newest; those that hold one version keep none."""
+    """The weights of open rounds that engines keep next to the newest; those that hold one version keep none."""
     return set() if settings.single_version else {round_.version for round_ in figures.evals if not round_.closed}
 
 

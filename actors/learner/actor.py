@@ -12,17 +12,27 @@ import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from actors.errors import FencedOff
-from actors.learner import batches, events
+from actors.learner import batches
 from actors.learner.batches import Exercises, UnreadableError, read_payloads
 from actors.learner.broadcast import Publisher
-from actors.learner.config import LearnerConfig, LearnerSettings
-from actors.learner.folders import Exports, KeptFolders, checkpoint_of, newest_known
+from actors.learner.config import LearnerSettings
+from actors.learner.folders import Exports, RunFolders, checkpoint_of, newest_known, on_disk
 from actors.learner.messages import (
+    CHECKPOINT_SAVED,
+    GROUPS_WITHOUT_SIGNAL,
+    LEARNER_FINISHED,
+    LEARNER_RESUMED,
+    LEARNER_STARTED,
+    LEARNER_STEP,
+    LEASE_LOST,
+    RANK_LOST,
+    STEP_SKIPPED,
+    WEIGHTS_ANNOUNCED,
     DeclineGroup,
     ExportWeights,
     GetLearnerState,
@@ -33,6 +43,7 @@ from actors.learner.messages import (
     NoGroup,
     SaveCheckpoint,
     Saved,
+    StepReport,
     StepResult,
     Ticket,
     WriteKept,
@@ -54,54 +65,16 @@ from actors.replay.messages import (
 )
 from actors.sampler.messages import Weights
 from policy.errors import LearnerError, NoModel
-from runtime.actor import Actor, Context, handles
-from runtime.disk import DiskGate
-from runtime.errors import ActorGone, DeadlineExceeded, DiskRefuses, MailboxFull, TransferFailed
+from runtime.actor import Actor, handles
+from runtime.errors import ActorGone, DeadlineExceeded, DiskRefuses, MailboxFull
+from runtime.logs.events import fields_of
 from runtime.messaging.message import Request, Version
-from runtime.messaging.refs import Ref
-from runtime.supervision import Backoff
 
 R = TypeVar("R")
-TRANSFER_PAUSES = Backoff(first_s=2.0, longest_s=60.0)  # each try may move a whole model
-LINK_BYTES_S = 1 << 20  # of the slowest link to other machines that is waited for
-EXPORT_BYTES, SAVE_BYTES = 4, 20  # of a parameter, at most: weights, or also masters, Adam's state and the reference
 
 
 class RankLostError(LearnerError):
     """The rank's process ended while it had an ask of ours."""
-
-
-def moving_s(learner: LearnerConfig, size_bytes: int) -> float:
-    """Seconds that `size_bytes` may take to or from each rank elsewhere, over one slow link; 0 without such ranks."""
-    return learner.parallel.ranks * size_bytes / LINK_BYTES_S if learner.place else 0.0
-
-
-def loading_s(learner: LearnerConfig, size_bytes: int) -> float:
-    """Seconds that the ranks may take to meet and to fetch what they load, beside those of loading it."""
-    return meeting_s(learner.parallel.ranks) + moving_s(learner, size_bytes)
-
-
-async def paused(ctx: Context, name: str, request: str, error: TransferFailed, failures: int) -> None:
-    """Wait before what did not get from or to the machine of `name` is tried again; `failures` are those in a row."""
-    if failures == 1:
-        ctx.log.emit(events.TRANSFER_FAILED, name=name, request=request, cause=str(error))
-    await ctx.clock.sleep(TRANSFER_PAUSES.delay_s(failures))
-
-
-async def asked(ctx: Context, rank: Ref, name: str, gate: DiskGate, msg: Request[R], *, timeout_s: float) -> R:
-    """What the rank called `name` answers to `msg`, within `timeout_s` of the last ask. Raises RankLostError."""
-    failures = 0
-    while True:
-        try:
-            return await rank.ask(msg, timeout_s=timeout_s)
-        except DiskRefuses as error:
-            gate.refuse(str(error))
-            await gate.passed()
-        except TransferFailed as error:  # no disk here is why, so there is none to look at
-            failures += 1
-            await paused(ctx, name, type(msg).__name__, error, failures)
-        except ActorGone as error:
-            raise RankLostError(str(error)) from error
 
 
 LEDGER_TIMEOUT_S = 60.0
@@ -121,7 +94,6 @@ class LearnerActor(Actor):
         self._version = Version(lineage=0, step=0)
         self._saved: Version | None = None
         self._reported = self._version  # the newest that the ledger knows of
-        self._parameters = 0
         self._steps = 0
         self._skips = 0
         self._busy_s = 0.0
@@ -130,16 +102,15 @@ class LearnerActor(Actor):
         self._doing = "starting"
 
     async def on_start(self) -> None:
-        self._folders = KeptFolders(self.ctx.ref(self.config.folders))
+        self._folders = await on_disk(RunFolders, self.ctx.home)
         self._gate = self.ctx.disk_gate()
-        await self._folders.clear_plans()
+        await on_disk(self._folders.clear_plans)
         self._rank = self.ctx.ref(self.config.rank)
         groups = self.config.groups
         self._publisher = None if groups is None else Publisher(groups, self._rank, self.ctx)
         self._exports = Exports(self._export, self.ctx.home, "" if groups is None else self.ctx.name)
         rehearses = self.config.learner.rehearsal > 0
-        vocabulary = str(await self.ctx.folder(self.config.model)) if rehearses else ""
-        self._exercises = Exercises(vocabulary, self.config.seed) if rehearses else None
+        self._exercises = Exercises(self.config.model, self.config.seed) if rehearses else None
         await self._restore("start")
         self.ctx.spawn(self._learn(), "learn")
 
@@ -153,10 +124,10 @@ class LearnerActor(Actor):
                     await self._checkpoint("stop")
                     await self._exports.on_disk(self._version)  # to be evaluated and exported after the run
             except (TimeoutError, ActorGone, DeadlineExceeded, LearnerError, MailboxFull) as error:
-                self.ctx.log.emit(events.RANK_LOST, version=str(self._version), cause=f"no last checkpoint: {error}")
+                self.ctx.log.emit(RANK_LOST, version=str(self._version), cause=f"no last checkpoint: {error}")
 
     async def on_config(self, config: LearnerSettings) -> None:
-        """Other samplers, which are told of the newest weights."""
+        """Other samplers, to which the newest weights are announced."""
         self.config = config
         await self._tell_samplers(config.samplers)
 
@@ -192,24 +163,19 @@ class LearnerActor(Actor):
             self._publisher.decline(msg.version, [msg.sampler])
 
     async def _learn(self) -> None:
-        failures = 0
         while True:
             try:
                 if not await self._next():
                     break
-                failures = 0
             except DiskRefuses as error:
                 self._gate.refuse(str(error))
                 await self._gate.passed()
-            except TransferFailed as error:  # the batch is taken again
-                failures += 1
-                await paused(self.ctx, self.ctx.name, Batch.__name__, error, failures)
             except (RankLostError, NoModel) as error:
-                self.ctx.log.emit(events.RANK_LOST, version=str(self._version), cause=str(error))
+                self.ctx.log.emit(RANK_LOST, version=str(self._version), cause=str(error))
                 await self._restore(str(error))
         self._doing = "finished"
         self.ctx.log.emit(
-            events.LEARNER_FINISHED, version=str(self._version), steps=self._steps, busy_s=round(self._busy_s, 3)
+            LEARNER_FINISHED, version=str(self._version), steps=self._steps, busy_s=round(self._busy_s, 3)
         )
 
     async def _next(self) -> bool:
@@ -253,41 +219,23 @@ class LearnerActor(Actor):
         self._doing = f"packing {version}"
         planned = await asyncio.to_thread(self._plan, batch, version)
         if planned.without_signal:
-            self.ctx.log.emit(events.GROUPS_WITHOUT_SIGNAL, lease=batch.lease, groups=planned.without_signal)
+            self.ctx.log.emit(GROUPS_WITHOUT_SIGNAL, lease=batch.lease, groups=planned.without_signal)
         plan = planned.plan
         self._doing = f"step {version} ({plan.kind})"
         try:
-            sent = await asyncio.to_thread(batches.with_plan_file, plan, self.ctx.home, self.ctx.make_folder)
+            sent = await asyncio.to_thread(batches.with_plan_file, plan, self.ctx.home)
             result = await self._ask_rank(sent, self.config.step_timeout_s)
         finally:
-            await self._folders.clear_plans()
+            await on_disk(self._folders.clear_plans)
         self._version = version
         self._steps += 1
         self._busy_s += result.t1 - result.t0
         self._loss = result.figures["loss"]
         sizes = {"micro_batches": len(plan.micro_batches), "samples": sum(len(m.samples) for m in plan.micro_batches)}
-        known = {**planned.figures, **sizes, "wait_s": waited_s, **result.figures}
-        result = msgspec.structs.replace(result, figures=known)
-        figures = {
-            key: float(f"{value:.6g}") for key, value in result.figures.items() if key not in sizes
-        }  # a rate may be 1e-6
-        self.ctx.log.emit(
-            events.LEARNER_STEP,
-            version=str(version),
-            phase=batch.phase.phase.value,
-            kind=plan.kind,
-            lease=batch.lease,
-            t0=result.t0,
-            t1=result.t1,
-            micro_batches=sizes["micro_batches"],
-            samples=sizes["samples"],
-            loss=figures.pop("loss"),
-            entropy=figures.pop("entropy"),
-            grad_norm=figures.pop("grad_norm"),
-            tokens=figures.pop("tokens"),
-            lr=figures.pop("lr"),
-            figures=figures,
+        result = msgspec.structs.replace(
+            result, figures={**planned.figures, **sizes, "wait_s": waited_s, **result.figures}
         )
+        self.ctx.log.emit(LEARNER_STEP, **fields_of(_step_report(batch, plan.kind, result)))
         self._watch_skips(result)
         return result
 
@@ -307,7 +255,7 @@ class LearnerActor(Actor):
         self._skips = 0 if result.ok else self._skips + 1
         if self._skips:
             cause = "gradients were not finite"
-            self.ctx.log.emit(events.STEP_SKIPPED, version=str(self._version), cause=cause, in_a_row=self._skips)
+            self.ctx.log.emit(STEP_SKIPPED, version=str(self._version), cause=cause, in_a_row=self._skips)
         if self._skips >= SKIPS_IN_A_ROW:
             raise LearnerError(f"gradients were not finite {self._skips} steps in a row")
 
@@ -317,7 +265,7 @@ class LearnerActor(Actor):
             await self._ledger(trained, LEDGER_TIMEOUT_S)
         except FencedOff as error:
             # The ledger gave the batch back meanwhile; its groups may be trained on once more.
-            self.ctx.log.emit(events.LEASE_LOST, lease=batch.lease, version=str(self._version), cause=str(error))
+            self.ctx.log.emit(LEASE_LOST, lease=batch.lease, version=str(self._version), cause=str(error))
 
     async def _announce(self, *, write: bool) -> None:
         """Tell the samplers of the weights; what goes by collective is on disk already where `write` says so."""
@@ -331,7 +279,7 @@ class LearnerActor(Actor):
         if publisher is not None:
             publisher.decline(self._version, missed)
         self.ctx.log.emit(
-            events.WEIGHTS_ANNOUNCED,
+            WEIGHTS_ANNOUNCED,
             version=str(self._version),
             digest=weights.digest,
             location=weights.location,
@@ -340,16 +288,13 @@ class LearnerActor(Actor):
             samplers=[name for name in samplers if name not in missed],
             missed=missed,
         )
-        if await self._folders.weights_count() > self.config.keep_weights:
+        if await on_disk(self._folders.weights_count) > self.config.keep_weights:
             figures: Figures = await self._ledger(GetFigures(), LEDGER_TIMEOUT_S)
             needed = {round_.version for round_ in figures.evals if not round_.closed}
-            await self._folders.prune_weights(self.config.keep_weights, needed)
+            await on_disk(self._folders.prune_weights, self.config.keep_weights, needed)
 
     async def _export(self, request: ExportWeights | WriteKept) -> Saved:
-        return await self._ask_rank(request, self._moving_limit_s(EXPORT_BYTES * self._parameters))
-
-    def _moving_limit_s(self, size_bytes: int) -> float:
-        return self.config.load_timeout_s + moving_s(self.config.learner, size_bytes)
+        return await self._ask_rank(request, self.config.load_timeout_s)
 
     async def _tell_samplers(self, samplers: Sequence[str]) -> list[str]:
         """Announce the newest weights; returns the samplers that could not be reached. They get the next weights."""
@@ -372,10 +317,10 @@ class LearnerActor(Actor):
         location = checkpoint_of(self.ctx.home, self._version)
         saved = await self._ask_rank(
             SaveCheckpoint(version=self._version, location=str(location)),
-            self._moving_limit_s(SAVE_BYTES * self._parameters),
+            self.config.load_timeout_s,
         )
         self.ctx.log.emit(
-            events.CHECKPOINT_SAVED,
+            CHECKPOINT_SAVED,
             version=str(self._version),
             location=saved.location,
             save_s=round(saved.seconds, 4),
@@ -385,7 +330,7 @@ class LearnerActor(Actor):
             Checkpointed(version=self._version, location=saved.location, digest=saved.digest), LEDGER_TIMEOUT_S
         )
         self._saved = self._version
-        await self._folders.prune_checkpoints(self.config.keep_checkpoints)
+        await on_disk(self._folders.prune_checkpoints, self.config.keep_checkpoints)
 
     async def _restore(self, cause: str) -> None:
         """Load the newest checkpoint as a new lineage, or the base model when nothing was ever trained."""
@@ -393,9 +338,12 @@ class LearnerActor(Actor):
             try:
                 await self._restore_once(cause)
                 return
+            except DiskRefuses as error:
+                self._gate.refuse(str(error))
+                await self._gate.passed()
             except (RankLostError, NoModel) as error:
                 # Asks wait for the rank's host while it restarts; its restart budget ends this loop.
-                self.ctx.log.emit(events.RANK_LOST, version=str(self._version), cause=str(error))
+                self.ctx.log.emit(RANK_LOST, version=str(self._version), cause=str(error))
                 await self.ctx.clock.sleep(RESTORE_AGAIN_S)  # a lost rank's link may take a moment to be known as such
 
     async def _restore_once(self, cause: str) -> None:
@@ -406,36 +354,50 @@ class LearnerActor(Actor):
         lineage = parent.lineage if fresh else max(parent.lineage, figures.trained.lineage) + 1
         version = Version(lineage=lineage, step=parent.step)
         where = self.config.model if location is None else str(location)
-        size = await self._folders.bytes_of(where) if self.config.learner.place else 0
         loaded: ModelLoaded = await self._ask_rank(
             LoadModel(location=where, checkpoint=location is not None, version=version, digest=digest),
-            self.config.load_timeout_s + loading_s(self.config.learner, size),
+            self.config.load_timeout_s + meeting_s(self.config.learner.parallel.ranks),
         )
-        self._parameters = loaded.parameters
         # The rank does one thing after another, so a save that its learner gave up on is over by now. What it wrote is
         # past `parent`: the ledger is about to undo those steps, and no later resume may go on from them.
-        await self._folders.forget_after(parent)
+        await on_disk(self._folders.forget_after, parent)
         if not fresh:
             await self._ledger(LearnerResumed(version=version, parent=parent), LEDGER_TIMEOUT_S)
-            self.ctx.log.emit(
-                events.LEARNER_RESUMED, version=str(version), parent=str(parent), location=where, cause=cause
-            )
+            self.ctx.log.emit(LEARNER_RESUMED, version=str(version), parent=str(parent), location=where, cause=cause)
         self._version = self._reported = version
         self._saved = version if location is not None else None
-        self.ctx.log.emit(events.LEARNER_STARTED, version=str(version), parameters=loaded.parameters, location=where)
+        self.ctx.log.emit(LEARNER_STARTED, version=str(version), parameters=loaded.parameters, location=where)
         await self._announce(write=True)
         if location is None:
             await self._checkpoint("first")
 
     async def _newest_checkpoint(self, figures: Figures) -> tuple[Version, Path | None, str]:
-        complete = await self._folders.checkpoints()
+        complete = await on_disk(self._folders.checkpoints)
         asked = GetCheckpointDigests(versions=[version for version, _ in complete])
         known: CheckpointDigests = await self._ledger(asked, LEDGER_TIMEOUT_S)
         return newest_known(complete, known.digests, figures.trained)
 
     async def _ask_rank(self, msg: Request[R], timeout_s: float) -> R:
-        return await asked(self.ctx, self._rank, self.config.rank, self._gate, msg, timeout_s=timeout_s)
+        """The rank's answer, within `timeout_s` of the last ask. Raises RankLostError."""
+        while True:
+            try:
+                return await self._rank.ask(msg, timeout_s=timeout_s)
+            except DiskRefuses as error:
+                self._gate.refuse(str(error))
+                await self._gate.passed()
+            except ActorGone as error:
+                raise RankLostError(str(error)) from error
 
     async def _ledger(self, msg: Request[R], timeout_s: float) -> R:
         ledger = self.ctx.ref(self.config.replay)
         return await ledger.ask_until(msg, timeout_s=timeout_s, give_up_s=LEDGER_GIVE_UP_S)
+
+
+def _step_report(batch: Batch, kind: str, result: StepResult) -> StepReport:
+    figures: dict[str, Any] = {
+        name: value if isinstance(value, int) else float(f"{value:.6g}")  # a rate may be 1e-6
+        for name, value in result.figures.items()
+    }
+    own = {name: figures.pop(name) for name in StepReport.__struct_fields__ if name in figures}
+    step = {"version": str(result.version), "phase": batch.phase.phase.value, "kind": kind, "lease": batch.lease}
+    return msgspec.convert(step | own | {"t0": result.t0, "t1": result.t1, "figures": figures}, StepReport)

@@ -64,33 +64,28 @@ def learning_rate(config: LearnerConfig, phase: Phase, segment_step: int, segmen
 
 MOST_BYTES = 16 << 20  # of micro-batches inside a message, which may have 64 MiB with all that is in it
 BYTES_PER_TOKEN = 16  # at most, encoded: an id takes 5 and a log-probability 9
-MakeFolder = Callable[[str, Callable[[Path], None]], None]
 _NAME = "micro_batches"
 
 
-def with_plan_file(plan: StepPlan, run_dir: Path, make_folder: MakeFolder, most_bytes: int = MOST_BYTES) -> StepPlan:
+def with_plan_file(plan: StepPlan, run_dir: Path, most_bytes: int = MOST_BYTES) -> StepPlan:
     """`plan` as it goes to the rank: itself where it is small, else with its micro-batches in a file of the run's.
 
-    `run_dir` is the run's folder with the main host, and `make_folder` is the context's. Raises StoreError.
+    `run_dir` is the run's folder. Raises StoreError.
     """
     tokens = sum(len(sample.ids) for micro in plan.micro_batches for sample in micro.samples)
     if tokens * BYTES_PER_TOKEN <= most_bytes:
         return plan
     content = msgspec.msgpack.encode(plan.micro_batches)
-    folder = plan_of(run_dir, plan.version)  # of its own: what a rank elsewhere has is known by it
-
-    def write(here: Path) -> None:
-        path = here / _NAME
-        part = path.with_suffix(".part")
-        try:
-            here.mkdir(parents=True, exist_ok=True)
-            part.write_bytes(content)
-            part.replace(path)
-        except OSError as error:
-            raise store_error(f"can't write {path}", error) from error
-
-    make_folder(str(folder), write)
-    plan_file = PlanFile(location=str(folder / _NAME), size_bytes=len(content), digest=_digest(content))
+    folder = plan_of(run_dir, plan.version)
+    path = folder / _NAME
+    part = path.with_suffix(".part")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(content)
+        part.replace(path)
+    except OSError as error:
+        raise store_error(f"can't write {path}", error) from error
+    plan_file = PlanFile(location=str(path), size_bytes=len(content), digest=_digest(content))
     return msgspec.structs.replace(plan, micro_batches=[], plan_file=plan_file)
 
 
@@ -132,12 +127,12 @@ def read_payloads(stored: Stored, blobs: Iterable[BlobRef], lease: int) -> dict[
     """
     decoded, causes = dict[BlobRef, StepPayload](), dict[BlobRef, str]()
     wanted = list(dict.fromkeys(blobs))
-    for blob, found in zip(wanted, stored(wanted), strict=True):
-        if isinstance(found, PayloadLost):
-            causes[blob] = str(found)
+    for blob, stored_bytes in zip(wanted, stored(wanted), strict=True):
+        if isinstance(stored_bytes, PayloadLost):
+            causes[blob] = str(stored_bytes)
             continue
         try:
-            decoded[blob] = _DECODE(found)
+            decoded[blob] = _DECODE(stored_bytes)
         except msgspec.DecodeError as error:
             causes[blob] = str(error)
     if causes:

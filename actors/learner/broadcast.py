@@ -15,9 +15,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from actors.learner import events
 from actors.learner.config import GroupSettings
-from actors.learner.messages import Broadcast, Broadcasting, BroadcastPart, JoinGroup, NoGroup, Ticket
+from actors.learner.messages import (
+    GROUP_FORMED,
+    GROUP_NOT_FORMED,
+    WEIGHTS_NOT_SENT,
+    WEIGHTS_SENT,
+    Broadcast,
+    Broadcasting,
+    BroadcastPart,
+    JoinGroup,
+    NoGroup,
+    Ticket,
+)
 from policy.errors import LearnerError, NoModel
 from runtime.actor import Context
 from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
@@ -154,12 +164,12 @@ class Publisher:
             broadcasting: Broadcasting = await self._rank.ask(request, timeout_s=ASK_TIMEOUT_S)
         except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, LearnerError) as error:
             self._ctx.log.emit(
-                events.GROUP_NOT_FORMED, version=str(group.version), samplers=list(group.joined), cause=str(error)
+                GROUP_NOT_FORMED, version=str(group.version), samplers=list(group.joined), cause=str(error)
             )
             answers: dict[str, Ticket | NoGroup] = dict.fromkeys(asking, NoGroup(reason=str(error)))
         else:
             self._ctx.log.emit(
-                events.GROUP_FORMED,
+                GROUP_FORMED,
                 version=str(group.version),
                 group=name,
                 samplers=list(group.joined),
@@ -178,19 +188,19 @@ class Publisher:
             asking.set_result(answer)
 
 
-def _ticket(request: Broadcast, found: Broadcasting, rank: int) -> Ticket:
+def _ticket(request: Broadcast, broadcasting: Broadcasting, rank: int) -> Ticket:
     return Ticket(
         group=request.group,
         address=request.address,
-        port=found.port,
+        port=broadcasting.port,
         rank=rank,
         size=request.ranks + 1,
         backend=request.backend,
-        parts=found.parts,
+        parts=broadcasting.parts,
         unit=request.unit,
         form_s=request.form_s,
         send_s=request.send_s,
-        checksums=found.checksums,
+        checksums=broadcasting.checksums,
     )
 
 
@@ -242,7 +252,7 @@ class Sender:
             join_s = await asyncio.to_thread(_carry_out, group, tensors, parts, msg)
         except LearnerError as error:
             self._ctx.log.emit(
-                events.WEIGHTS_NOT_SENT,
+                WEIGHTS_NOT_SENT,
                 version=str(msg.version),
                 group=msg.group,
                 cause=str(error),
@@ -250,7 +260,7 @@ class Sender:
             )
         else:
             self._ctx.log.emit(
-                events.WEIGHTS_SENT,
+                WEIGHTS_SENT,
                 version=str(msg.version),
                 group=msg.group,
                 ranks=msg.ranks,

@@ -65,7 +65,7 @@ class RlConfig(Section, frozen=True, kw_only=True):
     kl_coef: Annotated[
         float, key("Multiplies the k3 estimate of the KL to the reference. 0 keeps no reference.", ge=0)
     ] = 0.0003
-    threads: Annotated[int, tuning("Sets the CPU threads of each rank in RL, beside desktops and samplers.", ge=1)] = 1
+    threads: Annotated[int, tuning("Sets the CPU threads of each rank in RL, next to desktops and samplers.", ge=1)] = 1
 
 
 class SftConfig(Section, frozen=True, kw_only=True):
@@ -187,10 +187,9 @@ class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     samplers: list[str]  # actors to which new weights are announced
     groups: GroupSettings | None = None  # None: samplers load from disk
     rank: str = "rank/0"
-    folders: str = "folders"  # the actor that looks after the run's folders
     replay: str = "replay"
-    keep_weights: int = 4  # newest exports kept, beside those that an open evaluation round needs
+    keep_weights: int = 4  # newest exports kept, and those that an open evaluation round needs
     keep_checkpoints: int = 2
     take_wait_s: float = 20.0  # how long the ledger may hold a request for a batch
-    load_timeout_s: float = 300.0  # a rank's start included; that ranks meet and what moves between machines not
+    load_timeout_s: float = 300.0  # a rank's start included; that ranks meet not
     step_timeout_s: float = 3600.0

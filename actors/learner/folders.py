@@ -1,8 +1,7 @@
 """The folders of checkpoints, weights and plans, and the newest weights taken from the rank.
 
-Invariant: the actor `folders` lives with the main host, and so do the folders, wherever the learner is. Its requests
-are carried out one after another: those of a lost learner are over before those of its successor begin. One export runs
-at a time, and a folder never holds other weights than its name says.
+Invariant: one export runs at a time, and a folder never holds other weights than its name says. A learner that was
+lost has stopped before its successor looks after the folders.
 
 Weights that go by collective are kept in the rank's memory. They are written once a part needs the folder: an engine
 that starts or was in no group, an evaluation round, a checkpoint, the end of the run.
@@ -12,36 +11,23 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import msgspec
 
 from actors.learner.messages import (
-    ClearPlans,
-    CountWeights,
     ExportWeights,
-    FolderBytes,
-    ForgetAfter,
-    FoundCheckpoint,
-    FoundCheckpoints,
-    GetFolderBytes,
-    ListCheckpoints,
-    PruneCheckpoints,
-    PruneWeights,
     Saved,
-    WeightsCount,
     WriteKept,
 )
 from actors.sampler.messages import Weights
 from policy import checkpoints
 from policy.errors import NoModel
-from runtime.actor import Actor, handles
 from runtime.disk import store_error
 from runtime.errors import ConfigError
-from runtime.messaging.message import Done, Request, Version
-from runtime.messaging.refs import Ref
+from runtime.messaging.message import Version
 from runtime.program import program
 
 CHECKPOINTS, WEIGHTS, PLANS = "checkpoints", "weights", "plans"  # in a run's folder
@@ -107,21 +93,21 @@ class RunFolders:
 
 
 def newest_known(
-    found: Sequence[tuple[Version, Path]], digests: Sequence[str], trained: Version
+    complete: Sequence[tuple[Version, Path]], digests: Sequence[str], trained: Version
 ) -> tuple[Version, Path | None, str]:
     """The newest checkpoint with a digest in the ledger, and that digest; no folder where there is none.
 
-    `found` is newest first, and `digests` are the ledger's in the same order. A newer checkpoint without a digest is of
-    a learner that was killed before it could report it. Its steps are trained again. Raises ConfigError where steps
+    `complete` is newest first, and `digests` are the ledger's in the same order. A newer checkpoint without a digest is
+    of a learner that was killed before it could report it. Its steps are trained again. Raises ConfigError where steps
     were `trained` and the ledger has no digest of any checkpoint.
     """
-    for (version, location), digest in zip(found, digests, strict=True):
+    for (version, location), digest in zip(complete, digests, strict=True):
         if digest:
             return version, location, digest
     base = Version(lineage=0, step=0)
-    if found and trained != base:
+    if complete and trained != base:
         raise ConfigError(
-            f"{found[0][1]}: the ledger has no digest of this checkpoint, so it is not loaded (older builds recorded"
+            f"{complete[0][1]}: the ledger has no digest of this checkpoint, so it is not loaded (older builds recorded"
             f" none); begin a new run from the weights: {program()} export RUN DIR, then --set model.path=DIR"
         )
     return base, None, ""
@@ -129,107 +115,14 @@ def newest_known(
 
 P = ParamSpec("P")
 T = TypeVar("T")
-R = TypeVar("R")
-LONG_WORK_S, ASK_S = 600.0, 900.0  # to remove a large checkpoint from a slow disk
 
 
-class FoldersActor(Actor):
-    """Carries out what the learner decides."""
-
-    async def on_start(self) -> None:
-        self._folders = RunFolders(self.ctx.run_dir)
-
-    @handles(ListCheckpoints)
-    async def checkpoints(self, _: ListCheckpoints) -> FoundCheckpoints:
-        """Raises StoreError where a marker file can't be read."""
-        found = await _on_disk(self._folders.checkpoints)
-        return FoundCheckpoints(
-            checkpoints=[FoundCheckpoint(version=version, location=str(path)) for version, path in found]
-        )
-
-    @handles(ForgetAfter, slow_after_s=LONG_WORK_S)
-    async def forget_after(self, msg: ForgetAfter) -> Done:
-        """What the ledger is about to undo must never be resumed from."""
-        await _on_disk(self._folders.forget_after, msg.version)
-        return Done()
-
-    @handles(PruneCheckpoints, slow_after_s=LONG_WORK_S)
-    async def prune_checkpoints(self, msg: PruneCheckpoints) -> Done:
-        """The newest stay."""
-        await _on_disk(self._folders.prune_checkpoints, msg.keep)
-        return Done()
-
-    @handles(CountWeights)
-    async def weights_count(self, _: CountWeights) -> WeightsCount:
-        """Those that are whole."""
-        return WeightsCount(count=await _on_disk(self._folders.weights_count))
-
-    @handles(PruneWeights, slow_after_s=LONG_WORK_S)
-    async def prune_weights(self, msg: PruneWeights) -> Done:
-        """The newest stay, and those that open evaluation rounds need."""
-        await _on_disk(self._folders.prune_weights, msg.keep, set(msg.needed))
-        return Done()
-
-    @handles(ClearPlans, slow_after_s=LONG_WORK_S)
-    async def clear_plans(self, _: ClearPlans) -> Done:
-        """The rank has learned from them, or nothing ever will."""
-        await _on_disk(self._folders.clear_plans)
-        return Done()
-
-    @handles(GetFolderBytes)
-    async def folder_bytes(self, msg: GetFolderBytes) -> FolderBytes:
-        """Of a model or a checkpoint."""
-        return FolderBytes(size_bytes=await _on_disk(_bytes_of, Path(msg.location)))
-
-
-class KeptFolders:
-    """What the learner asks of the actor behind `ref`. Raises StoreError where the disk keeps it from its work."""
-
-    def __init__(self, ref: Ref) -> None:
-        self._ref = ref
-
-    async def checkpoints(self) -> list[tuple[Version, Path]]:
-        """The complete checkpoints, newest first."""
-        return [(one.version, Path(one.location)) for one in (await self._ask(ListCheckpoints())).checkpoints]
-
-    async def forget_after(self, version: Version) -> None:
-        """Remove what is newer than `version` or half done. Only while no rank writes."""
-        await self._ask(ForgetAfter(version=version))
-
-    async def prune_checkpoints(self, keep: int) -> None:
-        """Remove all but the newest `keep`."""
-        await self._ask(PruneCheckpoints(keep=keep))
-
-    async def weights_count(self) -> int:
-        """How many exports there are."""
-        return (await self._ask(CountWeights())).count
-
-    async def prune_weights(self, keep: int, needed: Iterable[Version]) -> None:
-        """Remove all exports but the newest `keep` and those in `needed`."""
-        await self._ask(PruneWeights(keep=keep, needed=list(needed)))
-
-    async def clear_plans(self) -> None:
-        """Remove plans that went by a file."""
-        await self._ask(ClearPlans())
-
-    async def bytes_of(self, location: str) -> int:
-        """The size of a folder with all in it."""
-        return (await self._ask(GetFolderBytes(location=location))).size_bytes
-
-    async def _ask(self, msg: Request[R]) -> R:
-        return await self._ref.ask_until(msg, timeout_s=ASK_S, give_up_s=ASK_S)
-
-
-async def _on_disk(work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
-    """What `work` returns. Raises StoreError, DiskRefuses where it may succeed later."""
+async def on_disk(work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+    """What `work` returns, in a thread. Raises StoreError, DiskRefuses where it may succeed later."""
     try:
         return await asyncio.to_thread(work, *args, **named)
     except OSError as error:
         raise store_error("the run's folders", error) from error
-
-
-def _bytes_of(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 AskRank = Callable[[ExportWeights | WriteKept], Awaitable[Saved]]

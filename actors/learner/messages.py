@@ -1,9 +1,12 @@
-"""What the learner actor and its rank processes understand. A plan holds numbers only: no tensors, no text."""
+"""What the learner actor and its ranks understand and log. A plan holds numbers only: no tensors, no text."""
 
 from __future__ import annotations
 
+import msgspec
+
 from actors.sampler.messages import Canary, Weights
 from policy.packing import MicroBatch
+from runtime.logs.events import declare, declare_struct
 from runtime.messaging.message import Done, Message, Request, Value, Version
 
 
@@ -81,7 +84,7 @@ class ExportWeights(Request[Saved]):
 
 
 class WriteKept(Request[Saved]):
-    """Write the folder of what was kept, beside other work. Refused for a version that is not kept any more."""
+    """Write the folder of what was kept, during other work. Refused for a version that is not kept any more."""
 
     version: Version
     location: str
@@ -114,71 +117,6 @@ class WriteWeights(Request[Weights]):
     """Ask for the newest announced weights as a folder on disk. Refused when they are others than `version`."""
 
     version: Version
-
-
-# --- the run's folders, which the actor of `folders.py` looks after ----------------------------------------------
-
-
-class FoundCheckpoint(Value):
-    """A complete checkpoint and where it lies."""
-
-    version: Version
-    location: str
-
-
-class FoundCheckpoints(Message):
-    """The complete checkpoints, newest first."""
-
-    checkpoints: list[FoundCheckpoint]
-
-
-class ListCheckpoints(Request[FoundCheckpoints]):
-    """Which checkpoints are there?"""
-
-
-class ForgetAfter(Request[Done]):
-    """Remove checkpoints newer than `version`, and half done exports. Only while no rank writes."""
-
-    version: Version
-
-
-class PruneCheckpoints(Request[Done]):
-    """Remove all but the newest `keep`."""
-
-    keep: int
-
-
-class WeightsCount(Message):
-    """How many exports there are."""
-
-    count: int
-
-
-class CountWeights(Request[WeightsCount]):
-    """Whether there is anything to remove is known without the ledger."""
-
-
-class PruneWeights(Request[Done]):
-    """Remove all exports but the newest `keep` and those of versions in `needed`."""
-
-    keep: int
-    needed: list[Version]
-
-
-class ClearPlans(Request[Done]):
-    """Remove plans that went by a file."""
-
-
-class FolderBytes(Message):
-    """What the files of a folder and of its folders come to."""
-
-    size_bytes: int
-
-
-class GetFolderBytes(Request[FolderBytes]):
-    """How large is the folder `location`?"""
-
-    location: str
 
 
 # --- several ranks: from rank 0 to the others, which also get every request that it carries out ----------------------
@@ -266,7 +204,7 @@ class Broadcasting(Message):
 
 
 class Broadcast(Request[Broadcasting]):
-    """Send what was kept of `version` to a group. Answered at once; it ends by its deadlines beside other work.
+    """Send what was kept of `version` to a group. Answered at once; it ends by its deadlines during other work.
 
     Refused unless `version` was kept, and while another group is being sent to.
     """
@@ -280,3 +218,58 @@ class Broadcast(Request[Broadcasting]):
     checksums: bool  # say what engines hold afterwards
     form_s: float
     send_s: float
+
+
+# --- what the learner logs -----------------------------------------------------------------------------------------
+
+
+class StepReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One optimizer step. `t0` and `t1` are seconds of the run's clock: the span in which the rank computed."""
+
+    version: str
+    phase: str
+    kind: str
+    lease: int
+    t0: float
+    t1: float
+    micro_batches: int
+    samples: int
+    loss: float
+    entropy: float
+    grad_norm: float
+    tokens: float
+    lr: float
+    figures: dict[str, float]  # all others
+
+
+LEARNER_STEP = declare_struct("learner_step", "info", StepReport)
+STEP_SKIPPED = declare("step_skipped", "warning", version=str, cause=str, in_a_row=int)
+GROUPS_WITHOUT_SIGNAL = declare("groups_without_signal", "warning", lease=int, groups=list[str])
+LEASE_LOST = declare("lease_lost", "warning", lease=int, version=str, cause=str)
+WEIGHTS_ANNOUNCED = declare(
+    "weights_announced",
+    "info",
+    version=str,
+    digest=str,
+    location=str,
+    export_s=float,
+    announce_s=float,
+    samplers=list[str],
+    missed=list[str],
+)
+# `ready_s`: how long the engine that was ready first has waited for the others. `late`: who did not come in time.
+GROUP_FORMED = declare(
+    "group_formed", "info", version=str, group=str, samplers=list[str], ranks=int, ready_s=float, late=list[str]
+)
+GROUP_NOT_FORMED = declare("group_not_formed", "warning", version=str, samplers=list[str], cause=str)
+WEIGHTS_SENT = declare(
+    "weights_sent", "info", version=str, group=str, ranks=int, size_bytes=int, join_s=float, send_s=float
+)
+WEIGHTS_NOT_SENT = declare("weights_not_sent", "warning", version=str, group=str, cause=str, after_s=float)
+CHECKPOINT_SAVED = declare("checkpoint_saved", "info", version=str, location=str, save_s=float, cause=str)
+LEARNER_STARTED = declare("learner_started", "info", version=str, parameters=int, location=str)
+LEARNER_RESUMED = declare("learner_resumed", "warning", version=str, parent=str, location=str, cause=str)
+# A rank's process ends itself, because the ranks may have come apart; its supervisor starts another.
+RANK_ENDS = declare("rank_ends", "warning", cause=str)
+RANK_LOST = declare("rank_lost", "warning", version=str, cause=str)
+LEARNER_FINISHED = declare("learner_finished", "info", version=str, steps=int, busy_s=float)

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 import msgspec
 
-from actors.learner import batches, events
+from actors.learner import batches
 from actors.learner.broadcast import Sender
 from actors.learner.config import RankSettings
 from actors.learner.messages import (
+    RANK_ENDS,
     Broadcast,
     Broadcasting,
     EndRank,
@@ -67,7 +68,7 @@ T = TypeVar("T")
 MEET_S = 300.0  # for all to meet: a rank whose process or machine was lost starts again meanwhile
 AGAIN_S = 0.2
 GRACE_S = 10.0  # after one rank has failed, for the others to fail alike
-WORK_S = 4 * 3600.0  # a whole model goes over a slow link; a lost rank is noticed long before
+WORK_S = 4 * 3600.0  # a whole model from a slow disk; a lost rank is noticed long before
 TELL_S = 2.0
 APART = (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull)  # of a rank that did not say what it did
 
@@ -90,7 +91,7 @@ class Peers:
 
         Ranks of one machine have numbers in a row, this rank's machine first: Megatron's tensor groups are such rows.
         """
-        places = [one.address for one in await asyncio.gather(*map(self._ready, self._refs))]
+        places = [place.address for place in await asyncio.gather(*map(self._ready, self._refs))]
         order = sorted(range(len(places)), key=lambda k: (places[k] != address, places[k], k))
         self._refs = [self._refs[k] for k in order]
         mine, *theirs = (
@@ -123,14 +124,14 @@ class Peers:
 
     async def _all(self, what: str, own: Awaitable[T], asked: Sequence[Coroutine[Any, Any, Any]]) -> T:
         mine = asyncio.ensure_future(own)
-        theirs = [asyncio.ensure_future(one) for one in asked]
+        theirs = [asyncio.ensure_future(coroutine) for coroutine in asked]
         done, pending = await asyncio.wait([mine, *theirs], return_when=asyncio.FIRST_EXCEPTION)
         if pending and not any(isinstance(task.exception(), APART) for task in done):
             more, pending = await asyncio.wait(pending, timeout=GRACE_S)
             done |= more
         failures = [error for task in done if (error := task.exception()) is not None]
-        told = [error for error in failures if isinstance(error, ComputerRLError) and not isinstance(error, APART)]
-        if pending or len(told) != len(failures) or len(failures) not in {0, len(done)}:
+        alike = [error for error in failures if isinstance(error, ComputerRLError) and not isinstance(error, APART)]
+        if pending or len(alike) != len(failures) or len(failures) not in {0, len(done)}:
             await self._end(f"{what}: {', '.join(map(repr, failures))}")
         return mine.result()
 
@@ -143,7 +144,7 @@ class Peers:
 
 def end_process(ctx: Context, cause: str) -> NoReturn:
     """End this process, and let its supervisor start another: a thread that waits for other ranks can't be stopped."""
-    ctx.log.emit(events.RANK_ENDS, cause=cause)
+    ctx.log.emit(RANK_ENDS, cause=cause)
     os._exit(1)
 
 
@@ -191,7 +192,7 @@ class RankActor(Actor):
         if self._peers is not None and not self._peers.met:
             address, port = await self._run("waiting for the other ranks", self._listen)
             await self._peers.meet(address, port, self._meet)
-        loaded = await self._all(msg, self._fetch_and_load(msg))
+        loaded = await self._all(msg, self._run(f"loading {msg.location}", lambda: self._load(msg)))
         self._version = msg.version
         return loaded
 
@@ -204,10 +205,6 @@ class RankActor(Actor):
         if (known := self._answers.get(msg.plan_id)) is not None:
             return known
         trainer = self._holding(Version(lineage=msg.version.lineage, step=msg.version.step - 1))
-        if (file := msg.plan_file) is not None:
-            path = Path(file.location)
-            path = await self.ctx.weights(str(path.parent)) / path.name
-            msg = msgspec.structs.replace(msg, plan_file=msgspec.structs.replace(file, location=str(path)))
         # The other ranks get the micro-batches from this one's memory.
         bare = msgspec.structs.replace(msg, micro_batches=[], rehearsal=[], plan_file=None)
         result = await self._all(bare, self._run(f"step {msg.version} ({msg.kind})", lambda: self._step(trainer, msg)))
@@ -228,7 +225,9 @@ class RankActor(Actor):
             tensors = trainer.snapshot() if msg.keep else None
             if tensors is not None and self._first:
                 self._sender.keep(msg.version, tensors)
-            written = self._made(msg.location, lambda where: trainer.export(where, tensors)) if msg.write else ""
+            written = ""
+            if msg.write:
+                written = _written(Path(msg.location), lambda where: trainer.export(where, tensors))
             return written, canary
 
         digest, canary = await self._all(msg, self._run(f"exporting {msg.version}", export))
@@ -242,9 +241,7 @@ class RankActor(Actor):
             raise NoModel(f"{self.ctx.name} is loading a model")
         began = time.monotonic()
         # Not in the tensors' thread: what was kept does not change, and a step may take long.
-        digest = await asyncio.to_thread(
-            self.ctx.make_folder, msg.location, lambda where: _written(where, lambda to: trainer.write(to, tensors))
-        )
+        digest = await asyncio.to_thread(_written, Path(msg.location), lambda where: trainer.write(where, tensors))
         return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
 
     @handles(Broadcast, concurrent=True)
@@ -258,11 +255,10 @@ class RankActor(Actor):
         trainer = self._holding(msg.version)
         began = time.monotonic()
 
-        def save(where: Path) -> str:
-            return trainer.save(where, str(msg.version), apart=self.ctx.apart)
+        def save() -> str:
+            return _written(Path(msg.location), lambda where: trainer.save(where, str(msg.version)))
 
-        saving = self._run(f"saving {msg.version}", lambda: self._made(msg.location, save))
-        digest = await self._all(msg, saving)
+        digest = await self._all(msg, self._run(f"saving {msg.version}", save))
         return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
 
     @handles(GetReady, concurrent=True)
@@ -307,7 +303,7 @@ class RankActor(Actor):
             from policy.megatron import ranks
 
             store = dist.TCPStore(msg.address, msg.port, msg.ranks, is_master=False)
-            if self.ctx.apart:  # one may send a whole model while the others wait for it
+            if self.ctx.apart:  # one may write a whole model while the others wait for it
                 interface = door.interface_of(self.ctx.address())
                 ranks.meet(store, msg.rank, msg.ranks, interface, WORK_S)
             else:
@@ -317,8 +313,8 @@ class RankActor(Actor):
 
     def _holding(self, version: Version) -> Trainer:
         if self._trainer is None or self._version != version:
-            held = "no model" if self._trainer is None else str(self._version)
-            raise NoModel(f"{self.ctx.name} holds {held}, not {version}")
+            version_here = "no model" if self._trainer is None else str(self._version)
+            raise NoModel(f"{self.ctx.name} holds {version_here}, not {version}")
         return self._trainer
 
     async def _all(self, msg: Request[Any], own: Coroutine[Any, Any, T]) -> T:
@@ -334,14 +330,6 @@ class RankActor(Actor):
                 end_process(self.ctx, f"{type(msg).__name__}: {error!r}")
             raise
 
-    async def _fetch_and_load(self, msg: LoadModel) -> ModelLoaded:
-        where: Path | StoreError
-        try:
-            where = await self.ctx.weights(msg.location, nested=msg.checkpoint)
-        except StoreError as error:  # the other ranks are to learn of it before they wait for this one
-            where = error
-        return await self._run(f"loading {msg.location}", lambda: self._load(msg, where))
-
     async def _run(self, what: str, work: Callable[[], T]) -> T:
         self._doing = what
         try:
@@ -349,22 +337,18 @@ class RankActor(Actor):
         finally:
             self._doing = f"at {self._version}"
 
-    def _load(self, msg: LoadModel, where: Path | StoreError) -> ModelLoaded:
-        from policy.megatron.ranks import on_all, on_first
+    def _load(self, msg: LoadModel) -> ModelLoaded:
+        from policy.megatron.ranks import on_first
         from policy.megatron.trainer import Trainer
 
-        optim, parallel = self.config.learner.optim(), self.config.learner.parallel
+        optim, parallel, where = self.config.learner.optim(), self.config.learner.parallel, Path(msg.location)
 
-        def found() -> bytes:
-            if isinstance(where, StoreError):
-                raise where
-            if msg.checkpoint:
-                checkpoints.verify(where, msg.digest)
+        def verify() -> bytes:
+            checkpoints.verify(where, msg.digest)
             return b""
 
-        (on_all if self.ctx.apart else on_first)(found)  # ranks that are apart have a copy each
-        assert isinstance(where, Path)
         if msg.checkpoint:
+            on_first(verify)
             trainer = Trainer.resume(where, optim, reference=self.config.learner.rl.kl_coef > 0, parallel=parallel)
         else:
             trainer = Trainer(where, optim, parallel=parallel)
@@ -383,7 +367,7 @@ class RankActor(Actor):
         sft = msg.kind == "cross_entropy"
         learner = self.config.learner
         torch.set_num_threads(learner.sft.threads if sft else learner.rl.threads)
-        now = self.ctx.clock.now  # the learner logs these beside moments of other hosts
+        now = self.ctx.clock.now  # the learner logs these with moments of other hosts
         t0 = now()
         if msg.fresh_optimizer:
             trainer.fresh_optimizer()
@@ -396,12 +380,6 @@ class RankActor(Actor):
             figures = trainer.grpo_step(micro_batches, msg.lr, objective_of(msg), msg.epochs, rehearsal)
         ok = figures.pop("ok") > 0
         return StepResult(plan_id=msg.plan_id, version=msg.version, figures=figures, ok=ok, t0=t0, t1=now())
-
-    def _made(self, location: str, write: Callable[[Path], str]) -> str:
-        """The digest of what `write` wrote on all ranks; it lies at `location` with the main host then."""
-        from policy.megatron import ranks
-
-        return self.ctx.make_folder(location, lambda where: _written(where, write), ranks)
 
     def _batches(self, msg: StepPlan) -> tuple[list[MicroBatch], list[list[MicroBatch]]]:
         """The micro-batches of a plan and what it rehearses, which rank 0 alone has got."""

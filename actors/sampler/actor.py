@@ -13,8 +13,6 @@ import asyncio
 import time
 from collections import OrderedDict
 
-import msgspec
-
 from actors.errors import Deferred, EngineGone, SamplerError, SamplerTimeout
 from actors.replay.messages import SERVING_AGAIN_S, Serving
 from actors.sampler import client, events
@@ -99,10 +97,9 @@ class EngineSupervisor:
         except EngineError as error:
             raise SamplerError(f"there are no weights to start the engine with: {error}") from error
         try:
-            location = await self.weights.here(latest.location)
-            await self.record.engine.up(msgspec.structs.replace(latest, location=location))
+            await self.record.engine.up(latest)
             self.record.came_up()
-            self.limits = await self.record.engine.client.limits(await self.weights.here(self._settings.model))
+            self.limits = await self.record.engine.client.limits(self._settings.model)
             await self.weights.begin(latest)
         except EngineError as error:
             raise SamplerError(f"the engine came up but can't be used: {error}") from error
@@ -242,7 +239,7 @@ class SamplerActor(Actor):
 
     @handles(Weights)
     async def weights(self, msg: Weights) -> None:
-        """Remember newer weights; they are loaded beside generation."""
+        """Remember newer weights; they are loaded during generation."""
         self._supervisor.weights.announce(msg)
 
     @handles(Pin)

@@ -73,9 +73,9 @@ async def compare(client: EngineClient, ticket: Ticket) -> None:
             raise EngineError(f"{len(wrong)} tensors have other checksums than sent: {wrong[:DIFFERENCES_TOLD]}")
 
 
-def differing(found: dict[str, str], sent: dict[str, str]) -> list[str]:
+def differing(checksums: dict[str, str], sent: dict[str, str]) -> list[str]:
     """Names that were sent and have another checksum here, or none."""
-    return sorted(name for name, checksum in sent.items() if found.get(name) != checksum)
+    return sorted(name for name, checksum in sent.items() if checksums.get(name) != checksum)
 
 
 async def _begin(client: EngineClient) -> None:
@@ -101,7 +101,7 @@ async def _ended_by(client: EngineClient, path: str, body: dict[str, Any]) -> As
         await client.control(path, body, CONTROL_TIMEOUT_S)
 
 
-ANSWER_S = 30.0  # beside the time for forming the group: the learner asks its rank
+ANSWER_S = 30.0  # on top of the time for forming the group: the learner asks its rank
 TELL_TIMEOUT_S = 5.0
 WRITE_S = 300.0  # as long as the learner gives its rank
 

@@ -50,7 +50,7 @@ class SglangConfig(Section, frozen=True, kw_only=True, tag="sglang"):
     AT: ClassVar[str] = "samplers.engine"
 
     python: Annotated[
-        str, tuning("Names the interpreter of SGLang's environment. Empty is .venv-sglang beside the program.")
+        str, tuning("Names the interpreter of SGLang's environment. Empty is .venv-sglang next to the program.")
     ] = ""
     dtype: Annotated[Literal["float32", "bfloat16"], tuning("Chooses the type of weights and computation.")] = "float32"
     options: Annotated[
@@ -198,7 +198,7 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
         return bool(self.attach) or isinstance(self.engine, SglangConfig)
 
     def of_one(self) -> SamplersConfig:
-        """What one sampler is told: all but how many there are and what each gets for itself."""
+        """The settings of one sampler, without those that differ between samplers."""
         return msgspec.structs.replace(self, count=1, attach=[], gpus=[])
 
     def actors(self) -> int:
@@ -224,7 +224,7 @@ class SamplerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     attach: str = ""  # URL of the server behind this actor; empty: it starts an embedded engine
     version: Version = Version(lineage=0, step=0)  # of the weights in `model`
     replay: str = "replay"  # the actor that gets serving reports; empty: none
-    stop_ids: list[int] = []  # beside the end-of-sequence ids that the model folder names
+    stop_ids: list[int] = []  # besides the end-of-sequence ids that the model folder names
     start_timeout_s: float = 240.0  # until a started engine has generated its first token
     load_timeout_s: float = 120.0
     hung_after_s: float = 20.0  # without an answer for so long: the engine is asked whether it still generates

@@ -174,7 +174,7 @@ class AttachedEngine:
                     except EngineGone:
                         if not self._met:
                             raise
-                    except EngineBusy:  # its line is full, or what stands before it waits for its start
+                    except EngineBusy:  # its line is full, or a proxy before it waits for its start
                         pass
                     else:
                         break

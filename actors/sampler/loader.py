@@ -30,12 +30,6 @@ _DRAIN_MARGIN_S = 10.0
 _BUSY_S = 0.2  # between two tries to score a canary in a full line
 Asking = Callable[[], Awaitable[Ticket | None]]  # for a place in a group; None: there is none, load from disk
 Writing = Callable[[Weights], Awaitable[Weights]]  # see to it that weights lie on disk
-Placing = Callable[[str], Awaitable[str]]  # a folder of weights, as the engine's machine has it
-
-
-async def as_named(location: str) -> str:
-    """On the machine that writes the weights a folder is where its name says."""
-    return location
 
 
 class WeightsVerdict(msgspec.Struct, frozen=True):
@@ -55,8 +49,8 @@ class Loader:
     engine may then hold parts of two versions under the older one's name.
     """
 
-    def __init__(self, settings: SamplerSettings, gate: Gate, here: Placing = as_named) -> None:
-        self._settings, self._gate, self._here = settings, gate, here
+    def __init__(self, settings: SamplerSettings, gate: Gate) -> None:
+        self._settings, self._gate = settings, gate
         self.judged = asyncio.Event()
         self.judged.set()
         self.mixed = False
@@ -83,7 +77,7 @@ class Loader:
             try:
                 if not self._settings.sglang:
                     await client.update(
-                        await self._here(latest.location),
+                        latest.location,
                         str(latest.version),
                         self._settings.load_timeout_s,
                         digest=latest.digest,
@@ -118,7 +112,7 @@ class Loader:
         """Raise EngineError unless the weights' file has the digest that the learner said, where it said one."""
         if not latest.digest:
             return
-        digest = await asyncio.to_thread(_digest, Path(await self._here(latest.location)))
+        digest = await asyncio.to_thread(_digest, Path(latest.location))
         if digest != latest.digest:
             raise EngineError(f"{latest.location} has digest {digest}, not {latest.digest}")
 
@@ -150,7 +144,7 @@ class Loader:
     async def _from_disk(self, client: EngineClient, latest: Weights, *, check: bool) -> None:
         if check:
             await self.check_digest(latest)
-        what, flush = (await self._here(latest.location), str(latest.version)), self._flush
+        what, flush = (latest.location, str(latest.version)), self._flush
         timeout_s = self._settings.load_timeout_s
         try:
             await client.update_from_disk(*what, timeout_s, flush=flush)
@@ -202,11 +196,11 @@ async def _placed(latest: Weights, ask: Asking, written: Writing | None) -> tupl
     return ticket, latest if ticket is not None or written is None else await written(latest)
 
 
-def difference(found: list[float], expected: list[float]) -> float:
+def difference(scores: list[float], expected: list[float]) -> float:
     """The largest difference of two lists of log-probabilities; infinite where they can't be compared."""
-    if len(found) != len(expected):
+    if len(scores) != len(expected):
         return float("inf")
-    pairs = [abs(one - other) for one, other in zip(found, expected, strict=True)]
+    pairs = [abs(score - other) for score, other in zip(scores, expected, strict=True)]
     return max((float("inf") if pair != pair else pair for pair in pairs), default=0.0)  # noqa: PLR0124 - NaN
 
 

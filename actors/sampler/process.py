@@ -300,7 +300,7 @@ def interpreter(configured: str) -> Path:
         what = "samplers.engine.python names" if configured else "SGLang's environment is missing:"
         raise ConfigError(f"{what} {python}: make sglang-cpu builds one")
     if (python.parent.parent / BEGUN).exists():
-        raise ConfigError(f"SGLang's environment is half built: {python}: make sglang-cpu builds it anew")
+        raise ConfigError(f"SGLang's environment is half built: {python}: make sglang-cpu builds it again")
     return python
 
 

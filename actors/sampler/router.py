@@ -90,7 +90,9 @@ class Router:
         """These are the engines from now on; accounts of the others stay until what they were sent has ended."""
         known = self.engines | self.leaving
         self.engines = {name: known.get(name, EngineAccount()) for name in names}
-        self.leaving = {name: one for name, one in known.items() if one.outstanding and name not in self.engines}
+        self.leaving = {
+            name: account for name, account in known.items() if account.outstanding and name not in self.engines
+        }
 
     def ended(self, name: str, tokens: int) -> None:
         """A request that was sent there has ended, however."""

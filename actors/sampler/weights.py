@@ -28,7 +28,6 @@ from actors.sampler.messages import Weights, weights_exist
 from policy.errors import EngineBusy, EngineError
 from runtime import disk
 from runtime.actor import Context
-from runtime.errors import StoreError
 from runtime.messaging.message import Value, Version
 
 
@@ -123,7 +122,7 @@ class WeightsKeeper:
         self._base = Weights(version=settings.version, location=settings.model)
         self._latest, pinned = recall(self._memory, self._base)
         self.pins = Pins(pinned, single=settings.sglang)
-        self.loader = Loader(settings, gate, self.here)
+        self.loader = Loader(settings, gate)
         self._member = GroupMember(ctx, settings.weight_sync)
         self._last_sound: Weights | None = None  # what was last found to be in an engine whole
         self._newer = asyncio.Event()
@@ -165,17 +164,9 @@ class WeightsKeeper:
         if new:
             self._ctx.log.emit(events.WEIGHTS_PINNED, version=str(version), location=location)
 
-    async def here(self, location: str) -> str:
-        """The folder of weights as this machine has it. Raises EngineError where it can't be had."""
-        try:
-            return str(await self._ctx.weights(location))
-        except StoreError as error:
-            raise EngineError(f"{location} can't be had from the main host: {error}") from error
-
     async def _pin_resident(self, version: Version, location: str) -> bool:
         try:
-            where = await self.here(location)
-            await self._record.engine.client.pin(str(version), where, self._settings.load_timeout_s)
+            await self._record.engine.client.pin(str(version), location, self._settings.load_timeout_s)
         except EngineGone as error:
             self._suspect(error)  # its successor pins before it takes requests
         except EngineError as error:
@@ -265,8 +256,7 @@ class WeightsKeeper:
         """Pin what the engine's predecessor had pinned. A round whose version is gone pins it again, or fails."""
         for version, location in list(self.pins.held.items()):
             try:
-                where = await self.here(location)
-                await self._record.engine.client.pin(str(version), where, self._settings.load_timeout_s)
+                await self._record.engine.client.pin(str(version), location, self._settings.load_timeout_s)
             except EngineError as error:
                 self.pins.drop(version)
                 self._refused(Weights(version=version, location=location), error)

@@ -18,7 +18,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
@@ -36,7 +36,7 @@ from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING
 from torch.nn import Parameter
 
 from policy import hf_folder
-from policy.checkpoints import MARKER, CheckpointInfo, digest, digests, total
+from policy.checkpoints import MARKER, CheckpointInfo, digest, digests
 from policy.errors import LearnerError
 from policy.megatron import cuda_literals, lora
 from policy.megatron.optimizer import Updater
@@ -147,14 +147,11 @@ def save(
     files: hf_folder.Companions,
     updater: Updater,
     reference: dict[str, Tensor],
-    *,
-    apart: bool = False,
 ) -> str:
     """Write a checkpoint to `folder`, replacing what is there; every rank calls this.
 
-    `files` are the model's config and tokenizer. Returns the digest of all files. With `apart` each rank's `folder` is
-    one of its own machine, and holds in the end what that rank has written: together they are the checkpoint. Raises
-    DiskRefuses where a disk is full before or while shards are written, on all ranks where `apart`.
+    `files` are the model's config and tokenizer. Returns the digest of all files. Raises DiskRefuses
+    where the disk is full before or while shards are written.
     """
     partial = folder.with_name(f".{folder.name}.partial")
 
@@ -175,12 +172,9 @@ def save(
         hf_folder.write_companions(files, partial / MODEL)
         return b""
 
-    def mark(written: dict[str, str]) -> None:
-        marked = msgspec.structs.replace(info, files=written)
-        (partial / MARKER).write_bytes(msgspec.json.encode(marked))
-
     def finish() -> bytes:
-        mark(digests(partial))
+        marked = msgspec.structs.replace(info, files=digests(partial))
+        (partial / MARKER).write_bytes(msgspec.json.encode(marked))
         saved_digest = digest(partial)
         for file in [*partial.rglob("*"), partial]:
             flush(file)
@@ -189,7 +183,7 @@ def save(
         flush(folder.parent)
         return saved_digest.encode()
 
-    (on_all if apart else on_first)(begin)
+    on_first(begin)
     on_first(companions)
     try:
         with cuda_literals(), warnings.catch_warnings():
@@ -207,20 +201,7 @@ def save(
                 raise refused from error
         on_all(look)  # torch's writer may have its own words for a full disk
         raise LearnerError(f"can't write {folder}: {_causes(error)}") from error
-    if not apart:
-        return on_first(finish).decode()
-    parts = on_all(lambda: msgspec.json.encode(digests(partial)))
-    written: dict[str, str] = {}
-    for part in parts:
-        written |= msgspec.json.decode(part, type=dict[str, str])
-
-    def marker() -> bytes:
-        mark(dict(sorted(written.items(), key=lambda item: PurePosixPath(item[0]))))
-        return digests(partial)[MARKER].encode()
-
-    written[MARKER] = on_first(marker).decode()
-    partial.rename(folder)
-    return total(written)
+    return on_first(finish).decode()
 
 
 def load(folder: Path, updater: Updater, reference: dict[str, Tensor]) -> None:

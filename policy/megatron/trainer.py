@@ -241,11 +241,8 @@ class Trainer:
             peft = (self.config.lora.peft(self.shape), lora.peft_tensors(self.model.adapters))
         return hf_folder.write(folder, tensors, self.companions, peft)
 
-    def save(self, folder: Path, version: str = "0.0", *, apart: bool = False) -> str:
-        """Write a checkpoint, atomically: weights, Adam's state, reference. Returns the digest of its files.
-
-        With `apart` each rank's folder gets that rank's files, because the ranks are on several machines.
-        """
+    def save(self, folder: Path, version: str = "0.0") -> str:
+        """Write a checkpoint, atomically: weights, Adam's state, reference. Returns the digest of its files."""
         info = checkpoints.CheckpointInfo(
             version=version,
             has_reference=self.reference is not None,
@@ -253,7 +250,7 @@ class Trainer:
             lora=self.config.lora,
         )
         reference = self._reference_weights
-        return checkpoint.save(folder, info, self.companions, self.updater, reference, apart=apart)
+        return checkpoint.save(folder, info, self.companions, self.updater, reference)
 
     def load(self, folder: Path, *, reference: bool = True) -> str:
         """Take over a checkpoint's weights, Adam's state and, where wanted, its reference; returns its version.

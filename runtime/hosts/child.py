@@ -24,10 +24,11 @@ from pathlib import Path
 import msgspec
 import uvloop
 
+from runtime import disk
 from runtime.cell import InlineHost, StallWatch, traceback_lines
 from runtime.clock import RunClock
 from runtime.errors import HostLost
-from runtime.hosts.door import HostTicket, enter
+from runtime.hosts.door import MARK, HostTicket, enter
 from runtime.hosts.frames import (
     AskStatus,
     Beat,
@@ -74,7 +75,7 @@ class DeadMan:
         self._fed = time.monotonic()
 
     def rest(self) -> None:
-        """Count no more: the host was told to stop."""
+        """Count no more: the host is to stop."""
         self._rest.set()
 
     def left_s(self) -> float | None:
@@ -127,7 +128,10 @@ class ChildHost:
         """Serve until the parent says stop or its end of the link closes."""
         self._link = await self._linked()
         origin = check_origin()
-        hello = Hello(name=self._args.name, pid=os.getpid(), root=origin.root, build=origin.build, boot=boot_id())
+        hello = Hello(
+            name=self._args.name, pid=os.getpid(), root=origin.root, build=origin.build, boot=boot_id(),
+            sees_run=self._sees_run(),
+        )  # fmt: skip
         self._link.write(hello)
         self._jobs.spawn(self._watch.run(), "stall watch")
         while (frame := await self._next()) is not None and not isinstance(frame, StopHost):
@@ -148,10 +152,19 @@ class ChildHost:
     async def _linked(self) -> Link[FromMain | FromChild]:
         """The link to the main host: the socket that this process was born with, or by the ticket on its input."""
         if self._ticket is not None:
-            return Link(*await enter(self._ticket, "frames"), FromMain)
+            return Link(*await enter(self._ticket), FromMain)
         sock = socket.socket(fileno=self._args.fd)
         sock.set_inheritable(False)
         return await Link.of_socket(sock, FromMain)
+
+    def _sees_run(self) -> bool:
+        """Whether this machine has the run's folder at the same path."""
+        if self._ticket is None:
+            return True
+        try:
+            return disk.read_text(self._node.home / MARK) == self._ticket.mark
+        except (OSError, UnicodeDecodeError):
+            return False
 
     async def _next(self) -> FromMain | FromChild | None:
         """The next frame; None where the link has ended, or where the main host has given this life up by now."""
@@ -169,8 +182,8 @@ class ChildHost:
             self._link.write(LogLine(line=line))
 
     def _send_held(self) -> None:
-        held, self._held = self._held or (), None
-        for line in held:
+        lines, self._held = self._held or (), None
+        for line in lines:
             self._send_line(line)
 
     def _handle(self, frame: FromMain | FromChild) -> None:

@@ -11,14 +11,13 @@ Off loopback all of it goes through TLS, and the ticket holds the only certifica
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime
 import hmac
 import os
 import secrets
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from typing import Literal
 
 import msgspec
@@ -31,16 +30,16 @@ from runtime.settings import is_loopback
 def towards(address: str) -> str:
     """This machine's address on the way to `address`, which is HOST:PORT. Raises OSError where there is no way."""
     host, _, port = address.rpartition(":")
-    family, kind, protocol, _, found = socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)[0]
+    family, kind, protocol, _, target = socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, protocol) as sock:
-        sock.connect(found)  # of a datagram socket: only the way is chosen
+        sock.connect(target)  # of a datagram socket: only the way is chosen
         return str(sock.getsockname()[0])
 
 
 def interface_of(address: str) -> str:
     """The network interface that has `address`; "" where none has it."""
-    for name, held in psutil.net_if_addrs().items():
-        if any(one.address == address for one in held):
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(entry.address == address for entry in addresses):
             return name
     return ""
 
@@ -49,10 +48,9 @@ KNOCK_S = 10.0  # from the connection to the last proof
 NONCE_BYTES = 32
 PROOF_BYTES = 32
 MAX_KNOCK_BYTES = 1024
+MARK = ".placed"  # in a run's folder: by its content a host elsewhere knows that its machine has that folder
 # A machine that is cut off sends no FIN: the kernel gives up by itself after about as long as a heartbeat takes.
 _IDLE_S, _EVERY_S, _PROBES, _UNACKED_MS = 10, 5, 3, 20_000
-
-Way = Literal["frames", "bulk"]
 
 
 class HostTicket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,30 +61,30 @@ class HostTicket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     life: str
     key: bytes  # of this life alone
     certificate: str  # PEM; "" without TLS
+    mark: str  # what the run's folder holds in `MARK`, where the host's machine has that folder
 
 
 class Knock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who comes, what for, and the proof."""
+    """Who comes, and the proof."""
 
     name: str
     life: str
-    way: Way
     nonce: bytes
     proof: bytes
 
 
-def prove(ticket: HostTicket, side: Literal["host", "door"], way: Way, nonces: bytes) -> bytes:
+def prove(ticket: HostTicket, side: Literal["host", "door"], nonces: bytes) -> bytes:
     """HMAC-SHA256 over all that both sides have said. `nonces` has a fixed size and comes first: no field can slide."""
-    said = (nonces, side.encode(), way.encode(), ticket.name.encode(), ticket.life.encode())
-    return hmac.digest(ticket.key, b"\0".join(said), "sha256")
+    parts = (nonces, side.encode(), ticket.name.encode(), ticket.life.encode())
+    return hmac.digest(ticket.key, b"\0".join(parts), "sha256")
 
 
-def knock(ticket: HostTicket, way: Way, theirs: bytes) -> tuple[bytes, bytes]:
+def knock(ticket: HostTicket, theirs: bytes) -> tuple[bytes, bytes]:
     """The bytes to answer the door's nonce `theirs` with, and the proof that the door then has to give."""
     ours = secrets.token_bytes(NONCE_BYTES)
     nonces = theirs + ours
-    body = msgspec.msgpack.encode(Knock(ticket.name, ticket.life, way, ours, prove(ticket, "host", way, nonces)))
-    return len(body).to_bytes(2, "big") + body, prove(ticket, "door", way, nonces)
+    body = msgspec.msgpack.encode(Knock(ticket.name, ticket.life, ours, prove(ticket, "host", nonces)))
+    return len(body).to_bytes(2, "big") + body, prove(ticket, "door", nonces)
 
 
 def keep_alive(sock: socket.socket) -> None:
@@ -110,14 +108,14 @@ def trust(certificate: str) -> ssl.SSLContext | None:
     return context
 
 
-async def enter(ticket: HostTicket, way: Way) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def enter(ticket: HostTicket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Come in by the door. Raises HostLost where it is shut or is not the run that gave the ticket."""
     host, _, port = ticket.address.rpartition(":")
     writer: asyncio.StreamWriter | None = None
     try:
         async with asyncio.timeout(KNOCK_S):
             reader, writer = await asyncio.open_connection(host, int(port), ssl=trust(ticket.certificate))
-            body, wanted = knock(ticket, way, await reader.readexactly(NONCE_BYTES))
+            body, wanted = knock(ticket, await reader.readexactly(NONCE_BYTES))
             writer.write(body)
             given = await reader.readexactly(PROOF_BYTES)
     except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
@@ -131,59 +129,20 @@ async def enter(ticket: HostTicket, way: Way) -> tuple[asyncio.StreamReader, asy
     return reader, writer
 
 
-def enter_blocking(ticket: HostTicket, way: Way) -> socket.socket:
-    """The same for a thread: a connected socket whose reads and writes block. Raises HostLost."""
-    host, _, port = ticket.address.rpartition(":")
-    try:
-        sock = socket.create_connection((host, int(port)), KNOCK_S)
-    except OSError as error:
-        raise HostLost(f"{ticket.address} can't be reached: {error}") from error
-    try:
-        if (context := trust(ticket.certificate)) is not None:
-            sock = context.wrap_socket(sock)
-        body, wanted = knock(ticket, way, read_exactly(sock, NONCE_BYTES))
-        sock.sendall(body)
-        given = read_exactly(sock, PROOF_BYTES)
-        if not hmac.compare_digest(given, wanted):
-            raise HostLost(f"{ticket.address} is not the run that started {ticket.name}")
-        keep_alive(sock)
-    except OSError as error:
-        sock.close()
-        raise HostLost(f"{ticket.name} was not let in at {ticket.address}: {error}") from error
-    except HostLost:
-        sock.close()
-        raise
-    return sock
-
-
-def read_exactly(sock: socket.socket, size: int) -> bytes:
-    """`size` bytes of a blocking socket. Raises ConnectionError at its end, OSError as it does."""
-    parts = bytearray()
-    while len(parts) < size:
-        if not (chunk := sock.recv(min(size - len(parts), 1 << 20))):
-            raise ConnectionError("the other side closed")
-        parts += chunk
-    return bytes(parts)
-
-
 MAX_KNOCKING = 64  # connections that have not proved anything yet
 MAX_OF_ADDRESS = 48  # of them
-MAX_BULK = 4  # bulk connections of one life
 AGAIN_S = 0.2  # after the system gave no descriptor for a connection
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 _Knocking = dict[asyncio.Task[None], str]  # the address of each, the oldest first
 
 
 class Arrival:
-    """One life that may come in. `came` gets the streams of its frames, or HostLost once it may no more."""
+    """One life that may connect. `came` gets its streams, or HostLost once it may no more."""
 
-    def __init__(self, ticket: HostTicket, serve_bulk: Serve | None) -> None:
+    def __init__(self, ticket: HostTicket) -> None:
         self.ticket = ticket
         self.came: asyncio.Future[Streams] = asyncio.get_running_loop().create_future()
-        self.serve_bulk = serve_bulk
-        self.bulk: set[asyncio.Task[None]] = set()
 
 
 class Door:
@@ -212,28 +171,29 @@ class Door:
         self._accepting = asyncio.create_task(self._accept(self._listener), name="door")
         self.address = f"{host}:{self._listener.getsockname()[1]}"
 
-    def expect(self, name: str, serve_bulk: Serve | None = None) -> Arrival:
-        """A fresh life of host `name` that may come in; `serve_bulk` is called with each of its bulk connections."""
+    def expect(self, name: str, mark: str = "") -> Arrival:
+        """A fresh life of host `name` that may connect; `mark` is the run folder's."""
         life, key = secrets.token_hex(8), secrets.token_bytes(32)
-        guest = self._guests[life] = Arrival(HostTicket(self.address, name, life, key, self._certificate), serve_bulk)
+        ticket = HostTicket(self.address, name, life, key, self._certificate, mark)
+        guest = self._guests[life] = Arrival(ticket)
         return guest
 
-    async def forget(self, guest: Arrival) -> None:
-        """Let this life in no more, and end its bulk connections."""
+    def forget(self, guest: Arrival) -> None:
+        """Let this life in no more."""
         self._guests.pop(guest.ticket.life, None)
         if not guest.came.done():
             guest.came.set_exception(HostLost(f"host {guest.ticket.name} did not come"))
             guest.came.exception()
-        await _end(guest.bulk)
 
     async def close(self) -> None:
-        """Listen no more, and drop all that has come by bulk or not come in yet."""
+        """Listen no more, and drop all that has not come in yet."""
         if self._accepting is not None:
             await _end([self._accepting])
         if self._listener is not None:
             self._listener.close()
         await _end(list(self._knocking))
-        await asyncio.gather(*(self.forget(guest) for guest in list(self._guests.values())))
+        for guest in list(self._guests.values()):
+            self.forget(guest)
 
     async def _accept(self, listener: socket.socket) -> None:
         """Take connections one by one, each once there is room for it."""
@@ -253,63 +213,44 @@ class Door:
     async def _knocked(self, sock: socket.socket) -> None:
         task = asyncio.current_task()
         assert task is not None
-        came: tuple[Arrival, Way] | None = None
+        came = False
         streams: Streams | None = None
         try:
             async with asyncio.timeout(KNOCK_S):
                 streams = await _streams(sock, self._context)
                 came = await self._checked(*streams)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, msgspec.DecodeError):
-            came = None
+            came = False
         finally:
             self._knocking.pop(task, None)
-            if came is None:
+            if not came:
                 self.refused += 1
                 if streams is None:
                     sock.close()
                 else:
                     streams[1].transport.abort()
-        if came is not None and came[1] == "bulk":
-            assert streams is not None
-            await self._bulk(came[0], task, *streams)
 
-    async def _checked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[Arrival, Way] | None:
-        """Who has proved itself, and what for; the streams of frames are handed over. None: not one of ours."""
+    async def _checked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Whether an expected life has proved itself; its streams are handed over then."""
         ours = secrets.token_bytes(NONCE_BYTES)
         writer.write(ours)
         size = int.from_bytes(await reader.readexactly(2), "big")
         if size > MAX_KNOCK_BYTES:
-            return None
+            return False
         came = msgspec.msgpack.decode(await reader.readexactly(size), type=Knock)
         guest = self._guests.get(came.life)
         if guest is None or len(came.nonce) != NONCE_BYTES:
-            return None
+            return False
         nonces = ours + came.nonce
-        wanted = prove(guest.ticket, "host", came.way, nonces)
+        wanted = prove(guest.ticket, "host", nonces)
         if not hmac.compare_digest(wanted, came.proof) or came.name != guest.ticket.name:
-            return None
-        frames = came.way == "frames"
-        if guest.came.done() if frames else (guest.serve_bulk is None or len(guest.bulk) >= MAX_BULK):
-            return None
-        writer.write(prove(guest.ticket, "door", came.way, nonces))
+            return False
+        if guest.came.done():
+            return False
+        writer.write(prove(guest.ticket, "door", nonces))
         keep_alive(writer.get_extra_info("socket"))
-        if frames:
-            guest.came.set_result((reader, writer))
-        return guest, came.way
-
-    async def _bulk(
-        self, guest: Arrival, task: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        serve = guest.serve_bulk
-        assert serve is not None
-        guest.bulk.add(task)
-        try:
-            # The other side may go at any moment, and its machine may be cut off.
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError, HostLost):
-                await serve(reader, writer)
-        finally:
-            guest.bulk.discard(task)
-            writer.transport.abort()
+        guest.came.set_result((reader, writer))
+        return True
 
 
 async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
@@ -365,10 +306,10 @@ def _certified() -> tuple[str, ssl.SSLContext]:
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    held = os.memfd_create("door", os.MFD_CLOEXEC)
+    memory = os.memfd_create("door", os.MFD_CLOEXEC)
     try:
-        os.write(held, shown + private)
-        context.load_cert_chain(f"/proc/self/fd/{held}")
+        os.write(memory, shown + private)
+        context.load_cert_chain(f"/proc/self/fd/{memory}")
     finally:
-        os.close(held)
+        os.close(memory)
     return shown.decode(), context

@@ -73,7 +73,7 @@ class FarProcess:
         remove_left()
         folder = tempfile.mkdtemp(prefix=f"{MARK}{os.getpid()}-")
         try:
-            said = self._start(folder)
+            output = self._start(folder)
         except OSError as error:
             self._failed = f"the host can't be started: {error}"
             shutil.rmtree(folder, ignore_errors=True)
@@ -82,25 +82,25 @@ class FarProcess:
         self._begun.set()
         assert self._process is not None
         rest, waited, late = b"", os.pidfd_open(self._process.pid), 0
-        sources = [said, waited]
+        sources = [output, waited]
         try:
             while late < MOST_LATE:
                 ready, _, _ = select.select(sources, [], [])
-                if said not in ready:
-                    break  # it has ended, and all that it said has been read
+                if output not in ready:
+                    break  # it has ended, and all that it output has been read
                 late += waited in ready
-                if chunk := os.read(said, 65_536):
+                if chunk := os.read(output, 65_536):
                     *lines, rest = (rest + chunk).split(b"\n")
                     rest = rest[:MAX_LINE]
                     self._say(lines)
                 else:
-                    sources.remove(said)
+                    sources.remove(output)
             self._say([rest] if rest else [])
         finally:
             self.kill()  # what the host has left in its group; the number is not given away before `wait`
             code = self._process.wait()
             os.close(waited)
-            os.close(said)
+            os.close(output)
             shutil.rmtree(folder, ignore_errors=True)
             with self._changed:
                 self._code = code

@@ -96,13 +96,14 @@ class Link(Generic[F]):
 
 
 class Hello(Message):
-    """Child: this is me, this is the code that I run, and this is the boot of my machine (`processor.boot_id`)."""
+    """Child: this is me, my code, the boot of my machine (`program.boot_id`), and whether I see the run's folder."""
 
     name: str
     pid: int
     root: str
     build: str
     boot: str
+    sees_run: bool
 
 
 class Start(Message):

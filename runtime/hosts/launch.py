@@ -161,14 +161,14 @@ async def until_exit_or(exited: asyncio.Event, reading: Coroutine[None, None, No
 
 
 def arguments(spec: HostSpec, log_level: str, stall_after_s: float) -> list[str]:
-    """What every host is told on its command line, wherever it is."""
-    told = [f"--name={spec.name}", f"--nice={spec.nice}"]
-    told += ["--counts-below"] * spec.counts_below
-    return [*told, f"--log-level={log_level}", f"--stall-after-s={stall_after_s}"]
+    """The command line's part that every host gets, wherever it is."""
+    words = [f"--name={spec.name}", f"--nice={spec.nice}"]
+    words += ["--counts-below"] * spec.counts_below
+    return [*words, f"--log-level={log_level}", f"--stall-after-s={stall_after_s}"]
 
 
 def launch_here(spec: HostSpec, run_dir: Path, log_level: str, stall_after_s: float) -> Child:
     """A host as a child process. Raises OSError when it can't start."""
     env = passed(os.environ, spec.passes) | spec.env
-    told = [*arguments(spec, log_level, stall_after_s), f"--run-dir={run_dir}"]
-    return Child("runtime.hosts.child", told, env)
+    words = [*arguments(spec, log_level, stall_after_s), f"--run-dir={run_dir}"]
+    return Child("runtime.hosts.child", words, env)

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from runtime.errors import ComputerRLError, ConfigError, HostLost, StoreError
-from runtime.hosts.door import Arrival, Door, Serve
+from runtime.errors import ComputerRLError, ConfigError, HostLost
+from runtime.hosts.door import MARK, Arrival, Door
 from runtime.hosts.frames import (
     Ended,
     FromPlacer,
@@ -36,7 +38,6 @@ from runtime.hosts.launch import Child, until_exit_or
 from runtime.logs.writer import HOST_WAITS, PLACER_LOST, PLACER_READY, ActorLog
 from runtime.program import FAMILIES, NAMES, check_origin, passed
 from runtime.spec import HostSpec
-from runtime.storage.bulk import Bulk
 from runtime.supervision import Backoff
 from runtime.waits import TaskScope
 
@@ -48,10 +49,10 @@ AGAIN = Backoff(first_s=1.0, longest_s=30.0)
 class PlacerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a run has hosts on other machines."""
 
-    cluster: str = "the cluster"  # what people are told of, such as Ray at HOST:PORT
+    cluster: str = "the cluster"  # its name in messages, such as Ray at HOST:PORT
     module: str = "runtime.hosts.ray"  # the placer process: `python -P -m MODULE`
     arguments: tuple[str, ...] = ()
-    passes: tuple[str, ...] = ("RAY_",)  # how names of variables begin that it gets beside what hosts get
+    passes: tuple[str, ...] = ("RAY_",)  # how names of variables begin that it gets on top of what hosts get
     bind: str = ""  # HOST or HOST:PORT where hosts come in; "": where the cluster knows this machine
     wait_s: float = 600.0  # for the first machine of each host
 
@@ -84,13 +85,14 @@ class Life:
 class Placer:
     """Places hosts by a process of its own, and lets them in. `give_up` is called with why no host can be placed."""
 
-    def __init__(self, spec: PlacerSpec, run: str, log: ActorLog, give_up: Callable[[str], None]) -> None:
+    def __init__(self, spec: PlacerSpec, run_dir: Path, log: ActorLog, give_up: Callable[[str], None]) -> None:
         self.spec = spec
         self.door = Door()
         self.machines: list[Machine] = []
-        self._run, self._log, self._give_up = run, log, give_up
+        self._run_dir, self._log, self._give_up = run_dir, log, give_up
+        self._mark = secrets.token_hex(8)
         self._link: Link[FromPlacer | ToPlacer] | None = None
-        self._up = asyncio.Event()  # while the placer process can be told something
+        self._up = asyncio.Event()  # while the placer process takes orders
         self._cause = ""  # why it is not up, once that is known
         self._lives: dict[str, Life] = {}
         self._scope = TaskScope(lambda name, error: give_up(f"{name} failed: {error!r}"))
@@ -99,6 +101,7 @@ class Placer:
 
     def start(self) -> None:
         """Start the process in the background; hosts wait for it."""
+        (self._run_dir / MARK).write_text(self._mark)
         self._live = self._scope.spawn(self._keep(), "placer")
         self._scope.spawn(self._say(), "what hosts wait for")
 
@@ -113,26 +116,26 @@ class Placer:
         await self.door.close()
 
     def waits(self) -> list[str]:
-        """A line for each thing that hosts wait for, beside what is there; nothing when all have their machines."""
+        """A line for each thing that hosts wait for, with what is there; nothing when all have their machines."""
         lives = [life for life in self._lives.values() if not life.placed.done()]
         if not self._up.is_set():
             silent = f"{self.spec.cluster} has not answered" + (f": {self._cause}" if self._cause else "")
             return [] if self._stop.is_set() else [silent]
-        there = "; ".join(f"{one.name} has {_free(one)}" for one in self.machines) or "no machine is there"
+        there = "; ".join(f"{machine.name} has {_free(machine)}" for machine in self.machines) or "no machine is there"
         by_need: dict[str, list[str]] = {}
         for life in lives:
             by_need.setdefault(wanted(life.spec.place or {}), []).append(life.spec.name)
         return [f"{', '.join(names)} wait for a machine with {need} free: {there}" for need, names in by_need.items()]
 
-    async def order(self, spec: HostSpec, arguments: list[str], bulk: Serve | None) -> Life:
-        """Have a life of `spec` started, once the placer can be told."""
+    async def order(self, spec: HostSpec, arguments: list[str]) -> Life:
+        """Have a life of `spec` started, once the placer takes orders."""
         await self._up.wait()
-        life = Life(spec, self.door.expect(spec.name, bulk))
+        life = Life(spec, self.door.expect(spec.name, self._mark))
         self._lives[life.id] = life
         self._tell(
             PlaceHost(
                 life=life.id,
-                run=self._run,
+                run=self._run_dir.name,
                 arguments=arguments,
                 ticket=msgspec.msgpack.encode(life.guest.ticket),
                 env={name: os.environ[name] for name in spec.passes if name in os.environ} | spec.env,
@@ -149,9 +152,9 @@ class Placer:
         if not life.ended.is_set():
             self._tell(Kill(life=life.id))
 
-    async def forget(self, life: Life) -> None:
+    def forget(self, life: Life) -> None:
         """Let this life in no more."""
-        await self.door.forget(life.guest)
+        self.door.forget(life.guest)
         if life.ended.is_set():
             self._lives.pop(life.id, None)
 
@@ -180,12 +183,12 @@ class Placer:
     async def _one_life(self) -> str:
         """One placer process from start to end; returns why it ended."""
         env = {k: v for k, v in os.environ.items() if k.startswith(self.spec.passes)} | passed(os.environ)
-        said: list[str] = []
+        output_lines: list[str] = []
         try:
             child = Child(self.spec.module, self.spec.arguments, env)
         except OSError as error:
             return f"the placer can't be started: {error}"
-        output = self._scope.spawn(child.output(lambda line: _keep_last(said, line)), "output of the placer")
+        output = self._scope.spawn(child.output(lambda line: _keep_last(output_lines, line)), "output of the placer")
         try:
             link: Link[FromPlacer | ToPlacer] = await child.link(FromPlacer)
             try:
@@ -202,7 +205,7 @@ class Placer:
             code = await child.reap()
             await asyncio.wait({output}, timeout=1.0)
             output.cancel()
-        return f"the placer ended with exit code {code}: {' | '.join(said[-3:])}"
+        return f"the placer ended with exit code {code}: {' | '.join(output_lines[-3:])}"
 
     async def _read(self, link: Link[FromPlacer | ToPlacer]) -> None:
         while (frame := await link.receive()) is not None:
@@ -247,9 +250,9 @@ def _free(machine: Machine) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def _keep_last(said: list[str], line: str) -> None:
-    said.append(line)
-    del said[:-20]
+def _keep_last(lines: list[str], line: str) -> None:
+    lines.append(line)
+    del lines[:-20]
 
 
 GONE_S = 3.0  # for the word that a host has ended whose link has closed
@@ -258,9 +261,9 @@ GONE_S = 3.0  # for the word that a host has ended whose link has closed
 class PlacedHost:
     """One life of a host on a machine of the cluster's choice, as `launch.Child` is one on this machine."""
 
-    def __init__(self, placer: Placer, spec: HostSpec, arguments: list[str], bulk: Bulk, *, first: bool) -> None:
+    def __init__(self, placer: Placer, spec: HostSpec, arguments: list[str], *, first: bool) -> None:
         self.pid, self.machine = 0, ""
-        self._placer, self._spec, self._arguments, self._bulk = placer, spec, arguments, bulk
+        self._placer, self._spec, self._arguments = placer, spec, arguments
         self._first = first
         self._life: Life | None = None
         self._ordered = asyncio.Event()
@@ -273,12 +276,12 @@ class PlacedHost:
         """
         try:
             async with asyncio.timeout(self._placer.spec.wait_s if self._first else None):
-                life = self._life = await self._placer.order(self._spec, self._arguments, self._bulk.serve)
+                life = self._life = await self._placer.order(self._spec, self._arguments)
                 self._ordered.set()
                 await asyncio.wait([life.placed])
         except TimeoutError:
-            found = "; ".join(self._placer.waits())
-            raise ConfigError(f"cluster.wait_s: {self._placer.spec.wait_s:g} s are over, and {found}") from None
+            waits = "; ".join(self._placer.waits())
+            raise ConfigError(f"cluster.wait_s: {self._placer.spec.wait_s:g} s are over, and {waits}") from None
         if life.placed.cancelled():
             raise HostLost(f"host {self._spec.name} can't be placed: {life.cause}")
         placed = life.placed.result()
@@ -299,8 +302,8 @@ class PlacedHost:
         """Pass on what it says; ends when it does."""
         await self._ordered.wait()
         assert self._life is not None
-        while (said := await self._life.lines.get()) is not None:
-            line(said)
+        while (text := await self._life.lines.get()) is not None:
+            line(text)
 
     async def until_exit_or(self, reading: Coroutine[None, None, None]) -> None:
         """Run `reading` until it ends, or until shortly after the host's exit or the order to end it.
@@ -327,12 +330,10 @@ class PlacedHost:
             return None
         self.kill()
         came = self._life.guest.came.done()
-        await self._placer.door.forget(self._life.guest)
-        with contextlib.suppress(StoreError):  # what this life has flushed is safe, and nothing else was promised
-            await self._bulk.close()
+        self._placer.door.forget(self._life.guest)
         left_s = max(GONE_S, stopped_by - time.monotonic()) if came and not self._closed else GONE_S
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(left_s):
                 await self._life.ended.wait()
-        await self._placer.forget(self._life)
+        self._placer.forget(self._life)
         return self._life.code

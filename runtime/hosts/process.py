@@ -74,7 +74,7 @@ Answer = Stopped | Configured | Statuses
 
 
 class ProcessHost:
-    """One child process and its successors. `launch` begins a life; it is told whether it is the first to come up."""
+    """One child process and its successors. `launch` begins a life; its second argument says that none has come up."""
 
     def __init__(
         self, spec: HostSpec, node: Node, hub: Hub, launch: Callable[[HostSpec, bool], Launched], stall_after_s: float
@@ -184,14 +184,14 @@ class ProcessHost:
             try:
                 answer = await self._exchange(lambda key: AskStatus(id=key), "status", STATUS_TIMEOUT_S)
                 if isinstance(answer, Statuses):
-                    return [msgspec.structs.replace(one, machine=machine) for one in answer.actors]
+                    return [msgspec.structs.replace(status, machine=machine) for status in answer.actors]
             except DeadlineExceeded:
                 state = "host_silent"
             except HostLost:
                 state = "host_lost"
         doing = "its host waits for a machine" if unplaced else ""
-        told = ActorStatus(name="", host=self.name, machine=machine, pid=self._pid, state=state, doing=doing)
-        return [msgspec.structs.replace(told, name=name) for name in self._actors]
+        unknown = ActorStatus(name="", host=self.name, machine=machine, pid=self._pid, state=state, doing=doing)
+        return [msgspec.structs.replace(unknown, name=name) for name in self._actors]
 
     async def close(self) -> None:
         """Stop the child and everything in its process group. Can be repeated."""
@@ -322,6 +322,9 @@ class ProcessHost:
         origin = check_origin()
         if not isinstance(hello, Hello) or hello.build != origin.build:
             raise ConfigError(f"host {self.name} runs other code than this process ({origin}): {hello}")
+        if not hello.sees_run:
+            where = f"{self._node.run_dir}, which {self._child.machine if self._child else self.name} lacks"
+            raise ConfigError(f"the machines of a cluster share the run's folder: mount {where} (deploy/machines.md)")
         self.elsewhere = self.placed and hello.boot != boot_id()
         await self._meet_clock(link)
 

@@ -54,7 +54,7 @@ class PlacingEngine(Protocol):
         """The address by which the cluster knows this machine. Raises ConfigError where no restart will help."""
         ...
 
-    async def place(self, order: PlaceHost, placed: Callable[[str, int], None], said: Callable[[str], None]) -> int:
+    async def place(self, order: PlaceHost, placed: Callable[[str, int], None], line: Callable[[str], None]) -> int:
         """Start the life and see it to its end; returns its exit status. Raises ComputerRLError where it is lost.
 
         HostUnreachedError is for a host that may still run. Cancelled before it has called `placed`, it leaves nothing.
@@ -308,7 +308,7 @@ class RayEngine:
                     await asyncio.sleep(AGAIN_S)
 
     def _lives(self, node: str) -> bool:
-        return any(one["NodeID"] == node and one["Alive"] for one in self._ray.nodes())
+        return any(each["NodeID"] == node and each["Alive"] for each in self._ray.nodes())
 
     def _start(self, order: PlaceHost, away: set[str]) -> Any:
         need = order.resources

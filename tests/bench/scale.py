@@ -1,8 +1,9 @@
 """What one step of a desktop costs the entry point of a run whose desktops and engines are on other machines.
 
 Every figure is processor time of the entry point's side alone. What desktops and engines compute is on other
-machines, so the entry point's process, which is one interpreter, is what all of them share. Desktops and engines are
-processes of this machine. They come in by the run's door at the address that other machines use, by TLS.
+machines, so the entry point's process, which is one interpreter, is what all of them share. Steps are stored by the
+processes that play, in the folder that all machines share. Desktops and engines are processes of this machine. They
+come in by the run's door at the address that other machines use, by TLS.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import os
 import random
 import shutil
 import tempfile
-import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,12 +38,9 @@ from actors.replay.messages import (
 from actors.sampler.messages import Generate, Generated, VersionSpan
 from actors.sampler.router import DispatchSettings
 from runtime.actor import Actor, handles
-from runtime.hosts.door import Door
 from runtime.messaging.message import BlobRef, Done, Request, Version
 from runtime.messaging.refs import Ref
 from runtime.program import process_s
-from runtime.storage.bulk import Bulk
-from runtime.storage.far_store import FarStore
 from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec
 from runtime.system import run as run_loop
 from tests.bench import placed_here
@@ -54,8 +51,7 @@ STEP_S = 2.0  # between two steps of a desktop
 PROMPTS = (700, 4_000, 16_000)  # tokens of a prompt: the compact form, between, the published form
 SHOWN = 4_000  # the prompt by which all desktops are counted
 ANSWER = 32  # tokens
-PAYLOAD = 36_000  # bytes of a stored step
-STEPS, AT_ONCE, APPENDS = 400, 16, 400
+STEPS, AT_ONCE = 400, 16
 COUNTS = (2_000, 10_000)
 ROUNDS = 20  # reference rounds before each part
 TIMEOUT_S = 120.0
@@ -234,31 +230,6 @@ async def _passed_on(folder: Path, *, placed: bool) -> tuple[dict[int, float], d
     return direct, routed
 
 
-async def _stored(folder: Path) -> float:
-    """Milliseconds of taking in one step's payload, by TLS where this machine has a network."""
-    door, bulk = Door(), Bulk(folder, HostSpec(name="bench"))
-    await door.open(placed_here.own_address())
-    guest = door.expect("bench", bulk.serve)
-
-    def append(count: int) -> float:
-        store, payload = FarStore(guest.ticket), os.urandom(PAYLOAD)
-        began = time.thread_time()
-        for _ in range(count):
-            store.append(payload)
-        used_s = time.thread_time() - began
-        store.close()
-        return used_s
-
-    try:
-        await asyncio.to_thread(append, AT_ONCE)
-        began = process_s()
-        sender_s = await asyncio.to_thread(append, APPENDS)
-        return 1e3 * (process_s() - began - sender_s) / APPENDS
-    finally:
-        await door.close()
-        await bulk.close()
-
-
 def measure() -> ScaleResult:
     """Measure all parts, one after another."""
     load, folder = os.getloadavg()[0], Path(tempfile.mkdtemp(prefix="computerrl-scale-"))
@@ -271,14 +242,12 @@ def measure() -> ScaleResult:
     try:
         near, _ = timed(_passed_on(folder / "near", placed=False))
         star, routed = timed(_passed_on(folder / "star", placed=True))
-        stored = timed(_stored(folder / "stored"))
         episode_ms = timed(episode(folder / "ledger"))
     finally:
         shutil.rmtree(folder)
     parts = [
         PartCost(name="star", step_ms=star[SHOWN]),
         PartCost(name="router", step_ms=max(0.0, routed[SHOWN] - star[SHOWN])),
-        PartCost(name="bulk link", step_ms=stored),
         PartCost(name="ledger", step_ms=episode_ms / EPISODE_STEPS),
     ]
     total = sum(part.cores(COUNTS[0]) for part in parts)

@@ -52,7 +52,8 @@ def declarations() -> dict[tuple[str, str], Declared]:
             assert target.id.isupper(), f"{place(path, node)}: {target.id} is a constant"
             fields = frozenset(keyword.arg or "**" for keyword in node.keywords)
             if node.func.id == "declare_struct":
-                module, _, name = imported(path)[ast.unparse(node.args[2])].rpartition(".")
+                name = ast.unparse(node.args[2])
+                module, _, name = imported(path).get(name, f"{module_name(path)}.{name}").rpartition(".")
                 fields = frozenset(getattr(importlib.import_module(module), name).__struct_fields__)
             assert "**" not in fields, f"{place(path, node)}: fields are written out"
             found[module_name(path), target.id] = Declared(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import sys
 import time
@@ -25,7 +24,6 @@ import torch.distributed.checkpoint as dcp
 from megatron.core import parallel_state
 from safetensors.torch import save_file
 
-from policy import checkpoints
 from policy.architecture import read_architecture
 from policy.errors import LearnerError
 from policy.losses import Objective
@@ -35,7 +33,7 @@ from policy.megatron.optimizer import Updater
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import Aggregation, MicroBatch, PackedSample, pack, pack_cross_entropy
 from policy.settings import LoraConfig, ParallelConfig
-from runtime.errors import StoreError, TransferFailed
+from runtime.errors import DiskRefuses, StoreError
 
 CLIP = 0.05  # far below the gradient's norm, so that a wrong norm is a wrong step
 SETTINGS = OptimConfig(clip_grad=CLIP)
@@ -64,7 +62,7 @@ LONG = {
 OF_ADAPTERS = ("tensor2-sequence", "tensor2-data2")  # the layouts in which adapters alone are trained, too
 EVERY_MODEL = ("one", "tensor2", "pipeline2")  # how these share weights depends on the model; others train the first
 CHAIN = ("one", "tensor2", "data2", "pipeline2")  # each goes on from what the one before it has saved
-APART = 1  # the one of them whose ranks save in folders of their own, as ranks on several machines do
+FULL = 1  # the one of them whose first try to save meets a full disk
 
 
 def samples(seed: int) -> list[PackedSample]:
@@ -138,18 +136,16 @@ def go_on(folder: Path, parallel: ParallelConfig, out: Path, number: int) -> lis
     else:
         trainer = Trainer.resume(out / str(number - 1), SETTINGS, parallel=parallel)
     figures: dict[str, Any] = step(trainer, number)
-    if number == APART:
-        figures["refused"] = refused_apart(trainer, out / f"{number}-{dist.get_rank()}")
-        save_apart(trainer, out / str(number), f"0.{number}")
-    else:
-        trainer.save(out / str(number), f"0.{number}")
+    if number == FULL:
+        figures["refused"] = refused(trainer, out / f"{number}-full")
+    trainer.save(out / str(number), f"0.{number}")
     weights = trainer.snapshot()
     if dist.get_rank() == 0:
         save_file(weights, out / f"{number}.safetensors")
     return [figures | {"padding": padding(trainer)}]
 
 
-def refused_apart(trainer: Trainer, folder: Path) -> str:
+def refused(trainer: Trainer, folder: Path) -> str:
     """What this rank is told where the second's disk is full as it writes, which torch calls by another name."""
     failed = list[str]()
 
@@ -162,25 +158,16 @@ def refused_apart(trainer: Trainer, folder: Path) -> str:
             patched.setattr(dcp.FileSystemWriter, "write_data", write)
             patched.setattr(checkpoint, "refusal", lambda _: "".join(failed))
         try:
-            trainer.save(folder, apart=True)
+            trainer.save(folder)
         except (StoreError, LearnerError) as error:
             return f"{type(error).__name__}: {error}"
     return "it saves"
 
 
-def save_apart(trainer: Trainer, folder: Path, version: str) -> None:
-    """Save to a folder per rank, and bring together what lies there."""
-    mine = folder.with_name(f"{folder.name}-{dist.get_rank()}")
-    digest = trainer.save(mine, version, apart=True)
-    shutil.copytree(mine, folder, dirs_exist_ok=True)
-    dist.barrier()
-    checkpoints.verify(folder, digest)
-
-
 def told_of_failures() -> list[str]:
     """What this rank is told where all work, where the other's disk is full, and where the other has a defect."""
     said = [b"".join(ranks.on_all(lambda: b"%d" % dist.get_rank())).decode()]
-    for failure in (TransferFailed("m1 is full"), KeyError("k")):
+    for failure in (DiskRefuses("m1 is full"), KeyError("k")):
 
         def work(failure: Exception = failure) -> bytes:
             if dist.get_rank() == 1:

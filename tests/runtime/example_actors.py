@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -119,25 +118,6 @@ class Look(Request[Texts]):
 
 class Home(Request[Texts]):
     """The run's folder with the main host, and why that machine's disk takes no bytes."""
-
-
-class Folder(Request[Text]):
-    """Where the main host's folder `path` is for this actor."""
-
-    path: str
-
-
-class Weighed(Request[Text]):
-    """Where the main host's folder `path` is for this actor, with its weights."""
-
-    path: str
-
-
-class Make(Request[Text]):
-    """Make the main host's folder `path` with these files."""
-
-    path: str
-    files: dict[str, bytes]
 
 
 class Lie(Request[Number]):
@@ -295,24 +275,6 @@ class Counter(Actor):
     async def home(self, msg: Home) -> Texts:
         look = await asyncio.to_thread(self.ctx.disk_gate()._look)
         return Texts(texts=[str(self.ctx.home), look])
-
-    @handles(Folder)
-    async def folder(self, msg: Folder) -> Text:
-        return Text(text=str(await self.ctx.folder(msg.path)))
-
-    @handles(Weighed)
-    async def weighed(self, msg: Weighed) -> Text:
-        return Text(text=str(await self.ctx.weights(msg.path)))
-
-    @handles(Make)
-    async def make(self, msg: Make) -> Text:
-        def write(folder: Path) -> str:
-            for name, content in msg.files.items():
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                (folder / name).write_bytes(content)
-            return str(folder)
-
-        return Text(text=await asyncio.to_thread(self.ctx.make_folder, msg.path, write))
 
     @handles(Lie)
     async def lie(self, msg: Lie) -> Number:

@@ -19,15 +19,13 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from example_actors import Add, Counter, CounterConfig, Folder, Greet, Home, Keep, Look, Make, Pid, Weighed  # noqa: E402
+from example_actors import Add, Counter, CounterConfig, Greet, Home, Keep, Look, Pid  # noqa: E402
 
-from runtime.errors import ActorGone, PayloadLost, StoreError  # noqa: E402
+from runtime.errors import ActorGone  # noqa: E402
+from runtime.hosts.door import MARK  # noqa: E402
 from runtime.logs.reader import read_logs  # noqa: E402
-from runtime.segments import SegmentStore, read_blob  # noqa: E402
-from runtime.storage import sent_folders  # noqa: E402
-from runtime.storage.bulk import PART_BYTES  # noqa: E402
-from runtime.storage.far_store import COPIES  # noqa: E402
-from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec  # noqa: E402
+from runtime.segments import read_blob  # noqa: E402
+from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec, RestartPolicy  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -102,123 +100,31 @@ async def test_an_actor_elsewhere_answers_and_nothing_is_left(tmp_path, monkeypa
 
 
 @pytest.mark.slow
-async def test_what_it_stores_reads_and_says_is_with_the_main_host(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    model = tmp_path / "model"
-    model.mkdir()
-    (model / "tokenizer.json").write_bytes(b"t" * (PART_BYTES + 1))
-    (model / "model.safetensors").write_bytes(b"w")
+async def test_what_it_stores_reads_and_says_is_in_the_run_s_folder(tmp_path):
     run = tmp_path / "run"
-    async with placed(run, reads=(str(model),)) as system:
+    async with placed(run) as system:
         await counter(system)
         actor = system.ref("a")
-        refs = [(await actor.ask(Keep(payload=payload), timeout_s=20)).ref for payload in (b"one", b"two" * 9, b"one")]
-        assert {ref.segment for ref in refs} == {"away-000000.seg"}
-        assert [read_blob(run / "segments", ref) for ref in refs] == [b"one", b"two" * 9, b"one"]
-        folder = Path((await actor.ask(Folder(path=str(model)), timeout_s=20)).text)
-        assert (folder.parent, os.listdir(folder)) == (tmp_path / "cache/computerrl/files", ["tokenizer.json"])
-        assert (folder / "tokenizer.json").read_bytes() == (model / "tokenizer.json").read_bytes()
-        assert (await actor.ask(Folder(path=str(model)), timeout_s=20)).text == str(folder)
-        for other in (tmp_path, model / "..", "/etc"):
-            with pytest.raises(StoreError, match="no use"):
-                await actor.ask(Folder(path=str(other)), timeout_s=20)
+        refs = [(await actor.ask(Keep(payload=payload), timeout_s=20)).ref for payload in (b"one", b"two" * 9)]
+        assert [ref.segment for ref in refs] == ["a-000000.seg", "a-000001.seg"], "each writer begins a file of its own"
+        assert [read_blob(run / "segments", ref) for ref in refs] == [b"one", b"two" * 9]
+        lost = msgspec.structs.replace(refs[0], digest="00" * 16)
+        found = (await actor.ask(Look(refs=[*refs, lost]), timeout_s=20)).texts
+        assert found[:2] == [repr(b"one"), repr(b"two" * 9)]
+        assert found[2].startswith("PayloadLost")
+        assert (await actor.ask(Home(), timeout_s=20)).texts == [str(run), ""]
         await actor.tell(Greet(text="hello"))
         await until(lambda: lines(run, "example_greeted"))
     assert [line["actor"] for line in lines(run, "example_greeted")] == ["a"]
     assert {line["actor"] for line in lines(run, "host_stopping")} == {"host/away"}
-    SegmentStore(run / "segments", "away").close()  # no writer holds it any more
 
 
-@pytest.mark.slow
-async def test_stored_payloads_are_read_elsewhere_where_the_spec_says_so(tmp_path):
-    run = tmp_path / "run"
-    store = SegmentStore(run / "segments", "desktop")
-    refs = [store.append(payload) for payload in (b"one", b"", b"two" * 9)]
-    store.close()
-    lost = msgspec.structs.replace(refs[0], digest="00" * 16)
-    async with placed(run, reads_segments=True) as system:
-        await counter(system)
-        found = (await system.ref("a").ask(Look(refs=[*refs, lost, refs[0]]), timeout_s=20)).texts
-        assert found[:3] == [repr(b"one"), repr(b""), repr(b"two" * 9)]
-        assert found[3] == repr(PayloadLost(f"{lost.segment} at {lost.offset} does not hold {lost.digest}"))
-        assert found[4] == repr(b"one")
-        assert (await system.ref("a").ask(Home(), timeout_s=20)).texts == [str(run), ""]
-        assert [path.name for path in (run / "segments").glob("*.seg")] == [refs[0].segment], "looking writes nothing"
-
-
-@pytest.mark.slow
-async def test_no_other_host_reads_them(tmp_path):
-    store = SegmentStore(tmp_path / "segments", "desktop")
-    ref = store.append(b"one")
-    store.close()
-    async with placed(tmp_path, reads=(str(tmp_path / "segments"),), reads_weights=(str(tmp_path),)) as system:
-        await counter(system)
-        with pytest.raises(StoreError, match="host away may not read the run's segments"):
-            await system.ref("a").ask(Look(refs=[ref]), timeout_s=20)
-
-
-@pytest.mark.slow
-async def test_weights_are_copied_once_and_the_oldest_copies_go(tmp_path):
-    weights = tmp_path / "weights"
-    made = [weights / str(number) for number in range(COPIES + 1)]
-    for number, folder in enumerate(made):
-        folder.mkdir(parents=True)
-        (folder / "model.safetensors").write_bytes(b"%d" % number * (PART_BYTES + 1))
-    run = tmp_path / "run"
-    async with placed(run, reads_weights=(str(weights),)) as system:
-        await counter(system)
-        actor = system.ref("a")
-
-        async def copy(folder: Path) -> Path:
-            return Path((await actor.ask(Weighed(path=str(folder)), timeout_s=20)).text)
-
-        copies = [await copy(folder) for folder in made[:-1]]
-        for folder, there in zip(made, copies, strict=False):
-            assert (there / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
-        (made[0] / "model.safetensors").unlink()  # it is not fetched a second time
-        assert await copy(made[0]) == copies[0]
-        newest = await copy(made[-1])
-        assert [there.is_dir() for there in (*copies, newest)] == [True, False, *[True] * (COPIES - 1)]
-        for other in (tmp_path, weights / ".." / "weights", weights / "0" / ".." / "..", made[0] / "deeper"):
-            with pytest.raises(StoreError, match="no use"):
-                await copy(other)
-        with pytest.raises(StoreError, match="can't read"):
-            await copy(weights / "never")
-    assert not newest.exists()
-
-
-@pytest.mark.slow
-async def test_a_folder_that_is_made_elsewhere_lies_with_the_main_host_whole(tmp_path):
-    run, kept = tmp_path / "run", tmp_path / "run" / "checkpoints"
-    files = {"complete.json": b"{}", "shards/0": b"s" * (PART_BYTES + 1), "shards/deeper/none.bin": b""}
-    async with placed(run, reads_weights=(str(kept),), writes=(str(kept),)) as system:
-        await counter(system)
-        actor = system.ref("a")
-        for content in (files, {"complete.json": b"again"}):  # the second takes the first one's place
-            there = (await actor.ask(Make(path=str(kept / "0.1"), files=content), timeout_s=20)).text
-            assert not Path(there).exists()
-            found = {str(one.relative_to(kept / "0.1")): one for one in (kept / "0.1").rglob("*") if one.is_file()}
-            assert {name: one.read_bytes() for name, one in found.items()} == content
-        assert os.listdir(kept) == ["0.1"]
-        for path in (run / "logs", kept / "..", kept / "0.1" / "deeper", tmp_path / "other"):
-            with pytest.raises(StoreError, match="may not write"):
-                await actor.ask(Make(path=str(path), files={"a": b""}), timeout_s=20)
-        (kept / "0.2").write_bytes(b"no folder")
-        with pytest.raises(StoreError, match=r"can't write .*0\.2"):
-            await actor.ask(Make(path=str(kept / "0.2"), files={"a": b""}), timeout_s=20)
-
-
-def test_a_sent_folder_that_is_not_whole_never_lies_there(tmp_path):
-    folder = tmp_path / "0.1"
-    sent_folders.begin(folder)
-    sent_folders.add(folder, "a/b", b"one")
-    entry = sent_folders.FileEntry(name="a/b", size=3, digest="00")
-    with pytest.raises(StoreError, match="is not what was sent"):
-        sent_folders.finish(folder, [entry])
-    for name in ("../x", "/x", "a/../../x", ""):
-        with pytest.raises(StoreError, match="is no file of"):
-            sent_folders.add(folder, name, b"")
-    assert os.listdir(tmp_path) == [".0.1.partial"]
+async def test_a_machine_without_the_run_s_folder_fails_the_run(tmp_path):
+    async with placed(tmp_path, restart=RestartPolicy(max_restarts=0)) as system:
+        (tmp_path / MARK).write_text("of another run")
+        system._host("away")
+        async with asyncio.timeout(20):
+            assert str(tmp_path) in await system.failed()
 
 
 @pytest.mark.slow
@@ -247,7 +153,7 @@ async def test_a_lost_placer_ends_neither_the_run_nor_what_is_asked_later(tmp_pa
         await until(gone_of(pid))  # what it has placed ends with it
         assert await again_from(system) != pid
         assert len(lines(tmp_path, "placer_lost")) == 1
-        assert not folder.exists()  # the next keeper has removed what a killed one left
+        assert not folder.exists()  # the next process has removed what a killed one left
 
 
 @pytest.mark.slow
@@ -348,7 +254,7 @@ async def test_both_sides_of_a_cut_stop_and_the_host_comes_back(tmp_path, monkey
             assert gone(pid)  # before another life was begun
             deaf.unlink(missing_ok=True)
     (lost,) = lines(tmp_path, "host_lost")
-    # Both sides give up after the same silence: either the keeper kills the host, or it has just stopped by itself.
+    # Both sides give up after the same silence: either its process kills the host, or it has just stopped by itself.
     assert lost["exit_code"] in ((-signal.SIGKILL, 0) if reached else (None,))
     assert "was silent" in lost["cause"]
 

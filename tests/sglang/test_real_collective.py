@@ -89,7 +89,6 @@ async def training(
         rank = RankSettings(learner=learner)
         await system.spawn(
             ActorSpec(name="rank/0", factory="actors.learner.rank:RankActor", config=rank, host="rank", restart=FAST),
-            ActorSpec(name="folders", factory="actors.learner.folders:FoldersActor"),
             ActorSpec(name="learner", factory="actors.learner.actor:LearnerActor", config=spec, restart=FAST),
         )
         run = Run(system, folder)

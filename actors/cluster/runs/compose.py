@@ -39,7 +39,6 @@ from runtime.system import ActorSpec, HostSpec, PlacerSpec
 TENSOR_PARALLEL = {"tp", "tp-size", "tensor-parallel-size"}
 ANSWER_MARGIN_S = 5.0  # that a seat waits for an answer beyond the sampler's own limit
 START_S, FAR_START_S = 300.0, 4 * 3600.0  # of the learner: a model may have to go to ranks on other machines
-FETCH_S = 300.0  # for a vocabulary to come to the learner's actor elsewhere
 HUNG_S, SGLANG_HUNG_S = 20.0, 60.0  # without an answer for so long an engine is asked whether it still generates
 
 Stages = tuple[tuple[ActorSpec, ...], ...]
@@ -180,7 +179,7 @@ def _placed(
 ) -> Plan:
     """The ledger, and the other parts on the processes that they name."""
     used = {spec.host for spec in parts}
-    hosts = tuple(host for host in placement.hosts_of(deploy, named.model, run_dir) if host.name in used)
+    hosts = tuple(host for host in placement.hosts_of(deploy) if host.name in used)
     return Plan(
         deploy=deploy,
         run_dir=run_dir,
@@ -223,18 +222,15 @@ def _ledger(deploy: Deploy, named: Named, incarnation: str) -> ActorSpec:
 def _learner(
     learner: LearnerConfig, model: str, seed: int, samplers: list[str], groups: GroupSettings | None
 ) -> list[ActorSpec]:
-    """The ranks, what deletes old folders, and the actor that plans steps."""
+    """The ranks, and the actor that plans steps."""
     ranks = range(learner.parallel.ranks)
     rank = RankSettings(learner=learner, ranks=tuple(f"rank/{i}" for i in ranks))
     begins_s = FAR_START_S if learner.place else START_S
-    if learner.actor_place:
-        begins_s += FETCH_S
     return [
         *(
             ActorSpec(name=f"rank/{i}", factory="actors.learner.rank:RankActor", config=rank, host=f"ranks/{i}")
             for i in ranks
         ),
-        ActorSpec(name="folders", factory="actors.learner.folders:FoldersActor"),
         ActorSpec(
             name=LEARNER,
             factory="actors.learner.actor:LearnerActor",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from actors.cluster import paths
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import doctor, placement
 from actors.cluster.runs.capacity import Check
@@ -52,8 +53,11 @@ class Looker(Actor):
         return MachineLooked(checks=await asyncio.to_thread(doctor.examine_part, self.config.deploy, self.config.key))
 
 
-async def examine(deploy: Deploy) -> list[Check]:
-    """The checks of all machines, each named with its key and machine; a single failed one where they can't be had."""
+async def examine(deploy: Deploy, runs: Path = Path(paths.RUNS)) -> list[Check]:
+    """The checks of all machines, each named with its key and machine; a single failed one where they can't be had.
+
+    `runs` is the folder of runs, which they all have to share.
+    """
     placer = placement.placer_of(deploy)
     if placer is None:
         return []
@@ -66,7 +70,8 @@ async def examine(deploy: Deploy) -> list[Check]:
         ActorSpec(name=host.name, factory=Looker, config=LookedFor(deploy=deploy, key=key), host=host.name)
         for host, key in hosts
     ]
-    with tempfile.TemporaryDirectory(prefix="computerrl-doctor-") as folder:
+    await asyncio.to_thread(runs.mkdir, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".doctor-", dir=runs) as folder:
         try:
             async with ActorSystem(Path(folder), hosts=[host for host, _ in hosts], placer=placer) as system:
                 if refused := await _refused(system, specs, placer.wait_s):

@@ -1,22 +1,19 @@
 """From a deploy file to the processes that hold actors, and to what places those on other machines.
 
-Invariant: pure but for reading the environment's Ray address. A host that has a place names what it reads from here.
+Invariant: pure but for reading the environment's Ray address.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from pathlib import Path
 
 import msgspec
 
 from actors.cluster.config.schema import Deploy
 from actors.desktop.config import SEATS_ENV
 from actors.desktop.endpoints.config import EndpointConfig
-from actors.entropulse.actor import PINNED
 from actors.learner.config import LearnerConfig
-from actors.learner.folders import CHECKPOINTS, PLANS, WEIGHTS
 from runtime.system import HostSpec, PlacerSpec
 
 LEARNER = "learner"  # the actor and its process
@@ -28,8 +25,8 @@ FAR_RANKS_SILENT_S = 120.0  # of several: they meet within 300 s, and a lost mac
 MEGATRON_NOTICES = "ignore:Apex is not installed,ignore:full scope is deprecated"
 
 
-def rank_host(name: str, learner: LearnerConfig, model: str, run_dir: Path) -> HostSpec:
-    """The process of one rank; on another machine it reads and writes what lies here."""
+def rank_host(name: str, learner: LearnerConfig) -> HostSpec:
+    """The process of one rank."""
     env = {
         "OMP_NUM_THREADS": str(learner.rl.threads),
         "MKL_NUM_THREADS": str(learner.rl.threads),
@@ -38,25 +35,19 @@ def rank_host(name: str, learner: LearnerConfig, model: str, run_dir: Path) -> H
         "OMP_WAIT_POLICY": "PASSIVE",
         "PYTHONWARNINGS": MEGATRON_NOTICES,
     }
-    checkpoints, weights, plans = (str(run_dir.resolve() / one) for one in (CHECKPOINTS, WEIGHTS, PLANS))
     return HostSpec(
         name=name,
         place=learner.place or None,
         env=env,
-        reads_weights=(model, checkpoints, plans) if learner.place else (),
-        writes=(checkpoints, weights) if learner.place else (),
         silent_limit_s=FAR_RANKS_SILENT_S if learner.place and learner.parallel.ranks > 1 else RANK_SILENT_S,
     )
 
 
-def learner_hosts(learner: LearnerConfig, model: str, run_dir: Path) -> tuple[HostSpec, ...]:
-    """Of the learner's actor on another machine: it reads steps and the model's vocabulary here, and writes plans."""
+def learner_hosts(learner: LearnerConfig) -> tuple[HostSpec, ...]:
+    """Of the learner's actor on another machine."""
     host = HostSpec(
         name=LEARNER,
         place=learner.actor_place,
-        reads=(model,),
-        reads_segments=True,
-        writes=(str(run_dir.resolve() / PLANS),),
         silent_limit_s=LEARNER_SILENT_S,
     )
     return (host,) if learner.actor_place else ()
@@ -68,12 +59,11 @@ def router_hosts(deploy: Deploy) -> tuple[HostSpec, ...]:
     return (HostSpec(name=ROUTER, place=place),) if place else ()
 
 
-def sampler_hosts(deploy: Deploy, model: str, run_dir: Path) -> tuple[HostSpec, ...]:
-    """Of engines on other machines, which read what the learner writes here."""
-    weights = (model, *(str(run_dir.resolve() / name) for name in (WEIGHTS, PINNED)))
+def sampler_hosts(deploy: Deploy) -> tuple[HostSpec, ...]:
+    """Of engines on other machines."""
     samplers = deploy.samplers
     return tuple(
-        HostSpec(name=f"samplers/{i}", place=samplers.place, reads_weights=weights, counts_below=True)
+        HostSpec(name=f"samplers/{i}", place=samplers.place, counts_below=True)
         for i in range(samplers.count if samplers.place else 0)
     )
 
@@ -83,7 +73,7 @@ def sampler_host(name: str) -> str:
     return f"samplers/{name.rpartition('/')[2]}"
 
 
-def desktop_hosts(deploy: Deploy, model: str) -> tuple[HostSpec, ...]:
+def desktop_hosts(deploy: Deploy) -> tuple[HostSpec, ...]:
     """The processes that hold desktops, with the variables that hold endpoints' keys."""
     endpoints = [one for one in (*deploy.demos.demonstrators, deploy.model.endpoint) if isinstance(one, EndpointConfig)]
     keys = [one.key_env for one in endpoints if one.key_env]
@@ -92,7 +82,6 @@ def desktop_hosts(deploy: Deploy, model: str) -> tuple[HostSpec, ...]:
             name=desktop_host(i),
             place=deploy.desktops.place or None,
             env=dict(SEATS_ENV),
-            reads=(model,),
             passes=tuple(sorted(set(keys))),
         )
         for i in range(deploy.desktops.processes)
@@ -104,15 +93,15 @@ def desktop_host(index: int) -> str:
     return f"desktops/{index}"
 
 
-def hosts_of(deploy: Deploy, model: str, run_dir: Path) -> tuple[HostSpec, ...]:
+def hosts_of(deploy: Deploy) -> tuple[HostSpec, ...]:
     """Every process that a run of `deploy` may need."""
     learner = deploy.learner
     return (
-        *(rank_host(f"ranks/{i}", learner, model, run_dir) for i in range(learner.parallel.ranks)),
-        *learner_hosts(learner, model, run_dir),
-        *sampler_hosts(deploy, model, run_dir),
+        *(rank_host(f"ranks/{i}", learner) for i in range(learner.parallel.ranks)),
+        *learner_hosts(learner),
+        *sampler_hosts(deploy),
         *router_hosts(deploy),
-        *desktop_hosts(deploy, model),
+        *desktop_hosts(deploy),
     )
 
 

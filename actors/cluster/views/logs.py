@@ -101,7 +101,7 @@ def expected_actors(path: Path) -> list[str]:
     samplers = [f"sampler/{k}" for k in range(deploy.samplers.actors())]
     router = ["router"]
     ranks = [f"rank/{k}" for k in range(deploy.learner.parallel.ranks)]
-    return ["replay", *ranks, "folders", "learner", *samplers, *router, "entropulse", *seats]
+    return ["replay", *ranks, "learner", *samplers, *router, "entropulse", *seats]
 
 
 def declared_events() -> list[str]:

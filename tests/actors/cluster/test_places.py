@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from actors.cluster.config import deploy_files, models
+from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import compose, doctor, machines, placement
 from actors.desktop.config import SandboxConfig
@@ -43,7 +43,6 @@ def test_seats_are_placed_and_all_else_stays() -> None:
     plan = planned(*PLACED, "cluster.address=h:1", "cluster.bind=10.0.0.1:7000", "cluster.wait_s=30")
     places = {host.name: host.place for host in plan.hosts}
     assert places == {"ranks/0": None} | {f"desktops/{k}": {"CPU": 2, "desktops": 18} for k in range(2)}
-    assert plan.hosts[-1].reads == (str(models.locate("")),)
     assert isinstance(plan.placer, PlacerSpec)
     assert (plan.placer.bind, plan.placer.wait_s) == ("10.0.0.1:7000", 30)
     resources = msgspec.json.encode({"CPU": 4.0, "desktops": 36.0}).decode()
@@ -60,7 +59,7 @@ def test_samplers_are_placed_with_the_weights_that_they_load() -> None:
     specs = {spec.name: spec.host for stage in plan.stages for spec in stage}
     assert (specs["sampler/1"], specs["router"], specs["learner"]) == ("samplers/1", "main", "main")
     away = next(host for host in plan.hosts if host.name == "samplers/1")
-    assert away.reads_weights == (str(models.locate("")), "/r/one/weights", "/r/one/pinned")
+    assert away.place == {"engines": 1}
     assert ("samplers/0", "sampler/0", "a machine with engines 1 free") in plan.host_rows()
     assert plan.placer is not None
     assert plan.placer.arguments[1] == '--resources={"engines":2.0}'
@@ -69,47 +68,35 @@ def test_samplers_are_placed_with_the_weights_that_they_load() -> None:
     assert both.placer.arguments[1] == '--resources={"CPU":5.0,"desktops":36.0}'
 
 
-def test_the_rank_is_placed_with_the_folders_that_it_reads_and_writes() -> None:
+def test_ranks_are_placed() -> None:
     plan = planned("cluster.engine=ray", "learner.place={GPU: 1, CPU: 4}", "desktops.place={CPU: 2}")
     assert {host.name: host.place for host in plan.hosts} == {"ranks/0": {"GPU": 1, "CPU": 4}, "desktops/0": {"CPU": 2}}
-    rank = plan.hosts[0]
-    assert rank.reads_weights == (str(models.locate("")), "/r/one/checkpoints", "/r/one/plans")
-    assert (rank.reads, rank.writes) == ((), ("/r/one/checkpoints", "/r/one/weights"))
     assert {spec.host for stage in plan.stages for spec in stage if spec.name in ("learner", "replay")} == {"main"}
     assert plan.placer is not None
     assert plan.placer.arguments[1] == '--resources={"CPU":6.0,"GPU":1.0}'
     assert "GiB, on the machine that learner.place finds" in plan.memory
-    assert planned().hosts[0].writes == ()
     two = planned("cluster.engine=ray", "learner.place={GPU: 1}", "learner.parallel.data=2")
     assert two.placer is not None
     assert two.placer.arguments[1] == '--resources={"GPU":2.0}'
-    assert [(host.name, host.place, host.writes) for host in two.hosts[:2]] == [
-        (f"ranks/{k}", {"GPU": 1}, rank.writes) for k in range(2)
-    ]
+    assert [(host.name, host.place) for host in two.hosts[:2]] == [(f"ranks/{k}", {"GPU": 1}) for k in range(2)]
 
 
-def test_router_and_learner_are_placed_with_what_they_read_and_write() -> None:
+def test_router_and_learner_are_placed() -> None:
     elsewhere = ("cluster.engine=ray", "samplers.router_place={CPU: 1}", "learner.actor_place={CPU: 2}")
     plan = planned(*elsewhere)
     hosts = {host.name: host for host in plan.hosts}
     assert {name: host.place for name, host in hosts.items()} == {
         "ranks/0": None, "learner": {"CPU": 2}, "router": {"CPU": 1}, "desktops/0": None
     }  # fmt: skip
-    learner, router = hosts["learner"], hosts["router"]
-    assert (learner.reads, learner.reads_weights, learner.writes) == ((str(models.locate("")),), (), ("/r/one/plans",))
-    assert (router.reads, router.reads_weights, router.writes) == ((), (), ())
-    assert [host.name for host in plan.hosts if host.reads_segments] == ["learner"]
     specs = {spec.name: spec for stage in plan.stages for spec in stage}
-    at = {name: specs[name].host for name in ("learner", "router", "folders", "entropulse", "rank/0", "sampler/0")}
-    assert at == dict.fromkeys(("folders", "entropulse", "sampler/0"), "main") | {
+    at = {name: specs[name].host for name in ("learner", "router", "entropulse", "rank/0", "sampler/0")}
+    assert at == dict.fromkeys(("entropulse", "sampler/0"), "main") | {
         "learner": "learner", "router": "router", "rank/0": "ranks/0"
     }  # fmt: skip
     assert ("router", "router", "a machine with CPU 1 free") in plan.host_rows()
     assert ("learner", "learner", "a machine with CPU 2 free") in plan.host_rows()
     assert plan.placer is not None
     assert plan.placer.arguments[1] == '--resources={"CPU":3.0}'
-    here = {spec.name: spec for stage in planned().stages for spec in stage}
-    assert specs["learner"].start_timeout_s - here["learner"].start_timeout_s == compose.FETCH_S
     assert specs["learner"].config.groups is None  # type: ignore[attr-defined]
     zero = Version(lineage=0, step=0)
     round_alone = compose.evaluating(deployed(*elsewhere), version=zero, run_dir=Path("/r/one"), incarnation="i")
@@ -170,7 +157,7 @@ def test_what_can_not_be_placed_is_refused(overrides: list[str], message: str) -
 def test_a_key_for_an_endpoint_reaches_the_desktops_alone() -> None:
     member = "demos.demonstrators=[{type: endpoint, name: e, url: 'http://h/v1', model: m, key_env: KEY_OF_E}]"
     deploy = deployed(member)
-    hosts = placement.desktop_hosts(deploy, "m")
+    hosts = placement.desktop_hosts(deploy)
     assert [host.passes for host in hosts] == [("KEY_OF_E",)]
 
 
@@ -188,24 +175,26 @@ def test_a_machine_is_asked_for_the_desktops_of_one_process() -> None:
 
 
 @pytest.mark.slow
-async def test_machines_that_processes_are_placed_on_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_machines_that_processes_are_placed_on_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = f"{PLACERS.parent.parent}{os.pathsep}{PLACERS}"
     monkeypatch.setenv("PYTHONPATH", path)
     room = PlacerSpec(module="local_placer", arguments=("--room=2",), wait_s=20.0)
     monkeypatch.setattr(placement, "placer_of", lambda _: room)
     placed = deployed("cluster.engine=ray", "samplers.place={desktops: 1}", "samplers.count=2")
-    found = await machines.examine(placed)
+    found = await machines.examine(placed, tmp_path)
     assert [check.name for check in found] == [
         f"{name} (samplers.place on m0)" for name in ("python", "torch", "packages", "disk", "open files")
     ]
     assert found[0].ok
     monkeypatch.setattr(placement, "placer_of", lambda _: msgspec.structs.replace(room, wait_s=6.0))
-    (refused,) = await machines.examine(deployed("cluster.engine=ray", "learner.place={desktops: 3}"))
+    (refused,) = await machines.examine(deployed("cluster.engine=ray", "learner.place={desktops: 3}"), tmp_path)
     assert refused.fatal
     assert "ranks/0 wait for a machine with desktops 3 free: m0 has desktops 2 of 2" in refused.found
     none = msgspec.structs.replace(room, arguments=("--unusable=no such cluster",))
     monkeypatch.setattr(placement, "placer_of", lambda _: none)
-    (hopeless,) = await machines.examine(placed)
+    (hopeless,) = await machines.examine(placed, tmp_path)
     assert hopeless.found == "no such cluster"
 
 

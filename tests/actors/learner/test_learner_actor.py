@@ -124,7 +124,6 @@ async def running(
         )
         await system.spawn(
             msgspec.structs.replace(rank, host="rank") if apart or away else rank,
-            ActorSpec(name="folders", factory="actors.learner.folders:FoldersActor"),
             ActorSpec(
                 name="learner",
                 factory=factory,
@@ -162,8 +161,7 @@ async def test_a_rank_elsewhere_keeps_nothing_that_is_needed_after_it(
     path = f"{PLACERS.parent.parent}{os.pathsep}{PLACERS}"
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.setattr(batches, "with_plan_file", functools.partial(batches.with_plan_file, most_bytes=0))
-    folder, placed = tmp_path / "run", LearnerConfig(place={"desktops": 1})
-    spec = placement.rank_host("rank", placed, str(base), folder)
+    folder, spec = tmp_path / "run", placement.rank_host("rank", LearnerConfig(place={"desktops": 1}))
     away = msgspec.structs.replace(spec, env=spec.env | {"PYTHONPATH": path}, restart=FAST)
     async with running(folder, base, away=away, checkpoint_every=2) as run:
         assert await run.seats.play(2, None) == 2

@@ -28,11 +28,11 @@ FILING = "tests.actors.learner.filing_learner:FilingLearner"
 
 
 @pytest.fixture
-def away(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> HostSpec:  # noqa: F811
-    """The learner's host in the folder `run`, with what its spec lets it read and write and no more."""
+def away(monkeypatch: pytest.MonkeyPatch) -> HostSpec:
+    """The learner's host."""
     path = f"{PLACERS.parent.parent}{os.pathsep}{PLACERS}"
     monkeypatch.setenv("PYTHONPATH", path)
-    (spec,) = placement.learner_hosts(LearnerConfig(actor_place={"desktops": 1}), str(base), tmp_path / "run")
+    (spec,) = placement.learner_hosts(LearnerConfig(actor_place={"desktops": 1}))
     return msgspec.structs.replace(spec, env={"PYTHONPATH": path}, restart=FAST)
 
 

@@ -23,11 +23,6 @@ from tests.actors.learner.test_rank import BATCHES, load, model, rank, v  # noqa
 LONG = 4096
 
 
-def make_here(path: str, make: Callable[[Path], None]) -> None:
-    """As the context makes a folder of the main host's on its machine."""
-    make(Path(path))
-
-
 def plan(batches: list[MicroBatch], plan_id: str = "plan 1") -> StepPlan:
     return StepPlan(plan_id=plan_id, kind="cross_entropy", version=v(1), micro_batches=batches, lr=1e-2)
 
@@ -41,7 +36,7 @@ def large(samples: int) -> list[MicroBatch]:
 
 
 def test_a_small_batch_goes_in_its_message(tmp_path: Path) -> None:
-    assert batches.with_plan_file(plan(BATCHES), tmp_path, make_here) == plan(BATCHES)
+    assert batches.with_plan_file(plan(BATCHES), tmp_path) == plan(BATCHES)
     assert list(tmp_path.iterdir()) == []
     assert batches.micro_batches_of(plan(BATCHES)) == BATCHES
 
@@ -50,7 +45,7 @@ def test_a_small_batch_goes_in_its_message(tmp_path: Path) -> None:
 def test_a_batch_that_no_message_holds_goes_by_a_file(tmp_path: Path) -> None:
     whole = plan(large(1300))
     assert len(msgspec.msgpack.encode(whole)) > MAX_FRAME_BYTES
-    sent = batches.with_plan_file(whole, tmp_path, make_here)
+    sent = batches.with_plan_file(whole, tmp_path)
     assert len(msgspec.msgpack.encode(sent)) < 1000
     assert batches.micro_batches_of(sent) == whole.micro_batches
     RunFolders(tmp_path).clear_plans()
@@ -62,14 +57,14 @@ def test_a_batch_that_no_message_holds_goes_by_a_file(tmp_path: Path) -> None:
 def test_what_stays_in_a_message_leaves_room_in_it(tmp_path: Path) -> None:
     """The bound on tokens is one on bytes, too."""
     most = batches.MOST_BYTES // batches.BYTES_PER_TOKEN // LONG
-    sent = batches.with_plan_file(plan(large(most)), tmp_path, make_here)
+    sent = batches.with_plan_file(plan(large(most)), tmp_path)
     assert sent.plan_file is None
     assert len(msgspec.msgpack.encode(sent)) < 2 * batches.MOST_BYTES < MAX_FRAME_BYTES
 
 
 @pytest.mark.parametrize("spoil", [lambda old: old[:-1], lambda old: old + b"x", lambda old: b"\xff" + old[1:]])
 def test_a_file_that_is_not_the_batch_is_refused(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
-    sent = batches.with_plan_file(plan(BATCHES), tmp_path, make_here, most_bytes=0)
+    sent = batches.with_plan_file(plan(BATCHES), tmp_path, most_bytes=0)
     assert sent.plan_file is not None
     path = Path(sent.plan_file.location)
     path.write_bytes(spoil(path.read_bytes()))
@@ -81,7 +76,7 @@ async def test_the_rank_learns_the_same_from_a_file(rank, model, tmp_path: Path)
     await load(rank, model)
     inside = await rank.ask(plan(BATCHES), timeout_s=60)
     await rank.ask(LoadModel(location=str(model), checkpoint=False, version=Version(lineage=0, step=0)), timeout_s=60)
-    sent = batches.with_plan_file(plan(BATCHES, "again"), tmp_path, make_here, most_bytes=0)
+    sent = batches.with_plan_file(plan(BATCHES, "again"), tmp_path, most_bytes=0)
     by_file = await rank.ask(sent, timeout_s=60)
     assert by_file.figures["loss"] == inside.figures["loss"]
     spoilt = msgspec.structs.replace(

@@ -191,14 +191,13 @@ async def test_a_rank_killed_while_nothing_is_asked_costs_each_process_a_single_
 
 @pytest.mark.proof
 @pytest.mark.timeout(400)
-async def test_ranks_elsewhere_fetch_and_send_what_they_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ranks_elsewhere_share_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = f"{PLACERS.parent.parent}{os.pathsep}{PLACERS}"
     monkeypatch.setenv("PYTHONPATH", path)
     base, kept = tiny_models.write(tmp_path / "base", "qwen3", tied=False), tmp_path / "kept"
     kept.mkdir()
     away = {
-        "place": {"desktops": 1}, "reads_weights": (str(base), str(kept)), "writes": (str(kept),),
-        "env": {"OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+        "place": {"desktops": 1}, "env": {"OMP_NUM_THREADS": "1", "PYTHONPATH": path},
     }  # fmt: skip
     async with running(tmp_path / "run", away) as ranks:
         await ranks.ask(LoadModel(location=str(base), checkpoint=False, version=Version(lineage=0, step=0)))

@@ -39,8 +39,7 @@ async def test_a_sampler_elsewhere_loads_pins_and_comes_back(tmp_path, monkeypat
     run = (tmp_path / "run").resolve()
     models = [write_model(folder, seed=i) for i, folder in enumerate((tmp_path / "base", run / "weights" / "0.1"))]
     models.append(write_model(run / "weights" / "0.2", seed=2))
-    reads = (str(models[0]), str(run / "weights"))
-    hosts = [HostSpec(name="samplers/0", place={"desktops": 4}, reads_weights=reads)]
+    hosts = [HostSpec(name="samplers/0", place={"desktops": 4})]
     placer = PlacerSpec(module="local_placer")
     config = SamplerSettings(samplers=SamplersConfig(generate_timeout_s=60.0), model=str(models[0]))
     sampler = ActorSpec(name="sampler/0", factory="actors.sampler.actor:SamplerActor", config=config, host="samplers/0")
