@@ -1,4 +1,4 @@
-"""Finds the modules of a package by the folders that it lies in.
+"""Finds the modules of a package that declare something.
 
 Invariant: only names of files there are imported. No text of a model, a task or a desktop reaches an import. What
 `order` does not name comes last, by name.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from importlib.util import find_spec
-from pkgutil import iter_modules, walk_packages
+from pkgutil import walk_packages
 from types import ModuleType
 
 
@@ -20,15 +19,6 @@ def declaring(package: ModuleType, name: str, order: Sequence[str]) -> Iterator[
         module = import_module(found)
         if hasattr(module, name):
             yield module
-
-
-def folders(package: ModuleType, part: str, order: Sequence[str]) -> Iterator[tuple[str, ModuleType]]:
-    """The folders of `package` that have a module `part`, by name, each with that module."""
-    below = f"{package.__name__}."
-    names = [found.name for found in iter_modules(package.__path__, below) if found.ispkg]
-    for found in _ordered(names, order):
-        if find_spec(f"{found}.{part}"):
-            yield found.removeprefix(below), import_module(f"{found}.{part}")
 
 
 def _ordered(names: Sequence[str], order: Sequence[str]) -> list[str]:

@@ -42,11 +42,14 @@ CHECKS.update(
 
 
 def declared() -> dict[str, Family]:
-    """The families below `apis.tasks.families`, by name and in its order; a module declares its family as `FAMILY`.
+    """The families below `apis.tasks.families`, by name and in its order; a module declares its own as `FAMILIES`.
 
     Families of other packages come after them. Raises ConfigError for one that can't be used.
     """
-    found = {module.FAMILY.name: with_mixed(module.FAMILY) for module in declaring(families, "FAMILY", families.ORDER)}
+    order = list(families.every())
+    own = [family for module in declaring(families, "FAMILIES", ()) for family in module.FAMILIES]
+    own.sort(key=lambda family: order.index(family.name) if family.name in order else len(order))
+    found = {family.name: with_mixed(family) for family in own}
     for one in entries.brought(entries.FAMILIES):
         other = one.load()
         one.checked(other, Family, found, "name")

@@ -31,7 +31,7 @@ from actors.cluster.config import tasksets
 from apis.documents.zip import zipped
 from apis.guest import addresses
 from apis.tasks import registry as tasks
-from apis.tasks.families.vlc.music import sound
+from apis.tasks.families.vlc import sound
 from apis.tasks.metrics.office_world import position
 from apis.tasks.osworld import HOME, Download, Source, Task, dump
 from apis.tasksets import store

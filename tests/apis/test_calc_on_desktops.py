@@ -10,7 +10,7 @@ from actors.desktop.pool.pool import DesktopPool
 from apis.actions.gui import line
 from apis.catalogue import call
 from apis.tasks import registry as tasks
-from apis.tasks.families.calc.common import WorkbookGoal
+from apis.tasks.families.calc_tables import WorkbookGoal
 from tests.apis.plays import Form, oracle_finds_back, oracle_solves, told
 from tests.proofs import proofs
 

@@ -50,7 +50,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 
 FAMILY = """
 from dataclasses import replace
-from apis.tasks.families.terminal.terminal_append import FAMILY as own
+from apis.tasks.families.terminal import TERMINAL_APPEND as own
 FAMILY = replace(own, name={name!r}, apps=({app!r},))
 """
 

@@ -15,8 +15,8 @@ from apis.prompts.names import element_names
 from apis.prompts.text import Turn
 from apis.tasks import osworld
 from apis.tasks import registry as tasks
-from apis.tasks.families.calc import calc_oracle, sheet_from_note
-from apis.tasks.families.calc.common import CALC, WorkbookGoal
+from apis.tasks.families import calc_tables
+from apis.tasks.families.calc_tables import CALC, WorkbookGoal
 from apis.tasks.osworld import data_of
 from apis.tasks.verify import office
 from apis.tasks.verify.verify import FileView, verify
@@ -157,7 +157,7 @@ def test_it_saves_before_it_claims(name: str) -> None:
             observation = calc(goal, goal.finish)
             saving = line(moved(task_id, observation, done, route, seed))
             button = next(e for e, element in element_names(observation).items() if element.name == "Save")
-            assert saving in (*calc_oracle.SAVING.lines, f"Agent.click(coordinates={button})")
+            assert saving in (*calc_tables.SAVING.lines, f"Agent.click(coordinates={button})")
             assert moved(task_id, observation, done + SAVED, route, seed) == Exit(success=True)
             later = [*done, *SAVED, Turn("", "Agent.type(text='x')", "")]
             assert not isinstance(moved(task_id, observation, later, route, seed), Exit)
@@ -168,7 +168,7 @@ def test_it_puts_back_what_a_stray_step_changed() -> None:
     goal = goal_of(task_id)
     broken = {**goal.finish, "A2": "oops"}
     assert line(moved(task_id, calc(goal, broken), [], "api")) == line(
-        calc_oracle.call("CalcTools", "set_cell_value", cell="A2", value=str(goal.start["A2"]))
+        calc_tables.call("CalcTools", "set_cell_value", cell="A2", value=str(goal.start["A2"]))
     )
     below = address(len(goal.grid), 0)
     extra = calc(goal, {**goal.finish, below: "oops"}, current=below)
@@ -176,7 +176,7 @@ def test_it_puts_back_what_a_stray_step_changed() -> None:
 
 
 def test_nothing_is_entered_before_the_note_was_read() -> None:
-    task_id = f"{sheet_from_note.FAMILY.name}/{TRAIN}/5"
+    task_id = f"sheet_from_note/{TRAIN}/5"
     goal = goal_of(task_id)
     quote = Turn("", f"Agent.quote(content={goal.wanted!r})", goal.wanted)
     for route in ("gui", "api"):

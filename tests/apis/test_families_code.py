@@ -10,8 +10,8 @@ from apis.plans.setup import setup
 from apis.prompts.text import Turn
 from apis.tasks import ends
 from apis.tasks import registry as tasks
-from apis.tasks.families.code import code_extension
-from apis.tasks.families.code.code_extension import listed, packed
+from apis.tasks.families import code_extension
+from apis.tasks.families.code_extension import listed, packed
 from apis.tasks.verify.verify import FileView, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from apis.tasksets.commands import WINDOW_MS

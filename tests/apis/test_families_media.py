@@ -12,8 +12,7 @@ from apis.plans.action import Call, plan
 from apis.prompts.names import element_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from apis.tasks.families.chromium import web_bookmark
-from apis.tasks.families.vlc import music, vlc_setting
+from apis.tasks.families import vlc, web
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.moves import answers_alike, moved
 
@@ -52,7 +51,7 @@ def first_look(task_id: str) -> Observation:
         return looked(CHROME, "Page - Chromium", list(cells), other=MOUSEPAD)
     if tasks.family(task_id).app == "vlc":
         return player(goal.words[:-1] if goal.kind == "add" else goal.words)
-    return browser(goal.words, goal.words[0], web_bookmark.STAR)
+    return browser(goal.words, goal.words[0], web.STAR)
 
 
 def turn(action: Action) -> Turn:
@@ -75,15 +74,15 @@ def test_a_page_is_bookmarked_only_when_it_shows(family: str, route: str) -> Non
     for seed in range(20):
         task_id = f"{family}/train/{seed}"
         goal = tasks.goal(task_id)
-        other = browser((*goal.words, "Other"), "Other", web_bookmark.FILLED)
+        other = browser((*goal.words, "Other"), "Other", web.FILLED)
         chosen = moved(task_id, other, [], route, seed)
         assert element_names(other)[chosen.coordinates].label == goal.wanted  # type: ignore[attr-defined]
-        assert moved(task_id, browser((), "Other", web_bookmark.STAR), [], route, seed) == Wait()
-        there = browser(goal.words, goal.wanted, web_bookmark.STAR)
+        assert moved(task_id, browser((), "Other", web.STAR), [], route, seed) == Wait()
+        there = browser(goal.words, goal.wanted, web.STAR)
         by_turns = family == "web_bookmark" and route == "mixed"
         ways = (Click, Hotkey, Tool) if by_turns else (Click, Hotkey) if route == "gui" else Tool
         assert isinstance(moved(task_id, there, [], route, seed), ways)
-        done = browser(goal.words, goal.wanted, web_bookmark.FILLED)
+        done = browser(goal.words, goal.wanted, web.FILLED)
         assert moved(task_id, done, [], route, seed) == Exit(success=True)
 
 
@@ -120,10 +119,10 @@ def test_a_playlist_is_saved_only_with_the_new_file_in_it(route: str) -> None:
     assert isinstance(added, Hotkey if route == "gui" else Tool)
     full = player(goal.words)
     assert moved(task_id, full, [turn(added)], route) == Hotkey(keys=("ctrl", "y"))
-    field = ("text", music.NAME_FIELD, "")
-    too_early = player(goal.words[:-1], music.SAVE, field)
+    field = ("text", vlc.NAME_FIELD, "")
+    too_early = player(goal.words[:-1], vlc.SAVE, field)
     assert moved(task_id, too_early, [], route) == Hotkey(keys=("esc",))
-    named = moved(task_id, player(goal.words, music.SAVE, field), [turn(added)], route)
+    named = moved(task_id, player(goal.words, vlc.SAVE, field), [turn(added)], route)
     assert isinstance(named, Type)
     assert named.text == f"~/Music/{goal.wanted}"
     assert moved(task_id, full, [turn(named)], route) == Exit(success=True)
@@ -133,12 +132,12 @@ def test_a_setting_is_confirmed_by_the_step_that_types_it() -> None:
     for seed in range(12):
         task_id = f"vlc_setting/train/{seed}"
         goal = tasks.goal(task_id)
-        tab, named = vlc_setting.PLACES[goal.kind]
+        tab, named = vlc.PLACES[goal.kind]
         assert moved(task_id, player(()), [], "gui") == Hotkey(keys=("ctrl", "p"))
-        preferences = player((), vlc_setting.DIALOG, ("check-box", tab, ""))
+        preferences = player((), vlc.SETTINGS_DIALOG, ("check-box", tab, ""))
         chosen = moved(task_id, preferences, [], "gui")
         assert element_names(preferences)[chosen.coordinates].label == tab  # type: ignore[attr-defined]
-        typed = moved(task_id, player((), vlc_setting.DIALOG, ("text", named, "")), [], "gui")
+        typed = moved(task_id, player((), vlc.SETTINGS_DIALOG, ("text", named, "")), [], "gui")
         assert isinstance(typed, Type)
         assert typed.enter
         assert moved(task_id, player(()), [turn(typed)], "gui") == Exit(success=True)

@@ -18,7 +18,7 @@ from apis.prompts.names import element_names, window_names
 from apis.prompts.text import Turn, escaped
 from apis.tasks import osworld
 from apis.tasks import registry as tasks
-from apis.tasks.families.impress.common import IMPRESS, KINDS, OUTLINE, PRESENTATION, TITLE, PresentationGoal, Texts
+from apis.tasks.families.presentations import IMPRESS, KINDS, OUTLINE, PRESENTATION, TITLE, PresentationGoal, Texts
 from apis.tasks.osworld import data_of
 from apis.tasks.verify.verify import FileView, verify
 from apis.tasks.words import HELD_OUT, TRAIN

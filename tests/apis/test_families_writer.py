@@ -14,8 +14,9 @@ from apis.observation import Observation, Window, from_guest
 from apis.prompts.names import element_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from apis.tasks.families.writer import writer_look, writer_oracle
-from apis.tasks.families.writer.common import WRITER, TextDocumentGoal
+from apis.tasks.families import texts, wordings
+from apis.tasks.families.texts import WRITER, TextDocumentGoal
+from apis.tasks.families.writer import BUTTONS
 from apis.tasks.verify import office
 from apis.tasks.verify.verify import FileView, verify
 from apis.tasks.words import HELD_OUT, TRAIN
@@ -24,10 +25,10 @@ from tests.apis.test_families_calc import calc
 
 FAMILIES = families_on(WRITER)
 PARTS = parts(FAMILIES)
-TEXT_FAMILIES = [name for name in FAMILIES if name != writer_look.FAMILY.name]
+TEXT_FAMILIES = [name for name in FAMILIES if name != "writer_look"]
 EDITOR, SHEETS = {"id": 5, "class": "Mousepad"}, {"id": 5, "class": "libreoffice-calc"}
 OFFICE = {"id": 6, "class": "libreoffice-writer"}
-SAVED = [Turn("", writer_oracle.SAVING.lines[0], "")]
+SAVED = [Turn("", texts.SAVING.lines[0], "")]
 ROUTES = ("api", "gui", "mixed")
 
 
@@ -47,7 +48,7 @@ def writer(
     ]
     rows.append(["text", "Font Size", f"{size} pt", 300, 60, 60, 24, ["sen", "edt", "bar"], 1])
     rows.append(["push-button", "Save", "", 60, 40, 24, 24, ["sen", "bar"], 1])
-    for n, label in enumerate(writer_look.BUTTONS.values()):
+    for n, label in enumerate(BUTTONS.values()):
         states = ["sen", "bar", *["chk"] * (label == down)]
         rows.append(["toggle-button", label, "", 400 + 30 * n, 60, 24, 24, states, 1])
     windows = [
@@ -124,8 +125,8 @@ def test_it_saves_before_it_claims(name: str) -> None:
     for seed in range(20):
         task_id = f"{name}/{HELD_OUT}/{seed}"
         goal = goal_of(task_id)
-        if name == writer_look.FAMILY.name:
-            down = writer_look.BUTTONS.get(goal.kind, "")
+        if name == "writer_look":
+            down = BUTTONS.get(goal.kind, "")
             observation = writer(goal, goal.after, goal.words[0], down, goal.wanted or "11")
         else:
             observation = writer(goal, goal.after)
@@ -133,8 +134,8 @@ def test_it_saves_before_it_claims(name: str) -> None:
             done = read_before(goal)
             saving = line(moved(task_id, observation, done, route, seed))
             button = next(e for e, element in element_names(observation).items() if element.name == "Save")
-            assert saving in (*writer_oracle.SAVING.lines, f"Agent.click(coordinates={button})")
-            assert (route == "api") <= (saving == line(writer_oracle.SAVING.call))
+            assert saving in (*texts.SAVING.lines, f"Agent.click(coordinates={button})")
+            assert (route == "api") <= (saving == line(texts.SAVING.call))
             assert moved(task_id, observation, done + SAVED, route, seed) == Exit(success=True)
             later = [*done, *SAVED, Turn("", "Agent.type(text='x')", "")]
             assert not isinstance(moved(task_id, observation, later, route, seed), Exit)
@@ -243,10 +244,10 @@ def test_a_look_is_set_once_by_either_way() -> None:
         assert element_names(fresh)[str(first.coordinates)].text == goal.words[0]
         second = moved(task_id, chosen, [], "gui", seed)
         pointed = element_names(chosen)[str(second.coordinates)].name  # type: ignore[attr-defined]
-        assert pointed == writer_look.BUTTONS.get(goal.kind, "Font Size")
+        assert pointed == BUTTONS.get(goal.kind, "Font Size")
         called = moved(task_id, fresh, [], "api", seed)
         assert line(called).startswith("WriterTools.set_")
         for route in ROUTES:  # who takes over sees that it was done
             after = moved(task_id, chosen, [Turn("", line(called), "")], route, seed)
-            assert line(after) in writer_oracle.SAVING.lines or element_names(chosen)[after.coordinates].name == "Save"  # type: ignore[attr-defined]
-    assert kinds == set(writer_look.TEMPLATES)
+            assert line(after) in texts.SAVING.lines or element_names(chosen)[after.coordinates].name == "Save"  # type: ignore[attr-defined]
+    assert kinds == set(wordings("writer_look"))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from apis.tasks import ends, programs
 from apis.tasks import registry as tasks
-from apis.tasks.families.vlc import music
+from apis.tasks.families import vlc
 from apis.tasks.family import ITS_END
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May, collateral
 from apis.tasks.verify.manifest import Deed, Entry, FileChange, Manifest, changes
@@ -284,10 +284,10 @@ def test_what_the_program_leaves_behind_must_be_there() -> None:
     task_id = "vlc_playlist/train/1"
     start = _manifest(ends.at_start(tasks.task(task_id)))
     after = Manifest(start.entries | _manifest(tasks.solved(task_id)).entries)
-    left = Manifest(after.entries | {".config": Entry("folder", 0, 0o755), music.DIALOGS: file("x")})
+    left = Manifest(after.entries | {".config": Entry("folder", 0, 0o755), vlc.DIALOGS: file("x")})
     before = Manifest(start.entries | {".config": Entry("folder", 0, 0o755)})
     assert "has not written it" in _judged(task_id, before, after)
     assert "has not written it" in _judged(task_id, left, left)
     assert "has not written it" in _judged(task_id, before, left)
     noted = b"[FileDialog]\nlastVisited=file:///home/agent/Music\nqtVersion=5.15.8\n"
-    assert _judged(task_id, before, left, beside={music.DIALOGS: FileView("file", noted)}) == ""
+    assert _judged(task_id, before, left, beside={vlc.DIALOGS: FileView("file", noted)}) == ""

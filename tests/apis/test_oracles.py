@@ -8,10 +8,8 @@ from apis.observation import Observation, from_guest
 from apis.prompts.names import element_names, window_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from apis.tasks.families.editor import editor_find, text_editor
-from apis.tasks.families.files import file_manager, files_move
-from apis.tasks.families.files.files_move import CUT, PASTE
-from apis.tasks.families.terminal import note_to_terminal, terminal_read
+from apis.tasks.families import wordings
+from apis.tasks.families.files import CUT, PASTE
 from apis.tasks.words import HELD_OUT, TRAIN
 
 LIGHT = sorted(
@@ -79,7 +77,7 @@ def test_every_answer_is_an_action_and_the_same_when_asked_again(family: str, fo
 def test_a_terminal_oracle_acts_on_what_it_reads_and_on_nothing_else() -> None:
     kinds = set()
     for seed in range(40):
-        task_id = f"{terminal_read.FAMILY.name}/train/{seed}"
+        task_id = f"terminal_read/train/{seed}"
         goal = tasks.goal(task_id)
         oracle = tasks.oracle(task_id, seed)
         assert goal.wanted not in goal.instruction.split()
@@ -94,7 +92,7 @@ def test_a_terminal_oracle_acts_on_what_it_reads_and_on_nothing_else() -> None:
                 break
         assert oracle.move(terminal(text.replace("\n$", "\nsomething\n$")), history)[1].text.endswith("something")  # type: ignore[attr-defined]
         kinds.add(goal.kind)
-    assert kinds == set(terminal_read.TEMPLATES)
+    assert kinds == set(wordings("terminal_read"))
 
 
 def test_a_letter_lost_on_the_way_to_the_shell_is_typed_again() -> None:
@@ -116,7 +114,7 @@ def stop() -> Action:
 
 def test_a_note_is_kept_before_its_window_is_left() -> None:
     for seed in range(20):
-        task_id = f"{note_to_terminal.FAMILY.name}/train/{seed}"
+        task_id = f"note_to_terminal/train/{seed}"
         goal, oracle = tasks.goal(task_id), tasks.oracle(task_id, seed)
         assert not set(goal.words[0].split()) & set(goal.instruction.replace("'", " ").split())
         note = editor(f"{goal.target} - Mousepad", f"{goal.words[0]}\n", "XTerm")
@@ -130,7 +128,7 @@ def test_a_note_is_kept_before_its_window_is_left() -> None:
 
 def test_a_file_is_cut_only_when_selected_and_pasted_only_in_its_folder() -> None:
     for seed in range(20):
-        task_id = f"{files_move.FAMILY.name}/train/{seed}"
+        task_id = f"files_move/train/{seed}"
         goal, oracle = tasks.goal(task_id), tasks.oracle(task_id, seed)
         names = sorted({name.partition("/")[0] for name, _ in goal.files})
         cut = Turn(f"icon {goal.target} -> cut\n{line(CUT)}", line(CUT), "")
@@ -146,7 +144,7 @@ def test_a_file_is_cut_only_when_selected_and_pasted_only_in_its_folder() -> Non
 def test_words_are_replaced_by_the_dialog_or_by_writing_anew() -> None:
     ways = set()
     for seed in range(60):
-        task_id = f"{editor_find.FAMILY.name}/train/{seed}"
+        task_id = f"editor_find/train/{seed}"
         goal, oracle = tasks.goal(task_id), tasks.oracle(task_id, seed)
         old, new = goal.words
         assert goal.files[0][1].count(old) >= 2
@@ -158,18 +156,18 @@ def test_words_are_replaced_by_the_dialog_or_by_writing_anew() -> None:
 def test_the_file_manager_oracle_acts_on_the_right_file() -> None:
     kinds = set()
     for seed in range(40):
-        goal = tasks.goal(f"{file_manager.FAMILY.name}/train/{seed}")
+        goal = tasks.goal(f"file_manager/train/{seed}")
         if goal.kind == "folder":
             continue
         observation = manager([name for name, _ in goal.files])
-        _, action = tasks.oracle(f"{file_manager.FAMILY.name}/train/{seed}", seed).move(observation, [])
+        _, action = tasks.oracle(f"file_manager/train/{seed}", seed).move(observation, [])
         assert element_names(observation)[action.coordinates].label == goal.target  # type: ignore[attr-defined]
         kinds.add(goal.kind)
     assert kinds == {"rename", "delete"}
 
 
 def test_the_text_editor_oracle_saves_before_it_claims() -> None:
-    task_id = f"{text_editor.FAMILY.name}/train/1"
+    task_id = "text_editor/train/1"
     wanted = tasks.goal(task_id).wanted
     unsaved = tasks.oracle(task_id, 0).answer(editor("*a.txt - Mousepad", wanted), [])
     saved = tasks.oracle(task_id, 0).answer(editor("a.txt - Mousepad", wanted + "\n"), [])

@@ -13,7 +13,7 @@ from apis.observation import Observation
 from apis.prompts.names import element_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from apis.tasks.families.impress.common import PRESENTATION
+from apis.tasks.families.presentations import PRESENTATION
 from tests.apis.plays import oracle_solves
 from tests.proofs import proofs
 

@@ -22,7 +22,7 @@ from apis.prompts.published import render_published
 from apis.prompts.system import compact_system
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from apis.tasks.families.calc.common import WorkbookGoal
+from apis.tasks.families.calc_tables import WorkbookGoal
 from apis.tasks.oracle import NOT_HERE, mixed, with_mixed
 from apis.tasks.words import TRAIN
 from runtime.errors import ConfigError

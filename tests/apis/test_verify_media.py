@@ -10,8 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from apis.tasks.families.chromium import web
-from apis.tasks.families.vlc import music
+from apis.tasks.families import vlc, web
 from apis.tasks.verify import bookmarks, media
 from apis.tasks.verify.media import MOST_BYTES, bookmarks_are, playlist_is, settings_are
 from apis.tasks.verify.verify import GUEST_HOME, FileView
@@ -185,7 +184,7 @@ def test_a_file_beyond_its_bound_is_not_looked_at(check: Any) -> None:
 @given(ENTRIES, ENTRIES)
 def test_a_playlist_counts_with_its_order(entries: list[str], others: list[str]) -> None:
     names = [entry.removeprefix("Music/") for entry in entries]
-    view = music.written("x.m3u", names)["Music/x.m3u"]
+    view = vlc.written("x.m3u", names)["Music/x.m3u"]
     assert playlist_is(view, {"expected": entries}, {}).success
     assert playlist_is(view, {"expected": others}, {}).success == (entries == others)
 

@@ -1,46 +1,25 @@
-"""The families of generated tasks: each module below that declares a `FAMILY` is one.
+"""The families of generated tasks: modules below that declare `FAMILIES`, and how their instances are worded.
 
-Invariant: a suite shares out its instances in the order below. A family that the order does not name comes last.
+Invariant: a suite shares out its instances in the order of `wordings.yaml`. Another family comes last.
 """
 
 from __future__ import annotations
 
-ORDER = (
-    "text_editor",
-    "file_manager",
-    "editor_find",
-    "files_move",
-    "terminal_files",
-    "terminal_read",
-    "note_to_terminal",
-    "note_to_files",
-    "editor_copy",
-    "files_out",
-    "terminal_append",
-    "calc_cell",
-    "calc_lookup",
-    "calc_sum",
-    "calc_sort",
-    "calc_sheet",
-    "sheet_from_note",
-    "calc_column",
-    "writer_text",
-    "writer_look",
-    "doc_from_note",
-    "doc_from_sheet",
-    "writer_case",
-    "slides_text",
-    "slides_copy",
-    "slides_order",
-    "slides_same",
-    "web_bookmark",
-    "web_tab",
-    "web_note",
-    "web_all",
-    "vlc_playlist",
-    "vlc_setting",
-    "vlc_save",
-    "code_text",
-    "code_extension",
-    "code_from_note",
-)
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+Wordings = dict[str, dict[str, tuple[str, ...]]]  # kind -> split -> wordings
+
+
+@cache
+def every() -> dict[str, Wordings]:
+    """The wordings of all families, in the order of suites."""
+    text = Path(__file__).with_name("wordings.yaml").read_text("utf-8")
+    return msgspec.yaml.decode(text, type=dict[str, Wordings])
+
+
+def wordings(family: str) -> Wordings:
+    """The wordings of one family. Raises KeyError."""
+    return every()[family]

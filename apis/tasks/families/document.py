@@ -1,6 +1,8 @@
-"""What families on a document have in common: a file of Documents that an office application opens and a check reads.
+"""What families on a document have in common: a file of Documents that an application opens and a check reads.
 
-Invariant: a task is judged on its whole document, so a change of anything else fails it.
+Invariant: a task is judged on its whole document, so a change of anything else fails it. An oracle ends only after
+having saved, which is read from the steps taken, since it can't be seen. It acts on a note only after it has quoted it,
+for the other window hides the note.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Generic, TypeVar
 
-from apis.tasks.family import (
+from apis.actions.gui import Exit, Hotkey, Quote, Tool, Wait, line
+from apis.tasks.family import (  # fmt: skip
     DOCUMENTS,
     ITS_END,
     Check,
@@ -22,11 +25,12 @@ from apis.tasks.family import (
     rule,
     setup,
     words_of,
-)  # fmt: skip
+)
 from apis.tasks.goal import Goal
+from apis.tasks.oracle import click, keys, pointed, switch
 from apis.tasks.osworld import Evaluator, Step, data_url, put
 from apis.tasks.verify.verify import FileView
-from apis.tasks.view import Decide
+from apis.tasks.view import Decide, Move, View
 
 G = TypeVar("G", bound=Goal)
 
@@ -101,3 +105,63 @@ class DocumentKind(Generic[G]):
             name, apps or (self.app,), goal, config, evaluator, self.solved, routes, templates, self.values_of,
             may=ITS_END,
         )  # fmt: skip
+
+
+EDITOR = "text_editor"
+
+
+def noted(view: View, says: str) -> bool:
+    """Whether the note's text `says` was quoted before."""
+    return any(turn.line == line(Quote(content=says)) for turn in view.history)
+
+
+def read_note(view: View, note: str, says: str) -> Move:
+    """Go to the file `note` in the editor, and quote what it says."""
+    if view.observation.app != EDITOR:
+        return switch(view, EDITOR, note)
+    field = view.field()
+    if field is None or view.find("menu-item", lambda e: True):
+        return keys("close this", "esc")
+    if view.elements[field].text.rstrip("\n") != says:
+        return keys("undo", "ctrl", "z")
+    return pointed(view, field, "keep"), Quote(content=says)
+
+
+SAVE = Hotkey(keys=("ctrl", "s"))
+_HARMLESS = (line(Wait()), line(Hotkey(keys=("esc",))))
+_DONE: Move = ("saved -> done", Exit(success=True))
+
+
+@dataclass(frozen=True)
+class Saving:
+    """How documents of one application are saved: by the key, its button, or its function `call`."""
+
+    call: Tool
+    harmless: tuple[str, ...]  # how lines of steps begin that change no document, beside waiting and Escape
+
+    @property
+    def lines(self) -> tuple[str, str]:
+        """The steps that save, by key and by function."""
+        return line(SAVE), line(self.call)
+
+    def done(self, view: View) -> bool:
+        """Whether nothing but harmless steps came after the last saving."""
+        lines, harmless = self.lines, _HARMLESS + self.harmless
+        for turn in reversed(view.history):
+            did = turn.line or ""
+            if did in lines or (did.startswith("Agent.click(") and "push-button Save" in turn.answer):
+                return True
+            if did and not did.startswith(harmless):
+                return False
+        return False
+
+    def by_gui(self, view: View, by_mouse: bool) -> Move:
+        """Save by mouse or keyboard, then end."""
+        if self.done(view):
+            return _DONE
+        button = view.labelled("push-button", "Save")
+        return click(view, button, "save") if by_mouse and button else ("all there -> save", SAVE)
+
+    def by_tool(self, view: View) -> Move:
+        """Save by function, then end."""
+        return _DONE if self.done(view) else ("all there -> save", self.call)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import apis.guest
-from apis.tasks.families.code import code_extension
+from apis.tasks.families import code_extension
 
 
 @pytest.fixture

@@ -13,13 +13,11 @@ from apis.documents.odp import make_odp
 from apis.documents.xlsx import make_xlsx
 from apis.guest.addresses import address
 from apis.guest.code.start import EXTENSIONS
-from apis.tasks.families.calc.common import WorkbookGoal
-from apis.tasks.families.chromium import web
-from apis.tasks.families.code import code_extension
-from apis.tasks.families.impress.common import OUTLINE, TITLE, PresentationGoal
-from apis.tasks.families.vlc import music
-from apis.tasks.families.vlc.vlc_setting import SETTINGS
-from apis.tasks.families.writer.common import TextDocumentGoal
+from apis.tasks.families import code_extension, vlc, web
+from apis.tasks.families.calc_tables import WorkbookGoal
+from apis.tasks.families.presentations import OUTLINE, TITLE, PresentationGoal
+from apis.tasks.families.texts import TextDocumentGoal
+from apis.tasks.families.vlc import SETTINGS
 
 _SWAP = """
 import sys, zipfile
@@ -94,7 +92,7 @@ def _short(scene: Scene) -> str | None:
 def _listed(scene: Scene, data: bytes) -> str | None:
     if scene.task.evaluator.func != "playlist_is":
         return None
-    return put(f"{music.FOLDER}/{scene.goal.wanted}", data)
+    return put(f"{vlc.FOLDER}/{scene.goal.wanted}", data)
 
 
 def _names(scene: Scene) -> str | None:
@@ -107,12 +105,12 @@ def _in_form(scene: Scene) -> str | None:
 
 def _without_music(scene: Scene) -> str | None:
     made = _in_form(scene)
-    return f"{made}; echo x > {quoted(music.DIALOGS)}; rm -f {music.FOLDER}/*.wav" if made else None
+    return f"{made}; echo x > {quoted(vlc.DIALOGS)}; rm -f {vlc.FOLDER}/*.wav" if made else None
 
 
 def _with_false_trace(scene: Scene) -> str | None:
     made = _in_form(scene)
-    return f"{made}; echo x > {quoted(music.DIALOGS)}" if made else None
+    return f"{made}; echo x > {quoted(vlc.DIALOGS)}" if made else None
 
 
 def _bookmarks_with_false_twin(scene: Scene) -> str | None:
@@ -121,7 +119,7 @@ def _bookmarks_with_false_twin(scene: Scene) -> str | None:
 
 
 def _music_gone(scene: Scene) -> str | None:
-    return f"rm -f {music.FOLDER}/*.wav" if scene.task.evaluator.func == "playlist_is" else None
+    return f"rm -f {vlc.FOLDER}/*.wav" if scene.task.evaluator.func == "playlist_is" else None
 
 
 def _documents(scene: Scene) -> str | None:

@@ -1,0 +1,372 @@
+"""Tasks on Calc: a cell, a column, an item's row, a total, the sheet's name, the order of rows, and a note's number.
+
+`calc_column` is never trained on. The published function that sorts does so to one column and leaves the others as they
+are, so the oracle by functions writes the others again.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from apis.actions.gui import Click, Hotkey, Quote, Type, line
+from apis.catalogue import call
+from apis.guest.addresses import address, column_of
+from apis.tasks import numbers
+from apis.tasks.families import calc_tables, wordings
+from apis.tasks.families.calc_tables import (
+    CALC,
+    WORKBOOK,
+    Cell,
+    WorkbookGoal,
+    Write,
+    fresh_numbers,
+    fresh_word,
+    put,
+    table,
+)
+from apis.tasks.families.document import EDITOR, noted
+from apis.tasks.oracle import click, keys
+from apis.tasks.view import Decide, Move, View
+
+CALC_CELL_WORDINGS = wordings("calc_cell")
+
+
+def calc_cell_goal(random: Random, split: str) -> WorkbookGoal:
+    """What an instance of `split` asks for."""
+    kind = random.choice(sorted(CALC_CELL_WORDINGS))
+    columns, rows = random.choice((2, 3, 3)), random.choice((3, 4, 5))
+    grid = table(random, split, columns, rows)
+    stem, word = fresh_word(random, split, grid, 2)
+    value: Cell = fresh_numbers(random, split, grid)[0] if kind == "number" else word
+    row = random.randint(1, rows)  # the last is the empty one below
+    column = random.randint(1, columns - 1) if kind == "number" else random.choice((0, 0, columns - 1))
+    cell = address(row, column)
+    return WorkbookGoal(
+        kind=kind,
+        instruction=random.choice(CALC_CELL_WORDINGS[kind][split]).format(cell=cell, value=value, file=f"{stem}.xlsx"),
+        target=f"{stem}.xlsx",
+        wanted=str(value),
+        grid=grid,
+        writes=(put(cell, value),),
+    )
+
+
+CALC_CELL = WORKBOOK.family("calc_cell", CALC_CELL_WORDINGS, calc_cell_goal, calc_tables.ROUTES)
+
+
+CALC_COLUMN_WORDINGS = wordings("calc_column")
+
+
+def calc_column_goal(random: Random, split: str) -> WorkbookGoal:
+    """What an instance of `split` asks for."""
+    columns, rows = random.choice((2, 2, 3)), random.choice((3, 3, 4))
+    grid = table(random, split, columns, rows)
+    stem, name = fresh_word(random, split, grid, 2)
+    values = fresh_numbers(random, split, grid, rows - 1)
+    column: tuple[Cell, ...] = (name, *values)
+    quoted = [f"'{value}'" for value in values]
+    return WorkbookGoal(
+        kind="fill",
+        instruction=random.choice(CALC_COLUMN_WORDINGS["fill"][split]).format(
+            letter=address(0, columns)[0],
+            name=name,
+            values=f"{', '.join(quoted[:-1])} and {quoted[-1]}",
+            file=f"{stem}.xlsx",
+        ),
+        target=f"{stem}.xlsx",
+        wanted=name,
+        grid=grid,
+        writes=tuple(put(address(row, columns), value) for row, value in enumerate(column)),
+    )
+
+
+def column_by_gui(view: View) -> Move:
+    """The next move with mouse and keyboard: Enter goes down to the next cell."""
+    goal = calc_tables.goal_of(view)
+    first = view.find("table-cell", lambda e: e.name == goal.writes[0].cell)
+    if first is None or calc_tables.wrong(view) != list(goal.writes):
+        return calc_tables.by_gui(view)
+    text = "\n".join(write.text for write in goal.writes)
+    return f"{first} table-cell {goal.writes[0].cell} -> fill down", Type(coordinates=first, text=text, enter=True)
+
+
+def column_by_tools(view: View) -> Move:
+    """The next move with Calc's functions."""
+    goal = calc_tables.goal_of(view)
+    if calc_tables.wrong(view) != list(goal.writes):
+        return calc_tables.by_tools(view)
+    data = [write.value for write in goal.writes]
+    column = goal.writes[0].cell[0]
+    filled = call("CalcTools", "set_column_values", column_name=column, data=data, start_index=1)
+    return f"column {column} from row 1 -> fill", filled
+
+
+CALC_COLUMN = WORKBOOK.family(
+    "calc_column", CALC_COLUMN_WORDINGS, calc_column_goal, {"gui": column_by_gui, "api": column_by_tools}
+)
+
+
+CALC_LOOKUP_WORDINGS = wordings("calc_lookup")
+
+
+def calc_lookup_goal(random: Random, split: str) -> WorkbookGoal:
+    """What an instance of `split` asks for."""
+    columns, rows = random.choice((2, 3, 3, 4)), random.choice((3, 4, 5))
+    grid = table(random, split, columns, rows)
+    stem = fresh_word(random, split, grid)[0]
+    value = fresh_numbers(random, split, grid)[0]
+    row, column = random.randint(1, rows - 1), random.randint(1, columns - 1)
+    item, named = grid[row][0], grid[0][column]
+    return WorkbookGoal(
+        kind="change",
+        instruction=random.choice(CALC_LOOKUP_WORDINGS["change"][split]).format(
+            item=item, column=named, value=value, file=f"{stem}.xlsx"
+        ),
+        target=f"{stem}.xlsx",
+        wanted=str(value),
+        grid=grid,
+        writes=(put(address(row, column), value),),
+        evidence=f"{item} {address(row, 0)}, {named} {address(0, column)}",
+    )
+
+
+CALC_LOOKUP = WORKBOOK.family("calc_lookup", CALC_LOOKUP_WORDINGS, calc_lookup_goal, calc_tables.ROUTES)
+
+
+CALC_SUM_WORDINGS = wordings("calc_sum")
+
+
+def calc_sum_goal(random: Random, split: str) -> WorkbookGoal:
+    """What an instance of `split` asks for."""
+    columns, rows = random.choice((2, 3, 3)), random.choice((4, 5, 6))
+    column = random.randint(1, columns - 1)
+    while True:
+        grid = table(random, split, columns, rows)
+        total = sum(value for row in grid[1:] if isinstance(value := row[column], int))
+        if numbers.split_of(total) == split:
+            break
+    stem = fresh_word(random, split, grid)[0]
+    cells = f"{address(1, column)}:{address(rows - 1, column)}"
+    return WorkbookGoal(
+        kind="total",
+        instruction=random.choice(CALC_SUM_WORDINGS["total"][split]).format(
+            column=grid[0][column], file=f"{stem}.xlsx"
+        ),
+        target=f"{stem}.xlsx",
+        wanted=str(total),
+        grid=grid,
+        writes=(Write(address(rows, column), f"=SUM({cells})", total, cells),),
+        evidence=f"{grid[0][column]} {address(0, column)}, last {grid[-1][column]} {address(rows - 1, column)}",
+    )
+
+
+CALC_SUM = WORKBOOK.family("calc_sum", CALC_SUM_WORDINGS, calc_sum_goal, calc_tables.ROUTES)
+
+
+DIALOG = "Rename Sheet"
+CALC_SHEET_WORDINGS = wordings("calc_sheet")
+
+
+def calc_sheet_goal(random: Random, split: str) -> WorkbookGoal:
+    """What an instance of `split` asks for."""
+    grid = table(random, split, random.choice((2, 3)), random.choice((3, 4)))
+    stem, old, new = fresh_word(random, split, grid, 3)
+    return WorkbookGoal(
+        kind="rename",
+        instruction=random.choice(CALC_SHEET_WORDINGS["rename"][split]).format(old=old, new=new, file=f"{stem}.xlsx"),
+        target=f"{stem}.xlsx",
+        wanted=new,
+        grid=grid,
+        sheet=old,
+        renamed=new,
+    )
+
+
+def sheet_by_gui(view: View) -> Move:
+    """The next move with mouse and keyboard."""
+    goal = calc_tables.goal_of(view)
+    if view.title == DIALOG:
+        field = view.field()
+        if field is None:
+            return keys("close this", "esc")
+        return f"{field} text -> {goal.renamed}", Type(coordinates=field, text=goal.renamed, overwrite=True, enter=True)
+    if _named(view):
+        return calc_tables.by_gui(view)
+    entry = view.find("menu-item", lambda e: e.label.startswith(DIALOG))
+    if entry is not None:
+        return click(view, entry)
+    menu = view.labelled("menu", "Sheet")
+    if menu is None or view.find("menu-item", lambda e: True):
+        return keys("close this", "esc")
+    return click(view, menu, f"rename to {goal.renamed}")
+
+
+def sheet_by_tools(view: View) -> Move:
+    """The next move with Calc's functions."""
+    goal = calc_tables.goal_of(view)
+    if view.title == DIALOG:  # opened by the other route: while it is open the function would rename beneath it
+        return sheet_by_gui(view)
+    if _named(view) or calc_tables.to_calc(view):
+        return calc_tables.by_tools(view)
+    renamed = call("CalcTools", "rename_sheet", old_name=goal.sheet, new_name=goal.renamed)
+    return f"sheet {goal.sheet} -> {goal.renamed}", renamed
+
+
+def _named(view: View) -> bool:
+    """Whether the new name was given in one of the two ways."""
+    new = calc_tables.goal_of(view).renamed
+    by_tool = line(call("CalcTools", "rename_sheet", old_name=calc_tables.goal_of(view).sheet, new_name=new))
+    typed = [turn.line or "" for turn in view.history]
+    return by_tool in typed or any(f"text={new!r}" in one and "enter=True" in one for one in typed)
+
+
+CALC_SHEET = WORKBOOK.family(
+    "calc_sheet", CALC_SHEET_WORDINGS, calc_sheet_goal, {"gui": sheet_by_gui, "api": sheet_by_tools}
+)
+
+
+BUTTONS = {"up": "Sort Ascending", "down": "Sort Descending"}
+_UNDO = Hotkey(keys=("ctrl", "z"))
+CALC_SORT_WORDINGS = wordings("calc_sort")
+
+
+def calc_sort_goal(random: Random, split: str) -> WorkbookGoal:
+    """What an instance of `split` asks for."""
+    kind = random.choice(sorted(CALC_SORT_WORDINGS))
+    columns, rows = random.choice((2, 3, 3)), random.choice((4, 5, 6))
+    column = random.randint(1, columns - 1)
+    while True:
+        grid = table(random, split, columns, rows)
+        ordered = sorted(grid[1:], key=lambda row: row[column], reverse=kind == "down")
+        if ordered != list(grid[1:]):
+            break
+    stem = fresh_word(random, split, grid)[0]
+    changed = tuple(
+        put(address(row, at), value)
+        for row, values in enumerate(ordered, 1)
+        for at, value in enumerate(values)
+        if grid[row][at] != value
+    )
+    return WorkbookGoal(
+        kind=kind,
+        instruction=random.choice(CALC_SORT_WORDINGS[kind][split]).format(column=grid[0][column], file=f"{stem}.xlsx"),
+        target=f"{stem}.xlsx",
+        wanted=str(grid[0][column]),
+        grid=grid,
+        writes=changed,
+    )
+
+
+def sort_by_gui(view: View) -> Move:
+    """The next move."""
+    goal, now = calc_tables.goal_of(view), calc_tables.shown(view)
+    named_first = view.route.random() < 0.3
+    button = view.labelled("push-button", BUTTONS[goal.kind])
+    if not now or button is None or not calc_tables.wrong(view):
+        return calc_tables.by_gui(view)
+    if not calc_tables.untouched(view):
+        return calc_tables.by_gui(view) if view.did(_UNDO) else ("something else changed -> undo", _UNDO)
+    column = _key(goal)
+    current = view.find("table-cell", lambda e: "foc" in e.states and e.name in goal.start and e.name[0] == column)
+    if current is not None:
+        return click(view, button)
+    cell = view.find("table-cell", lambda e: e.name == f"{column}{1 if named_first else 2}")
+    if cell is None:
+        return calc_tables.by_gui(view)
+    return f"{goal.wanted} {column}1 -> {cell} column {column}", Click(coordinates=cell)
+
+
+def sort_by_tools(view: View) -> Move:
+    """The next move with Calc's functions: the function that sorts does so to one column only."""
+    goal = calc_tables.goal_of(view)
+    letters = [write.cell[0] for write in calc_tables.wrong(view) if write in goal.writes]
+    if calc_tables.obstacle(view) or not letters:
+        return calc_tables.by_tools(view)
+    key = _key(goal)
+    letter = next((each for each in letters if each != key), key)
+    values, now = _column(goal, letter), calc_tables.shown(view)
+    there = [now.get(f"{letter}{row}", "") for row in range(2, len(goal.grid) + 1)]
+    if letter == key and sorted(there) == sorted(map(str, values)):
+        sort = call("CalcTools", "sort_column", column_name=key, ascending=goal.kind == "up", start_index=2)
+        return f"{goal.wanted} {key}1 -> sort column {key}", sort
+    fill = call("CalcTools", "set_column_values", column_name=letter, data=values, start_index=2)
+    return f"{goal.wanted} {key}1 -> column {letter} in its order", fill
+
+
+def sort_by_either(view: View) -> Move:
+    """The next move by either: the button while the rows are as they were, a change begun by functions by functions."""
+    by_button = view.route.random() < 0.5
+    finished = not calc_tables.wrong(view)
+    return sort_by_gui(view) if by_button and (finished or calc_tables.untouched(view)) else sort_by_tools(view)
+
+
+def _key(goal: WorkbookGoal) -> str:
+    """The letter of the column that is sorted by."""
+    return address(0, goal.grid[0].index(goal.wanted))[0]
+
+
+def _column(goal: WorkbookGoal, letter: str) -> list[Cell]:
+    """The values of a column below its name, in the end."""
+    changed = {write.cell: write.value for write in goal.writes}
+    at = column_of(letter)
+    assert at is not None
+    return [changed.get(address(row, at), values[at]) for row, values in enumerate(goal.grid) if row]
+
+
+CALC_SORT = WORKBOOK.family(
+    "calc_sort", CALC_SORT_WORDINGS, calc_sort_goal, {"gui": sort_by_gui, "api": sort_by_tools, "mixed": sort_by_either}
+)
+
+
+SHEET_FROM_NOTE_WORDINGS = wordings("sheet_from_note")
+
+
+def sheet_from_note_goal(random: Random, split: str) -> WorkbookGoal:
+    """What an instance of `split` asks for."""
+    columns, rows = random.choice((2, 2, 3)), random.choice((3, 4))
+    grid = table(random, split, columns, rows)
+    stem, note = fresh_word(random, split, grid, 2)
+    value = fresh_numbers(random, split, grid)[0]
+    row, column = random.randint(1, rows - 1), random.randint(1, columns - 1)
+    item, named = grid[row][0], grid[0][column]
+    return WorkbookGoal(
+        kind="note",
+        instruction=random.choice(SHEET_FROM_NOTE_WORDINGS["note"][split]).format(
+            column=named, note=f"{note}.txt", file=f"{stem}.xlsx"
+        ),
+        target=f"{stem}.xlsx",
+        wanted=f"{item} {value}",
+        files=((f"{note}.txt", f"{item} {value}\n"),),
+        grid=grid,
+        writes=(put(address(row, column), value),),
+        evidence=f"{item} {address(row, 0)}, {named} {address(0, column)}",
+    )
+
+
+def note_by_gui(view: View) -> Move:
+    """The next move with mouse and keyboard."""
+    return _then(view, calc_tables.by_gui)
+
+
+def note_by_tools(view: View) -> Move:
+    """The next move with Calc's functions where Calc has them."""
+    return _then(view, calc_tables.by_tools)
+
+
+def _then(view: View, enter: Decide) -> Move:
+    if noted(view, view.goal.wanted):
+        return enter(view)
+    move = calc_tables.to_window(view, EDITOR) if view.observation.app != EDITOR else None
+    return move or ("the note -> keep it", Quote(content=view.goal.wanted))
+
+
+SHEET_FROM_NOTE = WORKBOOK.family(
+    "sheet_from_note",
+    SHEET_FROM_NOTE_WORDINGS,
+    sheet_from_note_goal,
+    {"gui": note_by_gui, "api": note_by_tools},
+    apps=(CALC, EDITOR),
+    opened=lambda made: (made.target, made.files[0][0]),
+)
+
+FAMILIES = (CALC_CELL, CALC_LOOKUP, CALC_SUM, CALC_SORT, CALC_SHEET, SHEET_FROM_NOTE, CALC_COLUMN)

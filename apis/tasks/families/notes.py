@@ -1,0 +1,211 @@
+"""Tasks whose instruction lacks what has to be read first: by a command, or in a note in the text editor.
+
+Invariant: what is to be read is in no instruction. A task is solved only if Documents is exactly what is asked, with
+the note as it was. The oracle acts only on what it has seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from apis.actions.gui import Exit, Wait
+from apis.tasks.families import files, wordings
+from apis.tasks.families.document import EDITOR, noted, read_note
+from apis.tasks.families.terminal import FOLDER, PROMPT, at, enter, entered, finish, go_in, output, ran, screen
+from apis.tasks.family import DOCUMENTS, TERMINAL, of_files
+from apis.tasks.goal import Goal
+from apis.tasks.oracle import switch
+from apis.tasks.view import Move, View
+from apis.tasks.words import text_file, words
+
+TERMINAL_READ_WORDINGS = wordings("terminal_read")
+
+
+def terminal_read_goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
+    kind = random.choice(sorted(TERMINAL_READ_WORDINGS))
+    count = random.choice((2, 3))
+    found, folder, *drawn = words(random, split, 2 * count + 2)
+    names = [text_file(random, stem) for stem in drawn[:count]]
+    files = dict(zip(names, (f"{text}\n" for text in drawn[count:]), strict=True))
+    name = random.choice(names)
+    end: dict[str, str | None] = dict(files)
+    match kind:
+        case "says":
+            files[name] = end[name] = f"{found}\n"
+            end[found] = None
+        case "holds":
+            found, name = _only(files, random)
+            del end[found]
+        case "lists":
+            del files[name], end[name]
+            name = folder
+            files[f"{folder}/{found}"] = end[f"{folder}/{found}"] = f"{drawn[-1]}\n"
+            end[found] = None
+    return Goal(
+        kind=kind,
+        instruction=random.choice(TERMINAL_READ_WORDINGS[kind][split]).format(name=name),
+        target=name,
+        wanted=found,
+        files=tuple(files.items()),
+        end=tuple(end.items()),
+    )
+
+
+def _only(files: dict[str, str], random: Random) -> tuple[str, str]:
+    """One of `files` whose text stands in no other, and that text."""
+    alone = [name for name, text in files.items() if sum(text.strip() in other for other in files.values()) == 1]
+    name = random.choice(alone)
+    return name, files[name].strip()
+
+
+def read_decide(view: View) -> Move:
+    """The next move."""
+    first = go_in(view)
+    if first:
+        return first
+    look = _look(view)
+    shown = output(view, look)
+    if shown is None:
+        if view.history and entered(view, look) and screen(view)[-1:] != [PROMPT]:
+            return "wait for the shell", Wait()
+        return enter(view, f"{PROMPT} -> look for {view.goal.target}", look)
+    if not shown:
+        return "nothing left -> done", Exit(success=True)
+    found = shown[0].strip()
+    act = f"rm {found}" if view.goal.kind == "holds" else f"mkdir {at(view, found)}"
+    if ran(view, act):
+        return "done", Exit(success=True)
+    return enter(view, f"terminal {found} -> {act.split(' ', maxsplit=1)[0]}", act)
+
+
+def _look(view: View) -> str:
+    match view.goal.kind:
+        case "says":
+            return f"cat {at(view, view.goal.target)}"
+        case "lists":
+            return f"ls {at(view, view.goal.target)}"
+        case _:
+            return f"grep -l {view.goal.target} {at(view, '*')}"
+
+
+TERMINAL_READ = of_files(
+    "terminal_read",
+    ("terminal",),
+    TERMINAL_READ_WORDINGS,
+    terminal_read_goal,
+    opened=lambda _: [TERMINAL],
+    decide=read_decide,
+)
+
+
+NOTE_TO_TERMINAL_WORDINGS = wordings("note_to_terminal")
+
+
+def note_to_terminal_goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
+    kind = random.choice(sorted(NOTE_TO_TERMINAL_WORDINGS))
+    stems = words(random, split, 7)
+    note, other, third, new = (text_file(random, stem) for stem in stems[:4])
+    says = {"folder": stems[4], "delete": other, "write": " ".join(stems[4 : 5 + random.choice((0, 1))])}[kind]
+    files = {note: f"{says}\n", other: f"{stems[5]}\n", third: f"{stems[6]}\n"}
+    end: dict[str, str | None] = dict(files)
+    match kind:
+        case "folder":
+            end[says] = None
+        case "delete":
+            del end[says]
+        case "write":
+            end[new] = f"{says}\n"
+    return Goal(
+        kind=kind,
+        instruction=random.choice(NOTE_TO_TERMINAL_WORDINGS[kind][split]).format(note=note, new=new),
+        target=note,
+        wanted=new if kind == "write" else "",
+        files=tuple(files.items()),
+        end=tuple(end.items()),
+        words=(says,),
+        front=random.choice((EDITOR, TERMINAL)),
+    )
+
+
+def terminal_decide(view: View) -> Move:
+    """The next move of its oracle."""
+    goal = view.goal
+    says = goal.words[0]
+    if not noted(view, says):
+        return read_note(view, goal.target, says)
+    if view.observation.app != TERMINAL:
+        return switch(view, TERMINAL)
+    command = {
+        "folder": f"mkdir {FOLDER}/{says}",
+        "delete": f"rm {FOLDER}/{says}",
+        "write": f"echo {says} > {FOLDER}/{goal.wanted}",
+    }[goal.kind]
+    return finish(view, f"noted {says} -> {goal.kind}", command)
+
+
+def _opened(made: Goal) -> list[str]:
+    note = f"{DOCUMENTS}/{made.target}"
+    return [TERMINAL, note] if made.front == EDITOR else [note, TERMINAL]
+
+
+NOTE_TO_TERMINAL = of_files(
+    "note_to_terminal",
+    (TERMINAL, EDITOR),
+    NOTE_TO_TERMINAL_WORDINGS,
+    note_to_terminal_goal,
+    opened=_opened,
+    decide=terminal_decide,
+)
+
+
+FILES = "file_manager"
+
+NOTE_TO_FILES_WORDINGS = wordings("note_to_files")
+
+
+def note_to_files_goal(random: Random, split: str) -> Goal:
+    """What an instance of `split` asks for."""
+    kind = random.choice(sorted(NOTE_TO_FILES_WORDINGS))
+    stems = words(random, split, 7)
+    note, *others = (text_file(random, stem) for stem in stems[:3])
+    says = stems[3] if kind == "folder" else random.choice(others)
+    files = {note: f"{says}\n"} | {name: f"{text}\n" for name, text in zip(others, stems[4:], strict=False)}
+    end: dict[str, str | None] = dict(files)
+    if kind == "folder":
+        end[says] = None
+    else:
+        del end[says]
+    return Goal(
+        kind=kind,
+        instruction=random.choice(NOTE_TO_FILES_WORDINGS[kind][split]).format(note=note),
+        target=note,
+        files=tuple(files.items()),
+        end=tuple(end.items()),
+        words=(says,),
+    )
+
+
+def note_files_decide(view: View) -> Move:
+    """The next move of its oracle."""
+    says, folder = view.goal.words[0], view.goal.kind == "folder"
+    if not noted(view, says):
+        return read_note(view, view.goal.target, says)
+    if view.observation.app != FILES:
+        return switch(view, FILES)
+    told = replace(view.goal, target="" if folder else says, wanted=says if folder else "")
+    return files.manage_decide(replace(view, goal=told))
+
+
+NOTE_TO_FILES = of_files(
+    "note_to_files",
+    (FILES, EDITOR),
+    NOTE_TO_FILES_WORDINGS,
+    note_to_files_goal,
+    opened=lambda made: [DOCUMENTS, f"{DOCUMENTS}/{made.target}"],
+    decide=note_files_decide,
+)
+
+FAMILIES = (TERMINAL_READ, NOTE_TO_TERMINAL, NOTE_TO_FILES)

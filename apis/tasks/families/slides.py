@@ -1,0 +1,193 @@
+"""Tasks on Impress: a slide's title, line or box, a copy of a slide, another's title, deleting or moving a slide.
+
+Impress has no function for deleting or moving, so a mixed way does them by mouse and keyboard and saves by function.
+`slides_same` is never trained on.
+
+Invariant: the oracle looks at the slides before every step, so it never copies or deletes twice. It undoes what went
+wrong, and saves only when the slides are the wanted ones.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from apis.catalogue import call
+from apis.tasks.families import presentations, wordings
+from apis.tasks.families.presentations import (
+    ORDINALS,
+    OUTLINE,
+    PRESENTATION,
+    SAVING,
+    TITLE,
+    PresentationGoal,
+    blocked,
+    current,
+    goal_of,
+    shown,
+    slides,
+    told,
+    written,
+)
+from apis.tasks.oracle import click, keys
+from apis.tasks.view import Decide, Move, View
+
+SLIDES_TEXT_WORDINGS = wordings("slides_text")
+
+
+def slides_text_goal(random: Random, split: str) -> PresentationGoal:
+    """What an instance of `split` asks for."""
+    kind = random.choice(sorted(SLIDES_TEXT_WORDINGS))
+    (stem, new), start = slides(random, split, random.choice((2, 3)))
+    slide = random.randint(1, len(start) if kind == "title" else 2)  # by mouse and keyboard the others take more steps
+    box = {"title": 0, "line": 1}.get(kind, random.choice((0, 1)))
+    lines = start[slide - 1][box].split("\n")
+    at = random.randrange(len(lines))
+    text = "" if kind == "clear" else "\n".join((*lines[:at], new, *lines[at + 1 :]))
+    return PresentationGoal(
+        kind=kind,
+        instruction=random.choice(SLIDES_TEXT_WORDINGS[kind][split]).format(
+            n=slide, nth=ORDINALS[slide - 1], new=new, old=lines[at], file=f"{stem}.odp", box=(TITLE, OUTLINE)[box]
+        ),
+        target=f"{stem}.odp",
+        wanted="" if kind == "clear" else new,
+        slides=start,
+        finish=written(start, slide, box, text),
+        slide=slide,
+    )
+
+
+SLIDES_TEXT = PRESENTATION.family("slides_text", SLIDES_TEXT_WORDINGS, slides_text_goal, presentations.ROUTES)
+
+
+SLIDES_COPY_WORDINGS = wordings("slides_copy")
+
+
+def slides_copy_goal(random: Random, split: str) -> PresentationGoal:
+    """What an instance of `split` asks for."""
+    (stem, _), start = slides(random, split, random.choice((2, 3)))
+    slide = random.randint(1, len(start))
+    title = start[slide - 1][0]
+    return PresentationGoal(
+        kind="copy",
+        instruction=random.choice(SLIDES_COPY_WORDINGS["copy"][split]).format(
+            n=slide, nth=ORDINALS[slide - 1], title=title, file=f"{stem}.odp"
+        ),
+        target=f"{stem}.odp",
+        wanted=title,
+        slides=start,
+        finish=(*start[:slide], *start[slide - 1 :]),
+        slide=slide,
+    )
+
+
+SLIDES_SAME_WORDINGS = wordings("slides_same")
+
+
+def slides_same_goal(random: Random, split: str) -> PresentationGoal:
+    """What an instance of `split` asks for."""
+    (stem, _), start = slides(random, split, random.choice((2, 3)))
+    slide, other = random.sample(range(1, len(start) + 1), 2)
+    old, title = start[slide - 1][0], start[other - 1][0]
+    return PresentationGoal(
+        kind="title",
+        instruction=random.choice(SLIDES_SAME_WORDINGS["title"][split]).format(
+            n=slide, nth=ORDINALS[slide - 1], other=other, other_nth=ORDINALS[other - 1], old=old, file=f"{stem}.odp"
+        ),
+        target=f"{stem}.odp",
+        wanted=title,
+        slides=start,
+        finish=written(start, slide, 0, title),
+        slide=slide,
+    )
+
+
+SLIDES_SAME = PRESENTATION.family("slides_same", SLIDES_SAME_WORDINGS, slides_same_goal, presentations.ROUTES)
+
+
+BUTTONS = {"copy": "Duplicate Slide", "delete": "Delete Slide"}
+ENTRIES = {"start": "Slide to Start", "end": "Slide to End"}
+MENU, SUBMENU = "Slide", "Move"
+SLIDES_ORDER_WORDINGS = wordings("slides_order")
+
+
+def slides_order_goal(random: Random, split: str) -> PresentationGoal:
+    """What an instance of `split` asks for."""
+    kind = random.choice(sorted(SLIDES_ORDER_WORDINGS))
+    (stem, _), start = slides(random, split, random.choice((3, 4)))
+    # By the menu a move takes three clicks, so only slides near the first are moved.
+    slide = {"delete": random.randint(1, min(4, len(start))), "start": 2, "end": random.choice((1, 2))}[kind]
+    moved, others = start[slide - 1], (*start[: slide - 1], *start[slide:])
+    finish = {"delete": others, "start": (moved, *others), "end": (*others, moved)}[kind]
+    return PresentationGoal(
+        kind=kind,
+        instruction=random.choice(SLIDES_ORDER_WORDINGS[kind][split]).format(
+            n=slide, nth=ORDINALS[slide - 1], title=moved[0], file=f"{stem}.odp"
+        ),
+        target=f"{stem}.odp",
+        wanted=moved[0],
+        slides=start,
+        finish=finish,
+        slide=slide,
+    )
+
+
+def order_by_gui(view: View) -> Move:
+    """The next move with mouse and keyboard."""
+    return _by_hand(view, lambda view: SAVING.by_gui(view, view.route.random() < 0.3))
+
+
+def by_hand_then_tool(view: View) -> Move:
+    """The next move with mouse and keyboard, or to save by function."""
+    return _by_hand(view, SAVING.by_tool)
+
+
+def _by_hand(view: View, finish: Decide) -> Move:
+    goal = goal_of(view)
+    if move := _in_menu(view, ENTRIES.get(goal.kind, "")):
+        return move
+    if move := blocked(view):
+        return move
+    if told(view) == goal.finish:
+        return finish(view)
+    if told(view) != goal.slides:
+        return keys("not what is wanted -> undo", "ctrl", "z")
+    if move := shown(view, goal.slide):
+        return move
+    if goal.kind in BUTTONS:
+        name = view.find("push-button", lambda e: e.name == BUTTONS[goal.kind])
+        return keys("look again", "esc") if name is None else click(view, name, f"{goal.kind} slide {goal.slide}")
+    menu = view.find("menu", lambda e: e.name == MENU)
+    return keys("look again", "esc") if menu is None else click(view, menu, f"{goal.wanted} to the {goal.kind}")
+
+
+def _in_menu(view: View, entry: str) -> Move | None:
+    """The next move in the open menu for slides; None where it is not open, or nothing is to be done there."""
+    goal = goal_of(view)
+    if not entry or told(view) != goal.slides or current(view) != goal.slide:
+        return None
+    if found := view.labelled("menu-item", entry):
+        return click(view, found)
+    below = view.find("menu", lambda e: e.name == SUBMENU)
+    return click(view, below) if below and view.find("menu-item", lambda e: True) else None
+
+
+def order_by_tools(view: View) -> Move:
+    """The next move with Impress's functions."""
+    goal = goal_of(view)
+    if move := blocked(view):
+        return move
+    if told(view) == goal.finish:
+        return SAVING.by_tool(view)
+    if told(view) != goal.slides:
+        return keys("not what is wanted -> undo", "ctrl", "z")
+    return f"slide {goal.slide} -> copy", call("ImpressTools", "duplicate_slide", slide_index=goal.slide)
+
+
+SLIDES_ORDER = PRESENTATION.family(
+    "slides_order", SLIDES_ORDER_WORDINGS, slides_order_goal, {"gui": order_by_gui, "mixed": by_hand_then_tool}
+)
+SLIDES_COPY = PRESENTATION.family(
+    "slides_copy", SLIDES_COPY_WORDINGS, slides_copy_goal, {"gui": order_by_gui, "api": order_by_tools}
+)
+
+FAMILIES = (SLIDES_TEXT, SLIDES_COPY, SLIDES_ORDER, SLIDES_SAME)
