@@ -33,7 +33,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "apis/guest": (10955, 62),
     "apis/plans": (218, 3),
     "apis/prompts": (490, 7),
-    "apis/tasks": (8401, 89),
+    "apis/tasks": (7090, 45),
     "apis/tasksets": (2481, 12),
     "deploy": (741, 10),
     "policy": (2722, 16),
