@@ -120,7 +120,7 @@ NAME ?= startup
 bench: setup
 	$(PY) -m tests.bench $(NAME) $(ARGS)
 
-# A real run whose parts are broken at random: ARGS="--minutes 30 --seed 0 --out soak/", or with --machines.
+# A real run whose parts are broken at random: ARGS="--minutes 30 --seed 0 --out soak/".
 soak: setup
 	$(PY) -m tests.soak $(ARGS)
 

@@ -20,8 +20,9 @@ import pytest
 
 from runtime.logs.reader import LogWatch
 from runtime.messaging.message import Version
-from tests.soak import levels, recorded
-from tests.soak.machines import Machines, until
+from tests.cluster import recorded
+from tests.cluster.machines import Machines, until
+from tests.soak.verdict import left
 
 pytestmark = [
     pytest.mark.skipif(os.environ.get("COMPUTERRL_TEST_RAY") != "1", reason="COMPUTERRL_TEST_RAY=1 asks for it"),
@@ -218,6 +219,6 @@ def play(cluster: Machines, run: Run) -> None:
     assert not [pid for k in range(3) for pid in cluster.hosts(k)]
     assert not named(owners)
     assert owners
-    machines = [levels.Elsewhere(cluster.folder(k, ""), cluster.mounts(k)) for k in range(3)]
-    assert not any(levels.left(run.dir, "/run/computerrl", machines).values())
+    for k in range(3):
+        assert not any(left(run.dir, "/run/computerrl", cluster.folder(k, ""), cluster.mounts(k)).values())
     assert not [one for k in range(3) for one in names(cluster.folder(k, "tmp")) if one.startswith("computerrl-host-")]

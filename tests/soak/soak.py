@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -25,9 +25,9 @@ from actors.desktop.providers.sandbox import leftovers
 from actors.replay.database.ledger_file import LEDGER
 from runtime.errors import ConfigError
 from runtime.program import SIGNALS
-from tests.soak import inject, levels
-from tests.soak.heard import TICK_S, Heard
-from tests.soak.kinds import KINDS, Kind, Planned, schedule
+from tests.soak import verdict
+from tests.soak.faults import KINDS, Planned, inject, mark_of, schedule
+from tests.soak.log import TICK_S, RunLog
 from tests.soak.verdict import Broken, SoakResult, audited, bad, windows
 
 SAMPLE_S = 5.0
@@ -50,24 +50,18 @@ class SoakOptions(msgspec.Struct, frozen=True, kw_only=True):
     minutes: float = 30.0  # in RL, from its beginning to the stop
     seed: int = 0
     every_s: float = 20.0
-    machines: bool = False  # break machines of a cluster, not parts on this one
-
-
-Said = Callable[[str], None]
 
 
 class Soak:
     """The state of one soak of a run on this machine."""
 
-    kinds: Mapping[str, Kind] = KINDS
-
-    def __init__(self, wanted: SoakOptions, said: Said) -> None:
+    def __init__(self, wanted: SoakOptions, report: Callable[[str], None]) -> None:
         deploy, _ = deploy_files.load(wanted.file, wanted.overrides)
         provider = deploy.desktops.provider
         if not isinstance(provider, SandboxConfig):
             raise ConfigError("desktops.provider: a soak breaks sandboxes of this machine, not sessions of others")
         if os.geteuid() != 0:
-            raise ConfigError("bench soak needs root: it sends signals to other users' processes")
+            raise ConfigError("make soak needs root: it sends signals to other users' processes")
         if not (1 <= wanted.minutes < math.inf and 0 < wanted.every_s < math.inf):
             raise ConfigError("--minutes is at least 1 and --every above 0, and both are finite")
         if deploy.run.limit_s is not None and deploy.run.limit_s < 60 * wanted.minutes + BEGIN_S:
@@ -75,19 +69,18 @@ class Soak:
                 f"run.limit_s is {deploy.run.limit_s:g}: shorter than the soak (minutes and {BEGIN_S:g} s)"
             )
         self.wanted, self.deploy = wanted, deploy
-        self.said = said
+        self.report = report
         self.state_dir = provider.folder
         seats = deploy.desktops
         self.desktops = seats.count + seats.processes * (seats.warm_pool + 1)  # leased, spare, one that is thrown away
         self.run = wanted.runs.resolve() / f"soak-{time.strftime('%Y%m%d-%H%M%S')}"
-        self.heard = Heard(self.run)
-        self.samples: list[levels.Level] = []
+        self.log = RunLog(self.run)
+        self.samples: list[verdict.Level] = []
         self.broken: list[Broken] = []
         self.missed = 0
         self.reasons: list[str] = []
         self.process: asyncio.subprocess.Process | None = None
         self.interrupted = asyncio.Event()
-        self.ending = False  # the time is over, or a signal has come: no command goes on
         self.begun = 0.0
 
     @property
@@ -122,14 +115,14 @@ class Soak:
         load = os.getloadavg()[0]
         command = self.command("run", self.wanted.file, "--name", self.run.name)
         self.wanted.runs.mkdir(parents=True, exist_ok=True)
-        for override in [*self.wanted.overrides, *self.prepared()]:
+        for override in self.wanted.overrides:
             command += ["--set", override]
         output = self.run.with_suffix(".out")
         with output.open("wb") as sink:
             async with asyncio.timeout(LINGER_S):
                 self.process = await asyncio.create_subprocess_exec(
-                    *self.entered(command), stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink,
-                    start_new_session=True, env=self.env(),
+                    *command, stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink,
+                    start_new_session=True,
                 )  # fmt: skip
         mine = {self.pid}
         working = asyncio.create_task(self._begin_and_work(output, mine))
@@ -146,7 +139,7 @@ class Soak:
                 task.cancel()
             await asyncio.gather(working, asked, return_exceptions=True)
             status = await self._stop(STOP_NOW if self.interrupted.is_set() else STOP)
-        self.heard.close()
+        self.log.close()
         if self.interrupted.is_set():
             await self._buried()
             return None
@@ -157,55 +150,27 @@ class Soak:
         """A command about the soak's runs."""
         return [sys.executable, "-P", "-m", "actors.cluster.cli", *words, "--runs", str(self.wanted.runs.resolve())]
 
-    def prepared(self) -> list[str]:
-        """Make what the run needs beside its deploy file; the settings that name it."""
-        return []
-
-    def entered(self, command: list[str]) -> list[str]:
-        """`command` as it is executed where the run was started."""
-        return command
-
-    def env(self) -> dict[str, str] | None:
-        """The run's environment; None for this process's own."""
-        return None
-
-    def inject(self, planned: Planned) -> inject.Hit | None:
-        """Break something now; None where there is no victim. Blocks."""
-        return inject.inject(planned.kind, planned.pick, self.run, self.pid, self.state_dir)
-
-    def machines(self) -> list[levels.Elsewhere]:
-        """Where parts of the run may be. Blocks."""
-        return [levels.HERE]
-
-    def unsettled(self) -> list[Planned]:
-        """What undoes lasting changes of the run's layout, once the last fault is over."""
-        return []
-
-    def held(self) -> list[str]:
-        """Processes, folders and groups that carry the run's name and are still there."""
-        return [name for found in levels.left(self.run, self.state_dir, self.machines()).values() for name in found]
-
     async def _begin_and_work(self, output: Path, mine: set[int]) -> None:
         await self._until_works(output)
         await self._work(mine)
 
     async def _until_works(self, output: Path) -> None:
         """Until the run is in RL. Raises ConfigError when it never gets there."""
-        self.said(f"run {self.run.name}: waiting until it is in RL (demonstrations and cloning first)")
+        self.report(f"run {self.run.name}: waiting until it is in RL (demonstrations and cloning first)")
         give_up = time.monotonic() + BEGIN_S
-        while not self.heard.in_rl:
+        while not self.log.in_rl:
             ended = self.process is None or self.process.returncode is not None
             if ended or time.monotonic() > give_up:
                 raise ConfigError(f"{self.run.name} is not in RL after {BEGIN_S:g} s or has ended: see {output}")
             await asyncio.sleep(TICK_S)
-            self.heard.read()
+            self.log.read()
         self.begun = time.monotonic()
 
     async def _work(self, mine: set[int]) -> None:
         """Sample levels and inject faults until the time is over or the run ends."""
         first, breaking, _ = windows(self.wanted.minutes)
-        plan = schedule(self.wanted.seed, breaking[1] - breaking[0], self.wanted.every_s, self.kinds)
-        self.said(
+        plan = schedule(self.wanted.seed, breaking[1] - breaking[0], self.wanted.every_s)
+        self.report(
             f"in RL; level taken until {first[1]:.0f} s, then {len(plan)} faults, stop at {self.wanted.minutes:g} min"
         )
         sampling = asyncio.create_task(self._sample(mine))
@@ -225,7 +190,6 @@ class Soak:
             if ended.done():
                 self.reasons.append(f"the run ended by itself after {self.at_s:.0f} s ({self._verdict()})")
         finally:
-            self.ending = True
             for task in (sampling, breaking_task, ended, over):
                 task.cancel()
             await asyncio.gather(sampling, breaking_task, ended, over, return_exceptions=True)
@@ -243,19 +207,17 @@ class Soak:
                 return
             await asyncio.sleep(SAMPLE_S)
 
-    def _look(self) -> levels.Level:
-        return levels.look(self.at_s, self.pid, self.run, self.state_dir, self.machines())
+    def _look(self) -> verdict.Level:
+        return verdict.look(self.at_s, self.pid, self.run, self.state_dir)
 
     async def _break_all(self, plan: list[Planned], start_s: float, end_s: float) -> None:
         for number, planned in enumerate(plan):
             while self.at_s < min(start_s + planned.at_s, end_s):
-                self.heard.read()
+                self.log.read()
                 await asyncio.sleep(TICK_S)
             if self.at_s >= end_s:
                 self.missed += len(plan) - number
                 break
-            await self._break_and_say(planned)
-        for planned in self.unsettled():
             await self._break_and_say(planned)
 
     async def _break_and_say(self, planned: Planned) -> None:
@@ -269,33 +231,30 @@ class Soak:
             return
         self.broken.append(broken)
         note = f"{broken.state} by {broken.sign} after {broken.after_s:.1f} s" if broken.sign else broken.state
-        later = [f"{after_s:.1f} s" for after_s in broken.followed_s] + [f"no {broken.missing}"] * bool(broken.missing)
-        note += f", then {', '.join(later)}" if later else ""
-        self.said(f"{broken.at_s:5.0f} s  {broken.kind:<15} {broken.victim:<24} {note}")
+        self.report(f"{broken.at_s:5.0f} s  {broken.kind:<15} {broken.victim:<24} {note}")
 
     async def _break(self, planned: Planned) -> Broken | None:
-        kind = self.kinds[planned.kind]
+        kind = KINDS[planned.kind]
         hit, give_up = None, time.monotonic() + VICTIM_S
         while hit is None:
             if time.monotonic() > give_up:
                 return None
-            self.heard.read()
+            self.log.read()
             at, when = time.monotonic(), self.at_s
-            hit = await asyncio.to_thread(self.inject, planned)
+            hit = await asyncio.to_thread(inject, planned.kind, planned.pick, self.run, self.pid, self.state_dir)
             if hit is None:
                 await asyncio.sleep(TICK_S)
-        ready = hit.desktop in self.heard.booted
+        ready = hit.desktop in self.log.booted
         try:
-            verdict = await self.heard.named(kind, at, hit.desktop, ready=ready)
-            followed, missing = await self.heard.followed(kind.follows, at)
+            judged = await self.log.named(kind, at, hit.desktop, ready=ready)
             if kind.whole:
                 await asyncio.sleep(max(0.0, at + kind.hold_s - time.monotonic()))
         finally:
             if hit.undo is not None:
                 await asyncio.to_thread(hit.undo)
         return Broken(
-            at_s=when, kind=kind.name, victim=hit.victim, state=str(verdict.state), sign=verdict.sign,
-            after_s=verdict.after_s, deadline_s=kind.deadline_s, followed_s=followed, missing=missing,
+            at_s=when, kind=kind.name, victim=hit.victim, state=str(judged.state), sign=judged.sign,
+            after_s=judged.after_s, deadline_s=kind.deadline_s,
         )  # fmt: skip
 
     async def _stop(self, ways: tuple[tuple[signal.Signals, float], ...]) -> int | None:
@@ -303,7 +262,7 @@ class Soak:
         assert self.process is not None
         if self.process.returncode is None:
             word = "interrupted: stopping the run (again: kill it)" if self.interrupted.is_set() else "stopping the run"
-            self.said(word)
+            self.report(word)
         for number, patience_s in ways:
             if self.process.returncode is not None:
                 break
@@ -313,20 +272,21 @@ class Soak:
                     await self.process.wait()
             except TimeoutError:
                 self.reasons.append(f"the run did not end within {patience_s:g} s of {number.name}")
-                self.said(self.reasons[-1])
+                self.report(self.reasons[-1])
         return self.process.returncode
 
     async def _buried(self) -> None:
         """Remove what a run that was killed left behind; nothing where it stopped by itself."""
         reaped = await asyncio.to_thread(leftovers.reap, self.state_dir)
         if reaped.folders or reaped.groups:
-            self.said(f"removed what it left: {reaped.processes} processes, {reaped.folders} folders of desktops")
+            self.report(f"removed what it left: {reaped.processes} processes, {reaped.folders} folders of desktops")
 
     async def _left(self, mine: set[int]) -> list[str]:
         """What is still there after the stop, once the kernel has had time to bury it."""
         give_up = time.monotonic() + LINGER_S
         while True:
-            names = await asyncio.to_thread(self.held)
+            by_kind = await asyncio.to_thread(verdict.left, self.run, self.state_dir)
+            names = [name for kind in by_kind.values() for name in kind]
             names += [f"process {pid}" for pid in sorted(mine) if _runs_for(pid, self.run)]
             if not names or time.monotonic() > give_up:
                 return names
@@ -334,15 +294,15 @@ class Soak:
 
     def _found(self, load: float, status: int | None, left: list[str]) -> SoakResult:
         first, _, last = windows(self.wanted.minutes)
-        returned = levels.returns(self.samples, first, last, self.desktops)
+        returned = verdict.returns(self.samples, first, last, self.desktops)
         wrong = audited(self.run / LEDGER)
-        heard = self.heard
-        seen = bad(self.broken, returned, heard.warnings, left, wrong=wrong, rl_steps=heard.rl_steps)
+        log = self.log
+        seen = bad(self.broken, returned, log.warnings, left, wrong=wrong, rl_steps=log.rl_steps)
         return SoakResult(
             run=self.run.name, seed=self.wanted.seed, minutes=self.wanted.minutes, load_at_start=load,
             faults=self.broken, not_injected=self.missed, returns=returned, samples=self.samples,
-            rl_steps=heard.rl_steps,
-            episodes=dict(heard.counts.most_common()), events=dict(heard.warnings.most_common()), audit=wrong,
+            rl_steps=log.rl_steps,
+            episodes=dict(log.counts.most_common()), events=dict(log.warnings.most_common()), audit=wrong,
             left=left, exit=status, reasons=[*self.reasons, *seen],
         )  # fmt: skip
 
@@ -353,4 +313,4 @@ def _runs_for(pid: int, run: Path) -> bool:
         words = psutil.Process(pid).cmdline()
     except psutil.Error:
         return False
-    return any(str(run) in word or levels.mark_of(run) in word for word in words)
+    return any(str(run) in word or mark_of(run) in word for word in words)

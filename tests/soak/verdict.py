@@ -1,21 +1,164 @@
-"""What a soak found, and why its verdict is bad. Pure but for reading the ledger.
+"""What a soak saw, whether the run gave back what it held, and why the verdict is bad.
 
-Invariant: a verdict is good only when everything was looked at. A level that was never seen did not come back. A soak
-in which no fault was named has shown nothing.
+Only what carries the run's name or descends from its entry point is counted, so other runs don't matter. The verdict
+compares medians over a window, never single looks, and is good only when everything was looked at.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import msgspec
+import psutil
 
+from actors.desktop.providers.sandbox.hierarchies import CONTROLLERS, MOUNTS
 from actors.replay.database.auditing import refuse_unsound
 from actors.replay.database.ledger_file import connect
 from runtime.errors import ComputerRLError
-from tests.soak import levels, named
+from tests.bench.report import median
+from tests.soak.faults import groups, mark_of
+from tests.soak.log import LoggedState
+
+
+class Level(msgspec.Struct, frozen=True, kw_only=True):
+    """One look."""
+
+    at_s: float  # since the run works
+    processes: int  # of the run itself: entry point, hosts, engine
+    zombies: int
+    guest_processes: int
+    descriptors: int  # open files of the run's own processes
+    rss_bytes: int  # of the run's own processes
+    desktops: int  # folders of desktops
+    mounts: int
+    cgroups: int
+    folders: int  # below the run's folder
+    run_bytes: int  # of its files: logs, ledger and segments grow by design
+
+
+# field -> (factor, on top): at most level x factor + on top counts as "back at the level".
+TOLERANCE = {
+    "processes": (1.0, 3.0),
+    "zombies": (1.0, 2.0),
+    "guest_processes": (1.25, 30.0),
+    "descriptors": (1.15, 40.0),
+    "rss_bytes": (1.25, 200e6),
+    "desktops": (1.0, 2.0),
+    "mounts": (1.0, 4.0),  # two desktops
+    "cgroups": (1.0, 2.0 * len(CONTROLLERS)),  # two desktops, as above
+    "folders": (1.0, 6.0),
+}
+
+
+# What one desktop amply has: however few were up at first, all that the deploy file asks for may be up at the end.
+EACH = {"guest_processes": 16, "desktops": 1, "mounts": 2, "cgroups": len(CONTROLLERS)}
+
+
+class Return(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure at the beginning and at the end."""
+
+    name: str
+    before: float | None  # median of the first window
+    after: float | None  # median of the last one
+    most: float  # over everything
+    allowed: float | None
+
+    @property
+    def back(self) -> bool:
+        """Whether it came back."""
+        return self.after is not None and self.allowed is not None and self.after <= self.allowed
+
+
+def returns(
+    levels: Sequence[Level], first: tuple[float, float], last: tuple[float, float], desktops: int = 0
+) -> list[Return]:
+    """Every figure's median within two windows (seconds), and whether the later one is back at the earlier.
+
+    `desktops` is how many the run may have up at once by its deploy file.
+    """
+    all_returns = []
+    for name, (factor, more) in TOLERANCE.items():
+        before = median([float(getattr(level, name)) for level in levels if first[0] <= level.at_s <= first[1]])
+        after = median([float(getattr(level, name)) for level in levels if last[0] <= level.at_s <= last[1]])
+        most = max((float(getattr(level, name)) for level in levels), default=0.0)
+        full = float(desktops * EACH.get(name, 0))
+        allowed = None if before is None else max(before * factor + more, full)
+        all_returns.append(Return(name=name, before=before, after=after, most=most, allowed=allowed))
+    return all_returns
+
+
+def look(at_s: float, entry_pid: int, run: Path, state_dir: str) -> Level:
+    """Count. Blocks for some ten milliseconds. Raises psutil.NoSuchProcess when the entry point is gone."""
+    entry = psutil.Process(entry_pid)
+    guests = members(run)
+    own = {process.pid: process for process in (entry, *entry.children(recursive=True))}
+    processes = zombies = descriptors = rss = 0
+    for process in own.values():
+        if process.pid in guests:
+            continue
+        try:
+            with process.oneshot():
+                if process.status() == psutil.STATUS_ZOMBIE:
+                    zombies += 1
+                    continue
+                rss += process.memory_info().rss
+                descriptors += process.num_fds()
+                processes += 1
+        except psutil.NoSuchProcess:
+            continue
+    folders, size = _tree(run)
+    held = left(run, state_dir)
+    return Level(
+        at_s=at_s, processes=processes, zombies=zombies, guest_processes=len(guests), descriptors=descriptors,
+        rss_bytes=rss, desktops=len(held["folders"]), mounts=len(held["mounts"]), cgroups=len(held["cgroups"]),
+        folders=folders, run_bytes=size,
+    )  # fmt: skip
+
+
+def members(run: Path) -> set[int]:
+    """The processes of the run's desktops."""
+    found: set[int] = set()
+    for group in groups(run):
+        try:
+            found.update(int(pid) for pid in (group / "cgroup.procs").read_text().split())
+        except OSError:  # it has just gone
+            continue
+    return found
+
+
+def left(run: Path, state_dir: str, root: Path = Path("/"), mounts: Path = MOUNTS) -> dict[str, list[str]]:
+    """Everything that carries the run's name on a machine with these folders, and this list of what is mounted."""
+    mark, base = mark_of(run), root / Path(state_dir).absolute().relative_to("/")
+    owners = [path for path in base.iterdir() if path.name.startswith(mark)] if base.is_dir() else []
+    return {
+        "mounts": [line.split()[1] for line in mounts.read_text().splitlines() if f"/{mark}" in line],
+        "folders": [str(path) for owner in owners for path in _numbered(owner)],
+        "owners": [str(path) for path in owners],
+        "cgroups": [str(path) for path in groups(run)],
+    }
+
+
+def _numbered(owner: Path) -> list[Path]:
+    try:
+        return [path for path in owner.iterdir() if path.name.isdigit()]
+    except OSError:
+        return []
+
+
+def _tree(run: Path) -> tuple[int, int]:
+    folders = size = 0
+    for folder, below, files in os.walk(run):
+        folders += len(below)
+        for name in files:
+            try:
+                size += os.lstat(os.path.join(folder, name)).st_size
+            except OSError:
+                continue
+    return folders, size
+
 
 NEVER = frozenset({"system_failed", "task_outlives", "shutdown_failed", "desktop_not_removed"})
 
@@ -30,8 +173,6 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
     sign: str
     after_s: float
     deadline_s: float
-    followed_s: list[float] = []  # when each line came that had to follow
-    missing: str = ""  # the first that did not come in time
 
 
 class SoakResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,8 +184,8 @@ class SoakResult(msgspec.Struct, frozen=True, kw_only=True):
     load_at_start: float
     faults: list[Broken]
     not_injected: int  # planned, but the time was over or there was no victim
-    returns: list[levels.Return]
-    samples: list[levels.Level]
+    returns: list[Return]
+    samples: list[Level]
     rl_steps: int  # optimizer steps of RL: whether the learner was at work while parts broke
     episodes: dict[str, int]  # reasons of ended ones, and faults by cause
     events: dict[str, int]  # warnings and errors of the log by name
@@ -66,7 +207,7 @@ def windows(minutes: float) -> tuple[tuple[float, float], tuple[float, float], t
 
 def bad(
     broken: Sequence[Broken],
-    returned: Sequence[levels.Return],
+    returned: Sequence[Return],
     events: Mapping[str, int],
     left: Sequence[str],
     *,
@@ -75,19 +216,18 @@ def bad(
 ) -> list[str]:
     """Why the verdict is bad, in words; empty when it is good. `events` are counts by name, `wrong` the audit's."""
     reasons = [
-        f"{one.kind} at {one.at_s:.0f} s has no name in the log within {one.deadline_s:g} s"
-        for one in broken
-        if one.state == named.LoggedState.UNNAMED
+        f"{each.kind} at {each.at_s:.0f} s has no name in the log within {each.deadline_s:g} s"
+        for each in broken
+        if each.state == LoggedState.UNNAMED
     ]
-    reasons += [f"{one.kind} at {one.at_s:.0f} s: no {one.missing} in the log" for one in broken if one.missing]
-    if not any(one.state == named.LoggedState.NAMED for one in broken):
+    if not any(each.state == LoggedState.NAMED for each in broken):
         reasons.append("no fault was injected")
     reasons += [
-        f"{one.name} is not back: {_whole(one.before)} before, {_whole(one.after)} after"
-        for one in returned
-        if not one.back
+        f"{each.name} is not back: {_whole(each.before)} before, {_whole(each.after)} after"
+        for each in returned
+        if not each.back
     ]
-    unseen = [one.name for one in returned if one.name in levels.EACH and one.before == 0]
+    unseen = [each.name for each in returned if each.name in EACH and each.before == 0]
     reasons += [f"{name}: none was seen before the first fault" for name in unseen]
     if not rl_steps:
         reasons.append("the learner made no step of RL: nothing was learned while parts broke")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import ConfigError
-from tests.soak import machines
+from tests.cluster import machines
 
 
 def test_machines_are_removed_though_one_of_them_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
