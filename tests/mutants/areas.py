@@ -1,7 +1,6 @@
-"""Which modules are mutated, and by which quick tests each is held.
+"""Which modules are mutated, and which quick tests each has.
 
-Invariant: the tests of a module need neither a desktop nor a port, and together take seconds; the likeliest to notice
-stand first.
+The tests of a module need no desktop, and together take seconds; the likeliest to notice come first.
 """
 
 from __future__ import annotations
@@ -51,6 +50,13 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "actors/learner/batches.py": [
             "tests/actors/learner/test_batches.py", "tests/actors/learner/test_rehearsal.py", SCHEDULE,
         ],
+    },
+    "lives": {
+        "runtime/hosts/process.py": ["tests/runtime/test_hosts.py", "tests/runtime/test_lives.py"],
+        "actors/sampler/health.py": ["tests/actors/sampler/test_sampler_health.py"],
+        "actors/sampler/weights.py": ["tests/actors/sampler/test_gate_and_loader.py"],
+        "actors/sampler/loader.py": ["tests/actors/sampler/test_gate_and_loader.py"],
+        "actors/cluster/runs/requests.py": ["tests/actors/cluster/test_resume.py"],
     },
 }  # fmt: skip
 PRELOADED = {"losses": ["torch"]}  # what an area's tests load that takes seconds, beside what all do
