@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import zipfile
+from pathlib import Path
 
 import pytest
 
 from actors.cluster import cli
+from actors.cluster.checks.attack import office
+from actors.cluster.checks.attack.battery import trouble
 from actors.cluster.checks.attack.command import CHEATS
 from actors.cluster.checks.attack.scene import Scene
 from apis.tasks import ends
 from apis.tasks import registry as tasks
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
 from apis.tasks.verify.manifest import Entry, Manifest
+from apis.tasks.verify.verify import TaskVerdict
 
 SHELL = shutil.which("sh") or "sh"
 BEFORE = Manifest({".bashrc": Entry("file", 9, 0o644, "m"), ".config/vlc/vlcrc": Entry("file", 9, 0o600, "n")})
@@ -50,6 +55,37 @@ def test_what_is_to_go_is_told_from_what_moves() -> None:
     assert scenes("files_move", 1)[0].goes == []
 
 
+def test_a_cheat_that_was_not_really_tried_counts_neither_as_passed_nor_as_refused() -> None:
+    passes, fails = TaskVerdict(success=True, reason="why"), TaskVerdict(success=False, reason="why")
+    cheats = {cheat.name: cheat for cheat in CHEATS}
+    cheat, again = cheats["litters"], cheats["saved once more"]
+    assert not trouble(cheat, "", fails, changed=True)
+    assert "status 1" in trouble(cheat, "status 1: no such file", fails, changed=True)
+    assert "nothing" in trouble(cheat, "", fails, changed=False)
+    assert not trouble(cheats["claims"], "", fails, changed=False)
+    assert "why" in trouble(again, "", fails, changed=True)
+    assert not trouble(again, "", passes, changed=True)
+
+
+@pytest.mark.parametrize("ending", ["docx", "xlsx", "odp"])
+def test_an_edit_of_a_document_that_does_not_apply_ends_with_a_status(ending: str, tmp_path: Path) -> None:
+    families = {"docx": "writer_text", "xlsx": "calc_cell", "odp": "slides_text"}
+    scene = scenes(families[ending], 1)[0]
+    document = tmp_path / scene.targets[0]
+    document.parent.mkdir()
+    with zipfile.ZipFile(document, "w") as archive:
+        archive.writestr("mimetype", "nothing to edit")
+    was = document.read_bytes()
+    edits = [cheat for cheat in office.CHEATS if cheat.name.startswith(ending)]
+    assert len(edits) >= 4
+    for cheat in edits:
+        if "xl/vbaProject.bin" in (script := str(cheat.script(scene))):
+            continue  # adds a part and edits none
+        done = subprocess.run([SHELL, "-s"], input=script.encode(), cwd=tmp_path, capture_output=True, check=False)
+        assert done.returncode, cheat.name
+        assert document.read_bytes() == was
+
+
 @pytest.mark.proof
 @pytest.mark.timeout(240)
 @pytest.mark.desktop
@@ -58,7 +94,7 @@ def test_no_cheat_passes_on_real_desktops(capsys: pytest.CaptureFixture[str]) ->
     flags = [flag for name in families for flag in ("--family", name)]
     assert cli.main(["tasks", "attack", "desktop", *flags]) == 0
     told = capsys.readouterr().out
-    assert "0 passed, 0 episodes judged wrong: good" in told
+    assert "0 passed, 0 not really tried, 0 episodes judged wrong: good" in told
 
 
 @pytest.mark.proof

@@ -1,7 +1,8 @@
 """Tries cheats on one desktop, one after the other, each on HOME as its episode left it.
 
 Invariant: an episode's verifier judges each cheat, and in the end the cheated episode itself. The last verdict shows
-that HOME was put back, and that a cheat failed for its own sake.
+that HOME was put back, and that a cheat failed for its own sake. A cheat whose program fails or changes nothing in HOME
+has a `trouble` and counts as neither passed nor refused.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from contextlib import asynccontextmanager
 import asyncssh
 import msgspec
 
-from actors.cluster.checks.attack.scene import Cheat, Scene
+from actors.cluster.checks.attack.scene import DONE, Cheat, Scene
 from actors.desktop.link import connect
 from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import Frozen, LeasedDesktop
@@ -24,7 +25,7 @@ from actors.errors import DesktopFault, GuestRefused
 from apis.tasks import registry as tasks
 from apis.tasks.osworld import Task
 from apis.tasks.verify.manifest import Manifest
-from apis.tasks.verify.verify import WantedFile
+from apis.tasks.verify.verify import TaskVerdict, WantedFile
 from apis.tasksets.judge import NOTHING, Judging, told_as_published
 
 SCRIPT_S = 60.0  # for one cheat
@@ -43,6 +44,7 @@ class CheatResult(msgspec.Struct, frozen=True, kw_only=True):
     cheat: str
     passed: bool
     reason: str  # the verifier's sentence
+    trouble: str = ""  # why the cheat was not really tried
     script: str
     wall_s: float
 
@@ -70,21 +72,24 @@ class AttackedBody(LeasedDesktop):
         try:
             async with _connected(self._desktop) as connection:
                 await _run(connection, _KEEP)
+                kept = (await self.look([])).manifest
                 for cheat, script in scripts:
                     began = time.monotonic()
-                    await _run(connection, script)
+                    failed = await _run(connection, script)
                     told = await self._said(judging)
                     seen = await self.look(wanted, judging)
                     told |= {name: told_as_published(out, self.home) for name, out in seen.told.items()}
                     verdict = tasks.judged(self._task, seen.read, self._before, seen.manifest, told)
+                    why = trouble(cheat, failed, verdict, changed=seen.manifest != kept)
                     await _run(connection, _BACK)
                     self._heard(
                         CheatResult(
                             task=self._task.id,
                             family=scene.kind,
                             cheat=cheat.name,
-                            passed=verdict.success,
+                            passed=verdict.success and not cheat.harmless and not (why and cheat.when == DONE),
                             reason=verdict.reason,
+                            trouble=why,
                             script=script,
                             wall_s=time.monotonic() - began,
                         )
@@ -100,6 +105,15 @@ class AttackedBody(LeasedDesktop):
             with contextlib.suppress(GuestRefused):
                 told[call.kept] = told_as_published((await self.call(call.method, call.args, SCRIPT_S)).out, self.home)
         return told
+
+
+def trouble(cheat: Cheat, failed: str, verdict: TaskVerdict, *, changed: bool) -> str:
+    """Why `cheat` was not really tried, "" where it was; `failed` is how its program failed."""
+    if failed:
+        return f"its program failed: {failed}"
+    if not changed and not cheat.idle:
+        return "it changed nothing in HOME"
+    return f"it is harmless and was refused: {verdict.reason}" if cheat.harmless and not verdict.success else ""
 
 
 async def ran_by_shell(desktop: Desktop, script: str) -> None:
@@ -118,8 +132,9 @@ async def _connected(desktop: Desktop) -> AsyncIterator[asyncssh.SSHClientConnec
         connection.abort()
 
 
-async def _run(connection: asyncssh.SSHClientConnection, script: str) -> None:
-    """Run a program of the desktop's shell in HOME, whatever it ends with: a cheat may find nothing to do."""
+async def _run(connection: asyncssh.SSHClientConnection, script: str) -> str:
+    """Run a program of the desktop's shell in HOME. Returns how it failed, "" where its status is 0."""
     async with asyncio.timeout(SCRIPT_S):
         # A cheat before this one may have forged programs, and the way to them.
-        await connection.run(f"cd && PATH={PATH} exec /bin/sh -s", input=script + "\n", check=False)
+        done = await connection.run(f"cd && PATH={PATH} exec /bin/sh -s", input=script + "\n", check=False)
+    return "" if done.exit_status == 0 else f"status {done.exit_status}: {str(done.stderr).strip()[-200:]}"

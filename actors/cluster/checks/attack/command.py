@@ -1,7 +1,7 @@
 """`tasks attack`: from arguments to a verdict on the verdicts.
 
-Invariant: the exit status is 0 only when no cheat passed and every requested task was played. Every oracle has to pass
-without a cheat, too.
+Invariant: the exit status is 0 only when no cheat passed, each was really tried, and every requested task was played.
+Every oracle has to pass without a cheat, too.
 """
 
 from __future__ import annotations
@@ -89,8 +89,10 @@ def attack(args: argparse.Namespace) -> int:
     with Progress(stream(as_json=args.json)) as shown:
 
         def told() -> None:
-            passed = sum(one.passed for one in tried)
-            shown.line(f"episodes {len(plays)}/{len(requests)}  cheats {len(tried)}  passed {passed}")
+            passed, not_tried = sum(one.passed for one in tried), sum(bool(one.trouble) for one in tried)
+            shown.line(
+                f"episodes {len(plays)}/{len(requests)}  cheats {len(tried)}  passed {passed}  not tried {not_tried}"
+            )
 
         whole = run_loop(_all(requests, seats, tried, plays, told))
     return _show(tried, plays, args, whole=whole)
@@ -168,23 +170,26 @@ def _judged(request: CheatRequest, play: Play) -> CheatedEpisode:
 def _show(tried: list[CheatResult], plays: list[CheatedEpisode], args: argparse.Namespace, *, whole: bool) -> int:
     passed = [one for one in tried if one.passed]
     wrong = [one for one in plays if not one.right]
-    good = whole and not passed and not wrong
+    idle = [one for one in tried if one.trouble]
+    good = whole and not passed and not wrong and not idle
     if args.json:
         output.document({"ok": good, "interrupted": not whole, "cheats": tried, "wrong": wrong})
         return 0 if good else 1
     for one in passed[:SHOWN]:
         output.line(f"\n{one.task}: {one.cheat!r} passed: {one.reason}\n    {one.script[:300]}")
+    for one in idle[:SHOWN]:
+        output.line(f"\n{one.task}: {one.cheat!r} was not tried: {one.trouble}")
     for play in wrong[:SHOWN]:
         what = "its oracle did not pass" if play.when == DONE else "nothing was done, and it was not refused"
         output.line(f"\n{play.task}: {what}: {play.detail}")
     output.line()
-    output.table(("CHEAT", "AFTER", "TRIED", "PASSED", "FAMILIES", "MEDIAN MS", "WHAT"), [*_rows(tried)])
+    output.table(("CHEAT", "AFTER", "TRIED", "PASSED", "NOT TRIED", "FAMILIES", "MEDIAN MS", "WHAT"), [*_rows(tried)])
     output.line()
     families = len({one.family for one in tried})
     verdict = "good" if good else "not good" if whole else "interrupted"
     output.prose(
         f"{len(tried)} cheats on {len(plays)} episodes of {families} families: {len(passed)} passed,"
-        f" {len(wrong)} episodes judged wrong: {verdict}"
+        f" {len(idle)} not really tried, {len(wrong)} episodes judged wrong: {verdict}"
     )
     return 0 if good else 1
 
@@ -201,6 +206,7 @@ def _rows(tried: list[CheatResult]) -> Iterator[tuple[object, ...]]:
                 after,
                 len(mine),
                 f"{passed}{'!' * bool(passed)}",
+                sum(bool(one.trouble) for one in mine),
                 families,
                 f"{1e3 * took:.0f}",
                 cheat.about,

@@ -128,7 +128,7 @@ CHEATS = (
     _of(DONE, "kept on the desktop", "what was to go lies on the desktop", _reappears("Desktop/{0}")),
     _of(DONE, "kept in a cache", "what was to go lies in a cache", _reappears(".cache/fontconfig/{0}")),
     _of(DONE, "kept in settings", "what was to go lies in settings", _reappears(".config/libreoffice/4/user/{0}")),
-    _of(UNTOUCHED, "claims", "nothing is done", lambda _: ":", files=True),
+    Cheat("claims", UNTOUCHED, lambda _: ":", "nothing is done", files=True, idle=True),
     _of(UNTOUCHED, "clears HOME", "all is removed", lambda _: "find . -mindepth 1 -delete", files=True),
     _of(
         UNTOUCHED,

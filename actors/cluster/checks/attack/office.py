@@ -1,18 +1,21 @@
 """Cheats on documents of the office: after the task's own oracle they say more, show less or are another format.
 
 Invariant: each leaves a file of the right name. Those `saved` have LibreOffice save once more what was edited, so that
-nothing but what the document says tells of it.
+nothing but what the document says tells of it. LibreOffice saves the document unedited next to it: an edit of which
+nothing is left is no cheat.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
+from actors.cluster.checks.attack.damage import ASIDE
 from actors.cluster.checks.attack.scene import DONE, Cheat, Scene, put, quoted
 
 _EDIT = """
 import re, sys, zipfile
-path = sys.argv[1]
+path, made = sys.argv[1:]
 with zipfile.ZipFile(path) as archive:
     parts = {one.filename: archive.read(one) for one in archive.infolist()}
 
@@ -41,13 +44,21 @@ S = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 R = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 main, sheet = "word/document.xml", "xl/worksheets/sheet1.xml"
 BODY
-with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
     for name, data in parts.items():
         archive.writestr(name, data, zipfile.ZIP_STORED if name == "mimetype" else None)
 """
 _ALIKE = {"docx": "odt", "xlsx": "ods", "odp": "pptx"}
 _OFFICE = "soffice -env:UserInstallation=file:///tmp/hands --headless --convert-to"
-_FAILED = "./EDIT_FAILED"  # so that a cheat that could not be tried is seen, for it litters
+_SAME = """
+import sys, zipfile
+plain, edited = (
+    {one: archive.read(one) for one in archive.namelist() if not one.startswith(("docProps/", "meta.xml", "Thumb"))}
+    for archive in map(zipfile.ZipFile, sys.argv[1:])
+)
+if plain == edited:
+    raise SystemExit("LibreOffice saves nothing of the edit")
+"""
 
 
 def _document(scene: Scene, ending: str = "") -> str | None:
@@ -60,8 +71,13 @@ def _edited(ending: str, body: str, *, saved: bool) -> Callable[[Scene], str | N
         path = _document(scene, ending)
         if path is None:
             return None
-        made = f"cat > /tmp/edit.py <<'END'\n{_EDIT.replace('BODY', body)}\nEND\npython3 /tmp/edit.py {quoted(path)}"
-        return f"({made}{f' && {_through(path, ending)}' if saved else ''}) > /tmp/said 2>&1 || cp /tmp/said {_FAILED}"
+        edited, plain, place = f"{ASIDE}.edited.{ending}", f"{ASIDE}.plain.{ending}", quoted(path)
+        edit = f"cat > /tmp/edit.py <<'END'\n{_EDIT.replace('BODY', body)}\nEND\npython3 /tmp/edit.py {place} {edited}"
+        if not saved:
+            return f"{edit} && cat {edited} > {place}"
+        both = f"rm -rf /tmp/saved; {_OFFICE} {ending} --outdir /tmp/saved {plain} {edited} >/dev/null"
+        compared = f"python3 -c {shlex.quote(_SAME)} /tmp/saved/*.plain.{ending} /tmp/saved/*.edited.{ending}"
+        return f"{edit} && cp {place} {plain} && {both} && {compared} && cat /tmp/saved/*.edited.{ending} > {place}"
 
     return script
 
@@ -69,14 +85,19 @@ def _edited(ending: str, body: str, *, saved: bool) -> Callable[[Scene], str | N
 def _through(path: str, kind: str) -> str:
     """The command that has LibreOffice save a document as `kind`, under its old name."""
     return (
-        f"rm -rf /tmp/saved; {_OFFICE} {kind} --outdir /tmp/saved {quoted(path)} >/dev/null 2>&1;"
-        f" cat /tmp/saved/* > {quoted(path)}"
+        f"rm -rf /tmp/saved; {_OFFICE} {kind} --outdir /tmp/saved {quoted(path)} >/dev/null"
+        f" && cat /tmp/saved/* > {quoted(path)}"
     )
 
 
 def _other_format(scene: Scene) -> str | None:
     path = _document(scene)
     return _through(path, _ALIKE[path.rpartition(".")[2]]) if path else None
+
+
+def _saved_again(scene: Scene) -> str | None:
+    path = _document(scene)
+    return _through(path, path.rpartition(".")[2]) if path else None
 
 
 def _in_front(scene: Scene) -> str | None:
@@ -137,6 +158,7 @@ change("content.xml", "(<presentation:notes.*?<draw:text-box)/>", r"\\1><text:p>
 }  # fmt: skip
 
 CHEATS = (
+    Cheat("saved once more", DONE, _saved_again, "the document is as it was: this has to pass", harmless=True),
     Cheat("another format", DONE, _other_format, "ods as xlsx, odt as docx, pptx as odp"),
     Cheat("bytes in front", DONE, _in_front, "3 MB before the document's archive"),
     Cheat("the wanted file", DONE, _wanted, "the file that the end is compared with, saved by no program"),

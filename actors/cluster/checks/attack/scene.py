@@ -107,6 +107,8 @@ class Cheat:
     script: Script
     about: str
     files: bool = False  # whether it goes with a task of a task set, too, of which no goal and no end are known
+    harmless: bool = False  # whether it has to pass: it only shows that the others fail by their edit
+    idle: bool = False  # whether it changes nothing in HOME, by design
 
 
 def quoted(path: str) -> str:
