@@ -34,6 +34,7 @@ def main(args: argparse.Namespace) -> int:
     checks = doctor.examine(deploy)
     if all(check.ok for check in checks if check.name in ("ray", "code")):
         checks += run(machines.examine(deploy))
+    checks += run(machines.offices(deploy))
     healthy = not any(check.fatal for check in checks)
     if args.json:
         output.document({"ok": healthy, "checks": checks})

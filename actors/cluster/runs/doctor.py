@@ -27,6 +27,7 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.runs.capacity import Check, check_disk, check_files, check_memory, check_sums
 from actors.desktop import statefolder
 from actors.desktop.config import SandboxConfig
+from actors.desktop.files import office
 from actors.desktop.providers import editor, home
 from actors.desktop.providers.sandbox import hierarchies, seccomp
 from actors.desktop.providers.sandbox.provider import nested_namespaces, owner_in
@@ -57,6 +58,7 @@ def _checks(deploy: Deploy, place: Path) -> Iterator[Check]:
         yield check_ray()
     if not deploy.desktops.place:
         yield from _desktops(deploy)
+        yield from check_judge(deploy)
     yield check_base(deploy)
     yield from map(check_attached, deploy.samplers.attach)
     if not deploy.samplers.attach and not deploy.samplers.place:
@@ -73,7 +75,8 @@ def examine_part(deploy: Deploy, key: str) -> list[Check]:
     seats, own = deploy.desktops, list[Check]()
     if key == "desktops.place":  # those of one process, as if they were asked for here
         seats = msgspec.structs.replace(seats, place={}, count=seats.seats_of(0), processes=1)
-        own = list(_desktops(msgspec.structs.replace(deploy, desktops=seats)))
+        placed = msgspec.structs.replace(deploy, desktops=seats)
+        own = [*_desktops(placed), *check_judge(placed)]
     elif key == "samplers.place":
         own = list(_engines(deploy))
     elif key == "learner.place":
@@ -100,7 +103,7 @@ def _desktops(deploy: Deploy) -> Iterator[Check]:
     yield check_task_files()
     for name, listed in sorted({(app.program, app.packages) for app in map(app_named, apps) if app.packages}):
         yield check_application(name, listed)
-    if any(app.startswith("libreoffice") for app in apps):
+    if judged_by_office(deploy):
         yield check_profile()
 
 
@@ -290,6 +293,19 @@ def check_application(program: str, listed: str) -> Check:
     if check.ok and (missing := absent(wanted)):
         return msgspec.structs.replace(check, ok=False, found=f"missing: {' '.join(missing)}")
     return check
+
+
+def judged_by_office(deploy: Deploy) -> bool:
+    """Whether some task wants a document, which LibreOffice judges where its desktop's seat is."""
+    return any(app.startswith("libreoffice") for app in apps_of(deploy))
+
+
+def check_judge(deploy: Deploy) -> Iterator[Check]:
+    """LibreOffice as the judge of documents, wherever the desktops are; nothing to say where no task wants one."""
+    if judged_by_office(deploy):
+        ok, lists = office.PROGRAM.is_file(), " ".join(packages("setup", "office-packages.txt"))
+        found = str(office.PROGRAM) if ok else "LibreOffice, which judges documents, is missing on this machine"
+        yield Check(name="judge", ok=ok, found=found, mend=f"apt-get install --no-install-recommends {lists}")
 
 
 def check_sandbox() -> Check:

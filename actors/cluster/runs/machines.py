@@ -16,6 +16,9 @@ from actors.cluster import paths
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import doctor, placement
 from actors.cluster.runs.capacity import Check
+from actors.desktop.config import SshConfig
+from actors.desktop.files import office
+from actors.desktop.providers.ssh import office_releases
 from runtime.actor import Actor, handles
 from runtime.errors import ComputerRLError
 from runtime.messaging.message import Message, Request
@@ -79,6 +82,25 @@ async def examine(deploy: Deploy, runs: Path = Path(paths.RUNS)) -> list[Check]:
                 return await _looked(system, specs)
         except ComputerRLError as error:
             return [Check(name="machines", ok=False, found=str(error))]
+
+
+async def offices(deploy: Deploy) -> list[Check]:
+    """SSH machines whose LibreOffice is of another release than the one here that judges what they save."""
+    provider = deploy.desktops.provider
+    if not isinstance(provider, SshConfig) or deploy.desktops.place or not doctor.judged_by_office(deploy):
+        return []
+    here, there = await asyncio.to_thread(office.release_here), await office_releases(provider)
+    return [
+        Check(
+            name=f"judge of {machine}",
+            ok=False,
+            found=f"its LibreOffice is {release or 'not known'}, here {here} judges: honest work may fail",
+            mend="install the same release on both",
+            needed=False,
+        )
+        for machine, release in there.items()
+        if here and release != here
+    ]
 
 
 async def _refused(system: ActorSystem, specs: list[ActorSpec], wait_s: float) -> str:

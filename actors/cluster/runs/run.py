@@ -19,7 +19,7 @@ from pathlib import Path
 from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
-from actors.cluster.runs import compose, doctor, execute, ledgers, loop, open_files, run_folder
+from actors.cluster.runs import compose, doctor, execute, ledgers, loop, machines, open_files, run_folder
 from actors.cluster.runs.requests import RunRequest, resolve
 from actors.cluster.runs.run_folder import RunFolder, RunRecord
 from actors.replay.database.ledger_file import LEDGER
@@ -136,6 +136,8 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
     _refuse_lost(request)
     if unfit := _unfit(request):
         raise ConfigError(unfit)
+    for check in system.run(machines.offices(request.deploy)):
+        output.line(f"{check.name}: {check.found}; {check.mend}", to=sys.stderr)
     open_files.raise_limit()
     plan = job.plan(request.deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
     if caution := plan.caution():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -26,6 +27,7 @@ from runtime.errors import ConfigError
 
 READER_UID = 19_999  # who reads what came from a desktop: a user that owns nothing here
 PROGRAM = Path("/usr/lib/libreoffice/program/soffice.bin")
+VERSION = ("soffice", "--version")
 _INSIDE = Path(__file__).with_name("office_inside.py")
 _FLAT = {"docx": "fodt", "xlsx": "fods", "odp": "fodp"}
 MEMORY_BYTES, FILE_BYTES, FILES = 3 << 30, 32 << 20, 512
@@ -53,6 +55,19 @@ class Pair:
 def may_be(data: bytes) -> bool:
     """Whether a file begins as LibreOffice's archives do, with a name in UTF-8; others need not be opened."""
     return data[:4] == b"PK\x03\x04" and bool(data[7:8]) and bool(data[7] & 8)
+
+
+def release(said: str) -> str:
+    """Major and minor number in what `soffice --version` writes, "" where there are none."""
+    found = re.match(r"LibreOffice (\d+\.\d+)", said)
+    return found.group(1) if found else ""
+
+
+def release_here() -> str:
+    """That of the LibreOffice which judges on this machine, "" where it is missing."""
+    if not PROGRAM.is_file():
+        return ""
+    return release(subprocess.run(VERSION, capture_output=True, text=True, timeout=WALL_S, check=False).stdout)
 
 
 async def read(pairs: Sequence[Pair]) -> list[bytes | str]:

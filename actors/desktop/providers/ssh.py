@@ -21,6 +21,7 @@ import msgspec
 
 from actors.desktop.config import MachineConfig, SshConfig
 from actors.desktop.faults import FaultCause, fault
+from actors.desktop.files import office
 from actors.desktop.files import read_home as outside
 from actors.desktop.files.read_home import FileSeen, ReadLimits
 from actors.desktop.link import CIPHERS
@@ -212,6 +213,25 @@ class _Session(msgspec.Struct):
             raise fault(FaultCause.MACHINE_UNREACHABLE, detail[:300]) from error
         if done.exit_status:
             raise fault(FaultCause.BOOT_FAILED, f"{self.folder}: not removed: {str(done.stderr)[-200:]}")
+
+
+async def office_releases(config: SshConfig) -> dict[str, str]:
+    """LibreOffice's release on each machine, "" where none answers. Raises ConfigError."""
+    machines = [_Machine(one) for one in config.machines]
+    try:
+        releases = await asyncio.gather(*map(_office, machines))
+        return {one.config.host: release for one, release in zip(machines, releases, strict=True)}
+    finally:
+        for machine in machines:
+            await machine.close()
+
+
+async def _office(machine: _Machine) -> str:
+    try:
+        async with machine.errand(ANSWER_S) as connection:
+            return office.release(str((await connection.run(shlex.join(office.VERSION), check=False)).stdout))
+    except (TimeoutError, DesktopFault, OSError, asyncssh.Error):
+        return ""
 
 
 class SshProvider(Provider):

@@ -31,6 +31,7 @@ _END_SIZE = 22  # of an archive, without a comment
 # styles are numbered. Part, path, attribute, value; each is a pattern for all of it.
 _NUMBER, _DATE, _WORD = r"-?[0-9.]{1,20}", r"[0-9]{4}-[0-9T:.+Z-]{6,40}", r"[\w ,.:;+/=()$%~-]{0,200}"
 _COUNT = r"[0-9]{0,9}"
+_BUILD = r"LibreOffice/[0-9.]{1,20}\$[\w ]{1,40} LibreOffice_project/[\w$-]{1,60}"  # another patch level writes alike
 _SHEET = r"xl/worksheets/sheet[0-9]+\.xml"
 _OF_EPISODE = tuple(
     tuple(re.compile(pattern) for pattern in row)
@@ -41,6 +42,8 @@ _OF_EPISODE = tuple(
          "", _COUNT),
         (r"meta\.xml", "/document-meta/meta/(?:date|creation-date|print-date|editing-cycles|editing-duration)", "",
          f"{_DATE}|{_COUNT}|P[0-9DTHMS.]{{1,30}}"),
+        (r"docProps/app\.xml", "/Properties/Application", "", _BUILD),
+        (r"meta\.xml", "/document-meta/meta/generator", "", _BUILD),
         (r"meta\.xml", "/document-meta/meta/document-statistic", "[a-z]+-count", _COUNT),
         (r"settings\.xml", "/document-settings/settings/config-item-set(?:/config-item-map-indexed"
          "(?:/config-item-map-entry)?)?(?:/config-item)?", "|type|name", _WORD),

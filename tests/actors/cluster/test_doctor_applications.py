@@ -50,6 +50,17 @@ def test_applications_of_the_files_tasks_are_needed(monkeypatch: pytest.MonkeyPa
         assert package in (all_of_them[name].mend or "")
 
 
+def test_what_judges_documents_is_needed_here_wherever_the_desktops_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(doctor.office, "PROGRAM", tmp_path / "missing")
+    machine = "{host: a, user: b, client_key: c, host_key: d}"
+    few = ("desktops.count=1", "desktops.processes=1", "desktops.warm_pool=0")
+    elsewhere = (f"desktops.provider={{type: ssh, machines: [{machine}]}}", *few)
+    assert checks(monkeypatch, "sglang-gpu", *elsewhere)["judge"].fatal
+    assert "judge" not in checks(monkeypatch, "local")
+
+
 def test_engines_on_a_gpu_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "gpu" not in checks(monkeypatch, "local")
     assert checks(monkeypatch, "sglang-gpu")["gpu"].fatal
