@@ -94,7 +94,7 @@ async def offices(deploy: Deploy) -> list[Check]:
         Check(
             name=f"judge of {machine}",
             ok=False,
-            found=f"its LibreOffice is {release or 'not known'}, here {here} judges: honest work may fail",
+            found=f"its LibreOffice is {release or 'not known'}, here {here} judges: what is saved there does not pass",
             mend="install the same release on both",
             needed=False,
         )

@@ -30,6 +30,7 @@ PROGRAM = Path("/usr/lib/libreoffice/program/soffice.bin")
 VERSION = ("soffice", "--version")
 _INSIDE = Path(__file__).with_name("office_inside.py")
 _FLAT = {"docx": "fodt", "xlsx": "fods", "odp": "fodp"}
+_FORMS = {"docx": "1234", "xlsx": "1234", "odp": "123"}  # of what is wanted, as `office_inside` makes them
 MEMORY_BYTES, FILE_BYTES, FILES = 3 << 30, 32 << 20, 512
 CPU_S = 60  # of one process
 WALL_S = 240.0  # a machine under load takes many times as long as an idle one
@@ -182,7 +183,7 @@ def _collected(work: Path, number: str, pair: Pair) -> bytes | str:
         return f"LibreOffice does not open it: {refused.decode('utf-8', 'replace')[:200]}"
     at, flat = f"{number.partition('-')[2]}.want", _FLAT[pair.ending]
     places = {"end.flat": f"{number}.end.{flat}", "numbers": f"{number}.numbers"}
-    for form in ("1", "2", "3"):
+    for form in _FORMS[pair.ending]:
         places |= {form: f"{at}.{form}.{pair.ending}", f"{form}.flat": f"{at}.{form}.{flat}"}
     parts = {"end": pair.end}
     for name, place in places.items():

@@ -1,8 +1,9 @@
 """LibreOffice's side of a comparison. Runs in a sandbox of its own, by the system's Python, which has UNO.
 
-Of each W.want.ENDING in the folder of the first argument it makes what LibreOffice itself saves of it: once, twice, and
-by way of another format, each as a flat file, too. Of each N-W.end.ENDING, which should be like W, it makes the flat
-file. Of workbooks it says what the formulas come to with other numbers. A line on stdout says how far it has come.
+Of each W.want.ENDING in the folder of the first argument it makes what LibreOffice itself saves of it: once, twice, by
+way of another format, and by its other filter of this ending, each as a flat file, too. Of each N-W.end.ENDING, which
+should be like W, it makes the flat file. Of workbooks it says what the formulas come to with other numbers. A line on
+stdout says how far it has come.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from com.sun.star.lang import DisposedException
 from com.sun.star.sheet.CellFlags import FORMULA, VALUE
 
 OFFICE = "/usr/lib/libreoffice/program/soffice.bin"
-FILTERS = {  # by ending: its own, the flat file's, and another format's, with endings
-    "docx": ("MS Word 2007 XML", ("fodt", "OpenDocument Text Flat XML"), ("odt", "writer8")),
-    "xlsx": ("Calc MS Excel 2007 XML", ("fods", "OpenDocument Spreadsheet Flat XML"), ("ods", "calc8")),
+FILTERS = {  # by ending: its own, the flat file's, another format's, with endings, and another one of this ending
+    "docx": ("MS Word 2007 XML", ("fodt", "OpenDocument Text Flat XML"), ("odt", "writer8"), "Office Open XML Text"),
+    "xlsx": (
+        "Calc MS Excel 2007 XML", ("fods", "OpenDocument Spreadsheet Flat XML"), ("ods", "calc8"),
+        "Calc Office Open XML",
+    ),
     "odp": (
-        "impress8", ("fodp", "OpenDocument Presentation Flat XML"), ("pptx", "Impress MS PowerPoint 2007 XML"),
+        "impress8", ("fodp", "OpenDocument Presentation Flat XML"), ("pptx", "Impress MS PowerPoint 2007 XML"), "",
     ),
 }  # fmt: skip
 ROUNDS, LARGEST = 3, 9999
@@ -97,13 +101,15 @@ class Judge:
 
         What is saved can leave its marks on what is saved next, so each file is of a document opened for it.
         """
-        kind, (flat, flat_kind), (other, other_kind) = FILTERS[ending]
+        kind, (flat, flat_kind), (other, other_kind), twin = FILTERS[ending]
         at = f"{number}.want"
         self.again(f"{at}.{ending}", kind, f"{at}.1.{ending}", kind)
         self.again(f"{at}.1.{ending}", kind, f"{at}.2.{ending}", kind)
         self.again(f"{at}.1.{ending}", kind, f"{at}.{other}", other_kind)
         self.again(f"{at}.{other}", other_kind, f"{at}.3.{ending}", kind)
-        for form in ("2", "3"):
+        if twin:
+            self.again(f"{at}.1.{ending}", kind, f"{at}.4.{ending}", twin)
+        for form in ("2", "3", "4") if twin else ("2", "3"):
             self.again(f"{at}.{form}.{ending}", kind, f"{at}.{form}.{flat}", flat_kind)
         document = self.opened(f"{at}.1.{ending}", kind)
         self.saved(document, f"{at}.1.{flat}", flat_kind)
@@ -113,7 +119,7 @@ class Judge:
 
     def end(self, number: str, ending: str, tried: list[tuple[str, Any]]) -> list[Any]:
         """The end as a flat file; what its formulas come to."""
-        kind, (flat, flat_kind), _ = FILTERS[ending]
+        kind, (flat, flat_kind), *_ = FILTERS[ending]
         document = self.opened(f"{number}.end.{ending}", kind)
         self.saved(document, f"{number}.end.{flat}", flat_kind)
         found = [results(document, json.loads(inputs), [*came]) for inputs, came in tried]

@@ -1,7 +1,7 @@
 """Whether a document is the one that is wanted: what LibreOffice made of both, compared.
 
 Invariant: the end has to say what is wanted and nothing else, and to be made of what LibreOffice writes. What is wanted
-comes as LibreOffice saves it once, again, and by way of another format; one of these has to be matched.
+comes as LibreOffice saves it once, again, by way of another format, and by another filter; one of these has to match.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ def _unpacked(data: bytes) -> dict[str, bytes]:
 def read(data: bytes, bounds: Bounds) -> dict[str, Any]:
     """What is wrong with the end, as `apis.tasks.verify.verify.ComparedDocument` has it.
 
-    Parts are "end", "end.flat", of what is wanted "1" to "3" and "1.flat" to "3.flat", and "numbers". Raises
-    RefusedError for what takes too long.
+    Parts are "end", "end.flat", "numbers", and of what is wanted "1", "1.flat" and so on. Raises RefusedError for what
+    takes too long.
     """
     parts = _unpacked(data)
-    wanted = [parts[name] for name in ("1", "2", "3")]
+    forms = [name for name in parts if name.isdigit()]
+    wanted = [parts[name] for name in forms]
     try:
-        difference = strange(parts["end"], wanted, lambda: Budget(bounds)) or _other(parts, bounds)
+        difference = strange(parts["end"], wanted, lambda: Budget(bounds)) or _other(parts, forms, bounds)
     except RefusedError as refused:
         if str(refused) == "too_slow":
             raise
@@ -52,9 +53,9 @@ def read(data: bytes, bounds: Bounds) -> dict[str, Any]:
     return {"difference": difference or _other_numbers(json.loads(parts["numbers"]))}
 
 
-def _other(parts: dict[str, bytes], bounds: Bounds) -> str:
+def _other(parts: dict[str, bytes], forms: Sequence[str], bounds: Bounds) -> str:
     end = lines([parts["end.flat"]], Budget(bounds))
-    differences = [_differs(end, lines([parts[f"{form}.flat"]], Budget(bounds))) for form in ("1", "2", "3")]
+    differences = [_differs(end, lines([parts[f"{form}.flat"]], Budget(bounds))) for form in forms]
     return "" if "" in differences else differences[0]
 
 

@@ -21,7 +21,8 @@ from apis.tasks.verify.verify import OFFICE, WantedFile
 
 HANDS = Path(__file__).with_name("office_hands.py")
 KINDS = {
-    "docx": ["MS Word 2007 XML", "writer8"], "xlsx": ["Calc MS Excel 2007 XML", "calc8"],
+    "docx": ["MS Word 2007 XML", "writer8", "Office Open XML Text"],
+    "xlsx": ["Calc MS Excel 2007 XML", "calc8", "Calc Office Open XML"],
     "odp": ["impress8", "Impress MS PowerPoint 2007 XML"],
 }  # fmt: skip
 ROWS = {"A1": "item", "B1": "price", "A2": "tea", "A3": "rice", "A4": "salt"}
@@ -193,8 +194,9 @@ async def judged(ends: Mapping[str, bytes], wanted: Mapping[str, bytes] = WANTED
 async def test_what_was_asked_passes_in_every_way_to_save_it_and_nothing_beside_it_does(
     ending: str, tmp_path: Path
 ) -> None:
-    own, other = KINDS[ending]
+    own, other, *twins = KINDS[ending]
     honest = {"saved": [own, own], "saved again": [own, own, own], "by another format": [own, other, own]}
+    honest |= {twin: [own, twin] for twin in twins}
     jobs = {f"{name}.{ending}": (ending, filters, DONE[ending]) for name, filters in honest.items()}
     if ending == "xlsx":
         for at, formula in enumerate(FORMULAS):

@@ -49,7 +49,12 @@ with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(name, data, zipfile.ZIP_STORED if name == "mimetype" else None)
 """
 _ALIKE = {"docx": "odt", "xlsx": "ods", "odp": "pptx"}
-_OFFICE = "soffice -env:UserInstallation=file:///tmp/hands --headless --convert-to"
+# By the settings of the desktop's own office, which may be open; and as it saves the endings by itself.
+_OFFICE = (
+    "rm -rf /tmp/hands; mkdir /tmp/hands; cp -r .config/libreoffice/4/user /tmp/hands;"
+    " soffice -env:UserInstallation=file:///tmp/hands --headless --convert-to"
+)
+_FILTERS = {"docx": "MS Word 2007 XML", "xlsx": "Calc MS Excel 2007 XML"}
 _SAME = """
 import sys, zipfile
 plain, edited = (
@@ -75,17 +80,21 @@ def _edited(ending: str, body: str, *, saved: bool) -> Callable[[Scene], str | N
         edit = f"cat > /tmp/edit.py <<'END'\n{_EDIT.replace('BODY', body)}\nEND\npython3 /tmp/edit.py {place} {edited}"
         if not saved:
             return f"{edit} && cat {edited} > {place}"
-        both = f"rm -rf /tmp/saved; {_OFFICE} {ending} --outdir /tmp/saved {plain} {edited} >/dev/null"
+        both = f"rm -rf /tmp/saved; {_saving(ending)} --outdir /tmp/saved {plain} {edited} >/dev/null"
         compared = f"python3 -c {shlex.quote(_SAME)} /tmp/saved/*.plain.{ending} /tmp/saved/*.edited.{ending}"
         return f"{edit} && cp {place} {plain} && {both} && {compared} && cat /tmp/saved/*.edited.{ending} > {place}"
 
     return script
 
 
+def _saving(kind: str) -> str:
+    return f"{_OFFICE} '{kind}:{_FILTERS[kind]}'" if kind in _FILTERS else f"{_OFFICE} {kind}"
+
+
 def _through(path: str, kind: str) -> str:
     """The command that has LibreOffice save a document as `kind`, under its old name."""
     return (
-        f"rm -rf /tmp/saved; {_OFFICE} {kind} --outdir /tmp/saved {quoted(path)} >/dev/null"
+        f"rm -rf /tmp/saved; {_saving(kind)} --outdir /tmp/saved {quoted(path)} >/dev/null"
         f" && cat /tmp/saved/* > {quoted(path)}"
     )
 
