@@ -28,7 +28,7 @@ from apis.tasks.verify.manifest import Manifest
 from apis.tasks.verify.verify import TaskVerdict, WantedFile
 from apis.tasksets.judge import NOTHING, Judging, told_as_published
 
-SCRIPT_S = 60.0  # for one cheat
+SCRIPT_S = 300.0  # for one cheat, which may start the office on a busy machine
 PATH = "/usr/bin:/bin:/usr/sbin"
 _KEPT = "/tmp/kept"  # noqa: S108 - of the desktop
 _KEEP = f"rm -rf {_KEPT}; cp -a . {_KEPT}"
