@@ -25,7 +25,14 @@ pytestmark = [
     pytest.mark.proof,
     pytest.mark.timeout(240),
 ]
-FAMILIES = {"writer_text": "odt", "calc_cell": "ods", "slides_text": "pptx"}  # and another format of each
+# And another format of each.
+FAMILIES = {
+    "writer_text": "odt",
+    "calc_cell": "ods",
+    "slides_text": "pptx",
+    "slides_order": "pptx",
+    "slides_copy": "pptx",
+}
 # A file of this name is replaced, and the file's own format kept.
 ASKED = re.compile(r"\n(e\d+) push-button (?:Yes|Keep [^\n]*)\n")
 
@@ -73,7 +80,7 @@ class Detour:
     """The oracle's answers, and before its claim those of the way."""
 
     def __init__(self, work: Reservation, way: list[str], seen: list[str]) -> None:
-        self._oracle = of_oracle(work, Tokenizer.load(MODEL), "compact", 0.0, "api")
+        self._oracle = of_oracle(work, Tokenizer.load(MODEL), "compact", 0.0, "gui")
         self._way, self._seen, self._began = iter([*way, line(Exit(success=True))]), seen, False
 
     async def answer(

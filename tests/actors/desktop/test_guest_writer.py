@@ -387,6 +387,13 @@ async def test_what_is_deleted_under_change_tracking_is_not_read_matched_or_brou
     assert lines[:3] == ["The price is new fee now.", "kiwi and kiwi", "pear FIG"]
 
 
+async def test_what_is_deleted_by_hand_while_changes_are_recorded_is_not_read(writer: Writer) -> None:
+    await shown(writer, "recorded.odt", "<text:tracked-changes/><text:p>One two three.</text:p>")
+    await writer.press(*["delete"] * 4)
+    assert (await writer.info())[1:] == ["0: two three."]
+    assert "text:deletion" in await content(writer, "recorded.odt"), "changes were recorded"
+
+
 async def test_a_document_that_is_open_for_reading_only_is_not_changed(writer: Writer) -> None:
     """From here on the document in front is another one."""
     await writer.run("cp Documents/paper.odt Documents/fixed.odt; chmod 444 Documents/fixed.odt")
