@@ -6,6 +6,7 @@ import re
 import shutil
 
 import pytest
+from policy.base.build import MODEL
 
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.config import SeatConfig
@@ -17,7 +18,6 @@ from apis.actions.gui import Click, Exit, Hotkey, OpenApp, Type, Wait, line
 from apis.observation import Observation
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
-from policy.base.build import MODEL
 from policy.tokenizer import Tokenizer
 
 pytestmark = [

@@ -87,9 +87,10 @@ async def examine(deploy: Deploy, runs: Path = Path(paths.RUNS)) -> list[Check]:
 async def offices(deploy: Deploy) -> list[Check]:
     """SSH machines whose LibreOffice is of another release than the one here that judges what they save."""
     provider = deploy.desktops.provider
-    if not isinstance(provider, SshConfig) or deploy.desktops.place or not doctor.judged_by_office(deploy):
+    judged = not deploy.desktops.place and doctor.judged_by_office(deploy) and office.PROGRAM.is_file()
+    if not isinstance(provider, SshConfig) or not judged:
         return []
-    here, there = await asyncio.to_thread(office.release_here), await office_releases(provider)
+    here, there = await asyncio.to_thread(office.release), await office_releases(provider)
     return [
         Check(
             name=f"judge of {machine}",
@@ -99,7 +100,7 @@ async def offices(deploy: Deploy) -> list[Check]:
             needed=False,
         )
         for machine, release in there.items()
-        if here and release != here
+        if release != here
     ]
 
 

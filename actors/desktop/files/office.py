@@ -27,7 +27,7 @@ from runtime.errors import ConfigError
 
 READER_UID = 19_999  # who reads what came from a desktop: a user that owns nothing here
 PROGRAM = Path("/usr/lib/libreoffice/program/soffice.bin")
-VERSION = ("soffice", "--version")
+VERSION = "soffice --version"
 _INSIDE = Path(__file__).with_name("office_inside.py")
 _FLAT = {"docx": "fodt", "xlsx": "fods", "odp": "fodp"}
 _FORMS = {"docx": "1234", "xlsx": "1234", "odp": "123"}  # of what is wanted, as `office_inside` makes them
@@ -58,17 +58,10 @@ def may_be(data: bytes) -> bool:
     return data[:4] == b"PK\x03\x04" and bool(data[7:8]) and bool(data[7] & 8)
 
 
-def release(said: str) -> str:
-    """Major and minor number in what `soffice --version` writes, "" where there are none."""
-    found = re.match(r"LibreOffice (\d+\.\d+)", said)
-    return found.group(1) if found else ""
-
-
-def release_here() -> str:
-    """That of the LibreOffice which judges on this machine, "" where it is missing."""
-    if not PROGRAM.is_file():
-        return ""
-    return release(subprocess.run(VERSION, capture_output=True, text=True, timeout=WALL_S, check=False).stdout)
+def release(said: str = "") -> str:
+    """Major and minor number in what `VERSION` writes, here or as `said` on another machine; "" for neither."""
+    said = said or subprocess.run(VERSION.split(), capture_output=True, text=True, timeout=WALL_S, check=False).stdout
+    return "".join(re.findall(r"^LibreOffice (\d+\.\d+)", said))
 
 
 async def read(pairs: Sequence[Pair]) -> list[bytes | str]:
@@ -85,15 +78,13 @@ def _read(pairs: Sequence[Pair]) -> list[bytes | str]:
         raise ConfigError(
             "LibreOffice is missing on this machine, and documents are judged by it; install deploy/guest/packages.txt"
         )
-    found, said = _tried(pairs)
-    if found is not None:
-        return found
-    if len(pairs) > 1:
-        return [one for pair in pairs for one in _read([pair])]
-    for _ in range(TRIES - 1):
+    said = ""
+    for _ in range(TRIES if len(pairs) == 1 else 1):
         found, said = _tried(pairs)
         if found is not None:
             return found
+    if len(pairs) > 1:
+        return [one for pair in pairs for one in _read([pair])]
     return [f"LibreOffice ends when it opens it: {said}"]
 
 

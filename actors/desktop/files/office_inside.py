@@ -25,15 +25,12 @@ from com.sun.star.lang import DisposedException
 from com.sun.star.sheet.CellFlags import FORMULA, VALUE
 
 OFFICE = "/usr/lib/libreoffice/program/soffice.bin"
+_ODF = "OpenDocument"
 FILTERS = {  # by ending: its own, the flat file's, another format's, with endings, and another one of this ending
-    "docx": ("MS Word 2007 XML", ("fodt", "OpenDocument Text Flat XML"), ("odt", "writer8"), "Office Open XML Text"),
-    "xlsx": (
-        "Calc MS Excel 2007 XML", ("fods", "OpenDocument Spreadsheet Flat XML"), ("ods", "calc8"),
-        "Calc Office Open XML",
-    ),
-    "odp": (
-        "impress8", ("fodp", "OpenDocument Presentation Flat XML"), ("pptx", "Impress MS PowerPoint 2007 XML"), "",
-    ),
+    "docx": ("MS Word 2007 XML", ("fodt", f"{_ODF} Text Flat XML"), ("odt", "writer8"), "Office Open XML Text"),
+    "xlsx": ("Calc MS Excel 2007 XML", ("fods", f"{_ODF} Spreadsheet Flat XML"), ("ods", "calc8"),
+             "Calc Office Open XML"),
+    "odp": ("impress8", ("fodp", f"{_ODF} Presentation Flat XML"), ("pptx", "Impress MS PowerPoint 2007 XML"), ""),
 }  # fmt: skip
 ROUNDS, LARGEST = 3, 9999
 START_S, PAUSE_S, BURY_S = 120.0, 0.02, 10.0

@@ -11,7 +11,7 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -210,13 +210,9 @@ async def as_wanted(wanted: list[WantedFile], seen: list[FileSeen], limits: Read
         else:
             found[at] = FileSeen(path=wanted[at].path, data=made)
     both = [wanted[at] for at in pairs]
-    return _placed(found, pairs, await _parsed(both, [found[at] for at in pairs], limits, {OFFICE}))
-
-
-def _placed(seen: list[FileSeen], places: Iterable[int], ones: list[FileSeen]) -> list[FileSeen]:
-    for at, one in zip(places, ones, strict=True):
-        seen[at] = one
-    return seen
+    for at, one in zip(pairs, await _parsed(both, [found[at] for at in pairs], limits, {OFFICE}), strict=True):
+        found[at] = one
+    return found
 
 
 async def _parsed(

@@ -130,14 +130,14 @@ class _Machine:
         for line in (self._errands, *self._lines):
             await line.close()
 
-    async def run_checked(self) -> bool:
-        """Whether the machine carries out a command now."""
+    async def output(self, command: str) -> str | None:
+        """What a command writes there, None where the machine does not carry it out now."""
         try:
             async with self.errand(CONNECT_S) as connection:
-                done = await connection.run("true", check=False)
+                done = await connection.run(command, check=False)
         except (DesktopFault, asyncssh.Error, OSError):
-            return False
-        return done.exit_status == 0
+            return None
+        return None if done.exit_status else str(done.stdout)
 
 
 class _CodeWanted(Exception):  # noqa: N818 - an answer, not a defect
@@ -219,19 +219,10 @@ async def office_releases(config: SshConfig) -> dict[str, str]:
     """LibreOffice's release on each machine, "" where none answers. Raises ConfigError."""
     machines = [_Machine(one) for one in config.machines]
     try:
-        releases = await asyncio.gather(*map(_office, machines))
-        return {one.config.host: release for one, release in zip(machines, releases, strict=True)}
+        return {one.config.host: office.release(await one.output(office.VERSION) or "none") for one in machines}
     finally:
         for machine in machines:
             await machine.close()
-
-
-async def _office(machine: _Machine) -> str:
-    try:
-        async with machine.errand(ANSWER_S) as connection:
-            return office.release(str((await connection.run(shlex.join(office.VERSION), check=False)).stdout))
-    except (TimeoutError, DesktopFault, OSError, asyncssh.Error):
-        return ""
 
 
 class SshProvider(Provider):
@@ -343,7 +334,7 @@ class SshProvider(Provider):
         session = self._sessions.get(desktop.name)
         if session is None:
             return DesktopHealth(alive=False)
-        reachable = await session.machine.run_checked()
+        reachable = await session.machine.output("true") is not None
         return DesktopHealth(alive=reachable and session.held, reachable=reachable)
 
     def _give_back(self, machine: _Machine) -> None:

@@ -42,10 +42,9 @@ def read(data: bytes, bounds: Bounds) -> dict[str, Any]:
     takes too long.
     """
     parts = _unpacked(data)
-    forms = [name for name in parts if name.isdigit()]
-    wanted = [parts[name] for name in forms]
+    wanted = [parts[name] for name in parts if name.isdigit()]
     try:
-        difference = strange(parts["end"], wanted, lambda: Budget(bounds)) or _other(parts, forms, bounds)
+        difference = strange(parts["end"], wanted, lambda: Budget(bounds)) or _other(parts, bounds)
     except RefusedError as refused:
         if str(refused) == "too_slow":
             raise
@@ -53,9 +52,9 @@ def read(data: bytes, bounds: Bounds) -> dict[str, Any]:
     return {"difference": difference or _other_numbers(json.loads(parts["numbers"]))}
 
 
-def _other(parts: dict[str, bytes], forms: Sequence[str], bounds: Bounds) -> str:
+def _other(parts: dict[str, bytes], bounds: Bounds) -> str:
     end = lines([parts["end.flat"]], Budget(bounds))
-    differences = [_differs(end, lines([parts[f"{form}.flat"]], Budget(bounds))) for form in forms]
+    differences = [_differs(end, lines([flat], Budget(bounds))) for name, flat in parts.items() if name[1:] == ".flat"]
     return "" if "" in differences else differences[0]
 
 

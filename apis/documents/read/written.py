@@ -22,16 +22,13 @@ _UNSEEN = (b"<!--", b"<![CDATA[")  # what no office writes into its parts, and w
 _SPARE, _SPARE_BYTES, _SPARE_ELEMENTS = 2, 8192, 100  # of a part, beyond what LibreOffice's own has
 _SIZES_BEHIND = 2056
 _TIGHT = (2048, _SIZES_BEHIND)  # flags of members as LibreOffice packs them: names in UTF-8, their sizes behind them
-_BEHIND = 16  # bytes of sizes behind a member
 _LOCAL = struct.Struct("<4s2H")
-_MEMBER = b"PK\x03\x04"
 _END_SIZE = 22  # of an archive, without a comment
 
 # Of an episode, not of the document: when, how long, how much; where the caret and the window were; how automatic
 # styles are numbered. Part, path, attribute, value; each is a pattern for all of it.
 _NUMBER, _DATE, _WORD = r"-?[0-9.]{1,20}", r"[0-9]{4}-[0-9T:.+Z-]{6,40}", r"[\w ,.:;+/=()$%~-]{0,200}"
 _COUNT = r"[0-9]{0,9}"
-_BUILD = r"LibreOffice/[0-9.]{1,20}\$[\w ]{1,40} LibreOffice_project/[\w$-]{1,60}"  # another patch level writes alike
 _SHEET = r"xl/worksheets/sheet[0-9]+\.xml"
 _OF_EPISODE = tuple(
     tuple(re.compile(pattern) for pattern in row)
@@ -42,8 +39,8 @@ _OF_EPISODE = tuple(
          "", _COUNT),
         (r"meta\.xml", "/document-meta/meta/(?:date|creation-date|print-date|editing-cycles|editing-duration)", "",
          f"{_DATE}|{_COUNT}|P[0-9DTHMS.]{{1,30}}"),
-        (r"docProps/app\.xml", "/Properties/Application", "", _BUILD),
-        (r"meta\.xml", "/document-meta/meta/generator", "", _BUILD),
+        (r"docProps/app\.xml|meta\.xml", "/Properties/Application|/document-meta/meta/generator", "",
+         r"LibreOffice/[\d.]{1,20}\$[\w ]{1,40} LibreOffice_project/[\w$-]{1,60}"),  # of another patch level, too
         (r"meta\.xml", "/document-meta/meta/document-statistic", "[a-z]+-count", _COUNT),
         (r"settings\.xml", "/document-settings/settings/config-item-set(?:/config-item-map-indexed"
          "(?:/config-item-map-entry)?)?(?:/config-item)?", "|type|name", _WORD),
@@ -153,10 +150,10 @@ def tight(data: bytes) -> bool:
     for start, end in archive.spans:
         if start != at:
             return False
-        flags = _LOCAL.unpack_from(data, start)[2] if data[start : start + 4] == _MEMBER else None
+        flags = _LOCAL.unpack_from(data, start)[2] if data[start : start + 4] == b"PK\x03\x04" else None
         if flags is not None and flags not in _TIGHT:
             return False
-        at = end + (_BEHIND if flags == _SIZES_BEHIND else 0)
+        at = end + (16 if flags == _SIZES_BEHIND else 0)
     return at + _END_SIZE == len(data)
 
 

@@ -121,12 +121,13 @@ async def test_a_machine_says_which_office_it_has(
     provider: SshProvider, machine: MachineConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = SshConfig(machines=[machine])
-    assert await hosts_module.office_releases(config) == {machine.host: office.release_here()}
+    assert await hosts_module.office_releases(config) == {machine.host: office.release()}
     one_seat = ("desktops.count=1", "desktops.processes=1", "desktops.warm_pool=0")
     deploy, _ = deploy_files.load("sglang-gpu", one_seat)
     deploy = msgspec.structs.replace(deploy, desktops=msgspec.structs.replace(deploy.desktops, provider=config))
     assert await offices(deploy) == []
-    monkeypatch.setattr(office, "release_here", lambda: "24.8")
+    release = office.release
+    monkeypatch.setattr(office, "release", lambda said="": release(said) if said else "24.8")
     (other,) = await offices(deploy)
     assert not other.ok
     assert not other.fatal
