@@ -15,26 +15,14 @@ from contextlib import suppress
 
 import msgspec
 
-from actors.desktop.answers import POLICY, Answerer, SampledAnswers
-from actors.desktop.config import DesktopsConfig, SeatConfig
-from actors.desktop.demonstrators import pool as demonstrators
-from actors.desktop.demonstrators.config import Member
-from actors.desktop.endpoints.answers import EndpointAnswers
-from actors.desktop.endpoints.client import Endpoint
-from actors.desktop.endpoints.config import EndpointConfig, key_of
-from actors.desktop.episode import Episode, PlayedEpisode
-from actors.desktop.events import (
-    EPISODE_ENDED,
-    EPISODE_FAULTED,
-    LEDGER_SILENT,
-    SEAT_LET_BACK,
-    SEAT_QUARANTINED,
-    SEAT_TIME,
-)
+from actors.desktop import demonstrators
+from actors.desktop.answers import POLICY, Answerer, EndpointAnswers, SampledAnswers
+from actors.desktop.config import DesktopsConfig, EndpointConfig, Member, SeatConfig, key_of
+from actors.desktop.endpoint import Endpoint
+from actors.desktop.episode import Episode, PlayedEpisode, Stage, StageClock
 from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.recorder import Recorder
-from actors.desktop.stages import Stage, StageClock
 from actors.errors import DesktopFault, FencedOff
 from actors.replay.messages import (
     DEFERRED,
@@ -51,10 +39,24 @@ from actors.replay.messages import (
 from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
 from runtime.errors import ComputerRLError, StoreError
+from runtime.logs.events import declare
 from runtime.messaging.message import Done, Request
 from runtime.messaging.refs import TRANSIENT
 from runtime.supervision import Quarantine
 from runtime.waits import waiting
+
+# t0 and t1 are seconds of the run's clock: the span of the episode, for seeing what overlaps it.
+EPISODE_ENDED = declare(
+    "episode_ended", "info",
+    lane=str, task=str, token=int, success=bool, reason=str, detail=str, steps=int, well_formed=int, t0=float, t1=float,
+)  # fmt: skip
+# A seat's seconds by stage between t0 and t1; the spans of one life lie end to end and begin with `idle`.
+# `waited_for` is what that idle time was spent on: "work" of the ledger, or the "ledger" itself, which did not answer.
+SEAT_TIME = declare("seat_time", "info", t0=float, t1=float, waited_for=str, seconds=dict[str, float])
+EPISODE_FAULTED = declare("episode_faulted", "warning", task=str, cause=str, detail=str, token=int)
+LEDGER_SILENT = declare("ledger_silent", "warning", what=str, cause=str)
+SEAT_QUARANTINED = declare("seat_rests", "warning", cause=str, faults=int)
+SEAT_LET_BACK = declare("seat_let_back", "info", faults=int)
 
 RESERVE_WAIT_S = 20.0
 RESERVE_MARGIN_S = 10.0  # for the ledger to say that there is no work

@@ -1,6 +1,7 @@
-"""Where a step's answer comes from: a sampler, or a demonstrator.
+"""Where a step's answer comes from: a sampler, or a model at an endpoint.
 
-Invariant: every answer is text with token ids. Nothing acts on an answer before it was parsed.
+Every answer is text, with token ids where the policy or a demonstrator gave it. Nothing acts on it before it was
+parsed. Whatever an endpoint fails at leaves as a DesktopFault with its cause, never as an outcome of the policy.
 """
 
 from __future__ import annotations
@@ -8,16 +9,26 @@ from __future__ import annotations
 import asyncio
 import time
 from array import array
+from base64 import b64encode
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
+from actors.desktop.config import SeatConfig
+from actors.desktop.endpoint import Completed, Endpoint, EndpointDown, Message, PromptRefused
 from actors.errors import Deferred, DesktopFault, SamplerError
 from actors.replay.messages import DEFERRED, Lane, Reservation, VersionSpan
 from actors.sampler.messages import Generate, Refused
+from apis.actions.reasoning import spoken
+from apis.actions.spaces import ActionSpace
 from apis.observation import Observation
+from apis.prompts import USUAL, Form, Sight
+from apis.prompts.compact import render_compact
+from apis.prompts.published import render_published
+from apis.prompts.system import compact_system
 from apis.prompts.text import Turn
+from apis.tasks import registry as tasks
 from policy.tokenizer import Tokenizer
 from runtime.errors import ActorFailed, ActorGone, ConfigError, DeadlineExceeded, MailboxFull
 from runtime.messaging.refs import Ref
@@ -126,3 +137,99 @@ class SampledAnswers:
             affinity=str(self._work.token),
             seed=stable_seed(self._work.seed, step) if self._work.lane is Lane.EVAL else None,
         )
+
+
+NOTHING = "nothing was answered"
+
+
+class Chat:
+    """One episode's. An episode's steps bound what it keeps."""
+
+    def __init__(self, instruction: str, form: Form, space: ActionSpace, sight: Sight = USUAL) -> None:
+        self._instruction = instruction
+        self._form = form
+        self._space: ActionSpace = space
+        self._sight = sight
+        self._said: dict[int, str] = {}  # by step
+
+    def messages(
+        self, observation: Observation, turns: Sequence[Turn], last: str | None, picture: bytes = b""
+    ) -> list[Message]:
+        """What is asked at one step; `turns` are of `remembered`, or their last ones. `picture` is a PNG, or none."""
+        if self._form == "published":
+            *before, now = render_published(
+                self._instruction, observation.app, turns, observation, last, space=self._space, sight=self._sight
+            )
+            return [*before, {**now, "content": pictured(now["content"], picture)} if picture else now]
+        system = compact_system(observation.app, self._space)
+        user = render_compact(self._instruction, turns, observation, last, self._space)
+        return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+    def answered(self, step: int, text: str) -> None:
+        """Keep what it answered."""
+        self._said[step] = spoken(text).said.strip() or NOTHING
+
+    def remembered(self, history: Sequence[Turn]) -> list[Turn]:
+        """The steps so far: its own answers without their reasoning, others' as bare actions in its form."""
+        turns = []
+        for step, turn in enumerate(history):
+            line = turn.line or "refused"
+            others = f"```python\n{line}\n```" if self._form == "published" else line
+            turns.append(msgspec.structs.replace(turn, answer=self._said.get(step, others)))
+        return turns
+
+
+def pictured(text: str, picture: bytes) -> list[dict[str, Any]]:
+    """The content of a message with `picture`, a PNG, behind its text."""
+    url = f"data:image/png;base64,{b64encode(picture).decode()}"
+    return [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": url}}]
+
+
+class EndpointAnswers:
+    """One episode's answers."""
+
+    def __init__(self, endpoint: Endpoint, work: Reservation, seat: SeatConfig) -> None:
+        self._endpoint = endpoint
+        self._work = work
+        self._chat = Chat(tasks.task(work.task).instruction, seat.format, seat.action_space, seat.sight)
+
+    async def answer(
+        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
+    ) -> Answer:
+        """The model's answer. Raises DesktopFault when none can be had.
+
+        It has no token ids: they are the endpoint's own. Its empty span names the weights of the round.
+        """
+        start = time.monotonic()
+        try:
+            found = await self._asked(step, prompt.picture, observation, self._chat.remembered(history), last)
+        except EndpointDown as error:
+            raise DesktopFault(error.cause, str(error), "sampler") from error
+        self._chat.answered(step, found.text)
+        pin = self._work.pin
+        return Answer(
+            text=found.text,
+            prompt_ids=[],
+            response_ids=[],
+            logprobs=[],
+            spans=[] if pin is None else [VersionSpan(version=pin, start=0, end=0)],
+            seconds=time.monotonic() - start,
+            cut=found.cut,
+        )
+
+    async def _asked(
+        self, step: int, picture: bytes, observation: Observation, turns: Sequence[Turn], last: str | None
+    ) -> Completed:
+        """The answer to as many of the last turns as the endpoint takes. Raises EndpointDown."""
+        drawn = self._work.sampling
+        while True:
+            messages = self._chat.messages(observation, turns, last, picture)
+            seed = stable_seed(self._work.seed, step)
+            try:
+                return await self._endpoint.complete(
+                    messages, seed, temperature=drawn.temperature, max_tokens=drawn.max_new_tokens
+                )
+            except PromptRefused:
+                if not turns:
+                    raise
+                turns = turns[(len(turns) + 1) // 2 :]

@@ -1,22 +1,25 @@
-"""The deploy file's sections about desktops, prompts and seats. Imports nothing that acts.
+"""The deploy file's sections about desktops, prompts, seats, endpoints and demonstrators. Imports nothing that acts.
 
-Invariant: every default works on one small machine. Bytes, seconds and counts are in the names.
+A key of an endpoint is named by its environment variable and is in no file or log.
 """
 
 from __future__ import annotations
 
+import os
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from actors.desktop import statefolder
 from apis.actions.places import Unit
 from apis.actions.spaces import ActionSpace
 from apis.observation import SCREEN
 from apis.prompts import USUAL, Form, Observed, Sight
 from apis.prompts.template import Template
 from runtime.errors import ConfigError
-from runtime.settings import Section, key, tuning
+from runtime.settings import Section, key, refuse_bad_url, tuning
 from runtime.supervision import QuarantinePolicy
 
 # An idle desktop takes about 54 MiB beside what desktops share, one with Calc about 148 (README): with less than this
@@ -31,6 +34,13 @@ TERMINALS_LEAST = 4
 # Of a process with seats: an arena of memory for each thread that encodes prompts would keep what they free.
 SEATS_ENV = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
 SCREEN_LEAST, SCREEN_MOST = (800, 600), 4096  # pixels: dialogs of applications need so many
+
+
+def own_state_dir() -> str:
+    """Where this process's user keeps sandboxes, unless a deploy file says so: root in /run, others in their HOME."""
+    if os.geteuid() == 0 and os.access("/run", os.W_OK):
+        return "/run/computerrl"
+    return str(Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "computerrl")
 
 
 class SandboxConfig(Section, frozen=True, kw_only=True, tag="sandbox"):
@@ -63,7 +73,7 @@ class SandboxConfig(Section, frozen=True, kw_only=True, tag="sandbox"):
     @property
     def folder(self) -> str:
         """`state_dir`, or the user's own place where it is empty."""
-        return self.state_dir or statefolder.own()
+        return self.state_dir or own_state_dir()
 
 
 class MachineConfig(Section, frozen=True, kw_only=True):
@@ -110,7 +120,7 @@ class PoolConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Desktops that stand ready."""
 
     warm_pool: int = 1
-    boots_at_once: int | None = None  # of this process; None: by what it has (`pool/boots.py`)
+    boots_at_once: int | None = None  # of this process; None: by what it has (`pool.boots_at_once`)
     processes: int = 1  # that share the machine or machines with this process, itself among them
     boot_timeout_s: float = 30.0
     first_backoff_s: float = 0.5
@@ -209,3 +219,126 @@ class SeatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     verify_timeout_s: float = 30.0
     generate_timeout_s: float = 60.0
     quarantine: QuarantinePolicy = QuarantinePolicy()
+
+
+STOPS_MOST = 4  # what such servers take
+TopP = Annotated[float, msgspec.Meta(gt=0, le=1)]
+
+
+class EndpointConfig(Section, frozen=True, kw_only=True):
+    """A server, what it is asked for and how long."""
+
+    AT: ClassVar[str] = "model.endpoint"
+
+    url: Annotated[str, tuning("Gives the server's URL with its version, as in https://example.org/v1.")]
+    model: Annotated[str, tuning("Names the model as the endpoint calls it.")]
+    key_env: Annotated[str, tuning("Names the environment variable that holds the key. Empty sends none.")] = ""
+    top_p: Annotated[
+        TopP | None, tuning("Draws from the likeliest tokens of this share together. null leaves it to the server.")
+    ] = None
+    stop: Annotated[list[str], tuning("Lists texts that end an answer, four at most.")] = []
+    stream: Annotated[
+        bool, tuning("Asks for the answer piece by piece, for proxies that cut what is silent for long.")
+    ] = False
+    length_key: Annotated[
+        Literal["max_tokens", "max_completion_tokens"],
+        tuning("Chooses the request's field for an answer's limit. Newer OpenAI models take only the second."),
+    ] = "max_tokens"
+    timeout_s: Annotated[float, tuning("Limits one try, in seconds.", gt=0)] = 60.0
+    retries: Annotated[int, tuning("Limits the tries after a failed one.", ge=0)] = 3
+    first_backoff_s: Annotated[
+        float, tuning("Waits this long before the second try, in seconds. Each later wait doubles.", ge=0)
+    ] = 0.5
+    longest_backoff_s: Annotated[float, tuning("Limits the wait between two tries, in seconds.", ge=0)] = 20.0
+    concurrent: Annotated[int, tuning("Limits the requests at the same time from one process of desktops.", ge=1)] = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_bad_url(self.url, f"{self.at}: url", "name the environment variable of a key by key_env")
+        if self.first_backoff_s > self.longest_backoff_s:
+            raise ConfigError(f"{self.at}: first_backoff_s is from 0 to longest_backoff_s")
+        if len(self.stop) > STOPS_MOST or not all(self.stop):
+            raise ConfigError(f"{self.at}: stop lists at most {STOPS_MOST} texts, none of them empty")
+
+    @property
+    def at(self) -> str:
+        """What errors call it."""
+        return self.AT
+
+    @property
+    def answer_s(self) -> float:
+        """Seconds that one answer takes at the most, all tries and waits together."""
+        return (self.retries + 1) * self.timeout_s + self.retries * self.longest_backoff_s
+
+
+def key_of(endpoint: EndpointConfig, environment: Mapping[str, str]) -> str:
+    """The endpoint's key, "" when it needs none. Raises ConfigError naming the variable that is not set."""
+    if not endpoint.key_env:
+        return ""
+    found = environment.get(endpoint.key_env, "")
+    if not found:
+        raise ConfigError(f"{endpoint.at}: key_env names {endpoint.key_env}, which is not set: export it first")
+    return found
+
+
+RESERVED = ("mixed", "policy", "")  # what the ledger says in place of a member's name
+
+
+class OracleMember(Section, frozen=True, kw_only=True, tag="oracle"):
+    """The program that knows the task, sound or careless."""
+
+    AT: ClassVar[str] = "demos.demonstrators"
+
+    name: Annotated[str, tuning("Names the demonstrator in logs and strata.")]
+    route: Annotated[
+        Literal["", "gui", "api", "mixed"],
+        tuning("Chooses the route of its actions: gui, api or mixed. Empty draws one per attempt."),
+    ] = ""
+    noise: Annotated[
+        float, tuning("Sets the share of steps before which it takes a harmless wrong step.", ge=0, lt=1)
+    ] = 0.0
+    haste: Annotated[float, tuning("Sets the share of steps before which it claims to be done.", ge=0, lt=1)] = 0.0
+
+
+class EndpointMember(EndpointConfig, frozen=True, kw_only=True, tag="endpoint"):
+    """A model behind a server that speaks the OpenAI chat completions protocol."""
+
+    AT: ClassVar[str] = "demos.demonstrators"
+
+    name: Annotated[str, tuning("Names the demonstrator in logs and strata.")]
+    temperature: Annotated[float, tuning("Sets the temperature of its answers.", ge=0)] = 1.0
+    max_tokens: Annotated[int, tuning("Limits one answer, in tokens.", ge=1)] = 1024
+    format: Annotated[Form, tuning("Chooses the format of its prompts. Its answers are put into prompt.format.")] = (
+        "published"
+    )
+
+    @property
+    def at(self) -> str:
+        """What errors call it."""
+        return f"{self.AT}: {self.name}"
+
+
+Member = OracleMember | EndpointMember
+
+
+def refuse_bad_pool(pool: Sequence[Member]) -> None:
+    """Raise ConfigError for a name that comes twice or that the ledger uses itself."""
+    seen: set[str] = set()
+    for member in pool:
+        if member.name in RESERVED or "/" in member.name:
+            raise ConfigError(
+                f"demos.demonstrators: {member.name!r} names no member: not mixed or policy, and no slash in it"
+            )
+        if member.name in seen:
+            raise ConfigError(f"demos.demonstrators: {member.name} is there twice")
+        seen.add(member.name)
+
+
+def who(names: Sequence[str], seed: int, step: int) -> str:
+    """Which of `names` takes step `step` of an attempt that all share: drawn again for each step."""
+    return random.Random(f"{seed} {step}").choice(sorted(names))  # noqa: S311 - repeatable, nothing secret
+
+
+def hasty(haste: float, seed: int, step: int) -> bool:
+    """Whether a careless member claims at this step that it is done."""
+    return random.Random(f"{seed} {step} haste").random() < haste  # noqa: S311 - as above

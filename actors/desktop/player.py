@@ -13,14 +13,12 @@ import msgspec
 
 from actors.desktop.answers import Answerer
 from actors.desktop.config import SeatConfig
-from actors.desktop.demonstrators.pool import of_oracle
-from actors.desktop.end_state import EndState
-from actors.desktop.episode import Episode, PlayedEpisode
+from actors.desktop.demonstrators import of_oracle
+from actors.desktop.episode import Episode, PlayedEpisode, Stage, StageClock
 from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
-from actors.desktop.recorder import Recorder
-from actors.desktop.stages import Stage, StageClock
+from actors.desktop.recorder import EndState, Recorder
 from actors.errors import DesktopFault
 from actors.replay.messages import Fault, Lane, Outcome, Phase, PhaseRef, Reservation, Sampling, StepPayload, StepRef
 from apis.actions.spaces import ActionSpace

@@ -25,9 +25,9 @@ from actors.cluster.evaluate import settings as evaluated
 from actors.cluster.runs import weights
 from actors.cluster.web.serve import refuse_port
 from actors.cluster.words import plain
-from actors.desktop.endpoints.chat import Chat
-from actors.desktop.endpoints.client import Endpoint, EndpointDown
-from actors.desktop.endpoints.config import EndpointConfig, key_of
+from actors.desktop.answers import Chat
+from actors.desktop.config import EndpointConfig, key_of
+from actors.desktop.endpoint import Endpoint, EndpointDown
 from actors.desktop.player import Play
 from actors.errors import DesktopFault, GuestRefused
 from actors.front.library import Policy, Seen, TaskHandle, play

@@ -22,10 +22,9 @@ from actors.cluster.config import models, suites, tasksets
 from actors.cluster.config.schema import SeatsConfig
 from actors.desktop.answers import Answer, Prompt, packed_prompt
 from actors.desktop.config import ProviderConfig, SandboxConfig, SeatConfig
-from actors.desktop.hands import Hands
 from actors.desktop.player import MAX_STEPS, Play, Player
 from actors.desktop.pool.desktops import BootedDesktop
-from actors.desktop.pool.leased import LeasedDesktop
+from actors.desktop.pool.leased import Hands, LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.providers.sandbox import shares
 from actors.errors import DesktopFault

@@ -10,7 +10,7 @@ from actors.desktop.config import SandboxConfig
 from actors.desktop.link import GuestLink
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import DesktopSpec
-from actors.desktop.providers import editor
+from actors.desktop.providers import home
 from actors.desktop.providers.sandbox import cgroups
 from actors.errors import GuestRefused
 from apis.apps.check.case import tables
@@ -76,7 +76,7 @@ async def test_what_is_typed_stands_in_the_file_once_saved(state_dir: str) -> No
 
 
 async def test_without_the_editor_its_functions_say_so(state_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(editor, "place", lambda: None)
+    monkeypatch.setattr(home, "place", lambda: None)
     async with provider(SandboxConfig(state_dir=state_dir)) as made:
         desktop = await made.boot(DesktopSpec())
         link = await GuestLink.open(desktop, timeout_s=30)

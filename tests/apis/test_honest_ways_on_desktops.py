@@ -10,7 +10,7 @@ from policy.base.build import MODEL
 
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.config import SeatConfig
-from actors.desktop.demonstrators.pool import of_oracle
+from actors.desktop.demonstrators import of_oracle
 from actors.desktop.player import Player
 from actors.desktop.pool.pool import DesktopPool
 from actors.replay.messages import Reservation

@@ -40,7 +40,7 @@ BOUNDED_ELSEWHERE = {
     "runtime/messaging/message.py": "one entry per message class",
     "policy/engine/worker.py": "one call per HTTP request, and the server bounds those",
     "policy/engine/scheduler.py": "the engine refuses requests beyond its limit",
-    "actors/desktop/providers/ssh_code.py": "one archive per process",
+    "actors/desktop/providers/ssh.py": "one archive per process",
     "actors/desktop/pool/pool.py": "one request per seat, and the plan bounds the spares",
     "actors/replay/ledger/store.py": "MAX_WAITING, checked on the way in",
 }

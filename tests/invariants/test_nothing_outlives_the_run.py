@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.desktop.providers.sandbox import leftovers, owners
+from actors.desktop.providers.sandbox import ending, owners
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -91,7 +91,7 @@ def state_dir() -> Iterator[str]:
     folder = tempfile.mkdtemp(prefix="crl-t", dir="/run" if os.access("/run", os.W_OK) else None)
     os.chmod(folder, 0o755)
     yield folder
-    leftovers.reap(folder)
+    ending.reap(folder)
     for line in Path("/proc/self/mounts").read_text().splitlines():  # where reaping fails, as it does in a mutant
         if (mounted := line.split()[1]).startswith(f"{folder}/"):
             subprocess.run(["umount", "--lazy", mounted], check=True)
@@ -178,7 +178,7 @@ def test_nothing_outlives_the_run_of_a_killed_owner(state_dir: str, start: Start
     killed.wait()
     kept = {key: value for key, value in left_of(living).items() if key != "processes"}
 
-    reaped = leftovers.reap(state_dir)
+    reaped = ending.reap(state_dir)
 
     assert left_of(killed) == NOTHING
     assert folders_of(killed, state_dir) == []
@@ -187,7 +187,7 @@ def test_nothing_outlives_the_run_of_a_killed_owner(state_dir: str, start: Start
     assert {key: value for key, value in left_of(living).items() if key != "processes"} == kept
     assert left_of(living)["processes"]
     assert len(folders_of(living, state_dir)) == 1
-    assert leftovers.reap(state_dir).folders == 0
+    assert ending.reap(state_dir).folders == 0
 
 
 def test_nothing_outlives_the_run_killed_amid_work(state_dir: str, start: Start):
@@ -199,7 +199,7 @@ def test_nothing_outlives_the_run_killed_amid_work(state_dir: str, start: Start)
     owner.send_signal(signal.SIGKILL)
     owner.wait()
     ends_by_itself(owner)
-    reaped = leftovers.reap(state_dir)  # which counts processes of all dead owners on this machine
+    reaped = ending.reap(state_dir)  # which counts processes of all dead owners on this machine
     assert (reaped.folders, reaped.left) == (1, [])
     assert left_of(owner) == NOTHING
     assert folders_of(owner, state_dir) == []
@@ -211,7 +211,7 @@ def test_nothing_outlives_the_run_that_sandboxes_are_not_bound_to(state_dir: str
     owner.send_signal(signal.SIGKILL)
     owner.wait()
     ends_by_itself(owner)
-    leftovers.reap(state_dir)
+    ending.reap(state_dir)
     assert left_of(owner) == NOTHING
 
 
@@ -222,7 +222,7 @@ def test_nothing_outlives_the_run_killed_while_it_boots(state_dir: str, start: S
     time.sleep(delay_s)
     owner.send_signal(signal.SIGKILL)
     owner.wait()
-    assert leftovers.reap(state_dir).left == []
+    assert ending.reap(state_dir).left == []
     assert left_of(owner) == NOTHING
     assert folders_of(owner, state_dir) == []
 
@@ -250,7 +250,7 @@ def halfway(start: Start) -> Iterator[tuple[subprocess.Popen[str], int]]:
 def test_nothing_outlives_the_run_killed_before_its_sandbox_bears_a_name(state_dir: str, halfway):
     owner, child = halfway
     assert left_of(owner)["processes"] == [str(child)]
-    reaped = leftovers.reap(state_dir)
+    reaped = ending.reap(state_dir)
     assert reaped.processes >= 1
     assert (reaped.folders, reaped.left) == (1, [])
     assert left_of(owner) == NOTHING
@@ -261,7 +261,7 @@ def test_nothing_outlives_the_run_that_a_sandbox_begins_after(state_dir: str, ha
     owner, child = halfway
     os.kill(child, signal.SIGCONT)
     ends_by_itself(owner)
-    leftovers.reap(state_dir)
+    ending.reap(state_dir)
     assert left_of(owner) == NOTHING
 
 

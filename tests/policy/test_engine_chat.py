@@ -13,9 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from actors.desktop.endpoints.client import Endpoint, PromptRefused
-from actors.desktop.endpoints.completion import Completed, completed
-from actors.desktop.endpoints.config import EndpointConfig
+from actors.desktop.config import EndpointConfig
+from actors.desktop.endpoint import Completed, Endpoint, PromptRefused, completed
 from policy.engine.chat import AnswerText
 from policy.engine.protocol import BadRequest, read_chat
 from policy.tokenizer import Tokenizer

@@ -20,7 +20,7 @@ import msgspec
 import psutil
 
 from actors.cluster.runs.cpu import part_of
-from actors.desktop.providers.sandbox.hierarchies import places
+from actors.desktop.providers.sandbox.cgroups import places
 from actors.desktop.providers.sandbox.owners import RUN_CHARS
 from actors.replay.database import ledger_file
 

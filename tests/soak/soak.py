@@ -21,7 +21,7 @@ import psutil
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import run_folder
 from actors.desktop.config import SandboxConfig
-from actors.desktop.providers.sandbox import leftovers
+from actors.desktop.providers.sandbox import ending
 from actors.replay.database.ledger_file import LEDGER
 from runtime.errors import ConfigError
 from runtime.program import SIGNALS
@@ -277,7 +277,7 @@ class Soak:
 
     async def _buried(self) -> None:
         """Remove what a run that was killed left behind; nothing where it stopped by itself."""
-        reaped = await asyncio.to_thread(leftovers.reap, self.state_dir)
+        reaped = await asyncio.to_thread(ending.reap, self.state_dir)
         if reaped.folders or reaped.groups:
             self.report(f"removed what it left: {reaped.processes} processes, {reaped.folders} folders of desktops")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from actors.desktop.providers.sandbox.hierarchies import CONTROLLERS, MOUNTS
+from actors.desktop.providers.sandbox.cgroups import CONTROLLERS, MOUNTS
 from actors.replay.database.auditing import refuse_unsound
 from actors.replay.database.ledger_file import connect
 from runtime.errors import ComputerRLError

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from actors.cluster.config.schema import DemonstrationsConfig
-from actors.desktop.demonstrators.config import EndpointMember, Member, OracleMember, refuse_bad_pool
-from actors.desktop.demonstrators.pool import fitting
-from actors.desktop.endpoints.config import key_of
+from actors.desktop.config import EndpointMember, Member, OracleMember, key_of, refuse_bad_pool
+from actors.desktop.demonstrators import fitting
 from apis.actions.spaces import MIXED, ActionSpace, routes_in
 from apis.tasks import registry as tasks
 from runtime.errors import ConfigError

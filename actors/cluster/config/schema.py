@@ -13,6 +13,9 @@ import msgspec
 
 from actors.desktop.config import (
     DesktopsConfig,
+    EndpointConfig,
+    EndpointMember,
+    OracleMember,
     PoolConfig,
     PromptConfig,
     ProviderConfig,
@@ -23,8 +26,6 @@ from actors.desktop.config import (
     SshConfig,
     screen_of,
 )
-from actors.desktop.demonstrators.config import EndpointMember, OracleMember
-from actors.desktop.endpoints.config import EndpointConfig
 from actors.desktop.providers.sandbox.shares import Room, fitted
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.learner.config import LearnerConfig

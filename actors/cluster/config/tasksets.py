@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from actors.cluster.config import suites
 from actors.cluster.config.suggest import hint
-from actors.desktop.providers import editor
+from actors.desktop.providers import home
 from actors.replay.config import EVERY, TaskRange
 from apis.tasks import registry as tasks
 from apis.tasks.osworld import Task
@@ -38,7 +38,7 @@ def programs() -> Present:
 
     def present(name: str) -> bool:
         if name == "code":
-            return not editor.lacking()
+            return not home.editor_lacking()
         if "." in name and name in schemas():
             return True
         return shutil.which(name, path="/usr/bin:/bin:/usr/games") is not None

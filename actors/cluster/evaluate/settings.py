@@ -28,10 +28,9 @@ from actors.cluster.config.suggest import hint, nearest
 from actors.cluster.runs import run_folder
 from actors.cluster.runs.requests import flag_of
 from actors.cluster.runs.weights import NamedWeights
-from actors.desktop.config import PromptConfig, SshConfig
-from actors.desktop.endpoints.chat import pictured
-from actors.desktop.endpoints.client import Endpoint, EndpointDown
-from actors.desktop.endpoints.config import EndpointConfig, key_of
+from actors.desktop.answers import pictured
+from actors.desktop.config import EndpointConfig, PromptConfig, SshConfig, key_of
+from actors.desktop.endpoint import Endpoint, EndpointDown
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.replay.config import EVERY, ReplayConfig, TaskRange, TasksConfig
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SglangConfig

@@ -16,7 +16,7 @@ import psutil
 from actors.cluster import paths as places
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import compose
-from actors.desktop.providers.sandbox import grouping
+from actors.desktop.providers.sandbox import cgroups
 from actors.desktop.providers.sandbox.shares import Sum
 from apis.tasksets import published
 from runtime.errors import ConfigError
@@ -53,7 +53,7 @@ def check_sums(deploy: Deploy, apps: Collection[str]) -> Iterator[Check]:
     except ConfigError as error:
         yield Check(name="desktops", ok=False, found=str(error), mend="--set desktops.count=N, or a larger machine")
         return
-    held = grouping.held()
+    held = cgroups.held()
     for one, taken in zip(sums, (held.memory_bytes >> 20, held.processes, 0, 0), strict=True):
         found = one.told + (f"; desktops that are there now hold {taken}" if taken else "")
         mend = f"sysctl -w {RAISED[one.name]}={2 * one.total}" if one.name in RAISED else "wait for other runs to end"

@@ -25,13 +25,13 @@ from actors.cluster.config import models
 from actors.cluster.config.lanes import lanes_of
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs.capacity import Check, check_disk, check_files, check_memory, check_sums
-from actors.desktop import statefolder
 from actors.desktop.config import SandboxConfig
 from actors.desktop.files import office
-from actors.desktop.providers import editor, home
-from actors.desktop.providers.sandbox import hierarchies, seccomp
+from actors.desktop.providers import home
+from actors.desktop.providers.sandbox import cgroups, owners
+from actors.desktop.providers.sandbox.command import filter_supported
+from actors.desktop.providers.sandbox.owners import lends_users
 from actors.desktop.providers.sandbox.provider import nested_namespaces, owner_in
-from actors.desktop.users import lends_users
 from actors.sampler.config import SglangConfig
 from actors.sampler.process import interpreter
 from apis.applications import app_named
@@ -195,7 +195,7 @@ def check_state(folder: str) -> Check:
     near = next(path for path in (place, *place.parents) if path.exists())
     ok = near.is_dir() and os.access(near, os.W_OK | os.X_OK)
     shut = [str(path) for path in (near, *near.parents) if lends_users() and not path.stat().st_mode & stat.S_IXOTH]
-    why = statefolder.unsafe(place)
+    why = owners.unsafe(place)
     if ok and why is not None:
         found, _, mend = why.partition("; ")
         return Check(name="state dir", ok=False, found=found, mend=mend)
@@ -259,9 +259,9 @@ def check_task_files() -> Check:
 
 def check_editor(*, needed: bool = False) -> Check:
     """VS Code, which no package of Debian's holds and only tasks of its own suite need."""
-    lacking = editor.lacking()
-    mend = editor.mend() + f"   (or let {editor.PLACE} name the folder of one that is set up)" * needed
-    return Check(name="vs code", ok=not lacking, found=lacking or str(editor.place()), mend=mend, needed=needed)
+    lacking = home.editor_lacking()
+    mend = home.editor_mend() + f"   (or let {home.EDITOR_PLACE} name the folder of one that is set up)" * needed
+    return Check(name="vs code", ok=not lacking, found=lacking or str(home.editor_place()), mend=mend, needed=needed)
 
 
 def check_program(name: str, package: str, path: str) -> Check:
@@ -319,7 +319,7 @@ def check_sandbox() -> Check:
         command = ["setpriv", "--reuid=20000", "--regid=20000", "--clear-groups", *command]
     code, output = _output(command)
     nested = "; programs may make user namespaces, which Chromium needs" if nested_namespaces() else ""
-    behind = "" if seccomp.supported() else "; no filter of system calls on this kind of processor"
+    behind = "" if filter_supported() else "; no filter of system calls on this kind of processor"
     good = f"user, pid, ipc, uts and net namespaces{nested}{behind}"
     found = good if code == 0 else (output.strip().splitlines() or ["refused"])[-1]
     return Check(name="sandbox", ok=code == 0, found=found, mend=mend)
@@ -327,7 +327,7 @@ def check_sandbox() -> Check:
 
 def check_cgroups() -> Check:
     """Limits on memory and processes; a run works without them."""
-    lacking = hierarchies.lacking()
+    lacking = cgroups.lacking()
     found = f"desktops have no limit of {' and of '.join(lacking)}" if lacking else "limits of memory and processes"
     mend = "mount -o remount,rw /sys/fs/cgroup; on version 2 this program's own group has to lie below one that holds"
     mend += " no process and may hand down memory and pids, as under systemd-run --scope -p Delegate=yes"

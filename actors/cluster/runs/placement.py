@@ -11,8 +11,7 @@ from collections import Counter
 import msgspec
 
 from actors.cluster.config.schema import Deploy
-from actors.desktop.config import SEATS_ENV
-from actors.desktop.endpoints.config import EndpointConfig
+from actors.desktop.config import SEATS_ENV, EndpointConfig
 from actors.learner.config import LearnerConfig
 from runtime.system import HostSpec, PlacerSpec
 

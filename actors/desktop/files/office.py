@@ -20,8 +20,8 @@ from pathlib import Path
 
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.providers import home
-from actors.desktop.providers.sandbox import command, seccomp
-from actors.desktop.users import lends_users
+from actors.desktop.providers.sandbox import command
+from actors.desktop.providers.sandbox.owners import lends_users
 from apis.documents.read.office import packed
 from runtime.errors import ConfigError
 
@@ -128,8 +128,8 @@ def _first(pairs: Sequence[Pair], pair: Pair) -> int:
 
 def _run(folder: Path) -> list[str]:
     """The words that the sandbox said, and how it ended where that is not for us to see."""
-    known = seccomp.supported()
-    filter_fd = seccomp.opened(seccomp.program(user_namespaces=False)) if known else -1
+    known = command.filter_supported()
+    filter_fd = command.filter_opened(command.filter_program(user_namespaces=False)) if known else -1
     identity = READER_UID if lends_users() else None
     process = subprocess.Popen(
         _command(folder, filter_fd),

@@ -21,7 +21,7 @@ import msgspec
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.files import office
 from actors.desktop.files.office import READER_UID
-from actors.desktop.users import lends_users
+from actors.desktop.providers.sandbox.owners import lends_users
 from apis.documents.read.bounds import Bounds
 from apis.tasks.verify.manifest import MANIFEST, Manifest
 from apis.tasks.verify.tables import Database, Workbook

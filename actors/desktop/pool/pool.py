@@ -1,4 +1,4 @@
-"""Desktops that stand ready, one pool per actor process.
+"""Desktops that are booted ahead, one pool per actor process.
 
 Invariant: a desktop is handed out at most once, after it has just answered. Every booted desktop is destroyed, by
 `retire`, by the end of its lease or by `close`. Boots happen in the background, so a lease costs no boot while spares
@@ -16,21 +16,111 @@ from typing import Any
 
 import msgspec
 
-from actors.desktop import events
-from actors.desktop.config import DesktopsConfig, PoolConfig
+from actors.desktop.config import DesktopsConfig, PoolConfig, ProviderConfig, SandboxConfig, SshConfig
 from actors.desktop.faults import FaultCause, fault
-from actors.desktop.pool.boots import boots_at_once
-from actors.desktop.pool.desktops import REMOVE_S, BootedDesktop, ProvidedDesktops
-from actors.desktop.pool.health import PoolHealth
-from actors.desktop.pool.lifecycle import DesktopState, Lease, Lives
-from actors.desktop.pool.plan import PoolPlan
+from actors.desktop.pool import desktops
+from actors.desktop.pool.desktops import (
+    REMOVE_S,
+    BootedDesktop,
+    DesktopState,
+    Lease,
+    Lives,
+    PoolHealth,
+    ProvidedDesktops,
+)
 from actors.desktop.provider import Desktop, DesktopSpec, Provider
-from actors.desktop.providers.open import desktop_of, open_provider
 from actors.desktop.providers.sandbox import shares
+from actors.desktop.providers.sandbox.provider import SandboxProvider
+from actors.desktop.providers.ssh import SshProvider
 from actors.errors import DesktopFault
 from runtime.disk import Log
 from runtime.errors import ConfigError
 from runtime.logs.events import Event
+from runtime.supervision import Backoff
+
+BOOTS_LEAST = 2  # a boot mostly waits for its parts: even one core gains from a second
+CORES_EACH = 4  # the other cores are for desktops in use
+MEMORY_EACH_MIB = 256  # an X server, a session and an application, before their limits are known to hold
+DESKTOPS_EACH = 8  # of an SSH machine: episodes last over eight times as long as boots
+# OpenSSH begins to drop connections at random when ten are not logged in yet (MaxStartups); each boot opens some.
+LOGINS_AT_ONCE = 10
+
+
+def boots_at_once(provider: ProviderConfig, processes: int, cores: int, memory_mib: int) -> int:
+    """Boots at once of one of `processes` processes alike, where the deploy file does not say.
+
+    `cores` and `memory_mib` (for all desktops) are of the machine where that process runs. All processes of a run
+    together boot no more than their machines bear, but each may always boot `BOOTS_LEAST`.
+    """
+    if isinstance(provider, SandboxConfig):
+        return max(BOOTS_LEAST, min(cores // CORES_EACH, memory_mib // MEMORY_EACH_MIB) // processes)
+    # `provider` is this process's share, and the work of a boot is the machines'.
+    each = max(1, LOGINS_AT_ONCE // processes)
+    return max(BOOTS_LEAST, sum(min(each, machine.desktops // DESKTOPS_EACH) for machine in provider.machines))
+
+
+class PoolPlan:
+    """How many desktops to boot, and when: counts of one pool; `now` is monotonic seconds.
+
+    Invariant: ready and booting desktops never outnumber the wanted spares plus the waiting callers, plus one while a
+    probe is wanted. After a failed boot nothing starts before its back-off has passed.
+    """
+
+    def __init__(self, config: PoolConfig) -> None:
+        self._config = config
+        self._boots = config.boots_at_once or BOOTS_LEAST
+        self._backoff = Backoff(first_s=config.first_backoff_s, longest_s=config.longest_backoff_s)
+        self.ready = 0
+        self.booting = 0
+        self.waiting = 0
+        self.probing = False  # one boot is wanted to learn whether desktops can be had, whatever is ready
+        self._failures = 0
+        self._not_before = float("-inf")
+
+    def to_start(self, now: float) -> int:
+        """How many boots to start now."""
+        if now < self._not_before:
+            return 0
+        lacking = self._config.warm_pool + self.waiting - self.ready - self.booting
+        if self.probing and not self.booting:
+            lacking = max(1, lacking)
+        # After a failure one boot tries the ground.
+        room = (1 if self._failures or self.probing else self._boots) - self.booting
+        return max(0, min(lacking, room))
+
+    def probe_after(self, now: float, delay_s: float) -> None:
+        """Want one boot, not before `delay_s` have passed, and no others until it has succeeded."""
+        self.probing = True
+        self._not_before = max(self._not_before, now + delay_s)
+
+    def pause_s(self, now: float) -> float:
+        """Seconds until the back-off has passed."""
+        return max(0.0, self._not_before - now)
+
+    def started(self) -> None:
+        """A boot was started."""
+        self.booting += 1
+
+    def booted(self) -> None:
+        """A boot ended well."""
+        self.booting -= 1
+        self.ready += 1
+        self.probing = False
+        self._failures = 0
+        self._not_before = float("-inf")
+
+    def failed(self, now: float) -> float:
+        """A boot failed; the back-off in seconds, doubled with each failure in a row."""
+        self.booting -= 1
+        self._failures += 1
+        delay_s = self._backoff.delay_s(self._failures)
+        self._not_before = max(self._not_before, now + delay_s)
+        return delay_s
+
+    def taken(self) -> None:
+        """A ready desktop was handed out, or found dead."""
+        self.ready -= 1
+
 
 _REMOVE = "remove again"
 CLOSE_S = 60.0  # for all that is under way at the end
@@ -92,7 +182,7 @@ class DesktopPool:
         spec = desktop_of(config, fit_seats)
         if spec != self._desktops.spec:
             self._log.emit(
-                events.LIMITS_FITTED, memory_mib=spec.memory_bytes >> 20, processes=spec.processes,
+                desktops.LIMITS_FITTED, memory_mib=spec.memory_bytes >> 20, processes=spec.processes,
                 open_files=spec.open_files, terminals=spec.terminals,
             )  # fmt: skip
         self._desktops.spec, self._fitted, self._unfit = spec, (config, fit_seats), ""
@@ -241,7 +331,7 @@ class DesktopPool:
         """The lease is over: kill the desktop, even under a call."""
         state = self.lives.state(lease.desktop)
         self._log.emit(
-            events.LEASE_EXPIRED, desktop=lease.desktop, lease=lease.number, holder=lease.holder, state=str(state),
+            desktops.LEASE_EXPIRED, desktop=lease.desktop, lease=lease.number, holder=lease.holder, state=str(state),
             held_s=time.monotonic() - lease.since,
         )  # fmt: skip
         self.retire(booted)
@@ -286,7 +376,7 @@ class DesktopPool:
                 self.fit(*self._fitted)
             except ConfigError as unfit:  # what came later is refused where it starts, or by the control groups
                 if self._unfit != str(unfit):
-                    self._log.emit(events.LIMITS_KEPT, cause=str(unfit))
+                    self._log.emit(desktops.LIMITS_KEPT, cause=str(unfit))
                 self._unfit = str(unfit)
         try:
             async with asyncio.timeout(self._config.boot_timeout_s):
@@ -305,14 +395,14 @@ class DesktopPool:
             self._health.booted(booted.desktop.name)
             took_s = time.monotonic() - started
             warnings = list(booted.desktop.warnings)
-            self._log.emit(events.DESKTOP_BOOTED, desktop=booted.desktop.name, boot_s=took_s, warnings=warnings)
+            self._log.emit(desktops.DESKTOP_BOOTED, desktop=booted.desktop.name, boot_s=took_s, warnings=warnings)
             self._keep(booted)
 
     def _boot_failed(self, error: DesktopFault) -> None:
         self._last_fault = error
         again_s = self._plan.failed(time.monotonic())
         self._log.emit(
-            events.DESKTOP_BOOT_FAILED, cause=error.cause, detail=error.detail, culprit=error.culprit, again_s=again_s
+            desktops.DESKTOP_BOOT_FAILED, cause=error.cause, detail=error.detail, culprit=error.culprit, again_s=again_s
         )
         self._count(error)
 
@@ -320,3 +410,24 @@ class DesktopPool:
         """Its processes were too slow to end, mostly on a busy host."""
         if not self._closed:
             self._spawn(self._desktops.remove_again(desktop), _REMOVE)
+
+
+async def open_provider(settings: ProviderConfig, run_id: str) -> Provider:
+    """The provider of these settings. `run_id` is the run's name. Raises ConfigError."""
+    return SshProvider(settings) if isinstance(settings, SshConfig) else await SandboxProvider.start(settings, run_id)
+
+
+def desktop_of(config: DesktopsConfig, fit_seats: int = 0) -> DesktopSpec:
+    """What the provider boots. With `fit_seats` a desktop's limits are lowered to what this machine has for so many.
+
+    Other processes of the run have as much of the machine. To be called with `fit_seats` once the provider is open.
+
+    Raises ConfigError where even the least limits of so many don't fit.
+    """
+    settings = config.provider
+    if isinstance(settings, SshConfig):
+        return DesktopSpec(width=config.screen.width, height=config.screen.height)
+    if fit_seats:
+        key, there = "desktops.count per process", shares.of_this_process(Path(settings.folder))
+        settings = shares.fitted(settings, fit_seats, config.pool.warm_pool, there, key=key)
+    return DesktopSpec.of(settings, config.screen)

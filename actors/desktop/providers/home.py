@@ -1,13 +1,14 @@
-"""The HOME that a desktop starts with.
+"""What a desktop gets of this machine: the HOME that it starts with, and VS Code where `make vscode` has put it.
 
-Invariant: settings come from the program's data file alone, so two desktops begin alike on any machine. A LibreOffice
-profile that set-up made here only saves that program its first start.
+Settings come from the program's data file alone, so two desktops begin alike on any machine. A LibreOffice profile that
+set-up made here only saves that program its first start. An editor that the desktops' users can't read is missing.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path, PurePosixPath
@@ -85,3 +86,42 @@ def write(into: Path, profiles: Mapping[Path, Path] = NO_PROFILES) -> None:
         (into / path).write_text(content)
     for own, profile in profiles.items():
         shutil.copytree(profile, into / own, symlinks=True, dirs_exist_ok=True)
+
+
+EDITOR_PLACE = "COMPUTERRL_VSCODE"  # the variable that names another folder
+EDITOR_STAMP = ".computerrl"  # written last by set-up
+EDITOR_ELSEWHERE = "/opt/computerrl-vscode"
+_PROJECT = Path(__file__).resolve().parents[3]
+
+
+def editor_place() -> Path | None:
+    """The editor's folder, beside the sources or where the variable says; None where it can't be used."""
+    return None if editor_lacking() else _editor_folder()
+
+
+def editor_lacking() -> str:
+    """Why there is no editor, in one line; "" where there is one."""
+    found = _editor_folder()
+    if not os.path.isfile(found / EDITOR_STAMP):  # also False where this user may not look
+        return "VS Code is not set up"
+    closed = _closed(found)
+    return f"VS Code lies where the desktops' users can't go: {closed} is closed to them" if closed else ""
+
+
+def editor_mend() -> str:
+    """The command that makes up for what is editor_lacking."""
+    found = _editor_folder()
+    return "make vscode" if _closed(found) is None else f"export {EDITOR_PLACE}={EDITOR_ELSEWHERE}; make vscode"
+
+
+def _editor_folder() -> Path:
+    own = os.environ.get(EDITOR_PLACE)
+    return Path(own).absolute() if own else _PROJECT / ".cache" / "vscode"
+
+
+def _closed(found: Path) -> Path | None:
+    """The first folder on the way that others may not pass, where this user is not the desktops' own."""
+    if os.geteuid() != 0:
+        return None
+    way = [folder for folder in (*reversed(found.parents), found) if os.path.exists(folder)]
+    return next((folder for folder in way if not folder.stat().st_mode & stat.S_IXOTH), None)

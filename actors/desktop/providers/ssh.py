@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import io
 import math
 import os
 import shlex
+import tarfile
 from collections.abc import AsyncIterator
+from pathlib import PurePosixPath
 
 import asyncssh
 import msgspec
@@ -26,16 +30,16 @@ from actors.desktop.files import read_home as outside
 from actors.desktop.files.read_home import FileSeen, ReadLimits
 from actors.desktop.link import CIPHERS
 from actors.desktop.provider import Desktop, DesktopHealth, DesktopSpec, Provider, SshAddress
-from actors.desktop.providers import ssh_files, ssh_place
-from actors.desktop.providers.ssh_code import PYTHON, CodeOnMachine, archive
+from actors.desktop.providers import home, ssh_files
 from actors.errors import DesktopFault
+from apis import guest_source
 from apis.guest.session.members import NOT_STOPPED
 from apis.tasks.verify.verify import WantedFile
 from runtime.errors import ConfigError
 
+PYTHON = "/usr/bin/python3"
 MARK = "COMPUTERRL_DESKTOP"  # as in the guest's session: what it starts carries this in its environment
 CONNECT_S = 10.0
-SEND_S = 30.0  # for the guest's code
 ANSWER_S = 30.0
 END_S = 30.0  # for a session to end by itself
 FREEZE_S = 15.0  # longer than a keeper takes to say that it could not, and within the time that verifying has
@@ -44,7 +48,45 @@ ROOM_S = 20.0  # for a desktop that is being given back, within the time that th
 SESSIONS_EACH = 8  # on one connection
 READ_S = 30.0
 TURN_S = 120.0  # for other errands on the same machine to end
-TRIES = 2  # of a boot: a policy of the same user may remove the code at any time
+# Run by the machine's Python, which becomes the session. The archive comes first on the input that stays the session's.
+UNPACK = """
+import io, os, shutil, sys, tarfile
+size, session, *command = sys.argv[1:]
+data = b""
+while len(data) < int(size) and (piece := os.read(0, int(size) - len(data))):
+    data += piece
+os.mkdir(session, 0o700)
+try:
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # newer ones warn without
+        archive.extractall(session)
+    os.execvp(command[0], command)
+except BaseException:
+    shutil.rmtree(session, ignore_errors=True)
+    raise
+"""
+
+
+@functools.cache
+def archive() -> bytes:
+    """A compressed tar file with the folders guest, home and run, which each session is sent. Raises ConfigError."""
+    files = {f"guest/{name}": path.read_bytes() for name, path in guest_source.files().items()}
+    start = home.load()
+    files |= {f"home/{path}": content.encode() for path, content in start.files.items()}
+    folders = {"run", "home", *(f"home/{path}" for path in start.folders)}
+    for path in (*files, *folders):
+        folders.update(str(parent) for parent in PurePosixPath(path).parents if str(parent) != ".")
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for name in sorted(folders):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o700
+            tar.addfile(entry)
+        for name, content in sorted(files.items()):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
 
 
 class _Line:
@@ -100,7 +142,6 @@ class _Machine:
         except (OSError, asyncssh.KeyImportError) as error:
             raise ConfigError(f"desktops.provider.machines {config.host}: {error}") from error
         self.identity = (self.host_key.export_public_key(), self.client_key.export_private_key())
-        self.code = CodeOnMachine(config.folder)
         self.used = 0
         self.failed = -math.inf  # when a boot on it last did, by the loop's clock
         self._lines: list[_Line] = []
@@ -140,10 +181,6 @@ class _Machine:
         return None if done.exit_status else str(done.stdout)
 
 
-class _CodeWanted(Exception):  # noqa: N818 - an answer, not a defect
-    """The machine has not kept the guest's code."""
-
-
 class _Session(msgspec.Struct):
     """One desktop on a machine. `keeper` is the process that holds it; the end of its input ends the session."""
 
@@ -151,7 +188,7 @@ class _Session(msgspec.Struct):
     line: _Line  # that holds the keeper
     folder: str
     token: str
-    keeper: asyncssh.SSHClientProcess[str]
+    keeper: asyncssh.SSHClientProcess[bytes]
     given_back: bool = False  # its place on the machine
 
     @property
@@ -160,22 +197,17 @@ class _Session(msgspec.Struct):
         return not (self.keeper.is_closing() or self.keeper.stdout.at_eof())
 
     async def ask(self, word: str, answer: str, silent: FaultCause, within_s: float = ANSWER_S) -> None:
-        """Say a word to the keeper and wait for its answer.
-
-        Raises _CodeWanted, and DesktopFault: `silent` where no answer comes in time.
-        """
+        """Say a word to the keeper and wait for its answer. Raises DesktopFault: `silent` where none comes in time."""
         try:
             async with asyncio.timeout(within_s):
                 if word:
-                    self.keeper.stdin.write(word + "\n")
-                said = await self.keeper.stdout.readline()
-                if said == answer + "\n":
+                    self.keeper.stdin.write(word.encode() + b"\n")
+                reply = (await self.keeper.stdout.readline()).decode("utf-8", "replace")
+                if reply == answer + "\n":
                     return
-                if said == ssh_place.WANTED + "\n":
-                    raise _CodeWanted
-                if said.startswith(NOT_STOPPED):
-                    raise fault(FaultCause.STILL_RUNNING, said.strip()[:200])
-                error = (await self.keeper.stderr.read(2000)).strip().splitlines()[-1:]
+                if reply.startswith(NOT_STOPPED):
+                    raise fault(FaultCause.STILL_RUNNING, reply.strip()[:200])
+                error = (await self.keeper.stderr.read(2000)).decode("utf-8", "replace").strip().splitlines()[-1:]
         except TimeoutError:
             raise fault(silent, f"{self.folder}: no {answer!r} within {within_s:g} s") from None
         except (OSError, asyncssh.Error) as error_:
@@ -274,40 +306,21 @@ class SshProvider(Provider):
         )
 
     async def _start(self, machine: _Machine, folder: str, token: str, spec: DesktopSpec) -> _Session:
-        for _ in range(TRIES):
-            await self._send_code(machine)
-            try:
-                return await self._start_with_code(machine, folder, token, spec)
-            except _CodeWanted:
-                machine.code.there = False
-        raise fault(FaultCause.BOOT_FAILED, f"{machine.config.host}: the guest's code does not stay there")
-
-    async def _send_code(self, machine: _Machine) -> None:
-        if machine.code.there:
-            return
-        try:
-            async with machine.errand(SEND_S) as connection:
-                await machine.code.ensure(connection)
-        except TimeoutError:
-            detail = f"{machine.config.host}: sending the guest's code took over {SEND_S:g} s"
-            raise fault(FaultCause.BOOT_TIMEOUT, detail) from None
-        except (OSError, asyncssh.Error) as error:
-            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{machine.config.host}: {error}"[:300]) from error
-
-    async def _start_with_code(self, machine: _Machine, folder: str, token: str, spec: DesktopSpec) -> _Session:
         # The mark finds the processes of a keeper that was stopped.
-        command = archive().command(
-            "unpack", machine.config.folder, folder,
+        code = await asyncio.to_thread(archive)
+        command = shlex.join([
+            PYTHON, "-I", "-S", "-c", UNPACK, str(len(code)), folder,
             "env", f"{MARK}={token}", PYTHON, "-I", f"{folder}/guest", "session",
             "--run", f"{folder}/run", "--home", f"{folder}/home",
             "--token", token, "--size", f"{spec.width}x{spec.height}", "--keep", folder,
-        )  # fmt: skip
+        ])  # fmt: skip
         line = machine.keeper_line()
         line.keepers += 1
         try:
             try:
                 async with asyncio.timeout(ANSWER_S):
-                    keeper = await (await line.connection()).create_process(command)
+                    keeper = await (await line.connection()).create_process(command, encoding=None)
+                    keeper.stdin.write(code)
             except TimeoutError:
                 raise fault(FaultCause.BOOT_TIMEOUT, f"{machine.config.host}: no session's channel opened") from None
             except (OSError, asyncssh.Error) as error:

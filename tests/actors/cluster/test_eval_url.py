@@ -18,7 +18,7 @@ from aiohttp import web
 from actors.cluster import cli
 from actors.cluster.config.schema import Deploy
 from actors.cluster.evaluate import settings
-from actors.desktop.endpoints.config import EndpointConfig
+from actors.desktop.config import EndpointConfig
 from apis.tasks.osworld import HOME, data_url
 from apis.tasksets import store
 from runtime.errors import ConfigError

@@ -11,8 +11,8 @@ from actors.cluster.config import deploy_files
 from actors.cluster.runs import compose, doctor
 from actors.desktop.actor import DesktopSeat
 from actors.desktop.config import SandboxConfig
-from actors.desktop.providers.sandbox import grouping, shares
-from actors.desktop.providers.sandbox.grouping import GroupBounds
+from actors.desktop.providers.sandbox import cgroups, shares
+from actors.desktop.providers.sandbox.cgroups import GroupBounds
 from actors.desktop.providers.sandbox.shares import Room
 
 SMALL = Room(memory_mib=2048, processes=27_000, open_files=340_000, terminals=3072)  # one of 4 GiB
@@ -21,7 +21,7 @@ SMALL = Room(memory_mib=2048, processes=27_000, open_files=340_000, terminals=30
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shares, "room", lambda: SMALL)
-    monkeypatch.setattr(grouping, "held", lambda: GroupBounds(0, 0))
+    monkeypatch.setattr(cgroups, "held", lambda: GroupBounds(0, 0))
 
 
 def test_processes_of_one_plan_share_what_is_there(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_doctor_says_each_sum_and_what_mends_it(monkeypatch: pytest.MonkeyPatch)
     assert [check.ok for check in found.values()] == [True, True, False, True, True]
     assert str(found["all open files"].mend).startswith("sysctl -w fs.file-max=3072000")
     assert not any(check.fatal for check in found.values())
-    monkeypatch.setattr(grouping, "held", lambda: GroupBounds(1500 << 20, 600))
+    monkeypatch.setattr(cgroups, "held", lambda: GroupBounds(1500 << 20, 600))
     others = next(doctor.check_sums(deploy, ()))
     assert not others.ok
     assert others.found.endswith("; desktops that are there now hold 1500")

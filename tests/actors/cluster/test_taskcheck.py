@@ -15,7 +15,7 @@ from actors.cluster.checks.tasks import static as form
 from actors.cluster.checks.tasks.tally import Result, complaints, row
 from actors.cluster.config import suites, tasksets
 from actors.cluster.runs import doctor
-from actors.desktop.providers import editor
+from actors.desktop.providers import home
 from apis.tasks import registry as tasks
 
 OSWORLD = Path(__file__).resolve().parents[4] / "shared" / "data" / "osworld"
@@ -115,7 +115,7 @@ def test_a_whole_suite_is_sound_by_its_form(name: str, capsys: pytest.CaptureFix
 def test_a_suite_whose_application_is_not_here_is_refused_before_anything_is_played(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(editor.PLACE, str(tmp_path))
+    monkeypatch.setenv(home.EDITOR_PLACE, str(tmp_path))
     monkeypatch.setattr(doctor, "absent", lambda _: [])
     runs = tmp_path / "runs"
     assert cli.main([*words.split(), *(["--runs", str(runs)] if "check" not in words else [])]) == 2

@@ -17,10 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))  # modules that tests s
 
 from actors.desktop.config import SandboxConfig
 from actors.desktop.files.read_home import ReadLimits
-from actors.desktop.link import GuestLink
+from actors.desktop.link import Frame, GuestLink
 from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from actors.desktop.wire import Frame
 from apis.observation import NeatFrame, Observation, from_guest
 from apis.plans.setup import setup
 from apis.tasks.osworld import Evaluator, Step, Task

@@ -8,9 +8,7 @@ import pytest
 
 from actors.cluster.config.schema import SeatsConfig
 from actors.desktop.config import DesktopsConfig, MachineConfig, PoolConfig, SandboxConfig, SshConfig
-from actors.desktop.pool.boots import BOOTS_LEAST, boots_at_once
-from actors.desktop.pool.plan import PoolPlan
-from actors.desktop.pool.pool import DesktopPool
+from actors.desktop.pool.pool import BOOTS_LEAST, DesktopPool, PoolPlan, boots_at_once
 
 
 def test_a_plan_boots_as_many_at_once_as_it_is_told() -> None:

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.desktop.providers.sandbox import cgroups, grouping, hierarchies
-from actors.desktop.providers.sandbox.grouping import GroupBounds, NoRoom
-from actors.desktop.providers.sandbox.hierarchies import ALL
+from actors.desktop.providers.sandbox import cgroups
+from actors.desktop.providers.sandbox.cgroups import ALL, GroupBounds, NoRoom
 
 OWN, MOST = GroupBounds(200 << 20, 60), GroupBounds(500 << 20, 1000)
 
@@ -33,8 +32,8 @@ def simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (place / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
         (place / "cgroup.subtree_control").write_text("memory\n")
     (parent / "mine" / "cgroup.procs").write_text("17\n")
-    monkeypatch.setattr(hierarchies, "MOUNTS", mounts)
-    monkeypatch.setattr(hierarchies, "OWN", own)
+    monkeypatch.setattr(cgroups, "MOUNTS", mounts)
+    monkeypatch.setattr(cgroups, "OWN", own)
     return parent
 
 
@@ -42,13 +41,13 @@ def simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def apart(monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a group of all desktops that no other program of this machine knows."""
     name = f"computerrl-test-{os.getpid()}"
-    monkeypatch.setattr(grouping, "ALL", name)
-    monkeypatch.setattr(hierarchies, "ALL", name)
+    monkeypatch.setattr(cgroups, "ALL", name)
+    monkeypatch.setattr(cgroups, "ALL", name)
     return name
 
 
 def test_simulated_version_2_limits_lie_beside_the_own_group(simulated: Path):
-    folders, warnings = grouping.make("crl.x", OWN, MOST)
+    folders, warnings = cgroups.make("crl.x", OWN, MOST)
     assert (simulated / ALL / "memory.max").read_text() == str(500 << 20)
     assert (simulated / ALL / "pids.max").read_text() == "1000"
     assert folders == {"unified": str(simulated / ALL / "crl.x")}
@@ -61,7 +60,7 @@ def test_simulated_version_2_limits_lie_beside_the_own_group(simulated: Path):
 
 
 def test_simulated_version_2_counters(simulated: Path):
-    folders, _ = grouping.make("crl.x", OWN, MOST)
+    folders, _ = cgroups.make("crl.x", OWN, MOST)
     assert (cgroups.oom_kills(folders), cgroups.limit_hits(folders), cgroups.cpu_s(folders)) == (0, 0, 0.0)
     group = simulated / ALL / "crl.x"
     (group / "memory.events").write_text("low 0\nhigh 0\nmax 31\noom 2\noom_kill 1\noom_group_kill 0\n")
@@ -72,18 +71,18 @@ def test_simulated_version_2_counters(simulated: Path):
 def test_simulated_version_1_with_two_controllers_in_one_hierarchy(simulated: Path):
     tree = simulated.parents[1]
     (tree / "both").mkdir()
-    hierarchies.MOUNTS.write_text(f"cgroup {tree / 'both'} cgroup rw,cpu,cpuacct 0 0\n")
-    hierarchies.OWN.write_text("3:cpu,cpuacct:/\n")
-    folders, warnings = grouping.make("crl.x", OWN, MOST)
+    cgroups.MOUNTS.write_text(f"cgroup {tree / 'both'} cgroup rw,cpu,cpuacct 0 0\n")
+    cgroups.OWN.write_text("3:cpu,cpuacct:/\n")
+    folders, warnings = cgroups.make("crl.x", OWN, MOST)
     assert folders == dict.fromkeys(("cpu", "cpuacct"), str(tree / "both" / "crl.x"))
     assert not [warning for warning in warnings if "cpu" in warning]
-    assert hierarchies.places() == [tree / "both"]
-    assert grouping.remove(folders) == []
+    assert cgroups.places() == [tree / "both"]
+    assert cgroups.remove(folders) == []
     assert cgroups.cpu_s(folders) == 0.0
 
 
 async def test_simulated_version_2_freezing_waits_for_the_kernels_word(simulated: Path, monkeypatch):
-    folders, _ = grouping.make("crl.x", OWN, MOST)
+    folders, _ = cgroups.make("crl.x", OWN, MOST)
     assert cgroups.can_freeze(folders)
     events = simulated / ALL / "crl.x" / "cgroup.events"
     events.write_text("populated 1\nfrozen 0\n")
@@ -100,9 +99,9 @@ async def test_simulated_version_2_freezing_waits_for_the_kernels_word(simulated
 def test_what_is_not_there_becomes_a_warning_and_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     nothing = tmp_path / "nothing"
     nothing.touch()
-    monkeypatch.setattr(hierarchies, "MOUNTS", nothing)
-    monkeypatch.setattr(hierarchies, "OWN", nothing)
-    folders, warnings = grouping.make("crl.x", OWN, MOST)
+    monkeypatch.setattr(cgroups, "MOUNTS", nothing)
+    monkeypatch.setattr(cgroups, "OWN", nothing)
+    folders, warnings = cgroups.make("crl.x", OWN, MOST)
     assert folders == {}
     assert warnings == ["no limit of memory", "no limit of pids", "no freezer; stop signals are used"]
     assert (cgroups.oom_kills({}), cgroups.limit_hits({}), cgroups.cpu_s({})) == (0, 0, 0.0)
@@ -117,50 +116,48 @@ def test_simulated_version_2_without_its_controllers_warns(simulated: Path, monk
         return written(path, text)
 
     monkeypatch.setattr(Path, "write_text", refusing)
-    _, warnings = grouping.make("crl.x", OWN, MOST)
+    _, warnings = cgroups.make("crl.x", OWN, MOST)
     assert [warning.partition(":")[0] for warning in warnings] == ["no limit of memory", "no limit of pids"]
 
 
 def test_simulated_version_2_says_beforehand_what_desktops_would_lack(simulated: Path):
-    assert hierarchies.lacking() == []
+    assert cgroups.lacking() == []
     for place in (simulated, simulated / "mine"):
         (place / "cgroup.type").write_text("domain\n")
-    assert hierarchies.lacking() == []
+    assert cgroups.lacking() == []
     (simulated / "cgroup.procs").write_text("17\n")  # now it may hand down no more than it has: memory
-    assert hierarchies.lacking() == ["pids"]
+    assert cgroups.lacking() == ["pids"]
     (simulated / "cgroup.procs").unlink()  # as in a container whose own group is the root that it sees
     (simulated / "mine" / "cgroup.procs").write_text("17\n")
     (simulated / "mine" / "cgroup.subtree_control").write_text("\n")
-    assert hierarchies.lacking() == ["memory", "pids"]
+    assert cgroups.lacking() == ["memory", "pids"]
     assert (simulated / "mine" / "cgroup.subtree_control").read_text() == "\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make control groups here")
 def test_groups_of_this_machine_are_made_and_removed(apart: str):
-    folders, warnings = grouping.make(f"crl-test-{os.getpid()}", GroupBounds(64 << 20, 5), MOST)
+    folders, warnings = cgroups.make(f"crl-test-{os.getpid()}", GroupBounds(64 << 20, 5), MOST)
     assert all(Path(folder).is_dir() for folder in folders.values())
-    assert grouping.remove(folders) == []
+    assert cgroups.remove(folders) == []
     assert not any(Path(folder).exists() for folder in folders.values())
     assert warnings == [] or "unified" not in folders
-    assert [f"no limit of {name}" for name in hierarchies.lacking()] == [
-        text for text in warnings if "no limit" in text
-    ]
-    assert {str(Path(folder).parent) for folder in folders.values()} <= {str(place) for place in hierarchies.places()}
+    assert [f"no limit of {name}" for name in cgroups.lacking()] == [text for text in warnings if "no limit" in text]
+    assert {str(Path(folder).parent) for folder in folders.values()} <= {str(place) for place in cgroups.places()}
 
 
 def test_simulated_desktops_never_add_up_to_more_than_all_may_have(simulated: Path):
     for number in range(2):
-        grouping.make(f"crl.{number}", OWN, MOST)
+        cgroups.make(f"crl.{number}", OWN, MOST)
     with pytest.raises(
         NoRoom, match=f"memory: {200 << 20} beside the {400 << 20} of other desktops would pass {500 << 20}"
     ):
-        grouping.make("crl.2", OWN, MOST)
+        cgroups.make("crl.2", OWN, MOST)
     with pytest.raises(NoRoom, match="pids: 900 beside the 120"):
-        grouping.make("crl.2", GroupBounds(1 << 20, 900), MOST)
+        cgroups.make("crl.2", GroupBounds(1 << 20, 900), MOST)
     assert not (simulated / ALL / "crl.2").exists()
-    assert grouping.held() == GroupBounds(400 << 20, 120)
-    grouping.make("crl.2", GroupBounds(100 << 20, 880), MOST)
-    assert grouping.held() == MOST
+    assert cgroups.held() == GroupBounds(400 << 20, 120)
+    cgroups.make("crl.2", GroupBounds(100 << 20, 880), MOST)
+    assert cgroups.held() == MOST
 
 
 def test_simulated_desktops_lie_as_high_as_the_limits_of_this_process_let_them(simulated: Path):
@@ -168,13 +165,13 @@ def test_simulated_desktops_lie_as_high_as_the_limits_of_this_process_let_them(s
     for file in ("cgroup.procs", "cgroup.subtree_control"):
         (top / file).touch()
     (top / "cgroup.controllers").write_text("cpu memory pids\n")
-    assert grouping.make("crl.a", OWN, MOST)[0] == {"unified": str(top / ALL / "crl.a")}
+    assert cgroups.make("crl.a", OWN, MOST)[0] == {"unified": str(top / ALL / "crl.a")}
     (simulated / "memory.max").write_text(str(1 << 30))
-    assert grouping.make("crl.b", OWN, MOST)[0] == {"unified": str(simulated / ALL / "crl.b")}
+    assert cgroups.make("crl.b", OWN, MOST)[0] == {"unified": str(simulated / ALL / "crl.b")}
     (simulated / "mine" / "pids.max").write_text("300")
     (top / "pids.max").write_text("max")
-    assert grouping.make("crl.c", OWN, MOST)[0] == {"unified": str(simulated / ALL / "crl.c")}
-    assert (hierarchies.own_limits("memory"), hierarchies.own_limits("pids")) == ([1 << 30], [300])
+    assert cgroups.make("crl.c", OWN, MOST)[0] == {"unified": str(simulated / ALL / "crl.c")}
+    assert (cgroups.own_limits("memory"), cgroups.own_limits("pids")) == ([1 << 30], [300])
 
 
 def test_simulated_version_1_keeps_memory_for_sockets(simulated: Path, monkeypatch: pytest.MonkeyPatch):
@@ -190,53 +187,53 @@ def test_simulated_version_1_keeps_memory_for_sockets(simulated: Path, monkeypat
                 (path / file).write_text(str(2**63 - 4096))
 
     monkeypatch.setattr(Path, "mkdir", with_files)
-    hierarchies.MOUNTS.write_text(f"cgroup {memory} cgroup rw,memory 0 0\n")
-    hierarchies.OWN.write_text("3:memory:/\n")
-    folders, _ = grouping.make("crl.x", OWN, MOST)
+    cgroups.MOUNTS.write_text(f"cgroup {memory} cgroup rw,memory 0 0\n")
+    cgroups.OWN.write_text("3:memory:/\n")
+    folders, _ = cgroups.make("crl.x", OWN, MOST)
     group = memory / ALL / "crl.x"
     assert folders == {"memory": str(group)}
     limits = [int((group / file).read_text()) for file in sorted(path.name for path in group.iterdir())]
-    assert limits == [grouping.TCP_BYTES, (200 << 20) - grouping.TCP_BYTES, (200 << 20) - grouping.TCP_BYTES]
-    assert grouping.held() == GroupBounds(200 << 20, 0), "what lies in sockets is of a desktop's memory"
+    assert limits == [cgroups.TCP_BYTES, (200 << 20) - cgroups.TCP_BYTES, (200 << 20) - cgroups.TCP_BYTES]
+    assert cgroups.held() == GroupBounds(200 << 20, 0), "what lies in sockets is of a desktop's memory"
     assert (memory / ALL / "memory.limit_in_bytes").read_text() == str(500 << 20)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make control groups here")
 def test_the_group_of_all_desktops_goes_with_the_last_of_them_and_an_empty_one_is_taken_over(apart: str):
     name = f"crl-test-{os.getpid()}"
-    first, _ = grouping.make(f"{name}-1", GroupBounds(64 << 20, 5), MOST)
-    second, _ = grouping.make(f"{name}-2", GroupBounds(64 << 20, 5), MOST)
+    first, _ = cgroups.make(f"{name}-1", GroupBounds(64 << 20, 5), MOST)
+    second, _ = cgroups.make(f"{name}-2", GroupBounds(64 << 20, 5), MOST)
     everyone = [Path(folder).parent for folder in first.values() if Path(folder).parent.name == apart]
-    assert grouping.remove(first) == []
+    assert cgroups.remove(first) == []
     assert all(place.is_dir() for place in everyone)
-    assert grouping.remove(second) == []
+    assert cgroups.remove(second) == []
     for place in everyone:
         place.mkdir(exist_ok=True)  # as one that was killed there left it
-    third, _ = grouping.make(f"{name}-3", GroupBounds(64 << 20, 5), MOST)
+    third, _ = cgroups.make(f"{name}-3", GroupBounds(64 << 20, 5), MOST)
     assert [folder for folder in third.values() if Path(folder).parent in everyone] != [] or not everyone
-    assert grouping.remove(third) == []
+    assert cgroups.remove(third) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="control groups are root's")
 def test_groups_that_nothing_runs_in_hold_no_room_for_ever(apart: str, monkeypatch: pytest.MonkeyPatch):
     whole = GroupBounds(MOST.memory_bytes, MOST.processes)
-    left, _ = grouping.make("crl.left", whole, MOST)  # by a program whose folder is not seen from here
+    left, _ = cgroups.make("crl.left", whole, MOST)  # by a program whose folder is not seen from here
     if not any(Path(folder).parent.name == apart for folder in left.values()):
         pytest.skip("no control group of this machine can be limited")
-    with pytest.raises(grouping.NoRoom):
-        grouping.make("crl.new", whole, MOST)
-    monkeypatch.setattr(grouping, "ABANDONED_S", -60.0)
+    with pytest.raises(cgroups.NoRoom):
+        cgroups.make("crl.new", whole, MOST)
+    monkeypatch.setattr(cgroups, "ABANDONED_S", -60.0)
     lives = subprocess.Popen(["sleep", "60"])
     try:
         for folder in set(left.values()):
             (Path(folder) / "cgroup.procs").write_text(str(lives.pid))
-        with pytest.raises(grouping.NoRoom):
-            grouping.make("crl.new", whole, MOST)
+        with pytest.raises(cgroups.NoRoom):
+            cgroups.make("crl.new", whole, MOST)
     finally:
         lives.kill()
         lives.wait()
-    assert grouping.held() == GroupBounds(0, 0)
-    new, _ = grouping.make("crl.new", whole, MOST)
+    assert cgroups.held() == GroupBounds(0, 0)
+    new, _ = cgroups.make("crl.new", whole, MOST)
     assert not any(Path(folder).is_dir() for folder in left.values() if Path(folder).parent.name == apart)
-    assert grouping.remove(new) == []
-    assert grouping.remove(left) == []
+    assert cgroups.remove(new) == []
+    assert cgroups.remove(left) == []

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from actors.desktop.files import fork as forked
+from actors.desktop.files import worker as forked
 from actors.desktop.files.read_home import FileSeen, ReadLimits, as_wanted
 from actors.desktop.pool.leased import view_of
 from apis.documents.read import RefusedError

@@ -17,12 +17,9 @@ from actors.cluster.config import demonstrators, models
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy
 from actors.cluster.config.typed_yaml import build
 from actors.desktop.answers import Prompt
-from actors.desktop.demonstrators.config import EndpointMember, OracleMember, hasty, who
-from actors.desktop.demonstrators.pool import DemonstratorPool, fitting
-from actors.desktop.demonstrators.rewrite import rewritten
-from actors.desktop.endpoints.client import MAX_ANSWER_BYTES, Endpoint, EndpointDown
-from actors.desktop.endpoints.config import key_of
-from actors.desktop.endpoints.retrying import backoff_s
+from actors.desktop.config import EndpointMember, OracleMember, hasty, key_of, who
+from actors.desktop.demonstrators import DemonstratorPool, fitting, rewritten
+from actors.desktop.endpoint import MAX_ANSWER_BYTES, Endpoint, EndpointDown, backoff_s
 from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.actions.grammar import RefusedAnswer, parse

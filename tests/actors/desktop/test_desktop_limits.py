@@ -10,7 +10,7 @@ import pytest
 from conftest import Guest
 
 from actors.desktop.provider import DesktopSpec
-from actors.desktop.providers.sandbox import grouping, hierarchies, shares
+from actors.desktop.providers.sandbox import cgroups, shares
 from actors.desktop.providers.sandbox.command import MESSAGES_BYTES
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault
@@ -81,34 +81,34 @@ async def test_nothing_that_a_guest_may_fill_or_hold_is_without_a_bound(guest: G
 async def test_limits_lie_in_the_group_of_all_desktops(guest: Guest) -> None:
     outside = guest.desktop.outside
     assert outside is not None
-    spec, room, held = DesktopSpec(), shares.room(), grouping.held()
+    spec, room, held = DesktopSpec(), shares.room(), cgroups.held()
     everyone = {name: Path(folder).parent for name, folder in outside.cgroups.items()}
-    for name in hierarchies.LIMITED:
+    for name in cgroups.LIMITED:
         if name in everyone:
-            assert everyone[name].name == hierarchies.ALL
+            assert everyone[name].name == cgroups.ALL
     if "memory" in everyone:
-        assert hierarchies.limit_of(everyone["memory"], "memory") == room.memory_mib << 20
+        assert cgroups.limit_of(everyone["memory"], "memory") == room.memory_mib << 20
         assert spec.memory_bytes <= held.memory_bytes <= room.memory_mib << 20
     if "pids" in everyone:
-        assert hierarchies.limit_of(everyone["pids"], "pids") == room.processes
+        assert cgroups.limit_of(everyone["pids"], "pids") == room.processes
         assert spec.processes <= held.processes <= room.processes
 
 
 async def test_a_desktop_waits_for_those_that_leave_and_is_refused_where_others_stay(
     sandbox: SandboxProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if "memory" in hierarchies.lacking():
+    if "memory" in cgroups.lacking():
         pytest.skip("no cgroup limits memory here")
-    monkeypatch.setattr(grouping, "ALL", f"computerrl-test-{os.getpid()}")  # apart from all others of this machine
+    monkeypatch.setattr(cgroups, "ALL", f"computerrl-test-{os.getpid()}")  # apart from all others of this machine
     spec = DesktopSpec(memory_bytes=256 << 20)
     room = shares.Room(memory_mib=300, processes=9999, open_files=1 << 20, terminals=3000)
     monkeypatch.setattr(shares, "room", lambda: room)
     first = await sandbox.boot(spec)
     with pytest.raises(DesktopFault, match=r"^sandbox_refused: memory: .* desktops of other runs have to end$"):
         await sandbox.boot(spec)
-    assert grouping.held().memory_bytes == spec.memory_bytes
+    assert cgroups.held().memory_bytes == spec.memory_bytes
     leaving = sandbox._discard(sandbox._sandboxes[first.name])
     second = await sandbox.boot(spec)
     assert leaving.done()
     await sandbox.destroy(second)
-    assert grouping.held() == (0, 0)
+    assert cgroups.held() == (0, 0)

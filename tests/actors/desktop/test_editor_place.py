@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from actors.cluster.runs import doctor
-from actors.desktop.providers import editor
+from actors.desktop.providers import home
 from tests.folders import desk_folder
 
 
@@ -23,18 +23,18 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with desk_folder() as passable:
         place = Path(passable) / "below" / "vscode"
         place.mkdir(parents=True)
-        monkeypatch.setenv(editor.PLACE, str(place))
+        monkeypatch.setenv(home.EDITOR_PLACE, str(place))
         yield place
 
 
 def test_an_editor_counts_once_set_up_has_ended(folder: Path) -> None:
-    assert editor.place() is None
-    assert (editor.lacking(), editor.mend()) == ("VS Code is not set up", "make vscode")
-    (folder / editor.STAMP).touch()
-    assert editor.place() == folder
+    assert home.editor_place() is None
+    assert (home.editor_lacking(), home.editor_mend()) == ("VS Code is not set up", "make vscode")
+    (folder / home.EDITOR_STAMP).touch()
+    assert home.editor_place() == folder
     check = doctor.check_editor()
     assert (check.ok, check.found, check.fatal) == (True, str(folder), False)
-    (folder / editor.STAMP).unlink()
+    (folder / home.EDITOR_STAMP).unlink()
     check = doctor.check_editor(needed=True)
     assert check.fatal
     assert check.mend == "make vscode   (or let COMPUTERRL_VSCODE name the folder of one that is set up)"
@@ -42,10 +42,10 @@ def test_an_editor_counts_once_set_up_has_ended(folder: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="desktops have users of their own only as root")
 def test_an_editor_that_desktops_can_not_reach_is_none(folder: Path) -> None:
-    (folder / editor.STAMP).touch()
+    (folder / home.EDITOR_STAMP).touch()
     folder.parent.chmod(0o700)
-    assert editor.place() is None
-    assert editor.lacking().endswith(f"{folder.parent} is closed to them")
+    assert home.editor_place() is None
+    assert home.editor_lacking().endswith(f"{folder.parent} is closed to them")
     check = doctor.check_editor()
     assert not check.ok
     assert not check.fatal
@@ -53,7 +53,7 @@ def test_an_editor_that_desktops_can_not_reach_is_none(folder: Path) -> None:
 
 
 def test_an_editor_that_this_user_may_not_look_at_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / editor.STAMP).touch()
+    (folder / home.EDITOR_STAMP).touch()
     real = os.stat
 
     def shut(path: Any, *args: Any, **more: Any) -> os.stat_result:
@@ -63,11 +63,11 @@ def test_an_editor_that_this_user_may_not_look_at_is_none(folder: Path, monkeypa
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "stat", shut)
-        found = editor.place(), editor.lacking(), editor.mend()
+        found = home.editor_place(), home.editor_lacking(), home.editor_mend()
     assert found == (None, "VS Code is not set up", "make vscode")
 
 
-SCRIPT = Path(editor.__file__).parents[3] / "deploy" / "setup" / "vscode.sh"
+SCRIPT = Path(home.__file__).parents[3] / "deploy" / "setup" / "vscode.sh"
 NPM = """#!/bin/sh
 last() { for word; do :; done; echo "$word"; }
 case $1 in
@@ -96,7 +96,7 @@ def _set_up(where: Path, tools: Path, breaks: int = 0) -> subprocess.CompletedPr
         (tools / "bin" / name).write_text(text)
         (tools / "bin" / name).chmod(0o755)
     env = {
-        **os.environ, "PATH": f"{tools}/bin:{os.environ['PATH']}", "BREAKS": str(breaks), editor.PLACE: str(where),
+        **os.environ, "PATH": f"{tools}/bin:{os.environ['PATH']}", "BREAKS": str(breaks), home.EDITOR_PLACE: str(where),
     }  # fmt: skip
     command = ["bash", str(setup / "vscode.sh")]
     return subprocess.run(command, capture_output=True, text=True, env=env, check=False, timeout=60)
@@ -117,11 +117,11 @@ def test_a_folder_with_anything_else_in_it_is_left_alone(tmp_path: Path) -> None
 def test_the_new_editor_takes_the_place_of_the_old_one_once_it_is_whole(tmp_path: Path, breaks: int) -> None:
     place = tmp_path / "vscode"
     place.mkdir()
-    (place / editor.STAMP).write_text("of another version")
+    (place / home.EDITOR_STAMP).write_text("of another version")
     (place / "old").touch()
     done = _set_up(place, tmp_path / "tools", breaks)
     assert done.returncode == breaks, done.stdout + done.stderr
-    assert (place / editor.STAMP).is_file()
+    assert (place / home.EDITOR_STAMP).is_file()
     assert (place / "old").exists() == bool(breaks)
     assert (place / "server" / "name").exists() != bool(breaks)
     assert (tmp_path / "vscode.new").exists() == bool(breaks)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.desktop import end_state
-from actors.desktop.end_state import EndState
+from actors.desktop import recorder
 from actors.desktop.files.read_home import FileSeen, ReadRefusal
+from actors.desktop.recorder import EndState
 from apis.tasks.verify.manifest import FILE, FOLDER, Entry, Manifest
 from runtime.errors import PayloadLost
 
@@ -32,7 +32,7 @@ def test_what_was_kept_comes_back(
 
 
 def test_a_large_end_state_is_not_kept_and_half_of_it_is_none() -> None:
-    large = EndState([FileSeen(path="a", data=bytes(end_state.MOST_BYTES + 1))], Manifest(), Manifest(), "/home/agent")
+    large = EndState([FileSeen(path="a", data=bytes(recorder.MOST_BYTES + 1))], Manifest(), Manifest(), "/home/agent")
     assert large.parts() == []
     whole = EndState([FileSeen(path="a", data=b"x")], Manifest(), Manifest(), "/home/agent").parts()
     for torn in ([], whole[:2], [b"?", *whole[1:]]):

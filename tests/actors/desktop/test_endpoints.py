@@ -18,13 +18,9 @@ from endpoint_stand_in import PAPER, StandIn, completion
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.desktop.answers import Prompt
-from actors.desktop.config import SeatConfig
-from actors.desktop.endpoints.answers import EndpointAnswers
-from actors.desktop.endpoints.client import MAX_ANSWER_BYTES, Endpoint
-from actors.desktop.endpoints.completion import NoCompletionError, completed
-from actors.desktop.endpoints.config import EndpointConfig
-from actors.desktop.endpoints.retrying import retry_after_s
+from actors.desktop.answers import EndpointAnswers, Prompt
+from actors.desktop.config import EndpointConfig, SeatConfig
+from actors.desktop.endpoint import MAX_ANSWER_BYTES, Endpoint, NoCompletionError, completed, retry_after_s
 from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Observation, from_guest
@@ -359,7 +355,7 @@ ENDLESS = {
 
 @pytest.mark.parametrize("pieces", ENDLESS.values(), ids=ENDLESS)
 async def test_an_answer_without_an_end_is_not_kept(pieces: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.desktop.endpoints.client.MAX_STREAM_BYTES", 4 << 20)
+    monkeypatch.setattr("actors.desktop.endpoint.MAX_STREAM_BYTES", 4 << 20)
 
     async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
         return await _written(server, (pieces[min(at, len(pieces) - 1)] for at in range(2000)))

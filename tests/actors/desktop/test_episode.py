@@ -14,14 +14,12 @@ import pytest_asyncio
 from actors.cluster.checks.played.reverify import judged_again
 from actors.desktop.answers import Answer, Prompt, PromptTooLong
 from actors.desktop.config import WHOLE_ONE_IN, DesktopsConfig, PoolConfig, SandboxConfig, SeatConfig
-from actors.desktop.demonstrators.pool import PoolAnswers, of_oracle
-from actors.desktop.end_state import EndState
-from actors.desktop.episode import Episode, PlayedEpisode
+from actors.desktop.demonstrators import PoolAnswers, of_oracle
+from actors.desktop.episode import Episode, PlayedEpisode, Stage, StageClock
 from actors.desktop.files.read_home import FileSeen
 from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
-from actors.desktop.recorder import Recorder
-from actors.desktop.stages import Stage, StageClock
+from actors.desktop.recorder import EndState, Recorder
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, StepPayload
 from apis.observation import Observation

@@ -22,9 +22,8 @@ from actors.desktop.episode import Episode, PlayedEpisode
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.files.read_home import FileSeen, ReadRefusal
 from actors.desktop.link import GuestLink
-from actors.desktop.pool.desktops import BootedDesktop
+from actors.desktop.pool.desktops import BootedDesktop, Lives
 from actors.desktop.pool.leased import LeasedDesktop
-from actors.desktop.pool.lifecycle import Lives
 from actors.desktop.provider import Desktop, DesktopHealth, Provider, SshAddress
 from actors.desktop.recorder import Recorder
 from actors.errors import DesktopFault, GuestRefused

@@ -7,8 +7,7 @@ from typing import Any, cast
 import pytest
 
 from actors.desktop.config import SeatConfig
-from actors.desktop.hands import Hands
-from actors.desktop.pool.leased import LeasedDesktop
+from actors.desktop.pool.leased import Hands, LeasedDesktop
 from actors.errors import DesktopFault, GuestRefused
 from apis.observation import SCREEN
 from apis.tasks.osworld import (

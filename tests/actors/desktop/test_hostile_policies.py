@@ -17,16 +17,15 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from actors.desktop import events
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, SeatConfig
-from actors.desktop.episode import Episode, PlayedEpisode
+from actors.desktop.episode import Episode, PlayedEpisode, Stage, StageClock
+from actors.desktop.pool import desktops as events
 from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import DesktopHealth
 from actors.desktop.recorder import Recorder
-from actors.desktop.stages import Stage, StageClock
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Observation
 from apis.prompts.text import Turn

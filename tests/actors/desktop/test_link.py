@@ -11,9 +11,8 @@ import msgspec
 import pytest
 
 from actors.desktop.faults import LinkState
-from actors.desktop.link import GuestLink, LinkDown, evidence_of
+from actors.desktop.link import MAX_FRAME_BYTES, GuestLink, LinkDown, evidence_of
 from actors.desktop.provider import Desktop, DesktopHealth, SshAddress
-from actors.desktop.wire import MAX_FRAME_BYTES
 from actors.errors import GuestRefused
 from runtime.errors import ProtocolError
 

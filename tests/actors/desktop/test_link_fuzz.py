@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from actors.desktop.faults import LinkState
-from actors.desktop.link import GuestLink, LinkDown
-from actors.desktop.wire import MAX_FRAME_BYTES, RESULTS, Frame
+from actors.desktop.link import MAX_FRAME_BYTES, RESULTS, Frame, GuestLink, LinkDown
 from actors.errors import GuestRefused
 from apis.observation import MAX_ELEMENTS, MAX_INFO, MAX_TEXT, MAX_WINDOWS, NeatFrame, Observation, from_guest, neat
 from apis.prompts.compact import render_compact

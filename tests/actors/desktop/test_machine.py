@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.desktop.stages import BUSY, EpisodeEnding, Stage, StageClock, ending_after, needs_verifier, outcome_of
+from actors.desktop.episode import BUSY, EpisodeEnding, Stage, StageClock, ending_after, needs_verifier, outcome_of
 from apis.tasks.verify.verify import TaskVerdict
 from runtime.errors import ProtocolError
 

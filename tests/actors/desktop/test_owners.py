@@ -14,10 +14,9 @@ import msgspec
 import pytest
 
 from actors.cluster.runs.doctor import check_state
-from actors.desktop import statefolder
-from actors.desktop import users as identity
 from actors.desktop.config import SandboxConfig
-from actors.desktop.providers.sandbox import grouping, leftovers, owners, shares
+from actors.desktop.providers.sandbox import cgroups, ending, owners, shares
+from actors.desktop.providers.sandbox import owners as identity
 from actors.desktop.providers.sandbox.owners import SandboxOwner
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault
@@ -32,7 +31,7 @@ sys.path.insert(0, sys.argv[1])
 from actors.desktop.config import SandboxConfig
 from actors.desktop.link import GuestLink
 from actors.desktop.provider import DesktopSpec
-from actors.desktop.providers.sandbox import leftovers
+from actors.desktop.providers.sandbox import ending
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 
 async def main():
@@ -42,7 +41,7 @@ async def main():
     print("owns", flush=True)
     for line in sys.stdin:
         if line == "reap\\n":
-            print(leftovers.reap(sys.argv[2]).folders, flush=True)
+            print(ending.reap(sys.argv[2]).folders, flush=True)
         else:
             print(await link.call("ping", timeout_s=10), flush=True)
 
@@ -81,7 +80,7 @@ def test_programs_of_two_containers_that_share_a_state_folder_reap_nothing_that_
         pytest.skip("process namespaces may not be made here")
     apart, beside = Neighbour(state_dir, *APART), Neighbour(state_dir)
     try:
-        assert leftovers.reap(state_dir).folders == 0
+        assert ending.reap(state_dir).folders == 0
         assert apart.asks("reap") == "0"
         assert (apart.asks("ping"), beside.asks("ping")) == ("pong", "pong")
         beside.end()
@@ -90,8 +89,8 @@ def test_programs_of_two_containers_that_share_a_state_folder_reap_nothing_that_
     finally:
         apart.end()
         beside.end()
-    in_time(lambda: leftovers.reap(state_dir).folders == 1)
-    assert [path.name for path in Path(state_dir).iterdir()] == [statefolder.LOCK]
+    in_time(lambda: ending.reap(state_dir).folders == 1)
+    assert [path.name for path in Path(state_dir).iterdir()] == [owners.LOCK]
 
 
 def in_time(met: Callable[[], bool]) -> None:
@@ -110,17 +109,17 @@ def foreign(base: Path) -> tuple[SandboxOwner, int]:
 def test_an_owner_of_another_namespace_is_dead_once_its_folder_can_be_locked(tmp_path: Path) -> None:
     owner, held = foreign(tmp_path)
     assert not owner.dead(tmp_path)
-    assert leftovers.reap(str(tmp_path)).folders == 0
+    assert ending.reap(str(tmp_path)).folders == 0
     assert not owner.dead(tmp_path / "elsewhere"), "whose folder is not seen is not judged"
     os.close(held)
     assert owner.dead(tmp_path)
-    assert leftovers.reap(str(tmp_path)).folders == 1
+    assert ending.reap(str(tmp_path)).folders == 1
 
 
 def test_an_owner_that_died_while_it_made_its_folder_leaves_none(tmp_path: Path) -> None:
     gone = msgspec.structs.replace(SandboxOwner.this_process("gone"), started=1)
     (tmp_path / f".{gone.name}").mkdir()
-    assert leftovers.reap(str(tmp_path)).folders == 1
+    assert ending.reap(str(tmp_path)).folders == 1
 
 
 @pytest.fixture
@@ -148,7 +147,7 @@ def test_another_process_takes_none_of_the_users_that_are_leased(leases: Path) -
     lease = identity.lease_user()
     program = (
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
-        "from actors.desktop import users as identity\n"
+        "from actors.desktop.providers.sandbox import owners as identity\n"
         "identity.LEASES, identity.lends_users = Path(sys.argv[2]), lambda: True\n"
         "print(identity.lease_user().uid)"
     )
@@ -160,7 +159,7 @@ def test_another_process_takes_none_of_the_users_that_are_leased(leases: Path) -
 
 def test_no_name_that_another_user_of_the_machine_can_take_denies_a_user(leases: Path) -> None:
     identity.lease_user().release()
-    assert (leases / statefolder.LOCK).stat().st_mode & 0o777 == 0o600
+    assert (leases / owners.LOCK).stat().st_mode & 0o777 == 0o600
     abstract = {line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "@computerrl" in line}
     lease = identity.lease_user()
     now = {line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines() if "@computerrl" in line}
@@ -176,10 +175,10 @@ def test_where_others_may_write_to_the_locks_nothing_is_started(leases: Path, st
 
 
 def test_a_lock_file_that_others_could_open_is_shut(tmp_path: Path) -> None:
-    (tmp_path / statefolder.LOCK).touch()
-    (tmp_path / statefolder.LOCK).chmod(0o666)
-    os.close(statefolder.locked_file(tmp_path))
-    assert (tmp_path / statefolder.LOCK).stat().st_mode & 0o777 == 0o600
+    (tmp_path / owners.LOCK).touch()
+    (tmp_path / owners.LOCK).chmod(0o666)
+    os.close(owners.locked_file(tmp_path))
+    assert (tmp_path / owners.LOCK).stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o775, 0o1777])
@@ -188,7 +187,7 @@ def test_a_state_folder_that_others_may_write_to_is_refused(tmp_path: Path, mode
     place.mkdir()
     place.chmod(mode)
     with pytest.raises(PermissionError, match=f"other users may write to {place}; chmod go-w {place}"):
-        leftovers.reap(str(place))
+        ending.reap(str(place))
     assert list(place.iterdir()) == []
 
 
@@ -197,10 +196,10 @@ def test_so_is_a_folder_below_which_it_would_lie(tmp_path: Path) -> None:
     above.mkdir()
     above.chmod(0o777)
     with pytest.raises(PermissionError, match=f"other users may write to {above}"):
-        leftovers.reap(str(above / "deep" / "state"))
+        ending.reap(str(above / "deep" / "state"))
     assert list(above.iterdir()) == []
     above.chmod(0o1777)  # as /tmp: there others can't replace what is not theirs
-    assert leftovers.reap(str(above / "deep" / "state")).folders == 0
+    assert ending.reap(str(above / "deep" / "state")).folders == 0
 
 
 def test_so_is_a_link_that_others_can_turn(tmp_path: Path) -> None:
@@ -208,22 +207,22 @@ def test_so_is_a_link_that_others_can_turn(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open" / "link").symlink_to(tmp_path / "safe")
     (tmp_path / "open").chmod(0o777)
-    assert statefolder.unsafe(tmp_path / "safe") is None
-    assert f"other users may write to {tmp_path / 'open'}" in str(statefolder.unsafe(tmp_path / "open" / "link"))
+    assert owners.unsafe(tmp_path / "safe") is None
+    assert f"other users may write to {tmp_path / 'open'}" in str(owners.unsafe(tmp_path / "open" / "link"))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
 def test_so_is_a_folder_of_another_user(tmp_path: Path) -> None:
     (tmp_path / "theirs").mkdir()
     os.chown(tmp_path / "theirs", 31_000, -1)
-    why = statefolder.unsafe(tmp_path / "theirs" / "state")
+    why = owners.unsafe(tmp_path / "theirs" / "state")
     assert why == f"{tmp_path / 'theirs'} belongs to user 31000; chown 0 {tmp_path / 'theirs'}"
 
 
 def test_folders_that_are_made_are_safe_whatever_the_umask_is(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        os.close(statefolder.locked_file(tmp_path / "a" / "b"))
+        os.close(owners.locked_file(tmp_path / "a" / "b"))
     finally:
         os.umask(before)
     assert [(tmp_path / path).stat().st_mode & 0o777 for path in ("a", "a/b")] == [0o755, 0o755]
@@ -250,8 +249,8 @@ def test_processes_of_a_run_share_what_other_runs_leave(tmp_path: Path, monkeypa
     assert owners.sharing(tmp_path) == ({"run"}, 2)
     groups = {f"{parent.name}.1": 100, f"{stranger.name}.1": 40}
 
-    def held(counts: Callable[[str], bool]) -> grouping.GroupBounds:
-        return grouping.GroupBounds(0, sum(ids for name, ids in groups.items() if counts(name)))
+    def held(counts: Callable[[str], bool]) -> cgroups.GroupBounds:
+        return cgroups.GroupBounds(0, sum(ids for name, ids in groups.items() if counts(name)))
 
     monkeypatch.setattr(shares, "held", held)
     whole, part = shares.room(), shares.of_this_process(tmp_path)

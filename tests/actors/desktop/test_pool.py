@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from actors.desktop import events
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
 from actors.desktop.faults import FaultCause, LinkState, fault
 from actors.desktop.link import GuestLink, LinkDown
+from actors.desktop.pool import desktops as events
 from actors.desktop.pool import pool as pool_module
 from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import Desktop, DesktopHealth, DesktopSpec, SshAddress
-from actors.desktop.providers.sandbox import grouping, owners, shares
+from actors.desktop.providers.sandbox import cgroups, owners, shares
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.desktop.providers.sandbox.sandbox import Sandbox
 from actors.errors import DesktopFault, GuestRefused
@@ -205,7 +205,7 @@ async def test_desktops_have_from_the_next_boot_what_fits_so_many_seats(
 ):
     room = shares.Room(memory_mib=3000, processes=6000, open_files=6000 * 512, terminals=300)
     monkeypatch.setattr(shares, "room", lambda: room)
-    monkeypatch.setattr(shares, "held", lambda _: grouping.GroupBounds(0, 0))  # of runs beside this test
+    monkeypatch.setattr(shares, "held", lambda _: cgroups.GroupBounds(0, 0))  # of runs beside this test
     provider = OneSpare(stuck=False)
     booted: list[int] = []
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from actors.desktop import events
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, ScreenConfig
+from actors.desktop.pool import desktops as events
 from actors.desktop.pool import leased
+from actors.desktop.pool.desktops import DesktopState
 from actors.desktop.pool.leased import LeasedDesktop
-from actors.desktop.pool.lifecycle import DesktopState
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider

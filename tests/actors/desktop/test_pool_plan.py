@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from actors.desktop.config import PoolConfig
-from actors.desktop.pool.plan import PoolPlan
+from actors.desktop.pool.pool import PoolPlan
 
 
 class PlanMachine(RuleBasedStateMachine):

@@ -17,8 +17,8 @@ from hostile import xlsx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.desktop.files import fork as forked
 from actors.desktop.files import read_home as outside
+from actors.desktop.files import worker as forked
 from actors.desktop.files import worker as outside_worker
 from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal, as_wanted, parse, read_home
 from actors.errors import DesktopFault

@@ -15,7 +15,7 @@ from actors.desktop.faults import BrokenBy, Evidence, FaultCause, LinkState, cau
 from actors.desktop.files.read_home import ReadLimits
 from actors.desktop.link import GuestLink, LinkDown, evidence_of
 from actors.desktop.provider import Desktop, DesktopSpec
-from actors.desktop.providers.sandbox import cgroups, grouping, hierarchies, seccomp
+from actors.desktop.providers.sandbox import cgroups, command
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault
 from apis.guest.session.members import descendants
@@ -204,7 +204,7 @@ async def test_what_a_guest_exhausts_does_not_end_who_tells_how_it_ended(sandbox
 
 async def test_without_chromium_no_program_makes_namespaces(sandbox: SandboxProvider):
     sandbox._user_namespaces = False
-    sandbox._filter = seccomp.program(user_namespaces=False)
+    sandbox._filter = command.filter_program(user_namespaces=False)
     desktop = await sandbox.boot(DesktopSpec())
     link = await GuestLink.open(desktop, timeout_s=20)
     await run(
@@ -230,12 +230,12 @@ async def test_processes_are_limited(sandbox: SandboxProvider):
 @pytest.mark.parametrize("way", ["own", "version 2", "signals"])
 async def test_a_frozen_desktop_holds_still(sandbox: SandboxProvider, monkeypatch, way: str):
     if way == "version 2":
-        there = hierarchies.mounted()
-        if hierarchies.UNIFIED not in there:
+        there = cgroups.mounted()
+        if cgroups.UNIFIED not in there:
             pytest.skip("no version 2 hierarchy is mounted")
-        monkeypatch.setattr(grouping, "mounted", lambda: {hierarchies.UNIFIED: there[hierarchies.UNIFIED]})
+        monkeypatch.setattr(cgroups, "mounted", lambda: {cgroups.UNIFIED: there[cgroups.UNIFIED]})
     elif way == "signals":
-        monkeypatch.setattr(grouping, "mounted", dict)
+        monkeypatch.setattr(cgroups, "mounted", dict)
     desktop = await sandbox.boot(DesktopSpec())
     assert ("no freezer; stop signals are used" in desktop.warnings) == (way == "signals")
     link = await GuestLink.open(desktop, timeout_s=20)

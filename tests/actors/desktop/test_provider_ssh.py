@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import socket
 import struct
@@ -25,14 +24,11 @@ from actors.desktop.faults import BrokenBy, FaultCause, LinkState, cause_of
 from actors.desktop.files import office
 from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal
 from actors.desktop.link import GuestLink, LinkDown, evidence_of
-from actors.desktop.pool.desktops import BootedDesktop
+from actors.desktop.pool.desktops import BootedDesktop, Lives
 from actors.desktop.pool.leased import LeasedDesktop
-from actors.desktop.pool.lifecycle import Lives
 from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers import ssh as hosts_module
-from actors.desktop.providers import ssh_code
 from actors.desktop.providers.ssh import SshProvider
-from actors.desktop.providers.ssh_code import GuestArchive, archive
 from actors.errors import AgentBrokeDesktop, DesktopFault
 from apis.tasks.verify.verify import WantedFile
 from runtime.errors import ConfigError
@@ -297,36 +293,11 @@ async def test_a_dead_machine_keeps_no_boot_from_the_others(provider: SshProvide
     await hosts.close()
 
 
-def kept_on(machine: MachineConfig) -> list[Path]:
-    return list((Path(machine.client_key).parent / "tmp").glob("computerrl.*/*"))
-
-
-@pytest.mark.proof
-async def test_boots_at_once_send_the_code_once_and_a_changed_one_is_sent_anew(
-    provider: SshProvider, machine: MachineConfig
-):
-    first, second = await asyncio.gather(provider.boot(DesktopSpec()), provider.boot(DesktopSpec()))
-    (kept,) = kept_on(machine)
-    sent = kept.stat().st_ino
-    assert kept.read_bytes() == archive().data
-    await provider.destroy(second)
-    await provider.destroy(await provider.boot(DesktopSpec()))
-    assert kept.stat().st_ino == sent
-    kept.write_bytes(archive().data[:-1] + b"!")  # as a policy of the same user may
-    link = await GuestLink.open(await provider.boot(DesktopSpec()), timeout_s=20)
-    assert await link.call("ping", timeout_s=5) == "pong"
-    await link.close()
-    assert kept.read_bytes() == archive().data
-    await provider.destroy(first)
-
-
 async def test_a_boot_that_can_not_unpack_leaves_no_folder(
     provider: SshProvider, machine: MachineConfig, monkeypatch: pytest.MonkeyPatch
 ):
-    whole = archive()
-    torn = GuestArchive(whole.data[:-2000], hashlib.sha256(whole.data[:-2000]).hexdigest())
-    for module in (hosts_module, ssh_code):
-        monkeypatch.setattr(module, "archive", lambda: torn)
+    torn = hosts_module.archive()[:-2000]
+    monkeypatch.setattr(hosts_module, "archive", lambda: torn)
     with pytest.raises(DesktopFault, match=r"boot_failed.*EOFError"):
         await provider.boot(DesktopSpec())
     assert sessions_on(machine) == []

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from actors.cluster.runs.doctor import check_state
-from actors.desktop import events
 from actors.desktop.config import PoolConfig, SandboxConfig
 from actors.desktop.link import GuestLink
+from actors.desktop.pool import desktops
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import DesktopSpec
-from actors.desktop.providers.sandbox import leftovers
+from actors.desktop.providers.sandbox import ending
 from actors.desktop.providers.sandbox.owners import owner_of
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from runtime.errors import ConfigError
@@ -35,8 +35,8 @@ def test_an_owner_that_ends_while_others_reap_is_no_error(state_dir: str, monkey
         shutil.rmtree(folder, ignore_errors=True)
         return True
 
-    monkeypatch.setattr(leftovers, "_dead", dies_now)
-    assert leftovers.reap(state_dir).folders == 0
+    monkeypatch.setattr(ending, "_dead", dies_now)
+    assert ending.reap(state_dir).folders == 0
 
 
 async def test_a_start_that_is_cancelled_leaves_nothing(state_dir: str) -> None:
@@ -73,8 +73,8 @@ async def test_what_a_sandbox_said_before_it_ended_is_told() -> None:
         heard = Heard()
         (provider._folder / "etc" / "chromium.d").rename(provider._folder / "moved")  # what it is to mount
         pool = DesktopPool(provider, DesktopSpec(), PoolConfig(warm_pool=1, longest_backoff_s=0.2), heard)
-        await until(lambda: heard.of(events.DESKTOP_BOOT_FAILED))
-        assert "Can't find source path" in heard.of(events.DESKTOP_BOOT_FAILED)[0]["detail"]
+        await until(lambda: heard.of(desktops.DESKTOP_BOOT_FAILED))
+        assert "Can't find source path" in heard.of(desktops.DESKTOP_BOOT_FAILED)[0]["detail"]
         (provider._folder / "moved").rename(provider._folder / "etc" / "chromium.d")
         await pool.close()
 
@@ -84,7 +84,7 @@ def test_a_lock_that_another_user_laid_as_a_link_is_not_followed(tmp_path: Path)
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / ".lock").symlink_to(tmp_path / "precious")
     with pytest.raises(OSError):
-        leftovers.reap(str(tmp_path / "state"))
+        ending.reap(str(tmp_path / "state"))
     assert (tmp_path / "precious").read_text() == "kept"
 
 

@@ -18,7 +18,7 @@ from actors.desktop import actor
 from actors.desktop.actor import DesktopSeat, Drain
 from actors.desktop.answers import Prompt, SampledAnswers
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, ScreenConfig, SeatConfig
-from actors.desktop.demonstrators.pool import of_oracle
+from actors.desktop.demonstrators import of_oracle
 from actors.errors import Deferred, DesktopFault
 from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.messages import (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from actors.desktop.config import MEMORY_LEAST_MIB, OPEN_FILES_LEAST, PROCESSES_LEAST, SandboxConfig
 from actors.desktop.providers.sandbox import shares
-from actors.desktop.providers.sandbox.grouping import GroupBounds
+from actors.desktop.providers.sandbox.cgroups import GroupBounds
 from actors.desktop.providers.sandbox.shares import Room, fitted, memory_for_desktops, room, sums
 from runtime.errors import ConfigError
 

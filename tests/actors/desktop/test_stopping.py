@@ -20,7 +20,7 @@ from actors.desktop.files.read_home import ReadLimits
 from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import Outside
-from actors.desktop.providers.sandbox import cgroups, stopping
+from actors.desktop.providers.sandbox import cgroups, ending
 from actors.errors import AgentBrokeDesktop, DesktopFault
 from apis.guest.session import members
 from apis.guest.session.members import Member, descendants, running
@@ -110,7 +110,7 @@ def test_a_desktop_is_looked_at_through_its_own_groups_alone(
     monkeypatch.setattr(os, "listdir", lambda path: (listed.append(str(path)), real(path))[1])
     monkeypatch.setattr(cgroups, "members", lambda _: set(sleepers))
     desktop = Outside(home="", uid=0, init_pid=sleepers[0], cgroups={"pids": "simulated"})
-    assert stopping._look(desktop, set()) == (sorted(sleepers), set(sleepers))
+    assert ending._look(desktop, set()) == (sorted(sleepers), set(sleepers))
     assert "/proc" not in listed
 
 
@@ -167,14 +167,14 @@ async def test_a_stranger_in_a_desktop_s_groups_is_stopped_like_the_others(
     monkeypatch.setattr(cgroups, "can_freeze", lambda _: True)
     monkeypatch.setattr(cgroups, "freeze", freeze)
     monkeypatch.setattr(cgroups, "thaw", lambda _: done.append("thawed"))
-    monkeypatch.setattr(stopping, "SIGNALS_S", 0.3 if stays else 30.0)
-    monkeypatch.setattr(stopping, "STOP_S", 1.0)
+    monkeypatch.setattr(ending, "SIGNALS_S", 0.3 if stays else 30.0)
+    monkeypatch.setattr(ending, "STOP_S", 1.0)
     desktop = Outside(home="", uid=0, init_pid=first, cgroups={"pids": "simulated"})
     if stays:
         with pytest.raises(DesktopFault, match=r"^still_running: 1 processes still run"):
-            await stopping.freeze(desktop)
+            await ending.freeze(desktop)
     else:
-        await stopping.freeze(desktop)
+        await ending.freeze(desktop)
         assert looks >= 6, "two looks in turn have to find none"
     assert {first, stranger} <= set(told)
     assert done == (["frozen", "thawed"] if stays else [])
@@ -192,7 +192,7 @@ async def test_nothing_that_a_guest_starts_runs_on(guest: Guest, monkeypatch: py
     await guest("settle", timeout_ms=100)
     desktop = guest.desktop
     if way.endswith("freezer"):
-        monkeypatch.setattr(stopping, "SIGNALS_S", 0.0)
+        monkeypatch.setattr(ending, "SIGNALS_S", 0.0)
         if way.startswith("late"):  # it never gets there in time: what is left are signals, and no fault
             monkeypatch.setattr(cgroups, "FREEZE_S", -1.0)
     elif way == "signals":
@@ -211,7 +211,7 @@ async def test_nothing_that_a_guest_starts_runs_on(guest: Guest, monkeypatch: py
 async def test_desktops_that_obey_signals_are_never_frozen(guest: Guest, monkeypatch: pytest.MonkeyPatch):
     """A frozen process outlives a host that is killed in that moment."""
     monkeypatch.setattr(cgroups, "freeze", None)
-    monkeypatch.setattr(stopping, "SIGNALS_S", 30.0)  # this machine may be slow
+    monkeypatch.setattr(ending, "SIGNALS_S", 30.0)  # this machine may be slow
     await guest("launch", argv=["sh", "-c", "while :; do head -c 512 /dev/zero; done > busy"])
     await guest("settle", timeout_ms=100)
     await guest.provider.freeze(guest.desktop)
@@ -243,8 +243,8 @@ while True:
 async def test_a_program_that_wakes_itself_is_the_policys_doing(
     state_dir: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acted: bool
 ):
-    monkeypatch.setattr(stopping, "SIGNALS_S", 0.5)
-    monkeypatch.setattr(stopping, "STOP_S", 1.0)
+    monkeypatch.setattr(ending, "SIGNALS_S", 0.5)
+    monkeypatch.setattr(ending, "STOP_S", 1.0)
     pool = await DesktopPool.open(DesktopsConfig(provider=SandboxConfig(state_dir=state_dir)), tmp_path)
     try:
         booted = await pool.acquire(30.0)

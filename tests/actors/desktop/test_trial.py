@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from actors.desktop.provider import Outside
-from actors.desktop.providers.sandbox import command, disk
+from actors.desktop.providers.sandbox import command, sandbox
+from actors.desktop.providers.sandbox.owners import lease_user, lends_users
 from actors.desktop.providers.sandbox.trial import Tried, held
-from actors.desktop.users import lease_user, lends_users
 from apis.plans.action import Call
 from tests.folders import desk_folder
 
@@ -31,7 +31,7 @@ def outside() -> Iterator[Outside]:
         (place / "etc" / "passwd").write_text(command.PASSWD)
         (place / "etc" / "code").write_text(command.EDITOR_PROGRAM)
         (place / "etc" / "group").write_text(command.GROUP)
-        disk.make(place / "disk", lease.uid, 64 << 20)
+        sandbox.make_disk(place / "disk", lease.uid, 64 << 20)
         try:
             yield Outside(
                 home=str(place / "disk" / "home"), uid=lease.uid, init_pid=1, cgroups={}, shared=str(place),
@@ -39,7 +39,7 @@ def outside() -> Iterator[Outside]:
             )  # fmt: skip
         finally:
             for name in ("disk", "trial"):
-                disk.unmount(place / name)
+                sandbox.unmount(place / name)
             lease.release()
 
 
@@ -130,7 +130,7 @@ async def test_what_can_not_be_read_is_left_out_and_a_locked_home_is_no_home(out
     locked(outside.home, "b")
     os.mkfifo(Path(outside.home, "pipe"))
     assert await said(outside, run("cat a; cat b 2>/dev/null || echo none")) == "anone\n"
-    disk.unmount(Path(outside.trial))
+    sandbox.unmount(Path(outside.trial))
     os.rmdir(outside.trial)
     locked(outside.home)
     assert await held(outside, [run("ls")]) == Tried(trouble="HOME itself is locked")

@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openpyxl.styles import Font, PatternFill
 
-from actors.desktop.files import fork as forked
+from actors.desktop.files import worker as forked
 from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal, as_wanted
 from apis.documents.read import RefusedError
 from apis.documents.read.bounds import Bounds
-from apis.documents.read.parse import workbook
+from apis.documents.read.parse import PARSERS, workbook
 from apis.tasks.verify.tables import SheetCell
 from apis.tasks.verify.verify import WantedFile
 
@@ -152,7 +152,7 @@ def test_what_a_file_costs_is_the_kernels_to_bound(monkeypatch: pytest.MonkeyPat
         return "x" * 1000
 
     for parser, wanted in ((spins, "too_slow"), (eats, "too_big"), (says_much, "too_big")):
-        monkeypatch.setitem(forked.PARSERS, "workbook", parser)
+        monkeypatch.setitem(PARSERS, "workbook", parser)
         with pytest.raises(RefusedError, match=wanted):
             forked.parsed(data, replace(bounds, answer_bytes=500))
 
@@ -174,10 +174,10 @@ def test_a_parser_that_breaks_refuses_and_one_that_is_killed_or_lacks_its_packag
         return parser
 
     for parser in (broken, ended_by(11)):
-        monkeypatch.setitem(forked.PARSERS, "workbook", parser)
+        monkeypatch.setitem(PARSERS, "workbook", parser)
         with pytest.raises(RefusedError, match="broke_reader"):
             forked.parsed(b"", Bounds())
     for parser, why in ((ended_by(9), "signal 9"), (lacking, "openpyxl")):
-        monkeypatch.setitem(forked.PARSERS, "workbook", parser)
+        monkeypatch.setitem(PARSERS, "workbook", parser)
         with pytest.raises(forked.ChildLostError, match=why):
             forked.parsed(b"", Bounds())

@@ -19,10 +19,9 @@ from actors.cluster import cli
 from actors.cluster.config import models as folders
 from actors.cluster.runs import recordings
 from actors.desktop.config import SeatConfig
-from actors.desktop.hands import Hands
+from actors.desktop.link import MAX_PICTURE
 from actors.desktop.player import Play
-from actors.desktop.pool.leased import LeasedDesktop
-from actors.desktop.wire import MAX_PICTURE
+from actors.desktop.pool.leased import Hands, LeasedDesktop
 from actors.errors import GuestRefused
 from actors.front import command, library
 from actors.front.library import TaskHandle

@@ -24,7 +24,6 @@ import uvloop
 
 from actors.cluster.runs import open_files
 from actors.desktop.config import MachineConfig
-from actors.desktop.providers import ssh_place
 from apis.tasks.verify.manifest import Manifest
 from policy.base.corpus import cased, word
 from runtime.errors import ConfigError
@@ -135,7 +134,6 @@ class Guests:
         self._begun = 0  # sessions of agents
         self._answers = {method: encode(answer) for method, answer in _ANSWERS.items()}
         self._manifest = msgspec.json.encode(Manifest())
-        self._there = False  # the archive of the guest's code
 
     async def serve(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         """Be what the command line asks for."""
@@ -143,10 +141,8 @@ class Guests:
         try:
             if "attach" in words:
                 await self._agent(process)
-            elif "unpack" in words:
-                await self._session(process)
-            elif "keep" in words:
-                await self._keep(process, int(words[-1]))
+            elif "session" in words:
+                await self._session(process, int(words[words.index("-c") + 2]))
             else:
                 if "-c" in words:  # the census of HOME
                     await process.stdin.read()
@@ -169,18 +165,12 @@ class Guests:
             reply = b"\x82\xa1i" + msgspec.msgpack.encode(number) + b"\xa1r" + answer
             process.stdout.write(_LENGTH.pack(len(reply)) + reply)
 
-    async def _session(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
-        process.stdout.write(b"up\n" if self._there else f"{ssh_place.WANTED}\n".encode())
-        while self._there and (word := await process.stdin.readline()):
+    async def _session(self, process: asyncssh.SSHServerProcess[bytes], archive_bytes: int) -> None:
+        await process.stdin.readexactly(archive_bytes)
+        process.stdout.write(b"up\n")
+        while word := await process.stdin.readline():
             if word == b"freeze\n":
                 process.stdout.write(b"frozen\n")
-        process.exit(0)
-
-    async def _keep(self, process: asyncssh.SSHServerProcess[bytes], size: int) -> None:
-        process.stdout.write(f"{ssh_place.SEND}\n".encode())
-        await process.stdin.readexactly(size)
-        self._there = True
-        process.stdout.write(f"{ssh_place.HELD}\n".encode())
         process.exit(0)
 
 

@@ -25,7 +25,7 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import hint
 from actors.cluster.runs import doctor
 from actors.desktop.link import LinkDown
-from actors.desktop.providers import editor
+from actors.desktop.providers import home
 from actors.desktop.providers.sandbox import cgroups
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault
@@ -138,7 +138,7 @@ def missing(app: str) -> str:
         names = " ".join(lacking)
         return f"missing: {names}: make setup   (or: apt-get install --no-install-recommends {names})"
     if app == "code":
-        return f"{editor.lacking()}: {editor.mend()}" if editor.lacking() else ""
+        return f"{home.editor_lacking()}: {home.editor_mend()}" if home.editor_lacking() else ""
     program = app_named(app).argv[0]
     return "" if shutil.which(program) else f"there is no program {program}"
 

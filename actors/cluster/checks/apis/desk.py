@@ -15,10 +15,9 @@ import msgspec
 
 from actors.cluster.config.deploy_files import PROVIDER, provider_set
 from actors.desktop.config import SandboxConfig
-from actors.desktop.link import GuestLink
+from actors.desktop.link import Frame, GuestLink
 from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from actors.desktop.wire import Frame
 from actors.errors import GuestRefused
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.applications import app_named, app_of_class

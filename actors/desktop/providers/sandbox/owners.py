@@ -1,21 +1,159 @@
-"""The owner of a desktop's resources, as their names tell it.
+"""Who owns a desktop's resources: the state folder, users of this host, and the owner that a resource's name tells.
 
-Invariant: an owner counts as dead only when it has surely ended. For a process of this process namespace, /proc tells.
-For another namespace, which shares the state folder or the control groups, the lock on the owner's folder tells. The
-kernel frees that lock when the owner dies, however it dies. A process that can't see the folder touches nothing.
+Invariant: no other user of this machine can lay, replace, take away or lock anything in the state folder. No two live
+desktops have the same user: a byte of a file that only root can open is locked for it, and the kernel frees the lock
+when its owner dies. An owner counts as dead only when it has surely ended: by /proc for a process of this process
+namespace, else by the lock on the owner's folder. A process that can't see the folder touches nothing.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
 import re
+import stat
+import struct
 from pathlib import Path
 
 import msgspec
 
-from actors.desktop.users import started_at
+from actors.desktop.faults import FaultCause, fault
+
+LOCK = ".lock"
+_MODE = 0o755  # desktops have users of their own, who pass through
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_ALL_USERS = ["0", "0", str(2**32 - 1)]  # the map of a user namespace that has all
+
+
+def unsafe(folder: Path) -> str | None:
+    """How other users could change what lies in `folder`, with the command that mends it; None where they can't.
+
+    Folders that don't exist yet are safe: who makes them owns them.
+    """
+    trusted = {0, os.geteuid()}
+    if Path("/proc/self/uid_map").read_text().split() != _ALL_USERS:
+        # A user outside of this user namespace looks like this, the machine's root among them.
+        trusted.add(int(Path("/proc/sys/kernel/overflowuid").read_text()))
+    place = folder.absolute()
+    ways = dict.fromkeys([place, *place.parents, place.resolve(), *place.resolve().parents])
+    for path in reversed(ways):  # links, too, are as safe as the folder that they lie in
+        try:
+            seen = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        if seen.st_uid not in trusted:
+            return f"{path} belongs to user {seen.st_uid}; chown {os.geteuid()} {path}"
+        shared = seen.st_mode & _OTHERS and not (seen.st_mode & stat.S_ISVTX and path not in (place, place.resolve()))
+        if shared:
+            return f"other users may write to {path}; chmod go-w {path}"
+    return None
+
+
+def locked_file(folder: Path) -> int:
+    """A descriptor of the folder's lock file, which both are made where they are missing. It holds no lock yet.
+
+    Raises PermissionError for a folder that is not safe, and OSError.
+    """
+    _refuse(folder)
+    made = []
+    for path in (folder, *folder.parents):
+        if path.exists():
+            break
+        made.append(path)
+    for path in reversed(made):
+        path.mkdir(exist_ok=True)  # another provider may be at it
+        path.chmod(_MODE)  # whatever the umask is
+    _refuse(folder)
+    # Never through a link, and nothing is cut off, should another user have laid something there before it was safe.
+    held = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(held, 0o600)
+    except OSError:
+        os.close(held)
+        raise
+    return held
+
+
+def _refuse(folder: Path) -> None:
+    if (why := unsafe(folder)) is not None:
+        raise PermissionError(errno.EPERM, why)
+
+
+FIRST_UID = 20_000
+LAST_UID = 29_999
+LEASES = Path("/run/computerrl")  # of all programs of this machine, wherever their desktops' folders lie
+_TAKEN = (BlockingIOError, PermissionError)  # EAGAIN or EACCES, as the kernel likes
+_FLOCK = "hhqqi4x"  # struct flock of Linux on 64 bits: type, whence, start, length, process
+_MAPS = (Path("/proc/self/uid_map"), Path("/proc/self/gid_map"))
+
+
+class UserLease:
+    """The exclusive use of one user id."""
+
+    def __init__(self, uid: int, holder: int | None) -> None:
+        self.uid = uid
+        self._holder = holder  # the open file by which a byte of the lock file is locked
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is this process's own user, and that of all its other desktops."""
+        return self._holder is None
+
+    def release(self) -> None:
+        """Let others have it; all processes of the user must be gone."""
+        if self._holder is not None:
+            # By word, as a child that is about to start a program may still have the file open.
+            _lock(self._holder, fcntl.F_UNLCK, self.uid)
+            os.close(self._holder)
+            self._holder = None
+
+
+def lends_users() -> bool:
+    """Whether this process may run others as users of their own: root, and not one who is root for himself alone."""
+    if os.geteuid() != 0:
+        return False
+    for path in _MAPS:
+        ranges = [tuple(map(int, line.split())) for line in path.read_text().splitlines()]
+        if not any(first < FIRST_UID and first + count > LAST_UID for first, _, count in ranges):
+            return False
+    return True
+
+
+def lease_user(start: int = 0) -> UserLease:
+    """A user id that no other desktop of this machine has; without root's rights it is this process's own.
+
+    `start` is where to begin looking, counted from `FIRST_UID`. Raises DesktopFault when all are taken, and OSError.
+    """
+    if not lends_users():
+        return UserLease(os.geteuid(), None)
+    count = LAST_UID - FIRST_UID + 1
+    holder = locked_file(LEASES)
+    for step in range(count):
+        uid = FIRST_UID + (start + step) % count
+        try:
+            _lock(holder, fcntl.F_WRLCK, uid)
+        except _TAKEN:
+            continue
+        return UserLease(uid, holder)
+    os.close(holder)
+    raise fault(FaultCause.SANDBOX_REFUSED, f"all users from {FIRST_UID} to {LAST_UID} are taken")
+
+
+def _lock(file: int, kind: int, uid: int) -> None:
+    """Lock the user's byte, or let it go. The lock is the open file's: not even this process has it a second time."""
+    fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, uid, 1, 0))
+
+
+def started_at(pid: int) -> int | None:
+    """When a process started (clock ticks since boot), or None when there is none: with its id it names it for good."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
 
 NEW = "."  # before the name of a folder that is being made
 RUN_CHARS = 30  # of a run's name, at most

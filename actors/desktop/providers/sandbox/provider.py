@@ -20,21 +20,10 @@ from actors.desktop import provider as abc
 from actors.desktop.config import SandboxConfig
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.files import read_home as outside
-from actors.desktop.providers import editor, home
-from actors.desktop.providers.sandbox import (
-    cgroups,
-    command,
-    disk,
-    grouping,
-    leftovers,
-    owners,
-    seccomp,
-    shares,
-    stopping,
-)
-from actors.desktop.providers.sandbox.process import Watched
-from actors.desktop.providers.sandbox.sandbox import GONE_S, Sandbox
-from actors.desktop.users import lease_user
+from actors.desktop.providers import home
+from actors.desktop.providers.sandbox import cgroups, command, ending, owners, shares
+from actors.desktop.providers.sandbox.owners import lease_user
+from actors.desktop.providers.sandbox.sandbox import GONE_S, LOG, Sandbox, Watched, remove_folder
 from actors.errors import DesktopFault
 from apis import guest_source
 from apis.apps.application import GUEST
@@ -92,8 +81,8 @@ class SandboxProvider(abc.Provider):
         self._count = 0
         self._client_key = asyncssh.generate_private_key("ssh-ed25519")
         self._user_namespaces = nested_namespaces()
-        known = seccomp.supported()
-        self._filter = seccomp.program(user_namespaces=self._user_namespaces) if known else b""
+        known = command.filter_supported()
+        self._filter = command.filter_program(user_namespaces=self._user_namespaces) if known else b""
 
     @classmethod
     async def start(cls, config: SandboxConfig, run_id: str) -> SandboxProvider:
@@ -119,7 +108,7 @@ class SandboxProvider(abc.Provider):
         return provider
 
     def _lay_out(self) -> None:
-        leftovers.reap(self._config.folder)
+        ending.reap(self._config.folder)
         lease_user().release()  # where none can be had, no desktop would boot
         self._held = self._owner.settle(self._folder.parent)
         etc = self._folder / "etc"
@@ -213,11 +202,11 @@ class SandboxProvider(abc.Provider):
                 try:
                     await asyncio.shield(sandbox.preparing)
                     return
-                except grouping.NoRoom as full:
+                except cgroups.NoRoom as full:
                     if leaving := [task for name, task in self._leaving.items() if name != sandbox.name]:
                         await asyncio.wait(leaving, return_when=asyncio.FIRST_COMPLETED)
                     elif not reaped:
-                        await asyncio.to_thread(leftovers.reap, self._config.folder)
+                        await asyncio.to_thread(ending.reap, self._config.folder)
                         reaped = True
                     else:
                         raise fault(FaultCause.SANDBOX_REFUSED, f"{full}; desktops of other runs have to end") from full
@@ -230,11 +219,11 @@ class SandboxProvider(abc.Provider):
         sandbox.says, status = _pipe_that_never_breaks()
         block, sandbox.lifeline = os.pipe()
         waits = os.dup(block)  # bwrap takes the first byte, the session the second
-        filter_fd = seccomp.opened(self._filter) if self._filter else -1
+        filter_fd = command.filter_opened(self._filter) if self._filter else -1
         argv = command.limited(spec.open_files) + command.sandbox_command(
             disk=sandbox.disk,
             shared=self._folder,
-            editor=editor.place(),
+            editor=home.editor_place(),
             name=sandbox.name,
             size=f"{spec.width}x{spec.height}",
             listen_fd=listener.fileno(),
@@ -247,7 +236,7 @@ class SandboxProvider(abc.Provider):
         )
         identity = None if sandbox.lease.shared else sandbox.lease.uid
         try:
-            with (sandbox.disk / leftovers.LOG).open("wb") as log:
+            with (sandbox.disk / LOG).open("wb") as log:
                 sandbox.process = subprocess.Popen(  # noqa: ASYNC220 - must be started by the loop's thread, see above
                     argv,
                     stdin=subprocess.DEVNULL,
@@ -299,7 +288,7 @@ class SandboxProvider(abc.Provider):
     async def probe(self, desktop: abc.Desktop) -> abc.DesktopHealth:
         """See `Provider.probe`."""
         sandbox = self._sandboxes.get(desktop.name)
-        left = stopping.memory_left()
+        left = ending.memory_left()
         if sandbox is None or sandbox.process is None or sandbox.init is None:
             return abc.DesktopHealth(alive=False, memory_left=left)
         code = sandbox.process.poll()
@@ -344,7 +333,7 @@ class SandboxProvider(abc.Provider):
         if desktop.outside is None or sandbox is None:
             raise fault(FaultCause.OUTSIDE_VIEW, f"{desktop.name} is not running here")
         if sandbox.alive:
-            await stopping.freeze(desktop.outside)
+            await ending.freeze(desktop.outside)
         if not sandbox.alive:  # also where it has ended meanwhile: what it has stored then proves no claim
             raise fault(FaultCause.OUTSIDE_VIEW, f"{desktop.name} has ended")
 
@@ -360,7 +349,7 @@ class SandboxProvider(abc.Provider):
         """See `Provider.close`."""
         leaving = [self._discard(sandbox) for sandbox in self._sandboxes.values()]
         results = await asyncio.gather(*leaving, return_exceptions=True)
-        await asyncio.to_thread(disk.remove, self._folder)
+        await asyncio.to_thread(remove_folder, self._folder)
         self._let_go()
         for result in results:
             if isinstance(result, DesktopFault | OSError):

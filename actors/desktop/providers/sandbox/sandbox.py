@@ -1,22 +1,138 @@
-"""What one sandbox holds on this host.
+"""What one sandbox has on this host: processes, disk, terminals, control groups, descriptors and a user.
 
-Invariant: everything is reachable from here, however far the boot has come. So one call each ends its processes,
-removes its folders, and gives back its descriptors and its user.
+Invariant: everything is reachable from `Sandbox`, however far the boot has come. A process is named by its pidfd, never
+by a number that the kernel may have given to another process. Where mounting is not allowed the desktop still gets its
+folders, and a warning says that no limit holds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import shutil
+import signal
 import socket
 import subprocess
 from pathlib import Path
 
 from actors.desktop import provider as abc
 from actors.desktop.faults import FaultCause, fault
-from actors.desktop.providers.sandbox import cgroups, command, disk, grouping, leftovers, shares
-from actors.desktop.providers.sandbox.process import Watched
-from actors.desktop.users import UserLease
+from actors.desktop.providers.sandbox import cgroups, command, shares
+from actors.desktop.providers.sandbox.owners import UserLease
+
+
+class Watched:
+    """A process of which the end is awaited."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._fd = os.pidfd_open(pid)
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        self._loop.add_reader(self._fd, self._on_end)
+
+    def _on_end(self) -> None:
+        self._loop.remove_reader(self._fd)
+        self._ended.set()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return not self._ended.is_set()
+
+    def kill(self) -> None:
+        """SIGKILL; nothing when it has ended."""
+        if self.alive:
+            try:
+                signal.pidfd_send_signal(self._fd, signal.SIGKILL)
+            except ProcessLookupError:
+                return
+
+    async def ended(self, timeout_s: float) -> None:
+        """Wait for its end. Raises TimeoutError."""
+        async with asyncio.timeout(timeout_s):
+            await self._ended.wait()
+
+    def close(self) -> None:
+        """Stop watching."""
+        if self._fd >= 0:
+            if self.alive:
+                self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MNT_DETACH = 2, 4, 8, 2
+FOLDERS = ("home", "tmp", "run")
+LOG = "log"  # on a desktop's disk: what its sandbox says
+INODES = 20_000
+REMOVE_S = 20.0  # for each try at what is awkward to remove_folder
+
+
+def make_disk(folder: Path, uid: int, size_bytes: int) -> list[str]:
+    """Make `folder` with home, tmp and run in it, owned by `uid`; warnings."""
+    folder.mkdir()
+    folder.chmod(0o711)
+    options = f"size={size_bytes},nr_inodes={INODES},mode=711".encode()
+    warnings = []
+    done = _libc.mount(b"computerrl", os.fsencode(folder), b"tmpfs", _MS_NOSUID | _MS_NODEV, options)
+    if done != 0:
+        warnings.append(f"no limit of disk: {os.strerror(ctypes.get_errno())}")
+    for name in FOLDERS:
+        below = folder / name
+        below.mkdir(mode=0o700)
+        os.chown(below, uid, -1)
+    (folder / "tmp" / ".X11-unix").mkdir()
+    os.chmod(folder / "tmp" / ".X11-unix", 0o1777)  # noqa: S103 - as X wants it; the guest has one user
+    os.chown(folder / "tmp" / ".X11-unix", uid, -1)
+    return warnings
+
+
+def make_terminals(folder: Path, most: int) -> list[str]:
+    """Make `folder` and a file system of at most so many terminals in it; warnings.
+
+    The kernel counts terminals of the whole machine: without a limit one desktop can take those of the others.
+    """
+    folder.mkdir()
+    options = f"newinstance,ptmxmode=0666,mode=620,max={most}".encode()
+    if _libc.mount(b"computerrl", os.fsencode(folder), b"devpts", _MS_NOSUID | _MS_NOEXEC, options) != 0:
+        return [f"no limit of terminals: {os.strerror(ctypes.get_errno())}"]
+    return []
+
+
+def fill_home(home: Path, template: Path, uid: int) -> None:
+    """Copy the template into HOME and give it to `uid`, with a group of its own where that is allowed."""
+    group = uid if uid != os.geteuid() else -1
+    shutil.copytree(template, home, symlinks=True, dirs_exist_ok=True)
+    for folder, folders, files in os.walk(home):
+        for name in (*folders, *files):
+            os.lchown(os.path.join(folder, name), uid, group)
+    os.chown(home, uid, group)
+    home.chmod(0o700)
+
+
+def unmount(folder: Path) -> None:
+    """Unmount, even while something still uses it; nothing where nothing is mounted."""
+    if os.path.ismount(folder) and _libc.umount2(os.fsencode(folder), _MNT_DETACH) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(folder))
+
+
+def remove_folder(folder: Path) -> None:
+    """Delete a folder with all in it; what is mounted in it must have been unmounted. Raises OSError."""
+    try:
+        shutil.rmtree(folder)
+    except (OSError, RecursionError):  # without a disk of its own a guest may have left what is locked or nested deeply
+        try:
+            for command in (["chmod", "-R", "u+rwx", "--"], ["rm", "-rf", "--"]):
+                subprocess.run([*command, str(folder)], capture_output=True, check=False, timeout=REMOVE_S)
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutError(f"{folder} was not removed within {REMOVE_S:g} s") from error
+        if folder.exists():
+            raise
+
 
 GONE_S = 10.0
 BURY_S = 2.0
@@ -61,19 +177,19 @@ class Sandbox:
         return self.folder / "trial"
 
     def limit(self, spec: abc.DesktopSpec, room: shares.Room) -> None:
-        """Make its control groups. Blocks. Raises grouping.Full where there is no `room` for another desktop now."""
-        own = grouping.GroupBounds(spec.memory_bytes, spec.processes)
-        most = grouping.GroupBounds(room.memory_mib << 20, room.processes)
-        self.groups, warnings = grouping.make(self.name, own, most)
+        """Make its control groups. Blocks. Raises cgroups.Full where there is no `room` for another desktop now."""
+        own = cgroups.GroupBounds(spec.memory_bytes, spec.processes)
+        most = cgroups.GroupBounds(room.memory_mib << 20, room.processes)
+        self.groups, warnings = cgroups.make(self.name, own, most)
         self.warnings += warnings
 
     def prepare(self, template: Path, host_key: bytes, authorized: bytes, spec: abc.DesktopSpec) -> None:
         """Folders, keys and the listening socket. Blocks for some milliseconds."""
         self.folder.mkdir()
         self.folder.chmod(0o711)  # whatever the umask is: the desktop's own user passes through it
-        self.warnings += disk.make(self.disk, self.lease.uid, spec.disk_bytes)
-        self.warnings += disk.make_terminals(self.terminals, spec.terminals)
-        disk.fill_home(self.disk / "home", template, self.lease.uid)
+        self.warnings += make_disk(self.disk, self.lease.uid, spec.disk_bytes)
+        self.warnings += make_terminals(self.terminals, spec.terminals)
+        fill_home(self.disk / "home", template, self.lease.uid)
         for file, data in (("host_key", host_key), ("authorized_keys", authorized), ("sshd_config", command.SSHD)):
             path = self.disk / "run" / file
             path.touch(mode=0o600)
@@ -106,10 +222,10 @@ class Sandbox:
     def remove(self) -> None:
         """Delete what lay on this host. Blocks. Raises DesktopFault when a control group can't go."""
         for mounted in (self.disk, self.terminals, self.trial):  # first: what lies on the disk counts for the group
-            disk.unmount(mounted)
-        left = grouping.remove(self.groups)
+            unmount(mounted)
+        left = cgroups.remove(self.groups)
         if self.folder.exists():
-            disk.remove(self.folder)
+            remove_folder(self.folder)
         if left:
             raise fault(FaultCause.SANDBOX_REFUSED, f"control groups stay: {', '.join(left)}")
 
@@ -126,7 +242,7 @@ class Sandbox:
     def last_words(self) -> str:
         """The end of what the sandbox said."""
         try:
-            with (self.disk / leftovers.LOG).open("rb") as log:
+            with (self.disk / LOG).open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - 2000))
                 return log.read(2000).decode("utf-8", "replace").strip()[-300:]
         except OSError:

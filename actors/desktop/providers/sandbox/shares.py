@@ -19,8 +19,7 @@ from actors.desktop.config import (
     SandboxConfig,
 )
 from actors.desktop.providers.sandbox import owners
-from actors.desktop.providers.sandbox.grouping import GroupBounds, held
-from actors.desktop.providers.sandbox.hierarchies import own_limits
+from actors.desktop.providers.sandbox.cgroups import GroupBounds, held, own_limits
 from runtime.errors import ConfigError
 
 RUN_BYTES = 2 << 30  # for the run itself: learner, sampler and ledger

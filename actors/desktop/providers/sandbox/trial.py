@@ -17,8 +17,8 @@ import msgspec
 
 from actors.desktop.faults import FaultCause, fault
 from actors.desktop.provider import Outside
-from actors.desktop.providers import editor
-from actors.desktop.providers.sandbox import cgroups, command, disk, seccomp
+from actors.desktop.providers import home
+from actors.desktop.providers.sandbox import cgroups, command, sandbox
 from actors.errors import DesktopFault
 from apis.plans.action import Call
 
@@ -71,18 +71,18 @@ class _Trial:
         self._outside = outside
         self._place = Path(outside.trial)
         self.home = self._place / "home"
-        self._filter = seccomp.program(user_namespaces=False) if seccomp.supported() else b""
+        self._filter = command.filter_program(user_namespaces=False) if command.filter_supported() else b""
         self._groups = {name: folder for name, folder in outside.cgroups.items() if name in GROUPS}
 
     def make_room(self) -> None:
         """A disk like the desktop's own. Blocks. Raises OSError."""
         if self._place.exists():  # of a look before this one
-            disk.unmount(self._place)
-            disk.remove(self._place)
+            sandbox.unmount(self._place)
+            sandbox.remove_folder(self._place)
         above = Path(self._outside.home).parent
         size = os.statvfs(above)
         bound = size.f_blocks * size.f_frsize if os.path.ismount(above) else ROOM_BYTES
-        disk.make(self._place, self._outside.uid, bound)
+        sandbox.make_disk(self._place, self._outside.uid, bound)
 
     async def copy(self) -> str:
         """Fill the copy; why there is none, or "". What the desktop's user may not read is left out.
@@ -112,10 +112,10 @@ class _Trial:
         self, argv: list[str], env: Mapping[str, str], limit_s: float, data: bytes = b""
     ) -> tuple[int | None, bytes]:
         """A command in a sandbox of its own."""
-        filter_fd = seccomp.opened(self._filter) if self._filter else -1
+        filter_fd = command.filter_opened(self._filter) if self._filter else -1
         line = command.trial_command(
             filter_fd=filter_fd, home=self.home, tmp=self._place / "tmp", shared=Path(self._outside.shared),
-            editor=editor.place(), env=env, argv=argv,
+            editor=home.editor_place(), env=env, argv=argv,
         )  # fmt: skip
         try:
             return await self._spoken(line, limit_s, data, [filter_fd] if self._filter else [])
