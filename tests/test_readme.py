@@ -19,7 +19,7 @@ from actors.cluster import cli
 from actors.cluster.config import deploy_files, typed_yaml
 from actors.cluster.config import keys as declared
 from actors.cluster.config.schema import Deploy
-from actors.cluster.report import figures_file
+from actors.cluster.report import run_data
 
 ROOT = Path(__file__).resolve().parents[1]
 TOP = ROOT / "README.md"
@@ -265,7 +265,7 @@ def test_events_are_declared():
 def test_results_are_those_of_the_figures(row, runs):
     """The first and the last round of the runs, meant over seeds, are what the table says."""
     (line,) = [line for line in TOP.read_text().splitlines() if line.startswith("| ") and row in line]
-    read = [figures_file.read(path) for path in (ROOT / "deploy/results").glob(f"{runs}.figures.gz")]
+    read = [run_data.read_file(path) for path in (ROOT / "deploy/results").glob(f"{runs}.figures.gz")]
     ends = [[run.rounds[place].summary.whole.all.value for run in read] for place in (0, -1)]
     means = [sum(values) / len(values) for values in ends]
     said = [float(cell) for cell in line.split("|") if re.fullmatch(r" 0\.\d+ ", cell)]

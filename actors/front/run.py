@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.cluster import paths as places
-from actors.cluster.report.read import RunFigures, read_run
+from actors.cluster.report.run_data import RunFigures, read_run
 from actors.cluster.runs import run_folder
 from actors.cluster.runs.run_folder import RunRecord
 from actors.cluster.web.run_reader import RunNow, RunReader

@@ -99,7 +99,7 @@ WITHOUT = {
     "actors/cluster/web/server.py:LiveServer._live": IDLE,
     "actors/cluster/web/shared_look.py:SharedLook._go_on": DISK,
     "actors/cluster/web/shared_look.py:SharedLook.watch": IDLE,
-    "actors/cluster/web/thumbnails.py:Thumbnails.of": DISK,
+    "actors/cluster/web/shared_look.py:Thumbnails.of": DISK,
     "policy/engine/chat.py:ChatHandler._answered": "the HTTP server drops clients that don't send",
     "policy/engine/chat.py:ChatHandler._pieces": "the engine's loop ends or fails every sequence",
     "policy/engine/chat.py:_stream": "the engine's loop ends or fails every sequence",

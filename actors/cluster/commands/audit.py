@@ -27,6 +27,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Check and say it; 1 when anything is wrong."""
     from actors.cluster.runs import run_folder
-    from actors.cluster.views import audit
+    from actors.cluster.views import runs
 
-    return audit.show(run_folder.find(Path(args.runs), args.run), as_json=args.json)
+    return runs.show_audit(run_folder.find(Path(args.runs), args.run), as_json=args.json)

@@ -32,11 +32,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Print them; 0, or 2 when there is no such run, actor or event."""
     from actors.cluster.runs import run_folder
-    from actors.cluster.views import logs as logview
+    from actors.cluster.views import runs
 
-    return logview.show(
+    return runs.show_logs(
         run_folder.find(Path(args.runs), args.run),
-        logview.LineFilter(actor=args.actor, event=args.event, trace=args.trace, level=args.level),
         follow=args.follow,
         as_json=args.json,
+        actor=args.actor,
+        event=args.event,
+        trace=args.trace,
+        level=args.level,
     )

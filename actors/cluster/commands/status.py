@@ -22,6 +22,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Say it; 0 for a live or well ended run, 1 for one that failed, crashed or was killed."""
     from actors.cluster.runs import run_folder
-    from actors.cluster.views import status as statusview
+    from actors.cluster.views import runs
 
-    return statusview.show(run_folder.find(Path(args.runs), args.run), as_json=args.json)
+    return runs.show_status(run_folder.find(Path(args.runs), args.run), as_json=args.json)

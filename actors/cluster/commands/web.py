@@ -39,11 +39,11 @@ def main(args: argparse.Namespace) -> int:
     runs = run_folder.of_runs(args.runs)
     run = run_folder.find(runs, args.run).name if args.run is not None else ""
     flag = f"--host {args.host} --port {args.port}"
-    asyncio.run(serve.serve(runs, run, host=args.host, port=args.port, flag=flag, told=_told))
+    asyncio.run(serve.serve(runs, run, host=args.host, port=args.port, flag=flag, announce=_announce))
     return 0
 
 
-def _told(address: str) -> None:
+def _announce(address: str) -> None:
     from actors.cluster import output
 
     output.line(f"live page: {address}   (Ctrl-C ends it; runs go on)")

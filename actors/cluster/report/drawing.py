@@ -1,7 +1,8 @@
-"""From a figure of matplotlib to a PNG for a file and an SVG for a page.
+"""Draws a report's pictures: an SVG for the page, and of held-out success a PNG.
 
 Invariant: the SVG has no address, no style sheet and no script, and its colours follow the page's scheme. Its ids begin
-with the picture's name, so that no two pictures of a page share one.
+with the picture's name, so no two pictures of a page share one. Runs of one group are one line with a band. A picture
+of a single point is not drawn: tables have it.
 """
 
 from __future__ import annotations
@@ -9,18 +10,30 @@ from __future__ import annotations
 import io
 import re
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
 from typing import Any, NamedTuple
 
-from actors.cluster.report.html import Markup, tag
+from markupsafe import Markup
+
+from actors.cluster import output
+from actors.cluster.report import figures
+from actors.cluster.report.figures import SUCCESS, Band, Dots, Figure, bands, smooth
+from actors.cluster.report.pooled import Group
+from actors.cluster.report.run_data import Stretch
+from actors.cluster.report.time_spent import BUSY, MachineTime, SeatTime
 from actors.replay.messages import Phase
 from runtime.errors import ConfigError
 
-INK, PAPER = "#1b1b1b", "#fefefe"  # of text and axes, and behind a legend
+INK, PAPER, FAINT = "#1b1b1b", "#fefefe", "#8a8a8a"  # of text and axes, behind a legend, of training success
 SHADES: dict[str, str] = {Phase.BC: "#dfe8f5", Phase.RL: "#e6f3e6", Phase.PULSE: "#fbeed5"}
 LINES = (
     "#1f5f99", "#b5482a", "#2f7d46", "#7a4a9e", "#8a6d1f", "#3f7f86",
     "#c23b75", "#5b6b1a", "#4458c4", "#d0872c", "#5f5f5f", "#20a39e",
 )  # fmt: skip
+BUSY_COLOURS = ("#1f6f3d", "#2f8f4f", "#43a764", "#64bd80", "#8dd1a2", "#b7e3c4")
+IDLE_COLOURS = ("#d98c3f", "#e3a867", "#ecc391", "#c46a5a", "#d89085", "#b7a0c4", "#cfcfcf", "#a8a8a8", "#e0d6c0")
+CPU_COLOURS = ("#2d5f8b", "#4a80b0", "#75a3cb", "#a3c3df", "#cbdcec", "#dddddd")
 _ON_PAGE = (
     {INK: "currentColor", PAPER: "var(--paper)"}
     | {colour: f"var(--{phase},{colour})" for phase, colour in SHADES.items()}
@@ -29,13 +42,55 @@ _ON_PAGE = (
 _COLOUR = re.compile("|".join(_ON_PAGE))
 _VIEW = re.compile(r'viewBox="([\d. ]+)"')
 _NAMED = re.compile(r'(id="|url\(#|href="#)')
+STEPS, RL_STEPS = "step (one batch)", "step of RL"
+WIDE = (5.4, 3.2)  # inches: as wide as a phone, where letters of 9 points can be read
+LEAST = 2  # points of a line, and bars of a picture
+USUAL = 98  # percentile of a segment's values up to which a cut axis reaches at the least
+FLAT = 1.5  # how much higher than the axis' cut part the highest value must be for a cut to be worth it
+LABEL_SHARE = 0.04  # of a bar, below which a piece is labelled in the legend alone
+MARKERS = "osD^v"  # of one group's decodings
 
 
-class Drawing(NamedTuple):
+class Picture(NamedTuple):
     """One picture."""
 
-    png: bytes  # b"" for one that is on the page alone
-    svg: str
+    name: str  # of its file, without an ending
+    title: str
+    caption: str  # what it shows, in a sentence
+    svg: Markup  # an element of a page
+    png: bytes = b""  # of one that is a file, too
+
+
+class _Axis(NamedTuple):
+    stretches: Sequence[Stretch]  # phase segments to be shaded
+    label: str
+    called: str  # what the runs of a group are: seeds or runs
+
+
+def pictures(groups: Sequence[Group]) -> Iterator[Picture]:
+    """All pictures of the runs, in the order of the page. Raises ConfigError where matplotlib is missing.
+
+    Groups whose runs clone or pulse for different numbers of steps are drawn over steps of RL, which they share; what
+    cloning and pulses have, too, over all steps.
+    """
+    runs = [run for group in groups for run in group.runs]
+    alike = len({tuple(run.stretches()) for run in runs}) == 1
+    called = "runs" if any(group.called == "runs" for group in groups if len(group.runs) > 1) else "seeds"
+    whole = of_rl = _Axis(runs[0].stretches() if alike else [], STEPS, called)
+    placed = groups
+    if not alike and len(groups) > 1 and all(any(step.phase == Phase.RL for step in run.steps) for run in runs):
+        placed = [Group(group.label, [run.by_rl_steps() for run in group.runs]) for group in groups]
+        of_rl = _Axis([], RL_STEPS, called)
+    made = [success(bands(SUCCESS, placed), figures.dots(placed), of_rl)]
+    for figure in figures.FIGURES:
+        over, axis = (groups, whole) if figure.phase is None else (placed, of_rl)
+        made.append(lines(figure, bands(figure, over), axis))
+    made.append(counts(figures.STALENESS, figures.shares(groups, figures.staleness), "versions"))
+    made.append(counts(figures.GROUPS, figures.shares(groups, figures.endings), "how a group ended"))
+    yield from (picture for picture in made if picture is not None)
+    for run in runs:
+        if run.seats is not None:
+            yield bars("seats" if len(runs) == 1 else f"seats-{run.name}", run.name, run.seats, run.machine)
 
 
 def pyplot() -> Any:
@@ -55,24 +110,215 @@ def pyplot() -> Any:
     return plt
 
 
-def drawn(figure: Any, *, file: bool = False) -> Drawing:
-    """The picture, and nothing of it left in memory; with `file` as a PNG, too."""
+def drawn(plot: Any, name: str, title: str, caption: str, *, file: bool = False) -> Picture:
+    """The picture of a figure of matplotlib, of which nothing is left in memory; with `file` as a PNG, too."""
     png, svg = io.BytesIO(), io.StringIO()
-    figure.tight_layout()
+    plot.tight_layout()
     if file:
-        figure.savefig(png, format="png", metadata={"Software": None})
-    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    figure.savefig(svg, format="svg", transparent=True, metadata=nothing)
-    pyplot().close(figure)
-    return Drawing(png.getvalue(), svg.getvalue())
+        plot.savefig(png, format="png", metadata={"Software": None})
+    plot.savefig(svg, format="svg", transparent=True, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    pyplot().close(plot)
+    return Picture(name, title, caption, _inlined(svg.getvalue(), name, f"{title}: {caption}"), png.getvalue())
 
 
-def inlined(svg: str, name: str, said: str) -> Markup:
-    """The `svg` of a `Drawing` as an element of a page; `said` is what it shows, in words."""
+def _inlined(svg: str, name: str, alt: str) -> Markup:
+    """Matplotlib's `svg` as an element of a page; `alt` is what it shows, in words."""
     head, _, body = svg[svg.index("<svg") :].partition(">")
     view = _VIEW.search(head)
     assert view is not None
     body = body.rpartition("</svg>")[0].replace("xlink:href", "href")
     body = re.sub(r"<style.*?</style>", "", body, flags=re.DOTALL)
-    body = _NAMED.sub(rf"\g<1>{name}-", _COLOUR.sub(lambda found: _ON_PAGE[found[0]], body))
-    return tag("svg", Markup(body), viewBox=view[1], role="img", aria_label=said)
+    body = _NAMED.sub(rf"\g<1>{name}-", _COLOUR.sub(lambda match: _ON_PAGE[match[0]], body))
+    begin = Markup('<svg viewBox="{}" role="img" aria-label="{}">').format(view[1], output.clean(alt))
+    return begin + Markup(body) + Markup("</svg>")  # noqa: S704 - matplotlib escapes what it is given
+
+
+def lines(figure: Figure, curves: Mapping[str, Band], axis: _Axis) -> Picture | None:
+    """One line per group over the steps, or None without two values."""
+    if max((len(curve.steps) for curve in curves.values()), default=0) < LEAST:
+        return None
+    last = max(curve.steps[-1] for curve in curves.values() if curve.steps)
+    first = 0.0 if figure.cut else _first_shown(axis.stretches, last)
+    # What lies before the first step shown must not stretch the other axis.
+    shown = {label: _parts(curve.cut(first)[1], axis.stretches) for label, curve in curves.items()}
+    parts = [part for several in shown.values() for part in several]
+    if not parts:
+        return None
+    plot, axes = pyplot().subplots(figsize=WIDE, dpi=150)
+    for (label, several), colour in zip(shown.items(), cycle(LINES), strict=False):
+        for number, part in enumerate(several):
+            _line(axes, part, colour, _named(label, curves[label], axis.called) if not number else None, figure.window)
+    _dress(axes, axis, first, last, figure.unit)
+    if figure.share:
+        axes.set_ylim(0, 1)
+    if figure.cut:
+        _shorten(axes, parts)
+    if len(curves) > 1 or any(curve.seeds > 1 for curve in curves.values()):
+        axes.legend(fontsize=9)
+    return drawn(plot, figure.name, figure.title, figure.caption)
+
+
+def success(curves: Mapping[str, Band], dots: Sequence[Dots], axis: _Axis) -> Picture | None:
+    """Held-out rounds with intervals over training success; None where neither has two points."""
+    steps = [one.steps for one in dots] + [curve.steps for curve in curves.values()]
+    if max(map(len, steps), default=0) < LEAST:
+        return None
+    plot, axes = pyplot().subplots(figsize=WIDE, dpi=200)
+    several = len(curves) > 1
+    for (label, curve), colour in zip(curves.items(), cycle(LINES if several else [FAINT]), strict=False):
+        words = f"training, {_named(label, curve, axis.called)} (mean of {SUCCESS.window} steps)"
+        for number, part in enumerate(_parts(curve, axis.stretches)):
+            _line(axes, part, colour, words if not number else None, SUCCESS.window, faint=True)
+    coloured = dict(zip(curves, cycle(LINES), strict=False)) if several else {}
+    for one, other in zip(dots, cycle(LINES), strict=False):
+        colour, marker = coloured.get(one.group, other), MARKERS[one.nth % len(MARKERS)]
+        below = [max(0.0, value - low) for value, low in zip(one.values, one.low, strict=True)]
+        above = [max(0.0, high - value) for value, high in zip(one.values, one.high, strict=True)]
+        looks = {"marker": marker, "capsize": 3, "lw": 1.8, "label": one.label, "color": colour}
+        axes.errorbar(one.steps, one.values, yerr=[below, above], **looks)
+        for step, values in zip(one.steps, one.each, strict=True):
+            if len(values) > 1:
+                axes.plot([step] * len(values), values, "_", color=colour, markersize=7, alpha=0.6)
+    last = max(several[-1] for several in steps if several)
+    _dress(axes, axis, _first_shown(axis.stretches, last), last, "success")
+    axes.set_ylim(0, 1)
+    axes.legend(fontsize=9, loc="best")
+    caption = (
+        "Held-out rounds with 95 % intervals, over training episodes. Families that are never trained on are left out"
+        " where there are others."
+    )
+    return drawn(plot, "curve", "Success", caption, file=True)
+
+
+def counts(figure: Figure, groups: Mapping[str, Mapping[Any, float]], xlabel: str) -> Picture | None:
+    """Bars side by side by category, None without two."""
+    kinds = sorted({kind for shares in groups.values() for kind in shares})
+    if len(kinds) < LEAST:
+        return None
+    plot, axes = pyplot().subplots(figsize=(WIDE[0], 2.4), dpi=150)
+    wide = 0.8 / len(groups)
+    for number, ((label, shares), colour) in enumerate(zip(groups.items(), cycle(LINES), strict=False)):
+        places = [place - 0.4 + wide * (number + 0.5) for place in range(len(kinds))]
+        axes.bar(places, [shares.get(kind, 0) for kind in kinds], width=wide, label=label, color=colour)
+    axes.set(xticks=range(len(kinds)), xlabel=xlabel, ylabel=figure.unit)
+    axes.set_xticklabels([str(kind) for kind in kinds])
+    if len(groups) > 1:
+        axes.legend(fontsize=9)
+    return drawn(plot, figure.name, figure.title, figure.caption)
+
+
+def bars(name: str, run: str, seats: SeatTime, machine: MachineTime | None) -> Picture:
+    """Where the time of seats and processor went: the pieces of a bar add up to all of it."""
+    rows: list[tuple[str, Mapping[str, float]]] = [(f"{seats.seats} seats", seat_shares(seats))]
+    if machine is not None:
+        used = {part: machine.share(part) for part in machine.cpu_s}
+        rows.append((f"{machine.cores} cores", {**used, "idle": max(0.0, 1.0 - sum(used.values()))}))
+    plot, axes = pyplot().subplots(len(rows), 1, figsize=(WIDE[0], 3.0 * len(rows)), dpi=140, squeeze=False)
+    for row, (label, pieces) in enumerate(rows):
+        _bar(axes[row][0], label, pieces, _cpu_colours(pieces) if row else _seat_colours(pieces))
+    caption = "Above, the seats' time by what they did or waited for; below, the processor's by part of the run."
+    return drawn(plot, name, f"Time of {run}", caption)
+
+
+def seat_shares(seats: SeatTime) -> dict[str, float]:
+    """All of seats x wall by stage and cause, as shares."""
+    whole = seats.seats * seats.wall_s or 1.0
+    return {name: seconds / whole for name, seconds in {**seats.stages_s, **seats.idle_s}.items()}
+
+
+def _cpu_colours(pieces: Mapping[str, float]) -> list[str]:
+    return ["#f2f2f2" if piece == "idle" else CPU_COLOURS[n % len(CPU_COLOURS)] for n, piece in enumerate(pieces)]
+
+
+def _seat_colours(pieces: Mapping[str, float]) -> list[str]:
+    idle = cycle(IDLE_COLOURS)
+    return [BUSY_COLOURS[BUSY.index(piece)] if piece in BUSY else next(idle) for piece in pieces]
+
+
+def _bar(axes: Any, label: str, pieces: Mapping[str, float], colours: Sequence[str]) -> None:
+    left = 0.0
+    for (piece, share), colour in zip(pieces.items(), colours, strict=True):
+        axes.barh([label], [share], left=left, color=colour, label=f"{piece} {share:.0%}")
+        if share >= LABEL_SHARE:
+            middle = left + share / 2
+            axes.text(middle, 0, f"{share:.0%}", ha="center", va="center", fontsize=9, color=ink(colour))
+        left += share
+    axes.set(xlim=(0, max(1.0, left)), xticks=[])
+    axes.legend(ncol=2, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.02), frameon=False)
+    for side in ("top", "right", "bottom"):
+        axes.spines[side].set_visible(False)
+
+
+def ink(colour: str) -> str:
+    """Black or white, whichever contrasts more with `colour`, as the WCAG measures contrast."""
+    parts = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    light = sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return "#000000" if (light + 0.05) / 0.05 > 1.05 / (light + 0.05) else "#ffffff"
+
+
+def _named(label: str, curve: Band, called: str) -> str:
+    return f"{label}, {curve.seeds} {called}" if curve.seeds > 1 else label
+
+
+def _parts(curve: Band, stretches: Sequence[Stretch]) -> list[Band]:
+    """`curve` cut at changes of phase, so that no line joins what was not trained in between."""
+    parts, rest = [], curve
+    for start in sorted({stretch.start for stretch in stretches}):
+        part, rest = rest.cut(start)
+        parts.append(part)
+    return [part for part in (*parts, rest) if part.steps]
+
+
+def _line(axes: Any, curve: Band, colour: str, label: str | None, window: int, *, faint: bool = False) -> None:
+    alone = "o" if len(curve.steps) == 1 else None  # a line of one point has no length
+    width = 1 if faint else 1.5
+    axes.plot(curve.steps, smooth(curve.mean, window), color=colour, lw=width, label=label, marker=alone, ms=5)
+    if curve.seeds > 1:
+        low, high = smooth(curve.low, window), smooth(curve.high, window)
+        axes.fill_between(curve.steps, low, high, color=colour, alpha=0.18, lw=0)
+
+
+def _dress(axes: Any, axis: _Axis, first: float, last: int, ylabel: str) -> None:
+    """Name the axes, and shade the phases from step `first` to `last`."""
+    axes.set(xlabel=axis.label, ylabel=ylabel, xlim=(first, last + 1))
+    axes.locator_params(axis="x", integer=True)
+    for stretch in axis.stretches:
+        start, end = max(stretch.start, first), min(stretch.end, last)
+        if stretch.phase in SHADES and end > start:
+            axes.axvspan(start, end, color=SHADES[stretch.phase], lw=0, zorder=0)
+            _name(axes, stretch.phase, start, end)
+    axes.grid(alpha=0.25)
+
+
+def _name(axes: Any, name: str, start: float, end: float) -> None:
+    """Write the name over [start, end], where there is room for it, so that it lies on no neighbour's."""
+    place = axes.get_xaxis_transform()
+    text = axes.text((start + end) / 2, 1.02, name, ha="center", fontsize=9, transform=place)
+    left, right = axes.transData.transform([(start, 0), (end, 0)])[:, 0]
+    if text.get_window_extent().width > right - left:
+        text.remove()
+
+
+def _first_shown(stretches: Sequence[Stretch], last: int) -> float:
+    """The first step drawn: cloning is long and mostly has no curve, so its end is enough."""
+    rl = [stretch.start for stretch in stretches if stretch.phase == Phase.RL and stretch.start < last]
+    return max(0.0, rl[0] - 0.1 * last) if rl else 0.0
+
+
+def _shorten(axes: Any, curves: Sequence[Band]) -> None:
+    """End the other axis above the highest of the segments' usual values where what lies beyond would flatten the rest.
+
+    By segment, as each minimises something else and a short one's values must not be taken for rare ones of a long one.
+    """
+    import numpy
+
+    usual = max((float(numpy.percentile(curve.high, USUAL)) for curve in curves), default=0.0)
+    least = min((min(curve.low) for curve in curves), default=0.0)
+    most = max((max(curve.high) for curve in curves), default=0.0)
+    room = 0.05 * (usual - least)
+    if room <= 0 or most - least <= FLAT * (usual - least):
+        return
+    axes.set_ylim(least - room, usual + room)
+    words = f"off the axis: up to {most:.3g}"
+    axes.text(0.99, 0.97, words, ha="right", va="top", fontsize=9, color=INK, transform=axes.transAxes)

@@ -11,10 +11,13 @@ from pathlib import Path
 import msgspec
 
 from actors.cluster.runs import ledgers
+from actors.cluster.words import plain
 from actors.desktop.config import WHOLE_ONE_IN
 from actors.replay.database import queries
 from actors.replay.messages import VersionSpan
 from runtime.errors import StoreError
+from runtime.logs.reader import read_logs
+from runtime.logs.writer import log_folder
 from runtime.messaging.message import BlobRef
 from runtime.segments import read_blob
 
@@ -38,7 +41,7 @@ class ShownStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpisodeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole one."""
+    """A whole episode."""
 
     token: int
     task: str
@@ -48,11 +51,17 @@ class EpisodeView(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     steps: list[ShownStep]
     pictures: dict[int, bytes]  # number of the step -> JPEG
+    detail: str = ""  # what the verifier saw
 
     @property
     def family(self) -> str:
         """The first part of the task's id."""
         return self.task.partition("/")[0]
+
+    @property
+    def verdict(self) -> str:
+        """How it ended, and why."""
+        return f"{'success' if self.success else 'failure'} ({plain(self.reason)})"
 
 
 def choose(run: Path, most: int = 24) -> list[EpisodeView]:
@@ -60,14 +69,18 @@ def choose(run: Path, most: int = 24) -> list[EpisodeView]:
 
     Evaluation before training, then those of which every screenshot was kept, newest first.
     """
+    chosen: dict[tuple[str, bool], EpisodeView] = {}
     with ledgers.opened(run) as db:
-        found: dict[tuple[str, bool], EpisodeView] = {}
         for row in queries.episodes_played(db, WHOLE_ONE_IN, MOST_LOOKED_AT):
             kind = (row["task"].partition("/")[0], bool(row["success"]))
-            if kind not in found and (episode := read(run, db, row)) is not None:
-                found[kind] = episode
-    order = sorted(found, key=lambda kind: (kind[0], not kind[1]))
-    return [found[kind] for kind in order][:most]
+            if kind not in chosen and (episode := read(run, db, row)) is not None:
+                chosen[kind] = episode
+    order = sorted(chosen, key=lambda kind: (kind[0], not kind[1]))
+    shown = [chosen[kind] for kind in order][:most]
+    tokens = {episode.token for episode in shown}
+    lines = read_logs(run, event="episode_ended") if log_folder(run).is_dir() else iter(())
+    details = {line["token"]: str(line.get("detail", "")) for line in lines if line["token"] in tokens}
+    return [msgspec.structs.replace(episode, detail=details.get(episode.token, "")) for episode in shown]
 
 
 def read(run: Path, db: queries.Database, row: queries.Row) -> EpisodeView | None:

@@ -1,253 +1,265 @@
-"""The report as one HTML page.
+"""The tables of a report, for the terminal and for the page, and the page itself.
 
 Invariant: the page needs nothing but itself: no script, no address, every picture inside. Each section is there
-whatever the runs have, and says what is missing. Every word of a guest and of the model is text on the page.
+whatever the runs have, and says what is missing. Every word of the guest and of the model is text on the page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from importlib import resources
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
-from actors.cluster import output
-from actors.cluster.report import evaluated
-from actors.cluster.report.drawing import inlined
-from actors.cluster.report.episodes import EpisodeView, ShownStep
-from actors.cluster.report.gather import Group, RunData
-from actors.cluster.report.headline import gain_said, gain_shown, headline, state
-from actors.cluster.report.html import Markup, folded, join, picture, sealed, table, tag
-from actors.cluster.report.pagephases import phases_of
-from actors.cluster.report.pagerounds import rate_said, rounds_of
-from actors.cluster.report.pagetime import time_of
-from actors.cluster.report.pictures import Picture
+from actors.cluster import output, tables
+from actors.cluster.report import pooled
+from actors.cluster.report.drawing import Picture
+from actors.cluster.report.episodes import EpisodeView
+from actors.cluster.report.pooled import Difference, Group, PooledGain, PooledRound
+from actors.cluster.report.run_data import RunFigures
+from actors.cluster.report.time_spent import Overlap
 from actors.cluster.runs import criterion
+from actors.cluster.runs.evaluation_rounds import SCORES, EvaluationRound
+from actors.cluster.tables import Cell, Table
 from actors.cluster.words import plain, plainly
 from actors.replay.database import queries
+from actors.replay.statistics import Gain, Rate
+from runtime.messaging.message import Version
 
-SECTIONS = (
-    ("runs", "Runs"), ("success", "Success"), ("phases", "Phases"), ("learning", "Learning"), ("groups", "Groups"),
-    ("time", "Time"), ("episodes", "Episodes"), ("reading", "How to read this"),
-)  # fmt: skip
-SUCCESS, GROUPS, TIME = {"curve"}, {"staleness", "groups"}, "seats"
-READING = (
-    "Success is the share of episodes that the verifier passed. Every rate names its decoding and its tasks; all points"
-    " of one curve share both. Rates have Wilson's 95 % interval. Denominators: all episodes (a fault counts as a"
-    " failure), those of feasible tasks, those without a fault.",
-    "Curves, gains and differences leave out families that are never trained on, where there are others; in the table"
-    " of a run's rounds All, Feasible, No fault and pass count every family.",
-    "A round is of the weights made by the step that it names. Where a resume from a checkpoint began a new lineage,"
-    " they are named lineage.step, which is no decimal: 0.900 is step 900 of the first lineage, and 0.1118 came 218"
-    " steps later.",
-    "A gain is paired: the same instances before and after, with Newcombe's 95 % interval; it is real where the"
-    " interval lies above 0. Several seeds are pooled with instances as clusters, so that interval speaks of these"
-    " seeds and of other tasks like these, not of other seeds; the range of the seeds stands beside it. Where a seed"
-    " repeats they are called runs: what lies between two runs of one seed says nothing of other seeds.",
-    "A line with a band is the mean of the seeds with the lowest and the highest one, over the steps that all have.",
-    "A group is the episodes of one task in one batch. Groups whose rewards are all equal and groups that"
-    " were too old, lost to faults or overtaken by a change of phase teach nothing.",
-    "A step is one batch; with learner.rl.epochs above 1 it is that many optimizer steps. Entropy is in nats, at"
-    " temperature 1, but as sampled (over the answers of all training episodes) at the temperature they were drawn at.",
-    "Mismatch compares the policy that is trained with the one that acted; on the"
-    " newest weights it measures nothing but arithmetic, on older ones staleness too.",
-)
+SECTIONS = {
+    "runs": "Runs", "success": "Success", "phases": "Phases", "learning": "Learning", "groups": "Groups",
+    "time": "Time", "episodes": "Episodes", "reading": "How to read this",
+}  # fmt: skip
+SUCCESS, GROUPS, TIME = ("curve",), ("staleness", "groups"), "seats"
+STEP_PARTS = ("wait_s", "read_s", "pack_s", "reference_s", "forward_s", "backward_s", "rehearsal_s", "optimizer_s")
+FIRST, SECOND = "_first_half", "_second_half"
 
 
-def page(groups: Sequence[Group], drawn: Sequence[Picture]) -> str:
-    """The page of `groups` with the pictures `drawn` of them."""
+def page(groups: Sequence[Group], pictures: Sequence[Picture], episodes: Mapping[str, list[EpisodeView]]) -> str:
+    """The page of `groups` with their `pictures`, and the `episodes` of a run by its name."""
     runs = [run for group in groups for run in group.runs]
-    title = f"ComputerRL: {runs[0].name}" if len(runs) == 1 else f"ComputerRL: {len(runs)} runs"
-    places = tag("nav", *(tag("a", name, href=f"#{key}") for key, name in SECTIONS))
-    parts = {
-        "runs": _runs(groups),
-        "success": join([_figures(drawn, SUCCESS), _gains(groups), _differences(groups), *_each(runs, rounds_of)]),
-        "phases": join(_each(runs, phases_of)),
-        "learning": _learning(drawn, max((len(run.steps) for run in runs), default=0)),
-        "groups": join([_figures(drawn, GROUPS), _endings(runs)]),
-        "time": join([_figures(drawn, {p.name for p in drawn if p.name.startswith(TIME)}), *_each(runs, time_of)]),
-        "episodes": join(_each(runs, episodes_of)),
-        "reading": join(tag("p", words) for words in READING),
-    }
-    body = (tag("section", tag("h2", name), parts[key], id=key) for key, name in SECTIONS)
-    return styled(title, join([headline(groups), places, *body]))
+    time = [picture for picture in pictures if picture.name.startswith(TIME)]
+    apart = {*SUCCESS, *GROUPS, *(picture.name for picture in time)}
+    gains = [(group, pooled.pooled_gains(group.runs)) for group in groups]
+    return tables.render(
+        "report.html",
+        title=f"ComputerRL: {runs[0].name}" if len(runs) == 1 else f"ComputerRL: {len(runs)} runs",
+        sections=SECTIONS,
+        runs=runs,
+        steps=max((len(run.steps) for run in runs), default=0),
+        pictures={
+            "success": [picture for picture in pictures if picture.name in SUCCESS],
+            "groups": [picture for picture in pictures if picture.name in GROUPS],
+            "time": time,
+            "learning": [picture for picture in pictures if picture.name not in apart],
+        },
+        overview=overview(groups),
+        gains=gains_of(gains),
+        differences=differences_of(pooled.differences(groups)),
+        pooled=[rounds_together(group, pooled.pooled_rounds(group.runs)) for group in groups if len(group.runs) > 1],
+        rounds={run.name: [rounds_of(run), scores_of(run), families_of(run.rounds)] for run in runs},
+        phases={run.name: phases_of(run) for run in runs},
+        endings=Table(("Run", "Groups"), [(run.name, counted(plainly(run.endings)) or "no group yet") for run in runs],
+                      sentences={"Groups"}),
+        overlap=overlapped,
+        times={run.name: times_of(run) for run in runs},
+        episodes=episodes,
+        shown={name: _shown(several) for name, several in episodes.items()},
+    )  # fmt: skip
 
 
-def _each(runs: Sequence[RunData], of: Callable[[RunData], Markup]) -> Iterable[Markup]:
-    """What `of` says of every run; of several it is folded."""
-    return (of(run) if len(runs) == 1 else folded(run.name, of(run)) for run in runs)
-
-
-def styled(title: str, body: Markup) -> str:
-    """A page that looks like a report."""
-    style = "".join(map(style_sheet, ("colours.css", "style.css")))
-    return sealed(title, style, tag("main", tag("h1", title), body))
-
-
-def style_sheet(name: str) -> str:
-    """One of this package's."""
-    return (resources.files("actors.cluster.report") / name).read_text(encoding="utf-8")
-
-
-def _runs(groups: Sequence[Group]) -> Markup:
-    rows = []
-    for group in groups:
-        for run in group.runs:
-            said = join([state(run), f" - {run.reason}" if run.reason else ""])
-            steps = _counts(_by_phase(run)) or "none yet"
-            seen = queries.versions_text(run.figures.observations)
-            seed = "" if run.seed is None else run.seed
-            rows.append((run.name, group.label, seed, run.file, run.started, said, steps, _episodes(run), seen))
+def overview(groups: Sequence[Group]) -> Table:
+    """Every run, what it is and what became of it."""
     head = ("Run", "Group", "Seed", "File", "Started", "State", "Steps", "Episodes", "Observation")
-    return table(head, rows, words={"State"})
-
-
-def _by_phase(run: RunData) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for step in run.steps:
-        found[step.phase] = found.get(step.phase, 0) + 1
-    return found
-
-
-def _episodes(run: RunData) -> str:
-    return _counts(run.figures.episodes) or "none yet"
-
-
-def _gains(groups: Sequence[Group]) -> Markup:
-    rows = []
-    for group in groups:
-        for found in evaluated.gains(group.runs):
-            together, each = found.together, [one.value for one in found.each]
-            seeds = f"{len(each)} {group.called}: {', '.join(f'{value:+.3f}' for value in each)}" * (len(each) > 1)
-            said = gain_shown(together)
-            rows.append(
-                (group.label, found.decoding, f"{found.before} to {found.after}", rate_said(together.before),
-                 rate_said(together.after), said, criterion.instances(together),
-                 criterion.spread(together, group.called), seeds)
-            )  # fmt: skip
-    if not rows:
-        return tag("p", "No gain yet: it takes two evaluation rounds over the same instances.")
-    head = (
-        "Group",
-        "Decoding",
-        "Rounds",
-        "First",
-        "Last",
-        "Paired gain (95 %)",
-        "Instances",
-        "Standard errors in points",
-        "Each",
-    )
-    return table(
-        head,
-        rows,
-        "Gain from the first to the last round that all of a group's runs have played, over the same instances",
-    )
-
-
-def _differences(groups: Sequence[Group]) -> Markup:
-    seeded = {group.label: [(run.seed, run) for run in group.runs if run.seed is not None] for group in groups}
     rows = [
-        (one.decoding, one.round, f"{one.more} - {one.less}", ", ".join(map(str, one.seeds)),
-         rate_said(one.together.after), rate_said(one.together.before), gain_said(one.together),
-         criterion.instances(one.together), criterion.spread(one.together) or "one seed: how seeds vary is not in it")
-        for one in evaluated.differences(seeded)
+        (run.name, group.label, "" if run.seed is None else run.seed, run.file, run.started, _state(run),
+         counted(Counter(step.phase for step in run.steps)) or "none yet", counted(run.episodes) or "none yet",
+         queries.versions_text(run.observations))
+        for group in groups for run in group.runs
     ]  # fmt: skip
-    if not rows:
-        return join([])
-    head = (
-        "Decoding", "Round", "Groups", "Seeds", "First one's", "Second one's", "Difference (95 %)", "Instances",
-        "Standard errors in points",
-    )  # fmt: skip
-    return table(
-        head, rows, "Differences between groups in the last round that all of them have played, paired by instance"
-    )
+    return Table(head, rows, sentences={"State"})
 
 
-def _learning(drawn: Sequence[Picture], steps: int) -> Markup:
-    rest = {one.name for one in drawn if one.name not in SUCCESS | GROUPS and not one.name.startswith(TIME)}
-    if not rest:
-        none = "One optimizer step was made: a curve takes two." if steps else "No optimizer step has been made."
-        return tag("p", none)
-    said = "A click on a picture makes it as wide as the page; a click on its heading puts it back."
-    return join([tag("p", said), tag("div", *(_enlarged(one) for one in drawn if one.name in rest), class_="pair")])
+def _state(run: RunFigures) -> Cell:
+    kind = "good" if run.state == "ok" else "bad" if run.state in ("failed", "crashed", "killed") else ""
+    return Cell(f"{run.state} - {run.reason}" if run.reason else run.state, kind=kind)
 
 
-def _enlarged(one: Picture) -> Markup:
-    """A figure that a link to itself makes wide: the style does so to the one that the address ends in."""
-    place = f"picture-{one.name}"  # a section may have the picture's own name
-    shown = tag("a", inlined(one.content.svg, one.name, f"{one.title}: {one.said}"), href=f"#{place}")
-    head = tag("h3", tag("a", one.title, href="#learning"))
-    return tag("figure", head, shown, tag("figcaption", one.said), id=place)
+def rounds_of(run: RunFigures) -> Table:
+    """Every round that was opened, one that goes on included."""
+    versions = [Version.parse(played.version) for played in run.rounds]
+    # Steps alone where all are of one lineage: `0.1118` looks like less than `0.900`.
+    lineages = len({version.lineage for version in versions}) > 1
+    head = ("Round", "Lineage.step" if lineages else "Step", "Decoding", "Success, 95 %", "Feasible", "No fault",
+            "Trained families", "Never trained", "Pass", "Task set")  # fmt: skip
+    rows = []
+    for played, version in zip(run.rounds, versions, strict=True):
+        whole, summary = played.summary.whole, played.summary
+        rates = (whole.feasible, whole.without_faults, summary.trained.all, summary.untrained.all)
+        passed = ", ".join(f"@{k} {value:.3f}" for k, value in summary.pass_at.items())
+        name = played.name if played.closed else f"{played.name} (going on)"
+        made = played.version if lineages else version.step
+        cells = (name, made, played.decoding, rate(whole.all), *map(share, rates), passed, played.task_set[:12])
+        rows.append(cells)
+    return Table(head, rows)
 
 
-def _endings(runs: Sequence[RunData]) -> Markup:
-    rows = [(run.name, _counts(plainly(run.figures.endings)) or "no group yet") for run in runs]
-    return table(("Run", "Groups"), rows, words={"Groups"})
+def share(found: Rate) -> str:
+    """`0.750 (90/120)`."""
+    return f"{found.value:.3f} ({found.successes}/{found.n})" if found.n else "-"
 
 
-def _figures(drawn: Sequence[Picture], names: set[str]) -> Markup:
-    return join(
-        tag(
-            "figure",
-            tag("h3", one.title),
-            inlined(one.content.svg, one.name, f"{one.title}: {one.said}"),
-            tag("figcaption", one.said),
-        )
-        for one in drawn
-        if one.name in names
-    )
+def rate(found: Rate) -> str:
+    """`0.750 (90/120), 0.666-0.819`."""
+    low, high = found.interval
+    return f"{share(found)}, {low:.3f}-{high:.3f}" if found.n else "-"
 
 
-def _counts(found: dict[str, int]) -> str:
-    return output.clean(", ".join(f"{name} {count}" for name, count in sorted(found.items())))
+def gain(found: Gain) -> Cell:
+    """`+0.142 (0.061 to 0.223)`, good or bad where the interval lies on one side of 0."""
+    kind = "good" if found.low > 0 else "bad" if found.high < 0 else ""
+    return Cell(f"{found.value:+.3f} ({found.low:+.3f} to {found.high:+.3f})", kind=kind)
 
 
-def episodes_of(run: RunData) -> Markup:
-    """One success and one failure per family, where they are stored."""
-    head = tag("h3", run.name)
-    if not run.episodes:
-        return join([head, tag("p", *_none(run))])
-    rows = [(one.family, one.task, _verdict(one), len(one.steps), one.where) for one in run.episodes]
-    whole = (
-        folded(f"{one.task}: {'success' if one.success else 'failure'}, step by step",
-               episode_of(one, run.details.get(one.token, ""), "h4"))
-        for one in run.episodes
-    )  # fmt: skip
-    return join(
-        [head, table(("Family", "Task", "Verdict", "Steps", "Played in"), rows, words={"Task", "Verdict"}), *whole]
-    )
+def scores_of(run: RunFigures) -> Table:
+    """The scores of the last round, where they differ."""
+    rows = run.rounds[-1].score_rows if run.rounds else []
+    return Table(SCORES, rows, f"Scores of {run.rounds[-1].name}" if rows else "")
 
 
-def _none(run: RunData) -> list[object]:
-    """Where to look for episodes."""
-    if not sum(run.figures.episodes.values()):
-        return ["No episode has been played yet."]
-    command = tag("code", f"computerrl report {run.name}")
-    return [
-        "No whole episode is stored here: a file of figures holds none, and a run's folder those that it has kept. ",
-        "On the machine that holds the run's own folder, ", command, " shows them.",
+def families_of(rounds: Sequence[EvaluationRound]) -> Table:
+    """What was solved of every family in each of `rounds`; a name has its decoding where that is not all rounds'."""
+    one = len({played.decoding for played in rounds}) == 1
+    names = [played.name if one else f"{played.name} ({played.decoding})" for played in rounds]
+    by_round = [played.summary.families for played in rounds]
+    rows = [
+        (name, *(share(rates[name].all) if name in rates else "-" for rates in by_round))
+        for name in sorted({name for rates in by_round for name in rates})
+    ]
+    return Table(("Family", *names), rows, "By family, all episodes")
+
+
+def rounds_together(group: Group, rounds: Sequence[PooledRound]) -> Table:
+    """The rounds that all runs of a group have played."""
+    rows = [
+        (one.name, one.step, one.decoding, len(one.each), f"{sum(one.each) / len(one.each):.3f}",
+         f"{min(one.each):.3f}-{max(one.each):.3f}", rate(one.together))
+        for one in rounds
     ]  # fmt: skip
+    called = group.called.capitalize()
+    head = ("Round", "Step", "Decoding", called, "Mean", "Band", "Together, 95 %")
+    return Table(head, rows, f"{group.label}: rounds of {len(group.runs)} {group.called}")
 
 
-def _verdict(episode: EpisodeView) -> Markup:
-    word = "success" if episode.success else "failure"
-    return tag("span", f"{word} ({plain(episode.reason)})", class_="good" if episode.success else "bad")
+def gains_of(groups: Sequence[tuple[Group, Sequence[PooledGain]]]) -> Table:
+    """The gain of every group."""
+    head = ("Group", "Decoding", "Rounds", "First", "Last", "Paired gain (95 %)", "Instances",
+            "Standard errors in points", "Each")  # fmt: skip
+    rows = [
+        (group.label, one.decoding, f"{one.before} to {one.after}", rate(one.together.before), rate(one.together.after),
+         gain(one.together), criterion.instances(one.together), criterion.spread(one.together, group.called),
+         f"{len(one.each)} {group.called}: {', '.join(f'{v:+.3f}' for v in one.each)}" * (len(one.each) > 1))
+        for group, gains in groups for one in gains if one.together.instances
+    ]  # fmt: skip
+    return Table(
+        head, rows, "Gain from the first to the last round that all of a group's runs played, over the same instances"
+    )
 
 
-def episode_of(episode: EpisodeView, detail: str, heading: str = "h2") -> Markup:
-    """A whole episode, step by step; `detail` is what the verifier saw, `heading` the level below what is around it."""
-    verdict = join([_verdict(episode), f": {detail}" if detail else ""])
-    steps = (_step(number, step, episode) for number, step in enumerate(episode.steps, 1))
-    return tag("article", tag(heading, f"{episode.task} ({episode.lane}, {episode.where})"), tag("p", verdict), *steps)
+def differences_of(found: Sequence[Difference]) -> Table:
+    """How much groups differ."""
+    head = ("Decoding", "Round", "Groups", "Seeds", "First one's", "Second one's", "Difference (95 %)", "Instances",
+            "Standard errors in points")  # fmt: skip
+    rows = [
+        (one.decoding, one.round, f"{one.more} - {one.less}", ", ".join(map(str, one.seeds)), rate(one.together.after),
+         rate(one.together.before), gain(one.together).text, criterion.instances(one.together),
+         criterion.spread(one.together) or "one seed: how seeds vary is not in it")
+        for one in found
+    ]  # fmt: skip
+    caption = "Differences between groups in the last round that all of them played, paired by instance"
+    return Table(head, rows, caption)
 
 
-def _step(number: int, step: ShownStep, episode: EpisodeView) -> Markup:
-    parts = [tag("strong", f"step {number}"), tag("pre", step.observation), tag("pre", step.response, class_="answer")]
-    if step.refusal is not None:
-        parts.append(tag("pre", f"refused: {step.refusal}", class_="refused"))
-    else:
-        parts.append(tag("pre", f"action: {step.action}\nresult: {step.result}"))
-    if number in episode.pictures:
-        parts.append(
-            tag("figure", picture(episode.pictures[number], f"The desktop of {episode.task} at step {number}"))
-        )
-    return tag("div", *parts, class_="step")
+def phases_of(run: RunFigures) -> Table:
+    """The segments that the run went through, and why each began."""
+    rows = [(one.phase, one.start, plain(one.cause), _evidence(one.evidence)) for one in run.switches]
+    return Table(("Phase", "From step", "Cause", "Evidence"), rows, sentences={"Evidence"})
+
+
+def _evidence(figures: Mapping[str, float]) -> str:
+    """Figures in a few words; a figure of both halves of a segment is one."""
+    words = []
+    for name, value in figures.items():
+        whole = name.removesuffix(FIRST)
+        if name.endswith(SECOND) and name.removesuffix(SECOND) + FIRST in figures:
+            continue
+        halves = name.endswith(FIRST) and whole + SECOND in figures
+        second = f", in the second half {figures[whole + SECOND]:.4g}" if halves else ""
+        words.append(f"{whole if halves else name} {value:.4g}{second}")
+    return ", ".join(words) or "-"
+
+
+def overlapped(overlap: Overlap) -> str:
+    """How much desktops and learner worked at the same time."""
+    return (
+        f"Desktops played training episodes during {overlap.share:.0%} of the learner's {overlap.learner_s:.1f} s in RL"
+        f" steps, {overlap.episodes_at_once:.1f} at once; {output.duration(overlap.rl_s)} of RL and pulses."
+    )
+
+
+def times_of(run: RunFigures) -> list[Table]:
+    """Where the time of seats, processor and optimizer steps went, as far as it was measured."""
+    return [table for table in (_seats(run), _machine(run), _steps(run)) if table.rows]
+
+
+def _seats(run: RunFigures) -> Table:
+    seats = run.seats
+    if seats is None:
+        return Table((), [])
+    whole = seats.seats * seats.wall_s or 1.0
+    rows = [(f"busy: {stage}", f"{s:.1f}", f"{s / whole:.1%}") for stage, s in seats.stages_s.items()]
+    rows += [(cause, f"{s:.1f}", f"{s / whole:.1%}") for cause, s in seats.idle_s.items()]
+    phases = ", ".join(f"{phase} {part:.1%}" for phase, part in seats.busy_by_phase.items())
+    caption = (
+        f"Seats were busy {seats.busy:.1%} of {seats.seats} seats x {output.duration(seats.wall_s)} (reservation"
+        f" granted to verified, waits for the model included); within each phase: {phases}"
+    )
+    return Table(("Seat time", "Seconds", "Share"), rows, caption)
+
+
+def _machine(run: RunFigures) -> Table:
+    machine = run.machine
+    if machine is None:
+        return Table((), [])
+    rows = [(part, f"{seconds:.1f}", f"{machine.share(part):.1%}") for part, seconds in machine.cpu_s.items()]
+    rows += [(f"{part}, on other machines", f"{seconds:.1f}", "") for part, seconds in machine.elsewhere_s.items()]
+    phases = ", ".join(f"{phase} {seconds:,.0f}" for phase, seconds in machine.by_phase_s.items())
+    caption = (
+        f"{machine.cores} cores x {output.duration(machine.span_s)}; {machine.desktops} desktops were used up,"
+        f" {machine.desktops_up:.1f} were up at once, {machine.spares:.1f} of them spares;"
+        f" {machine.own_s:,.0f} CPU-seconds of this run{f': {phases}' if phases else ''}"
+    )
+    return Table(("Processor", "CPU seconds", "Share"), rows, caption)
+
+
+def _steps(run: RunFigures) -> Table:
+    rows = []
+    for phase in dict.fromkeys(step.phase for step in run.steps):
+        steps = [step for step in run.steps if step.phase == phase]
+        parts = [[step.figures[part] for step in steps if part in step.figures] for part in STEP_PARTS]
+        if any(parts):
+            means = (f"{sum(values) / len(values):.3f}" if values else "-" for values in parts)
+            rows.append((phase, len(steps), *means))
+    head = ("Phase", "Steps", *(part.removesuffix("_s") for part in STEP_PARTS))
+    return Table(head, rows, "Seconds of a step by part, mean; with `learner.rl.epochs` of all its passes")
+
+
+def _shown(episodes: Sequence[EpisodeView]) -> Table:
+    rows = [
+        (one.family, one.task, Cell(one.verdict, kind="good" if one.success else "bad"), len(one.steps), one.where)
+        for one in episodes
+    ]
+    return Table(("Family", "Task", "Verdict", "Steps", "Played in"), rows, sentences={"Task", "Verdict"})
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """`bc 600, rl 40`."""
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))

@@ -96,7 +96,7 @@ def _outlook(request: RunRequest, unfit: str) -> str:
 def start(args: argparse.Namespace) -> int:
     """Carry out what the arguments of `run` ask for, or go on with it; the worst exit status of its runs."""
     runs = _resolved(args)
-    from actors.cluster.web.beside import live_page  # what serves is loaded last
+    from actors.cluster.web.serve import live_page
 
     with live_page(Path(args.runs), runs[0].folder.name if len(runs) == 1 else "", args.web):
         worst = 0

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from actors.cluster import output
+from actors.cluster import output, tables
 from actors.cluster.config import deploy_files, models
 from actors.cluster.config.suggest import hint
-from actors.cluster.report import page as pages
 from actors.cluster.report.episodes import EpisodeView, ShownStep, read
 from actors.cluster.runs import ledgers, run_folder
+from actors.cluster.tables import Cell, Table
 from actors.cluster.words import plain
 from actors.replay.database import queries
 from actors.replay.messages import Lane, trace_of
@@ -41,7 +41,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     def takes(self, one: EpisodeLine) -> bool:
         """Whether `one` is among them."""
         return (
-            self.family in (None, one.task.partition("/")[0])
+            self.family in (None, one.family)
             and self.phase in (None, one.phase, one.where)
             and self.ending in (None, one.ending)
         )
@@ -61,12 +61,23 @@ class EpisodeLine(msgspec.Struct, frozen=True, kw_only=True):
     wall_s: float | None
     stored: bool  # whether its steps are still kept
 
+    @property
+    def family(self) -> str:
+        """The first part of the task's id."""
+        return self.task.partition("/")[0]
+
+    @property
+    def verdict(self) -> str:
+        """How it ended, and why."""
+        return f"{self.ending} ({plain(self.reason)})" if self.reason else self.ending
+
 
 def listed(run: Path, wanted: Wanted, most: int, below: int | None = None) -> list[EpisodeLine]:
     """The newest `most` episodes of `run` that are wanted, older than token `below`. Raises ConfigError."""
     top = math.inf if below is None else below
     with ledgers.opened(run) as db:
-        return [*itertools.islice(filter(lambda one: one.token < top and wanted.takes(one), _lines(db)), most)]
+        # No name keeps the rows beyond the ledger's closing.
+        return [*itertools.islice((line for line in _lines(db) if line.token < top and wanted.takes(line)), most)]
 
 
 def neighbours(run: Path, token: int, wanted: Wanted) -> tuple[int | None, int | None]:
@@ -84,8 +95,8 @@ def known(run: Path) -> tuple[list[str], list[str]]:
         return queries.families_played(db), [*dict.fromkeys(places)]
 
 
-def found(run: Path, named: str) -> tuple[EpisodeLine, EpisodeView, str]:
-    """The episode of `run` that `named` (a trace or a token) means, whole, and what its verifier saw.
+def whole(run: Path, named: str) -> tuple[EpisodeLine, EpisodeView]:
+    """The episode of `run` that `named` (a trace or a token) means, whole.
 
     A trace means the newest attempt whose steps are stored. Raises ConfigError where there is no such episode, or its
     steps are gone.
@@ -93,53 +104,61 @@ def found(run: Path, named: str) -> tuple[EpisodeLine, EpisodeView, str]:
     with ledgers.opened(run) as db:
         rows = {row["token"]: row for row in queries.episodes(db)}
         every = [*map(line_of, rows.values())]
-        meant = [one for one in every if named in (one.trace, str(one.token))]
+        meant = [line for line in every if named in (line.trace, str(line.token))]
         if not meant:
-            there = (one.trace for one in every if one.stored)
+            there = (line.trace for line in every if line.stored)
             raise ConfigError(f"{named}: no such episode in {run.name}; {hint(named, there)}")
-        one = next((one for one in meant if one.stored), meant[0])
-        episode = read(run, db, rows[one.token]) if one.stored else None
-    said = {line["event"]: line for line in read_logs(run, trace=one.trace) if line.get("token") == one.token}
+        line = next((line for line in meant if line.stored), meant[0])
+        episode = read(run, db, rows[line.token]) if line.stored else None
+    logged = {one["event"]: one for one in read_logs(run, trace=line.trace) if one.get("token") == line.token}
     if episode is None:
-        raise ConfigError(_gone(run, one, said.get("episode_released", {})))
-    return one, episode, str(said.get("episode_ended", {}).get("detail", ""))
+        raise ConfigError(_gone(run, line, logged.get("episode_released", {})))
+    detail = str(logged.get("episode_ended", {}).get("detail", ""))
+    return line, msgspec.structs.replace(episode, detail=detail)
+
+
+def table_of(lines: Sequence[EpisodeLine], link: Callable[[EpisodeLine], str] | None = None) -> Table:
+    """`lines` as a table; on a page `link` is the address of one whose steps are stored."""
+    head = ("Trace", "Task", "Played in", "Verdict", "Steps", "Seconds", "Stored")
+    rows = [
+        (Cell(one.trace, link(one) if link and one.stored else ""), one.task, one.where, one.verdict,
+         "" if one.steps is None else one.steps, "" if one.wall_s is None else f"{one.wall_s:.1f}",
+         "yes" if one.stored else "no")
+        for one in lines
+    ]  # fmt: skip
+    return Table(head, rows, sentences={"Task", "Verdict"})
 
 
 def show_all(run: Path, wanted: Wanted, *, most: int, as_json: bool) -> int:
     """Print the newest `most` episodes of `run` that are wanted; 0. Raises ConfigError for a name that none has."""
     with ledgers.opened(run) as db:
         every = [*_lines(db)]
-    _known("--family", wanted.family, (one.task.partition("/")[0] for one in every))
-    _known("--phase", wanted.phase, itertools.chain.from_iterable((one.phase, one.where) for one in every))
-    shown = [one for one in every if wanted.takes(one)]
+    _refuse_unknown("--family", wanted.family, (line.family for line in every))
+    _refuse_unknown("--phase", wanted.phase, (name for line in every for name in (line.phase, line.where)))
+    shown = [line for line in every if wanted.takes(line)]
     if as_json:
         output.document(shown[:most])
         return 0
-    rows = [
-        (one.trace, one.task, one.where, f"{one.ending} ({plain(one.reason)})" if one.reason else one.ending,
-         "" if one.steps is None else one.steps, "" if one.wall_s is None else f"{one.wall_s:.1f}",
-         "yes" if one.stored else "no")
-        for one in shown[:most]
-    ]  # fmt: skip
-    output.table(("TRACE", "TASK", "PLAYED IN", "VERDICT", "STEPS", "SECONDS", "STORED"), rows)
+    tables.show(table_of(shown[:most]))
     more = f", the newest {most} shown: --most {len(shown)} shows all" if shown[most:] else ""
     output.line(f"{len(shown)} episodes{more}")
-    if (first := next((one for one in shown if one.stored), None)) is not None:
+    if (first := next((line for line in shown if line.stored), None)) is not None:
         output.line(f"one step by step: {program()} episodes show {run_folder.words_for(run)} {first.trace}")
     return 0
 
 
 def show_one(run: Path, named: str, *, tokens: bool, page: Path | None, as_json: bool) -> int:
-    """Print the episode that `found` finds, or write `page`; 0."""
-    one, episode, detail = found(run, named)
+    """Print the episode that `whole` finds, or write `page`; 0."""
+    line, episode = whole(run, named)
     if page is not None:
-        title = f"{run.name} {one.trace}"
-        page.write_text(pages.styled(title, pages.episode_of(episode, detail)), encoding="utf-8")
+        page.write_text(tables.render("alone.html", title=f"{run.name} {line.trace}", episode=episode), "utf-8")
         output.line(f"page: {page}")
     elif as_json:
-        output.document({"episode": one, "detail": detail, "steps": [_plain(step) for step in episode.steps]})
+        steps = [msgspec.structs.asdict(step) for step in episode.steps]
+        plain_steps = [{name: value for name, value in step.items() if name != "screenshot"} for step in steps]
+        output.document({"episode": line, "detail": episode.detail, "steps": plain_steps})
     else:
-        _print(run, one, episode, detail, tokens=tokens)
+        _print(run, line, episode, tokens=tokens)
     return 0
 
 
@@ -173,17 +192,13 @@ def line_of(row: queries.Row) -> EpisodeLine:
     )
 
 
-def _known(flag: str, word: str | None, words: Iterator[str]) -> None:
+def _refuse_unknown(flag: str, word: str | None, words: Iterator[str]) -> None:
     if word is not None and word not in (there := sorted({*words} - {""})):
         raise ConfigError(f"{flag} {word}: no episode is of it; {hint(word, there)}")
 
 
-def _plain(step: ShownStep) -> dict[str, Any]:
-    return {name: getattr(step, name) for name in step.__struct_fields__ if name != "screenshot"}
-
-
-def _print(run: Path, one: EpisodeLine, episode: EpisodeView, detail: str, *, tokens: bool) -> None:
-    output.line(output.clean(f"{one.trace}  {one.task}  played in {one.where}  token {one.token}"))
+def _print(run: Path, line: EpisodeLine, episode: EpisodeView, *, tokens: bool) -> None:
+    output.line(output.clean(f"{line.trace}  {line.task}  played in {line.where}  token {line.token}"))
     text = _decoder(run) if tokens else None
     for number, step in enumerate(episode.steps, 1):
         output.line(f"\nstep {number} of {len(episode.steps)}")
@@ -198,11 +213,11 @@ def _print(run: Path, one: EpisodeLine, episode: EpisodeView, detail: str, *, to
             output.quoted(step.result or "")
         if text is not None:
             _tokens(step, text)
-    said = f"{one.ending} ({plain(one.reason)})" + (f": {detail}" if detail else "")
-    output.line(output.clean(f"\nverdict: {said}", lines=True))
+    detail = f": {episode.detail}" if episode.detail else ""
+    output.line(output.clean(f"\nverdict: {line.verdict}{detail}", lines=True))
     if episode.pictures:
-        whole = f"{program()} episodes show {run_folder.words_for(run)} {one.trace} --html FILE.html"
-        output.line(f"{len(episode.pictures)} screenshots: {whole}")
+        page = f"{program()} episodes show {run_folder.words_for(run)} {line.trace} --html FILE.html"
+        output.line(f"{len(episode.pictures)} screenshots: {page}")
 
 
 def _decoder(run: Path) -> Callable[[list[int]], str]:

@@ -22,8 +22,6 @@ function duration(seconds) {
 }
 
 let over = false;  // the run goes on no longer
-let now = null;  // the newest look
-let newest = [];  // optimizer steps
 const idle = () => over ? "" : "waits for work";
 const sum = (counts) => Object.values(counts).reduce((a, b) => a + b, 0);
 const decoding = (round) => round.temperature ? `T=${short(round.temperature)}` : "greedy";
@@ -88,7 +86,7 @@ function showHeldOut(rounds) {
     [make("span", over ? "No held-out round was played." : "No held-out round has been played yet.")]));
   const alike = last ? played.filter((one) => one.temperature === last.temperature) : [];
   const points = alike.map((one) => ({x: one.step, y: one.successes / one.played, low: one.low, high: one.high}));
-  at("held-curve").replaceChildren(...[chart("held-out success", "share of episodes", "step of the weights", points, true)].filter(Boolean));
+  at("held-curve").replaceChildren(...[chart("Held-out success", "share of episodes", "step of the weights", points, true)].filter(Boolean));
   at("rounds").replaceChildren(...(rounds.length ? [table(["Round", "Step", "Success", "95 % interval", "Played", ""],
     rounds.map((one) => [one.name, one.step, one.played ? share(one.successes / one.played) : "",
       one.played ? `${share(one.low)} to ${share(one.high)}` : "", `${one.played} of ${one.planned}`, one.closed ? "done" : over || one.played ? broken : "waits"]))] : []));
@@ -101,12 +99,11 @@ function showRun(run) {
   at("state").className = run.state === "ok" || run.state === "running" ? "good" : "bad";
   at("reason").textContent = run.reason;
   over = run.state !== "running";
-  now = run;
   for (const tile of seats.values()) if (tile.idle) tile.said.textContent = idle();
   numbers(run);
   showHeldOut(run.rounds);
   saySeats();
-  showCurves();
+  sayHarder(run);
   const count = short, marks = Object.entries(run.quarantine).map(([what, cause]) => [`${what}: ${cause}`, 1]);
   at("bars").replaceChildren(...[
     bars(`seats' time in ${over ? "the run's" : "the"} last ten minutes`, run.stages_s, duration),
@@ -161,25 +158,14 @@ function chart(title, unit, along, points, isShare) {
   return figure;
 }
 
-// Each phase has a curve of its own, over its own steps: what cloning and RL minimise has nothing in common.
-function showCurves() {
-  const made = [];
-  for (const phase of ["rl", "pulse", "bc"]) {
-    const steps = newest.filter((step) => step.phase === phase), before = ((now && now.steps[phase]) || steps.length) - steps.length;
-    const along = `${phase === "bc" ? "cloning" : phase === "rl" ? "RL" : "pulse"} step`;
-    const of = (read) => steps.map((step, n) => ({x: before + n + 1, y: read(step)})).filter((one) => one.y !== null && one.y !== undefined);
-    const figure = (name) => of((step) => step.figures[name]);
-    if (phase === "rl") {
-      made.push(chart("success of training episodes", "share", along, of((step) => step.success), true),
-        chart("KL from the reference", "nats per token", along, figure("kl")));
-    }
-    made.push(chart("entropy", "nats per token", along, figure("entropy")), chart("loss", "mean of the batch", along, figure("loss")));
-  }
-  const shown = made.filter(Boolean);
+function showCharts(charts) {
+  const shown = charts.map((one) => chart(one.title, one.unit, one.along, one.points.map(([x, y]) => ({x, y})), one.share)).filter(Boolean);
   at("curves").replaceChildren(...(shown.length ? shown : [make("p", "A curve begins with the second optimizer step of a phase.")]));
-  const trained = newest.some((step) => step.phase === "rl");
-  at("harder").hidden = !trained;
-  at("harder").textContent = now && now.harder ?
+}
+
+function sayHarder(run) {
+  at("harder").hidden = !run.steps.rl;
+  at("harder").textContent = run.harder ?
     "Training tasks get harder as the policy learns, so training success may fall while held-out success rises." :
     "Training success is of the tasks that happened to be in a batch. Held-out success, above, says what was learned.";
 }
@@ -251,7 +237,7 @@ function trouble(words) {
 at("to-episodes").href = `${base}/episodes`;
 at("to-actors").href = `${base}/actors`;
 const live = new EventSource(`${base}/live`);
-for (const [name, show] of [["run", showRun], ["curve", (steps) => { newest = steps; showCurves(); }], ["seats", showSeats], ["trouble", trouble]]) {
+for (const [name, show] of [["run", showRun], ["charts", showCharts], ["seats", showSeats], ["trouble", trouble]]) {
   live.addEventListener(name, (event) => show(JSON.parse(event.data)));
 }
 live.addEventListener("open", () => trouble(""));

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from actors.cluster.report.gather import deploy_of
+from actors.cluster.report.run_data import deploy_of
 from actors.cluster.runs import ledgers, run_folder
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER

@@ -1,31 +1,35 @@
 """Serves the live page.
 
 Invariant: no request changes a run. Every word of a guest, a model or a run is text in what is sent: as JSON that the
-page writes by `textContent`, or escaped by `report.html`. Who may ask is `runtime.http`'s.
+page writes by `textContent`, or escaped by a template. Who may ask is the guard's. What was filtered stays filtered
+from page to page.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
+import msgspec
 import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from actors.cluster import tables
 from actors.cluster.config.suggest import hint
 from actors.cluster.output import duration
-from actors.cluster.report import page as pages
-from actors.cluster.report.html import Markup, document, join, table, tag
 from actors.cluster.runs import run_folder
-from actors.cluster.views import logs
-from actors.cluster.web import episode_pages
-from actors.cluster.web.metrics import RunMetrics
-from actors.cluster.web.shared_look import CrowdedError, SharedLook
-from actors.cluster.web.thumbnails import Thumbnails
+from actors.cluster.tables import Cell, Table
+from actors.cluster.views import episodes
+from actors.cluster.views.episodes import Wanted
+from actors.cluster.views.runs import format_line
+from actors.cluster.web.shared_look import CrowdedError, RunMetrics, SharedLook, Thumbnails
 from runtime.control import query_status
 from runtime.errors import ActorGone, ComputerRLError, ConfigError
 from runtime.logs.reader import Filter, LogWatch
@@ -36,8 +40,14 @@ MOST_LOG_READERS = 8
 LOG_BYTES = 256 << 10  # of each file, before what comes
 LOG_LINES = 400  # at most in a look; the oldest of more are left out, and the page says how many
 LOOK_S = 1.0
-WAITS = "Who waits for whom"
+SHOWN = 100  # episodes of a page
+ENDINGS = ("success", "failure", episodes.FAULT)
+BEFORE = "before"  # the token that a page of the list begins below
 _ASSETS = {"live.js": "text/javascript", "live.css": "text/css", "icon.svg": "image/svg+xml"}
+_EMPTY: dict[str, Any] = {
+    "back": "", "live": False, "filters": {}, "links": {}, "at": "", "episode": None, "rows": Table((), []),
+    "nothing": "", "command": "",
+}  # fmt: skip
 
 
 class LiveServer:
@@ -69,30 +79,30 @@ class LiveServer:
             await watched.close()
         self._run_metrics.close()
 
-    def _path(self, request: web.Request) -> Path:
+    async def _path(self, request: web.Request) -> Path:
         name = request.match_info["run"]
-        if name not in (known := {path.name: path for path, _ in run_folder.all_runs(self._runs)}):
-            raise ConfigError(f"no run {name}; {hint(name, known)}")
-        return known[name]
+        runs = await asyncio.to_thread(lambda: {path.name: path for path, _ in run_folder.all_runs(self._runs)})
+        if name not in runs:
+            raise ConfigError(f"no run {name}; {hint(name, runs)}")
+        return runs[name]
 
     async def _index(self, _: web.Request) -> web.Response:
-        found = await asyncio.to_thread(lambda: [*run_folder.all_runs(self._runs)][::-1])
+        runs = await asyncio.to_thread(lambda: [*run_folder.all_runs(self._runs)][::-1])
         rows = [
-            (tag("a", path.name, href=f"/runs/{path.name}"), run_folder.state(path, record), record.file,
-             record.started, record.reason or "")
-            for path, record in found
+            (Cell(path.name, f"/runs/{path.name}"), run_folder.state(path, record), record.file, record.started,
+             record.reason or "")
+            for path, record in runs
         ]  # fmt: skip
-        begin = f"{program()} run smoke{run_folder.runs_flag(self._runs)}"
-        none = tag("p", "No run yet: ", tag("code", begin), " makes one.")
-        body = table(("Run", "State", "File", "Started", "Why it ended"), rows) if rows else none
-        return _html(_live_page("Runs", join([tag("h1", "Runs"), body]), script=False))
+        table = Table(("Run", "State", "File", "Started", "Why it ended"), rows)
+        command = f"{program()} run smoke{run_folder.runs_flag(self._runs)}"
+        return _page("Runs", rows=table, nothing="No run yet. A first one:", command=command)
 
     async def _asset(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         if name not in _ASSETS:
             raise web.HTTPNotFound
         content = (resources.files("actors.cluster.web") / name).read_text(encoding="utf-8")
-        content = pages.style_sheet("colours.css") + content if name.endswith(".css") else content
+        content = tables.style("colours.css") + content if name.endswith(".css") else content
         return web.Response(text=content, content_type=_ASSETS[name], charset="utf-8")
 
     async def _metrics(self, _: web.Request) -> web.Response:
@@ -100,12 +110,10 @@ class LiveServer:
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _run(self, request: web.Request) -> web.Response:
-        path = await asyncio.to_thread(self._path, request)
-        body = (resources.files("actors.cluster.web") / "live.html").read_text(encoding="utf-8")
-        return _html(_live_page(path.name, Markup(body), script=True))
+        return _html(tables.render("live.html", title=(await self._path(request)).name))
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
-        path = await asyncio.to_thread(self._path, request)
+        path = await self._path(request)
         watched = self._looks.setdefault(path, SharedLook(path)).watch()
         try:
             first = await anext(watched)
@@ -120,9 +128,8 @@ class LiveServer:
         return answer
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
-        path = await asyncio.to_thread(self._path, request)
-        asked = {name: request.query.get(name) or None for name in ("actor", "event", "trace", "level")}
-        wanted = Filter(**asked)
+        path = await self._path(request)
+        wanted = Filter(**{name: request.query.get(name) or None for name in ("actor", "event", "trace", "level")})
         if self._log_readers >= MOST_LOG_READERS:
             return web.Response(status=503, text=f"{MOST_LOG_READERS} browsers read logs already")
         self._log_readers += 1
@@ -133,9 +140,9 @@ class LiveServer:
                 while True:
                     lines = [line for line in await asyncio.to_thread(watch.new) if wanted.passes(line)]
                     left_out = max(0, len(lines) - LOG_LINES)
-                    told = [(line["level"], logs.format_line(line)) for line in lines[left_out:]]
-                    said = orjson.dumps({"lines": told, "left_out": left_out})
-                    await answer.write(b"event: lines\ndata: " + said + b"\n\n" if lines else b": nothing new\n\n")
+                    shown = [(line["level"], format_line(line)) for line in lines[left_out:]]
+                    news = orjson.dumps({"lines": shown, "left_out": left_out})
+                    await answer.write(b"event: lines\ndata: " + news + b"\n\n" if lines else b": nothing new\n\n")
                     await asyncio.sleep(LOOK_S)
         finally:
             self._log_readers -= 1
@@ -144,41 +151,69 @@ class LiveServer:
 
     async def _actors(self, request: web.Request) -> web.Response:
         """Who waits for whom since when: the one page that asks the run itself, as `computerrl status` does."""
-        path = await asyncio.to_thread(self._path, request)
+        path, nothing = await self._path(request), "The run is not running: no actor is there to ask."
+        actors: list[ActorStatus] = []
         try:
-            found = await asyncio.to_thread(query_status, path) if run_folder.owner(path) is not None else []
+            if run_folder.owner(path) is not None:
+                actors = await asyncio.to_thread(query_status, path)
         except ActorGone as error:
-            return _html(
-                _live_page(
-                    path.name, join([_head(path, WAITS), tag("p", f"It does not answer: {error}")]), script=False
-                )
-            )
-        away = any(actor.machine for actor in found)
-        heads = ("Actor", *["Machine"] * away, "State", "Restarts", "Busy with", "Waits")
+            nothing = f"It does not answer: {error}"
+        head = ("Actor", "Machine", "State", "Restarts", "Busy with", "Waits")
+        away = any(actor.machine for actor in actors)
         rows = [
-            (actor.name, *[actor.machine or "this one"] * away, actor.state, actor.restarts, *_doing(actor))
-            for actor in found
+            (actor.name, (actor.machine or "this one") if away else "", actor.state, actor.restarts, *_doing(actor))
+            for actor in actors
         ]
-        body = table(heads, rows) if rows else tag("p", "The run is not running: no actor is there to ask.")
-        return _html(_live_page(path.name, join([_head(path, WAITS), body]), script=False))
+        heading = "Who waits for whom"
+        return _page(path.name, heading=heading, path=path, rows=Table(head, rows), nothing=nothing)
 
     async def _episodes(self, request: web.Request) -> web.Response:
-        path = await asyncio.to_thread(self._path, request)
-        body = await asyncio.to_thread(episode_pages.listing, path, request.query)
-        return _html(_live_page(path.name, join([_head(path, f"Episodes of {path.name}"), body]), script=False))
+        path = await self._path(request)
+        listing = await asyncio.to_thread(_listing, path, request.query)
+        return _page(path.name, heading=f"Episodes of {path.name}", path=path, **listing)
 
     async def _episode(self, request: web.Request) -> web.Response:
-        path = await asyncio.to_thread(self._path, request)
-        trace, body = await asyncio.to_thread(episode_pages.one, path, request.match_info["token"], request.query)
-        return _html(_live_page(f"{path.name} {trace}", join([_head(path, trace), body]), script=False))
+        path, wanted = await self._path(request), wanted_of(request.query)
+        line, episode = await asyncio.to_thread(episodes.whole, path, request.match_info["token"])
+        newer, older = await asyncio.to_thread(episodes.neighbours, path, line.token, wanted)
+        at = f"/runs/{path.name}/episodes"
+        ways = {"Newer": newer, "Older": older}
+        links = {name: _address(f"{at}/{token}", wanted) for name, token in ways.items() if token is not None}
+        links["List"] = _address(at, wanted)
+        return _page(f"{path.name} {line.trace}", heading=line.trace, path=path, episode=episode, links=links)
 
     async def _picture(self, request: web.Request) -> web.Response:
-        path = await asyncio.to_thread(self._path, request)
-        made = await self._thumbnails.of(path, int(request.match_info["token"]))
+        made = await self._thumbnails.of(await self._path(request), int(request.match_info["token"]))
         if made is None:
             raise web.HTTPNotFound
         kept = {"Cache-Control": "private, max-age=3600, immutable"}
         return web.Response(body=made, content_type="image/jpeg", headers=kept)
+
+
+def wanted_of(query: Mapping[str, str]) -> Wanted:
+    """The episodes that the fields of a page ask for."""
+    return Wanted(**{name: query.get(name) or None for name in Wanted.__struct_fields__})
+
+
+def _listing(path: Path, query: Mapping[str, str]) -> dict[str, Any]:
+    """Filters, a page of the list, and the way to older ones, as the template takes them. Raises ConfigError."""
+    wanted, before = wanted_of(query), query.get(BEFORE, "")
+    if before and not (before.isascii() and before.isdecimal() and len(before) < 19):
+        raise ConfigError(f"{BEFORE} {before!a}: no token")
+    lines = episodes.listed(path, wanted, SHOWN + 1, below=int(before) if before else None)
+    shown, at = lines[:SHOWN], f"/runs/{path.name}/episodes"
+    links = {"Newest": _address(at, wanted)} if before else {}
+    if lines[SHOWN:]:
+        links["Older"] = _address(at, wanted, **{BEFORE: str(shown[-1].token)})
+    families, phases = episodes.known(path)
+    filters = {"family": (families, wanted.family), "phase": (phases, wanted.phase), "ending": (ENDINGS, wanted.ending)}
+    rows = episodes.table_of(shown, lambda one: _address(f"{at}/{one.token}", wanted))
+    return {"rows": rows, "links": links, "at": at, "filters": filters, "nothing": "None is of these."}
+
+
+def _address(path: str, wanted: Wanted, **more: str) -> str:
+    asked = {name: value for name, value in msgspec.structs.asdict(wanted).items() if value} | more
+    return f"{path}?{urlencode(asked)}" if asked else path
 
 
 @web.middleware
@@ -193,22 +228,15 @@ async def _lines(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _doing(actor: ActorStatus) -> tuple[str, str]:
-    wait = max(actor.waits, key=lambda found: found.waited_s, default=None)
+    wait = max(actor.waits, key=lambda wait: wait.waited_s, default=None)
     busy = f"{actor.current} {duration(actor.busy_s)}" if actor.current else actor.doing
     return busy, f"{duration(wait.waited_s)} for {wait.what} from {wait.whom}" if wait else ""
 
 
-def _head(path: Path, title: str) -> Markup:
-    """The way back, and the page's own heading."""
-    live = ", live" if run_folder.owner(path) is not None else ""
-    return join([tag("p", tag("a", f"{path.name}{live}", href=f"/runs/{path.name}")), tag("h1", title)])
-
-
-def _live_page(title: str, body: Markup, *, script: bool) -> str:
-    """A page with the style of the report and the live page's own; `script` for the page that follows a run."""
-    links = [Markup('<link rel="icon" href="/assets/icon.svg"><link rel="stylesheet" href="/assets/live.css">')]
-    links += [Markup('<script src="/assets/live.js" defer></script>')] * script
-    return document(title, links, tag("main", body))
+def _page(title: str, *, heading: str = "", path: Path | None = None, **values: object) -> web.Response:
+    """A page with the way back to the run at `path`, a table or an episode."""
+    place = {"back": path.name, "live": run_folder.owner(path) is not None} if path is not None else {}
+    return _html(tables.render("listing.html", title=title, heading=heading or title, **(_EMPTY | place | values)))
 
 
 def _html(page: str) -> web.Response:

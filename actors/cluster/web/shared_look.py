@@ -1,30 +1,98 @@
-"""One look at a run a second, shared by all that watch it.
+"""What all that watch a run share: one look a second, small pictures, and figures for Prometheus.
 
 Invariant: the number of viewers changes no look. A viewer that reads slowly gets the newest state later, and nothing
-piles up for it. The last viewer's leaving ends the looking.
+piles up for it. The last viewer's leaving ends the looking. A picture is made when a browser asks for it, two at a
+time, and the newest are kept up to a bound. Every series of a scrape names its run.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
 
+import msgspec
 import orjson
+from PIL import Image
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from actors.cluster.output import clean
-from actors.cluster.web.run_reader import RunNow, RunReader
+from actors.cluster.report.figures import FIGURES, SUCCESS
+from actors.cluster.runs import ledgers, run_folder
+from actors.cluster.web.run_reader import RunNow, RunReader, StepNow
 from actors.cluster.words import plainly
+from actors.replay.database import queries
+from actors.replay.messages import Phase
 from runtime.errors import ComputerRLError
+from runtime.segments import read_blob
 
 LOOK_S = 1.0
 MOST_VIEWERS = 400  # of one run
+MOST_BYTES = 32 << 20  # of all pictures that are kept
+AT_ONCE = 2  # pictures that are made
+WIDTH = 320  # pixels of a picture
+MOST_PIXELS = 8192 * 8192  # of the screenshot that it is made of
 _APART = {"seats", "curve"}
-_CODED = {"endings", "faults"}  # counts by a code, told in plain words
+_PHASES = {Phase.RL: "RL step", Phase.PULSE: "pulse step", Phase.BC: "cloning step"}
+_CODED = {"endings", "faults"}  # counts by a code, shown in plain words
+# name, help, the label beside `run` and where its values stand in `RunNow`
+_COUNTERS = (
+    ("computerrl_episodes", "Episodes with an outcome.", "lane", "episodes"),
+    ("computerrl_faults", "Episodes that infrastructure broke.", "cause", "faults"),
+    ("computerrl_groups_ended", "Groups by how they ended.", "ending", "endings"),
+    ("computerrl_optimizer_steps", "Optimizer steps that stand.", "phase", "steps"),
+    ("computerrl_trained_trajectories", "Trajectories by optimizer steps between playing and training.", "staleness",
+     "staleness"),
+)  # fmt: skip
+_GAUGES = (
+    ("computerrl_groups", "Groups that have not ended.", "state", "groups"),
+    ("computerrl_seat_time_seconds", "Where seats spent the last ten minutes.", "stage", "stages_s"),
+)
+_OF_STEP = (
+    ("loss", "computerrl_loss", "Loss of the newest optimizer step."),
+    ("entropy", "computerrl_entropy_nats", "Entropy per token at the newest optimizer step."),
+    ("kl", "computerrl_kl_nats", "KL per token from the reference at the newest optimizer step."),
+    ("clip_fraction", "computerrl_clip_ratio", "Share of clipped tokens in the newest optimizer step."),
+)
 
 
 class CrowdedError(ComputerRLError):
     """More viewers than one run is shown to."""
+
+
+class Chart(msgspec.Struct, frozen=True):
+    """A curve of one phase, over its own steps: what cloning and RL minimise has nothing in common."""
+
+    title: str
+    unit: str
+    along: str  # what its steps are
+    share: bool
+    points: list[tuple[int, float]]
+
+
+def charts(now: RunNow) -> list[Chart]:
+    """The report's figures that are live, of all phases that have two steps of one."""
+    made = []
+    for phase, along in _PHASES.items():
+        steps = [step for step in now.curve if step.phase == phase]
+        before = now.steps.get(phase, len(steps)) - len(steps)
+        for figure in (SUCCESS, *FIGURES):
+            if figure.live and figure.phase in (None, phase):
+                values = [_value(step, figure.keys) for step in steps]
+                points = [(before + n, value) for n, value in enumerate(values, 1) if value is not None]
+                if len(points) > 1:
+                    made.append(Chart(figure.title, figure.unit, along, figure.share, points))
+    return made
+
+
+def _value(step: StepNow, keys: Sequence[str]) -> float | None:
+    figures = {**step.figures, "success": step.success}
+    return next((figures[key] for key in keys if key in figures), None)
 
 
 class SharedLook:
@@ -81,30 +149,30 @@ class SharedLook:
         try:
             while True:
                 try:
-                    found: RunNow | str = await asyncio.to_thread(reader.look)
+                    look: RunNow | str = await asyncio.to_thread(reader.look)
                 except (ComputerRLError, OSError) as error:
-                    found = str(error)  # told on the page; the next look may see again
+                    look = str(error)  # shown on the page; the next look may see again
                 async with self._changed:
-                    self._note(found)
+                    self._note(look)
                     self._changed.notify_all()
                 await asyncio.sleep(LOOK_S)
         finally:
             reader.close()
 
-    def _note(self, found: RunNow | str) -> None:
+    def _note(self, now: RunNow | str) -> None:
         self._look += 1
-        if isinstance(found, str):
-            self._put("trouble", orjson.dumps(clean(found)))
+        if isinstance(now, str):
+            self._put("trouble", orjson.dumps(clean(now)))
             return
-        for seat in found.seats:
+        for seat in now.seats:
             raw = orjson.dumps([_shown(getattr(seat, name)) for name in seat.__struct_fields__])
             if self._seats.get(seat.name, (0, b""))[1] != raw:
                 self._seats[seat.name] = self._look, raw
-        head = {name: getattr(found, name) for name in found.__struct_fields__ if name not in _APART}
+        head = {name: getattr(now, name) for name in now.__struct_fields__ if name not in _APART}
         head |= {name: plainly(head[name]) for name in _CODED}
         self._put("run", orjson.dumps({name: _shown(value) for name, value in head.items()}))
-        self._put("curve", orjson.dumps([_shown(step) for step in found.curve]))
-        self._put("trouble", orjson.dumps(clean(found.trouble)))
+        self._put("charts", orjson.dumps([_shown(chart) for chart in charts(now)]))
+        self._put("trouble", orjson.dumps(clean(now.trouble)))
 
     def _put(self, name: str, raw: bytes) -> None:
         if self._whole.get(name) != raw:
@@ -122,3 +190,125 @@ def _shown(value: object) -> object:
     if hasattr(value, "__struct_fields__"):
         return {name: _shown(getattr(value, name)) for name in value.__struct_fields__}
     return value
+
+
+class Thumbnails:
+    """The last screenshot of an episode, small."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[Path, int], bytes] = OrderedDict()
+        self._bytes = 0
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    async def of(self, run: Path, token: int) -> bytes | None:
+        """A JPEG of the episode `token` of `run`; None where no screenshot of it is kept."""
+        if (kept := self._kept.get((run, token))) is not None:
+            self._kept.move_to_end((run, token))
+            return kept
+        async with self._room:
+            made = await asyncio.to_thread(_made, run, token)
+        if made is not None and (run, token) not in self._kept:
+            self._kept[run, token] = made
+            self._bytes += len(made)
+            while self._bytes > MOST_BYTES:
+                self._bytes -= len(self._kept.popitem(last=False)[1])
+        return made
+
+
+def _made(run: Path, token: int) -> bytes | None:
+    try:
+        with ledgers.opened(run) as db:
+            shots = [ref.screenshot for ref in queries.steps_of(db, token) if ref.screenshot is not None]
+        if not shots:
+            return None
+        return small(read_blob(run / "segments", shots[-1]))
+    except (ComputerRLError, OSError, msgspec.DecodeError):
+        return None  # its payload went meanwhile
+
+
+def small(picture: bytes) -> bytes | None:
+    """A JPEG of at most `WIDTH` pixels each way; None where `picture` is no JPEG or PNG of sane size."""
+    try:
+        with Image.open(BytesIO(picture), formats=("JPEG", "PNG")) as opened:
+            if opened.width * opened.height > MOST_PIXELS:
+                return None
+            opened.draft("RGB", (WIDTH, WIDTH))
+            opened.thumbnail((WIDTH, WIDTH))
+            out = BytesIO()
+            opened.convert("RGB").save(out, "JPEG", quality=60)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):  # a broken PNG is a SyntaxError
+        return None
+    return out.getvalue()
+
+
+class RunMetrics(Collector):
+    """All series of the runs below a folder that go on."""
+
+    def __init__(self, runs: Path) -> None:
+        self._runs = runs
+        self._readers: dict[Path, RunReader] = {}
+        self._lock = threading.Lock()
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def scrape(self) -> bytes:
+        """The text that Prometheus reads."""
+        with self._lock:
+            return generate_latest(self._registry)
+
+    def close(self) -> None:
+        """Close the runs' files."""
+        for reader in self._readers.values():
+            reader.close()
+
+    def describe(self) -> list[Metric]:
+        """Nothing is known before a look."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """One family after the other, of all runs."""
+        looks = self._looks()
+        for made, rows in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
+            for name, text, label, field in rows:
+                family = made(name, text, labels=("run", label))
+                for look in looks:
+                    for what, value in getattr(look, field).items():
+                        family.add_metric((look.run, str(what)), value)
+                yield family
+        drawn = CounterMetricFamily("computerrl_sampler_tokens", "Tokens by who drew them.", labels=("run", "sampler"))
+        for look in looks:
+            for sampler in look.samplers:
+                drawn.add_metric((look.run, sampler.name), sampler.tokens)
+        yield drawn
+        yield _gauge("computerrl_seats_busy", "Seats that play.", {
+            look.run: sum(1.0 for seat in look.seats if seat.trace) for look in looks
+        })  # fmt: skip
+        yield _gauge("computerrl_quarantined", "Seats, hosts, images and tasks in quarantine.", {
+            look.run: float(len(look.quarantine)) for look in looks
+        })  # fmt: skip
+        for key, name, text in _OF_STEP:
+            newest = {look.run: step.figures[key] for look in looks for step in look.curve if key in step.figures}
+            yield _gauge(name, text, newest)
+        of_batch = {look.run: step.success for look in looks for step in look.curve if step.success is not None}
+        yield _gauge("computerrl_train_success_ratio", "Success of the newest step's training episodes.", of_batch)
+
+    def _looks(self) -> list[RunNow]:
+        going = {
+            path for path, record in run_folder.all_runs(self._runs) if run_folder.state(path, record) == "running"
+        }
+        for path in [*self._readers.keys() - going]:
+            self._readers.pop(path).close()
+        looks = []
+        for path in sorted(going):
+            try:
+                looks.append(self._readers.setdefault(path, RunReader(path)).look())
+            except (ComputerRLError, OSError):
+                continue  # it begins or ends in this moment; the next scrape sees it, or does not
+        return looks
+
+
+def _gauge(name: str, text: str, values: dict[str, float]) -> GaugeMetricFamily:
+    made = GaugeMetricFamily(name, text, labels=("run",))
+    for run, value in values.items():
+        made.add_metric((run,), value)
+    return made

@@ -10,12 +10,10 @@ import pytest
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A report's pictures are made, and not drawn: for tests that look at none, as drawing takes most of a report."""
-    from actors.cluster.report import curves, pictures
-    from actors.cluster.report.drawing import Drawing, pyplot
+    from actors.cluster.report import drawing
 
-    def empty(figure: Any, **_: Any) -> Drawing:
-        pyplot().close(figure)
-        return Drawing(b"", '<svg viewBox="0 0 1 1"></svg>')
+    def empty(plot: Any, name: str, title: str, caption: str, **_: Any) -> drawing.Picture:
+        drawing.pyplot().close(plot)
+        return drawing.Picture(name, title, caption, drawing.Markup(""))
 
-    for module in (curves, pictures):
-        monkeypatch.setattr(module, "drawn", empty)
+    monkeypatch.setattr(drawing, "drawn", empty)

@@ -9,7 +9,7 @@ import pytest
 from actors.cluster.config import demonstrators, deploy_files
 from actors.cluster.config.lanes import lanes_of
 from actors.cluster.runs import compose
-from actors.cluster.views import logs as logview
+from actors.cluster.views import runs as views
 from actors.learner.rank import MEET_S
 from apis.tasks.registry import kind_of
 from policy.base import MODEL
@@ -64,7 +64,7 @@ def test_every_member_of_a_bundled_pool_has_something_to_show(name: str) -> None
 def test_logs_can_be_followed_of_every_actor_before_it_writes(samplers: int, tmp_path: Path) -> None:
     plan = planned(f"samplers.count={samplers}")
     (tmp_path / "deploy.yaml").write_text(deploy_files.dump(plan.deploy))
-    assert sorted(logview.expected_actors(tmp_path)) == sorted(specs(plan))
+    assert sorted(views.expected_actors(tmp_path)) == sorted(specs(plan))
 
 
 def test_a_learner_that_waits_leaves_its_core_to_others() -> None:

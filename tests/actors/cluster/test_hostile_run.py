@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "replay"))  # ledge
 from ledger_tools import Play, settings
 
 from actors.cluster import cli
-from actors.cluster.report.small import small
 from actors.cluster.runs import run_folder
+from actors.cluster.web.shared_look import small
 from actors.replay.database.ledger_file import connect
 from actors.replay.ledger import demo_tasks
 from actors.replay.messages import StepPayload, StepRef

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.cluster.report.read import common_s, overlap, read_run, union
+from actors.cluster.report.run_data import read_run
 from actors.cluster.report.show import show
+from actors.cluster.report.time_spent import common_s, overlapping, union
 from actors.replay.database import ledger_file
 from actors.replay.database.ledger_file import connect
 from actors.replay.statistics import Rate
@@ -28,13 +29,13 @@ def covered(spans: list[tuple[float, float]]) -> set[int]:
 @given(SPANS, SPANS)
 def test_common_seconds_are_those_in_both(a: list[tuple[float, float]], b: list[tuple[float, float]]) -> None:
     assert common_s(union(a), union(b)) == len(covered(a) & covered(b))
-    found = overlap(a, b)
+    found = overlapping(a, b)
     assert found.learner_s == len(covered(a))
     assert 0.0 <= found.share <= 1.0
 
 
 def test_no_overlap_is_zero() -> None:
-    found = overlap([(0.0, 2.0)], [(2.0, 5.0)])
+    found = overlapping([(0.0, 2.0)], [(2.0, 5.0)])
     assert (found.share, found.episodes_at_once, found.rl_s) == (0.0, 0.0, 5.0)
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.runs import run_folder
-from actors.cluster.views import logs as logview
-from actors.cluster.views import status as statusview
+from actors.cluster.views import runs as views
 from actors.replay import events
 from runtime.actor import Actor
 from runtime.logs.writer import host_log
@@ -67,7 +66,7 @@ def test_hostile_text_stays_on_its_line(runs: Path, capsys: pytest.CaptureFixtur
     assert "\u202e" not in shown
     assert "gone" in shown
     raw = {"ts": "2026-01-01T00:00:00.000", "level": "info", "actor": "x\x1b", "event": "e", "field": "a\nb"}
-    assert "\\n" in logview.format_line(raw)
+    assert "\\n" in views.format_line(raw)
 
 
 @pytest.mark.parametrize(("no_colour", "coloured"), [("", True), ("1", False)])
@@ -100,7 +99,7 @@ def test_following_an_ended_run_ends(runs: Path, capsys: pytest.CaptureFixture[s
 
 def test_a_moment_keeps_its_thousandths() -> None:
     line = {"ts": "2026-01-01T00:00:00.000", "level": "info", "actor": "x", "event": "e"}
-    shown = logview.format_line({**line, "t0": 49708.31789, "t1": 49708.4486, "loss": 0.129983, "most": 1e30})
+    shown = views.format_line({**line, "t0": 49708.31789, "t1": 49708.4486, "loss": 0.129983, "most": 1e30})
     assert "t0=49708.318 t1=49708.449 loss=0.13 most=1e+30" in shown
 
 
@@ -196,7 +195,7 @@ async def test_status_of_a_live_run_asks_it(
         assert await asyncio.to_thread(cli.main, ["status", "x", "--runs", str(tmp_path)]) == 0
         here = await system.statuses()
         away = msgspec.structs.replace(here[0], name="desktop/0", host="desktops/0", machine="node7")
-        monkeypatch.setattr(statusview, "query_status", lambda _: [*here, away])
+        monkeypatch.setattr(views, "query_status", lambda _: [*here, away])
         assert await asyncio.to_thread(cli.main, ["status", "x", "--runs", str(tmp_path)]) == 0
     run.end("ok", None)
     assert (report["state"], [actor["name"] for actor in report["actors"]]) == ("running", ["idle"])

@@ -21,8 +21,8 @@ from actors.cluster import cli
 from actors.cluster.runs import evaluation_rounds, run_folder
 from actors.cluster.views import episodes
 from actors.cluster.web import shared_look
-from actors.cluster.web.beside import live_page
 from actors.cluster.web.run_reader import LOST, RunReader
+from actors.cluster.web.serve import live_page
 from actors.cluster.web.server import LiveServer
 from actors.cluster.web.shared_look import SharedLook
 from actors.replay.database.ledger_file import connect
@@ -324,7 +324,7 @@ async def test_episodes_are_filtered_and_turned_page_by_page(run: Path) -> None:
         assert '<option value="final">' in listed
         chosen = (await got(f"{at}/runs/one/episodes?phase=final&ending=failure"))[1]
         assert 0 < chosen.count("<tr>") < listed.count("<tr>")
-        assert '<option value="final" selected="">' in chosen
+        assert '<option value="final" selected>' in chosen
         assert f"/runs/one/episodes/{stored[1]}?phase=final" not in chosen or "phase=final&amp;ending=failure" in chosen
         middle = (await got(f"{at}/runs/one/episodes/{stored[1]}"))[1]
         assert f'<a href="/runs/one/episodes/{stored[0]}">Newer</a>' in middle

@@ -8,7 +8,7 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.report import show
-from actors.cluster.web import beside
+from actors.cluster.web import serve
 from actors.front.person import PlayPage
 from runtime.errors import ConfigError
 from tests.actors.cluster.browser import Browser, browser
@@ -79,9 +79,9 @@ def test_a_page_beside_a_run_is_refused_where_it_can_not_be_served(
     with pytest.raises(SystemExit):
         cli.main(["run", "--web", "smoke"])
     assert "--web: smoke is no port; where it is FILE, put it before --web" in capsys.readouterr().err
-    monkeypatch.setattr(beside, "START_S", 0.0)
+    monkeypatch.setattr(serve, "START_S", 0.0)
     with (
         pytest.raises(ConfigError, match=r"^--web 0: the page did not begin within 0 s$"),
-        beside.live_page(tmp_path, "", 0),
+        serve.live_page(tmp_path, "", 0),
     ):
         pass

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from actors.cluster.report import figures_file
+from actors.cluster.report import run_data
 from actors.replay.demos import demo_files
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 RECORDINGS = sorted((DEPLOY / "demos").glob("*.parquet"))
-FIGURES = sorted((DEPLOY / "results").rglob(f"*{figures_file.SUFFIX}"))
+FIGURES = sorted((DEPLOY / "results").rglob(f"*{run_data.SUFFIX}"))
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
@@ -32,6 +32,6 @@ def test_recordings_and_figures_are_there() -> None:
 
 
 def test_figures_load() -> None:
-    run = figures_file.read(FIGURES[0])
+    run = run_data.read_file(FIGURES[0])
     assert run.steps[-1].step > 0
-    assert run.figures.rounds
+    assert run.rounds

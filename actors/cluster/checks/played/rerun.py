@@ -113,7 +113,7 @@ def show(run: Path, named: str, overrides: Sequence[str] = (), *, as_json: bool)
     """
     deploy_files.refuse_other_keys(overrides)
     deploy = deploy_files.stored(run, overrides)
-    one, recorded, _ = episodes.found(run, named)
+    one, recorded = episodes.whole(run, named)
     refuse_unless_fit([one.task], deploy.desktops.provider)
     play = run_loop(played_again(deploy, recorded))
     found = differences(recorded, play.steps, play.outcome) if play.outcome is not None else []

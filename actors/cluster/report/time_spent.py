@@ -1,0 +1,362 @@
+"""How a run spent its time: its seats, the machines' processors, and the desktops that were up. Pure.
+
+Invariant: every second of seats x wall has exactly one cause. Time of a process that was starting, restarting or gone
+is `not running`. Shares of a processor are of all cores of the entry point's machine over the observed time, and the
+rest of the machine is never charged for a part of the run twice. A guest is counted when its desktop goes, so desktops
+that are still up at the end are missing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from actors.desktop.providers.sandbox.owners import owner_of
+from actors.replay.messages import Phase
+from actors.replay.rules.admission import Lineages
+from runtime.logs.reader import BEGINS
+from runtime.messaging.message import Version
+
+Line = dict[str, Any]
+Span = tuple[float, float]
+BUSY = ("leasing", "setup", "observing", "generating", "acting", "verifying")  # reservation granted to verified
+REPORTING, RESTING, LEDGER, ABSENT = "reporting", "at rest (quarantine)", "ledger does not answer", "not running"
+CLONING, PULSE, EVALUATION, DEMOS = "cloning runs", "pulse runs", "end of an evaluation", "last demonstrations"
+BEGINNING = "start of the run"  # with nothing to play: demonstrations taken in, or none at all
+STEP, WEIGHTS, GROUPS = "staleness: learner's step", "staleness: weights under way", "staleness: groups under way"
+GUESTS, OTHERS = "desktops' guests", "other programs"
+UNKNOWN = "desktops' guests (not separable here) and other programs"
+EVENTS = frozenset(
+    (
+        "cpu_used", "desktop_booted", "desktop_gone", "episode_ended", "eval_round_closed", "eval_round_opened",
+        "host_started", "learner_step", "ledger_opened", "lineage_started", "phase_changed", "seat_time",
+        "weights_loaded", "weights_pinned", "weights_unpinned",
+    )
+)  # fmt: skip
+
+
+class SeatTime(msgspec.Struct, frozen=True, kw_only=True):
+    """Seat seconds of a run from the first seat ready to the end of work."""
+
+    seats: int
+    wall_s: float
+    busy_s: float
+    stages_s: dict[str, float]  # busy seconds by stage; `generating` are the waits for the model
+    idle_s: dict[str, float]  # the other seconds by cause
+    busy_by_phase: dict[str, float]  # share of seats x wall within each phase
+
+    @property
+    def busy(self) -> float:
+        """Share of seats x wall between a granted reservation and its verification."""
+        return self.busy_s / (self.seats * self.wall_s) if self.wall_s else 0.0
+
+
+class Timeline:
+    """Which of its values held when. `changes` are (time, value); before the first it was `first`."""
+
+    def __init__(self, first: str, changes: Iterable[tuple[float, str]]) -> None:
+        self._times: list[float] = [float("-inf")]
+        self._values: list[str] = [first]
+        for moment, value in sorted(changes, key=lambda change: change[0]):
+            if value != self._values[-1]:
+                self._times.append(moment)
+                self._values.append(value)
+
+    def at(self, moment: float) -> str:
+        """The value at a moment."""
+        return self._values[bisect_right(self._times, moment) - 1]
+
+    def split(self, span: Span) -> dict[str, float]:
+        """The seconds of `span` by value."""
+        start, end = span
+        parts = defaultdict[str, float](float)
+        index = bisect_right(self._times, start) - 1
+        while start < end:
+            until = min(self._times[index + 1], end) if index + 1 < len(self._times) else end
+            parts[self._values[index]] += until - start
+            start, index = until, index + 1
+        return dict(parts)
+
+
+def phases(lines: Iterable[Line]) -> Timeline:
+    """The run's phases."""
+    return Timeline(Phase.DEMO, [(line["t"], line["phase"]) for line in lines if line["event"] == "phase_changed"])
+
+
+def causes(lines: Sequence[Line]) -> Timeline:
+    """Why the ledger had no work at every moment, had a seat asked for some."""
+    changes: list[tuple[float, str, Any]] = [*_evaluations(lines)]
+    for line in lines:
+        event = line["event"]
+        if event == "phase_changed":
+            changes.append((line["t"], "phase", line["phase"]))
+        elif event == "learner_step" and line["phase"] == Phase.RL:
+            changes += [(line["t0"], "step", True), (line["t1"], "step", False), (line["t1"], "weights", True)]
+        elif event == "weights_loaded":
+            changes.append((line["t"], "weights", False))
+    state: dict[str, Any] = {"phase": _first(lines), "step": False, "weights": False, "eval": False}
+    first, later = _cause(state), []
+    for moment, key, value in sorted(changes, key=lambda change: change[0]):
+        state[key] = value
+        later.append((moment, _cause(state)))
+    return Timeline(first, later)
+
+
+def _evaluations(lines: Iterable[Line]) -> Iterator[tuple[float, str, bool]]:
+    """When rounds were being played: open, and with weights that an engine keeps for them.
+
+    The ledger says nothing of a round that a resume abandons with its weights. Engines that hold one version let a
+    round's go while it stands back for RL; with them it is not what seats wait for.
+    """
+    going: set[tuple[str, Version]] = set()
+    let_go: set[Version] = set()
+    parents: dict[int, Version | None] = {0: None}
+    for line in lines:
+        if line["event"] == "eval_round_opened":
+            going.add((line["round"], Version.parse(line["version"])))
+        elif line["event"] == "eval_round_closed":
+            going.discard((line["round"], Version.parse(line["version"])))
+        elif line["event"] == "lineage_started":
+            trained = Version.parse(line["version"])
+            parents[trained.lineage] = Version.parse(line["parent"])
+            tree = Lineages(parents)
+            going = {(name, version) for name, version in going if not tree.abandoned(trained, version)}
+        elif line["event"] == "weights_unpinned":
+            let_go.add(Version.parse(line["version"]))
+        elif line["event"] == "weights_pinned":
+            let_go.discard(Version.parse(line["version"]))
+        else:
+            continue
+        yield line["t"], "eval", any(version not in let_go for _, version in going)
+
+
+def _first(lines: Iterable[Line]) -> str:
+    """The phase before the first change: none of a run that plays no demonstration in it."""
+    change = next((line for line in lines if line["event"] == "phase_changed"), None)
+    return "" if change is not None and change["evidence"].get("attempts") == 0 else Phase.DEMO
+
+
+def _cause(state: dict[str, Any]) -> str:
+    if state["eval"]:
+        return EVALUATION
+    if state["phase"] != Phase.RL:
+        return {"": BEGINNING, Phase.DEMO: DEMOS, Phase.BC: CLONING, Phase.PULSE: PULSE}.get(state["phase"], ABSENT)
+    if state["step"]:
+        return STEP
+    return WEIGHTS if state["weights"] else GROUPS
+
+
+def seat_time(lines: Sequence[Line], seats: int = 0) -> SeatTime | None:
+    """The seats' time by what they did and why they did not; None for a run without any.
+
+    `seats` is how many there should have been, where it is known to be more than those that were ever heard of.
+    """
+    reports = [line for line in lines if line["event"] == "seat_time"]
+    if not reports:
+        return None
+    over = [line["t"] for line in lines if line["event"] == "phase_changed" and line["phase"] == Phase.DONE]
+    start = min(line["t0"] for line in reports)
+    end = over[-1] if over else max(line["t1"] for line in reports)
+    why, phase = causes(lines), phases(lines)
+    stages = dict.fromkeys(BUSY, 0.0)
+    idle, by_phase = defaultdict[str, float](float), defaultdict[str, float](float)
+    for line in reports:
+        spent = dict(line["seconds"])
+        waited = (line["t0"], min(line["t0"] + spent.pop("idle", 0.0), end))
+        split = {LEDGER: waited[1] - waited[0]} if line["waited_for"] == "ledger" else why.split(waited)
+        if line["t1"] <= end:
+            split[RESTING], split[REPORTING] = spent.pop("resting", 0.0), spent.pop("reporting", 0.0)
+            for stage, seconds in spent.items():
+                stages[stage] = stages.get(stage, 0.0) + seconds
+            done = line["t1"] - split[REPORTING]
+            for name, seconds in phase.split((done - sum(spent.values()), done)).items():
+                by_phase[name] += seconds
+        for cause, seconds in split.items():
+            idle[cause] += max(0.0, seconds)
+    count, wall = max(seats, len({line["actor"] for line in reports})), max(0.0, end - start)
+    busy_s = sum(stages.values())
+    idle[ABSENT] += max(0.0, count * wall - busy_s - sum(idle.values()))
+    lasted = phase.split((start, end))
+    return SeatTime(
+        seats=count,
+        wall_s=wall,
+        busy_s=busy_s,
+        stages_s=stages,
+        idle_s={cause: seconds for cause, seconds in _most_first(idle).items() if seconds > 0},
+        busy_by_phase={name: by_phase[name] / (count * seconds) for name, seconds in lasted.items() if seconds},
+    )
+
+
+class MachineTime(msgspec.Struct, frozen=True, kw_only=True):
+    """Processor seconds by part and desktops over time."""
+
+    cores: int
+    span_s: float  # over which processor time was looked at
+    cpu_s: dict[str, float]  # by part, with OTHERS or UNKNOWN for what is not known to be of this run
+    elsewhere_s: dict[str, float] = {}  # by part, on other machines
+    desktops: int  # used up
+    desktops_up: float  # at once, on average over the span
+    spares: float  # of them not leased
+    by_phase_s: dict[str, float] = {}  # processor seconds of this run alone, by the phase they fell into
+
+    @property
+    def own_s(self) -> float:
+        """Processor seconds of this run alone."""
+        here = sum(seconds for part, seconds in self.cpu_s.items() if part not in (OTHERS, UNKNOWN))
+        return here + sum(self.elsewhere_s.values())
+
+    def share(self, part: str) -> float:
+        """Of all cores over the span."""
+        return self.cpu_s.get(part, 0.0) / (self.cores * self.span_s) if self.span_s else 0.0
+
+
+def by_phase(machine: MachineTime) -> str:
+    """`3,790 CPU-seconds of this run: bc 1,100, rl 2,690`."""
+    parts = ", ".join(f"{phase} {seconds:,.0f}" for phase, seconds in machine.by_phase_s.items())
+    return f"{machine.own_s:,.0f} CPU-seconds of this run{f': {parts}' if parts else ''}"
+
+
+def machine_time(lines: Sequence[Line], leased_s: float) -> MachineTime | None:
+    """Sum up; `leased_s` are the seconds that seats held desktops. None for a run that logged no processor time."""
+    looks = [line for line in lines if line["event"] == "cpu_used"]
+    if not looks:
+        return None
+    span = sum(line["span_s"] for line in looks)
+    cpu, away = _by_part(line["seconds"] for line in looks), _by_part(line.get("elsewhere", {}) for line in looks)
+    gone = {line["desktop"]: line for line in lines if line["event"] == "desktop_gone"}
+    guests_s, far_s = _guests_s(lines, gone)
+    uncounted = bool(gone) and not guests_s and not far_s  # no control groups that count what they use
+    if not uncounted:
+        cpu[GUESTS] = guests_s
+        away |= {GUESTS: far_s} if far_s else {}
+    cpu[UNKNOWN if uncounted else OTHERS] = max(0.0, sum(line["machine_s"] for line in looks) - sum(cpu.values()))
+    up = _up_s(lines, gone, max(line["t"] for line in looks))
+    return MachineTime(
+        cores=looks[-1]["cores"],
+        span_s=span,
+        cpu_s=_most_first(cpu),
+        elsewhere_s=_most_first(away),
+        desktops=len(gone),
+        desktops_up=up / span if span else 0.0,
+        spares=max(0.0, up - leased_s) / span if span else 0.0,
+        by_phase_s=_by_phase(lines, looks, gone.values()),
+    )
+
+
+def _guests_s(lines: Sequence[Line], gone: Mapping[str, Line]) -> tuple[float, float]:
+    """Processor seconds of guests of the entry point's machine, and of those whose process was on another one.
+
+    A number of a process tells nothing by itself: another machine counts its own, and a run has several lives.
+    """
+    here = {line["namespace"] for line in lines if line["event"] == "cpu_used" and "namespace" in line}
+    elsewhere = {
+        line["pid"]
+        for line in lines
+        if line["event"] == "host_started" and line.get("elsewhere") and line["name"].startswith("desktops/")
+    }
+    here_s = far_s = 0.0
+    for name, line in gone.items():
+        owner = owner_of(name)
+        if owner is not None and owner.pid in elsewhere and owner.namespace not in here:
+            far_s += line["cpu_s"]
+        else:
+            here_s += line["cpu_s"]
+    return here_s, far_s
+
+
+def _by_part(spans: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    parts = defaultdict[str, float](float)
+    for span in spans:
+        for part, seconds in span.items():
+            parts[part] += seconds
+    return dict(parts)
+
+
+def _most_first(seconds: Mapping[str, float]) -> dict[str, float]:
+    return dict(sorted(seconds.items(), key=lambda pair: -pair[1]))
+
+
+def _by_phase(lines: Sequence[Line], looks: Sequence[Line], gone: Iterable[Line]) -> dict[str, float]:
+    """A look's seconds are shared out by the time of each phase in it; a desktop's fall where it was used up."""
+    when, parts = phases(lines), defaultdict[str, float](float)
+    for line in looks:
+        used, span_s = sum(line["seconds"].values()) + sum(line.get("elsewhere", {}).values()), line["span_s"]
+        for phase, seconds in when.split((line["t"] - span_s, line["t"])).items():
+            parts[phase] += used * seconds / span_s
+    for line in gone:
+        parts[when.at(line["t"])] += line["cpu_s"]
+    return dict(parts)
+
+
+def _up_s(lines: Sequence[Line], gone: Mapping[str, Line], last: float) -> float:
+    """Seconds that desktops were up. Where no end is logged, as after a kill, the run's process ends it."""
+    up_s, left = 0.0, list[float]()  # starts of desktops that are up and whose end is not logged
+    for line in lines:
+        if line["event"] == BEGINS:
+            up_s += sum(line["t"] - began for began in left)
+            left.clear()
+        elif line["event"] == "desktop_booted":
+            if (end := gone.get(line["desktop"])) is not None:
+                up_s += max(0.0, end["t"] - line["t"])
+            else:
+                left.append(line["t"])
+    return up_s + sum(max(0.0, last - began) for began in left)
+
+
+class Overlap(msgspec.Struct, frozen=True):
+    """Seconds of RL, of optimizer steps in it, and of those during which at least one training episode was played."""
+
+    rl_s: float
+    learner_s: float
+    both_s: float
+    episodes_at_once: float  # episodes being played during an optimizer step, on average
+
+    @property
+    def share(self) -> float:
+        """Share of the optimizer steps' time in which desktops acted."""
+        return self.both_s / self.learner_s if self.learner_s else 0.0
+
+
+def union(spans: Sequence[Span]) -> list[Span]:
+    """The same seconds as disjoint spans in order."""
+    merged: list[Span] = []
+    for start, end in sorted(spans):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def common_s(a: Sequence[Span], b: Sequence[Span]) -> float:
+    """Seconds that lie in a span of `a` and in a span of `b`; each list is disjoint."""
+    return sum((max(0.0, min(a1, b1) - max(a0, b0)) for a0, a1 in a for b0, b1 in b), start=0.0)
+
+
+def overlap(lines: Iterable[Line]) -> Overlap:
+    """How optimizer steps of RL and training episodes overlap."""
+    steps, episodes = [], []
+    for line in lines:
+        if line["event"] == "learner_step" and line["phase"] == Phase.RL:
+            steps.append((line["t0"], line["t1"]))
+        elif line["event"] == "episode_ended" and line["lane"] == "train":
+            episodes.append((line["t0"], line["t1"]))
+    return overlapping(steps, episodes)
+
+
+def overlapping(steps: Sequence[Span], episodes: Sequence[Span]) -> Overlap:
+    """The same of the spans themselves."""
+    learner, acting = union(steps), union(episodes)
+    learner_s = sum((end - start for start, end in learner), start=0.0)
+    crowd_s = sum((common_s(learner, [span]) for span in episodes), start=0.0)
+    times = [moment for span in (*learner, *acting) for moment in span]
+    return Overlap(
+        rl_s=max(times) - min(times) if times else 0.0,
+        learner_s=learner_s,
+        both_s=common_s(learner, acting),
+        episodes_at_once=crowd_s / learner_s if learner_s else 0.0,
+    )

@@ -1,0 +1,88 @@
+"""Tables and pages: a terminal and a browser are shown the same values.
+
+Invariant: a template escapes every value that is no markup of another template, so no word of a run becomes markup.
+Control characters are shown as escapes in both.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from actors.cluster import output
+
+_NOTHING = frozenset(("", "-"))
+_FOLDER = Path(__file__).parent / "templates"
+
+
+class Cell(NamedTuple):
+    """A cell that is a link on a page, or good or bad there; in a terminal it is its text."""
+
+    text: object
+    href: str = ""
+    kind: str = ""  # "good" or "bad"
+
+    def __str__(self) -> str:
+        return str(self.text)
+
+
+class Table(NamedTuple):
+    """A table; a column without anything in any row is left out where it is shown."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    caption: str = ""
+    sentences: Collection[str] = ()  # headings of columns that a page breaks into lines
+
+    def filled(self) -> Table:
+        """The same without empty columns, each cell a `Cell`."""
+        columns = range(len(self.head))
+        shown = [n for n in columns if not self.rows or any(str(row[n]) not in _NOTHING for row in self.rows)]
+        rows = [[cell if isinstance(cell := row[n], Cell) else Cell(cell) for n in shown] for row in self.rows]
+        return self._replace(head=[self.head[n] for n in shown], rows=rows)
+
+
+def show(table: Table) -> None:
+    """Print it with its caption; nothing where it has no row."""
+    if table.rows:
+        if table.caption:
+            output.prose(f"\n{table.caption}")
+        filled = table.filled()
+        output.table([name.upper() for name in filled.head], filled.rows)
+
+
+def render(name: str, **values: object) -> str:
+    """The page of template `name`, a file of `templates`."""
+    return _environment().get_template(name).render(values)
+
+
+def style(*names: str) -> Markup:
+    """Style sheets of `templates`, one after the other."""
+    return Markup("").join(Markup((_FOLDER / name).read_text(encoding="utf-8")) for name in names)  # noqa: S704 - our own
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, finalize=_legible,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    made.filters["picture"] = picture
+    made.globals["style"] = style
+    return made
+
+
+def _legible(value: object) -> object:
+    return value if isinstance(value, Markup) else output.clean(str(value), lines=True)
+
+
+def picture(content: bytes) -> str:
+    """A PNG or JPEG as the address of itself."""
+    kind = "png" if content.startswith(b"\x89PNG") else "jpeg"
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
