@@ -21,7 +21,7 @@ _NOTHING = frozenset(("", "-"))
 _FOLDER = Path(__file__).parent / "templates"
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """A cell that is a link on a page, or good or bad there; in a terminal it is its text."""
 
     text: object
@@ -32,7 +32,7 @@ class Cell(NamedTuple):
         return str(self.text)
 
 
-class Table(NamedTuple):
+class TextTable(NamedTuple):
     """A table; a column without anything in any row is left out where it is shown."""
 
     head: Sequence[str]
@@ -40,15 +40,17 @@ class Table(NamedTuple):
     caption: str = ""
     sentences: Collection[str] = ()  # headings of columns that a page breaks into lines
 
-    def filled(self) -> Table:
-        """The same without empty columns, each cell a `Cell`."""
+    def filled(self) -> TextTable:
+        """The same without empty columns, each cell a `TableCell`."""
         columns = range(len(self.head))
         shown = [n for n in columns if not self.rows or any(str(row[n]) not in _NOTHING for row in self.rows)]
-        rows = [[cell if isinstance(cell := row[n], Cell) else Cell(cell) for n in shown] for row in self.rows]
+        rows = [
+            [cell if isinstance(cell := row[n], TableCell) else TableCell(cell) for n in shown] for row in self.rows
+        ]
         return self._replace(head=[self.head[n] for n in shown], rows=rows)
 
 
-def show(table: Table) -> None:
+def show(table: TextTable) -> None:
     """Print it with its caption; nothing where it has no row."""
     if table.rows:
         if table.caption:

@@ -18,7 +18,7 @@ from actors.cluster.report.run_data import RunFigures
 from actors.cluster.report.time_spent import Overlap
 from actors.cluster.runs import criterion
 from actors.cluster.runs.evaluation_rounds import SCORES, EvaluationRound
-from actors.cluster.tables import Cell, Table
+from actors.cluster.tables import TableCell, TextTable
 from actors.cluster.words import plain, plainly
 from actors.replay.database import queries
 from actors.replay.statistics import Gain, Rate
@@ -57,8 +57,7 @@ def page(groups: Sequence[Group], pictures: Sequence[Picture], episodes: Mapping
         pooled=[rounds_together(group, pooled.pooled_rounds(group.runs)) for group in groups if len(group.runs) > 1],
         rounds={run.name: [rounds_of(run), scores_of(run), families_of(run.rounds)] for run in runs},
         phases={run.name: phases_of(run) for run in runs},
-        endings=Table(("Run", "Groups"), [(run.name, counted(plainly(run.endings)) or "no group yet") for run in runs],
-                      sentences={"Groups"}),
+        endings=endings_of(runs),
         overlap=overlapped,
         times={run.name: times_of(run) for run in runs},
         episodes=episodes,
@@ -66,7 +65,7 @@ def page(groups: Sequence[Group], pictures: Sequence[Picture], episodes: Mapping
     )  # fmt: skip
 
 
-def overview(groups: Sequence[Group]) -> Table:
+def overview(groups: Sequence[Group]) -> TextTable:
     """Every run, what it is and what became of it."""
     head = ("Run", "Group", "Seed", "File", "Started", "State", "Steps", "Episodes", "Observation")
     rows = [
@@ -75,15 +74,21 @@ def overview(groups: Sequence[Group]) -> Table:
          queries.versions_text(run.observations))
         for group in groups for run in group.runs
     ]  # fmt: skip
-    return Table(head, rows, sentences={"State"})
+    return TextTable(head, rows, sentences={"State"})
 
 
-def _state(run: RunFigures) -> Cell:
+def endings_of(runs: Sequence[RunFigures]) -> TextTable:
+    """How the groups of every run ended."""
+    rows = [(run.name, counted(plainly(run.endings)) or "no group yet") for run in runs]
+    return TextTable(("Run", "Groups"), rows, sentences={"Groups"})
+
+
+def _state(run: RunFigures) -> TableCell:
     kind = "good" if run.state == "ok" else "bad" if run.state in ("failed", "crashed", "killed") else ""
-    return Cell(f"{run.state} - {run.reason}" if run.reason else run.state, kind=kind)
+    return TableCell(f"{run.state} - {run.reason}" if run.reason else run.state, kind=kind)
 
 
-def rounds_of(run: RunFigures) -> Table:
+def rounds_of(run: RunFigures) -> TextTable:
     """Every round that was opened, one that goes on included."""
     versions = [Version.parse(played.version) for played in run.rounds]
     # Steps alone where all are of one lineage: `0.1118` looks like less than `0.900`.
@@ -99,7 +104,7 @@ def rounds_of(run: RunFigures) -> Table:
         made = played.version if lineages else version.step
         cells = (name, made, played.decoding, rate(whole.all), *map(share, rates), passed, played.task_set[:12])
         rows.append(cells)
-    return Table(head, rows)
+    return TextTable(head, rows)
 
 
 def share(found: Rate) -> str:
@@ -113,19 +118,19 @@ def rate(found: Rate) -> str:
     return f"{share(found)}, {low:.3f}-{high:.3f}" if found.n else "-"
 
 
-def gain(found: Gain) -> Cell:
+def gain(found: Gain) -> TableCell:
     """`+0.142 (0.061 to 0.223)`, good or bad where the interval lies on one side of 0."""
     kind = "good" if found.low > 0 else "bad" if found.high < 0 else ""
-    return Cell(f"{found.value:+.3f} ({found.low:+.3f} to {found.high:+.3f})", kind=kind)
+    return TableCell(f"{found.value:+.3f} ({found.low:+.3f} to {found.high:+.3f})", kind=kind)
 
 
-def scores_of(run: RunFigures) -> Table:
+def scores_of(run: RunFigures) -> TextTable:
     """The scores of the last round, where they differ."""
     rows = run.rounds[-1].score_rows if run.rounds else []
-    return Table(SCORES, rows, f"Scores of {run.rounds[-1].name}" if rows else "")
+    return TextTable(SCORES, rows, f"Scores of {run.rounds[-1].name}" if rows else "")
 
 
-def families_of(rounds: Sequence[EvaluationRound]) -> Table:
+def families_of(rounds: Sequence[EvaluationRound]) -> TextTable:
     """What was solved of every family in each of `rounds`; a name has its decoding where that is not all rounds'."""
     one = len({played.decoding for played in rounds}) == 1
     names = [played.name if one else f"{played.name} ({played.decoding})" for played in rounds]
@@ -134,10 +139,10 @@ def families_of(rounds: Sequence[EvaluationRound]) -> Table:
         (name, *(share(rates[name].all) if name in rates else "-" for rates in by_round))
         for name in sorted({name for rates in by_round for name in rates})
     ]
-    return Table(("Family", *names), rows, "By family, all episodes")
+    return TextTable(("Family", *names), rows, "By family, all episodes")
 
 
-def rounds_together(group: Group, rounds: Sequence[PooledRound]) -> Table:
+def rounds_together(group: Group, rounds: Sequence[PooledRound]) -> TextTable:
     """The rounds that all runs of a group have played."""
     rows = [
         (one.name, one.step, one.decoding, len(one.each), f"{sum(one.each) / len(one.each):.3f}",
@@ -146,10 +151,10 @@ def rounds_together(group: Group, rounds: Sequence[PooledRound]) -> Table:
     ]  # fmt: skip
     called = group.called.capitalize()
     head = ("Round", "Step", "Decoding", called, "Mean", "Band", "Together, 95 %")
-    return Table(head, rows, f"{group.label}: rounds of {len(group.runs)} {group.called}")
+    return TextTable(head, rows, f"{group.label}: rounds of {len(group.runs)} {group.called}")
 
 
-def gains_of(groups: Sequence[tuple[Group, Sequence[PooledGain]]]) -> Table:
+def gains_of(groups: Sequence[tuple[Group, Sequence[PooledGain]]]) -> TextTable:
     """The gain of every group."""
     head = ("Group", "Decoding", "Rounds", "First", "Last", "Paired gain (95 %)", "Instances",
             "Standard errors in points", "Each")  # fmt: skip
@@ -159,12 +164,12 @@ def gains_of(groups: Sequence[tuple[Group, Sequence[PooledGain]]]) -> Table:
          f"{len(one.each)} {group.called}: {', '.join(f'{v:+.3f}' for v in one.each)}" * (len(one.each) > 1))
         for group, gains in groups for one in gains if one.together.instances
     ]  # fmt: skip
-    return Table(
+    return TextTable(
         head, rows, "Gain from the first to the last round that all of a group's runs played, over the same instances"
     )
 
 
-def differences_of(found: Sequence[Difference]) -> Table:
+def differences_of(found: Sequence[Difference]) -> TextTable:
     """How much groups differ."""
     head = ("Decoding", "Round", "Groups", "Seeds", "First one's", "Second one's", "Difference (95 %)", "Instances",
             "Standard errors in points")  # fmt: skip
@@ -175,13 +180,13 @@ def differences_of(found: Sequence[Difference]) -> Table:
         for one in found
     ]  # fmt: skip
     caption = "Differences between groups in the last round that all of them played, paired by instance"
-    return Table(head, rows, caption)
+    return TextTable(head, rows, caption)
 
 
-def phases_of(run: RunFigures) -> Table:
+def phases_of(run: RunFigures) -> TextTable:
     """The segments that the run went through, and why each began."""
     rows = [(one.phase, one.start, plain(one.cause), _evidence(one.evidence)) for one in run.switches]
-    return Table(("Phase", "From step", "Cause", "Evidence"), rows, sentences={"Evidence"})
+    return TextTable(("Phase", "From step", "Cause", "Evidence"), rows, sentences={"Evidence"})
 
 
 def _evidence(figures: Mapping[str, float]) -> str:
@@ -205,15 +210,15 @@ def overlapped(overlap: Overlap) -> str:
     )
 
 
-def times_of(run: RunFigures) -> list[Table]:
+def times_of(run: RunFigures) -> list[TextTable]:
     """Where the time of seats, processor and optimizer steps went, as far as it was measured."""
     return [table for table in (_seats(run), _machine(run), _steps(run)) if table.rows]
 
 
-def _seats(run: RunFigures) -> Table:
+def _seats(run: RunFigures) -> TextTable:
     seats = run.seats
     if seats is None:
-        return Table((), [])
+        return TextTable((), [])
     whole = seats.seats * seats.wall_s or 1.0
     rows = [(f"busy: {stage}", f"{s:.1f}", f"{s / whole:.1%}") for stage, s in seats.stages_s.items()]
     rows += [(cause, f"{s:.1f}", f"{s / whole:.1%}") for cause, s in seats.idle_s.items()]
@@ -222,13 +227,13 @@ def _seats(run: RunFigures) -> Table:
         f"Seats were busy {seats.busy:.1%} of {seats.seats} seats x {output.duration(seats.wall_s)} (reservation"
         f" granted to verified, waits for the model included); within each phase: {phases}"
     )
-    return Table(("Seat time", "Seconds", "Share"), rows, caption)
+    return TextTable(("Seat time", "Seconds", "Share"), rows, caption)
 
 
-def _machine(run: RunFigures) -> Table:
+def _machine(run: RunFigures) -> TextTable:
     machine = run.machine
     if machine is None:
-        return Table((), [])
+        return TextTable((), [])
     rows = [(part, f"{seconds:.1f}", f"{machine.share(part):.1%}") for part, seconds in machine.cpu_s.items()]
     rows += [(f"{part}, on other machines", f"{seconds:.1f}", "") for part, seconds in machine.elsewhere_s.items()]
     phases = ", ".join(f"{phase} {seconds:,.0f}" for phase, seconds in machine.by_phase_s.items())
@@ -237,10 +242,10 @@ def _machine(run: RunFigures) -> Table:
         f" {machine.desktops_up:.1f} were up at once, {machine.spares:.1f} of them spares;"
         f" {machine.own_s:,.0f} CPU-seconds of this run{f': {phases}' if phases else ''}"
     )
-    return Table(("Processor", "CPU seconds", "Share"), rows, caption)
+    return TextTable(("Processor", "CPU seconds", "Share"), rows, caption)
 
 
-def _steps(run: RunFigures) -> Table:
+def _steps(run: RunFigures) -> TextTable:
     rows = []
     for phase in dict.fromkeys(step.phase for step in run.steps):
         steps = [step for step in run.steps if step.phase == phase]
@@ -249,15 +254,15 @@ def _steps(run: RunFigures) -> Table:
             means = (f"{sum(values) / len(values):.3f}" if values else "-" for values in parts)
             rows.append((phase, len(steps), *means))
     head = ("Phase", "Steps", *(part.removesuffix("_s") for part in STEP_PARTS))
-    return Table(head, rows, "Seconds of a step by part, mean; with `learner.rl.epochs` of all its passes")
+    return TextTable(head, rows, "Seconds of a step by part, mean; with `learner.rl.epochs` of all its passes")
 
 
-def _shown(episodes: Sequence[EpisodeView]) -> Table:
+def _shown(episodes: Sequence[EpisodeView]) -> TextTable:
     rows = [
-        (one.family, one.task, Cell(one.verdict, kind="good" if one.success else "bad"), len(one.steps), one.where)
+        (one.family, one.task, TableCell(one.verdict, kind="good" if one.success else "bad"), len(one.steps), one.where)
         for one in episodes
     ]
-    return Table(("Family", "Task", "Verdict", "Steps", "Played in"), rows, sentences={"Task", "Verdict"})
+    return TextTable(("Family", "Task", "Verdict", "Steps", "Played in"), rows, sentences={"Task", "Verdict"})
 
 
 def counted(counts: Mapping[str, int]) -> str:

@@ -19,7 +19,7 @@ from actors.cluster.config import deploy_files, models
 from actors.cluster.config.suggest import hint
 from actors.cluster.report.episodes import EpisodeView, ShownStep, read
 from actors.cluster.runs import ledgers, run_folder
-from actors.cluster.tables import Cell, Table
+from actors.cluster.tables import TableCell, TextTable
 from actors.cluster.words import plain
 from actors.replay.database import queries
 from actors.replay.messages import Lane, trace_of
@@ -117,16 +117,16 @@ def whole(run: Path, named: str) -> tuple[EpisodeLine, EpisodeView]:
     return line, msgspec.structs.replace(episode, detail=detail)
 
 
-def table_of(lines: Sequence[EpisodeLine], link: Callable[[EpisodeLine], str] | None = None) -> Table:
+def table_of(lines: Sequence[EpisodeLine], link: Callable[[EpisodeLine], str] | None = None) -> TextTable:
     """`lines` as a table; on a page `link` is the address of one whose steps are stored."""
     head = ("Trace", "Task", "Played in", "Verdict", "Steps", "Seconds", "Stored")
     rows = [
-        (Cell(one.trace, link(one) if link and one.stored else ""), one.task, one.where, one.verdict,
+        (TableCell(one.trace, link(one) if link and one.stored else ""), one.task, one.where, one.verdict,
          "" if one.steps is None else one.steps, "" if one.wall_s is None else f"{one.wall_s:.1f}",
          "yes" if one.stored else "no")
         for one in lines
     ]  # fmt: skip
-    return Table(head, rows, sentences={"Task", "Verdict"})
+    return TextTable(head, rows, sentences={"Task", "Verdict"})
 
 
 def show_all(run: Path, wanted: Wanted, *, most: int, as_json: bool) -> int:

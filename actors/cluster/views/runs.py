@@ -22,7 +22,7 @@ from actors.cluster import output, tables
 from actors.cluster.config import deploy_files
 from actors.cluster.config.suggest import hint
 from actors.cluster.runs import evaluation_rounds, run_folder
-from actors.cluster.tables import Table
+from actors.cluster.tables import TextTable
 from actors.replay.database.auditing import audit
 from actors.replay.database.ledger_file import LEDGER, reading
 from runtime.control import query_status
@@ -70,7 +70,7 @@ def show_status(path: Path, *, as_json: bool) -> int:
         output.line()
     away = any(actor.machine for actor in actors)
     heads = ("Actor", "Host", "Machine", "PID", "State", "Busy", "Mail", "Restarts", "Doing")
-    tables.show(Table(heads, [_row(actor, away=away) for actor in actors]))
+    tables.show(TextTable(heads, [_row(actor, away=away) for actor in actors]))
     return int(bad)
 
 

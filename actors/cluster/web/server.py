@@ -25,7 +25,7 @@ from actors.cluster import tables
 from actors.cluster.config.suggest import hint
 from actors.cluster.output import duration
 from actors.cluster.runs import run_folder
-from actors.cluster.tables import Cell, Table
+from actors.cluster.tables import TableCell, TextTable
 from actors.cluster.views import episodes
 from actors.cluster.views.episodes import Wanted
 from actors.cluster.views.runs import format_line
@@ -45,7 +45,7 @@ ENDINGS = ("success", "failure", episodes.FAULT)
 BEFORE = "before"  # the token that a page of the list begins below
 _ASSETS = {"live.js": "text/javascript", "live.css": "text/css", "icon.svg": "image/svg+xml"}
 _EMPTY: dict[str, Any] = {
-    "back": "", "live": False, "filters": {}, "links": {}, "at": "", "episode": None, "rows": Table((), []),
+    "back": "", "live": False, "filters": {}, "links": {}, "at": "", "episode": None, "rows": TextTable((), []),
     "nothing": "", "command": "",
 }  # fmt: skip
 
@@ -89,11 +89,11 @@ class LiveServer:
     async def _index(self, _: web.Request) -> web.Response:
         runs = await asyncio.to_thread(lambda: [*run_folder.all_runs(self._runs)][::-1])
         rows = [
-            (Cell(path.name, f"/runs/{path.name}"), run_folder.state(path, record), record.file, record.started,
+            (TableCell(path.name, f"/runs/{path.name}"), run_folder.state(path, record), record.file, record.started,
              record.reason or "")
             for path, record in runs
         ]  # fmt: skip
-        table = Table(("Run", "State", "File", "Started", "Why it ended"), rows)
+        table = TextTable(("Run", "State", "File", "Started", "Why it ended"), rows)
         command = f"{program()} run smoke{run_folder.runs_flag(self._runs)}"
         return _page("Runs", rows=table, nothing="No run yet. A first one:", command=command)
 
@@ -165,7 +165,7 @@ class LiveServer:
             for actor in actors
         ]
         heading = "Who waits for whom"
-        return _page(path.name, heading=heading, path=path, rows=Table(head, rows), nothing=nothing)
+        return _page(path.name, heading=heading, path=path, rows=TextTable(head, rows), nothing=nothing)
 
     async def _episodes(self, request: web.Request) -> web.Response:
         path = await self._path(request)

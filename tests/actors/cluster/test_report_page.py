@@ -410,7 +410,7 @@ def test_text_is_never_markup(words: str, value: str) -> None:
     reader = Reader(tables.render("alone.html", title=words, episode=episode))
     reader.refuse_outside()
     assert not reader.tags - TAGS
-    table = tables.Table((words, value), [[words, tables.Cell(value, "#x")]])
+    table = tables.TextTable((words, value), [[words, tables.TableCell(value, "#x")]])
     texts = dict.fromkeys(("at", "nothing", "command", "title"), value) | {"back": words, "heading": words}
     more = {"rows": table, "live": True, "filters": {}, "links": {words: "#x"}, "episode": None}
     page = Reader(tables.render("listing.html", **texts, **more))
@@ -473,7 +473,7 @@ def test_evidence_of_two_halves_is_one_figure_and_an_empty_column_is_left_out() 
     assert page._evidence({}) == "-"
     halves = {"success_first_half": 0.25, "success_second_half": 0.5}
     assert page._evidence({"rise": 0.5, **halves}) == "rise 0.5, success 0.25, in the second half 0.5"
-    shown = tables.Table(("Round", "pass", "All"), [("a", "", "1"), ("b", "-", "2")]).filled()
+    shown = tables.TextTable(("Round", "pass", "All"), [("a", "", "1"), ("b", "-", "2")]).filled()
     assert (shown.head, [str(cell) for cell in shown.rows[1]]) == (["Round", "All"], ["b", "2"])
 
 
