@@ -1,7 +1,8 @@
-"""What a generated family of tasks is made of.
+"""What a generated family of tasks is made of, and what an episode on an instance may change.
 
 Invariant: an instance is a function of its id alone (`family/split/seed`). Its task, verifier, oracles and wanted end
-state can be made again from the id at any time.
+state can be made again from the id at any time. A path may change only where the task's own checks decide what it
+holds in the end.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from random import Random
 from typing import Any
 
 from apis.applications import app_named
-from apis.tasks.goal import Goal
-from apis.tasks.osworld import HOME, Evaluator, Step, Task, data_url, launch, opened, put
-from apis.tasks.verify.allowed import May
-from apis.tasks.verify.manifest import Manifest
-from apis.tasks.verify.verify import FileView
-from apis.tasks.view import Decide
+from apis.tasks.osworld import HOME, Download, Evaluator, Step, Task, data_of, data_url, in_home, launch, opened, put
+from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
+from apis.tasks.verify.manifest import FILE, Manifest
+from apis.tasks.verify.verify import OFFICE, FileView, Read, wanted
+from apis.tasks.view import Decide, Goal
 from apis.tasks.words import TRAIN
 
 DOCUMENTS = f"{HOME}/Documents"
@@ -173,3 +173,82 @@ def file_getter(name: str) -> dict[str, str]:
 def rule(**rules: object) -> dict[str, object]:
     """An expectation that stands in the task itself."""
     return {"type": "rule", "rules": rules}
+
+
+def at_start(task: Task) -> Files:
+    """The files that `task` puts into HOME. Raises ValueError for one that does not carry its content."""
+    steps = (step for step in task.config if isinstance(step, Download))
+    files = (source for step in steps for source in step.parameters.files)
+    return {in_home(source.path): FileView("file", data_of(source.url)) for source in files}
+
+
+def reader(files: Files) -> Read:
+    """Looks at a HOME that holds `files` and the folders above them; Documents is always there."""
+    folders: dict[str, set[str]] = {"Documents": set()}
+    for path, view in files.items():
+        parts = path.split("/")
+        for depth, name in enumerate(parts):
+            below = view.kind == "folder" or depth < len(parts) - 1
+            folders.setdefault("/".join(parts[:depth]), set()).add(name + "/" * below)
+        if view.kind == "folder":
+            folders.setdefault(path, set())
+
+    def read(path: str) -> FileView:
+        if path in folders:
+            return FileView("folder", names=tuple(sorted(folders[path])))
+        return files.get(path, FileView("missing"))
+
+    return read
+
+
+SOUGHT_BYTES = (3, 200)  # of a line: shorter ones may be anywhere, and of longer ones so much is enough
+
+
+def sought_of(family: Family, task: Task) -> tuple[str, ...]:
+    """Of each file that is to be gone a line that is to be nowhere else in HOME, as bytes in hexadecimal digits."""
+    start, end = at_start(task), family.solved(family.goal(task.id))
+    gone = {rule.paths for rule in rules_of(family, task) if rule.deeds == (REMOVE,)}
+    least, most = SOUGHT_BYTES
+    found = []
+    for path in start.keys() & gone:
+        line = b" ".join(max(start[path].data.split(b"\n"), key=len).split())[:most]
+        stays = any(line in view.data for files in (end, start) for other, view in files.items() if other != path)
+        if len(line) >= least and not stays:
+            found.append(line.hex())
+    return tuple(sorted(found))
+
+
+def rules_of(family: Family, task: Task) -> tuple[May, ...]:
+    """The rules for an instance: what its wanted end has and its start has not, and what the family declares."""
+    goal = family.goal(task.id)
+    start, end = at_start(task), family.solved(goal)
+    looked_at = {one.path for one in wanted(task)}
+    found = []
+    for path, view in end.items():
+        if path not in start:
+            found.append(May(_literally(path), (CREATE,) if view.kind == "folder" else (CREATE, CHANGE)))
+        elif view.kind != "file" or view.data != start[path].data:
+            found.append(May(_literally(path), (CHANGE,)))
+    # Gone may be what lay in a folder all of whose names are compared.
+    gone = (path for path in start.keys() - end.keys() if path.rpartition("/")[0] in looked_at)
+    found += [May(_literally(path), (REMOVE,)) for path in gone]
+    return (*found, *(family.may(goal) if family.may is not None else ()))
+
+
+def made_otherwise(family: Family, task: Task, read: Read, before: Manifest, after: Manifest) -> str:
+    """How what is wanted came there without the program that should make it; "" where it did not."""
+    for path in (one.path for one in wanted(task) if one.as_ == OFFICE):
+        compared = read(path).office
+        if compared is not None and compared.unsaved and before.entries.get(path) != after.entries.get(path):
+            return f"{path}: it was not saved by LibreOffice"
+    for path, formed in family.leaves(family.goal(task.id), before).items():
+        entry = after.entries.get(path)
+        if entry is None or entry.kind != FILE or entry == before.entries.get(path) or not formed(read(path)):
+            return f"{path}: the program that should have done it has not written it"
+    return ""
+
+
+def _literally(path: str) -> str:
+    if "*" in path:
+        raise ValueError(f"{path!r}: a task's file has no * in its name")
+    return path

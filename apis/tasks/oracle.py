@@ -18,8 +18,7 @@ from apis.observation import Observation
 from apis.prompts.names import window_names
 from apis.prompts.text import Turn, escaped
 from apis.tasks.family import Family
-from apis.tasks.goal import Goal
-from apis.tasks.view import Decide, Move, View, on_screen
+from apis.tasks.view import Decide, Goal, Move, View, on_screen
 
 NOT_HERE = "no action for this -> wait"
 THOUGHT_NAME = 40  # characters of an element's text repeated in a thought

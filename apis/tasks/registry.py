@@ -11,9 +11,8 @@ from apis import entries
 from apis.actions.spaces import ActionSpace, routes_in
 from apis.applications import APP_NAMES
 from apis.discovery import declaring
-from apis.tasks import ends, families, programs
-from apis.tasks.family import Family, Files
-from apis.tasks.goal import Goal
+from apis.tasks import families, programs
+from apis.tasks.family import Family, Files, made_otherwise, rules_of, sought_of
 from apis.tasks.oracle import Oracle, with_mixed
 from apis.tasks.osworld import Task, dump
 from apis.tasks.verify import office
@@ -24,6 +23,7 @@ from apis.tasks.verify.media import bookmarks_are, playlist_is, settings_are
 from apis.tasks.verify.verify import CHECKS, OnOffice, Read, TaskVerdict, WantedFile, file_bytes_are, folder_holds
 from apis.tasks.verify.verify import verify as by_files
 from apis.tasks.verify.verify import wanted as wanted_by_checks
+from apis.tasks.view import Goal
 from apis.tasks.words import SPLITS, TRAIN
 from apis.tasksets import changes, judge, published, store
 from runtime.errors import ConfigError
@@ -148,8 +148,8 @@ def judged(
     if not verdict.success:
         return verdict
     of = family(task.id)
-    rules = ends.rules(of, task)
-    trouble = ends.made_otherwise(of, task, read, before, after) or collateral(before, after, rules, programs.RULES)
+    rules = rules_of(of, task)
+    trouble = made_otherwise(of, task, read, before, after) or collateral(before, after, rules, programs.RULES)
     return TaskVerdict(False, trouble) if trouble else verdict
 
 
@@ -164,7 +164,7 @@ def wanted(task: Task, before: Manifest) -> list[WantedFile]:
 
 def sought(task: Task) -> tuple[str, ...]:
     """What no file of HOME may hold in the end, as `WantedFile` has it; nothing for a task of a task set."""
-    return () if of_set(task.id) else ends.sought(family(task.id), task)
+    return () if of_set(task.id) else sought_of(family(task.id), task)
 
 
 @lru_cache(maxsize=1 << 14)

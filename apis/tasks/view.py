@@ -15,7 +15,6 @@ from apis.actions.gui import Action, Click, DragAndDrop, Scroll, SwitchWindow, T
 from apis.observation import Element, Observation
 from apis.prompts.names import element_names, place, window_names
 from apis.prompts.text import Turn
-from apis.tasks.goal import Goal
 
 
 @dataclass(frozen=True)
@@ -87,3 +86,18 @@ def on_screen(action: Action, observation: Observation) -> Action:
         case SwitchWindow(window_id=name) if name.startswith("w"):
             return SwitchWindow(window_id=f"0x{window_names(observation)[name]:08x}")
     return action
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What an instance asks for. `kind` is the family's own word for the manner of task."""
+
+    kind: str
+    instruction: str
+    target: str = ""  # file or folder name the task is about
+    wanted: str = ""  # text or name that shall be there in the end
+    files: tuple[tuple[str, str], ...] = ()  # what lies in Documents at the start: name, content
+    end: tuple[tuple[str, str | None], ...] = ()  # all that lies there in the end, where a family says so; None: folder
+    words: tuple[str, ...] = ()  # what else its oracle needs, in an order of the family's own
+    front: str = ""  # the application whose window is in front at the start, where there are two
+    family: str = ""  # its name, which the family fills in

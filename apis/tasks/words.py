@@ -1,7 +1,7 @@
-"""Words for generated tasks, in two halves that never meet.
+"""Words and whole numbers for generated tasks, in two halves that never meet.
 
-Invariant: a word's own hash decides whether it is of `train` or of `held-out`. No seed of a split draws a word of the
-other.
+Invariant: the hash of a word or a number decides whether it is of `train` or of `held-out`. No seed of a split draws
+one of the other.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ _COMMON = (files("apis.tasks") / "common_words.txt").read_text("ascii").split()
 _ONSETS = (*"bcdfghjklmnprstvwz", "br", "cr", "dr", "fl", "gr", "kl", "pl", "pr", "sk", "sl", "st", "tr")
 _VOWELS = (*"aeiou", "ai", "ea", "oo")
 _CODAS = ("", "", "", *"nrlstmk")
+LEAST, MOST = 10, 999  # of numbers
 
 
 def split_of(word: str) -> str:
@@ -54,3 +55,25 @@ def _made_up(random: Random) -> str:
         made += random.choice(_CODAS)
         if 3 <= len(made) <= 8:
             return made
+
+
+def split_of_number(number: int) -> str:
+    """Which half `number` belongs to; a fifth of all numbers is held out."""
+    drawn = hashlib.blake2b(f"number {number}".encode(), digest_size=2).digest()[0]
+    return HELD_OUT if drawn % 5 == 0 else TRAIN
+
+
+def number(random: Random, split: str, least: int = LEAST, most: int = MOST) -> int:
+    """A number of that half from `least` to `most`; there must be one."""
+    while True:
+        drawn = random.randint(least, most)
+        if split_of_number(drawn) == split:
+            return drawn
+
+
+def numbers(random: Random, split: str, count: int) -> list[int]:
+    """`count` different numbers."""
+    drawn: dict[int, None] = {}
+    while len(drawn) < count:
+        drawn[number(random, split)] = None
+    return list(drawn)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from apis.tasks import task_file
+from apis.tasks import osworld
 from apis.tasks.osworld import Task
 from apis.tasksets.getters import WantedFixture, fixture_name
 from apis.tasksets.package import Lacking
@@ -180,8 +180,8 @@ def adopt(name: str, files: Sequence[Path], *, pinned: bool) -> str:
     found: dict[str, bytes] = {}
     for file in files:
         try:
-            data = disk.read_bytes(file, task_file.FILE_MAX)
-            task = task_file.load(data)
+            data = disk.read_bytes(file, osworld.FILE_MAX)
+            task = osworld.load(data)
         except (OSError, ConfigError) as error:
             raise ConfigError(f"{file}: {error}") from None
         key = _key(file, task)
@@ -218,9 +218,9 @@ def task(task_id: str) -> Task:
         raise ConfigError(f"there is no task {task_id}: task set {name} has no {key}")
     place = set_place(name) / f"{key}.json"
     try:
-        data = disk.read_bytes(place, task_file.FILE_MAX)
+        data = disk.read_bytes(place, osworld.FILE_MAX)
     except OSError as error:
         raise ConfigError(f"{place}: {error.strerror}") from None
     if sha256(data) != locked:
         raise ConfigError(f"task {task_id}: its file {place} has changed since it was locked")
-    return msgspec.structs.replace(task_file.load(data), id=task_id)
+    return msgspec.structs.replace(osworld.load(data), id=task_id)

@@ -20,7 +20,7 @@ import pytest
 
 from actors.cluster.config.schema import ClusterConfig, DemonstrationsConfig, Deploy, SeatsConfig
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
-from apis.tasks import task_file
+from apis.tasks import osworld
 from apis.tasks.metrics.metric import Score
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, Task
@@ -208,7 +208,7 @@ def judged_by(metric: str, expected: bytes, options: dict[str, Any]) -> tuple[Ta
         "options": options,
     }
     task = {"id": metric, "instruction": "Do it", "evaluator": evaluator}
-    return task_file.load(json.dumps(task).encode()), {"https://x.org/gold.zip": expected}
+    return osworld.load(json.dumps(task).encode()), {"https://x.org/gold.zip": expected}
 
 
 def test_what_is_left_to_the_published_package_gets_files_by_the_tasks_names_and_training_never_asks() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from actors.cluster.config import tasksets
 from apis.plans.setup import setup
-from apis.tasks import task_file
+from apis.tasks import osworld
 from apis.tasks.metrics.metric import Declared, Score
 from apis.tasks.osworld import HOME, data_url
 from apis.tasks.verify.verify import FileView
@@ -27,7 +27,7 @@ TABS = [{"type": "chrome_open_tabs", "parameters": {"urls_to_open": ["https://x.
 
 def verdict(instruction: str = "Do it", *, published: bool = False, present: bool = True, **changes: Any) -> Covered:
     task = {"id": "a", "instruction": instruction, "evaluator": SAID, **changes}
-    return covered(task_file.load(json.dumps(task).encode()), lambda *_: True, lambda _: present, published=published)
+    return covered(osworld.load(json.dumps(task).encode()), lambda *_: True, lambda _: present, published=published)
 
 
 def judged_by(metric: str, rules: Any = None, *, published: bool = False, **more: Any) -> Covered:
@@ -136,7 +136,7 @@ def test_settings_and_a_sound_server_are_here_where_their_programs_are() -> None
     ]  # fmt: skip
     assert verdict(evaluator=got(lock)).verdict == "runnable"
     assert verdict(evaluator=got("timedatectl status")).verdict == "needs_app"
-    sounds = task_file.load(json.dumps({"id": "a", "instruction": "b", "evaluator": got("pactl list sinks")}).encode())
+    sounds = osworld.load(json.dumps({"id": "a", "instruction": "b", "evaluator": got("pactl list sinks")}).encode())
     assert [call.args["argv"][0] for call in setup(sounds, "/home/agent")[:2]] == ["pulseaudio", "pactl"]
     assert tasksets.programs()("org.no.such.settings") is False
 
@@ -186,6 +186,6 @@ def test_a_picture_judged_by_one_feature_has_to_be_like_one_of_the_start(func: s
     def tail(name: str, result: Any, expected: Any, _: Any) -> Score:
         return Score(float(name != "compare_images" or result.data != black.data), name)
 
-    loaded = task_file.load(json.dumps(task).encode())
+    loaded = osworld.load(json.dumps(task).encode())
     scores = [judge.score(loaded, lambda _, one=one: one, {}, carried, tail).value for one in (start, black)]
     assert scores == [1, 0]

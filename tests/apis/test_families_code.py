@@ -8,10 +8,10 @@ from apis.actions.gui import Action, Exit, Hotkey, Tool, Type, Wait, line
 from apis.plans.action import Call
 from apis.plans.setup import setup
 from apis.prompts.text import Turn
-from apis.tasks import ends
 from apis.tasks import registry as tasks
 from apis.tasks.families import code_extension
 from apis.tasks.families.code_extension import listed, packed
+from apis.tasks.family import reader
 from apis.tasks.verify.verify import FileView, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from apis.tasksets.commands import WINDOW_MS
@@ -113,13 +113,13 @@ def test_a_packed_extension_that_was_changed_or_taken_away_is_a_failure() -> Non
     for seed in range(10):
         task_id = f"code_extension/train/{seed}"
         task, done = tasks.task(task_id), dict(tasks.solved(task_id))
-        assert verify(task, ends.reader(done)).success
+        assert verify(task, reader(done)).success
         for name, _ in tasks.goal(task_id).files:
             path = f"Documents/{name}"
             changed = {**done, path: FileView("file", packed("some.other"))}
             gone = {other: view for other, view in done.items() if other != path}
             for files in (changed, gone):
-                assert not verify(task, ends.reader(files)).success
+                assert not verify(task, reader(files)).success
 
 
 def test_set_up_gives_windows_time_to_come_on_a_busy_machine() -> None:

@@ -15,7 +15,7 @@ from actors.cluster.config import tasksets
 from actors.cluster.config.lanes import lanes_of
 from actors.replay.config import TaskRange, TasksConfig
 from apis.documents.xlsx import make_xlsx
-from apis.tasks import task_file
+from apis.tasks import osworld
 from apis.tasks.metrics.metric import scored
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import Task, data_url
@@ -45,7 +45,7 @@ def named(start: bytes, gold: bytes, func: str = "compare_text_file", **changes:
 
 
 def trouble(task: dict[str, Any]) -> str:
-    return unsound(task_file.load(json.dumps(task).encode()), carried)
+    return unsound(osworld.load(json.dumps(task).encode()), carried)
 
 
 def test_a_start_that_solves_its_task_is_refused() -> None:
@@ -95,7 +95,7 @@ def published() -> list[tuple[Task, dict[tuple[str, str], bytes]]]:
     if not OSWORLD.is_dir():
         pytest.skip("published task files do not lie beside this checkout")
     files = [*sorted(OFFICEWORLD.glob("*/*.json")), *sorted(OSWORLD.glob("*/*.json"))]
-    tasks = [task_file.load(file.read_bytes()) for file in files]
+    tasks = [osworld.load(file.read_bytes()) for file in files]
     return [(task, standins(task)) for task in tasks]
 
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.tasks import ends, programs
+from apis.tasks import programs
 from apis.tasks import registry as tasks
 from apis.tasks.families import vlc
-from apis.tasks.family import ITS_END
+from apis.tasks.family import ITS_END, at_start, reader, rules_of
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May, collateral
 from apis.tasks.verify.manifest import Deed, Entry, FileChange, Manifest, changes
 from apis.tasks.verify.verify import OFFICE, ComparedDocument, FileView, digest_of, wanted
@@ -216,8 +216,8 @@ def test_the_wanted_end_passes_and_damage_beside_it_does_not(name: str) -> None:
     split = "train" if tasks.FAMILIES[name].trained else "held-out"
     for number in range(8):
         task = tasks.task(f"{name}/{split}/{number}")
-        rules = ends.rules(tasks.family(task.id), task)
-        start, end = (_manifest(files) for files in (ends.at_start(task), tasks.solved(task.id)))
+        rules = rules_of(tasks.family(task.id), task)
+        start, end = (_manifest(files) for files in (at_start(task), tasks.solved(task.id)))
         goes = {
             path: any(rule.allows(FileChange(path, Deed.REMOVED, entry, None)) for rule in rules)
             for path, entry in start.entries.items()
@@ -249,7 +249,7 @@ def _manifest(files: dict[str, FileView]) -> Manifest:
 def test_a_family_that_declares_nothing_gets_the_strictest() -> None:
     of = tasks.FAMILIES["text_editor"]
     task = tasks.task("text_editor/train/1")
-    assert ends.rules(dataclasses.replace(of, may=None), task) == ends.rules(dataclasses.replace(of, may=ITS_END), task)
+    assert rules_of(dataclasses.replace(of, may=None), task) == rules_of(dataclasses.replace(of, may=ITS_END), task)
 
 
 def _judged(
@@ -265,14 +265,14 @@ def _judged(
         for one in wanted(tasks.task(task_id)):
             if one.as_ == OFFICE:
                 files[one.path] = FileView(OFFICE, office=compared)
-    verdict = tasks.judged(tasks.task(task_id), ends.reader(files), before, after)
+    verdict = tasks.judged(tasks.task(task_id), reader(files), before, after)
     return "" if verdict.success else verdict.reason
 
 
 @pytest.mark.parametrize("name", ["calc_sum", "writer_text", "slides_text", "doc_from_sheet"])
 def test_a_document_counts_that_the_office_has_saved_or_that_was_there(name: str) -> None:
     task_id = f"{name}/train/1"
-    before, after = (_manifest(files) for files in (ends.at_start(tasks.task(task_id)), tasks.solved(task_id)))
+    before, after = (_manifest(files) for files in (at_start(tasks.task(task_id)), tasks.solved(task_id)))
     assert _judged(task_id, before, after, ComparedDocument()) == ""
     assert "another word" in _judged(task_id, before, after, ComparedDocument("another word"))
     made = _judged(task_id, before, after, ComparedDocument(unsaved=True))
@@ -282,7 +282,7 @@ def test_a_document_counts_that_the_office_has_saved_or_that_was_there(name: str
 
 def test_what_the_program_leaves_behind_must_be_there() -> None:
     task_id = "vlc_playlist/train/1"
-    start = _manifest(ends.at_start(tasks.task(task_id)))
+    start = _manifest(at_start(tasks.task(task_id)))
     after = Manifest(start.entries | _manifest(tasks.solved(task_id)).entries)
     left = Manifest(after.entries | {".config": Entry("folder", 0, 0o755), vlc.DIALOGS: file("x")})
     before = Manifest(start.entries | {".config": Entry("folder", 0, 0o755)})

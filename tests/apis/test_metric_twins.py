@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from apis.tasks import task_file
+from apis.tasks import osworld
 from apis.tasks.metrics.metric import Score, gold, scored, together
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.metrics.rules import DIGITS, fits, number
@@ -129,7 +129,7 @@ def test_a_workbook_that_another_metric_wants_as_bytes_is_the_tasks_fault() -> N
     evaluator = {"func": ["compare_spreadsheet", "diff_text_file"], "result": [side, side], "expected": [{}, {}]}
     text = json.dumps({"id": "a", "instruction": "b", "evaluator": {**evaluator, "options": [at, {}]}})
     with pytest.raises(ConfigError, match=r"a\.xlsx as bytes and as workbook"):
-        judge.wanted(task_file.load(text.encode()))
+        judge.wanted(osworld.load(text.encode()))
 
 
 def test_methods_of_rules() -> None:

@@ -20,7 +20,7 @@ from runtime.errors import ConfigError
 MODULE = """
 from apis.actions.gui import Exit, Type
 from apis.tasks.family import DOCUMENTS, of_files
-from apis.tasks.goal import Goal
+from apis.tasks.view import Goal
 from apis.tasks.words import HELD_OUT, TRAIN
 
 TEMPLATES = {"say": {TRAIN: ("Let {file} say yes",), HELD_OUT: ("Have yes in {file}",)}}

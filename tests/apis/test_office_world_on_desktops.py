@@ -12,7 +12,7 @@ import pytest
 from actors.desktop.faults import Culprit
 from actors.desktop.player import Play
 from actors.desktop.pool.pool import DesktopPool
-from apis.tasks import task_file
+from apis.tasks import osworld
 from apis.tasks.osworld import data_url
 from apis.tasksets import store
 from apis.tasksets.getters import WantedFixture
@@ -44,7 +44,7 @@ async def test_right_ends_near_misses_and_starts_are_judged_as_known(
     monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
     files, known = [], []
     for file in sorted((OFFICEWORLD / domain).glob("*.json"))[first : first + BATCH]:
-        task, fixtures = task_file.load(file.read_bytes()), standins(task_file.load(file.read_bytes()))
+        task, fixtures = osworld.load(file.read_bytes()), standins(osworld.load(file.read_bytes()))
         expected = task.evaluator.rows()[0][2]
         near = office(NEAR, domain.removeprefix("ow-"), task)
         assert near is not None

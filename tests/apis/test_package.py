@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import pytest
 
-from apis.tasks import task_file
+from apis.tasks import osworld
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import Step, UnknownStep
 from apis.tasks.verify.verify import FileView
@@ -148,7 +148,7 @@ def test_a_step_that_the_package_has_and_nobody_here_carries_out_is_refused_with
     from apis.tasksets.steps import calls_of
 
     for name, why in package.REFUSED_STEPS.items():
-        task = task_file.load(
+        task = osworld.load(
             json.dumps(
                 {"id": "a", "instruction": "b", "config": [{"type": name}], "evaluator": {"func": INFEASIBLE}}
             ).encode()

@@ -15,7 +15,7 @@ import pytest
 
 from actors.cluster.config import tasksets
 from actors.desktop.pool.pool import DesktopPool
-from apis.tasks import task_file
+from apis.tasks import osworld
 from apis.tasks.osworld import HOME, data_url
 from apis.tasksets import published, store
 from apis.tasksets.coverage import covered
@@ -115,7 +115,7 @@ async def test_a_right_end_scores_and_a_near_miss_does_not(
         pytest.skip("published task files do not lie beside this checkout")
     monkeypatch.setenv(store.PLACE, str(tmp_path / "store"))
     (file,) = OSWORLD.glob(f"{ending.task}*.json")
-    task = task_file.load(file.read_bytes())
+    task = osworld.load(file.read_bytes())
     fixtures = standins(task)
     for id_ in (task.id, "right", "wrong"):
         for (url, called), data in fixtures.items():

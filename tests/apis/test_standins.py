@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from actors.cluster.checks.tasks import fetch
-from apis.tasks import task_file
+from apis.tasks import osworld
 from apis.tasks.metrics.metric import Score
 from apis.tasks.osworld import HOME, Task
 from apis.tasks.verify.verify import FileView
@@ -30,7 +30,7 @@ OTHER = ("check_cell", "data_validation", "examine_title_bottom_position")
 def published() -> list[Task]:
     if not OSWORLD.is_dir():
         pytest.skip("published task files do not lie beside this checkout")
-    return [task_file.load(file.read_bytes()) for file in sorted(OSWORLD.glob("*/*.json"))]
+    return [osworld.load(file.read_bytes()) for file in sorted(OSWORLD.glob("*/*.json"))]
 
 
 Stands = Mapping[tuple[str, str], bytes]  # stand-ins by their URL and name

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from apis.tasks import ends, programs, registry, task_file
+from apis.tasks import osworld, programs, registry
+from apis.tasks.family import reader
 from apis.tasks.osworld import HOME, Task, data_url, dump
 from apis.tasks.verify.allowed import collateral
 from apis.tasks.verify.manifest import Entry, Manifest
@@ -26,7 +27,7 @@ def task(instruction: str, put: tuple[str, ...] = (), **evaluator: Any) -> Task:
     files = [{"url": data_url(b"x"), "path": f"{HOME}/{path}"} for path in put]
     config = [{"type": "download", "parameters": {"files": files}}] if put else []
     given = {"id": "t", "instruction": instruction, "config": config, "evaluator": evaluator}
-    return task_file.load(json.dumps(given).encode())
+    return osworld.load(json.dumps(given).encode())
 
 
 def of_file(*paths: str) -> dict[str, Any]:
@@ -84,7 +85,7 @@ def test_what_lies_in_a_folder_that_a_command_looks_at_may_change_but_for_what_s
 
 def test_an_author_says_what_else_may_change() -> None:
     plain = task("Count the words", ("words.txt",), **of_command("which wc"))
-    allowed = task_file.load(dump(plain).replace(b'"id"', b'"changes": ["notes/**"], "id"', 1))
+    allowed = osworld.load(dump(plain).replace(b'"id"', b'"changes": ["notes/**"], "id"', 1))
     start = {"words.txt": 5, "notes/a": 5}
     assert trouble(plain, start, start | {"notes/a": 7})
     assert trouble(allowed, start, start | {"notes/a": 7, "notes/b": 1}) == ""
@@ -115,9 +116,9 @@ def test_collateral_is_said_beside_a_published_score_and_counts_elsewhere(
     files = {"Documents/new.log": FileView("file", b"x")}
     before = Manifest(STAYS | {"Documents": Entry("folder", 0, 0o755)})
     made = {"Documents/new.log": Entry("file", 1, 0o644, "m")}
-    right = registry.judged(registry.task(task_id), ends.reader(files), before, Manifest(before.entries | made))
+    right = registry.judged(registry.task(task_id), reader(files), before, Manifest(before.entries | made))
     assert (right.success, "beside" in right.reason) == (True, False)
     less = {path: entry for path, entry in before.entries.items() if path != ".bashrc"}
-    found = registry.judged(registry.task(task_id), ends.reader(files), before, Manifest(less | made), strict=strict)
+    found = registry.judged(registry.task(task_id), reader(files), before, Manifest(less | made), strict=strict)
     assert found.success is success
     assert "beside what was asked: .bashrc was removed" in found.reason

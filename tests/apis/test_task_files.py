@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from apis.plans.action import Call
-from apis.tasks import osworld, task_file
+from apis.tasks import osworld
 from apis.tasks.metrics.metric import Declared, Score, data
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME
@@ -30,7 +30,7 @@ GUEST = "/home/agent"
 
 
 def loaded(**changes: Any) -> osworld.Task:
-    return task_file.load(json.dumps(BARE | changes).encode())
+    return osworld.load(json.dumps(BARE | changes).encode())
 
 
 def test_published_files_load_get_a_verdict_and_survive_a_round_trip() -> None:
@@ -38,8 +38,8 @@ def test_published_files_load_get_a_verdict_and_survive_a_round_trip() -> None:
         pytest.skip("published task files do not lie beside this checkout")
     verdicts: Counter[str] = Counter()
     for file in sorted(OSWORLD.glob("*/*.json")):
-        task = task_file.load(file.read_bytes())
-        assert task_file.load(osworld.dump(task)) == task
+        task = osworld.load(file.read_bytes())
+        assert osworld.load(osworld.dump(task)) == task
         assert task.id == file.stem
         found = covered(task, lambda *_: True, lambda _: True)
         assert (found.verdict == "runnable") == (not found.needs)
@@ -84,7 +84,7 @@ def test_what_is_not_known_is_kept_and_noted() -> None:
 )
 def test_a_broken_file_is_refused_in_one_line_with_its_key(text: str, key: str) -> None:
     with pytest.raises(ConfigError, match=key) as refused:
-        task_file.load(text.encode())
+        osworld.load(text.encode())
     assert "\n" not in str(refused.value)
 
 

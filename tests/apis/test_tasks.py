@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apis.plans.setup import setup
-from apis.tasks import ends, osworld, task_file
+from apis.tasks import osworld
 from apis.tasks import registry as tasks
-from apis.tasks.family import Family
+from apis.tasks.family import Family, at_start, reader
 from apis.tasks.osworld import data_of, data_url, in_home
 from apis.tasks.verify.verify import CHECKS, FileView, TaskVerdict, verify
 from apis.tasks.words import HELD_OUT, SPLITS, TRAIN, split_of
@@ -34,7 +34,7 @@ IDS = st.builds("{}/{}".format, PARTS, st.integers(0, 10**6))
 def test_an_id_always_means_the_same_task(task_id: str) -> None:
     family = tasks.family(task_id)
     task = tasks.task(task_id)
-    assert family.task(task_id) == task == task_file.load(osworld.dump(task))
+    assert family.task(task_id) == task == osworld.load(osworld.dump(task))
     assert task.feasible
     assert setup(task, "/home/agent")
 
@@ -98,13 +98,13 @@ def test_held_out_instances_share_nothing_with_training_ones_of_any_family(count
 @given(IDS, st.randoms())
 def test_the_verifier_accepts_the_solution_and_nothing_less(task_id: str, random: Random) -> None:
     task, files = tasks.task(task_id), dict(tasks.solved(task_id))
-    verdict = verify(task, ends.reader(files))
+    verdict = verify(task, reader(files))
     assert verdict.success, verdict.reason
-    assert not verify(task, ends.reader(ends.at_start(task))).success
+    assert not verify(task, reader(at_start(task))).success
     path = random.choice(sorted(files))
     for other in (FileView("missing"), FileView("file", b"other"), FileView("refused", reason="link")):
         broken = {p: view for p, view in files.items() if p != path and not p.startswith(path + "/")}
-        assert not verify(task, ends.reader(broken | {path: other})).success, path
+        assert not verify(task, reader(broken | {path: other})).success, path
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_file_too_many_is_a_failure(name: str) -> None:
     for seed in range(30):
         task_id = f"{name}/held-out/{seed}"
         extra = {**tasks.solved(task_id), "Documents/.extra": FileView("file", b"")}
-        verdict = verify(tasks.task(task_id), ends.reader(extra))
+        verdict = verify(tasks.task(task_id), reader(extra))
         assert verdict == TaskVerdict(False, "Documents: it should not hold '.extra'")
 
 
@@ -135,10 +135,10 @@ def test_another_verifier_makes_another_set_of_tasks(monkeypatch: pytest.MonkeyP
 def test_a_file_renamed_is_not_a_file_deleted() -> None:
     ids = (f"file_manager/train/{seed}" for seed in range(100))
     task_id = next(one for one in ids if "Throw away" in tasks.task(one).instruction)
-    start = ends.at_start(tasks.task(task_id))
+    start = at_start(tasks.task(task_id))
     (gone,) = start.keys() - tasks.solved(task_id).keys()
     renamed = {**tasks.solved(task_id), "Documents/renamed.bak": start[gone]}
-    assert not verify(tasks.task(task_id), ends.reader(renamed)).success
+    assert not verify(tasks.task(task_id), reader(renamed)).success
 
 
 def test_a_folder_holds_files_and_folders_apart() -> None:
@@ -169,7 +169,7 @@ def test_lists_are_joined_as_osworld_does() -> None:
     one = msgspec.structs.replace(task.evaluator, conj="or")
     some = msgspec.structs.replace(task, evaluator=one)
     path = next(path for path, view in tasks.solved(task.id).items() if view.kind == "file")
-    left = ends.reader({path: tasks.solved(task.id)[path]})
+    left = reader({path: tasks.solved(task.id)[path]})
     assert verify(some, left).success
     assert not verify(task, left).success
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apis.plans.action import Call
-from apis.tasks import task_file
+from apis.tasks import osworld
 from apis.tasks.osworld import HOME, data_url
 from apis.tasksets.judge import Judging, afterwards, asked_live
 
@@ -27,7 +27,7 @@ def judging(*steps: dict[str, Any], command: Any = "", outside: bool = True) -> 
     asked = {"type": "vm_command_line", "command": command} if command else {"type": "vm_file", "path": f"{HOME}/a"}
     rule = {"type": "rule", "rules": {"include": ["x"]}}
     evaluator = {"postconfig": list(steps), "func": "check_include_exclude", "result": asked, "expected": rule}
-    task = task_file.load(json.dumps({"id": "t", "instruction": "x", "evaluator": evaluator}).encode())
+    task = osworld.load(json.dumps({"id": "t", "instruction": "x", "evaluator": evaluator}).encode())
     return afterwards(task, GUEST, outside=outside)
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from apis.tasks import task_file
+from apis.tasks import osworld
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, Task
 from apis.tasks.verify.verify import FileView
@@ -109,7 +109,7 @@ def filed(twin: Twin) -> tuple[Task, dict[str, bytes]]:
     elif twin.expected is not None:
         evaluator["expected"] = {"type": "rule", "rules": twin.expected}
     text = json.dumps({"id": twin.name, "instruction": "Do it", "evaluator": evaluator})
-    return task_file.load(text.encode()), fixtures
+    return osworld.load(text.encode()), fixtures
 
 
 def broken(twin: Twin, right: Found) -> Iterator[Found]:

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from apis.documents.xlsx import Value, cells, make_xlsx
 from apis.guest.addresses import address
-from apis.tasks import numbers
-from apis.tasks.numbers import number, split_of
-from apis.tasks.words import SPLITS, TRAIN
+from apis.tasks import words
+from apis.tasks.words import SPLITS, TRAIN, number, split_of
 
 MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_categories=("C",)), min_size=1, max_size=12)
@@ -69,9 +68,9 @@ def test_addresses(row: int, column: int) -> None:
 @given(st.integers(0, 10**6), st.sampled_from(SPLITS))
 def test_numbers_belong_to_one_split(seed: int, split: str) -> None:
     random = Random(seed)
-    drawn = numbers.numbers(random, split, 5)
+    drawn = words.numbers(random, split, 5)
     assert len(set(drawn)) == 5
-    assert all(split_of(value) == split and numbers.LEAST <= value <= numbers.MOST for value in drawn)
+    assert all(split_of(value) == split and words.LEAST <= value <= words.MOST for value in drawn)
     assert split_of(number(random, split, 0, 40)) == split
 
 

@@ -13,8 +13,8 @@ import msgspec
 
 from actors.cluster import output
 from actors.cluster.config import suites, tasksets
+from apis.tasks import osworld
 from apis.tasks import registry as tasks
-from apis.tasks import task_file
 from apis.tasks.family import Family
 from apis.tasks.osworld import Download, Task, UnknownStep
 from runtime import disk
@@ -154,7 +154,7 @@ def show(args: argparse.Namespace) -> int:
 
 def _from_file(path: Path) -> Task:
     try:
-        return task_file.load(disk.read_bytes(path, task_file.FILE_MAX))
+        return osworld.load(disk.read_bytes(path, osworld.FILE_MAX))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except ConfigError as error:

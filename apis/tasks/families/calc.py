@@ -11,7 +11,7 @@ from random import Random
 from apis.actions.gui import Click, Hotkey, Quote, Type, line
 from apis.catalogue import call
 from apis.guest.addresses import address, column_of
-from apis.tasks import numbers
+from apis.tasks import words
 from apis.tasks.families import calc_tables, wordings
 from apis.tasks.families.calc_tables import (
     CALC,
@@ -143,7 +143,7 @@ def calc_sum_goal(random: Random, split: str) -> WorkbookGoal:
     while True:
         grid = table(random, split, columns, rows)
         total = sum(value for row in grid[1:] if isinstance(value := row[column], int))
-        if numbers.split_of(total) == split:
+        if words.split_of_number(total) == split:
             break
     stem = fresh_word(random, split, grid)[0]
     cells = f"{address(1, column)}:{address(rows - 1, column)}"

@@ -13,12 +13,10 @@ from apis.actions.gui import Click, SwitchWindow, Type, Wait
 from apis.catalogue import call
 from apis.documents.xlsx import MIME, cells, make_xlsx
 from apis.tasks.families.document import DocumentKind, Saving
-from apis.tasks.goal import Goal
-from apis.tasks.numbers import numbers
 from apis.tasks.oracle import click, keys
 from apis.tasks.verify import office
-from apis.tasks.view import Move, View
-from apis.tasks.words import words
+from apis.tasks.view import Goal, Move, View
+from apis.tasks.words import numbers, words
 
 CALC = "libreoffice_calc"
 SHEET = "Sheet1"  # the name of a sheet that was given none

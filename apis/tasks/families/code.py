@@ -18,10 +18,9 @@ from apis.tasks.families import code_extension, wordings
 from apis.tasks.families.code_extension import CODE, Place
 from apis.tasks.families.document import EDITOR, noted, read_note
 from apis.tasks.family import DOCUMENTS, ITS_END, Family, Templates, end_of, ends_so
-from apis.tasks.goal import Goal
 from apis.tasks.oracle import click, keys, pointed, switch
 from apis.tasks.osworld import Step, data_url, opened
-from apis.tasks.view import Decide, Move, View
+from apis.tasks.view import Decide, Goal, Move, View
 from apis.tasks.words import text_file, words
 
 TO_END = Hotkey(keys=("ctrl", "end"))

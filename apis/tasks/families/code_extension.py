@@ -22,14 +22,13 @@ from apis.documents.zip import zipped
 from apis.guest.code.start import EXTENSIONS
 from apis.tasks.families import wordings
 from apis.tasks.family import DOCUMENTS, Family, Files, Form, all_of, rule
-from apis.tasks.goal import Goal
 from apis.tasks.oracle import click, keys
 from apis.tasks.osworld import HOME, Evaluator, Step, data_url, launch, put, raised
 from apis.tasks.verify import code as verify_code
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
 from apis.tasks.verify.manifest import Manifest
 from apis.tasks.verify.verify import GUEST_HOME, FileView, digest_of
-from apis.tasks.view import Move, View
+from apis.tasks.view import Goal, Move, View
 from apis.tasks.words import words
 
 CODE = "code"

@@ -26,11 +26,10 @@ from apis.tasks.family import (  # fmt: skip
     setup,
     words_of,
 )
-from apis.tasks.goal import Goal
 from apis.tasks.oracle import click, keys, pointed, switch
 from apis.tasks.osworld import Evaluator, Step, data_url, put
 from apis.tasks.verify.verify import FileView
-from apis.tasks.view import Decide, Move, View
+from apis.tasks.view import Decide, Goal, Move, View
 
 G = TypeVar("G", bound=Goal)
 

@@ -14,10 +14,9 @@ from random import Random
 from apis.actions.gui import Exit, Hotkey, Type
 from apis.tasks.families import wordings
 from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, exactly, in_documents, of_files, setup
-from apis.tasks.goal import Goal
 from apis.tasks.oracle import click, keys, pointed
 from apis.tasks.osworld import Evaluator, Step
-from apis.tasks.view import Move, View
+from apis.tasks.view import Goal, Move, View
 from apis.tasks.words import text_file, words
 
 UNSAVED = "*"  # the title begins with it

@@ -14,9 +14,8 @@ from random import Random
 from apis.actions.gui import Click, Exit, Hotkey, Type, Wait, line
 from apis.tasks.families import wordings
 from apis.tasks.family import DOCUMENTS, of_files
-from apis.tasks.goal import Goal
 from apis.tasks.oracle import click, keys, pointed
-from apis.tasks.view import Move, View
+from apis.tasks.view import Goal, Move, View
 from apis.tasks.words import text_file, words
 
 FOLDER = "Documents"

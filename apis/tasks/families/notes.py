@@ -14,9 +14,8 @@ from apis.tasks.families import files, wordings
 from apis.tasks.families.document import EDITOR, noted, read_note
 from apis.tasks.families.terminal import FOLDER, PROMPT, at, enter, entered, finish, go_in, output, ran, screen
 from apis.tasks.family import DOCUMENTS, TERMINAL, of_files
-from apis.tasks.goal import Goal
 from apis.tasks.oracle import switch
-from apis.tasks.view import Move, View
+from apis.tasks.view import Goal, Move, View
 from apis.tasks.words import text_file, words
 
 TERMINAL_READ_WORDINGS = wordings("terminal_read")

@@ -16,10 +16,9 @@ from apis.actions.gui import Click, SwitchWindow, Type, Wait
 from apis.catalogue import call
 from apis.documents.odp import MIME, make_odp
 from apis.tasks.families.document import DocumentKind, Saving
-from apis.tasks.goal import Goal
 from apis.tasks.oracle import click, keys
 from apis.tasks.verify import office
-from apis.tasks.view import Move, View
+from apis.tasks.view import Goal, Move, View
 from apis.tasks.words import words
 
 IMPRESS = "libreoffice_impress"

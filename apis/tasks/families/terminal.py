@@ -14,9 +14,8 @@ from random import Random
 from apis.actions.gui import Action, Exit, Type, Wait, line
 from apis.tasks.families import wordings
 from apis.tasks.family import TERMINAL, of_files
-from apis.tasks.goal import Goal
 from apis.tasks.oracle import keys
-from apis.tasks.view import Move, View
+from apis.tasks.view import Goal, Move, View
 from apis.tasks.words import text_file, words
 
 PROMPT = "$"

@@ -15,10 +15,9 @@ from apis.catalogue import call
 from apis.documents.docx import MIME, make_docx
 from apis.tasks.families.calc_tables import WORKBOOK, WorkbookGoal, to_window
 from apis.tasks.families.document import DocumentKind, Saving
-from apis.tasks.goal import Goal
 from apis.tasks.oracle import keys, pointed
 from apis.tasks.verify import office
-from apis.tasks.view import Decide, Move, View
+from apis.tasks.view import Decide, Goal, Move, View
 from apis.tasks.words import words
 
 WRITER = "libreoffice_writer"

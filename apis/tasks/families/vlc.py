@@ -21,12 +21,11 @@ from apis.applications import app_named
 from apis.catalogue import call
 from apis.tasks.families import wordings
 from apis.tasks.family import ITS_END, Family, Files, Templates, rule
-from apis.tasks.goal import Goal
 from apis.tasks.oracle import click, keys, pointed
 from apis.tasks.osworld import HOME, Evaluator, Step, data_url, launch, put
 from apis.tasks.verify.media import is_dialogs, written_playlist, written_settings
 from apis.tasks.verify.verify import FileView
-from apis.tasks.view import Decide, Move, View
+from apis.tasks.view import Decide, Goal, Move, View
 from apis.tasks.words import words
 
 VLC = "vlc"

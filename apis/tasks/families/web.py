@@ -23,14 +23,13 @@ from apis.tasks.families.calc_tables import Grid, table
 from apis.tasks.families.document import EDITOR, noted
 from apis.tasks.families.editor import UNSAVED
 from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, Form, Templates, end_of, ends_so, rule, setup
-from apis.tasks.goal import Goal
 from apis.tasks.oracle import click, keys, pointed, switch
 from apis.tasks.osworld import HOME, Evaluator, Step, data_url, launch, put, raised
 from apis.tasks.programs import BOOKMARKS
 from apis.tasks.verify import bookmarks
 from apis.tasks.verify.manifest import Manifest
 from apis.tasks.verify.verify import GUEST_HOME, FileView
-from apis.tasks.view import Decide, Move, View
+from apis.tasks.view import Decide, Goal, Move, View
 from apis.tasks.words import text_file, words
 
 CHROME = "google_chrome"

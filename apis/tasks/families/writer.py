@@ -18,9 +18,9 @@ from apis.tasks.families import calc_tables, texts, wordings
 from apis.tasks.families.calc_tables import CALC, WorkbookGoal, fresh_word, table
 from apis.tasks.families.document import EDITOR, noted, read_note
 from apis.tasks.families.texts import TEXT_DOCUMENT, WRITER, Line, TextDocumentGoal, drawn, plain
-from apis.tasks.numbers import number
 from apis.tasks.oracle import click, pointed, switch
 from apis.tasks.view import Decide, Move, View
+from apis.tasks.words import number
 
 WRITER_TEXT_WORDINGS = wordings("writer_text")
 

@@ -11,10 +11,10 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.checks.attack import office
+from actors.cluster.checks.attack import scene as scenes_module
 from actors.cluster.checks.attack.battery import trouble
 from actors.cluster.checks.attack.command import CHEATS
 from actors.cluster.checks.attack.scene import Scene
-from apis.tasks import ends
 from apis.tasks import registry as tasks
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
 from apis.tasks.verify.manifest import Entry, Manifest
@@ -104,7 +104,8 @@ def test_a_verdict_that_believes_everything_is_found_out(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lax = (May("**", (CREATE, CHANGE, REMOVE), loosely=True),)
-    monkeypatch.setattr(ends, "rules", lambda *_: lax)
+    for module in (tasks, scenes_module):
+        monkeypatch.setattr(module, "rules_of", lambda *_: lax)
     assert cli.main(["tasks", "attack", "desktop", "--family", "text_editor"]) == 1
     told = capsys.readouterr().out
     assert "'half of HOME' passed" in told

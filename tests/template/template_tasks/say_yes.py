@@ -9,8 +9,7 @@ from random import Random
 
 from apis.actions.gui import Exit, Hotkey, Type
 from apis.tasks.family import DOCUMENTS, of_files
-from apis.tasks.goal import Goal
-from apis.tasks.view import Move, View
+from apis.tasks.view import Goal, Move, View
 from apis.tasks.words import HELD_OUT, TRAIN, text_file, words
 
 TEMPLATES = {

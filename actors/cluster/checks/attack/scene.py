@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from apis.tasks import ends, programs
+from apis.tasks import programs
 from apis.tasks import registry as tasks
-from apis.tasks.family import Family, Files
-from apis.tasks.goal import Goal
+from apis.tasks.family import Family, Files, at_start, rules_of
 from apis.tasks.osworld import Task
 from apis.tasks.verify.allowed import REMOVE, May, collateral
 from apis.tasks.verify.manifest import FILE, Entry, Manifest
 from apis.tasks.verify.verify import GUEST_HOME, wanted
+from apis.tasks.view import Goal
 
 DONE, UNTOUCHED = "done", "untouched"  # when a cheat is tried: after the task's own oracle, or in its place
 
@@ -48,12 +48,12 @@ class Scene:
     @cached_property
     def rules(self) -> tuple[May, ...]:
         """What it lets change."""
-        return ends.rules(self.family, self.task)
+        return rules_of(self.family, self.task)
 
     @cached_property
     def start(self) -> Files:
         """The files that it puts there."""
-        return ends.at_start(self.task)
+        return at_start(self.task)
 
     @cached_property
     def end(self) -> Files:

@@ -23,8 +23,8 @@ import msgspec
 from actors.cluster import output
 from actors.cluster.checks.tasks.display import Progress, stream
 from actors.cluster.config import tasksets
+from apis.tasks import osworld
 from apis.tasks import registry as tasks
-from apis.tasks import task_file
 from apis.tasksets import store
 from apis.tasksets.getters import WantedFixture, names_a_file, wanted_by
 from runtime import disk
@@ -161,7 +161,7 @@ def _by_url(wanted: WantedFixture) -> str:
 
 def _is_task(file: Path) -> bool:
     try:
-        task_file.load(disk.read_bytes(file, task_file.FILE_MAX))
+        osworld.load(disk.read_bytes(file, osworld.FILE_MAX))
     except (OSError, ConfigError):
         return False
     return True

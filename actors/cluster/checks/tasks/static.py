@@ -14,9 +14,9 @@ import msgspec
 
 from actors.cluster.config import tasksets
 from apis.plans.setup import setup
-from apis.tasks import ends, osworld, task_file
+from apis.tasks import osworld
 from apis.tasks import registry as tasks
-from apis.tasks.family import Family
+from apis.tasks.family import Family, at_start, reader
 from apis.tasks.osworld import HOME, Task
 from apis.tasks.verify.verify import CHECKS, paths, verify
 from apis.tasks.words import HELD_OUT, TRAIN
@@ -67,7 +67,7 @@ def check_files(files: list[Path], told: Callable[[int], None], *, published: bo
     for done, file in enumerate(files, 1):
         told(done)
         try:
-            task = task_file.load(disk.read_bytes(file, task_file.FILE_MAX))
+            task = osworld.load(disk.read_bytes(file, osworld.FILE_MAX))
         except (OSError, ConfigError) as error:
             rows.append(FileRow(str(file), file.stem, "unsupported", [f"file {error}"]))
             continue
@@ -126,7 +126,7 @@ def _instance(report: Report, family: Family, task_id: str) -> Task | None:
     """The instance, or None when it could not be made; troubles are added to `report`."""
     try:
         task = tasks.task(task_id)
-        again = task_file.load(osworld.dump(task))
+        again = osworld.load(osworld.dump(task))
         goal = family.goal(task_id)
     except (ConfigError, LookupError, ValueError, msgspec.DecodeError) as error:
         report.add(task_id, "-", f"it can't be made: {error}")
@@ -139,8 +139,8 @@ def _instance(report: Report, family: Family, task_id: str) -> Task | None:
         return task
     try:
         wanted = paths(task)
-        start = verify(task, ends.reader(ends.at_start(task)))
-        end = verify(task, ends.reader(family.solved(goal)))
+        start = verify(task, reader(at_start(task)))
+        end = verify(task, reader(family.solved(goal)))
     except (ConfigError, LookupError, ValueError) as error:
         report.add(task_id, "evaluator", f"it can't be judged: {error}")
         return task
