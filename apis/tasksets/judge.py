@@ -10,8 +10,11 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import struct
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from zipfile import BadZipFile
 
 from apis.observation import SCREEN
 from apis.plans.action import Call
@@ -40,7 +43,8 @@ PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM")  # what files of pi
 LIKE, START_LIKE = "compare_images", 0.4  # how alike pictures are, and from what on one may come of another
 AFTER_MS = 5000  # for a window that should be there already
 _MISSING = FileView("missing")
-_BROKEN = (ArithmeticError, EOFError, OSError, RecursionError, SyntaxError)  # what parsers raise for broken content
+# What parsers raise for broken content.
+_BROKEN = (ArithmeticError, EOFError, OSError, RecursionError, BadZipFile, zlib.error, struct.error, SyntaxError)
 ANSWER_CHARS = 256 << 10
 SHOWN = 3  # commands in a reason
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from apis.documents.xlsx import Value, cells, make_xlsx
 from apis.guest.addresses import address
 from apis.tasks import words
-from apis.tasks.words import SPLITS, TRAIN, number, split_of
+from apis.tasks.words import SPLITS, TRAIN, number, split_of_number
 
 MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_categories=("C",)), min_size=1, max_size=12)
@@ -70,10 +70,10 @@ def test_numbers_belong_to_one_split(seed: int, split: str) -> None:
     random = Random(seed)
     drawn = words.numbers(random, split, 5)
     assert len(set(drawn)) == 5
-    assert all(split_of(value) == split and words.LEAST <= value <= words.MOST for value in drawn)
-    assert split_of(number(random, split, 0, 40)) == split
+    assert all(split_of_number(value) == split and words.LEAST <= value <= words.MOST for value in drawn)
+    assert split_of_number(number(random, split, 0, 40)) == split
 
 
 def test_a_fifth_of_all_numbers_is_held_out() -> None:
-    share = sum(split_of(value) != TRAIN for value in range(10_000)) / 10_000
+    share = sum(split_of_number(value) != TRAIN for value in range(10_000)) / 10_000
     assert 0.17 < share < 0.23
