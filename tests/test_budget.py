@@ -34,7 +34,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "apis/plans": (218, 3),
     "apis/prompts": (490, 7),
     "apis/tasks": (7029, 41),
-    "apis/tasksets": (2481, 12),
+    "apis/tasksets": (2466, 12),
     "deploy": (741, 10),
     "policy": (2722, 16),
     "policy/base": (433, 2),

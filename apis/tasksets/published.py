@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -32,13 +32,8 @@ SPACE = "/tmp"  # noqa: S108 - of the sandbox, in its memory
 SPACE_BYTES = 256 << 20  # of the sandbox's own files
 MOST_BYTES = MEMORY_BYTES + SPACE_BYTES + (256 << 20)  # and of the process that hands out orders
 BLANK = bytes(64)
-T = TypeVar("T")
 START_S, TURNS_S = 120.0, 3 * 3600.0  # from its turn to its first order; and until its turn, behind those of others
 TRY_S = 0.2  # between two looks whether it is its turn
-# Marks in the first bytes of an archive, by which a file gets the suffix that published metrics want.
-MARKS = (("xlsx", b"xl/"), ("docx", b"word/"), ("pptx", b"ppt/"), ("odt", b"opendocument.text"))
-# First bytes of other archives, by which the published metrics would not know them.
-PACKED = ((".zip", b"PK"), (".tar.gz", b"\x1f\x8b"), (".tar.bz2", b"BZh"), (".tar.xz", b"\xfd7zXZ"))
 FILED = {"check_list"}  # published: what a command said, as a file
 
 
@@ -65,15 +60,6 @@ def refuse_missing() -> None:
         raise PublishedError(f"the published metrics are not here; mend it with: {MEND}")
 
 
-def suffix(value: Any) -> str:
-    """What the name of such a file ends in."""
-    if not isinstance(value, FileView):
-        return ""
-    office = value.data.startswith(b"PK")
-    found = next((f".{kind}" for kind, mark in MARKS if office and mark in value.data), "")
-    return found or next((ending for ending, magic in PACKED if value.data.startswith(magic)), "")
-
-
 def _sent(value: Any, called: str) -> Any:
     """An argument as JSON. A file that is missing is none, as the published getters have it."""
     if isinstance(value, AskedOfPackage):
@@ -94,22 +80,17 @@ def _encoded(view: FileView) -> str:
     return base64.b64encode(view.data).decode()
 
 
-def order(name: str, result: Any, expected: Any, options: Mapping[str, Any], *, like: Any = None) -> str:
-    """What is asked of the metric `name`; a result without a name is called as one that is `like` this."""
+def order(name: str, result: Any, expected: Any, options: Mapping[str, Any]) -> str:
+    """What is asked of the metric `name`."""
     result = FileView("file", data=result.encode()) if name in FILED and isinstance(result, str) else result
-    arguments = [_sent(result, "mine" + suffix(result if like is None else like))]
-    arguments += [] if expected is None else [_sent(expected, "gold" + suffix(expected))]
+    arguments = [_sent(result, "mine"), *([] if expected is None else [_sent(expected, "gold")])]
     return json.dumps({"metric": name, "arguments": arguments, "options": dict(options)})
 
 
 def answers(orders: Sequence[str]) -> list[PublishedScore]:
     """What the published metrics answer. Raises PublishedError where they are not here or give no answer."""
-    return [_decoded(line, PublishedScore) for line in _told(orders)]
-
-
-def _decoded(line: str, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(line, type=kind)
+        return [msgspec.json.decode(line, type=PublishedScore) for line in _told(orders)]
     except msgspec.DecodeError as error:
         raise PublishedError(f"the published metrics gave an answer that can't be read: {error}") from None
 

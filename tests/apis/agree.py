@@ -85,9 +85,7 @@ def cases(metrics: Collection[str] = ()) -> Iterator[TwinResult]:
 
 def compared(asked: Sequence[TwinResult]) -> Iterator[BothScores]:
     """Both sides' answers. Raises ConfigError where the published side gives none."""
-    orders = [
-        published.order(twin.name, result, twin.expected, twin.options, like=twin.right) for twin, result, _ in asked
-    ]
+    orders = [published.order(twin.name, result, twin.expected, twin.options) for twin, result, _ in asked]
     for case, theirs in zip(asked, published.answers(orders), strict=True):
         metric = METRICS[case.twin.name]
         result, expected = (as_read(value, metric.reads) for value in (case.result, case.twin.expected))
