@@ -10,13 +10,9 @@ from pathlib import Path
 import pytest
 
 from actors.cluster import cli
-<<<<<<< HEAD
 from actors.cluster.checks.attack import office
 from actors.cluster.checks.attack import scene as scenes_module
 from actors.cluster.checks.attack.battery import trouble
-=======
-from actors.cluster.checks.attack import scene as scenes_module
->>>>>>> 36dba898 (Words and numbers of tasks are one module)
 from actors.cluster.checks.attack.command import CHEATS
 from actors.cluster.checks.attack.scene import Scene
 from apis.tasks import registry as tasks
