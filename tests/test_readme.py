@@ -130,8 +130,7 @@ def test_commands_exist(path):
         assert not rest, f"computerrl {' '.join(words)}: unknown {rest}"
     for command, more in re.findall(r"`computerrl ([a-z][a-z-]+)([^`\n]*)`", prose(path)):
         assert command in cli.COMMANDS
-        modules = (command.replace("-", "_"), "__init__")
-        source = "".join((ROOT / f"actors/cluster/commands/{module}.py").read_text() for module in modules)
+        source = "".join(module.read_text() for module in (ROOT / "actors/cluster/commands").glob("*.py"))
         assert all(f'"{flag}"' in source for flag in re.findall(r"--[a-z-]+", more)), f"computerrl {command}{more}"
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"(?:`|^)make ([a-z-]+)", path.read_text(), re.MULTILINE)) <= targets

@@ -24,6 +24,7 @@ COMMANDS = (
     "run", "apply", "logs", "runs", "status", "web", "play", "serve-env", "episodes", "rerun", "reverify", "report",
     "audit", "keys", "parse", "doctor", "tasks", "apis", "demos", "eval", "export", "model",
 )  # fmt: skip
+MODULES = ("run", "look", "played", "play", "machine", "tasks", "demos", "models")
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")
 
 
@@ -112,11 +113,13 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action=VersionAction, nargs=0, help="print version and build, and end")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    modules = (import_module(f"actors.cluster.commands.{name}") for name in MODULES)
+    known = {name: command for module in modules for name, command in module.COMMANDS.items()}
     for name in COMMANDS:
-        module = import_module(f"actors.cluster.commands.{name.replace('-', '_')}")
-        sub = commands.add_parser(name, help=module.SUMMARY, description=module.DESCRIPTION, epilog=module.EXAMPLES)
-        module.arguments(sub)
-        sub.set_defaults(main=module.main, parser=sub)
+        texts, arguments, run = known[name]
+        sub = commands.add_parser(name, help=texts.summary, description=texts.description, epilog=texts.examples)
+        arguments(sub)
+        sub.set_defaults(main=run, parser=sub)
     return parser
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from actors.cluster.commands.parse import verdict
+from actors.cluster.commands.play import verdict
 from apis.actions.grammar import MAX_ANSWER, RefusedAnswer, parse
 from apis.actions.gui import (
     GUI,

@@ -32,7 +32,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
     },
     "trust": {
         "apis/actions/arguments.py": GRAMMAR,
-        "actors/cluster/commands/parse.py": [*GRAMMAR, "tests/actors/cluster/test_cli.py"],
+        "actors/cluster/commands/play.py": [*GRAMMAR, "tests/actors/cluster/test_cli.py"],
         "apis/functions/values.py": ["tests/apis/test_kinds.py", "tests/apis/test_tools_calc.py"],
         "apis/functions/values_text.py": ["tests/apis/test_kinds.py", "tests/apis/test_tools_vlc.py"],
         "actors/desktop/faults.py": [

@@ -1,15 +1,15 @@
-"""`computerrl demos`: demonstrations, recorded once and shared."""
+"""Demonstrations, recorded once and shared."""
 
 from __future__ import annotations
 
 import argparse
 
-SUMMARY = "record, show and share demonstrations"
-DESCRIPTION = (
+from actors.cluster.commands import Help, take_json, take_runs
+
+DEMOS_HELP = Help(
+    "record, show and share demonstrations",
     "Record demonstrations by oracles on real desktops, once, and share them between runs and seeds.\n"
-    "A deploy file takes a recording as demos.source: a run's name or folder, or a .parquet file."
-)
-EXAMPLES = (
+    "A deploy file takes a recording as demos.source: a run's name or folder, or a .parquet file.",
     "examples:\n"
     "  computerrl demos record desktop --count 400 --desktops 4 --name cold\n"
     "  computerrl demos record calc_cell --actions both --routes mixed --count 20\n"
@@ -19,7 +19,7 @@ EXAMPLES = (
     "  computerrl demos show cold --task text_editor/train/3\n"
     "  computerrl demos export cold demos.parquet\n"
     "  computerrl demos import demos.parquet elsewhere\n"
-    "  computerrl run local --set demos.source=cold --set run.seed=2\n"
+    "  computerrl run local --set demos.source=cold --set run.seed=2\n",
 )
 RECORD = (
     "Record COUNT successful demonstrations, as many of each family and route, into a run's folder. Only training\n"
@@ -40,10 +40,10 @@ IMPORT = (
 )
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare them."""
+def _demos_arguments(parser: argparse.ArgumentParser) -> None:
+    examples = DEMOS_HELP.examples
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    record = verbs.add_parser("record", help="play oracles and keep what succeeds", description=RECORD, epilog=EXAMPLES)
+    record = verbs.add_parser("record", help="play oracles and keep what succeeds", description=RECORD, epilog=examples)
     record.add_argument("suite", metavar="SUITE", nargs="?", help="suite, YAML file or family (see computerrl tasks)")
     record.add_argument(
         "--tasks", nargs="+", action="extend", default=[], metavar="ID", help="these tasks in place of a suite"
@@ -76,28 +76,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     record.add_argument("--max-turns", type=int, metavar="N", help="answers per episode (default: 12)")
     record.add_argument("--name", metavar="NAME", help="name of the run (default: demos and the time)")
     record.add_argument("--resume", action="store_true", help="go on with the newest recording, or --name")
-    listing = verbs.add_parser("list", help="runs that hold demonstrations", description=LIST, epilog=EXAMPLES)
-    show = verbs.add_parser("show", help="what a recording holds", description=SHOW, epilog=EXAMPLES)
+    listing = verbs.add_parser("list", help="runs that hold demonstrations", description=LIST, epilog=examples)
+    show = verbs.add_parser("show", help="what a recording holds", description=SHOW, epilog=examples)
     show.add_argument("recording", metavar="RUN|FILE", help="a run's name or folder, `last`, or a .parquet file")
     show.add_argument("--task", metavar="ID", help="print every step of this task's demonstrations")
-    export = verbs.add_parser("export", help="to a file", description=EXPORT, epilog=EXAMPLES)
+    export = verbs.add_parser("export", help="to a file", description=EXPORT, epilog=examples)
     export.add_argument("recording", metavar="RUN", help="a run's name or folder, `last`, or another file")
     export.add_argument("file", metavar="FILE", help="FILE.parquet")
     export.add_argument("--force", action="store_true", help="replace a file that is there")
-    taking = verbs.add_parser("import", help="into a run", description=IMPORT, epilog=EXAMPLES)
+    taking = verbs.add_parser("import", help="into a run", description=IMPORT, epilog=examples)
     taking.add_argument("file", metavar="FILE", help="a .parquet file (or .jsonl of an earlier export), or a run")
     taking.add_argument("run", metavar="RUN", help="name of a run, old or new")
     taking.add_argument(
         "--model", metavar="FOLDER", help="model of a new run, whose tokenizer FILE has (default: bundled)"
     )
     for verb in (record, listing, show, export, taking):
-        verb.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
+        take_runs(verb)
         verb.set_defaults(parser=verb)
     for verb in (listing, show, export, taking):
-        verb.add_argument("--json", action="store_true", help="print one JSON document")
+        take_json(verb)
 
 
-def main(args: argparse.Namespace) -> int:
+def _demos(args: argparse.Namespace) -> int:
     """Do it."""
     if args.verb == "record":
         from actors.cluster.demos import record
@@ -107,3 +107,8 @@ def main(args: argparse.Namespace) -> int:
 
     verbs = {"list": manage.list_runs, "show": manage.show, "export": manage.export, "import": manage.take_in}
     return verbs[args.verb](args)
+
+
+COMMANDS = {
+    "demos": (DEMOS_HELP, _demos_arguments, _demos),
+}

@@ -1,15 +1,16 @@
-"""`computerrl run`: train."""
+"""Starting runs and changing them."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
-from actors.cluster.commands.web import PORT
+from actors.cluster.commands import WEB_PORT, Help, take_run, take_runs, take_sets
 from runtime.program import program
 
-SUMMARY = "train: run a deploy file"
-DESCRIPTION = (
+RUN_HELP = Help(
+    "train: run a deploy file",
     "Run a deploy file: boot desktops, record demonstrations, clone them, train online, evaluate.\n"
     "FILE is a path or the name of a bundled file (local, smoke). Ctrl-C ends the run cleanly, a second one at once.\n"
     "Several seeds become runs NAME-SEED, one after the other, and one report in NAME-report. To record their\n"
@@ -17,9 +18,7 @@ DESCRIPTION = (
     "--resume passes by what has ended and goes on with the rest as it was begun. --seed and --set need not be given\n"
     "again. Other seeds may be named; a --set that would make later runs differ is refused. A run of its own takes a\n"
     "--set from there on. A phase segment that has begun keeps its length.\n"
-    "Exit status: 0 the run did what its file requires, 1 it did not, 2 bad input, 130 interrupted."
-)
-EXAMPLES = (
+    "Exit status: 0 the run did what its file requires, 1 it did not, 2 bad input, 130 interrupted.",
     "examples:\n"
     "  computerrl run local                                   the main job\n"
     "  computerrl run local --dry-run                         check and show the plan, start nothing\n"
@@ -29,16 +28,24 @@ EXAMPLES = (
     "  computerrl run local --resume                          continue what is newest of that file\n"
     "  computerrl run local --seed 0 1 2 --name three         the same job from three seeds\n"
     "  computerrl run local --resume --name three             what is left of it\n"
-    "  computerrl run ablation-async --set replay.max_staleness=0 --seed 0 1 2   the same file with another key\n"
+    "  computerrl run ablation-async --set replay.max_staleness=0 --seed 0 1 2   the same file with another key\n",
+)
+APPLY_HELP = Help(
+    "change a live run: more or fewer desktops, processes, samplers",
+    "Make a live run what FILE says. Prints the difference: + begins, - ends, ~ changes. Desktops, their processes,\n"
+    "samplers, evaluation and limits change while the run goes on; seats that leave end their episodes first.\n"
+    "Another key is refused with what to do. Without FILE, the run's own settings are taken, with --set over them.\n"
+    "What holds then is in the run's folder, and a later --resume goes on with it.\n"
+    "Exit status: 0 done, or nothing to do; 1 the run ended meanwhile; 2 refused.",
+    "examples:\n"
+    "  computerrl apply last mine.yaml --dry-run\n"
+    "  computerrl apply last --set desktops.count=8 --set desktops.processes=2\n",
 )
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare them."""
+def _run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="deploy file: a path, or the name of a bundled one")
-    parser.add_argument(
-        "--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE", help="change one key (repeatable)"
-    )
+    take_sets(parser)
     parser.add_argument(
         "--seed", nargs="+", action="extend", type=int, default=[], metavar="N", help="run FILE once with each of these"
     )
@@ -47,9 +54,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     printed = "print the file with all that it extends, --set and defaults; start nothing"
     parser.add_argument("--print", action="store_true", help=printed)
     parser.add_argument("--name", metavar="NAME", help="name of the run (default: file's name and the time)")
-    parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
-    served = f"serve the live page at this machine's PORT meanwhile (default: {PORT}; 0: any free one)"
-    parser.add_argument("--web", nargs="?", const=PORT, type=_port, metavar="PORT", help=served)
+    take_runs(parser)
+    served = f"serve the live page at this machine's PORT meanwhile (default: {WEB_PORT}; 0: any free one)"
+    parser.add_argument("--web", nargs="?", const=WEB_PORT, type=_port, metavar="PORT", help=served)
     parser.add_argument("--json", action="store_true", help="with --dry-run: print the plan as one JSON document")
 
 
@@ -60,7 +67,7 @@ def _port(word: str) -> int:
         raise argparse.ArgumentTypeError(f"{word} is no port; where it is FILE, put it before --web") from None
 
 
-def main(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> int:
     """Run it."""
     from actors.cluster.runs import run as runcommand
 
@@ -82,3 +89,45 @@ def _print(args: argparse.Namespace) -> int:
         args.parser.error(f"--print is of the whole file: leave --{said[0].replace('_', '-')} out")
     output.write(deploy_files.resolved(args.file, args.overrides), sys.stdout)
     return 0
+
+
+def _apply_arguments(parser: argparse.ArgumentParser) -> None:
+    take_run(parser)
+    parser.add_argument("file", metavar="FILE", nargs="?", help="deploy file (default: what the run has now)")
+    take_sets(parser)
+    parser.add_argument("--dry-run", action="store_true", help="print the difference and change nothing")
+    take_runs(parser)
+
+
+def _apply(args: argparse.Namespace) -> int:
+    """Change it."""
+    from actors.cluster import output
+    from actors.cluster.config import deploy_files
+    from actors.cluster.runs import apply, run_folder
+    from runtime.control import command
+    from runtime.errors import ActorGone, ConfigError
+    from runtime.messaging.message import encode
+
+    folder = run_folder.find(Path(args.runs), args.run)
+    if args.file is None and not args.overrides:
+        raise ConfigError("name a FILE, or a change with --set PATH=VALUE")
+    if args.file is None:
+        deploy = deploy_files.stored(folder, args.overrides)
+    else:
+        deploy, _ = deploy_files.load(args.file, args.overrides)
+    record = run_folder.read_record(folder)
+    if run_folder.owner(folder) is None:
+        line = run_folder.to_continue(record, folder)
+        raise ConfigError(f"run {folder.name} is not live: go on with  {line}  and --set PATH=VALUE")
+    try:
+        command(folder, apply.COMMAND, encode(apply.WantedSettings(deploy=deploy, dry_run=args.dry_run)), output.line)
+    except ActorGone as error:
+        output.news(f"run {folder.name}: {error}")
+        return 1
+    return 0
+
+
+COMMANDS = {
+    "run": (RUN_HELP, _run_arguments, _run),
+    "apply": (APPLY_HELP, _apply_arguments, _apply),
+}

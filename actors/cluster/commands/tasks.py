@@ -1,18 +1,16 @@
-"""`computerrl tasks`: what there is to do, and whether it is sound."""
+"""Tasks and functions of applications: lists and checks."""
 
 from __future__ import annotations
 
 import argparse
 
-from actors.cluster.commands import take_provider
+from actors.cluster.commands import Help, take_json, take_provider
 
-SUMMARY = "list, show, check and attack tasks, and say what task files need"
-DESCRIPTION = (
+TASKS_HELP = Help(
+    "list, show, check and attack tasks, and say what task files need",
     "List families of tasks, show one task, check a suite by form or by oracles on desktops, or try cheats on it.\n"
     "SUITE is a bundled suite (desktop, code), a suite's YAML file, a family's name, a task set, or a file or folder\n"
-    "of tasks in OSWorld's form. A task's ID is FAMILY/SPLIT/NUMBER with split train or held-out, or SET/DOMAIN/ID."
-)
-EXAMPLES = (
+    "of tasks in OSWorld's form. A task's ID is FAMILY/SPLIT/NUMBER with split train or held-out, or SET/DOMAIN/ID.",
     "examples:\n"
     "  computerrl tasks list\n"
     "  computerrl tasks show text_editor/train/3\n"
@@ -24,7 +22,7 @@ EXAMPLES = (
     "  computerrl tasks coverage my-tasks/\n"
     "  computerrl tasks fetch osworld --from OSWorld/ --from ubuntu_osworld_file_cache/\n"
     "  computerrl tasks attack desktop --instances 2\n"
-    "  computerrl tasks attack desktop --family web_bookmark --family vlc_playlist\n"
+    "  computerrl tasks attack desktop --family web_bookmark --family vlc_playlist\n",
 )
 LIST = (
     "List the families of a suite: application, routes of the oracles, kinds of task and wordings; of a file or\n"
@@ -59,19 +57,36 @@ ATTACK = (
     "is, then HOME is put back; in the end the episode itself is judged. Exit status 1 when a cheat passes or an\n"
     "episode is judged wrong."
 )
+APIS_HELP = Help(
+    "check applications' functions on the real applications",
+    "The functions that a model may call in applications, beside mouse and keyboard.",
+    "examples:\n"
+    "  computerrl apis check\n"
+    "  computerrl apis check --app vlc --repeats 50\n"
+    "  computerrl apis check --app calc --json\n",
+)
+APIS_CHECK = (
+    "Open each application on a real desktop and call every function: rightly, reading what it did back from the\n"
+    "saved file or the application's own state, and wrongly, which must be refused with the argument's name. Then\n"
+    "every call is repeated and timed. Verdicts: ok, failed, unavailable (the application is not installed here).\n"
+    "For Calc the processor time of a call is measured beside that of a fresh interpreter per call, and that of\n"
+    "saves by the number of sheets.\n"
+    "Exit status 1 when a function failed, and when a target is missed: 150 ms at the 95th percentile for calls that\n"
+    "neither start nor export anything, and a fresh interpreter at least 50 times as dear as a call. Needs root."
+)
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare them."""
+def _tasks_arguments(parser: argparse.ArgumentParser) -> None:
+    examples = TASKS_HELP.examples
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    listing = verbs.add_parser("list", help="families of a suite", description=LIST, epilog=EXAMPLES)
+    listing = verbs.add_parser("list", help="families of a suite", description=LIST, epilog=examples)
     listing.add_argument(
         "suite", metavar="SUITE", nargs="?", default="desktop",
         help="suite, YAML file, family, or JSON file or folder of tasks (default: desktop)",
     )  # fmt: skip
-    show = verbs.add_parser("show", help="one task", description=SHOW, epilog=EXAMPLES)
+    show = verbs.add_parser("show", help="one task", description=SHOW, epilog=examples)
     show.add_argument("task", metavar="ID", help="FAMILY/SPLIT/NUMBER (FAMILY: its first), or a task's JSON file")
-    check = verbs.add_parser("check", help="play or look through a suite", description=CHECK, epilog=EXAMPLES)
+    check = verbs.add_parser("check", help="play or look through a suite", description=CHECK, epilog=examples)
     check.add_argument("suite", metavar="SUITE", help="suite, YAML file, family, or JSON file or folder of tasks")
     check.add_argument("--static", action="store_true", help="look at the form only; needs no desktop")
     check.add_argument("--family", action="append", default=[], metavar="F", help="only this family (repeatable)")
@@ -92,7 +107,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     take_provider(check)
     check.add_argument("--out", metavar="FILE.jsonl", help="write every play as a line of JSON")
-    attack = verbs.add_parser("attack", help="try cheats on a suite", description=ATTACK, epilog=EXAMPLES)
+    attack = verbs.add_parser("attack", help="try cheats on a suite", description=ATTACK, epilog=examples)
     attack.add_argument("suite", metavar="SUITE", help="suite, YAML file, family or task set")
     attack.add_argument("--family", action="append", default=[], metavar="F", help="only this family (repeatable)")
     attack.add_argument("--split", choices=("train", "held-out", "both"), help="which instances")
@@ -100,9 +115,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     attack.add_argument("--first", type=int, default=0, metavar="N", help="number of the first instance (default: 0)")
     attack.add_argument("--desktops", type=int, default=2, metavar="N", help="desktops at the same time (default: 2)")
     take_provider(attack)
-    coverage = verbs.add_parser("coverage", help="what task files need", description=COVERAGE, epilog=EXAMPLES)
+    coverage = verbs.add_parser("coverage", help="what task files need", description=COVERAGE, epilog=examples)
     coverage.add_argument("suite", metavar="SET", help="task set, or JSON file or folder of tasks")
-    fetch = verbs.add_parser("fetch", help="a task set and its fixtures", description=FETCH, epilog=EXAMPLES)
+    fetch = verbs.add_parser("fetch", help="a task set and its fixtures", description=FETCH, epilog=examples)
     fetch.add_argument("name", metavar="SET", help="osworld, officeworld, a task set, or a file or folder of tasks")
     fetch.add_argument(
         "--from", dest="from_", action="append", default=[], metavar="FOLDER|URL",
@@ -111,11 +126,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     fetch.add_argument("--revision", metavar="SHA", help="of the dataset (default: the one in the URLs)")
     fetch.set_defaults(parser=fetch)
     for verb in (listing, show, check, coverage, attack):
-        verb.add_argument("--json", action="store_true", help="print one JSON document")
+        take_json(verb)
         verb.set_defaults(parser=verb)
 
 
-def main(args: argparse.Namespace) -> int:
+def _tasks(args: argparse.Namespace) -> int:
     """Do it; 1 when a check found a suite not good."""
     if args.verb == "attack":
         from actors.cluster.checks.attack import command as attacks
@@ -136,3 +151,30 @@ def main(args: argparse.Namespace) -> int:
     from actors.cluster.views import tasks as taskview
 
     return taskview.list_suite(args) if args.verb == "list" else taskview.show(args)
+
+
+def _apis_arguments(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    check = verbs.add_parser("check", help="call every function", description=APIS_CHECK, epilog=APIS_HELP.examples)
+    check.add_argument(
+        "--app", action="append", default=[], metavar="A", help="only this application (repeatable): calc, vlc, ..."
+    )
+    check.add_argument("--function", action="append", default=[], metavar="F", help="only this function (repeatable)")
+    check.add_argument("--repeats", type=int, default=20, metavar="N", help="timed repetitions of each call (20)")
+    check.add_argument("--no-targets", action="store_true", help="measure, but miss no target")
+    take_provider(check)
+    check.add_argument("--json", action="store_true", help="print one JSON document: a list of functions")
+    check.set_defaults(parser=check)
+
+
+def _apis(args: argparse.Namespace) -> int:
+    """Do it; 1 when something is not as it should be."""
+    from actors.cluster.checks.apis import command
+
+    return command.check(args)
+
+
+COMMANDS = {
+    "tasks": (TASKS_HELP, _tasks_arguments, _tasks),
+    "apis": (APIS_HELP, _apis_arguments, _apis),
+}

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from actors.cluster.runs import cpu, progress, tensorboard, trackers
+from actors.cluster.runs import cpu, progress, trackers
 from actors.cluster.runs.apply import Standing
 from actors.cluster.runs.compose import Plan
 from actors.cluster.runs.criterion import Verdict
@@ -135,7 +135,6 @@ async def _until_the_end(system: ActorSystem, run: LiveRun, job: Job, stop: asyn
         for work in (
             run.follow(),
             cpu.log_cpu(system.log, system.cpu_placed),
-            tensorboard.follow(folder, system.log),
             trackers.follow(folder, deploy.run.trackers, system.log),
             watch_disk(folder, run.note),
             _show_waits(system, run.note),

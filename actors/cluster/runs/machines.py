@@ -15,7 +15,7 @@ import msgspec
 from actors.cluster import paths
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import doctor, placement
-from actors.cluster.runs.capacity import Check
+from actors.cluster.runs.doctor import Check
 from actors.desktop.config import SshConfig
 from actors.desktop.files import office
 from actors.desktop.providers.ssh import office_releases
@@ -78,10 +78,10 @@ async def examine(deploy: Deploy, runs: Path = Path(paths.RUNS)) -> list[Check]:
         try:
             async with ActorSystem(Path(folder), hosts=[host for host, _ in hosts], placer=placer) as system:
                 if refused := await _refused(system, specs, placer.wait_s):
-                    return [Check(name="machines", ok=False, found=refused)]
+                    return [Check("machines", False, refused)]
                 return await _looked(system, specs)
         except ComputerRLError as error:
-            return [Check(name="machines", ok=False, found=str(error))]
+            return [Check("machines", False, str(error))]
 
 
 async def offices(deploy: Deploy) -> list[Check]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import resource
 import shlex
 import sys
 import time
@@ -19,7 +20,7 @@ from pathlib import Path
 from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
-from actors.cluster.runs import compose, doctor, execute, ledgers, loop, machines, open_files, run_folder
+from actors.cluster.runs import compose, doctor, execute, ledgers, loop, machines, run_folder
 from actors.cluster.runs.requests import RunRequest, resolve
 from actors.cluster.runs.run_folder import RunFolder, RunRecord
 from actors.replay.database.ledger_file import LEDGER
@@ -29,6 +30,7 @@ from runtime.program import check_origin, program
 
 STATUS = {"ok": 0, "failed": 1, "crashed": 1, "stopped": 130}
 REPORT = "report"
+MOST_FILES = 65_536  # open ones, where the administrator has set no limit
 _VERSIONS = ("computerrl", "torch", "megatron-core", "msgspec", "asyncssh", "transformers", "uvloop")
 
 
@@ -138,7 +140,7 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
         raise ConfigError(unfit)
     for check in system.run(machines.offices(request.deploy)):
         output.line(f"{check.name}: {check.found}; {check.mend}", to=sys.stderr)
-    open_files.raise_limit()
+    raise_file_limit()
     plan = job.plan(request.deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
     if caution := plan.caution():
         output.line(caution, to=sys.stderr)
@@ -229,3 +231,11 @@ def _versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             found[name] = "missing"
     return found
+
+
+def raise_file_limit() -> None:
+    """Let this process and its children have as many files open as the machine's administrator allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,46 +1,90 @@
-"""A run's scalars for W&B, trackio and MLflow, sent while it goes on.
+"""A run's curves, from its ledger to TensorBoard and to the trackers that its file names, while it goes on.
 
-Invariant: a tracker's run is made from the ledger and holds each step that stands once. A start, a resume or a new
-lineage begins another one of the group that has the run's name. Each tracker has a process of its own: what hangs or
-fails there hinders no training, and it ends with the run.
+Invariant: a curve holds each step that counts once. A start, a resume or a new lineage writes all of it again: as
+another event file, or as another run of the group that has the run's name. A tracker has a process of its own: what
+hangs or fails there hinders no training, and it ends with the run.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import os
 import select
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
-from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from actors.cluster.events import TRACKER_STOPPED
-from actors.cluster.runs.tensorboard import PERIOD_S, LedgerScalars, Scalar
+from actors.cluster.events import SCALARS_STOPPED, TRACKER_STOPPED
+from actors.cluster.runs.evaluation_rounds import untrained_families
+from actors.replay.database import queries
+from actors.replay.database.ledger_file import LEDGER, reading
+from actors.replay.messages import Phase
 from runtime.errors import ConfigError, StoreError
 from runtime.logs.writer import ActorLog
+from runtime.messaging.message import Version
 from runtime.program import check_origin
 
 MODULE = "actors.cluster.runs.trackers"
 PROJECT = "computerrl"
-FOLDER = "trackers"  # of a run: what trackers keep on this machine, and what they say
+FOLDER = "trackers"  # of a run: what trackers keep on this machine, and what they print
+TENSORBOARD = "tensorboard"  # its folder of a run, too
+PERIOD_S = 5.0  # how far curves may lie behind
 END_S = 60.0  # for the last scalars to be sent
-MLFLOW_BATCH = 1000  # metrics of one request, at most
 CAUSE_CHARS = 400
+_NOT_SCALARS = frozenset(("lease", "version", "stay", "rl_step", "stay_step", "success"))  # of a step's evidence
 
 
-class Sink(Protocol):
+class Point(NamedTuple):
+    """The scalars of one step or round, by tag."""
+
+    step: int
+    wall_s: float  # since the epoch
+    scalars: dict[str, float]
+
+
+class Tracker(Protocol):
     """One run of a tracker."""
 
-    def add(self, scalars: Sequence[Scalar]) -> None:
-        """Send them."""
+    def log(self, points: Sequence[Point]) -> None:
+        """Take them."""
 
     def end(self) -> None:
-        """Say that no more come."""
+        """No more come."""
+
+
+class _TensorBoard:
+    """An event file. TensorBoard's own writer has a thread that ends with a traceback on a full disk."""
+
+    def __init__(self, name: str, group: str, folder: Path) -> None:
+        from tensorboard.compat.proto import event_pb2, summary_pb2
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        folder.mkdir(exist_ok=True)
+        self._old = list(folder.glob("events.out.tfevents.*"))
+        self._file = (folder / f"events.out.tfevents.{time.time_ns()}.{os.getpid()}").open("wb")
+        self._records: Any = RecordWriter(self._file)
+        self._event, self._summary = event_pb2.Event, summary_pb2.Summary
+        self._write(wall_time=time.time(), file_version="brain.Event:2")
+
+    def _write(self, **fields: Any) -> None:
+        self._records.write(self._event(**fields).SerializeToString())
+
+    def log(self, points: Sequence[Point]) -> None:
+        for point in points:
+            values = [self._summary.Value(tag=tag, simple_value=value) for tag, value in point.scalars.items()]
+            self._write(wall_time=point.wall_s, step=point.step, summary=self._summary(value=values))
+        self._records.flush()
+        while self._old:  # only now: a kill in between leaves too much rather than nothing
+            self._old.pop().unlink()
+
+    def end(self) -> None:
+        self._file.close()
 
 
 class _Wandb:
@@ -49,13 +93,11 @@ class _Wandb:
 
         self._run = wandb.init(project=PROJECT, name=name, group=group, dir=str(folder))
         self._run.define_metric("*", step_metric="step")  # a round's figures may come after later steps'
+        self.end = self._run.finish
 
-    def add(self, scalars: Sequence[Scalar]) -> None:
-        for step, values in _by_step(scalars):
-            self._run.log({"step": step, **values})
-
-    def end(self) -> None:
-        self._run.finish()
+    def log(self, points: Sequence[Point]) -> None:
+        for point in points:
+            self._run.log({"step": point.step, **point.scalars})
 
 
 class _Trackio:
@@ -63,15 +105,12 @@ class _Trackio:
         os.environ.setdefault("TRACKIO_DIR", str(folder))
         import trackio
 
-        self._trackio = trackio
         trackio.init(project=PROJECT, name=name, group=group, embed=False, auto_log_gpu=False, auto_log_cpu=False)
+        self._log, self.end = trackio.log, trackio.finish
 
-    def add(self, scalars: Sequence[Scalar]) -> None:
-        for step, values in _by_step(scalars):
-            self._trackio.log(values, step=step)
-
-    def end(self) -> None:
-        self._trackio.finish()
+    def log(self, points: Sequence[Point]) -> None:
+        for point in points:
+            self._log(point.scalars, step=point.step)
 
 
 class _Mlflow:
@@ -85,24 +124,20 @@ class _Mlflow:
         self._client = MlflowClient()
         known = self._client.get_experiment_by_name(PROJECT)
         experiment = known.experiment_id if known else self._client.create_experiment(PROJECT)
-        made = self._client.create_run(experiment, tags={"mlflow.runName": name, "group": group})
-        self._run = made.info.run_id
+        self._run = self._client.create_run(experiment, tags={"mlflow.runName": name, "group": group}).info.run_id
 
-    def add(self, scalars: Sequence[Scalar]) -> None:
-        sent = [self._metric(mlflow_name(one.tag), one.value, int(one.wall_s * 1000), one.step) for one in scalars]
-        for first in range(0, len(sent), MLFLOW_BATCH):
-            self._client.log_batch(self._run, metrics=sent[first : first + MLFLOW_BATCH])
+    def log(self, points: Sequence[Point]) -> None:
+        for step, wall_s, scalars in points:
+            metrics = [self._metric(mlflow_name(tag), one, int(wall_s * 1000), step) for tag, one in scalars.items()]
+            self._client.log_batch(self._run, metrics=metrics)
 
     def end(self) -> None:
         self._client.set_terminated(self._run)
 
 
-SINKS: Mapping[str, Callable[[str, str, Path], Sink]] = {"wandb": _Wandb, "trackio": _Trackio, "mlflow": _Mlflow}
-
-
-def _by_step(scalars: Iterable[Scalar]) -> Iterable[tuple[int, dict[str, float]]]:
-    for step, some in groupby(scalars, lambda one: one.step):
-        yield step, {one.tag: one.value for one in some}
+TRACKERS: dict[str, Callable[[str, str, Path], Tracker]] = {
+    TENSORBOARD: _TensorBoard, "wandb": _Wandb, "trackio": _Trackio, "mlflow": _Mlflow,
+}  # fmt: skip
 
 
 def mlflow_name(tag: str) -> str:
@@ -119,36 +154,85 @@ def refuse_missing(trackers: Iterable[str]) -> None:
             )
 
 
+class CurveSender:
+    """Sends the ledger of the run at `run_dir` to one tracker. Every method blocks."""
+
+    def __init__(self, run_dir: Path, tracker: str) -> None:
+        self._run_dir, self._tracker = run_dir, tracker
+        self._sink: Tracker | None = None
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Send all of it with the next call: how much the tracker has of the last call is unknown."""
+        self._curves = Curves(self._run_dir)
+
+    def catch_up(self) -> None:
+        """Send what the ledger has got since the last call. Raises OSError, StoreError and the tracker's own errors."""
+        points, whole = self._curves.new()
+        if whole:
+            with suppress(OSError):  # all of it is sent again
+                self.close()
+            name = f"{self._run_dir.name}-{time.strftime('%m%d-%H%M%S')}"
+            folder = self._run_dir / (TENSORBOARD if self._tracker == TENSORBOARD else FOLDER)
+            self._sink = TRACKERS[self._tracker](name, self._run_dir.name, folder)
+        if self._sink is not None and (points or whole):
+            self._sink.log(points)
+
+    def close(self) -> None:
+        """Say that no more comes. Raises OSError and the tracker's own errors."""
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            sink.end()
+
+
 def send(run_dir: Path, tracker: str, ended: Callable[[float], bool]) -> None:
     """Send what the ledger gets until `ended(seconds)`, which waits so long for the end, says so; then the last."""
-    scalars, sink = LedgerScalars(run_dir), None
-    over = False
-    while True:
-        with suppress(StoreError):  # a ledger that can't be read now is read at the next look
-            found, anew = scalars.new()
-            if anew:
-                if sink is not None:
-                    sink.end()
-                name = f"{run_dir.name}-{time.strftime('%m%d-%H%M%S')}"
-                sink = SINKS[tracker](name, run_dir.name, run_dir / FOLDER)
-            if sink is not None and found:
-                sink.add(found)
-        if over:
-            break
+    sender, over = CurveSender(run_dir, tracker), False
+    while not over:
         over = ended(PERIOD_S)
-    if sink is not None:
-        sink.end()
+        with suppress(StoreError):  # a ledger that can't be read now is read at the next look
+            sender.catch_up()
+    sender.close()
 
 
-async def follow(run_dir: Path, trackers: Sequence[str], log: ActorLog) -> None:
-    """Keep a process per tracker until cancelled; one that ends before is logged."""
+async def follow(run_dir: Path, trackers: Sequence[str], log: ActorLog, period_s: float = PERIOD_S) -> None:
+    """Keep TensorBoard's file, and a process for each tracker, until cancelled; one that ends before is logged."""
     async with asyncio.TaskGroup() as group:
+        group.create_task(_event_file(run_dir, log, period_s))
         for tracker in trackers:
-            group.create_task(_one(run_dir, tracker, log))
-        await asyncio.Event().wait()
+            group.create_task(_process(run_dir, tracker, log))
 
 
-async def _one(run_dir: Path, tracker: str, log: ActorLog) -> None:
+async def _event_file(run_dir: Path, log: ActorLog, period_s: float) -> None:
+    """Write scalars every `period_s` seconds until cancelled, and then the last ones.
+
+    A disk that fails ends neither the run nor the writing: it is logged once and made good later.
+    """
+    sender, failing = CurveSender(run_dir, TENSORBOARD), False
+    step: asyncio.Future[None] | None = None
+    try:
+        while True:
+            step = asyncio.ensure_future(asyncio.to_thread(sender.catch_up))
+            try:
+                await asyncio.shield(step)
+                failing = False
+            except (OSError, StoreError) as error:
+                if not failing:
+                    log.emit(SCALARS_STOPPED, cause=str(error))
+                failing = True
+                sender.begin_again()
+            await asyncio.sleep(period_s)
+    finally:
+        if step is not None:
+            await asyncio.wait([step])  # a thread can't be cancelled, and two must not write
+        try:
+            sender.catch_up()
+            sender.close()
+        except (OSError, StoreError) as error:
+            log.emit(SCALARS_STOPPED, cause=str(error))
+
+
+async def _process(run_dir: Path, tracker: str, log: ActorLog) -> None:
     try:
         cause = await _until_it_ends(run_dir, tracker)
     except OSError as error:
@@ -160,8 +244,8 @@ async def _until_it_ends(run_dir: Path, tracker: str) -> str:
     """Why a tracker's process has ended. Ends it when it is cancelled, which gives it `END_S` for the last scalars."""
     folder = run_dir / FOLDER
     folder.mkdir(exist_ok=True)
-    said = folder / f"{tracker}.log"
-    with said.open("wb") as out:
+    printed = folder / f"{tracker}.log"
+    with printed.open("wb") as out:
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", MODULE, str(run_dir), tracker, stdin=asyncio.subprocess.PIPE, stdout=out,
             stderr=out, start_new_session=True, env={**os.environ, "PYTHONPATH": str(check_origin().root)},
@@ -178,8 +262,85 @@ async def _until_it_ends(run_dir: Path, tracker: str) -> str:
     finally:
         if child.returncode is None:
             child.kill()
-    lines = said.read_text(errors="replace").strip().splitlines()
+    lines = printed.read_text(errors="replace").strip().splitlines()
     return lines[-1] if lines else f"status {child.returncode}"
+
+
+class Curves:
+    """The points of the ledger of the run at `run_dir`, each given once."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self._lineages = -1  # as of the last look, like the others
+        self._lease, self._rounds = 0, frozenset[int]()
+
+    def new(self) -> tuple[list[Point], bool]:
+        """What was added since the last call, and whether it is all: at first, and after a new lineage.
+
+        Raises StoreError.
+        """
+        if not (self.run_dir / LEDGER).is_file():
+            return [], False  # the run has only begun
+        with reading(self.run_dir, of_this_form=False) as ledger:
+            if not queries.at_one_moment(ledger):
+                return [], False
+            lineages = queries.lineages(ledger)
+            whole = lineages != self._lineages
+            lease, rounds = (0, frozenset[int]()) if whole else (self._lease, self._rounds)
+            steps = list(queries.steps_since(ledger, lease))
+            closed = [row for row in queries.rounds_closed(ledger) if row["id"] not in rounds]
+            points = [_point(_of_step(row), Version.parse(row["made"]).step, row["wall"]) for row in steps]
+            trained = queries.trained_families(ledger) if closed else ()
+            for row in closed:
+                event = json.loads(row["said"])
+                named = ((f"eval/{name}", value) for name, value in of_round(event, trained))
+                points.append(_point(named, Version.parse(event["version"]).step, row["wall"]))
+        self._lineages, self._lease = lineages, max([lease, *(row["id"] for row in steps)])
+        self._rounds = rounds.union(row["id"] for row in closed)
+        return points, whole
+
+
+def _point(values: Iterator[tuple[str, float]], step: int, wall_s: float) -> Point:
+    return Point(step, wall_s, {tag: value for tag, value in values if math.isfinite(value)})
+
+
+def _of_step(row: queries.Row) -> Iterator[tuple[str, float]]:
+    """`PHASE/NAME` of the learner's figures, `rl/NAME` of the evidence."""
+    for name, value in json.loads(row["figures"] or "{}").items():
+        # The learner counts a segment's steps from 0, the evidence from 1: two values of one tag. None was no number.
+        if name != "stay_step" and value is not None:
+            yield f"{row['phase']}/{name}", float(value)
+    if row["phase"] == Phase.RL and row["success"] is not None:  # cloning and pulses play no training episodes
+        yield f"{Phase.RL}/success", float(row["success"])
+    if row["body"]:
+        yield from ((f"{Phase.RL}/{name}", value) for name, value in _numbers(json.loads(row["body"])))
+
+
+def _numbers(evidence: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    for name, value in evidence.items():
+        if name in _NOT_SCALARS:
+            continue
+        if isinstance(value, int | float):
+            yield name, float(value)
+        elif isinstance(value, dict):
+            yield from ((f"{name}/{key}", float(part)) for key, part in value.items())
+
+
+def of_round(event: Mapping[str, Any], trained: Collection[str] = ()) -> Iterator[tuple[str, float]]:
+    """`success/DECODING/...` and `pass_at_K/DECODING` of a closed round's event, in a run that trains so."""
+    decoding = "greedy" if event["temperature"] == 0 else f"t={event['temperature']:g}"
+    families, instances = event["families"], event["instances"]
+    never = untrained_families(instances, trained)
+    parts = {"": instances.keys() - never or never, "/never_trained": never if instances.keys() - never else ()}
+    for name, part in parts.items():  # the first is what a run is judged by, as in its report
+        if part:
+            won = sum(families[family] * instances[family] for family in part)
+            yield f"success/{decoding}{name}", won / sum(instances[family] for family in part)
+    for family, share in families.items():
+        yield f"success/{decoding}/{family}", float(share)
+    whole = "/all_families" if parts["/never_trained"] else ""
+    for k, share in event["pass_at"].items():
+        yield f"pass_at_{k}/{decoding}{whole}", float(share)
 
 
 def _end_of_input(seconds: float) -> bool:

@@ -1,23 +1,35 @@
-"""Which weights a person means: a model folder, or a run's at some point.
+"""Which weights a person means, a model folder or a run's at some point, and their export for others to serve.
 
 Invariant: what was located is a whole model folder. A point of a run is named by an evaluation round or by a version,
-and never stands for other weights.
+and never means other weights. An exported folder appears whole or not at all, and is never written over.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
+import sys
 from pathlib import Path
 
 import msgspec
 
-from actors.cluster.config import hub, models
+from actors.cluster import output
+from actors.cluster import paths as places
+from actors.cluster.config import deploy_files, hub, models
 from actors.cluster.config.suggest import hint
-from actors.cluster.runs import evaluation_rounds, run_folder
+from actors.cluster.runs import criterion, evaluation_rounds, run_folder
+from actors.cluster.runs.evaluation_rounds import EvaluationRound
+from actors.cluster.runs.requests import SEED
+from apis.actions.spaces import MEANING
+from policy import hf_folder
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
+from runtime.program import NAME, program
 
 NEWEST = "newest"
+CARD = "README.md"
+PORT = 30000
 BEGIN = Version(lineage=0, step=0)  # of the weights that a run begins with
 _PLACES = ("weights", "kept", "pinned")  # of a run's folder: exports, those kept for good, those of open rounds
 
@@ -84,3 +96,115 @@ def _of_run(run: Path, at: str) -> NamedWeights:
         raise ConfigError(f"--at {at}: run {run.name} holds no such weights{gone}; {hint(at, points)}")
     folder = models.locate(str(by_name[version]))
     return NamedWeights(folder=str(folder), name=run.name, version=version, run=str(run), at=at)
+
+
+def export(weights: NamedWeights, into: Path, *, as_json: bool) -> int:
+    """Write `weights` to the new folder `into` and say how it is served; 0. Raises ConfigError where it exists."""
+    places.refuse_unwritable(into.parent, "DIR")
+    if os.path.lexists(into):
+        raise ConfigError(f"{into} exists already: name a new folder")
+    rounds = _rounds(weights)
+    partial = into.with_name(f".{into.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        shutil.copytree(weights.folder, partial, ignore=shutil.ignore_patterns(CARD, ".*"))
+        (partial / CARD).write_text(card(weights, into.name, rounds), encoding="utf-8")
+        partial.rename(into)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise ConfigError(f"{into} can't be written: {error.strerror or error}") from None
+    lines = serving(into.resolve(), shlex.quote(sys.executable), program())
+    if as_json:
+        digest = hf_folder.digest(into)
+        output.document({"folder": str(into.resolve()), "weights": weights, "digest": digest, "serve": lines})
+        return 0
+    at = f" at {weights.at} (version {weights.version})" if weights.run else ""
+    output.line(f"{into}: {weights.name}{at}, {sum(f.stat().st_size for f in into.iterdir()) >> 10} KiB\n")
+    for what, line in lines.items():
+        output.line(f"{what:<10}{line}")
+    return 0
+
+
+def serving(folder: Path | str, python: str = "python", own: str = NAME) -> dict[str, str]:
+    """The lines that serve the model in `folder`, by server, and the one that evaluates it.
+
+    `python` and `own` are this program's words; SGLang has an environment of its own.
+    """
+    name = shlex.quote(str(folder))
+    return {
+        "SGLang": f"python -m sglang.launch_server --model-path {name} --port {PORT}",
+        "embedded": f"{python} -P -m policy.engine --model-path {name} --port {PORT}",
+        "evaluate": f"{own} eval {name} --tasks desktop --decoding t=1",
+    }
+
+
+def card(weights: NamedWeights, title: str, rounds: list[EvaluationRound]) -> str:
+    """The model card, in Markdown with the hub's front matter."""
+    parts = [
+        "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags: [computer-use, reinforcement-learning]"
+        f"\n---\n\n# {output.clean(title)}\n",
+        _origin(weights),
+    ]
+    measured = [found for found in rounds if found.closed and _of(found, weights)]
+    if measured:
+        parts.append(_measured(measured))
+    compared = [one for one in evaluation_rounds.gains(rounds) if one.after in {found.name for found in measured}]
+    parts += [f"Paired gain: {criterion.told(one)}.\n" for one in compared]
+    parts.append("## Serving\n\n```sh\n" + "\n".join(serving("DIR").values()) + "\n```\n")
+    return "\n".join(parts)
+
+
+def _of(found: EvaluationRound, weights: NamedWeights) -> bool:
+    """Whether the round was played by these weights.
+
+    A resume gives the newest weights the name of another lineage; of rounds that stand, the same step is the same ones.
+    """
+    same_step = found.step == Version.parse(weights.version).step
+    return found.version == weights.version or (weights.at == NEWEST and same_step)
+
+
+def _origin(weights: NamedWeights) -> str:
+    if not weights.run:
+        return f"A copy of the model {output.clean(weights.name)}.\n"
+    run = Path(weights.run)
+    record = run_folder.read_record(run)
+    deploy = deploy_files.stored(run)
+    asked = record.asked.overrides if record.asked else []
+    sets = [one for one in asked if one.partition("=")[0].strip() != SEED]  # the seed has its own flag
+    words = run_folder.Asked(seeds=[record.seed], overrides=sets).words()
+    if record.verb == run_folder.RUN:
+        command, how = ["computerrl", "run", record.file, *words], "Trained"
+    else:
+        command, how = ["computerrl", *record.file.split(" ")], "Not trained here, used"
+    return (
+        f"{how} by `{output.clean(shlex.join(command))}`: run {output.clean(record.name)} of {record.started}, seed"
+        f" {record.seed}, build {record.build}, weights {weights.version} ({output.clean(weights.at)}). Form"
+        f" of prompts:"
+        f" {deploy.prompt.format}. Actions: {MEANING[deploy.prompt.action_space]}.\n"
+    )
+
+
+def _measured(rounds: list[EvaluationRound]) -> str:
+    lines = [
+        "## Success on real desktops\n",
+        "| round | decoding | instances | task set | success (95 %) | feasible | without faults | families |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for found in rounds:
+        whole = found.summary.whole
+        low, high = whole.all.interval
+        families = ", ".join(f"{name} {rates.all.value:.3f}" for name, rates in found.summary.families.items())
+        success = f"{whole.all.value:.3f} ({low:.3f} to {high:.3f})"
+        if found.summary.untrained.all.n and found.summary.trained.all.n:
+            trained, never = found.summary.trained.all, found.summary.untrained.all
+            success += f"; families trained on {trained.value:.3f}, never trained on {never.value:.3f}"
+        lines.append(
+            f"| {output.clean(found.name)} | {found.decoding} | {found.summary.instances} | {found.task_set}"
+            f" | {success} |"
+            f" {whole.feasible.value:.3f} | {whole.without_faults.value:.3f} | {families} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _rounds(weights: NamedWeights) -> list[EvaluationRound]:
+    return evaluation_rounds.read_rounds(Path(weights.run)) if weights.run else []

@@ -20,7 +20,6 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.config.typed_yaml import build, read
 from actors.cluster.evaluate import play, settings, show
 from actors.cluster.runs import criterion, evaluation_rounds, run_folder, weights
-from actors.cluster.runs import export as exporting
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.run_folder import RunRecord, claim
 from actors.replay.database.ledger_file import connect
@@ -129,8 +128,8 @@ def test_a_card_knows_the_newest_weights_by_the_name_that_a_resume_gave_them(run
     mine = weights.locate("mine", runs, "final")
     rounds = evaluation_rounds.read_rounds(runs / "mine")
     resumed = msgspec.structs.replace(mine, version="1.10", at="newest")
-    assert "| final |" in exporting.card(resumed, "out", rounds)
-    assert "| final |" not in exporting.card(msgspec.structs.replace(resumed, at="1.10"), "out", rounds)
+    assert "| final |" in weights.card(resumed, "out", rounds)
+    assert "| final |" not in weights.card(msgspec.structs.replace(resumed, at="1.10"), "out", rounds)
 
 
 def test_an_export_is_whole_described_and_never_written_over(

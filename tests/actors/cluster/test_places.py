@@ -164,13 +164,13 @@ def test_a_key_for_an_endpoint_reaches_the_desktops_alone() -> None:
 def test_a_machine_whose_desktops_are_elsewhere_needs_none_of_what_they_need() -> None:
     named = {check.name for check in doctor.examine(deployed(*PLACED))}
     assert "ray" in named
-    assert not named & {"sandbox", "cgroups", "sshd", "all memory"}
+    assert not named & {"sandbox", "cgroups", "all memory"}
     assert "ray" not in {check.name for check in doctor.examine(deployed())}
 
 
 def test_a_machine_is_asked_for_the_desktops_of_one_process() -> None:
     there = {check.name: check for check in doctor.examine_part(deployed(*PLACED), "desktops.place")}
-    assert there.keys() >= {"python", "packages", "sandbox", "cgroups", "sshd", "all memory", "disk"}
+    assert there.keys() >= {"python", "packages", "sandbox", "cgroups", "debian", "all memory", "disk"}
     assert "each of 4 desktops" in there["all memory"].found  # two seats, and two that stand ready
 
 

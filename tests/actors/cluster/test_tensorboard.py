@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.cluster.runs import tensorboard
+from actors.cluster.runs import trackers
 from actors.cluster.runs.evaluation_rounds import untrained_families
-from actors.cluster.runs.tensorboard import LedgerPosition, Scalar, of_ledger, of_round
-from actors.replay.database.ledger_file import reading
+from actors.cluster.runs.trackers import TENSORBOARD, Curves, of_round
 from actors.replay.messages import Batch, Phase
 from runtime.logs.writer import host_log
 from tests.actors.replay.ledger_tools import Play
@@ -34,9 +33,8 @@ def learn(play: Play, **figures: float) -> None:
     play.trained(batch, **figures)
 
 
-def found(run: Path) -> list[Scalar]:
-    with reading(run) as ledger:
-        return of_ledger(ledger, LedgerPosition())[0]
+def found(run: Path) -> list[tuple[str, int, float]]:
+    return [(tag, point.step, value) for point in Curves(run).new()[0] for tag, value in point.scalars.items()]
 
 
 def read_back(run: Path) -> dict[str, list[tuple[int, float]]]:
@@ -44,13 +42,13 @@ def read_back(run: Path) -> dict[str, list[tuple[int, float]]]:
         warnings.simplefilter("ignore")  # of what the reader imports
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-        reader = EventAccumulator(str(run / tensorboard.FOLDER)).Reload()
+        reader = EventAccumulator(str(run / TENSORBOARD)).Reload()
     return {tag: [(event.step, event.value) for event in reader.Scalars(tag)] for tag in reader.Tags()["scalars"]}
 
 
 async def followed(run: Path, later: Callable[[], None]) -> None:
     log = host_log(run, "main")
-    task = asyncio.ensure_future(tensorboard.follow(run, log, period_s=0.02))
+    task = asyncio.ensure_future(trackers.follow(run, (), log, period_s=0.02))
     await asyncio.sleep(0.1)
     later()
     await asyncio.sleep(0.1)
@@ -91,7 +89,7 @@ async def test_scalars_are_read_back_and_a_resume_repeats_nothing_and_loses_noth
     second = read_back(tmp_path)
     assert second["rl/loss"] == [(2, 0.25), (3, 0.75)]
     assert second.keys() == first.keys()
-    assert len(list((tmp_path / tensorboard.FOLDER).iterdir())) == 1
+    assert len(list((tmp_path / TENSORBOARD).iterdir())) == 1
 
 
 def test_a_rounds_success_is_that_of_the_families_a_run_is_judged_by() -> None:
@@ -121,15 +119,15 @@ async def test_a_learner_that_starts_anew_under_a_run_takes_its_undone_steps_bac
 
     await followed(tmp_path, later)
     assert read_back(tmp_path)["rl/loss"] == [(1, 0.5), (2, 0.25)]
-    assert len(list((tmp_path / tensorboard.FOLDER).iterdir())) == 1
+    assert len(list((tmp_path / TENSORBOARD).iterdir())) == 1
 
 
 async def test_a_disk_that_fails_is_said_once_and_made_good(tmp_path: Path) -> None:
     play = Play(tmp_path)
     play.rl()
     learn(play, loss=0.5)
-    (tmp_path / tensorboard.FOLDER).write_text("in the way")
-    await followed(tmp_path, (tmp_path / tensorboard.FOLDER).unlink)
+    (tmp_path / TENSORBOARD).write_text("in the way")
+    await followed(tmp_path, (tmp_path / TENSORBOARD).unlink)
     assert (tmp_path / "logs" / "main.jsonl").read_text().count("scalars_stopped") == 1
     assert read_back(tmp_path)["rl/loss"] == [(1, 0.5)]
 
@@ -139,7 +137,7 @@ async def test_a_full_disk_is_said_once_and_ends_no_thread(tmp_path: Path) -> No
     play = Play(tmp_path)
     play.rl()
     learn(play, loss=0.5)
-    with small_disk(tmp_path / tensorboard.FOLDER, 1) as folder:
+    with small_disk(tmp_path / TENSORBOARD, 1) as folder:
         ballast = fill(folder)
         await followed(tmp_path, ballast.unlink)
         assert (tmp_path / "logs" / "main.jsonl").read_text().count("scalars_stopped") == 1
@@ -168,13 +166,13 @@ def test_every_step_has_one_value_however_often_the_learner_starts_anew(
         if data.draw(st.booleans()):
             saved += length
             play.checkpointed(f"{lineage}.{saved}")
-    assert [(one.step, one.value) for one in found(folder) if one.tag == "rl/loss"] == sorted(kept.items())
+    assert [(step, value) for tag, step, value in found(folder) if tag == "rl/loss"] == sorted(kept.items())
 
 
 def test_what_is_no_number_is_no_scalar(tmp_path: Path) -> None:
     play = Play(tmp_path)
     play.rl()
     learn(play, loss=0.5, entropy=math.inf)
-    tags = {one.tag for one in found(tmp_path)}
+    tags = {tag for tag, *_ in found(tmp_path)}
     assert "rl/loss" in tags
     assert "rl/entropy" not in tags

@@ -12,7 +12,7 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.runs import trackers
-from actors.cluster.runs.tensorboard import Scalar
+from actors.cluster.runs.trackers import Point
 from runtime.logs.writer import host_log
 from tests.actors.cluster.test_tensorboard import learn
 from tests.actors.replay.ledger_tools import Play
@@ -30,8 +30,8 @@ class Kept:
         self.runs.append([])
         return self
 
-    def add(self, scalars: Sequence[Scalar]) -> None:
-        self.runs[-1] += [(one.tag, one.step, one.value) for one in scalars if one.tag == "rl/loss"]
+    def log(self, points: Sequence[Point]) -> None:
+        self.runs[-1] += [("rl/loss", one.step, one.scalars["rl/loss"]) for one in points]
 
     def end(self) -> None:
         self.ended += 1
@@ -41,7 +41,7 @@ def test_each_step_is_sent_once_and_a_new_lineage_begins_another_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, play = Kept(), Play(tmp_path)
-    monkeypatch.setitem(trackers.SINKS, "wandb", kept.begin)
+    monkeypatch.setitem(trackers.TRACKERS, "wandb", kept.begin)
     play.rl()
     learn(play, loss=0.5)
     play.checkpointed("0.1")

@@ -22,7 +22,7 @@ import asyncssh
 import msgspec
 import uvloop
 
-from actors.cluster.runs import open_files
+from actors.cluster.runs.run import raise_file_limit
 from actors.desktop.config import MachineConfig
 from apis.tasks.verify.manifest import Manifest
 from policy.base.corpus import cased, word
@@ -243,7 +243,7 @@ def main(argv: list[str]) -> None:
     """Serve until the parent ends."""
     config = msgspec.json.decode(argv[0], type=GuestsConfig)
     die_with(config.parent)
-    open_files.raise_limit()
+    raise_file_limit()
     uvloop.run(_listen(config))
 
 

@@ -19,7 +19,7 @@ import msgspec
 from actors.cluster import output
 from actors.cluster.config import models
 from actors.cluster.config.suggest import hint
-from actors.cluster.runs import open_files
+from actors.cluster.runs.run import raise_file_limit
 from actors.desktop.actor import DesktopController, DesktopSeat
 from actors.desktop.config import SEATS_ENV, DesktopsConfig, MachineConfig, PoolConfig, SeatConfig, SshConfig
 from actors.replay.actor import ReplayActor
@@ -259,7 +259,7 @@ def measure(wanted: Options) -> SeatsResult:
     """Measure in a temporary folder. Raises ConfigError."""
     _refuse_unless_sound(wanted)
     load = os.getloadavg()[0]
-    open_files.raise_limit()
+    raise_file_limit()
     model = str(Path(wanted.model).resolve() if wanted.model else models.bundled())
     Tokenizer.load(model)
     results: list[SeatsResult] = []

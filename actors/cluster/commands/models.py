@@ -1,13 +1,14 @@
-"""`computerrl eval`: how well a model does, on real desktops."""
+"""Models: how well they do, and their weights."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from actors.cluster.commands import MODEL, take_served_model
+from actors.cluster.commands import MODEL, Help, take_json, take_runs, take_served_model
 
-SUMMARY = "evaluate a model or a run's weights on real desktops"
-DESCRIPTION = (
+EVAL_HELP = Help(
+    "evaluate a model or a run's weights on real desktops",
     "Play held-out instances with fixed weights and decoding on real desktops; nothing learns.\n"
     "MODEL is `base` (the bundled model), a Hugging Face folder, OWNER/MODEL of the hub, a run's name or folder, or\n"
     "the URL of a server that speaks the OpenAI chat completions protocol, with --model-name and mostly --tasks. --at\n"
@@ -17,9 +18,7 @@ DESCRIPTION = (
     "instances are played, with its prompt format and length of episodes.\n"
     "The evaluation is itself a run: logs, report and --resume work on it. --resume plays the rest of what was begun:\n"
     "MODEL may be left out, and flags that would play something else are refused.\n"
-    "Exit status: 0 played, 1 more than 2 % of the episodes were lost to faults, 2 bad input, 130 interrupted."
-)
-EXAMPLES = (
+    "Exit status: 0 played, 1 more than 2 % of the episodes were lost to faults, 2 bad input, 130 interrupted.",
     "examples:\n"
     "  computerrl eval base --tasks desktop --instances 20 --untrained\n"
     "  computerrl eval last --at after_bc --decoding t=1\n"
@@ -27,12 +26,32 @@ EXAMPLES = (
     "  computerrl eval exported/ --like local --decoding t=1 --against eval-before\n"
     "  computerrl eval http://127.0.0.1:30000/v1 --model-name NAME --tasks desktop --screen 1920x1080 --max-turns 50\n"
     "  computerrl eval http://127.0.0.1:30000/v1 --model-name NAME --tasks osworld --observation picture\n"
-    "  computerrl eval --resume --name cloned                 play the rest of that evaluation\n"
+    "  computerrl eval --resume --name cloned                 play the rest of that evaluation\n",
+)
+EXPORT_HELP = Help(
+    "write a run's weights as a Hugging Face folder",
+    "Write weights to a new folder in Hugging Face's layout: weights, configuration, tokenizer and a model card. The\n"
+    "card says what was measured. Print the lines that serve it with SGLang and with the embedded engine.\n"
+    "MODEL is a run, `last`, `base`, a folder or a name on the hub. --at chooses among a run's weights. It is\n"
+    "`newest` (default), the name of an evaluation round (after_bc, final), or a version (0.240).",
+    "examples:\n  computerrl export last model/\n  computerrl export last cloned/ --at after_bc --json\n",
+)
+MODEL_HELP = Help(
+    "check a model folder beside transformers",
+    "Load MODEL as learner and embedded engine do, compare logits with\n"
+    "transformers, draw a greedy answer through the model's own chat template, export the weights and read them back.\n"
+    "float32: a logit may differ by 1e-4, or by 1e-5 of the largest logit. bfloat16: the rms distance from float32\n"
+    "may be at most 1.5 times that of transformers' own bfloat16. A model that is not covered is named by its key of\n"
+    "config.json.\n"
+    "Exit status 1 where something is wrong. Memory: the model twice.",
+    "examples:\n"
+    "  computerrl model check models/smollm2\n"
+    "  computerrl model check Qwen/Qwen2.5-0.5B@main\n"
+    "  computerrl model check ~/Qwen3-1.7B --dtype bfloat16 --json\n",
 )
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare them, by what they say: what is played, how, by which model at a URL, and what is written."""
+def _eval_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", nargs="?", help=f"{MODEL}, or a server's URL")
     _take_what(parser.add_argument_group("what is played"))
     _take_how(parser.add_argument_group("how it is played"))
@@ -96,12 +115,60 @@ def _take_output(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--osworld-out", metavar="DIR", help="write results in OSWorld's own layout there: result.txt, traj.jsonl"
     )
-    group.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
+    take_runs(group)
     group.add_argument("--json", action="store_true", help="print one JSON document; progress goes to standard error")
 
 
-def main(args: argparse.Namespace) -> int:
+def _eval(args: argparse.Namespace) -> int:
     """Evaluate; 1 when too many faults fell into it."""
     from actors.cluster.evaluate import play
 
     return play.play(args)
+
+
+def _export_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help=MODEL)
+    parser.add_argument("folder", metavar="DIR", help="folder to write; it must not exist")
+    parser.add_argument("--at", metavar="POINT", help="newest, a round's name, or a version")
+    take_runs(parser)
+    take_json(parser)
+
+
+def _export(args: argparse.Namespace) -> int:
+    """Write it; 0."""
+    from actors.cluster.runs import weights
+
+    return weights.export(
+        weights.locate(args.model, Path(args.runs), args.at or ""), Path(args.folder), as_json=args.json
+    )
+
+
+def _model_arguments(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    check = verbs.add_parser(
+        "check", help="compare with transformers", description=MODEL_HELP.description, epilog=MODEL_HELP.examples
+    )
+    check.add_argument("model", metavar="MODEL", help=MODEL)
+    check.add_argument(
+        "--dtype", choices=("float32", "bfloat16"), default="float32", help="what to compute in (default: float32)"
+    )
+    take_runs(check)
+    take_json(check)
+    check.set_defaults(parser=check)
+
+
+def _model(args: argparse.Namespace) -> int:
+    """Check it; 0 where all is good, else 1."""
+    import warnings
+
+    warnings.simplefilter("ignore")  # Megatron's, of kernels that it lacks
+    from actors.cluster.checks import model
+
+    return model.check(args.model, Path(args.runs), args.dtype, as_json=args.json)
+
+
+COMMANDS = {
+    "eval": (EVAL_HELP, _eval_arguments, _eval),
+    "export": (EXPORT_HELP, _export_arguments, _export),
+    "model": (MODEL_HELP, _model_arguments, _model),
+}

@@ -1,30 +1,42 @@
-"""`computerrl episodes`: what was played in a run, and one episode step by step."""
+"""Looking at what was played."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
+from actors.cluster.commands import Help, take_json, take_provider, take_run, take_runs
 from runtime.program import program
 
-SUMMARY = "list a run's episodes, or show one step by step"
-DESCRIPTION = (
+EPISODES_HELP = Help(
+    "list a run's episodes, or show one step by step",
     "List the episodes of a run, newest first, or show one: what the desktop showed, what the model answered, the"
-    " action it became, what came of it and the verdict. Works while the run goes on and after it has ended."
-)
-EXAMPLES = (
+    " action it became, what came of it and the verdict. Works while the run goes on and after it has ended.",
     "examples:\n"
     "  computerrl episodes last --failure --family file_manager\n"
     "  computerrl episodes last --phase rl --json\n"
     "  computerrl episodes show last g12.3\n"
     "  computerrl episodes show last g12.3 --tokens           each token with its log-probability\n"
-    "  computerrl episodes show last eval.final.4 --html FILE.html   a page with the screenshots\n"
+    "  computerrl episodes show last eval.final.4 --html FILE.html   a page with the screenshots\n",
 )
 MOST = 40
+RERUN_HELP = Help(
+    "play a recorded episode again on a fresh desktop",
+    "Give the recorded answers of an episode again, on a fresh desktop, and compare what comes of them: each\n"
+    "observation, action and result, and the verdict.\n"
+    "Exit status: 0 all came as recorded, 1 something did not or a fault broke it, 2 bad input.",
+    "examples:\n  computerrl rerun last g12.3\n  computerrl rerun last eval.final.4 --json\n",
+)
+REVERIFY_HELP = Help(
+    "judge kept end states again, after a verifier was mended",
+    "Judge the end states of a run's episodes by the verifiers of today and say which verdicts change. No desktop is\n"
+    "booted, and nothing of the run is changed. End states are kept for as long as an episode's steps are.\n"
+    "Exit status: 0 every verdict is as recorded, 1 some are others, 2 bad input or nothing to judge.",
+    "examples:\n  computerrl reverify last\n  computerrl reverify last --family calc --json\n",
+)
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare them."""
+def _episodes_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "computerrl episodes [-h] [options] RUN\n       computerrl episodes show [-h] [options] RUN EPISODE"
     named = "a run's name, a path, or `last`; `show RUN EPISODE` shows the episode of that trace or token"
     parser.add_argument("words", nargs="+", metavar="RUN", help=named)
@@ -40,10 +52,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     form = one.add_mutually_exclusive_group()
     form.add_argument("--html", metavar="FILE", help="write a page with the screenshots instead")
     form.add_argument("--json", action="store_true", help="print one JSON document, of a list as well")
-    parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
+    take_runs(parser)
 
 
-def main(args: argparse.Namespace) -> int:
+def _episodes(args: argparse.Namespace) -> int:
     """List or show; 0, or 2 where there is no such episode."""
     from actors.cluster import paths
     from actors.cluster.runs import run_folder
@@ -78,3 +90,41 @@ def _meant(args: argparse.Namespace) -> tuple[str, str | None]:
             f"--{flag} is of {'a list' if episode else f'one episode: {program()} episodes show RUN EPISODE'}"
         )
     return run, episode
+
+
+def _rerun_arguments(parser: argparse.ArgumentParser) -> None:
+    take_run(parser)
+    parser.add_argument("episode", metavar="EPISODE", help="its trace, as `episodes` and `logs` name it, or its token")
+    take_provider(parser)
+    take_runs(parser)
+    take_json(parser)
+
+
+def _rerun(args: argparse.Namespace) -> int:
+    """Play it again; 0, or 1 where it came otherwise."""
+    from actors.cluster.checks.played import rerun
+    from actors.cluster.runs import run_folder
+
+    return rerun.show(run_folder.find(Path(args.runs), args.run), args.episode, args.overrides, as_json=args.json)
+
+
+def _reverify_arguments(parser: argparse.ArgumentParser) -> None:
+    take_run(parser, default="last")
+    parser.add_argument("--family", metavar="NAME", help="only tasks of this family")
+    take_runs(parser)
+    take_json(parser)
+
+
+def _reverify(args: argparse.Namespace) -> int:
+    """Judge again; 0, or 1 where a verdict changes."""
+    from actors.cluster.checks.played import reverify
+    from actors.cluster.runs import run_folder
+
+    return reverify.show(run_folder.find(Path(args.runs), args.run), args.family, as_json=args.json)
+
+
+COMMANDS = {
+    "episodes": (EPISODES_HELP, _episodes_arguments, _episodes),
+    "rerun": (RERUN_HELP, _rerun_arguments, _rerun),
+    "reverify": (REVERIFY_HELP, _reverify_arguments, _reverify),
+}
