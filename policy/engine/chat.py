@@ -116,7 +116,7 @@ class ChatHandler:
         params |= {name: value for name in _SAMPLED if (value := getattr(body, name)) is not None}
         return GenerateBody(
             rid=body.rid or body.request_id,
-            input_ids=list(ids),
+            input_ids=ids,
             sampling_params=msgspec.Raw(msgspec.json.encode(params)),
             stream=bool(body.stream or body.stops),
         )

@@ -175,13 +175,9 @@ class Control:
         return json_response({"message": "Generation continued successfully.", "status": "ok"})
 
     async def abort(self, request: web.Request) -> web.Response:
-        """End one request (its exact id, or the id its batch or samples were derived from) or all."""
+        """End one request, or all."""
         body = await _read(request, _Abort)
-        prefix = f"{body.rid}_"
-        if body.abort_all:
-            await self._engine.abort(lambda _: True)
-        elif body.rid:
-            await self._engine.abort(lambda sequence: sequence.rid == body.rid or sequence.rid.startswith(prefix))
+        await self._engine.abort(lambda sequence: body.abort_all or sequence.rid == body.rid)
         return web.Response()
 
     async def flush(self, _: web.Request) -> web.Response:

@@ -1,7 +1,7 @@
 """The /generate endpoint: bodies become sequences, snapshots become SGLang's answers.
 
-Ids are checked against the vocabulary and the context length before the model sees them. Text that a client sends
-becomes no special token. A client that goes away takes its sequences with it.
+A request has one prompt, in ids. They are checked against the vocabulary and the context length before the model sees
+them. A client that goes away takes its sequence with it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator
 from collections.abc import Sequence as List
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from tokenizers import Tokenizer
 
 from policy.engine.protocol import BadRequest, GenerateBody, SamplingParams, read_body, read_params, refuse
 from policy.engine.scheduler import Draw, Finish, Sequence
-from policy.engine.worker import EngineThread, SequenceSnapshot, Subscription
+from policy.engine.worker import EngineThread, SequenceSnapshot
 from policy.errors import EngineBusy, EngineError
 
 
@@ -37,12 +38,6 @@ class TextTokenizer:
                 raise EngineError(f"cannot read {path}: {error}") from error
             self._tokenizer.encode_special_tokens = True
 
-    def encode(self, text: str) -> list[int]:
-        """Raises EngineError when there is no tokenizer."""
-        if self._tokenizer is None:
-            raise EngineError("the model folder has no tokenizer.json: send input_ids")
-        return self._tokenizer.encode(text, add_special_tokens=False).ids
-
     def decode(self, ids: list[int], *, skip_special: bool) -> str:
         """The text of `ids`; empty when there is no tokenizer."""
         if self._tokenizer is None:
@@ -54,14 +49,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
-    """One response to be drawn and how it is reported."""
+class _Wanted:
+    """The response to be drawn and how it is reported."""
 
     sequence: Sequence
     params: SamplingParams
     logprobs: bool
     score_from: int  # first reported prompt position; the prompt's length when none is
-    texts: bool
 
 
 def json_response(value: Any, status: int = 200) -> web.Response:
@@ -79,135 +73,88 @@ class GenerateHandler:
         self._eos = frozenset(eos)
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
+        response: web.StreamResponse | None = None
         try:
             body = read_body(await request.read())
-            items, single = self._items(body)
-            subscriptions = await self._submit(items, body.weight_version)
+            async with aclosing(self.growing(body)) as growing:
+                async for answer in growing:
+                    if not body.stream:
+                        return json_response(answer)
+                    if response is None:
+                        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+                        await response.prepare(request)
+                    await response.write(b"data: " + _encode(answer) + b"\n\n")
         except BadRequest as error:
             return json_response(error.body, 400)
         except EngineBusy as error:
             return json_response({"error": {"message": str(error), "code": 503, "retryable": True}}, 503)
         except EngineError as error:
-            return json_response({"error": {"message": str(error)}}, 400)
-        try:
-            if body.stream:
-                return await self._stream(request, subscriptions, items)
-            answers = [
-                self._answer(await subscription.next(), item)
-                for subscription, item in zip(subscriptions, items, strict=True)
-            ]
-        except EngineError as error:
+            if response is not None:
+                raise
             return json_response({"error": {"message": str(error)}}, 500)
-        finally:
-            self._engine.discard(subscriptions)
-        return json_response(answers[0] if single else answers)
-
-    async def growing(self, body: GenerateBody) -> AsyncGenerator[dict[str, Any], None]:
-        """The answer to a body with a single prompt; with `stream` each time that it has grown.
-
-        Closing the iterator ends the answer. Raises EngineError: BadRequest, EngineBusy, or a failure.
-        """
-        items, _ = self._items(body)
-        subscriptions = await self._submit(items, body.weight_version)
-        try:
-            while True:
-                snapshot = await subscriptions[0].next()
-                yield self._answer(snapshot, items[0])
-                if snapshot.finish is not None:
-                    return
-        finally:
-            self._engine.discard(subscriptions)
-
-    async def _submit(self, items: list[_Item], version: str | None) -> list[Subscription]:
-        sequences = [item.sequence for item in items]
-        for sequence in sequences:
-            if self._engine.knows(sequence.rid):
-                raise refuse(f"Duplicate request ID detected: {sequence.rid}")
-        return await self._engine.submit(sequences, version)
-
-    async def _stream(
-        self, request: web.Request, subscriptions: list[Subscription], items: list[_Item]
-    ) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        for index, (subscription, item) in enumerate(zip(subscriptions, items, strict=True)):
-            while True:
-                snapshot = await subscription.next()
-                answer = self._answer(snapshot, item)
-                if len(items) > 1:
-                    answer["index"] = index
-                await response.write(b"data: " + _encode(answer) + b"\n\n")
-                if snapshot.finish is not None:
-                    break
+        assert response is not None, "a sequence gives a snapshot before it ends"
         await response.write(b"data: [DONE]\n\n")
         await response.write_eof()
         return response
 
+    async def growing(self, body: GenerateBody) -> AsyncGenerator[dict[str, Any], None]:
+        """The answer to `body`; with `stream` each time that it has grown.
+
+        Closing the iterator ends the answer. Raises EngineError: BadRequest, EngineBusy, or a failure.
+        """
+        wanted = self._wanted(body)
+        try:
+            subscription = await self._engine.submit(wanted.sequence, body.weight_version)
+        except EngineBusy:
+            raise
+        except EngineError as error:
+            if not self._engine.alive:
+                raise
+            raise refuse(str(error)) from error
+        try:
+            while True:
+                snapshot = await subscription.next()
+                yield self._answer(snapshot, wanted)
+                if snapshot.finish is not None:
+                    return
+        finally:
+            self._engine.discard(subscription)
+
     # --- request -------------------------------------------------------------------------------------------------
 
-    def _items(self, body: GenerateBody) -> tuple[list[_Item], bool]:
-        """Responses to draw, `n` per prompt and in prompt order, and whether the answer is a bare object."""
-        prompts, single = self._prompts(body)
-        count = len(prompts)
-        params = read_params(bytes(body.sampling_params), count)
-        flags = _spread(body.return_logprob or False, count, "return_logprob")
-        starts = _spread(-1 if body.logprob_start_len is None else body.logprob_start_len, count, "logprob_start_len")
-        names = self._names(body.rid, count)
-        items: list[_Item] = []
-        for prompt, param, flag, start, name in zip(prompts, params, flags, starts, names, strict=True):
-            room = self._check(prompt, param)
-            score_from = start if flag and start >= 0 else len(prompt)
-            if score_from > len(prompt):
-                raise refuse(f"logprob_start_len ({start}) is beyond the input ({len(prompt)} tokens).")
-            for sample in range(param.n):
-                draw = Draw(
-                    max_new_tokens=room,
-                    temperature=param.temperature,
-                    top_p=param.top_p,
-                    top_k=max(0, param.top_k),
-                    min_p=param.min_p,
-                    stop_ids=self._stops(param),
-                    seed=secrets.randbits(63) if param.sampling_seed is None else param.sampling_seed + sample,
-                )
-                sequence = Sequence(
-                    rid=name if param.n == 1 else f"{name}_{sample}",
-                    ids=list(prompt),
-                    draw=draw,
-                    score_at=score_from if score_from < len(prompt) else None,
-                    stream=body.stream,
-                    received_s=time.monotonic(),
-                )
-                items.append(_Item(sequence, param, flag, score_from, body.return_text_in_logprobs))
-        if len({item.sequence.rid for item in items}) != len(items):
-            raise refuse("Duplicate request ID detected within the batch")
-        return items, single and len(items) == 1
+    def _wanted(self, body: GenerateBody) -> _Wanted:
+        """The response to draw. Raises BadRequest."""
+        prompt, rid = body.input_ids, body.rid or secrets.token_hex(16)
+        params = read_params(bytes(body.sampling_params))
+        room = self._room(prompt, params)
+        start = -1 if body.logprob_start_len is None else body.logprob_start_len
+        logprobs = bool(body.return_logprob)
+        score_from = start if logprobs and start >= 0 else len(prompt)
+        if score_from > len(prompt):
+            raise refuse(f"logprob_start_len ({start}) is beyond the input ({len(prompt)} tokens).")
+        if self._engine.knows(rid):
+            raise refuse(f"Duplicate request ID detected: {rid}")
+        draw = Draw(
+            max_new_tokens=room,
+            temperature=params.temperature,
+            top_p=params.top_p,
+            top_k=max(0, params.top_k),
+            min_p=params.min_p,
+            # ignore_eos switches off stop_token_ids too: SGLang returns before it looks at either.
+            stop_ids=frozenset() if params.ignore_eos else self._eos | frozenset(params.stop_token_ids or ()),
+            seed=secrets.randbits(63) if params.sampling_seed is None else params.sampling_seed,
+        )
+        sequence = Sequence(
+            rid=rid,
+            ids=list(prompt),
+            draw=draw,
+            score_at=score_from if score_from < len(prompt) else None,
+            stream=body.stream,
+            received_s=time.monotonic(),
+        )
+        return _Wanted(sequence, params, logprobs, score_from)
 
-    def _prompts(self, body: GenerateBody) -> tuple[list[list[int]], bool]:
-        if (body.text is None) == (body.input_ids is None):
-            raise refuse("Either text or input_ids should be provided, and not both.")
-        if body.text is not None:
-            texts = [body.text] if isinstance(body.text, str) else body.text
-            return [self._text.encode(text) for text in texts], isinstance(body.text, str)
-        ids = body.input_ids or []
-        if not ids:
-            raise refuse("input_ids is empty.")
-        if all(isinstance(one, int) for one in ids):
-            return [[one for one in ids if isinstance(one, int)]], True
-        if any(isinstance(one, int) for one in ids):
-            raise refuse("input_ids mixes ids and lists of ids.")
-        return [one for one in ids if isinstance(one, list)], False
-
-    @staticmethod
-    def _names(rid: str | list[str] | None, count: int) -> list[str]:
-        if isinstance(rid, list):
-            if len(rid) != count:
-                raise refuse(f"{len(rid)} request ids for {count} prompts")
-            return rid
-        if rid is not None:
-            return [rid] if count == 1 else [f"{rid}_{i}" for i in range(count)]
-        return [secrets.token_hex(16) for _ in range(count)]
-
-    def _check(self, prompt: List[int], params: SamplingParams) -> int:
+    def _room(self, prompt: List[int], params: SamplingParams) -> int:
         """Refuse what the model can't take; returns the number of tokens that may be drawn."""
         if not prompt:
             raise refuse("The input is empty.")
@@ -226,16 +173,12 @@ class GenerateHandler:
             )
         return room if params.max_new_tokens is None else params.max_new_tokens
 
-    def _stops(self, params: SamplingParams) -> frozenset[int]:
-        # ignore_eos switches off stop_token_ids too: SGLang returns before it looks at either.
-        return frozenset() if params.ignore_eos else self._eos | frozenset(params.stop_token_ids or ())
-
     # --- answer --------------------------------------------------------------------------------------------------
 
-    def _answer(self, snapshot: SequenceSnapshot, item: _Item) -> dict[str, Any]:
+    def _answer(self, snapshot: SequenceSnapshot, wanted: _Wanted) -> dict[str, Any]:
         shown = snapshot.output
         finish = snapshot.finish
-        if finish is not None and finish.kind == "stop" and not item.params.no_stop_trim:
+        if finish is not None and finish.kind == "stop" and not wanted.params.no_stop_trim:
             shown = shown[:-1]
         spans = [{"version": span.version, "start": span.start, "end": span.end} for span in snapshot.spans]
         meta: dict[str, Any] = {
@@ -251,31 +194,22 @@ class GenerateHandler:
             "queue_time": snapshot.queue_s,
             "first_token_latency": snapshot.first_token_s,
         }
-        if item.logprobs:
-            meta["input_token_logprobs"] = self._scored(snapshot, item)
-            meta["output_token_logprobs"] = self._triples(snapshot.logprobs, snapshot.output, item)
+        if wanted.logprobs:
+            meta["input_token_logprobs"] = self._scored(snapshot, wanted)
+            meta["output_token_logprobs"] = _triples(snapshot.logprobs, snapshot.output)
             meta["output_token_logprobs_length"] = len(snapshot.output)
-        text = self._text.decode(shown, skip_special=item.params.skip_special_tokens)
+        text = self._text.decode(shown, skip_special=wanted.params.skip_special_tokens)
         return {"text": text, "output_ids": snapshot.output, "meta_info": meta}
 
-    def _scored(self, snapshot: SequenceSnapshot, item: _Item) -> list[list[Any]]:
-        ids = snapshot.prompt[item.score_from :]
-        return self._triples([None, *snapshot.prompt_logprobs], ids, item) if ids else []
-
-    def _triples(self, logprobs: List[float | None], ids: list[int], item: _Item) -> list[list[Any]]:
-        # Zip stops at the shorter one: an aborted prompt may be scored in part.
-        if not item.texts:
-            return [[logprob, token, None] for logprob, token in zip(logprobs, ids, strict=False)]
-        texts = [self._text.decode([token], skip_special=False) for token in ids]
-        return [[logprob, token, text] for logprob, token, text in zip(logprobs, ids, texts, strict=False)]
+    @staticmethod
+    def _scored(snapshot: SequenceSnapshot, wanted: _Wanted) -> list[list[Any]]:
+        ids = snapshot.prompt[wanted.score_from :]
+        return _triples([None, *snapshot.prompt_logprobs], ids) if ids else []
 
 
-def _spread(value: Any, count: int, name: str) -> list[Any]:
-    if not isinstance(value, list):
-        return [value] * count
-    if len(value) != count:
-        raise refuse(f"{len(value)} values of {name} for {count} prompts")
-    return value
+def _triples(logprobs: List[float | None], ids: list[int]) -> list[list[Any]]:
+    # Zip stops at the shorter one: an aborted prompt may be scored in part.
+    return [[logprob, token, None] for logprob, token in zip(logprobs, ids, strict=False)]
 
 
 def _finish_reason(finish: Finish | None, length: int) -> dict[str, Any] | None:

@@ -39,6 +39,7 @@ class _NeutralParams(msgspec.Struct, kw_only=True):
     presence_penalty: float = 0.0
     repetition_penalty: float = 1.0
     min_new_tokens: int = 0
+    n: int = 1
     stop: list[str] | str | None = None
     stop_regex: list[str] | str | None = None
     beam_width: int | None = None
@@ -61,7 +62,6 @@ class SamplingParams(_NeutralParams, kw_only=True):
     stop_token_ids: list[int] | None = None
     ignore_eos: bool = False
     sampling_seed: int | None = None
-    n: int = 1
     skip_special_tokens: bool = True
     spaces_between_special_tokens: bool = True  # no influence on ids
     no_stop_trim: bool = False  # no influence on ids
@@ -75,25 +75,27 @@ class SamplingParams(_NeutralParams, kw_only=True):
 class _Refused(msgspec.Struct, kw_only=True):
     """Fields that are refused unless absent."""
 
-    top_logprobs_num: int | list[int] | None = 0
+    text: Any = None
+    top_logprobs_num: int | None = 0
     token_ids_logprob: list[Any] | None = None
     lora_path: Any = None
     custom_logit_processor: Any = None
-    return_hidden_states: bool | list[bool] = False
+    return_hidden_states: bool = False
     image_data: Any = None
     input_embeds: Any = None
 
 
 class GenerateBody(_Refused, kw_only=True):
-    """Body of /generate; unknown keys are ignored, as SGLang does. `weight_version` is this engine's extension."""
+    """Body of /generate with one prompt; unknown keys are ignored, as SGLang does.
 
-    rid: str | list[str] | None = None
-    text: str | list[str] | None = None
-    input_ids: list[int | list[int]] | None = None
+    `weight_version` is this engine's extension.
+    """
+
+    input_ids: list[int]
+    rid: str | None = None
     sampling_params: msgspec.Raw = msgspec.Raw(b"{}")
-    return_logprob: bool | list[bool] | None = False
-    logprob_start_len: int | list[int] | None = -1
-    return_text_in_logprobs: bool = False
+    return_logprob: bool | None = False
+    logprob_start_len: int | None = -1
     stream: bool = False
     weight_version: str | None = None
 
@@ -114,19 +116,12 @@ def read_body(raw: bytes) -> GenerateBody:
     return body
 
 
-def read_params(raw: bytes, count: int) -> list[SamplingParams]:
-    """`sampling_params`, one per prompt. Raises BadRequest for unknown keys and for values without an equal here."""
+def read_params(raw: bytes) -> SamplingParams:
+    """`sampling_params`. Raises BadRequest for unknown keys and for values without an equal here."""
     try:
-        plain = _any_decoder.decode(raw or b"{}")
+        plain = _any_decoder.decode(raw or b"{}") or {}
     except msgspec.MsgspecError as error:
         raise BadRequest({"error": str(error)}) from error
-    each = plain if isinstance(plain, list) else [plain or {}] * count
-    if len(each) != count:
-        raise refuse(f"{len(each)} sampling_params for {count} prompts")
-    return [_params(params) for params in each]
-
-
-def _params(plain: Any) -> SamplingParams:
     if isinstance(plain, dict) and (unknown := next((name for name in plain if name not in _PARAMS), None)):
         known = ", ".join(f"`{name}`" for name in _PARAMS)
         raise BadRequest({"error": f"unknown field `{unknown}`, expected one of {known}"})
@@ -149,8 +144,6 @@ def _params(plain: Any) -> SamplingParams:
         raise refuse(f"top_k must be -1 (all tokens) or at least 1, got {params.top_k}.")
     if not 0.0 <= params.min_p <= 1.0:
         raise refuse(f"min_p must be in [0, 1], got {params.min_p}.")
-    if params.n < 1:
-        raise refuse(f"n must be at least 1, got {params.n}.")
     return params
 
 

@@ -99,21 +99,20 @@ class EngineThread:
         self._calls.put(run)
         return await future
 
-    async def submit(self, sequences: list[Sequence], version: str | None = None) -> list[Subscription]:
-        """Queue sequences, all or none, bound to a resident `version` or following the newest weights.
+    async def submit(self, sequence: Sequence, version: str | None = None) -> Subscription:
+        """Queue a sequence, bound to a resident `version` or following the newest weights.
 
         Raises:
             EngineBusy: the line is full.
             EngineError: the version is not resident.
         """
-        subscriptions = [Subscription(sequence) for sequence in sequences]
-        self._subscriptions.update((subscription.sequence.rid, subscription) for subscription in subscriptions)
+        subscription = self._subscriptions[sequence.rid] = Subscription(sequence)
         try:
-            await self.call(lambda core: core.submit(sequences, version))
+            await self.call(lambda core: core.submit([sequence], version))
         except BaseException:
-            self.discard(subscriptions)
+            self.discard(subscription)
             raise
-        return subscriptions
+        return subscription
 
     async def abort(self, matches: Callable[[Sequence], bool]) -> None:
         """End matching sequences; their subscriptions get the last snapshot."""
@@ -123,20 +122,15 @@ class EngineThread:
         """See `EngineCore.pause`."""
         await self.call(lambda core: self._deliver(core.pause(mode)))
 
-    def discard(self, subscriptions: list[Subscription]) -> None:
-        """Forget subscriptions that no request waits for any more; unfinished sequences are aborted."""
-        names = {
-            subscription.sequence.rid
-            for subscription in subscriptions
-            if subscription.latest is None or subscription.latest.finish is None
-        }
-        for subscription in subscriptions:
-            self._subscriptions.pop(subscription.sequence.rid, None)
-        if names:
-            self._calls.put(lambda: self._drop(names))
+    def discard(self, subscription: Subscription) -> None:
+        """Forget a subscription that no request waits for any more; an unfinished sequence is aborted."""
+        rid = subscription.sequence.rid
+        self._subscriptions.pop(rid, None)
+        if subscription.latest is None or subscription.latest.finish is None:
+            self._calls.put(lambda: self._drop(rid))
 
-    def _drop(self, names: set[str]) -> None:
-        self.core.abort(lambda sequence: sequence.rid in names)
+    def _drop(self, rid: str) -> None:
+        self.core.abort(lambda sequence: sequence.rid == rid)
 
     async def stop(self) -> None:
         """End the thread after its current pass."""

@@ -51,11 +51,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
             "tests/actors/learner/test_batches.py", "tests/actors/learner/test_rehearsal.py", SCHEDULE,
         ],
     },
-    "lives": {
-        "runtime/hosts/process.py": ["tests/runtime/test_hosts.py", "tests/runtime/test_lives.py"],
-        "actors/sampler/health.py": ["tests/actors/sampler/test_sampler_health.py"],
-        "actors/sampler/weights.py": ["tests/actors/sampler/test_gate_and_loader.py"],
-        "actors/sampler/loader.py": ["tests/actors/sampler/test_gate_and_loader.py"],
+    "resume": {
         "actors/cluster/runs/requests.py": ["tests/actors/cluster/test_resume.py"],
     },
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import secrets
@@ -107,6 +108,10 @@ class Server:
         status, answer = await self.post("/generate", body)
         assert status == 200, answer
         return answer
+
+    async def each(self, prompts: list[list[int]], **body: Any) -> list[Any]:
+        """The answers to several prompts at once."""
+        return await asyncio.gather(*(self.generate(input_ids=prompt, **body) for prompt in prompts))
 
     async def load(self) -> dict[str, Any]:
         """The one entry of /v1/loads."""

@@ -108,10 +108,10 @@ async def test_prompt_scores_are_unscaled(fresh: Server, models: list[Path]) -> 
         assert [logprob for logprob, _, _ in found[1:]] == pytest.approx(expected, abs=1e-4)
 
 
-async def test_a_batch_is_answered_as_its_parts_are(fresh: Server) -> None:
+async def test_requests_at_once_are_answered_as_each_alone(fresh: Server) -> None:
     prompts = [ids(i, 9 + i) for i in range(6)]
     alone = [await fresh.generate(input_ids=prompt, sampling_params=GREEDY) for prompt in prompts]
-    together = await fresh.generate(input_ids=prompts, sampling_params=GREEDY)
+    together = await fresh.each(prompts, sampling_params=GREEDY)
     assert [one["output_ids"] for one in together] == [one["output_ids"] for one in alone]
 
 
