@@ -19,8 +19,7 @@ from pydantic import Field
 
 from actors.desktop.player import Play
 from actors.desktop.pool.pool import DesktopPool
-from actors.front.library import Seen, play
-from actors.front.serving import EpisodeByTurns
+from actors.front.library import EpisodeByTurns, Seen, play
 from apis.actions.spaces import ActionSpace
 from apis.prompts import Form
 from runtime.errors import ConfigError, ProtocolError

@@ -6,10 +6,11 @@ policy raises.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +42,7 @@ from apis.tasks.words import TRAIN
 from policy.tokenizer import Tokenizer
 from runtime.errors import ComputerRLError, ProtocolError
 
+ANSWER_S = 3600.0  # between a turn and its answer; then the episode is given up
 LEASE_S = 4 * 3600.0  # a person may take long between two actions
 NOT_OPEN = "the desktop is not open: use it in an `async with` block"
 BY = "library"  # who gave an answer, in a demonstration
@@ -321,3 +323,36 @@ class _PolicyAnswers:
 def _written(action: Action, form: Form) -> str:
     """A typed action as an answer of that form."""
     return line(action) if form == "compact" else f"```python\n{line(action)}\n```"
+
+
+class EpisodeByTurns:
+    """Begins `episode`, a call of `play` that lacks its policy, in a running loop."""
+
+    def __init__(self, episode: Callable[[Policy], Coroutine[Any, Any, Play]], answer_s: float = ANSWER_S) -> None:
+        self._answer_s = answer_s
+        self._turns: asyncio.Queue[Seen] = asyncio.Queue(1)
+        self._answers: asyncio.Queue[str] = asyncio.Queue(1)
+        self._played = asyncio.ensure_future(episode(self._ask))
+
+    async def look(self) -> Seen | Play:
+        """The next turn, or how the episode ended. Raises what `play` does, and TimeoutError after `ANSWER_S`."""
+        turn = asyncio.ensure_future(self._turns.get())
+        try:
+            await asyncio.wait((turn, self._played), return_when=asyncio.FIRST_COMPLETED)
+            return turn.result() if turn.done() else self._played.result()
+        finally:
+            turn.cancel()
+
+    async def answer(self, text: str) -> Seen | Play:
+        """Answer the turn that was given out; then as `look`."""
+        self._answers.put_nowait(text)
+        return await self.look()
+
+    def end(self) -> None:
+        """Give it up; its desktop is destroyed."""
+        self._played.cancel()
+
+    async def _ask(self, seen: Seen) -> str:
+        self._turns.put_nowait(seen)
+        async with asyncio.timeout(self._answer_s):
+            return await self._answers.get()

@@ -12,7 +12,7 @@ import functools
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from typing import Any
@@ -20,48 +20,13 @@ from typing import Any
 from actors.cluster import output
 from actors.cluster.config import deploy_files
 from actors.cluster.web.serve import refuse_port
-from actors.desktop.player import Play
-from actors.front.library import DesktopSettings, Policy, Seen, TaskHandle, opened
+from actors.front.library import ANSWER_S, DesktopSettings, TaskHandle, opened
 from runtime.errors import ConfigError
 from runtime.http import LOOPBACK, Guard
 from runtime.system import run as run_loop
 
-ANSWER_S = 3600.0  # between a turn and its answer; then the episode is given up
 END_S = 2  # for sessions that still play
 MISSING = f"serve-env needs the package {{}}: {sys.executable} -m pip install 'computerrl[openenv]'"
-
-
-class EpisodeByTurns:
-    """Begins `episode`, a call of `play` that lacks its policy, in a running loop."""
-
-    def __init__(self, episode: Callable[[Policy], Coroutine[Any, Any, Play]], answer_s: float = ANSWER_S) -> None:
-        self._answer_s = answer_s
-        self._turns: asyncio.Queue[Seen] = asyncio.Queue(1)
-        self._answers: asyncio.Queue[str] = asyncio.Queue(1)
-        self._played = asyncio.ensure_future(episode(self._ask))
-
-    async def look(self) -> Seen | Play:
-        """The next turn, or how the episode ended. Raises what `play` does, and TimeoutError after `ANSWER_S`."""
-        turn = asyncio.ensure_future(self._turns.get())
-        try:
-            await asyncio.wait((turn, self._played), return_when=asyncio.FIRST_COMPLETED)
-            return turn.result() if turn.done() else self._played.result()
-        finally:
-            turn.cancel()
-
-    async def answer(self, text: str) -> Seen | Play:
-        """Answer the turn that was given out; then as `look`."""
-        self._answers.put_nowait(text)
-        return await self.look()
-
-    def end(self) -> None:
-        """Give it up; its desktop is destroyed."""
-        self._played.cancel()
-
-    async def _ask(self, seen: Seen) -> str:
-        self._turns.put_nowait(seen)
-        async with asyncio.timeout(self._answer_s):
-            return await self._answers.get()
 
 
 def main(args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ import pytest
 from actors.cluster import cli
 from actors.errors import DesktopFault
 from actors.front import serving
-from actors.front.serving import EpisodeByTurns
+from actors.front.library import EpisodeByTurns
 
 PLAYED: Any = SimpleNamespace(success=True)
 
