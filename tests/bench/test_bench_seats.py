@@ -14,8 +14,9 @@ import pytest
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.observation import MAX_ELEMENTS, from_guest, neat
 from apis.prompts.names import element_names, window_names
+from tests import simulated_desktops
 from tests.bench.__main__ import main
-from tests.bench.seats import guests, seats, standins
+from tests.bench.seats import seats, standins
 
 
 @pytest.mark.proof
@@ -37,10 +38,10 @@ def test_seats_play_whole_episodes_and_each_figure_is_there() -> None:
     assert met["seats a core feeds at a step per 2 s"]["measured"] == pytest.approx(fed)
 
 
-@pytest.mark.parametrize("screen", guests.SCREENS)
+@pytest.mark.parametrize("screen", simulated_desktops.SCREENS)
 @pytest.mark.parametrize("form", ["compact", "published"])
 def test_simulated_desktops_show_what_real_ones_may_and_the_answers_are_actions(screen: str, form: str) -> None:
-    frame = neat(msgspec.msgpack.encode(guests.observation(screen, 1)))
+    frame = neat(msgspec.msgpack.encode(simulated_desktops.observation(screen, 1)))
     assert frame is not None
     assert len(frame.elements) == (30 if screen == "text" else MAX_ELEMENTS)
     seen = from_guest(frame)
@@ -49,10 +50,10 @@ def test_simulated_desktops_show_what_real_ones_may_and_the_answers_are_actions(
         assert not isinstance(action, RefusedAnswer)
 
 
-@pytest.mark.parametrize("screen", guests.SCREENS)
+@pytest.mark.parametrize("screen", simulated_desktops.SCREENS)
 def test_each_desktop_shows_a_document_of_its_own_and_changes_a_share_of_it(screen: str) -> None:
-    words = guests.vocabulary()
-    one, other = (guests.Document(screen, words, 0.15, seed) for seed in ("one", "other"))
+    words = simulated_desktops.vocabulary()
+    one, other = (simulated_desktops.Document(screen, words, 0.15, seed) for seed in ("one", "other"))
     looks = [[tuple(map(str, row)) for row in document.look()["elements"]] for document in (one, one, one, other)]
     changed = [sum(a != b for a, b in zip(*pair, strict=True)) / len(looks[0]) for pair in itertools.pairwise(looks)]
     assert all(0.08 < share <= 0.151 for share in changed[:2])

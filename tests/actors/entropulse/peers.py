@@ -101,13 +101,17 @@ class Learner(Actor):
             wish = Take(learner="learner", request_id=str(number), trained=self.version, wait_s=5.0)
             taken = await replay.ask(wish, timeout_s=15)
             if isinstance(taken, Batch):
-                made = Version(lineage=0, step=self.version.step + 1)
-                await replay.ask(Trained(lease=taken.lease, version=made, figures={}), timeout_s=15)
-                await self.export(made)
+                step = await self.learn(taken)
+                await replay.ask(step, timeout_s=15)
+                await self.export(step.version)
             elif taken.checkpoint:
                 await replay.ask(Checkpointed(version=self.version, location="c", digest="d"), timeout_s=15)
             elif taken.final:
                 return
+
+    async def learn(self, batch: Batch) -> Trained:
+        made = Version(lineage=0, step=self.version.step + 1)
+        return Trained(lease=batch.lease, version=made, figures={})
 
     @handles(GetLearnerState, concurrent=True)
     async def state(self, _msg: GetLearnerState) -> LearnerState:

@@ -33,8 +33,8 @@ from runtime.system import ActorSpec, ActorSystem, HostSpec
 from runtime.system import run as run_system
 from tests.bench.report import Measured, Target, show
 from tests.bench.seats import standins
-from tests.bench.seats.guests import CHANGED, SCREENS, serving
 from tests.bench.seats.standins import REFERENCE_MS, GetProcessReading, GetStepsAsked, ProcessReading
+from tests.simulated_desktops import CHANGED, SCREENS, serving
 
 FED = {"compact": 250.0, "published": 120.0}  # seats that a core is to feed with a step every `FED_PERIOD_S`
 FED_PERIOD_S = 2.0

@@ -19,7 +19,7 @@ from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
 from runtime.messaging.message import Message, Request, Version
 from tests.bench.report import median, percentile
-from tests.bench.seats.guests import observation
+from tests.simulated_desktops import observation
 
 REFERENCE_MS = 1.5  # of a reference round on an idle core of the machine that the bounds were set on
 EVERY_S = 0.05

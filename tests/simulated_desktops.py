@@ -29,7 +29,7 @@ from policy.base.corpus import cased, word
 from runtime.errors import ConfigError
 from runtime.program import die_with
 
-MODULE = "tests.bench.seats.guests"
+MODULE = "tests.simulated_desktops"
 SCREENS = ("text", "sheet", "page")
 CHANGED = 0.15  # of the elements between two looks: what `README.md` reports of real desktops
 VOCABULARY = 20_000  # words of all documents
@@ -40,7 +40,7 @@ _WINDOW = {"id": 7, "class": "Mousepad", "title": "plum", "active": True, "x": 0
 _ANSWERS: dict[str, Any] = {
     "ping": "pong", "ready": True, "launch": 5, "running": [5], "windows": [_WINDOW], "screenshot": PICTURE,
     "checksum": 1, "tool": "ok", "info": "", "settle": True, "wait_window": _WINDOW, "open_window": _WINDOW,
-    "raise_window": _WINDOW, "read_file": b"",
+    "raise_window": _WINDOW, "read_file": b"", "type_text": "", "type_on": "",
 }  # fmt: skip
 
 
@@ -181,8 +181,9 @@ class _NoFiles(asyncssh.SFTPServer):
         raise asyncssh.SFTPNoSuchFile("empty")
 
 
-async def _listen(config: GuestsConfig) -> None:
-    server = await asyncssh.listen(
+async def listening(config: GuestsConfig) -> asyncssh.SSHAcceptor:
+    """A server of simulated desktops in this process, on a port of its own."""
+    return await asyncssh.listen(
         "127.0.0.1",
         0,
         server_host_keys=[config.host_key],
@@ -193,19 +194,17 @@ async def _listen(config: GuestsConfig) -> None:
         backlog=4096,
         login_timeout=300,
     )
+
+
+async def _listen(config: GuestsConfig) -> None:
+    server = await listening(config)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     await server.wait_closed()
 
 
-@contextlib.contextmanager
-def serving(
-    folder: Path, count: int, screen: str, desktops: int, changed: float = CHANGED
-) -> Iterator[list[MachineConfig]]:
-    """`count` servers with room for `desktops` each, their keys in `folder`; `changed` is a share of the elements.
-
-    Raises ConfigError.
-    """
+def keys(folder: Path, screen: str, changed: float = CHANGED) -> tuple[GuestsConfig, MachineConfig]:
+    """What a server whose keys lie in `folder` is started with, and a machine of it but for port and desktops."""
     host_key, client_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
     host_key.write_private_key(folder / "host_key")
     client_key.write_private_key(folder / "client_key")
@@ -217,6 +216,19 @@ def serving(
         parent=os.getpid(),
         changed=changed,
     )
+    public = host_key.export_public_key().decode()
+    return config, MachineConfig(host="127.0.0.1", user="bench", client_key=str(folder / "client_key"), host_key=public)
+
+
+@contextlib.contextmanager
+def serving(
+    folder: Path, count: int, screen: str, desktops: int, changed: float = CHANGED
+) -> Iterator[list[MachineConfig]]:
+    """`count` servers with room for `desktops` each, their keys in `folder`; `changed` is a share of the elements.
+
+    Raises ConfigError.
+    """
+    config, machine = keys(folder, screen, changed)
     command = [sys.executable, "-m", MODULE, msgspec.json.encode(config).decode()]
     with contextlib.ExitStack() as running:
         made = []
@@ -226,16 +238,7 @@ def serving(
             port = server.stdout.readline() if server.stdout else ""
             if not port:
                 raise ConfigError("a server of simulated desktops has ended; its reason is above")
-            made.append(
-                MachineConfig(
-                    host="127.0.0.1",
-                    port=int(port),
-                    user="bench",
-                    client_key=str(folder / "client_key"),
-                    host_key=host_key.export_public_key().decode(),
-                    desktops=desktops,
-                )
-            )
+            made.append(msgspec.structs.replace(machine, port=int(port), desktops=desktops))
         yield made
 
 
