@@ -149,7 +149,7 @@ def read_weights(folder: Path) -> NamedWeights:
 
 
 def _refuse_other(model: str | None, weights: NamedWeights, runs: Path, name: str) -> None:
-    """Raise ConfigError where a resume of evaluation `name` was told of another model than that of `weights`."""
+    """Raise ConfigError where a resume of evaluation `name` names another model than that of `weights`."""
     if model is None:
         return
     if settings.is_url(model):

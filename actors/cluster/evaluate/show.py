@@ -168,7 +168,7 @@ def _share(rate: Rate) -> str:
 
 
 def osworld_place(out: Path, deploy: Deploy, model: str, number: int = 1) -> Path:
-    """Where the results of `model` go below `out`; those of a task's later episodes stand beside it."""
+    """Where the results of `model` go below `out`; those of a task's later episodes are next to it."""
     name = _NO_NAME.sub("_", model) + (f"-{number}" if number > 1 else "")
     return out / deploy.prompt.action_space / OBSERVATION[deploy.prompt.observation] / name
 

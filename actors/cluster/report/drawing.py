@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import Any, NamedTuple
@@ -70,15 +71,17 @@ class _Axis(NamedTuple):
 def pictures(groups: Sequence[Group]) -> Iterator[Picture]:
     """All pictures of the runs, in the order of the page. Raises ConfigError where matplotlib is missing.
 
-    Groups whose runs clone or pulse for different numbers of steps are drawn over steps of RL, which they share; what
-    cloning and pulses have, too, over all steps.
+    What RL alone has is drawn over steps of RL where pulses are longer than RL, and for groups whose runs clone or
+    pulse for different numbers of steps; what cloning and pulses have, too, is drawn over all steps.
     """
     runs = [run for group in groups for run in group.runs]
     alike = len({tuple(run.stretches()) for run in runs}) == 1
     called = "runs" if any(group.called == "runs" for group in groups if len(group.runs) > 1) else "seeds"
     whole = of_rl = _Axis(runs[0].stretches() if alike else [], STEPS, called)
     placed = groups
-    if not alike and len(groups) > 1 and all(any(step.phase == Phase.RL for step in run.steps) for run in runs):
+    lasted = Counter(step.phase for run in runs for step in run.steps)
+    apart = lasted[Phase.PULSE] > lasted[Phase.RL] or (not alike and len(groups) > 1)
+    if apart and all(any(step.phase == Phase.RL for step in run.steps) for run in runs):
         placed = [Group(group.label, [run.by_rl_steps() for run in group.runs]) for group in groups]
         of_rl = _Axis([], RL_STEPS, called)
     made = [success(bands(SUCCESS, placed), figures.dots(placed), of_rl)]

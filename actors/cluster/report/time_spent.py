@@ -109,8 +109,8 @@ def causes(lines: Sequence[Line]) -> Timeline:
 def _evaluations(lines: Iterable[Line]) -> Iterator[tuple[float, str, bool]]:
     """When rounds were being played: open, and with weights that an engine keeps for them.
 
-    The ledger says nothing of a round that a resume abandons with its weights. Engines that hold one version let a
-    round's go while it stands back for RL; with them it is not what seats wait for.
+    The ledger logs nothing of a round that a resume abandons with its weights. Engines that hold one version let a
+    round's weights go while RL goes first; seats do not wait for it then.
     """
     going: set[tuple[str, Version]] = set()
     let_go: set[Version] = set()

@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 
-from actors.cluster import output
+from actors.cluster import output, tables
 from actors.cluster.config import suites, tasksets
+from actors.cluster.tables import TextTable
 from apis.tasks import osworld
 from apis.tasks import registry as tasks
 from apis.tasks.family import Family
-from apis.tasks.osworld import Download, Task, UnknownStep
+from apis.tasks.osworld import Download, Task, UnknownStep, data_of
 from runtime import disk
 from runtime.errors import ConfigError
 from runtime.program import program
@@ -32,37 +33,23 @@ def list_suite(args: argparse.Namespace) -> int:
     suite = suites.load(args.suite)
     families = [tasks.FAMILIES[name] for name in suite.families]
     if args.json:
-        output.document(
-            {
-                "suite": suite.name,
-                "about": suite.about,
-                "splits": suite.splits,
-                "families": [_facts(family) for family in families],
-            }
-        )
+        facts = [_facts(family) for family in families]
+        output.document({"suite": suite.name, "about": suite.about, "splits": suite.splits, "families": facts})
         return 0
     output.table((), [(suite.name, suite.about)])
     output.line()
-    output.table(
-        ("FAMILY", "REPORTED UNDER", "APPLICATIONS", "ORACLES", "TRAINED", "KINDS"),
-        [
-            (
-                family.name,
-                family.app,
-                " ".join(family.apps),
-                " ".join(sorted(family.routes)),
-                "yes" if family.trained else "never",
-                " ".join(sorted(family.templates)),
-            )
-            for family in families
-        ],
-    )
-    numbers = ", ".join(f"{split} {found.count}" for split, found in suite.splits.items())
+    rows = [
+        (family.name, family.app, " ".join(family.apps), " ".join(sorted(family.routes)),
+         "yes" if family.trained else "never", " ".join(sorted(family.templates)))
+        for family in families
+    ]  # fmt: skip
+    tables.show(TextTable(("Family", "Reported under", "Applications", "Oracles", "Trained", "Kinds"), rows))
+    numbers = ", ".join(f"{split} {range_.count}" for split, range_ in suite.splits.items())
     output.line(
         f"\ninstances per family: {numbers}   ({program()} tasks show {families[0].name}/{_first(families[0])}/0)"
     )
-    if beside := [name for name in tasks.OTHERS if name not in suite.families]:
-        output.line(f"of other packages: {', '.join(f'{name} ({tasks.OTHERS[name]})' for name in beside)}")
+    if others := [f"{name} ({package})" for name, package in tasks.OTHERS.items() if name not in suite.families]:
+        output.line(f"of other packages: {', '.join(others)}")
     return 0
 
 
@@ -71,15 +58,12 @@ def _list_files(files: list[Path], *, as_json: bool) -> int:
     if as_json:
         output.document(rows)
         return 0
-    output.table(
-        ("FILE", "APPLICATIONS", "FEASIBLE", "INSTRUCTION"),
-        [
-            (row["file"], " ".join(row["apps"]), "yes" if row["feasible"] else "no", _start(row["instruction"]))
-            if row["problem"] is None
-            else (row["file"], "-", "-", f"no task: {row['problem']}")
-            for row in rows
-        ],
-    )
+    cells = [
+        (row["file"], "-", "-", f"no task: {row['problem']}") if row["problem"] is not None
+        else (row["file"], " ".join(row["apps"]), "yes" if row["feasible"] else "no", _start(row["instruction"]))
+        for row in rows
+    ]  # fmt: skip
+    tables.show(TextTable(("File", "Applications", "Feasible", "Instruction"), cells))
     first = next((f"   ({program()} tasks show {row['file']})" for row in rows if row["problem"] is None), "")
     output.line(f"\n{len(rows)} task file{'s' * (len(rows) > 1)}{first}")
     return 0
@@ -144,8 +128,9 @@ def show(args: argparse.Namespace) -> int:
     for text in _verifier(task):
         output.line(output.clean(f"  {text}"))
     if not routes:
-        found = tasksets.verdict_on(task)
-        output.line(f"\nverdict       {found.verdict}{': ' if found.needs else ''}{'; '.join(map(str, found.needs))}")
+        known = tasksets.verdict_on(task)
+        needs = "; ".join(map(str, known.needs))
+        output.line(f"\nverdict       {known.verdict}{': ' if needs else ''}{needs}")
         for note in task.notes:
             output.line(f"note          {note} is not known here")
     output.line(f"\noracles       {', '.join(routes) if routes else 'none: a task file has none'}")
@@ -173,8 +158,6 @@ def _set_up(task: Task) -> list[str]:
 
 
 def _content(url: str) -> str:
-    from apis.tasks.osworld import data_of
-
     try:
         data = data_of(url)
     except ValueError:

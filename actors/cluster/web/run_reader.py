@@ -7,7 +7,7 @@ keeps is bounded. A run that can't be read for a moment is shown as it was, with
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import defaultdict, deque
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -29,12 +29,13 @@ CURVE = 400  # newest optimizer steps that are shown
 OLD_EPISODES = 20_000  # of those before the first look, the newest
 PACE_S = 60.0  # episodes a minute are those of so many seconds
 PACE_STEPS = 20  # and the time left goes by the pace of so many steps
-DRAWN_S = 90.0  # a sampler of which no line has told for so long draws nothing
-RECENT_S = 600.0  # where seats spent their time is told of the last ten minutes
+DRAWN_S = 90.0  # a sampler of which no line came for so long draws nothing
+RECENT_S = 600.0  # over which seats' time is shown
 MOST_SPANS = 40_000
 LOG_BYTES = 8 << 20  # of each file, for the first look
-_IN_QUARANTINE = {"seat_rests": "seat", "host_rests": "host", "image_rests": "image", "task_rests": "task"}
-_LET_BACK = {"seat_let_back": "seat", "host_let_back": "host", "image_let_back": "image", "task_let_back": "task"}
+_KINDS = ("seat", "host", "image", "task")
+_IN_QUARANTINE = {f"{kind}_rests": kind for kind in _KINDS}
+_LET_BACK = {f"{kind}_let_back": kind for kind in _KINDS}
 _EVENTS = frozenset(
     ("seat_time", "episode_ended", "routed", "host_started", "host_lost", "host_stopping", *_IN_QUARANTINE, *_LET_BACK)
 )
@@ -148,18 +149,18 @@ class RunReader:
         self._read_logs()
         self._deploy = self._deploy or deploy_of(self.path)
         self._now = time.time() if base["state"] == "running" else None
-        told: dict[str, Any] = {
+        base |= {
             "stages_s": self._stages(), "quarantine": dict(self._quarantine), "machines": dict(self._machines),
             "harder": self._deploy.get("replay", {}).get("curriculum", "none") != "none",
             "episodes_per_min": self._per_min(record.started_s),
         }  # fmt: skip
         try:
-            found = self._read_ledger() if (self.path / LEDGER).is_file() else _NOTHING
-            self._last = RunNow(**base, **told, **found)
+            ledger = self._read_ledger() if (self.path / LEDGER).is_file() else _NOTHING
+            self._last = RunNow(**base, **ledger)
         except ConfigError as error:
             if self._last is None:
                 raise
-            self._last = msgspec.structs.replace(self._last, **base, **told, trouble=str(error))
+            self._last = msgspec.structs.replace(self._last, **base, trouble=str(error))
         return self._last
 
     def _read_ledger(self) -> dict[str, Any]:
@@ -203,19 +204,17 @@ class RunReader:
         """Phase, done, whole and left_s: of demonstrations since the phase began, of steps at the newest ones' pace."""
         if (row := queries.segment(db)) is None:
             return {"phase": "", "done": 0, "whole": None, "left_s": None}
-        done, whole, since = row["trained"], row["step_limit"], [row["wall"]]
+        done, whole = row["trained"], row["step_limit"]
         rl = self._deploy.get("entropulse", {})
-        if (
-            row["phase"] == Phase.RL and whole is None and rl.get("pulse") == "full"
-        ):  # else other steps stand for pulses
+        # Without full pulses other steps count as pulses.
+        if row["phase"] == Phase.RL and whole is None and rl.get("pulse") == "full":
             whole = rl["total_rl_steps"] - queries.steps_by_phase(db).get(Phase.RL, 0) + done
         if row["phase"] == Phase.DEMO:
             done, whole = queries.demos(db), self._deploy.get("demos", {}).get("count")
-            each_s = (self._now or 0.0) - since[0]
-            each_s /= max(1, done)
+            each_s = ((self._now or 0.0) - row["wall"]) / max(1, done)
         else:
-            since = [one["wall"] for one in newest if one["stay"] == row["idx"] and one["wall"]][-PACE_STEPS:]
-            each_s = (since[-1] - since[0]) / (len(since) - 1) if len(since) > 1 else 0.0
+            walls = [step["wall"] for step in newest if step["stay"] == row["idx"] and step["wall"]][-PACE_STEPS:]
+            each_s = (walls[-1] - walls[0]) / (len(walls) - 1) if len(walls) > 1 else 0.0
         known = self._now is not None and whole and each_s > 0 and done
         left_s = float(round(each_s * max(0, whole - done))) if known else None
         return {"phase": row["phase"], "done": done, "whole": whole, "left_s": left_s}
@@ -223,28 +222,23 @@ class RunReader:
     def _sampler(self, name: str, version: str) -> SamplerNow:
         if name not in self._drawn:
             return SamplerNow(name=name, version=version, tokens=0, tokens_s=None)
-        tokens, pace, said = self._drawn[name]
-        return SamplerNow(
-            name=name, version=version, tokens=tokens, tokens_s=pace if time.time() - said <= DRAWN_S else 0.0
-        )
+        tokens, pace, logged_s = self._drawn[name]
+        tokens_s = pace if time.time() - logged_s <= DRAWN_S else 0.0
+        return SamplerNow(name=name, version=version, tokens=tokens, tokens_s=tokens_s)
 
     def _seats(self, out: list[queries.Row]) -> list[SeatNow]:
         playing = {row["seat"]: row for row in out}
         names = sorted({*playing, *self._finished}, key=lambda name: (name.rpartition("/")[0], _number(name)))
-        found = []
-        for name in names:
-            row, (token, success) = playing.get(name), self._finished.get(name, (0, False))
-            trace = "" if row is None else trace_of(
-                Lane(row["lane"]), str(row["group_id"]), row["round"] or "", row["slot"]
-            )  # fmt: skip
-            cause = self._quarantine.get(f"seat {name}", "")
-            found.append(
-                SeatNow(
-                    name=name, trace=trace, task=row["task"] if row is not None else "", token=token, success=success,
-                    quarantine=cause,
-                )
-            )  # fmt: skip
-        return found
+        return [self._seat(name, playing.get(name)) for name in names]
+
+    def _seat(self, name: str, row: queries.Row | None) -> SeatNow:
+        trace = task = ""
+        if row is not None:
+            trace = trace_of(Lane(row["lane"]), str(row["group_id"]), row["round"] or "", row["slot"])
+            task = row["task"]
+        token, success = self._finished.get(name, (0, False))
+        cause = self._quarantine.get(f"seat {name}", "")
+        return SeatNow(name=name, trace=trace, task=task, token=token, success=success, quarantine=cause)
 
     def _read_logs(self) -> None:
         for line in self._logs.new(_EVENTS):
@@ -254,11 +248,11 @@ class RunReader:
             elif event == "episode_ended":
                 self._ended_s.append(datetime.fromisoformat(line["ts"]).timestamp())
             elif event == "routed":
-                said = datetime.fromisoformat(line["ts"]).timestamp()
+                logged_s = datetime.fromisoformat(line["ts"]).timestamp()
                 if (drawn := line.get("drawn")) is not None:  # a line of an older build has none
                     for name, tokens in (dict.fromkeys(line["outstanding"], 0) | drawn).items():
                         before = self._drawn.get(name, (0, 0.0, 0.0))[0]
-                        self._drawn[name] = before + tokens, round(tokens / line["span_s"], 1), said
+                        self._drawn[name] = before + tokens, round(tokens / line["span_s"], 1), logged_s
             elif event == "host_stopping":
                 self._machines.pop(str(line["name"]), None)
             elif event in ("host_started", "host_lost"):
@@ -273,11 +267,11 @@ class RunReader:
         newest = self._spans[-1][0] if self._spans else 0.0
         while self._spans and self._spans[0][0] < newest - RECENT_S:
             self._spans.popleft()
-        found: dict[str, float] = {}
+        stages = defaultdict[str, float](float)
         for _, seconds in self._spans:
             for stage, spent in seconds.items():
-                found[stage] = found.get(stage, 0.0) + spent
-        return found
+                stages[stage] += spent
+        return dict(stages)
 
 
 _NOTHING: dict[str, Any] = {
@@ -288,8 +282,8 @@ _NOTHING: dict[str, Any] = {
 
 def _round(db: queries.Database, row: queries.Row) -> RoundNow:
     low, high = rate(queries.round_tallies(db, row["id"])).interval
-    found = {name: row[name] for name in row.keys() if name != "id"}  # noqa: SIM118 - a row's own iteration is of values
-    return RoundNow(**found, step=Version.parse(row["version"]).step, low=round(low, 4), high=round(high, 4))
+    plain = {name: row[name] for name in row.keys() if name != "id"}  # noqa: SIM118 - a row's own iteration is of values
+    return RoundNow(**plain, step=Version.parse(row["version"]).step, low=round(low, 4), high=round(high, 4))
 
 
 def _what(kind: str, line: dict[str, Any]) -> str:

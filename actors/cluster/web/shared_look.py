@@ -40,7 +40,7 @@ MOST_PIXELS = 8192 * 8192  # of the screenshot that it is made of
 _APART = {"seats", "curve"}
 _PHASES = {Phase.RL: "RL step", Phase.PULSE: "pulse step", Phase.BC: "cloning step"}
 _CODED = {"endings", "faults"}  # counts by a code, shown in plain words
-# name, help, the label beside `run` and where its values stand in `RunNow`
+# Name, help, the label next to `run`, and the field of `RunNow` with its values.
 _COUNTERS = (
     ("computerrl_episodes", "Episodes with an outcome.", "lane", "episodes"),
     ("computerrl_faults", "Episodes that infrastructure broke.", "cause", "faults"),

@@ -90,7 +90,7 @@ def unfit(demo: Demo) -> str:
 
 
 def acts(step: StepPayload) -> bool:
-    """Whether the action that was carried out stands outside the answer's reasoning, as far as its name tells."""
+    """Whether the action that was carried out is outside the answer's reasoning, as far as its name tells."""
     spoken_text, thought, unclosed = spoken(step.response)
     if not thought and not unclosed:
         return True

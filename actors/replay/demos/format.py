@@ -196,13 +196,13 @@ def _texts(schema: pa.Schema) -> list[str]:
     return [field.name for field in schema if pa.types.is_string(field.type)]
 
 
-def _refuse_huge(path: Path, told: pq.FileMetaData) -> int:
+def _refuse_huge(path: Path, metadata: pq.FileMetaData) -> int:
     """Bytes of all columns unpacked, by the file's own account. Raises StoreError where it is more than is read."""
-    if told.num_rows > MOST_ROWS:
-        raise StoreError(f"{path} has {told.num_rows} rows: at most {MOST_ROWS} are read")
+    if metadata.num_rows > MOST_ROWS:
+        raise StoreError(f"{path} has {metadata.num_rows} rows: at most {MOST_ROWS} are read")
     total = 0
-    for number in range(told.num_row_groups):
-        group = told.row_group(number)
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
         for chunk in map(group.column, range(group.num_columns)):
             size = max(chunk.total_uncompressed_size, chunk.num_values * OF_ID)
             if not 0 <= size <= min(MOST_CHUNK, MOST_DEMO + group.num_rows * OF_ROW):
