@@ -92,7 +92,8 @@ def parts(part: str) -> Iterator[tuple[str, ModuleType]]:
     An application of the program's own has both in one module, another package one module for each.
     """
     for name in OWN:
-        if find_spec(f"{__package__}.{name}"):
+        spec = find_spec(f"{__package__}.{name}")
+        if spec and spec.has_location:  # else a folder that an older checkout left behind
             module = import_module(f"{__package__}.{name}")
             if part == "functions" or hasattr(module, "ranked"):
                 yield name, module
