@@ -1,4 +1,4 @@
-"""Entry of the guest's programs: `python3 -I FOLDER session|attach|agent|sweep|code|reference ...`.
+"""Entry of the guest's programs: `python3 -I FOLDER session|attach|agent|sweep|code ...`.
 
 Invariant: modules come from this folder and the system alone, whatever lies in the current folder or the environment.
 """
@@ -14,8 +14,7 @@ PARTS = {
     "attach": ("guest.session.session", "attach"),
     "sweep": ("guest.session.session", "sweep_left"),
     "agent": ("guest.agent", "main"),
-    "code": ("guest.code.open", "main"),
-    "reference": ("guest.reference", "main"),
+    "code": ("guest.code.link", "main"),
 }
 
 

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgpack
-from guest import files
-from guest.errors import Refused
+from guest import Refused, files
 from guest.screen.keyboard import Keyboard, keysyms_of
 from guest.screen.pointer import Pointer
 from guest.screen.programs import Programs, run

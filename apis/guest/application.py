@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from guest.errors import Refused
+from guest import Refused
 
 
 class Application(NamedTuple):

@@ -13,7 +13,7 @@ import stat
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
-from guest.errors import Refused
+from guest import Refused
 from PIL import Image, UnidentifiedImageError
 
 FILE_MAX_BYTES = 4 << 20

@@ -19,9 +19,9 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
+from guest import Refused
 from guest.addresses import Place
 from guest.application import Application, Lane, declared
-from guest.errors import Refused
 from guest.office import office
 
 TOOL_S = 10.0  # less than the host waits

@@ -8,7 +8,7 @@ from actors.cluster.checks.apis import command, verdicts
 from actors.cluster.runs import doctor
 from apis.apps.check.case import tables
 from apis.catalogue import TOOLS
-from apis.guest.code.gallery import ids
+from apis.guest.code.start import ids
 from tests.apis import declared
 
 CODE = {function.name: function for function in TOOLS["code"]}

@@ -7,10 +7,12 @@ multiple of it says how much is done, however fast or busy the machine is.
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import asyncssh
 import msgspec
@@ -19,13 +21,12 @@ from actors.desktop.faults import LinkState
 from actors.desktop.link import LinkDown, connect
 from actors.desktop.provider import Desktop
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from apis.guest.reference import DONE, READY
-from tests.bench import stage
+from tests.bench import reference_rounds, stage
 from tests.bench.report import median
 
+ROUNDS_PROGRAM = Path(reference_rounds.__file__).read_text()
 ROUNDS = 10  # within a series of actions
 ROUND_S = 30.0
-PART = "reference"
 
 
 class ReferenceRound(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +57,7 @@ class Reference:
         """Work one round. Raises LinkDown."""
         before, began = (await self._made.probe(self._desktop)).cpu_s, time.perf_counter()
         self._process.stdin.write("\n")
-        await self.hear(DONE)
+        await self.hear(reference_rounds.DONE)
         wall_ms = 1e3 * (time.perf_counter() - began)
         used = (await self._made.probe(self._desktop)).cpu_s - before
         return ReferenceRound(cpu_ms=1e3 * used if used > 0 else None, wall_ms=wall_ms)
@@ -96,9 +97,10 @@ async def opened(made: SandboxProvider) -> AsyncIterator[Reference]:
     try:
         connection = await _connected(booted.desktop)
         try:
-            words = [PART if word == "agent" else word for word in booted.desktop.agent]
+            python, _, code, _, _, run = booted.desktop.agent
+            words = [python, "-I", "-c", ROUNDS_PROGRAM, os.path.dirname(code), "--run", run]
             found = Reference(made, booted.desktop, await _begun(connection, words))
-            await found.hear(READY)
+            await found.hear(reference_rounds.READY)
             await found.round()
             yield found
         finally:

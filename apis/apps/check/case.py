@@ -22,7 +22,7 @@ from apis.apps.application import folders_brought
 from apis.documents.docx import Run, make_docx
 from apis.documents.odp import make_odp
 from apis.documents.xlsx import make_xlsx
-from apis.guest.code.gallery import OFFERED, packed
+from apis.guest.code.start import OFFERED, packed
 from runtime.errors import ConfigError
 
 CASES = Path(__file__).with_name("cases")

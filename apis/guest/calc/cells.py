@@ -15,9 +15,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import uno
-from guest import addresses
+from guest import Refused, addresses
 from guest.addresses import letters
-from guest.errors import Refused
 from guest.files import wrong
 from guest.office.base import RESULT_CHARS, Document, clipped
 
@@ -269,7 +268,6 @@ class Cells(Workbook):
             raise wrong(f"{argument}: {where}: write {whole.partition(':')[0]}")
 
     def set_cell_value(self, *, cell: str, value: str) -> str:
-        """Type into a cell."""
         target = self._range(cell)
         self._changeable(target, "cell")
         self._uncovered(target, "cell")
@@ -306,7 +304,6 @@ class Cells(Workbook):
         return f"{address(cells.RangeAddress)} written, {len(data)} values"
 
     def get_column_data(self, *, column_name: str) -> str:
-        """The column's values from row 1 on."""
         cells = self._column_part(column_name, 1)
         count = cells.RangeAddress.EndRow + 1
         shown_at_most = self._range(f"{column_name}1:{column_name}{min(count, RESULT_CHARS)}")
@@ -320,7 +317,6 @@ class Cells(Workbook):
         return f"{column_name}1:{column_name}{count}: [{text}]{more}"
 
     def transpose_range(self, *, source_range: str, target_cell: str) -> str:
-        """Copy values with rows and columns exchanged."""
         source = self._range(source_range)
         area, at = source.RangeAddress, self._range(target_cell).CellAddress
         wide, high = area.EndColumn - area.StartColumn + 1, area.EndRow - area.StartRow + 1
@@ -357,7 +353,6 @@ class Cells(Workbook):
         return f"{source_range} written to {address(target.RangeAddress)}, rows and columns exchanged"
 
     def sort_column(self, *, column_name: str, ascending: bool, start_index: int) -> str:
-        """Sort one column's own cells."""
         cells = self._column_part(column_name, start_index)
         self._changeable(cells, "column_name")
         self._sortable(cells)

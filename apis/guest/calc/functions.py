@@ -29,7 +29,6 @@ class Reports(Workbook):
     """Pivot tables, charts, validation."""
 
     def set_validation_list(self, *, column_name: str, values: list[str]) -> str:
-        """Allow only listed values in a column."""
         for value in values:
             if not value or any(c in '"\n\t' for c in value):
                 raise wrong(f"values: {value[:40]!r} can't stand in a list: no empty text, quote, tab or new line")
@@ -178,7 +177,6 @@ class Reports(Workbook):
         return f"{name!r} ({chart_type}) shows {data_range}"
 
     def set_chart_legend_position(self, *, position: str) -> str:
-        """Place or remove the newest chart's legend."""
         charts = self._sheet.Charts
         if charts.Count == 0:
             raise wrong("the active sheet has no chart: make one with create_chart first")

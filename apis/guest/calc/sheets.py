@@ -26,11 +26,9 @@ class Sheets(Workbook):
     """Sheets and files."""
 
     def get_workbook_info(self) -> str:
-        """Sheets, size, contents."""
         return self._about(RESULT_CHARS)
 
     def save(self) -> str:
-        """Write the workbook's file."""
         return self._save()
 
     def switch_active_sheet(self, *, sheet_name: str) -> str:
@@ -51,7 +49,6 @@ class Sheets(Workbook):
         return f"{sheet_name!r} is active" + (" (new)" if made else " (it was hidden)" if hidden else "")
 
     def rename_sheet(self, *, old_name: str, new_name: str) -> str:
-        """Rename."""
         sheet = self._sheet_named(old_name, "old_name")
         self._open_structure("old_name")
         if old_name.lower() != new_name.lower():
@@ -60,7 +57,6 @@ class Sheets(Workbook):
         return f"{old_name!r} is now {new_name!r}"
 
     def copy_sheet(self, *, source_sheet: str, new_sheet_name: str | None) -> str:
-        """Copy to the place behind the source."""
         place = self._sheet_named(source_sheet, "source_sheet").RangeAddress.Sheet
         self._open_structure("source_sheet")
         sheets = self._doc.Sheets
@@ -73,7 +69,6 @@ class Sheets(Workbook):
         return f"{new_sheet_name!r} is a copy of {source_sheet!r} and stands at position {place + 1}"
 
     def reorder_sheets(self, *, sheet_name: str, position: int) -> str:
-        """Move to a place, counted from 0."""
         place = self._sheet_named(sheet_name, "sheet_name").RangeAddress.Sheet
         self._open_structure("sheet_name")
         last = self._doc.Sheets.Count - 1
@@ -84,7 +79,6 @@ class Sheets(Workbook):
         return f"{sheet_name!r} stands at position {position} of 0 to {last}"
 
     def freeze_panes(self, *, rows: int, columns: int) -> str:
-        """Freeze, or free with 0 and 0."""
         # The office freezes and frees by the pixels that a cell is seen at, so that the first ones have to be in view.
         chosen, first = self._doc.CurrentSelection, self._sheet.getCellByPosition(0, 0)
         self._view.select(first)
@@ -101,7 +95,6 @@ class Sheets(Workbook):
         return f"{rows} rows and {columns} columns stay in view"
 
     def set_zoom_level(self, *, zoom_percentage: int) -> str:
-        """Zoom."""
         view = self._grid
         view.ZoomType = BY_VALUE
         view.ZoomValue = zoom_percentage
@@ -122,7 +115,6 @@ class Sheets(Workbook):
         return f"wrote {os.path.basename(target)}"
 
     def export_to_pdf(self, *, file_path: str | None, sheets: list[str] | None, open_after_export: bool) -> str:
-        """Write a PDF."""
         where = file_path if file_path is not None else os.path.splitext(self._path())[0] + ".pdf"
         target = to_write(where, "file_path")
         data = []
@@ -161,7 +153,6 @@ class Looks(Workbook):
     """Appearance."""
 
     def highlight_range(self, *, range_str: str, color: int) -> str:
-        """Background colour."""
         cells = self._range(range_str)
         self._changeable(cells, "range_str")
         cells.CellBackColor = color
@@ -176,7 +167,6 @@ class Looks(Workbook):
         bold: bool | None,
         alignment: str | None,
     ) -> str:
-        """Colours, weight, alignment."""
         cells, done = self._range(range_str), []
         self._changeable(cells, "range_str")
         if background_color is not None:
@@ -196,7 +186,6 @@ class Looks(Workbook):
         return f"{range_str}: {', '.join(done)}"
 
     def merge_cells(self, *, range_str: str) -> str:
-        """Merge into one cell."""
         cells = self._range(range_str)
         if address(cells.RangeAddress) == address(cells.getCellByPosition(0, 0).RangeAddress):
             raise wrong("range_str: write a range of two cells or more like 'A1:C1'")
@@ -230,7 +219,6 @@ class Looks(Workbook):
         return f"{len(rows)} rows with {value!r} are hidden"
 
     def set_number_format(self, *, range_str: str, format_type: str, decimal_places: int | None) -> str:
-        """Choose the form of numbers."""
         if decimal_places is not None and format_type not in WITH_DECIMALS:
             raise wrong(f"decimal_places: {format_type} has none; leave it out")
         cells = self._range(range_str)
@@ -257,7 +245,6 @@ class Looks(Workbook):
         return key if key != -1 else formats.addNew(code, locale)
 
     def adjust_column_width(self, *, columns: str, width: float | None, autofit: bool) -> str:
-        """Set or fit widths."""
         first, _, last = columns.partition(":")
         cells = self._range(f"{first}1:{last or first}1")
         self._changeable(cells, "columns")
@@ -274,7 +261,6 @@ class Looks(Workbook):
         return f"columns {columns} are {width:g} characters wide"
 
     def adjust_row_height(self, *, rows: str, height: float | None, autofit: bool) -> str:
-        """Set or fit heights."""
         first, _, last = rows.partition(":")
         cells = self._range(f"A{first}:A{last or first}")
         self._changeable(cells, "rows")

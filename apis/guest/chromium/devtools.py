@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import websocket
-from guest.errors import Refused
+from guest import Refused
 
 HOST = "127.0.0.1"
 MESSAGE_MAX = 16 << 20

@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from guest import Refused
 from guest.chromium import pages, profile
 from guest.chromium import start as chromium_start
 from guest.chromium.devtools import soon
 from guest.chromium.link import Browser, clean, failed
-from guest.errors import Refused
 from guest.tools import public
 from Xlib import XK, X, display
 from Xlib.ext import xtest

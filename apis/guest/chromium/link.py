@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from guest import Refused
 from guest.chromium.devtools import DevTools, soon
 from guest.chromium.start import HELPER_ID, PROFILE, PROGRAMS
-from guest.errors import Refused
 
 PORT_FILE = "DevToolsActivePort"
 LOOK_S = 0.02

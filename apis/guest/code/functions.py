@@ -15,13 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from guest import Refused
 from guest.chromium.devtools import soon
-from guest.code import gallery as code_gallery
 from guest.code import link as code_link
 from guest.code import start as code_start
-from guest.code.link import State
-from guest.code.open import Installed, installed, show
-from guest.errors import Refused
+from guest.code.link import Installed, State, installed, show
 from guest.files import any_in_home, below_home, folder_in_home, short, there_in_home, to_write, wrong
 from guest.tools import public
 
@@ -159,18 +157,18 @@ class CodeTools:
     def install_extension(self, *, extension_id: str, pre_release: bool) -> str:
         if extension_id.lower().endswith(".vsix"):
             return self._install(there_in_home(extension_id, "extension_id"), "extension_id")
-        offered = code_gallery.best(extension_id, pre_release)
+        offered = code_start.best(extension_id, pre_release)
         if offered is None:
-            there = ", ".join(code_gallery.ids())
+            there = ", ".join(code_start.ids())
             raise wrong(f"extension_id: without a network there are {there}, and .vsix files of yours like ~/a.vsix")
         old = _version(offered.id)
-        if old and code_gallery.order(old) >= code_gallery.order(offered.version):
+        if old and code_start.order(old) >= code_start.order(offered.version):
             return f"{offered.id} {old} is installed already"
         return self._install(self._packed(offered), "extension_id")
 
-    def _packed(self, offered: code_gallery.Offered) -> str:
+    def _packed(self, offered: code_start.Offered) -> str:
         place = Path(os.environ["XDG_RUNTIME_DIR"], f"{offered.id}-{offered.version}.vsix")
-        place.write_bytes(code_gallery.packed(offered))
+        place.write_bytes(code_start.packed(offered))
         return str(place)
 
     def _install(self, file: str, argument: str) -> str:
@@ -198,9 +196,9 @@ class CodeTools:
         return f"{known.id} {known.version} is removed"
 
     def list_extensions(self, *, show_versions: bool, category: str | None) -> str:
-        wanted = next((each for each in code_gallery.CATEGORIES if each.lower() == (category or "").lower()), None)
+        wanted = next((each for each in code_start.CATEGORIES if each.lower() == (category or "").lower()), None)
         if category is not None and wanted is None:
-            raise wrong(f"category: write one of {', '.join(code_gallery.CATEGORIES)}")
+            raise wrong(f"category: write one of {', '.join(code_start.CATEGORIES)}")
         found = [each for each in installed() if wanted is None or wanted in each.categories]
         lines = [f"{each.id}@{each.version}" if show_versions else each.id for each in found]
         return "\n".join([f"extensions: {len(found)}", *lines])
@@ -208,8 +206,8 @@ class CodeTools:
     def update_extensions(self) -> str:
         told = []
         for each in installed():
-            newest = code_gallery.best(each.id, each.pre_release)
-            if newest and code_gallery.order(newest.version) > code_gallery.order(each.version):
+            newest = code_start.best(each.id, each.pre_release)
+            if newest and code_start.order(newest.version) > code_start.order(each.version):
                 self._install(self._packed(newest), newest.id)
                 told.append(f"{each.id}: {each.version} -> {newest.version}")
         return "\n".join([f"updated: {len(told)}", *told]) if told else "all extensions are up to date"

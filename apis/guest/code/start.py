@@ -1,12 +1,17 @@
-"""How VS Code is started on a desktop: its server, and Chromium as its window.
+"""How VS Code is started on a desktop: its server, Chromium as its window, and the extensions that can be had there.
 
-Invariant: pure. The server listens on the desktop's own loopback, always at the same port. What the window keeps by
-address is found again. Nothing is fetched from anywhere else.
+The server listens on the desktop's own loopback, always at the same port: what the window keeps by address is found
+again. Nothing is fetched from anywhere else. The extensions are small ones of the project's own, packed when asked for;
+packing the same one gives the same bytes, and none of them has a program.
 """
 
 from __future__ import annotations
 
+import json
+import zipfile
 from collections.abc import Sequence
+from io import BytesIO
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 EDITOR = "/opt/computerrl/vscode"  # where the desktop sees what set-up has installed
@@ -61,3 +66,96 @@ def window(home: str, shown: str) -> list[str]:
 def paths(argv: Sequence[str]) -> list[str]:
     """The files and folders among the words of a command line."""
     return [word for word in argv if not word.startswith("-")]
+
+
+PUBLISHER = "computerrl"
+CATEGORIES = (
+    "AI", "Azure", "Chat", "Data Science", "Debuggers", "Education", "Extension Packs", "Formatters", "Keymaps",
+    "Language Packs", "Linters", "Machine Learning", "Notebooks", "Programming Languages", "SCM Providers", "Snippets",
+    "Testing", "Themes", "Visualization", "Other",
+)  # fmt: skip
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+_ENGINE = "^1.80.0"
+
+
+class Offered(NamedTuple):
+    """One version of an extension; `files` holds the text of each file it has beside its manifest."""
+
+    name: str
+    version: str
+    category: str
+    about: str
+    contributes: dict[str, Any]
+    files: dict[str, str]
+    pre_release: bool = False
+
+    @property
+    def id(self) -> str:
+        return f"{PUBLISHER}.{self.name}"
+
+
+def _theme(version: str, background: str, pre_release: bool = False) -> Offered:
+    theme = {"type": "light", "colors": {"editor.background": background, "sideBar.background": background}}
+    shown = {"label": "Paper", "uiTheme": "vs", "path": "./paper.json"}
+    return Offered(
+        "paper-theme", version, "Themes", "A warm, light theme.", {"themes": [shown]},
+        {"paper.json": json.dumps(theme)}, pre_release,
+    )  # fmt: skip
+
+
+_LETTER = {"Letter": {"prefix": "letter", "body": ["Dear $1,", "", "$0", "", "Yours,"], "description": "A letter"}}
+_MARKS = {"comments": {"lineComment": "#"}, "brackets": [["[", "]"]]}
+OFFERED: tuple[Offered, ...] = (
+    _theme("1.0.0", "#fdf6e3"),
+    _theme("1.1.0", "#fbf1c7"),
+    _theme("1.2.0", "#f5e6d3", pre_release=True),
+    Offered(
+        "letter-snippets", "1.0.0", "Snippets", "Words that letters begin and end with.",
+        {"snippets": [{"language": "plaintext", "path": "./letter.json"}]}, {"letter.json": json.dumps(_LETTER)},
+    ),
+    Offered(
+        "notes-language", "2.0.1", "Programming Languages", "Files of notes.",
+        {"languages": [{"id": "notes", "extensions": [".notes"], "configuration": "./marks.json"}]},
+        {"marks.json": json.dumps(_MARKS)},
+    ),
+    Offered(
+        "plain-keys", "1.3.0", "Keymaps", "One more key to save with.",
+        {"keybindings": [{"command": "workbench.action.files.save", "key": "ctrl+alt+s"}]}, {},
+    ),
+)  # fmt: skip
+
+
+def order(version: str) -> tuple[int, ...]:
+    """A version as what it is compared by; anything but numbers counts as 0."""
+    return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))
+
+
+def best(extension_id: str, pre_release: bool) -> Offered | None:
+    """The newest version of an extension; one under test only when asked for."""
+    wanted = [one for one in OFFERED if one.id == extension_id.lower() and (pre_release or not one.pre_release)]
+    return max(wanted, key=lambda one: order(one.version), default=None)
+
+
+def ids() -> list[str]:
+    """All that can be had."""
+    return sorted({one.id for one in OFFERED})
+
+
+def packed(one: Offered) -> bytes:
+    """The extension as a .vsix file."""
+    manifest = {
+        "name": one.name,
+        "publisher": PUBLISHER,
+        "displayName": one.name.replace("-", " ").capitalize(),
+        "description": one.about,
+        "version": one.version,
+        "engines": {"vscode": _ENGINE},
+        "categories": [one.category],
+        "contributes": one.contributes,
+        "preview": one.pre_release,
+    }
+    into = BytesIO()
+    with zipfile.ZipFile(into, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, text in {"package.json": json.dumps(manifest), **one.files}.items():
+            file.writestr(zipfile.ZipInfo(f"extension/{name}", _LONG_AGO), text)
+    return into.getvalue()

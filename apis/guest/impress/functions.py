@@ -22,7 +22,6 @@ class Slides(Media, Show):
     """Slides and boxes."""
 
     def go_to_slide(self, *, slide_index: int) -> str:
-        """Show a slide."""
         page, count = self._slide(slide_index), self._count()  # asked later, it would wait until the slide is drawn
         if self._of_view("DrawViewMode") == enum("drawing.DrawViewMode", "HANDOUT"):
             raise wrong("slide_index: the handout shows no single slide: choose View > Normal first")
@@ -30,11 +29,9 @@ class Slides(Media, Show):
         return f"slide {slide_index} of {count} is shown"
 
     def get_slide_count(self) -> str:
-        """Count."""
         return f"{self._count()} slides; slide {self._shown()} is shown"
 
     def duplicate_slide(self, *, slide_index: int) -> str:
-        """Copy to the place behind."""
         page = self._slide(slide_index)
         count = self._count()
         if count >= MAX_SLIDES:
@@ -90,7 +87,6 @@ class Slides(Media, Show):
         return free
 
     def set_background_color(self, *, slide_index: int, box_index: int, color: str) -> str:
-        """Fill a box."""
         filled = [part for part, kind in self._parts(slide_index, box_index) if kind not in AREALESS]
         if not filled:
             kind = kind_of(self._box(slide_index, box_index))
@@ -173,7 +169,6 @@ class Texts(Show):
     def set_style(
         self, *, slide_index: int, box_index: int, bold: bool | None, italic: bool | None, underline: bool | None
     ) -> str:
-        """Weight, slant, underline."""
         found, done = self._texts(slide_index, box_index), []
         for text in map(_all, found):
             if bold is not None:
@@ -190,13 +185,11 @@ class Texts(Show):
         return f"box {box_index} of slide {slide_index}: {', '.join(done)}"
 
     def set_text_color(self, *, slide_index: int, box_index: int, color: str) -> str:
-        """Colour of a box's text."""
         for text in self._texts(slide_index, box_index):
             _all(text).CharColor = int(color[1:], 16)
         return f"the text of box {box_index} of slide {slide_index} is {color}"
 
     def set_slide_font(self, *, slide_index: int, font_name: str) -> str:
-        """Font of all text on a slide."""
         page = self._slide(slide_index)
         self._rest()
         boxes = [(f"slide_index: box {at} of slide {slide_index}", page.getByIndex(at)) for at in range(page.Count)]
@@ -211,7 +204,6 @@ class Texts(Show):
         return f"the {len(found)} texts of slide {slide_index} have the font {font_name}{note}"
 
     def set_text_strikethrough(self, *, slide_index: int, box_index: int, line_numbers: list[int], apply: bool) -> str:
-        """Strike lines through."""
         lines = list(paragraphs(self._text_box(slide_index, box_index)))
         if line_numbers[-1] > len(lines):
             raise wrong(f"line_numbers: box {box_index} of slide {slide_index} has lines 1 to {len(lines)} only")
@@ -222,7 +214,6 @@ class Texts(Show):
         return f"lines {', '.join(map(str, line_numbers))} of box {box_index} of slide {slide_index} are {done}"
 
     def set_textbox_alignment(self, *, slide_index: int, box_index: int, alignment: str) -> str:
-        """Align lines."""
         for text in self._texts(slide_index, box_index):
             _all(text).ParaAdjust = enum("style.ParagraphAdjust", ADJUSTS[alignment])
         return f"box {box_index} of slide {slide_index} is aligned: {alignment}"

@@ -35,7 +35,6 @@ class Files(Show):
     """Files and settings."""
 
     def save(self) -> str:
-        """Write the presentation's file."""
         self._rest()  # a box that was emptied holds its old text until then
         return self._save()
 
@@ -52,7 +51,6 @@ class Files(Show):
         return f"saved as {name}"
 
     def export_to_image(self, *, file_path: str, format: str, slide_index: int | None) -> str:  # noqa: A002 - as published
-        """Write one slide, or all, as pictures."""
         target = to_write(file_path, "file_path")
         stem, ending = os.path.splitext(target)
         right = ENDINGS.get(format, (f".{format}",))
@@ -94,7 +92,6 @@ class Files(Show):
         primary_monitor_only: bool | None,
         monitor_for_presentation: int | None,
     ) -> str:
-        """Set the screens of the show."""
         if use_presenter_view is None and primary_monitor_only is None and monitor_for_presentation is None:
             raise wrong("use_presenter_view: give it, primary_monitor_only or monitor_for_presentation")
         if primary_monitor_only:
@@ -151,7 +148,6 @@ class Media(Show):
         height: float | None,
         position: str | dict[str, float] | None,
     ) -> str:
-        """Put a picture on a slide."""
         page = self._slide(slide_index)
         graphic = self._graphic(there_in_home(image_path, "image_path"), "image_path")
         shape = self._doc.createInstance("com.sun.star.drawing.GraphicObjectShape")

@@ -36,7 +36,7 @@ FOLDER = str(Path(__file__).resolve().parents[2])
 if FOLDER not in sys.path:  # the office runs this file alone, by its name
     sys.path.append(FOLDER)
 
-from guest.errors import Refused  # noqa: E402 - found by the line above
+from guest import Refused  # noqa: E402 - found by the line above
 from guest.office.office import IMPLEMENTATION, LOOK_S, Absent, said  # noqa: E402
 from guest.tools import OWNERS, TOOL_S, public  # noqa: E402
 

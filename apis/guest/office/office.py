@@ -18,9 +18,9 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from guest import Refused
 from guest.addresses import Place
 from guest.application import Lane
-from guest.errors import Refused
 
 PROGRAMS = {"soffice", "libreoffice", "localc", "lowriter", "loimpress"}
 CONNECT_S = 2.0  # an office that has just been started takes a while until it listens

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from guest.errors import Refused
+from guest import Refused
 from guest.screen.layout import SHIFT_L, Layout, Rows, runs
 from guest.screen.screenlink import KeysRead, ScreenLink
 from Xlib import XK, X

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from guest.errors import Refused
+from guest import Refused
 from guest.screen.screenlink import ScreenLink
 from Xlib import X
 from Xlib.ext import xtest

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from guest.errors import Refused
+from guest import Refused
 from guest.screen import terminal
 from guest.screen.screenlink import ScreenLink
 from guest.screen.terminal import SILENT_CLASSES

@@ -9,7 +9,7 @@ import select
 import time
 from typing import Any
 
-from guest.errors import Refused
+from guest import Refused
 from Xlib import X, display
 from Xlib.error import BadDrawable, BadWindow
 from Xlib.ext import damage, xtest

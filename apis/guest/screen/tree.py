@@ -13,11 +13,9 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 import gi
-from guest.errors import Refused
-from guest.screen.boxes import Box
-from guest.screen.nodes import CHILDREN_MAX
-from guest.screen.remembered import Steady
-from guest.screen.sheet import Known
+from guest import Refused
+from guest.screen.nodes import CHILDREN_MAX, Box
+from guest.screen.office import Known, Steady
 from guest.screen.walk import CALL_MS, Walk
 
 gi.require_version("Atspi", "2.0")

@@ -26,21 +26,28 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import gi
-from guest.screen.boxes import Box, common, covered, fills, held, hidden, inside, overhang, under
 from guest.screen.nodes import (
     CHILDREN_MAX,
     CONTROLS,
+    Box,
     Shift,
     box_of,
+    common,
+    covered,
+    fills,
+    held,
+    hidden,
+    inside,
     name_of,
+    overhang,
     plain,
     scrolled,
     showing,
     text_of,
+    under,
     value_of,
 )
-from guest.screen.remembered import HOLDERS, OTHERS, Gone, Steady
-from guest.screen.sheet import Known, Sheet
+from guest.screen.office import HOLDERS, OTHERS, Gone, Known, Sheet, Steady
 
 gi.require_version("Atspi", "2.0")
 from gi.repository import Atspi, GLib  # noqa: E402 - the version must be chosen first

@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from guest.errors import Refused
+from guest import Refused
 from guest.screen.screenlink import ScreenLink
 from Xlib import X
 from Xlib.error import BadDrawable, BadWindow

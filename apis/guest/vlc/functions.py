@@ -129,11 +129,9 @@ class VLCTools:
     """All of them."""
 
     def get_playlist(self) -> str:
-        """The playlist."""
         return _told(ask(items=str(ITEMS)), RESULT_CHARS)
 
     def play(self) -> str:
-        """Go on, or begin."""
         before = ask()
         if not before["count"]:
             raise wrong("the playlist is empty: add a file with add_to_playlist first")
@@ -142,7 +140,6 @@ class VLCTools:
         return _state(ask_until(lambda now: now["state"] == "playing" and _known(now), CHANGE_S))
 
     def pause(self) -> str:
-        """Pause."""
         before = ask()
         if before["state"] not in ("playing", "paused"):
             raise wrong("nothing is playing: there is nothing to pause")
@@ -150,11 +147,9 @@ class VLCTools:
         return _state(ask_until(lambda now: now["state"] == "paused", CHANGE_S))
 
     def next(self) -> str:
-        """The entry after this one."""
         return self._step("next")
 
     def previous(self) -> str:
-        """The entry before this one."""
         return self._step("previous")
 
     def _step(self, do: str) -> str:
@@ -170,7 +165,6 @@ class VLCTools:
         return _state(ask_until(lambda now: moved(now) or now["state"] == "stopped", CHANGE_S))
 
     def add_to_playlist(self, *, uri: str) -> str:
-        """Put a file at the end."""
         if not re.match(r"https?://", uri):
             uri = url_of(there_in_home(path_of(uri), "uri"))
         before = ask()
@@ -181,17 +175,14 @@ class VLCTools:
         return f"{_place(uri)} is entry {now['count']} of the playlist"
 
     def get_current_time(self) -> str:
-        """How far it is."""
         now = _playing(ask())
         return f"{_seconds(now.get('time'))} of {_seconds(now.get('length'))} s: {_title(now)}"
 
     def get_media_duration(self) -> str:
-        """How long it is."""
         now = _playing(ask_until(_known, CHANGE_S))
         return f"{_seconds(now.get('length'))} s: {_title(now)}"
 
     def toggle_fullscreen(self, *, enable: bool | None) -> str:
-        """Fill the screen, or not."""
         wanted = not ask()["fullscreen"] if enable is None else enable
         order = {"do": "fullscreen", "value": "1" if wanted else "0"}
         for wait_s in WINDOW_S:  # an order that comes while VLC sets its picture up is lost
@@ -207,7 +198,6 @@ class VLCTools:
         return f"fullscreen is {'on' if now['fullscreen'] else 'off'}{later}"
 
     def get_settings(self) -> str:
-        """Settings that were changed, then common ones."""
         changed = {name: value for name, value in vlc_start.changed_settings().items() if not KEPT.fullmatch(name)}
         names = [*changed, *(name for name in COMMON if name not in changed)]
         found = ask(names=",".join(names))["settings"]
@@ -236,7 +226,6 @@ class VLCTools:
         return f"{field} is {found}{limited}{start}"
 
     def get_media_files(self, *, path: str, suffix: list[str] | None) -> str:
-        """Files by the ends of their names."""
         folder = folder_in_home(path, "path")
         wanted = MEDIA if suffix is None else {ending.strip().lstrip("*.").lower() for ending in suffix}
         if not all(wanted):

@@ -13,11 +13,11 @@ from typing import Any
 
 import uno
 from com.sun.star.uno import RuntimeException as NoSelection
-from guest.errors import Refused
+from guest import Refused
 from guest.files import wrong
 from guest.matching import Match, Matcher, Unmatched
 from guest.office.base import Document, clipped
-from guest.writer.text import Piece, Span, deleted_in, live, paragraphs, part_of, parts, piece, selected
+from guest.writer.changes import Piece, Span, deleted_in, live, paragraphs, part_of, parts, piece, selected
 
 STEP = 30_000  # characters that a cursor goes at once
 CALL_S, COUNT_S = 1.0, 0.06  # for finding the caret's paragraph, in a call and in an observation

@@ -59,16 +59,13 @@ class Looks(TextDocument):
     """Appearance."""
 
     def set_color(self, *, pattern: str, color: int, paragraph_indices: list[int] | None) -> str:
-        """Colour matches."""
         return self._set("set_color", f"now #{color:06x}", pattern, paragraph_indices, values(CharColor=color))
 
     def set_strikethrough(self, *, pattern: str, paragraph_indices: list[int] | None) -> str:
-        """Strike matches through."""
         given = values(CharStrikeout=STRUCK)
         return self._set("set_strikethrough", "struck through", pattern, paragraph_indices, given)
 
     def set_font_size(self, *, font_size: float, pattern: str, paragraph_indices: list[int] | None) -> str:
-        """Size of matches."""
         given = character(Height=font_size)
         return self._set("set_font_size", f"now {font_size:g} points", pattern, paragraph_indices, given)
 
@@ -81,19 +78,16 @@ class Looks(TextDocument):
         return self._told(done, places)
 
     def set_font(self, *, font_name: str, paragraph_indices: list[int] | None) -> str:
-        """Font of whole paragraphs."""
         self._set_whole("set_font", paragraph_indices, character(FontName=font_name))
         return f"{_numbers(paragraph_indices)}: font {font_name!r}{self._substitute(font_name)}"
 
     def set_line_spacing(self, *, spacing_value: float, paragraph_indices: list[int] | None) -> str:
-        """Line spacing in lines."""
         spacing = struct("style.LineSpacing")
         spacing.Mode, spacing.Height = PROPORTIONAL, round(100 * spacing_value)
         self._set_whole("set_line_spacing", paragraph_indices, values(ParaLineSpacing=spacing))
         return f"{_numbers(paragraph_indices)}: line spacing {spacing_value:g}"
 
     def set_paragraph_alignment(self, *, alignment: str, paragraph_indices: list[int] | None) -> str:
-        """Alignment."""
         adjust = enum("style.ParagraphAdjust", ADJUST[alignment])
         self._set_whole("set_paragraph_alignment", paragraph_indices, values(ParaAdjust=adjust))
         return f"{_numbers(paragraph_indices)}: aligned {alignment}"
@@ -120,7 +114,6 @@ class Looks(TextDocument):
         return "" if font_name.lower() in known else "; it is not installed here, so the screen shows a similar one"
 
     def find_highlighted_text(self, *, highlight_color: str) -> str:
-        """Text with this background."""
         wanted = int(highlight_color[1:], 16)
         marked = _joined(self._marked(None))
         found = [f"{each.piece.name}: {one_line(each.string, 200)!r}" for each in marked if each.colour == wanted]
@@ -138,7 +131,6 @@ class Looks(TextDocument):
         return "\n".join(lines)
 
     def remove_highlighting(self, *, paragraph_indices: list[int] | None) -> str:
-        """No background any more."""
         count = 0
         with self._one_step("remove_highlighting"):
             for each in list(self._marked(paragraph_indices)):
@@ -209,13 +201,11 @@ class Pages(TextDocument):
     """Page numbers, page breaks, files."""
 
     def save(self) -> str:
-        """Write the document's file."""
         return self._save()
 
     def export_to_pdf(
         self, *, output_path: str | None, output_filename: str | None, include_comments: bool, quality: str
     ) -> str:
-        """Write a PDF."""
         target = self._target(output_path, output_filename)
         self._write(
             target,

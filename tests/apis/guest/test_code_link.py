@@ -102,7 +102,7 @@ def test_one_alone_holds_the_lock_and_is_not_hindered_by_who_asks_for_it(
 
 
 def test_a_server_that_says_nothing_is_ended_in_time(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from apis.guest.code import open as code_open
+    from apis.guest.code import link as code_open
 
     monkeypatch.setattr(code_open, "SERVER_S", 0.2)
     began = time.monotonic()
@@ -112,7 +112,7 @@ def test_a_server_that_says_nothing_is_ended_in_time(run: Path, monkeypatch: pyt
 
 
 def test_code_lists_extensions_and_opens_no_window_for_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from apis.guest.code import open as code_open
+    from apis.guest.code import link as code_open
 
     assert (code_open.main(["--list-extensions"]), capsys.readouterr().out) == (0, "")
     place = run / ".vscode" / "extensions" / "a.b-1"

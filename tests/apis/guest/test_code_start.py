@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.guest.code import gallery as code_gallery
 from apis.guest.code import start as code_start
 
 NAMES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1).map("/home/{}".format)
@@ -49,23 +48,23 @@ def test_flags_are_no_files() -> None:
     ],
 )
 def test_the_newest_version_is_given(extension_id: str, pre_release: bool, version: str | None) -> None:
-    best = code_gallery.best(extension_id, pre_release)
+    best = code_start.best(extension_id, pre_release)
     assert (best and best.version) == version
 
 
 def test_versions_are_compared_by_number() -> None:
-    assert code_gallery.order("1.10.0") > code_gallery.order("1.9.9") > code_gallery.order("1.9.9-beta")
+    assert code_start.order("1.10.0") > code_start.order("1.9.9") > code_start.order("1.9.9-beta")
 
 
-@pytest.mark.parametrize("one", code_gallery.OFFERED, ids=lambda one: f"{one.id}-{one.version}")
-def test_a_packed_extension_is_whole(one: code_gallery.Offered) -> None:
-    packed = code_gallery.packed(one)
-    assert packed == code_gallery.packed(one)
+@pytest.mark.parametrize("one", code_start.OFFERED, ids=lambda one: f"{one.id}-{one.version}")
+def test_a_packed_extension_is_whole(one: code_start.Offered) -> None:
+    packed = code_start.packed(one)
+    assert packed == code_start.packed(one)
     with zipfile.ZipFile(io.BytesIO(packed)) as file:
         about = json.loads(file.read("extension/package.json"))
         names = {name.removeprefix("extension/") for name in file.namelist()}
     assert f"{about['publisher']}.{about['name']}" == one.id
-    assert set(about["categories"]) <= set(code_gallery.CATEGORIES)
+    assert set(about["categories"]) <= set(code_start.CATEGORIES)
     assert "main" not in about
     paths = [each["path"] for kind in about["contributes"].values() for each in kind if "path" in each]
     assert {path.removeprefix("./") for path in paths} <= names

@@ -87,7 +87,7 @@ def test_an_install_that_takes_too_long_is_not_said_to_have_failed(
             raise code.code_link.Late("tool_failed", "VS Code does not answer")
         return {"extensions": []}
 
-    theme = code.code_gallery.OFFERED[0]
+    theme = code.code_start.OFFERED[0]
     monkeypatch.setattr(code.code_link, "ask", ask)
     monkeypatch.setattr(code, "installed", lambda: [code.Installed(theme.id, "0.9.0", (), False)])
     arguments = {"extension_id": theme.id, "pre_release": False} if call == "install_extension" else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from guest.errors import Refused
+from guest import Refused
 
 
 def call(name: str, arguments: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""A fixed amount of the work that observing a desktop is made of, to tell other costs as multiples of it.
+"""Run inside a desktop: a fixed amount of the work that observing is made of, to give other costs as multiples of it.
 
 Invariant: a round is the same work in every session. It has Python, round trips to the X server and calls over the
 accessibility bus. The bus's own registry answers the calls, so that no application takes part. Each line on standard
@@ -30,15 +30,16 @@ def _say(word: str) -> None:
     sys.stdout.flush()
 
 
-def main(argv: list[str]) -> int:
+def main(argv: list[str]) -> None:
     """Work rounds until standard input ends."""
-    from guest.session.session import enter
+    sys.path.insert(0, sys.argv[1])  # the folder of `guest`
+    from guest.session.session import enter  # type: ignore[import-not-found, unused-ignore]
 
     parser = argparse.ArgumentParser(prog="reference")
     parser.add_argument("--run", type=Path, required=True)
     enter(parser.parse_args(argv).run)
 
-    import gi
+    import gi  # type: ignore[import-not-found, unused-ignore]
 
     gi.require_version("Atspi", "2.0")
     from gi.repository import Atspi
@@ -56,4 +57,7 @@ def main(argv: list[str]) -> int:
         for _ in range(CALLS):
             registry.get_id()
         _say(DONE)
-    return 0
+
+
+if __name__ == "__main__":
+    main(sys.argv[2:])
