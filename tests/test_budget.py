@@ -30,7 +30,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "apis/apps": (1493, 12),
     "apis/documents": (1601, 15),
     "apis/functions": (532, 5),
-    "apis/guest": (10955, 62),
+    "apis/guest": (10799, 57),
     "apis/plans": (218, 3),
     "apis/prompts": (490, 7),
     "apis/tasks": (7029, 41),
