@@ -59,6 +59,17 @@ class RopeScaling(msgspec.Struct, frozen=True, kw_only=True):
     original_max_position_embeddings: int
 
 
+class ModelVerdict(msgspec.Struct):
+    """What `model_check` found of a folder; `why` is empty where all is good."""
+
+    architecture: str  # model_type
+    loads: bool = False  # by learner and engine
+    max_logit_diff: float | None = None  # of both, to transformers in float32
+    generates: bool = False  # greedily, what transformers would, and gives all tensors back when it is exported
+    chat: list[str] = []  # what its chat template refuses of conversations of one to four questions
+    why: str = ""
+
+
 class Architecture(msgspec.Struct, frozen=True, kw_only=True):
     """Shape of a dense decoder."""
 

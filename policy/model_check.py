@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from policy import hf_folder, tensorfiles
-from policy.architecture import Architecture, read_architecture
+from policy.architecture import Architecture, ModelVerdict, read_architecture
 from policy.chat_process import MOST_TURNS
 from policy.engine.cache import KeyValueCache
 from policy.engine.core import EngineCore, EngineOptions
@@ -33,17 +33,6 @@ GREEDY_TOKENS = 16
 QUESTION = "What is the capital of France?"
 _CPU = torch.device("cpu")
 _LENGTHS = (3, 33, 64)  # of the compared sequences, in tokens
-
-
-class ModelVerdict(msgspec.Struct):
-    """What was found; `why` is empty where all is good."""
-
-    architecture: str  # model_type
-    loads: bool = False  # by learner and engine
-    max_logit_diff: float | None = None  # of both, to transformers in float32
-    generates: bool = False  # greedily, what transformers would, and gives all tensors back when it is exported
-    chat: list[str] = []  # what its chat template refuses of conversations of one to four questions
-    why: str = ""
 
 
 class _Ours(msgspec.Struct):

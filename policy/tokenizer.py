@@ -206,7 +206,7 @@ class _TemplateForm:
                     refused[key] = "contents do not become the ids that transformers makes of them"
         self.refused = refused
         if why := refused.get("1"):
-            raise ConfigError(f"{folder}: {why}")
+            raise ConfigError(f"{folder}: its chat template can't render a question: {why}")
 
     def prompt(self, turns: Sequence[str], system: str | None) -> array[int]:
         if self.folded and system is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from actors.cluster import output
 from actors.cluster.config import models
 from actors.cluster.runs import weights
-from policy.model_check import ModelVerdict, compare
+from policy.architecture import ModelVerdict
 from runtime.errors import ConfigError
 
 QUIET_S = 2.0
@@ -24,10 +24,6 @@ def check(model: str, runs: Path, dtype: str, *, as_json: bool) -> int:
     """
     run = weights.run_of(model, runs)
     folder = Path(weights.locate(model, runs).folder) if run is not None else models.folder_of(model)
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
     began = time.monotonic()
 
     def tell(step: str) -> None:
@@ -35,9 +31,16 @@ def check(model: str, runs: Path, dtype: str, *, as_json: bool) -> int:
             output.news(f"{output.duration(time.monotonic() - began)}  {step}")
 
     try:
-        verdict = compare(models.locate(str(folder)), dtype, tell)
+        folder = models.locate(str(folder))  # refuses what needs no torch to be refused
+        from transformers.utils import logging
+
+        from policy.model_check import compare
+
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        verdict = compare(folder, dtype, tell)
     except ConfigError as error:
-        verdict = ModelVerdict(architecture="", why=str(error))
+        verdict = ModelVerdict(architecture="", why=str(error).removeprefix(f"{model}: "))
     if as_json:
         output.document(verdict)
     else:

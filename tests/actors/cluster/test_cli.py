@@ -156,6 +156,16 @@ def test_the_command_line_starts_fast() -> None:
 
 
 @pytest.mark.slow
+def test_a_bad_model_folder_is_refused_before_torch_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("[]")
+    code = (
+        "import sys; from actors.cluster import cli; bad = cli.main(['model', 'check', sys.argv[1]]);"
+        "sys.exit(bad != 1 or 'torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-P", "-c", code, tmp_path], check=True)
+
+
+@pytest.mark.slow
 def test_parse_reads_an_answer_and_exits_with_the_verdict() -> None:
     good = call("parse", "--app", "text_editor", "--json", text="type it\nAgent.type(text='kiwi')\n")
     assert good.returncode == 0

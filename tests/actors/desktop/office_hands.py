@@ -5,6 +5,7 @@ something to `doc`, and each further filter saves it and, but for the last, has 
 """
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -12,7 +13,6 @@ import time
 import uno
 from com.sun.star.beans import PropertyValue
 from com.sun.star.connection import NoConnectException
-from com.sun.star.lang import DisposedException
 
 
 def named(**values):
@@ -88,18 +88,10 @@ def main() -> None:
     profile, jobs = sys.argv[1], json.load(sys.stdin)
     office, context = opened(profile)
     for job in jobs:
-        for left in (2, 1, 0):
-            try:
-                worked(context, *job)
-                break
-            except DisposedException:  # LibreOffice itself has crashed
-                office.kill()
-                office.wait()
-                if not left:
-                    raise
-                office, context = opened(profile)
+        worked(context, *job)
     office.kill()
     office.wait()
+    os._exit(0)  # UNO's threads may crash an interpreter that takes itself down
 
 
 main()
