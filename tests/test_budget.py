@@ -18,7 +18,7 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (132, 3),
-    "actors/cluster": (17867, 148),
+    "actors/cluster": (15930, 99),
     "actors/desktop": (8277, 36),
     "actors/entropulse": (757, 4),
     "actors/front": (1233, 8),

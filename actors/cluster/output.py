@@ -31,7 +31,7 @@ class Unwritten(Exception):  # noqa: N818 - ends a command in one line
 
 
 def write(text: str, stream: TextIO, *, flush: bool = True) -> None:
-    """`text` as it stands. Raises BrokenPipeError, Unwritten."""
+    """`text` as it is. Raises BrokenPipeError, Unwritten."""
     try:
         stream.write(text)
         if flush:

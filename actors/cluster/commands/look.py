@@ -42,7 +42,7 @@ REPORT_HELP = Help(
     "say what runs achieved, with a page, curves and whole episodes",
     "Print runs' evaluation rounds, gains, phases, group endings and overlap. Print how seats\n"
     "spent their time and which part used the processor. A seat is busy from a granted reservation to its\n"
-    "verification; idle time is told by cause.\n"
+    "verification; idle time is split by cause.\n"
     "Write one self-contained page, report.html, with curves, causes of phase changes and whole episodes, and the\n"
     "curve of success as a PNG. --text writes nothing; --json writes only where --out is given.\n"
     "Runs of one deploy file that differ in the seed become a mean and a band. The name of an experiment stands for\n"

@@ -9,7 +9,7 @@ from actors.cluster.commands import Help, take_json, take_sets
 KEYS_HELP = Help(
     "list the keys of deploy files",
     "Print the keys of a deploy file that most users need, each with its default, its type and what it does.\n"
-    "--all prints every key. With WORD, print every key that has it in its name or meaning. `list[].key` stands in\n"
+    "--all prints every key. With WORD, print every key that has it in its name or meaning. `list[].key` is in\n"
     "every entry of a list. --schema prints the JSON schema of deploy files: editors complete and check files by it.",
     "examples:\n"
     "  computerrl keys\n"
@@ -55,7 +55,7 @@ def _keys(args: argparse.Namespace) -> int:
         output.document(found)
         return 0
     for one in found:
-        output.line(keys.told(one, min(108, output.columns())))
+        output.line(keys.described(one, min(108, output.columns())))
     if not args.word and not args.all:
         output.line(f"\n{len(known) - len(found)} more with --all")
     return 0

@@ -24,7 +24,7 @@ from runtime.settings import masked
 
 STORED = "deploy.yaml"  # in a run's folder
 PROVIDER = "desktops.provider"
-KUBERAY = "kuberay"  # lies beside the deploy files, and is for kubectl
+KUBERAY = "kuberay"  # lies with the deploy files, and is for kubectl
 
 
 def bundled() -> dict[str, Path]:
@@ -80,8 +80,8 @@ def _laid(path: Path, name: str, above: list[Path]) -> dict[Any, Any]:
         return data
     if not isinstance(base, str) or not base:
         raise ConfigError(f"{name}: extends: expected a deploy file's path or name, got {base!r}")
-    beside = path.parent / base
-    below = beside if beside.is_file() else bundled().get(base.removesuffix(".yaml"))
+    sibling = path.parent / base
+    below = sibling if sibling.is_file() else bundled().get(base.removesuffix(".yaml"))
     if below is None:
         names = [file.name for file in _deploy_files(path.parent) if file != path]
         raise ConfigError(f"{name}: extends: {base}: no such deploy file in {path.parent}; {hint(base, names)}")
@@ -90,7 +90,7 @@ def _laid(path: Path, name: str, above: list[Path]) -> dict[Any, Any]:
         circle = " -> ".join(file.name for file in [*chain[chain.index(below.resolve()) :], below])
         raise ConfigError(f"{name}: extends goes in a circle: {circle}")
     under = _laid(below, str(below), chain)
-    typed_yaml.build(copy.deepcopy(under), DeployFile, source=str(below))  # what is wrong in it is told of it
+    typed_yaml.build(copy.deepcopy(under), DeployFile, source=str(below))  # what is wrong in it is blamed on it
     return _over(under, data, msgspec.to_builtins(DeployFile()))
 
 
@@ -129,7 +129,7 @@ def refuse_other_keys(overrides: Sequence[str]) -> None:
 
 
 def stored(folder: Path, overrides: Sequence[str] = ()) -> Deploy:
-    """What the run in `folder` was told, with `--set` overrides. Raises ConfigError."""
+    """The settings of the run in `folder`, with `--set` overrides. Raises ConfigError."""
     return typed_yaml.build(stored_plain(folder), Deploy, overrides, source=str(folder / STORED))
 
 

@@ -1,7 +1,8 @@
-"""The keys of a deploy file, from where they are declared.
+"""What deploy files may say, from where their keys are declared, and what one comes to, in a few lines. Pure.
 
 Invariant: a key, its type, its default, its bounds and its meaning are read from the class that a deploy file is
-checked against, so that what is told here is what counts.
+checked against. A phase that the numbers leave no room for is not announced, and what depends on how training goes is
+printed as a bound.
 """
 
 from __future__ import annotations
@@ -14,7 +15,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from actors.cluster.config.schema import DeployFile
+from actors.cluster.config.lanes import Lanes
+from actors.cluster.config.schema import Deploy, DeployFile
+from actors.entropulse.config import EntropulseConfig
+from actors.sampler.config import SglangConfig
+from apis.actions.spaces import MEANING
 from runtime.settings import ADVANCED
 
 _PLAIN: dict[Any, str] = {
@@ -33,30 +38,30 @@ class Key(msgspec.Struct, frozen=True):
 
 
 def of_deploy() -> list[Key]:
-    """All keys, in order of declaration. What the entries of several lists share is told of the first list."""
+    """All keys, in order of declaration. What the entries of several lists share is printed with the first list."""
     return list(_of(DeployFile, "", {}))
 
 
-def _of(struct: type[msgspec.Struct], at: str, told: dict[type, str], chosen: str = "") -> Iterator[Key]:
+def _of(struct: type[msgspec.Struct], at: str, seen: dict[type, str], chosen: str = "") -> Iterator[Key]:
     for field in msgspec.structs.fields(struct):
         key = f"{at}.{field.encode_name}" if at else field.encode_name
         parts = list(_parts(field.type))
         entries = [inner for part in parts if get_origin(part) is list for inner in _parts(get_args(part)[0])]
         structs = [inner for inner in entries if _is_struct(inner)]
-        same = next((told[one] for one in structs if one in told), "")
+        same = next((seen[one] for one in structs if one in seen), "")
         if not any(map(_is_struct, parts)):
             said, advanced = _said(field.type)
             shared = f"Its entries are those of {same}." if same else ""
             meaning = " ".join(filter(None, (chosen, said, shared)))
             yield Key(key, " or ".join(map(_called, parts)), _default(field), advanced, meaning)
-        yield from _chosen([part for part in parts if _is_struct(part)], key, told, chosen, _default(field))
+        yield from _chosen([part for part in parts if _is_struct(part)], key, seen, chosen, _default(field))
         if not same:
-            told.update(dict.fromkeys(structs, key))
-            yield from _chosen(structs, f"{key}[]", told, chosen, None)
+            seen.update(dict.fromkeys(structs, key))
+            yield from _chosen(structs, f"{key}[]", seen, chosen, None)
 
 
 def _chosen(
-    structs: list[type[msgspec.Struct]], at: str, told: dict[type, str], chosen: str, default: str | None
+    structs: list[type[msgspec.Struct]], at: str, seen: dict[type, str], chosen: str, default: str | None
 ) -> Iterator[Key]:
     """The keys of what lies at `at`, which is one of `structs`; which, its `type` says where there are several."""
     tags = [str(one.__struct_config__.tag) for one in structs]
@@ -64,7 +69,7 @@ def _chosen(
         usual = None if default is None else msgspec.json.decode(default)["type"]
         yield Key(f"{at}.type", " | ".join(tags), usual, advanced=at.endswith("[]"), meaning="Chooses which it is.")
     for one, tag in zip(structs, tags, strict=True):
-        yield from _of(one, at, told, f"({tag})" if len(structs) > 1 else chosen)
+        yield from _of(one, at, seen, f"({tag})" if len(structs) > 1 else chosen)
 
 
 def _said(annotation: Any) -> tuple[str, bool]:
@@ -121,7 +126,7 @@ def matching(word: str, keys: Iterable[Key]) -> list[Key]:
     return [one for one in keys if low in one.key.lower() or low in one.meaning.lower()]
 
 
-def told(one: Key, columns: int) -> str:
+def described(one: Key, columns: int) -> str:
     """Name, default and type on a line, and what it means on the next ones, of at most `columns` characters."""
     default = "(no default)" if one.default is None else f"= {one.default}"
     head = f"{one.key} {default}   {one.type}"
@@ -151,3 +156,91 @@ def _defaults(section: msgspec.Struct) -> Iterator[msgspec.Struct]:
     for name in section.__struct_fields__:
         if isinstance(inner := getattr(section, name), msgspec.Struct):
             yield from _defaults(inner)
+
+
+def summary(deploy: Deploy, lanes: Lanes) -> list[tuple[str, str]]:
+    """Label and value: tasks, engine, phases and evaluation."""
+    desktops, prompt, rules = deploy.desktops, deploy.prompt, deploy.replay
+    groups = f"{count(rules.groups_per_step, 'group')} of {count(rules.group_size, 'episode')}"
+    left = f" ({lanes.unsolvable} more can't be solved without a network)" if lanes.unsolvable else ""
+    rows = [
+        ("actions", f"{prompt.action_space}: {MEANING[prompt.action_space]}"),
+        ("tasks", f"{len(lanes.train)} train{left}, {len(lanes.eval)} held out, {len(lanes.demo)} demonstrated"),
+        ("engine", _engine(deploy)),
+        ("batches", f"{groups} per RL step, staleness at most {rules.max_staleness}"),
+        ("phases", _phases(deploy)),
+        ("rehearsal", f"{count(deploy.learner.rehearsal, 'exercise')} of the base model's in every optimizer step"),
+        ("evaluation", _evaluation(deploy, lanes)),
+        ("seats", f"{desktops.count} in {count(desktops.processes, 'process')}"),
+    ]
+    absent = {"batches"} if not deploy.entropulse.total_rl_steps else set()
+    absent |= {"rehearsal"} if not deploy.learner.rehearsal else set()
+    return [row for row in rows if row[0] not in absent]
+
+
+def pulses(phases: EntropulseConfig) -> tuple[int, int]:
+    """The fewest and the most pulses (or resets) that `phases` have room for, where none fails to learn."""
+    total, most = phases.rl_steps_in_all, phases.pulses
+    if phases.pulse == "none" or not phases.pulse_steps or not total:
+        return 0, 0
+    # A stay that is not counted ends by its plateau, which takes as many steps as are looked at and held.
+    shortest = max(phases.min_phase_steps, phases.plateau_window) + phases.plateau_patience - 1
+    if phases.max_unused_groups:
+        shortest = 0  # or for want of signal, which may come at once
+    counted = phases.rl_steps_per_phase
+    fewest = min(most, (total - 1) // counted) if counted else 0
+    shortest = min(shortest, counted) if counted else shortest
+    return fewest, min(most, (total - 1) // shortest) if shortest else most
+
+
+def count(number: int, noun: str) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{number} {noun if number == 1 else noun + ('es' if noun.endswith('s') else 's')}"
+
+
+def _phases(deploy: Deploy) -> str:
+    phases, demos = deploy.entropulse, deploy.demos
+    fewest, most = pulses(phases)
+    bound = "" if fewest == most else "up to "
+    parts = [count(demos.count, "demonstration")] * bool(demos.count)
+    parts += [f"{count(phases.bc_steps, 'step')} of cloning"] * bool(phases.bc_steps)
+    again = count(demos.resample_bc_steps or phases.bc_steps, "step")
+    if demos.resample_rounds and phases.bc_steps:
+        parts.append(f"{demos.resample_rounds} x resampling and {again} of cloning again")
+    if phases.total_rl_steps:
+        parts.append(f"{count(phases.rl_steps_in_all, 'step')} of RL in {bound}{count(most + 1, 'phase')}")
+    if most and phases.pulse == "full":
+        shown = deploy.replay.pulse_demos
+        beside = f" with {count(shown, 'demonstration')} each" if shown else ""
+        parts.append(f"{bound}{most} x {count(phases.pulse_steps, 'step')} of pulse{beside}")
+    if most < phases.pulses and phases.pulse == "full" and phases.total_rl_steps and phases.pulse_steps:
+        parts.append(f"no room for {count(phases.pulses - most, 'more pulse' if most else 'pulse')}")
+    return ", ".join(parts) or "none"
+
+
+def _engine(deploy: Deploy) -> str:
+    samplers, engine = deploy.samplers, deploy.samplers.engine
+    if samplers.attach:
+        return f"sglang, {count(len(samplers.attach), 'attached server')}"
+    kind = "sglang" if isinstance(engine, SglangConfig) else "embedded"
+    return f"{kind} on {samplers.device}" + (f", {samplers.count} of them" if samplers.count > 1 else "")
+
+
+def _evaluation(deploy: Deploy, lanes: Lanes) -> str:
+    evaluated, phases = deploy.evaluation, deploy.entropulse
+    if not evaluated.enabled or not lanes.eval:
+        return "none"
+    when = ["after cloning" if phases.bc_steps else "at the beginning"]
+    if evaluated.interval:
+        if evaluated.interval < phases.rl_steps_in_all:
+            when.append(f"every {count(evaluated.interval, 'step').removeprefix('1 ')} of RL")
+        when += ["after each pulse"] * (phases.pulse == "full" and pulses(phases)[1] > 0)
+    rounds = f"{', '.join(when)} and at the end"
+    episodes = f" x {evaluated.episodes}" if evaluated.episodes > 1 else ""
+    heat = deploy.sampling.eval_temperature
+    how = "greedily" if heat == 0 else f"at temperature {heat:g}"
+    twin = ", and greedily" if evaluated.greedy and heat else ""
+    idle = "; while RL draws nothing" if deploy.samplers.sglang else "; on seats RL leaves idle"
+    share = f"; {evaluated.rollout_share:.1%} of RL's episodes meanwhile" if evaluated.rollout_share else idle
+    share *= bool(phases.rl_steps_in_all)
+    return f"{rounds}: {count(len(lanes.eval), 'instance')}{episodes} {how}{twin}{share}"

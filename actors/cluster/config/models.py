@@ -1,15 +1,20 @@
-"""Where the model that a run starts from lies: a folder, or a name on the hub.
+"""Where the model that a run starts from lies: a folder, or a name on the Hugging Face hub.
 
-Invariant: a located model folder has the files that every part reads, sound, and the weights of the whole model.
+Invariant: a located model folder has the files that every part reads, sound, and the weights of the whole model. What
+the hub's cache holds whole is taken as it is, and the network is not asked. What is fetched is weights, configuration
+and tokenizer, never a program.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
+import sys
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
-from actors.cluster.config import hub
+from actors.cluster import output
 from apis.prompts import Form
 from policy import tensorfiles
 from policy.architecture import read_architecture
@@ -20,7 +25,7 @@ from runtime.errors import ConfigError
 
 # What decides which ids a text becomes, chat form included; those that are missing count as empty.
 _OF_TOKENS = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
-FILES = ("config.json", "tokenizer.json")  # beside the weights, in one file or in several
+FILES = ("config.json", "tokenizer.json")  # next to the weights, in one file or in several
 
 BASE = "base"  # the bundled model's name
 MADE = {"smollm2": "smollm"}  # model folders that a target of the Makefile makes, by name
@@ -71,8 +76,8 @@ def folder_of(base: str, *, weights: bool = True) -> Path:
         return folder
     if "://" in base:
         raise ConfigError(f"{base}: a model at a URL has no weights here: only `eval` and `play --model` take one")
-    if name := hub.named(base):
-        return hub.snapshot(name, weights=weights)
+    if name := hub_name(base):
+        return snapshot(name, weights=weights)
     made = f"; `make {MADE[folder.name]}` makes it" if folder.name in MADE else ""
     raise ConfigError(f"there is no model folder {folder}{made}")
 
@@ -117,3 +122,88 @@ def fingerprint(model: str | Path) -> str:
         path = Path(model) / name
         digest.update(hashlib.blake2b(disk.read_bytes(path, disk.MODEL) if path.is_file() else b"").digest())
     return digest.hexdigest()
+
+
+_NAME = re.compile(r"(\w[\w.-]*/\w[\w.-]*)(?:@(\w[\w./-]*))?", re.ASCII)
+_NEWEST = "main"
+_WEIGHTS = "*.safetensors"
+_NOT = ["*/*", "consolidated*"]  # other forms of the same weights
+_FOLDERS = "models"  # where deploy files look for folders
+_ASK_S = 10.0  # that the hub has for each answer
+
+
+class HubName(NamedTuple):
+    """A model of the hub."""
+
+    repo: str  # OWNER/MODEL
+    revision: str  # branch, tag or commit
+
+
+def hub_name(text: str) -> HubName | None:
+    """The model of the hub that OWNER/MODEL or OWNER/MODEL@REVISION means; None for a path.
+
+    What begins with a folder that is here is a path, and so is what begins with `models`.
+    """
+    found = _NAME.fullmatch(text)
+    if found is None or (owner := text.partition("/")[0]) == _FOLDERS or Path(owner).is_dir():
+        return None
+    return HubName(found[1], found[2] or _NEWEST)
+
+
+def snapshot(name: HubName, *, weights: bool = True) -> Path:
+    """The folder of `name` in the cache, fetched where need be, without the weights where they are not wanted.
+
+    Raises ConfigError of one line: what is not there, may not be had, or can't be reached.
+    """
+    import huggingface_hub as hf
+
+    kinds = [f"*{kind}" for kind in tensorfiles.COMPANION_KINDS] + list(tensorfiles.COMPANION_NAMES)
+    wanted = [*kinds, _WEIGHTS] if weights else kinds
+    try:
+        cached = hf.snapshot_download(
+            name.repo, revision=name.revision, allow_patterns=wanted, ignore_patterns=_NOT, local_files_only=True
+        )
+        if _cached_whole(Path(cached), weights=weights):
+            return Path(cached)
+    except hf.errors.LocalEntryNotFoundError:
+        pass
+    output.line(f"fetching {_called(name)} from {hf.constants.ENDPOINT} to {hf.constants.HF_HUB_CACHE}", to=sys.stderr)
+    if not sys.stderr.isatty():
+        hf.utils.disable_progress_bars()
+    try:
+        found = hf.snapshot_download(
+            name.repo, revision=name.revision, allow_patterns=wanted, ignore_patterns=_NOT, etag_timeout=_ASK_S
+        )
+    except hf.errors.GatedRepoError:
+        why = "its owners let in who has accepted their terms: do so on its page, then set HF_TOKEN"
+    except hf.errors.RepositoryNotFoundError:
+        why = "there is no such folder, and no such model on the hub that is public or that HF_TOKEN opens"
+    except hf.errors.RevisionNotFoundError:
+        why = f"the hub has {name.repo}, and no revision {name.revision} of it"
+    except Exception as error:  # noqa: BLE001  the errors of the HTTP library that the hub's client has, which changes
+        why = (
+            "there is no such folder, the cache does not hold such a model of the hub whole, and the hub can't be asked"
+            f": {_cause(error)}"
+        )
+    else:
+        return Path(found)
+    raise ConfigError(f"{_called(name)}: {why}")
+
+
+def _cached_whole(folder: Path, *, weights: bool) -> bool:
+    """Whether the cache holds all of a model that may have been fetched in part by others."""
+    if not (folder / "config.json").is_file() or not (folder / "tokenizer.json").is_file():
+        return False
+    return not weights or not tensorfiles.problem(folder)
+
+
+def _called(name: HubName) -> str:
+    return name.repo if name.revision == _NEWEST else f"{name.repo}@{name.revision}"
+
+
+def _cause(error: BaseException) -> str:
+    """The first line of what the hub's client found at the root."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -221,7 +221,7 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
         return DesktopsConfig(provider=provider, pool=pool, screen=screen)
 
     def seat(self, prompt: PromptConfig) -> SeatConfig:
-        """What every seat is told."""
+        """The settings of every seat."""
         return SeatConfig(
             format=prompt.format,
             action_space=prompt.action_space,
@@ -247,12 +247,12 @@ class DemonstrationsConfig(DemosConfig, frozen=True, kw_only=True):
     ] = []
 
     def ledger(self) -> DemosConfig:
-        """What the ledger is told."""
+        """The part that the ledger needs."""
         return DemosConfig(**{name: getattr(self, name) for name in DemosConfig.__struct_fields__})
 
 
 class Deploy(Section, frozen=True, kw_only=True):
-    """What one run is told."""
+    """The settings of one run."""
 
     run: RunConfig = RunConfig()
     model: ModelConfig = ModelConfig()
@@ -314,7 +314,7 @@ class Deploy(Section, frozen=True, kw_only=True):
 
 
 class DeployFile(Deploy, frozen=True, kw_only=True):
-    """A deploy file: what a run is told, laid over another file."""
+    """A deploy file: the settings of a run, laid over another file."""
 
     extends: Annotated[
         str, key("Lays this file over another: its path from this file's folder, or a bundled name. Lists replace.")

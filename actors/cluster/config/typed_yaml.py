@@ -31,7 +31,7 @@ _AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<at>.*)`)?$", re.DOTALL)
 
 
 DEEPEST = 64  # levels of a file; what describes a run, a suite or a task has no ten
-MOST = 50_000  # values of a file, each alias counting as what it stands for
+MOST = 50_000  # values of a file, each alias counting as what it names
 TOO_DEEP = "nested too deeply"
 LONGEST = 200  # characters of a --set that a message repeats
 
@@ -128,7 +128,7 @@ def plain(path: Path, source: str) -> Any:
     return parse_yaml(text, source)
 
 
-class _Told(NamedTuple):
+class _Context(NamedTuple):
     """What a message about a value may need."""
 
     blame: Callable[[str], str]  # path -> which source set it
@@ -145,7 +145,7 @@ def build(data: Any, root: type[T], overrides: Sequence[str] = (), *, source: st
     for override in overrides:
         sources[_override(data, override, root)] = _said(override)
     kind: type = root
-    _check(data, _shape(kind), "", _Told(lambda at: _blame(at, sources, source), paths(kind)))
+    _check(data, _shape(kind), "", _Context(lambda at: _blame(at, sources, source), paths(kind)))
     try:
         return msgspec.convert(data, root)
     except ConfigError as error:  # of a struct's own check; it begins with the path
@@ -246,37 +246,37 @@ def _is_item(key: str, there: list[Any]) -> bool:
     return key.isdecimal() and len(key) <= len(str(len(there))) and int(key) < len(there)
 
 
-def _check(data: Any, shape: inspect.Type, at: str, told: _Told) -> None:
+def _check(data: Any, shape: inspect.Type, at: str, context: _Context) -> None:
     shapes = parts(shape)
     if isinstance(data, dict):
         structs = [part for part in shapes if isinstance(part, inspect.StructType)]
-        struct = _chosen(structs, data, at, told)
+        struct = _chosen(structs, data, at, context)
         if struct is not None:
             fields = {field.encode_name: field for field in struct.fields}
             for key, value in data.items():
                 if key in fields:
                     _tag(value, fields[key])
-                    _check(value, fields[key].type, _join(at, key), told)
+                    _check(value, fields[key].type, _join(at, key), context)
                 elif key != struct.tag_field:
                     full = _join(at, key)
-                    right = _of_others(key, structs, struct) or _right_key(full, list(fields), at, told.known)
-                    raise ConfigError(f"{told.blame(full)}: unknown key {full}; {right}")
+                    right = _of_others(key, structs, struct) or _right_key(full, list(fields), at, context.known)
+                    raise ConfigError(f"{context.blame(full)}: unknown key {full}; {right}")
         for part in shapes:
             if isinstance(part, inspect.DictType):
                 for key, value in data.items():
-                    _check(value, part.value_type, _join(at, key), told)
+                    _check(value, part.value_type, _join(at, key), context)
     elif isinstance(data, list):
         for part in shapes:
             if isinstance(part, inspect.ListType | inspect.VarTupleType):
                 for index, value in enumerate(data):
-                    _check(value, part.item_type, _join(at, index), told)
+                    _check(value, part.item_type, _join(at, index), context)
             elif isinstance(part, inspect.TupleType):
                 for index, (value, its) in enumerate(zip(data, part.item_types, strict=False)):
-                    _check(value, its, _join(at, index), told)
+                    _check(value, its, _join(at, index), context)
     else:
         for path, value, why in out_of_bounds(data, shape, at):
-            raise ConfigError(f"{told.blame(path)}: {path} is {value}: {why}")
-        _check_choice(data, shapes, at, told)
+            raise ConfigError(f"{context.blame(path)}: {path} is {value}: {why}")
+        _check_choice(data, shapes, at, context)
 
 
 def _of_others(key: object, structs: list[inspect.StructType], chosen: inspect.StructType) -> str:
@@ -286,14 +286,16 @@ def _of_others(key: object, structs: list[inspect.StructType], chosen: inspect.S
 
 
 def _tag(value: Any, field: inspect.Field) -> None:
-    """Say which of several kinds `value` is, where it says nothing: the kind that stands there by default."""
+    """Say which of several kinds `value` is, where it says nothing: the default one."""
     usual = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
     config = usual.__struct_config__ if isinstance(usual, msgspec.Struct) else None
     if isinstance(value, dict) and config is not None and config.tag_field is not None:
         value.setdefault(config.tag_field, config.tag)
 
 
-def _chosen(structs: list[inspect.StructType], data: dict[Any, Any], at: str, told: _Told) -> inspect.StructType | None:
+def _chosen(
+    structs: list[inspect.StructType], data: dict[Any, Any], at: str, context: _Context
+) -> inspect.StructType | None:
     if len(structs) <= 1:
         return structs[0] if structs else None
     tag_field = structs[0].tag_field or "type"
@@ -302,11 +304,11 @@ def _chosen(structs: list[inspect.StructType], data: dict[Any, Any], at: str, to
     if str(wanted) not in tags:
         full = _join(at, tag_field)
         said = f"got {wanted}" if tag_field in data else "it is missing"
-        raise ConfigError(f"{told.blame(full)}: {full}: expected one of {', '.join(tags)}, {said}")
+        raise ConfigError(f"{context.blame(full)}: {full}: expected one of {', '.join(tags)}, {said}")
     return structs[tags.index(str(wanted))]
 
 
-def _check_choice(data: Any, parts: tuple[inspect.Type, ...], at: str, told: _Told) -> None:
+def _check_choice(data: Any, parts: tuple[inspect.Type, ...], at: str, context: _Context) -> None:
     choices: list[str] = []
     for part in parts:
         if isinstance(part, inspect.EnumType):
@@ -318,7 +320,7 @@ def _check_choice(data: Any, parts: tuple[inspect.Type, ...], at: str, told: _To
     optional = any(isinstance(part, inspect.NoneType) for part in parts)
     if choices and str(data) not in choices and not (data is None and optional):
         said = f"expected one of {', '.join(one or repr(one) for one in choices)}, got {data}"
-        raise ConfigError(f"{told.blame(at)}: {at}: {said}")
+        raise ConfigError(f"{context.blame(at)}: {at}: {said}")
 
 
 def _right_key(full: str, siblings: list[str], at: str, known: tuple[str, ...]) -> str:

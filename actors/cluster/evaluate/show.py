@@ -155,7 +155,7 @@ def _print(weights: NamedWeights, deploy: Deploy, played: EvaluationRound, compa
     if len(summary.pass_at) > 1:
         output.line("\n" + "  ".join(f"pass@{k} {value:.3f}" for k, value in summary.pass_at.items()))
     if compared is not None:
-        output.line(f"\n{criterion.told(compared)}")
+        output.line(f"\n{criterion.gain_line(compared)}")
 
 
 def _row(name: str, rates: Rates) -> tuple[str, ...]:

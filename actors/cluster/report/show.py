@@ -168,7 +168,7 @@ def _print(run: RunFigures) -> None:
     tables.show(page.scores_of(run))
     output.line()
     for compared in run.gains:
-        output.prose(f"gain      {criterion.told(compared)}")
+        output.prose(f"gain      {criterion.gain_line(compared)}")
     if run.steps:
         phases = (f"{switch.phase} from step {switch.start} ({plain(switch.cause)})" for switch in run.switches)
         output.prose(f"phases    {', '.join(phases)}")

@@ -88,7 +88,7 @@ class Standing:
         if plan.placer is not None and self.plan.placer is None:
             raise ConfigError("desktops.place: the run began on this machine alone; stop it and go on with --resume")
         change = changes.decide(self._there, wanted(self._there, self.plan.deploy, plan))
-        for line in told(found, change, self._there):
+        for line in change_lines(found, change, self._there):
             say(line)
         if request.dry_run:
             return
@@ -101,7 +101,7 @@ class Standing:
             limit_s = request.deploy.run.limit_s
             self._limit.reschedule(None if limit_s is None else self._began + limit_s)
         self.plan = plan
-        system.log.emit(events.CHANGED, lines=told(found, change, self._there))
+        system.log.emit(events.CHANGED, lines=change_lines(found, change, self._there))
         try:
             run_folder.write(plan.run_dir, deploy_files.STORED, deploy_files.dump(request.deploy).encode())
         except OSError as error:
@@ -220,16 +220,16 @@ def refuse(found: Iterable[Key], run: str) -> None:
         )
 
 
-def told(found: Sequence[Key], change: LiveChange, there: changes.Layout) -> list[str]:
+def change_lines(found: Sequence[Key], change: LiveChange, there: changes.Layout) -> list[str]:
     """A line for each thing that changes: `+` begins, `-` ends, `~` goes on otherwise or begins again."""
     lines = [f"~ {path}: {_value(before)} -> {_value(after)}" for path, before, after in found]
     added = {spec.name: spec for spec in change.added}
-    anew = [name for name in change.removed if name in added]
+    again = [name for name in change.removed if name in added]
     gone = [name for name in change.removed if name not in added]
-    fresh = [name for name in added if name not in anew]
+    fresh = [name for name in added if name not in again]
     lines += [f"- {ranges(names)}" for names in _by_kind(gone)]
     lines += [f"+ {ranges(names)}" for names in _by_kind(fresh)]
-    lines += [f"~ {ranges(names)} (once the present episodes are over)" for names in _by_kind(anew)]
+    lines += [f"~ {ranges(names)} (once the present episodes are over)" for names in _by_kind(again)]
     lines += [f"~ {ranges(names)}" for names in _by_kind([spec.name for spec in change.configured])]
     hosts = [host.name for host in change.hosts]
     lines += [f"+ process {ranges(new)}" for new in _by_kind([name for name in hosts if name not in there.hosts])]

@@ -1,4 +1,4 @@
-"""What a live run has to begin, end and be told to become what another deploy file says. Pure.
+"""What a live run has to begin, end and configure to become what another deploy file says. Pure.
 
 Invariant: carried out in the order `removed`, `added`, `configured`, a change makes the present layout the wanted one.
 A seat is ended only where it, its process or what that process shares changes. A change that would cost an actor what
@@ -110,7 +110,7 @@ def kept(now: Layout, then: Layout, there: Room) -> Layout:
 
 def decide(now: Layout, then: Layout) -> LiveChange:
     """What makes `now` become `then`. Raises ConfigError, naming the actor, where that would cost what it knows."""
-    anew = {name for name in now.hosts.keys() & then.hosts.keys() if _is_anew(name, now, then)}
+    again = {name for name in now.hosts.keys() & then.hosts.keys() if _begins_again(name, now, then)}
     removed, added, configured = [], [], []
     for name, was in now.actors.items():
         wanted = then.actors.get(name)
@@ -119,9 +119,9 @@ def decide(now: Layout, then: Layout) -> LiveChange:
                 raise ConfigError(f"{name} can't leave a run that lives")
             removed.append(name)
         elif _kind(name) != SEAT:
-            if was.host != wanted.host or was.host in anew or _lasting(was) != _lasting(wanted):
-                raise ConfigError(f"{name} would have to begin anew, and lose what it holds")
-        elif was.host != wanted.host or was.host in anew:
+            if was.host != wanted.host or was.host in again or _lasting(was) != _lasting(wanted):
+                raise ConfigError(f"{name} would have to begin again, and lose what it holds")
+        elif was.host != wanted.host or was.host in again:
             removed.append(name)
     for name, spec in then.actors.items():
         before = now.actors.get(name)
@@ -131,11 +131,11 @@ def decide(now: Layout, then: Layout) -> LiveChange:
             added.append(spec)
         elif _taken(before) != _taken(spec):
             configured.append(spec)
-    begun = (host for name, host in then.hosts.items() if name in anew or name not in now.hosts)
+    begun = (host for name, host in then.hosts.items() if name in again or name not in now.hosts)
     return LiveChange(removed=tuple(removed), added=tuple(added), hosts=tuple(begun), configured=tuple(configured))
 
 
-def _is_anew(host: str, now: Layout, then: Layout) -> bool:
+def _begins_again(host: str, now: Layout, then: Layout) -> bool:
     """Whether a process is not what it has to be: what its seats share was made by the first of them."""
     before, after = (
         [_lasting(spec) for spec in one.actors.values() if spec.host == host and _kind(spec.name) == SEAT]

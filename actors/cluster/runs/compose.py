@@ -12,9 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster.config import demonstrators
-from actors.cluster.config import summary as plansummary
-from actors.cluster.config.lanes import Lanes, routes_of
+from actors.cluster.config import keys
+from actors.cluster.config.lanes import Lanes, members_of, pool_of, routes_of
 from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.runs import placement, recordings, refusals
 from actors.cluster.runs.placement import LEARNER, ROUTER
@@ -53,8 +52,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     stages: Stages
     lanes: Lanes
     placer: PlacerSpec | None = None  # of hosts on other machines
-    memory: str = ""  # of each rank of the learner, beside what there is
-    sums: tuple[shares.Sum, ...] = ()  # of the desktops' limits, beside what the machine has
+    memory: str = ""  # of each rank of the learner, and what there is
+    sums: tuple[shares.Sum, ...] = ()  # of the desktops' limits, and what the machine has
 
     def host_rows(self) -> list[tuple[str, str, str]]:
         """Host, the actors in it, and where it goes."""
@@ -76,12 +75,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def _summary(self) -> list[tuple[str, str]]:
         source = self._ledger().demos.source
         if not source:
-            return plansummary.summary(self.deploy, self.lanes)
+            return keys.summary(self.deploy, self.lanes)
         held, wanted = recordings.header_of(Path(source)).demos, self.deploy.demos.count
         lanes = self.lanes if held < wanted else msgspec.structs.replace(self.lanes, demo=[])
         rest = f"the other {wanted - held} are demonstrated" if held < wanted else "none is demonstrated"
-        holds = f"{self.deploy.demos.source} holds {plansummary.count(held, 'demonstration')}"
-        return [*plansummary.summary(self.deploy, lanes), ("recording", f"{holds}, {wanted} are wanted: {rest}")]
+        holds = f"{self.deploy.demos.source} holds {keys.count(held, 'demonstration')}"
+        return [*keys.summary(self.deploy, lanes), ("recording", f"{holds}, {wanted} are wanted: {rest}")]
 
     @property
     def samplers(self) -> list[str]:
@@ -194,7 +193,7 @@ def _placed(
 
 def _ledger(deploy: Deploy, named: Named, incarnation: str) -> ActorSpec:
     space, lanes = deploy.prompt.action_space, named.lanes
-    pool = demonstrators.pool_of(deploy.demos, space)
+    pool = pool_of(deploy.demos, space)
     ledger = LedgerSettings(
         seed=deploy.run.seed,
         train_tasks=lanes.train,
@@ -208,7 +207,7 @@ def _ledger(deploy: Deploy, named: Named, incarnation: str) -> ActorSpec:
         format=deploy.prompt.format,
         action_space=space,
         demo_routes={} if pool else routes_of(lanes.demo, deploy.demos.routes, space),
-        demo_members=demonstrators.members_of(lanes.demo, pool, space),
+        demo_members=members_of(lanes.demo, pool, space),
         train_kinds=[kind_of(task) for task in lanes.train] if deploy.replay.curriculum != "none" else [],
         rl_steps_in_all=deploy.entropulse.rl_steps_in_all,
         rollout_share=deploy.evaluation.rollout_share,
@@ -321,7 +320,7 @@ def _seats(deploy: Deploy, model: str, router: str) -> list[ActorSpec]:
         generate_timeout_s=deploy.samplers.generate_timeout_s + ANSWER_MARGIN_S,
         published_metrics=deploy.evaluation.published_metrics,
     )
-    pool = demonstrators.pool_of(deploy.demos, deploy.prompt.action_space)
+    pool = pool_of(deploy.demos, deploy.prompt.action_space)
     configs = [
         DesktopSeat(
             seat=seat,

@@ -25,7 +25,7 @@ def judge_training(plan: Plan, figures: Figures) -> Verdict:
     """Whether the run did what its file requires."""
     compared = gains(read_rounds(plan.run_dir))
     missing = unmet(plan.deploy.run.require, figures, compared)
-    return "failed" if missing else "ok", "; ".join([*missing, *map(told, compared[:1])]) or None
+    return "failed" if missing else "ok", "; ".join([*missing, *map(gain_line, compared[:1])]) or None
 
 
 def judge_recording(plan: Plan, figures: Figures) -> Verdict:
@@ -117,7 +117,7 @@ def spread(found: Gain, called: str = "seeds") -> str:
     return f"{said} (t of {of.freedom:.1f} degrees of freedom)"
 
 
-def told(compared: Compared) -> str:
+def gain_line(compared: Compared) -> str:
     """The gain with its numbers in one line."""
     found = headline(compared)
     kind = "trained families, " if compared.trained and compared.untrained else ""

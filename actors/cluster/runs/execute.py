@@ -130,7 +130,7 @@ async def execute(plan: Plan, record: RunRecord, job: Job) -> Verdict:
 async def _until_the_end(system: ActorSystem, run: LiveRun, job: Job, stop: asyncio.Event) -> Verdict:
     deploy, folder = run.plan.deploy, run.plan.run_dir
     await system.spawn(*run.plan.stages[0])  # the ledger: all else asks it
-    beside = [
+    around = [
         asyncio.ensure_future(work)
         for work in (
             run.follow(),
@@ -145,9 +145,9 @@ async def _until_the_end(system: ActorSystem, run: LiveRun, job: Job, stop: asyn
     try:
         async with asyncio.timeout(deploy.run.limit_s) as run.limit:
             program = asyncio.ensure_future(job.program(run))
-            await asyncio.wait([program, failed, stopped, *beside], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([program, failed, stopped, *around], return_when=asyncio.FIRST_COMPLETED)
         await run.standing.close()  # no change outlives the limit that it may move
-        for work in beside:
+        for work in around:
             if work.done():
                 work.result()
         if failed.done():
@@ -168,7 +168,7 @@ async def _until_the_end(system: ActorSystem, run: LiveRun, job: Job, stop: asyn
         return verdict, "; ".join([OUT_OF_TIME, *([missing] if missing else [])])
     finally:
         await run.standing.close()
-        watched: list[asyncio.Future[Any]] = [*beside, failed, stopped, *([program] if program is not None else [])]
+        watched: list[asyncio.Future[Any]] = [*around, failed, stopped, *([program] if program is not None else [])]
         for future in watched:
             future.cancel()
         await asyncio.gather(*watched, return_exceptions=True)

@@ -129,7 +129,7 @@ def cells(shot: Snapshot) -> list[tuple[str, str]]:
 
 
 def folded(pairs: list[tuple[str, str]], room: int) -> list[list[tuple[str, str]]]:
-    """The pairs in rows, such that a row that stands side by side has `room` characters, or holds one pair."""
+    """The pairs in rows, such that a row side by side has `room` characters, or holds one pair."""
     rows: list[list[tuple[str, str]]] = []
     left = -1
     for pair in pairs:

@@ -23,6 +23,7 @@ from actors.cluster.config import deploy_files
 from actors.cluster.runs import compose, doctor, execute, ledgers, loop, machines, run_folder
 from actors.cluster.runs.requests import RunRequest, resolve
 from actors.cluster.runs.run_folder import RunFolder, RunRecord
+from actors.desktop.config import SshConfig
 from actors.replay.database.ledger_file import LEDGER
 from runtime import system
 from runtime.errors import ConfigError
@@ -138,8 +139,9 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
     _refuse_lost(request)
     if unfit := _unfit(request):
         raise ConfigError(unfit)
-    for check in system.run(machines.offices(request.deploy)):
-        output.line(f"{check.name}: {check.found}; {check.mend}", to=sys.stderr)
+    if isinstance(request.deploy.desktops.provider, SshConfig):
+        for check in system.run(machines.offices(request.deploy)):
+            output.line(f"{check.name}: {check.found}; {check.mend}", to=sys.stderr)
     raise_file_limit()
     plan = job.plan(request.deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
     if caution := plan.caution():

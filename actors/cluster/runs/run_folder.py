@@ -256,7 +256,7 @@ def to_continue(record: RunRecord, path: Path) -> str:
 
 
 def runs_flag(runs: Path) -> str:
-    """What a command needs to be told, with a space before it, to find runs in `runs`."""
+    """What a command needs, with a space before it, to find runs in `runs`."""
     there, here = runs.resolve(), Path.cwd()
     if there == (here / places.RUNS).resolve():
         return ""

@@ -16,7 +16,7 @@ import msgspec
 
 from actors.cluster import output
 from actors.cluster import paths as places
-from actors.cluster.config import deploy_files, hub, models
+from actors.cluster.config import deploy_files, models
 from actors.cluster.config.suggest import hint
 from actors.cluster.runs import criterion, evaluation_rounds, run_folder
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
@@ -55,7 +55,7 @@ def locate(name: str, runs: Path, at: str = "") -> NamedWeights:
         return _of_run(run, at or NEWEST)
     if at and (name == models.BASE or os.path.isdir(name)):
         raise ConfigError(f"--at {at}: {name} is a model, only a run has weights at several points")
-    if name == models.BASE or "://" in name or os.path.isdir(name) or hub.named(name):
+    if name == models.BASE or "://" in name or os.path.isdir(name) or models.hub_name(name):
         return NamedWeights(folder=str(models.locate(name)), name=name)
     known = [models.BASE, *(path.name for path, record in run_folder.all_runs(runs) if _trained(path, record))]
     raise ConfigError(f"{name}: no such run in {runs} and no such model folder; {hint(name, known)}")
@@ -149,7 +149,7 @@ def card(weights: NamedWeights, title: str, rounds: list[EvaluationRound]) -> st
     if measured:
         parts.append(_measured(measured))
     compared = [one for one in evaluation_rounds.gains(rounds) if one.after in {found.name for found in measured}]
-    parts += [f"Paired gain: {criterion.told(one)}.\n" for one in compared]
+    parts += [f"Paired gain: {criterion.gain_line(one)}.\n" for one in compared]
     parts.append("## Serving\n\n```sh\n" + "\n".join(serving("DIR").values()) + "\n```\n")
     return "\n".join(parts)
 

@@ -9,7 +9,7 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.checks.tasks.live import requests_for
-from actors.cluster.config import demonstrators, deploy_files, suites
+from actors.cluster.config import deploy_files, lanes, suites
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy
 from actors.cluster.config.typed_yaml import build
 from actors.cluster.demos import record
@@ -120,10 +120,10 @@ def test_what_can_not_be_done_with_the_actions_is_refused(sections: dict[str, An
 
 def test_a_pool_of_sound_oracles_is_one_of_each_route_within_the_actions() -> None:
     config = DemonstrationsConfig(attempts_per_task=1)
-    names = {space: [one.name for one in demonstrators.pool_of(config, space)] for space in SPACES}
+    names = {space: [one.name for one in lanes.pool_of(config, space)] for space in SPACES}
     assert names == {"both": ["api", "gui", "by-turns"], "gui": ["gui"], "api": ["api"]}
-    pool = demonstrators.pool_of(config)
-    assert demonstrators.members_of(["calc_cell/train/1"], pool, "gui") == {"calc_cell": ["gui"]}
+    pool = lanes.pool_of(config)
+    assert lanes.members_of(["calc_cell/train/1"], pool, "gui") == {"calc_cell": ["gui"]}
 
 
 def test_oracles_are_checked_by_the_routes_of_the_actions() -> None:

@@ -137,7 +137,7 @@ def test_a_plan_becomes_another_by_what_its_file_says() -> None:
     found = changes.keys(begun, wanted)
     assert not changes.refused(found)
     assert {spec.name for spec in change.configured} >= {"router", "learner", "entropulse"}
-    lines = apply.told(found, change, now)
+    lines = apply.change_lines(found, change, now)
     assert "+ sampler/1" in lines
     assert "+ desktop/4..5" in lines
     assert "+ process desktops/1" in lines

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from actors.cluster.config import demonstrators, deploy_files
+from actors.cluster.config import deploy_files, lanes
 from actors.cluster.config.lanes import lanes_of
 from actors.cluster.runs import compose
 from actors.cluster.views import runs as views
@@ -54,9 +54,7 @@ def test_every_actor_of_a_bundled_plan_can_be_made(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(deploy_files.bundled()))
 def test_every_member_of_a_bundled_pool_has_something_to_show(name: str) -> None:
     deploy, _ = deploy_files.load(name, ())
-    shown = demonstrators.members_of(
-        lanes_of(deploy.tasks).demo, deploy.demos.demonstrators, deploy.prompt.action_space
-    )
+    shown = lanes.members_of(lanes_of(deploy.tasks).demo, deploy.demos.demonstrators, deploy.prompt.action_space)
     assert {member.name for member in deploy.demos.demonstrators} == {one for able in shown.values() for one in able}
 
 

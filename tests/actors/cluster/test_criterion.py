@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from actors.cluster.runs import progress
-from actors.cluster.runs.criterion import RequireConfig, complete, told, unmet
+from actors.cluster.runs.criterion import RequireConfig, complete, gain_line, unmet
 from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound, compare, gains
 from actors.replay.messages import EvalFigures, Figures, Phase, PhaseRef
 from actors.replay.statistics import RoundEpisode, summarise
@@ -89,7 +89,7 @@ def test_an_interval_above_a_value_is_of_the_trained_families_and_says_its_numbe
     assert "no two evaluation rounds" in unmet(require, figures())[0]
     found = gains([held_out("after_bc", 10), held_out("rl20", 2), held_out("final", 25)])
     assert unmet(require, figures(), found) == []
-    (line,) = [told(one) for one in found]
+    (line,) = [gain_line(one) for one in found]
     assert line.startswith("held-out success 0.250 -> 0.625 from after_bc to final: +0.375 (95 % +0.2")
     assert "trained families, 40 instances, T=1" in line
     weak = gains([held_out("after_bc", 10), held_out("final", 11)])

@@ -226,7 +226,7 @@ def test_a_runs_weights_are_evaluated_on_real_desktops(runs: Path, tmp_path: Pat
     deploy = read(runs / "seen" / "deploy.yaml", Deploy)
     same = evaluation_rounds.compare(show.like(deploy, runs / "seen"), found)
     assert (same.whole.value, same.whole.instances) == (0.0, 2)
-    assert criterion.told(same).startswith("held-out success ")
+    assert criterion.gain_line(same).startswith("held-out success ")
     with pytest.raises(ConfigError, match="mine has no closed round over task set"):
         show.like(deploy, runs / "mine")
     longer = msgspec.structs.replace(deploy, tasks=msgspec.structs.replace(deploy.tasks, max_turns=9))

@@ -13,7 +13,7 @@ import huggingface_hub
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.config import hub, models
+from actors.cluster.config import models
 from actors.cluster.runs import weights
 from runtime.errors import ConfigError
 from tests.policy import tiny_models
@@ -183,8 +183,8 @@ def test_without_a_network_the_cache_is_used_and_what_it_lacks_is_named_by_one_l
 def test_a_path_is_never_taken_for_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
-    assert hub.named("Qwen/Qwen2.5-0.5B") == ("Qwen/Qwen2.5-0.5B", "main")
-    assert hub.named("Qwen/Qwen2.5-0.5B@refs/pr/3") == ("Qwen/Qwen2.5-0.5B", "refs/pr/3")
+    assert models.hub_name("Qwen/Qwen2.5-0.5B") == ("Qwen/Qwen2.5-0.5B", "main")
+    assert models.hub_name("Qwen/Qwen2.5-0.5B@refs/pr/3") == ("Qwen/Qwen2.5-0.5B", "refs/pr/3")
     for path in (
         "models/smollm2",
         "mine/smollm2",
@@ -198,4 +198,4 @@ def test_a_path_is_never_taken_for_a_name(tmp_path: Path, monkeypatch: pytest.Mo
         "",
         "http://a/b",
     ):
-        assert hub.named(path) is None, path
+        assert models.hub_name(path) is None, path

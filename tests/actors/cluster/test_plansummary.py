@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from actors.cluster.config import deploy_files
+from actors.cluster.config.keys import pulses, summary
 from actors.cluster.config.lanes import lanes_of
-from actors.cluster.config.summary import pulses, summary
 from actors.entropulse.config import EntropulseConfig
 
 

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from actors.cluster.config import demonstrators, models
+from actors.cluster.config import lanes, models
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy
 from actors.cluster.config.typed_yaml import build
 from actors.desktop.answers import Prompt
@@ -336,17 +336,17 @@ def test_a_pool_is_declared_in_the_deploy_file() -> None:
         },
     }
     deploy = build(data, Deploy, source="x")
-    assert [one.name for one in demonstrators.pool_of(deploy.demos)] == ["api", "far"]
+    assert [one.name for one in lanes.pool_of(deploy.demos)] == ["api", "far"]
     assert fitting(deploy.demos.demonstrators, "calc_sum/train/1") == ["api", "far"]
     assert fitting(deploy.demos.demonstrators, TASK) == ["far"]
     with pytest.raises(ConfigError, match="no member can show text_editor"):
-        demonstrators.members_of([TASK], deploy.demos.demonstrators[:1])
+        lanes.members_of([TASK], deploy.demos.demonstrators[:1])
     with pytest.raises(ConfigError, match="NO_SUCH_KEY, which is not set"):
-        demonstrators.refuse_missing_keys(deploy.demos.demonstrators, {})
+        lanes.refuse_missing_keys(deploy.demos.demonstrators, {})
 
     def refused(*pool: dict[str, object]) -> str:
         with pytest.raises(ConfigError) as caught:
-            demonstrators.pool_of(build({"demos": {"demonstrators": list(pool)}}, Deploy, source="x").demos)
+            lanes.pool_of(build({"demos": {"demonstrators": list(pool)}}, Deploy, source="x").demos)
         return str(caught.value)
 
     oracle: dict[str, object] = {"type": "oracle", "name": "o"}
@@ -356,7 +356,7 @@ def test_a_pool_is_declared_in_the_deploy_file() -> None:
     assert "route: expected one of '', api, gui, mixed, got apl" in refused({**oracle, "route": "apl"})
     assert "url is 'x'" in refused({"type": "endpoint", "name": "e", "url": "x", "model": "m"})
     assert "unknown key demos.demonstrators.0.nois" in refused({**oracle, "nois": 1.0})
-    assert [one.name for one in demonstrators.pool_of(DemonstrationsConfig(attempts_per_task=1))] == [
+    assert [one.name for one in lanes.pool_of(DemonstrationsConfig(attempts_per_task=1))] == [
         "api",
         "gui",
         "by-turns",
