@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Traits(NamedTuple):
-    """What a `model_type` says beside its config.json: parts of a layer, and defaults of keys that may be absent."""
+    """What a `model_type` says with its config.json: parts of a layer, and defaults of keys that may be absent."""
 
     qkv_bias: bool = False  # default of attention_bias
-    bias_is_said: bool = False  # whether attention_bias may be the other one
+    bias_is_optional: bool = False  # whether attention_bias may be the other one
     qk_norm: bool = False  # every query and key head is normalised
     post_norms: bool = False  # what attention and MLP give is normalised before it is added
     fused_gate_up: bool = False  # gate and up are one tensor of the folder
@@ -35,16 +35,14 @@ class Traits(NamedTuple):
     window: int | None = None  # default of sliding_window, where the key counts without use_sliding_window
 
 
+_GLM4 = {"qkv_bias": True, "bias_is_optional": True, "post_norms": True, "fused_gate_up": True, "interleaved": True}
 STYLES = {
     "llama": Traits(),
     "mistral": Traits(window=4096),
     "qwen2": Traits(qkv_bias=True),
     "qwen3": Traits(qk_norm=True, head_dim=128),
-    "glm4": Traits(
-        qkv_bias=True, bias_is_said=True, post_norms=True, fused_gate_up=True, interleaved=True, rotary_part=0.5,
-        head_dim=128, norm_eps=1.5625e-7,
-    ),
-}  # fmt: skip
+    "glm4": Traits(**_GLM4, rotary_part=0.5, head_dim=128, norm_eps=1.5625e-7),
+}
 _CAUSAL = "ForCausalLM"
 MOST_LAYERS = 2048  # each is a dozen tensors
 MOST = 1 << 24  # of anything else that config.json counts
@@ -196,7 +194,7 @@ def _not_covered(config: dict[str, Any], style: str) -> list[tuple[str, str]]:
         ("use_sliding_window", bool(config.get("use_sliding_window")), "sliding windows are not supported"),
         ("sliding_window", traits.window is not None and narrow, "sliding windows are not supported: null is none"),
         ("layer_types", any(kind != "full_attention" for kind in layers), "every layer is full_attention"),
-        ("attention_bias", not traits.bias_is_said and _qkv_bias(config, traits) != traits.qkv_bias,
+        ("attention_bias", not traits.bias_is_optional and _qkv_bias(config, traits) != traits.qkv_bias,
          f"{style} has it {traits.qkv_bias}"),
         ("mlp_bias", bool(config.get("mlp_bias")), "the MLP has no biases"),
         *((key, _strange(config.get(key)), "positions are plain or scaled as llama3")

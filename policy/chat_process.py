@@ -275,7 +275,7 @@ def line(error: BaseException) -> str:
     """The first line of an error's text, 200 characters of it."""
     if isinstance(error, MemoryError):
         return "it needs too much memory"
-    return next((one for one in str(error).splitlines() if one.strip()), type(error).__name__)[:200]
+    return next((text for text in str(error).splitlines() if text.strip()), type(error).__name__)[:200]
 
 
 def _answer(tokenizers: _Tokenizers, request: ChatRequest) -> ChatResponse:

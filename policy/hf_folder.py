@@ -28,7 +28,7 @@ from runtime.disk import flush
 from runtime.errors import ConfigError
 
 WEIGHTS = "model.safetensors"
-ADAPTER = "adapter"  # folder beside the weights
+ADAPTER = "adapter"  # folder next to the weights
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}  # that a model is run and trained in
 DTYPE_NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
@@ -52,12 +52,13 @@ def digest(folder: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-Companions = dict[str, bytes]  # config and tokenizer files by name: what is taken along beside the weights
+Companions = dict[str, bytes]  # config and tokenizer files by name: what goes along with the weights
 
 
 def companions(folder: Path) -> Companions:
-    """The files beside the weights of `folder` that no program runs. They are kept in memory, because the folder may be
-    removed while its model trains.
+    """The files next to the weights of `folder` that no program runs.
+
+    They are kept in memory, because the folder may be removed while its model trains.
     """
     files = sorted(path for path in folder.iterdir() if path.is_file() and tensorfiles.taken_along(path.name))
     return {path.name: disk.read_bytes(path, disk.MODEL) for path in files}

@@ -121,9 +121,9 @@ def _engine(
     cache = KeyValueCache(
         arch, rows=len(ids), length=length, blocks=1, block=8, device=_CPU, dtype=weights.embedding.dtype
     )
-    chunks = [Chunk(row, 0, one, len(one)) for row, one in enumerate(ids)]
+    chunks = [Chunk(row, 0, sequence, len(sequence)) for row, sequence in enumerate(ids)]
     logits = Decoder(arch, cache, _CPU).forward(weights, chunks)
-    return list(logits.split([len(one) for one in ids])), answer.output
+    return list(logits.split(list(map(len, ids)))), answer.output
 
 
 def _learner(folder: Path, arch: Architecture, dtype: str, ids: list[list[int]]) -> tuple[list[Tensor], str]:
@@ -132,10 +132,10 @@ def _learner(folder: Path, arch: Architecture, dtype: str, ids: list[list[int]])
     tensors = hf_folder.read(folder)
     model = PolicyModel(arch, dtype)
     model.load_hf(tensors, arch)
-    batch = MicroBatch(samples=[PackedSample(ids=one, response_len=len(one) - 1, weight=1.0) for one in ids])
+    batch = MicroBatch(samples=[PackedSample(ids=each, response_len=len(each) - 1, weight=1.0) for each in ids])
     logits = MicroBatchRunner(model, _CPU, 1).read([batch], lambda inputs, rows: inputs.by_sample(rows.logits()))[0]
-    with tempfile.TemporaryDirectory() as beside:
-        out = Path(beside) / "export"
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "export"
         hf_folder.write(out, whole_tensors(model, arch), hf_folder.companions(folder))
         back = hf_folder.read(out)
         same = read_architecture(out) == arch
@@ -155,8 +155,8 @@ def _reference(
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, local_files_only=True, trust_remote_code=False)
     with torch.inference_mode():
-        *found, greedy = (model(torch.tensor([one])).logits[0].float() for one in (*ids, answered))
-    return found, greedy
+        *logits, greedy = (model(torch.tensor([each])).logits[0].float() for each in (*ids, answered))
+    return logits, greedy
 
 
 def _apart(ours: list[Tensor], theirs: list[Tensor]) -> Tensor:

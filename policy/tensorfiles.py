@@ -139,7 +139,7 @@ def problem(folder: Path) -> str:
 
 
 def unreadable(folder: Path) -> str:
-    """Why what lies beside the weights in `folder` is not to be read by any library; "" where it may be.
+    """Why what is next to the weights in `folder` is not to be read by any library; "" where it may be.
 
     A library would wait for a FIFO, and read a device or a file of any size whole.
     """
@@ -150,7 +150,7 @@ def unreadable(folder: Path) -> str:
         if not path.is_file():
             return f"{path.name} is no regular file"
         if (total := total + path.stat().st_size) > disk.MODEL:
-            return f"with {path.name}, what lies beside its weights has more than {disk.MODEL} bytes"
+            return f"with {path.name}, what lies next to its weights has more than {disk.MODEL} bytes"
     return ""
 
 
@@ -162,7 +162,7 @@ def taken_along(name: str) -> bool:
 
 
 def _company(folder: Path, config: Mapping[str, Any]) -> str:
-    """What beside the weights says that they are not the model's own."""
+    """What next to the weights says that they are not the model's own."""
     for key in _QUANTISED:
         if value := config.get(key):
             method = value.get("quant_method") if isinstance(value, dict) else None

@@ -168,7 +168,7 @@ class KnownParts:
         return b"".join(map(known.__getitem__, parts))
 
     def ids_again(self, text: str) -> bytes:
-        """The same of a text that stands in many prompts: it is kept whole."""
+        """The same of a text that is in many prompts: it is kept whole."""
         known = self._newer
         if text not in known:
             known = self._kept({text: self._older.get(text) or self.ids(text)}, known)
@@ -176,10 +176,10 @@ class KnownParts:
 
     def _with(self, parts: set[str], known: dict[str, bytes]) -> dict[str, bytes]:
         older = self._older
-        found = {part: older[part] for part in parts.intersection(older)}
-        fresh = list(parts.difference(found))
-        found |= zip(fresh, self._made(fresh), strict=True)
-        return self._kept(found, known)
+        kept = {part: older[part] for part in parts.intersection(older)}
+        fresh = list(parts.difference(kept))
+        kept |= zip(fresh, self._made(fresh), strict=True)
+        return self._kept(kept, known)
 
     def _made(self, parts: list[str]) -> list[bytes]:
         # Without offsets of the tokens, which nothing here needs; and unlike `encode` it lets other threads run.

@@ -47,7 +47,7 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 
-# Each text is encoded by itself: the library's threads would gain nothing, and it warns of every fork beside them.
+# Each text is encoded by itself: the library's threads would gain nothing, and it warns of every fork with them.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 _ANCHOR = "\n"  # a text behind it does not begin a text

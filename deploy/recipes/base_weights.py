@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 EMBED_STD = 0.08
 _CODE = 64  # dimensions of a token's own code
-# Parts of the workspace, (start, size): codes of 1 and 2 tokens back, where else the token stands, of the line's name,
+# Parts of the workspace, (start, size): codes of 1 and 2 tokens back, where else the token is, of the line's name,
 # of what is pointed to.
 _BACK1, _BACK2, _SEEN, _LINE, _POINTED = (64, 16), (80, 16), (96, 8), (104, 14), (118, 10)
 # Dimensions of an own code that only some tokens have.

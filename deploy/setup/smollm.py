@@ -24,11 +24,11 @@ def convert(source: Path, folder: Path) -> None:
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config  # the numbers are no longer packed
     model.config.architectures = [type(model).__name__]  # SGLang asks for it
-    with tempfile.TemporaryDirectory() as beside:
-        model.config.save_pretrained(beside)
-        tokenizer.save_pretrained(beside)
-        GenerationConfig(eos_token_id=tokenizer.eos_token_id).save_pretrained(beside)
-        files = hf_folder.companions(Path(beside))
+    with tempfile.TemporaryDirectory() as scratch:
+        model.config.save_pretrained(scratch)
+        tokenizer.save_pretrained(scratch)
+        GenerationConfig(eos_token_id=tokenizer.eos_token_id).save_pretrained(scratch)
+        files = hf_folder.companions(Path(scratch))
     tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items() if name != HEAD}
     hf_folder.write(folder, tensors, files)
 

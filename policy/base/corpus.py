@@ -144,7 +144,7 @@ class Screen:
         return cased(rng, " ".join(words)) + ("..." if rng.random() < 0.04 else "")
 
     def _seek(self) -> None:
-        """Choose a cell: the sentence names it by its address, or by what stands first in its row and its column."""
+        """Choose a cell: the sentence names it by its address, or by what comes first in its row and its column."""
         rng = self.rng
         address = rng.choice([place for place in self.grid if place[0] != "A" and place[1] != "1"])
         self.cell = next(line for line in self.extra if line[2].split(" ")[0] == address)
@@ -328,15 +328,15 @@ def _read(screen: Screen) -> tuple[str, list[Part]]:
     return key, [(f"{key} -> {word(rng)}\n{_function(rng)}(content='", False), (value, True), ("')", True)]
 
 
-_TURNS: tuple[tuple[Callable[[Screen], tuple[str, list[Part]]], int], ...] = (
-    (_point, 8), (_put, 3), (_cue, 4), (_reverse, 2), (_by_tag, 1), (_look, 2), (_read, 1),
-)  # fmt: skip
+_TURNS: dict[Callable[[Screen], tuple[str, list[Part]]], int] = dict(
+    zip((_point, _put, _cue, _reverse, _by_tag, _look, _read), (8, 3, 4, 2, 1, 2, 1), strict=True)
+)
 
 
 def _first(screen: Screen) -> list[Part]:
     """The answer to the screen itself, and what the sentence quotes.
 
-    The line whose name a call kept, otherwise the first one whose name stands in the sentence.
+    The line whose name a call kept, otherwise the first line whose name is in the sentence.
     """
     payload = screen.quotation
     if screen.cell[0]:
@@ -405,8 +405,7 @@ def sequence(rng: Random, tokenizer: Tokenizer, limit: int = 512) -> tuple[list[
 
 
 def _cued_turns(screen: Screen) -> Iterator[tuple[str, list[Part]]]:
-    kinds = [kind for kind, _ in _TURNS]
-    shares = [share for _, share in _TURNS]
+    kinds, shares = list(_TURNS), list(_TURNS.values())
     while True:
         yield screen.rng.choices(kinds, shares)[0](screen)
 

@@ -38,7 +38,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     cache_tokens: int = 32_768  # tokens in the prefix pool
     block_tokens: int = 8  # granularity of prefix reuse
     prefill_tokens: int = 2_048  # prompt tokens in one forward pass
-    max_pinned: int = 4  # weight versions kept beside the current one
+    max_pinned: int = 4  # weight versions kept with the current one
 
 
 class EngineFigures(msgspec.Struct):

@@ -17,7 +17,6 @@ from apis.tasks.registry import FAMILIES
 from deploy.recipes import base_model
 from deploy.recipes.base_model import Recipe, build, measure, write_start
 from deploy.recipes.base_tokenizer import build_tokenizer
-from deploy.recipes.base_weights import BaseShape, Marked, initial_weights
 from policy import tokenizer
 from policy.base import MODEL, corpus
 from policy.base.corpus import ELEMENTS, TAGS
@@ -121,20 +120,6 @@ def test_one_seed_gives_one_start(tmp_path: Path) -> None:
     assert len(digests) == 1
 
 
-def test_layout_refuses_another_width() -> None:
-    marked = Marked(rest=4, task=5, elements=[6], starts=[7], answers=[8], points=[9], sides=[10])
-    with pytest.raises(ValueError, match="width 128"):
-        initial_weights(BaseShape(vocab=64, hidden=64), 0, marked)
-
-
-def test_learning_rate_warms_up_and_falls() -> None:
-    recipe = Recipe(steps=100, warmup=10, lr=1.0, final_lr=0.1)
-    rates = [recipe.rate(step) for step in range(100)]
-    assert rates[:10] == pytest.approx([0.1 * i for i in range(1, 11)])
-    assert rates[10:] == sorted(rates[10:], reverse=True)
-    assert rates[-1] == pytest.approx(0.1, abs=0.01)
-
-
 @pytest.mark.slow
 def test_shipped_files_are_small_and_belong_together(shipped: Tokenizer) -> None:
     sizes = {path.name: path.stat().st_size for path in MODEL.iterdir()}
@@ -175,7 +160,6 @@ def test_shipped_model_points_and_copies(shipped: Tokenizer) -> None:
 
 
 @pytest.mark.proof
-@pytest.mark.proof
 def test_shipped_model_is_as_good_as_readme_says(shipped: Tokenizer) -> None:
     from policy.megatron.trainer import OptimConfig, Trainer
 
@@ -183,16 +167,6 @@ def test_shipped_model_is_as_good_as_readme_says(shipped: Tokenizer) -> None:
     assert figures["point_accuracy"] > 0.77  # of questions that name a line, its tag only, or a sentence's next one
     assert figures["copy_accuracy"] > 0.965
     assert figures["sentence_accuracy"] > 0.89
-
-
-@pytest.mark.slow
-def test_the_layout_copies_and_points_before_any_training(tmp_path: Path) -> None:
-    from policy.megatron.trainer import OptimConfig, Trainer
-
-    tokenizer = write_start(tmp_path / "start", Recipe())
-    figures = measure(Trainer(tmp_path / "start", OptimConfig()), tokenizer, seed=5, sequences=32)
-    assert figures["copy_accuracy"] > 0.4
-    assert figures["sentence_accuracy"] > 0.2  # one of some 14 elements by chance, of 60 names
 
 
 @pytest.mark.proof

@@ -62,23 +62,6 @@ def gradient(trainer: Trainer) -> torch.Tensor:
     return torch.cat([p.main_grad.flatten() for p in trainer.model.parameters()])  # type: ignore[union-attr]
 
 
-def test_any_split_gives_the_same_gradient(model: Path) -> None:
-    trainer = trainer_of(model, clip_grad=0.0, weight_decay=0.0)
-    trainer.new_reference()
-    samples = rollouts(trainer, noise=0.3)
-    results = []
-    for budget in (10_000, 60, 1):
-        batches = pack(samples, budget)
-        figures = trainer.grpo_step(batches, 0.0, DIRECT)
-        results.append((len(batches), figures, gradient(trainer).clone()))
-    assert results[0][0] == 1
-    assert results[2][0] == len(samples)
-    for _, figures, grads in results[1:]:
-        assert torch.allclose(grads, results[0][2], rtol=1e-4, atol=1e-6)
-        for key in ("loss", "entropy", "kl", "clip_fraction", "mismatch_mean", "ratio_max", "tokens"):
-            assert figures[key] == pytest.approx(results[0][1][key], rel=1e-4, abs=1e-6), key
-
-
 def test_the_take_decides_the_loss_not_the_packing(model: Path) -> None:
     """-mean over groups of 1/sum(L_i) * sum_ij 1/|o_ij| * sum_t A, on policy, computed without packing."""
     trainer = trainer_of(model)

@@ -193,7 +193,7 @@ def test_numbers_that_are_not_finite_are_named(
         (fifo("config.json"), "config.json is no regular file"),
         (fifo("tokenizer.json"), "tokenizer.json is no regular file"),
         (fifo("chat_template.jinja"), "chat_template.jinja is no regular file"),
-        (beside("vocab.txt", bytes(disk.MODEL)), "what lies beside its weights has more than"),
+        (beside("vocab.txt", bytes(disk.MODEL)), "what lies next to its weights"),
         (config(num_hidden_layers=1 << 40), "num_hidden_layers is 1099511627776: it is at most 2048"),
         (config(vocab_size=1 << 50), "vocab_size is 1125899906842624: it is at most"),
         (config(architectures=["EvilForCausalLM"]), "a text model of this model_type is Qwen2ForCausalLM"),
