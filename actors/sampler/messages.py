@@ -7,6 +7,8 @@ from pathlib import Path
 from actors.replay.messages import Sampling, VersionSpan
 from runtime.messaging.message import Done, Message, Request, Value, Version
 
+BEGIN = Version(lineage=0, step=0)  # of the weights that a run begins with
+
 
 class Generated(Message):
     """A drawn response; `logprobs[i]` is the natural log-probability of `output_ids[i]` at the asked temperature."""

@@ -18,7 +18,6 @@ from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.runs import placement, recordings, refusals
 from actors.cluster.runs.placement import LEARNER, ROUTER
 from actors.cluster.runs.refusals import Named
-from actors.cluster.runs.weights import BEGIN
 from actors.desktop.actor import DesktopSeat
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox import shares
@@ -27,6 +26,7 @@ from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings,
 from actors.learner.rank import meeting_s
 from actors.replay.config import LedgerSettings
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig, WeightSyncConfig
+from actors.sampler.messages import BEGIN
 from actors.sampler.router import DispatchSettings
 from apis.tasks.registry import kind_of
 from policy.tokenizer import Tokenizer

@@ -21,6 +21,7 @@ from actors.cluster.config.suggest import hint
 from actors.cluster.runs import criterion, evaluation_rounds, run_folder
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from actors.cluster.runs.requests import SEED
+from actors.sampler.messages import BEGIN
 from apis.actions.spaces import MEANING
 from policy import hf_folder
 from runtime.errors import ConfigError
@@ -30,7 +31,6 @@ from runtime.program import NAME, program
 NEWEST = "newest"
 CARD = "README.md"
 PORT = 30000
-BEGIN = Version(lineage=0, step=0)  # of the weights that a run begins with
 _PLACES = ("weights", "kept", "pinned")  # of a run's folder: exports, those kept for good, those of open rounds
 
 
