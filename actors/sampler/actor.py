@@ -21,7 +21,7 @@ from actors.sampler.config import SamplerSettings
 from actors.sampler.engine import engine_of
 from actors.sampler.health import EngineLost, EngineRecord, EngineState, Gate
 from actors.sampler.messages import Generate, Generated, Pin, Refused, Unpin, Weights
-from actors.sampler.weights import WeightsKeeper
+from actors.sampler.weights import EngineWeights
 from policy.errors import EngineBusy, EngineError
 from runtime.actor import Actor, Context, handles
 from runtime.errors import DeadlineExceeded
@@ -43,7 +43,7 @@ class EngineSupervisor:
         self._report = ServingReport(ctx, settings.replay)
         engine = engine_of(settings, ctx.name, ctx.run_dir, ctx.clock)
         self.record = EngineRecord(engine, settings.version, self._report.serves)
-        self.weights = WeightsKeeper(settings, ctx, self.record, self.gate, self.suspect)
+        self.weights = EngineWeights(settings, ctx, self.record, self.gate, self.suspect)
         self._budget = RestartBudget(f"engine of {ctx.name}", settings.restart)
 
     async def start(self) -> None:
@@ -57,7 +57,7 @@ class EngineSupervisor:
             start_s=round(time.monotonic() - began, 3), restarts=health.losses,
         )  # fmt: skip
         self._ctx.spawn(self._keep_up(), "keep the engine up")
-        self._ctx.spawn(self.weights.keep_loaded(), "keep the weights new")
+        self._ctx.spawn(self.weights.follow(), "load newer weights")
         if self._settings.replay:
             self._ctx.spawn(self._report.keep_reporting(), "report what is served")
 
@@ -68,7 +68,7 @@ class EngineSupervisor:
     async def ready(self, pin: Version | None) -> None:
         """Return once the engine may be asked, and holds `pin` if it can hold only one version. Raises Deferred."""
         while not self.takes(pin):
-            if self.weights.pins.deferred(pin):
+            if self.weights.wanted.deferred(pin):
                 raise Deferred(f"the round on {pin} is deferred while RL draws")
             await self.record.change()
 
@@ -93,14 +93,14 @@ class EngineSupervisor:
 
     async def _bring_up(self) -> None:
         try:
-            latest = await self.weights.first()
+            latest = await self.weights.starting_with()
         except EngineError as error:
             raise SamplerError(f"there are no weights to start the engine with: {error}") from error
         try:
             await self.record.engine.up(latest)
             self.record.came_up()
             self.limits = await self.record.engine.client.limits(self._settings.model)
-            await self.weights.begin(latest)
+            await self.weights.check_started(latest)
         except EngineError as error:
             raise SamplerError(f"the engine came up but can't be used: {error}") from error
 
@@ -146,7 +146,7 @@ class EngineSupervisor:
                 await self.record.condemn(f"{cause}; then: {why}")
             elif self.record.behind:
                 await self._ctx.clock.sleep(self._settings.restart.delay_s(self.record.broken_loads))
-                self.weights.load_again()
+                self.weights.retry()
         finally:
             self.record.probing = False
 
@@ -286,7 +286,7 @@ class SamplerActor(Actor):
         began, attempt = self.ctx.clock.now(), 0
         while True:
             supervisor = self._supervisor
-            if msg.elsewhere and not supervisor.takes(msg.pin) and not supervisor.weights.pins.deferred(msg.pin):
+            if msg.elsewhere and not supervisor.takes(msg.pin) and not supervisor.weights.wanted.deferred(msg.pin):
                 up = supervisor.takes(None)
                 raise (EngineBusy if up else EngineGone)(f"{self.ctx.name} is {self.doing()}")
             await supervisor.ready(msg.pin)
@@ -340,7 +340,7 @@ class SamplerActor(Actor):
                 hung.cancel()
         versions = [span.version for span in answer.meta_info.weight_versions]
         if answer.meta_info.finish_reason.type != "abort":
-            await supervisor.weights.vouch(versions, doubts)
+            await supervisor.weights.verify_answer(versions, doubts)
             if self.config.sglang and self.config.in_flight == "in_place" and versions[:1] != [served]:
                 raise EngineBusy(f"{msg.rid} met new weights with what {served} made of its prompt")
         generated = client.read_generated(answer)

@@ -11,9 +11,8 @@ import functools
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from types import MappingProxyType
 
 import msgspec
 
@@ -30,6 +29,8 @@ from runtime import disk
 from runtime.actor import Context
 from runtime.messaging.message import Value, Version
 
+MOST_UNPINNED = 64  # versions; what still asks for one ends within seconds
+
 
 class Memory(Value):
     """What was announced to a sampler, and what it was asked to pin."""
@@ -38,76 +39,95 @@ class Memory(Value):
     pins: dict[str, str] = {}  # version -> location
 
 
-def remember(path: Path, latest: Weights, pins: Mapping[Version, str] = MappingProxyType({})) -> None:
-    """Write `latest` and the pinned versions' locations at `path`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    memory = Memory(latest=latest, pins={str(version): location for version, location in pins.items()})
-    fresh.write_bytes(msgspec.json.encode(memory))
-    os.replace(fresh, path)
+class WantedWeights:
+    """Which weights one engine is to hold. The file at `path` remembers it across the sampler's restarts.
 
-
-def recall(path: Path, fallback: Weights) -> tuple[Weights, dict[Version, str]]:
-    """What was remembered: the newest where it is newer than `fallback`, and pins; of both what can still be had.
-
-    Weights can be had if they lie there. The newest can also be had if their group's owner writes them when it is asked
-    to.
+    `single` is for an engine that holds one version. `base` are the weights that the sampler was started with.
     """
-    try:
-        memory = msgspec.json.decode(disk.read_bytes(path), type=Memory)
-    except (FileNotFoundError, msgspec.MsgspecError):
-        return fallback, {}
-    pins = {Version.parse(version): location for version, location in memory.pins.items() if weights_exist(location)}
-    had = weights_exist(memory.latest.location) or (memory.latest.group_owner and not memory.latest.digest)
-    usable = memory.latest.version > fallback.version and had
-    return (memory.latest if usable else fallback), pins
 
+    def __init__(self, path: Path, base: Weights, *, single: bool) -> None:
+        self._path, self._base, self._single = path, base, single
+        self.announced = base  # the newest that exist
+        self.pinned: dict[Version, str] = {}  # to their locations, the first asked for first
+        self.verified: Weights | None = None  # the last that an engine was verified to hold whole
+        self._unpinned: deque[Version] = deque(maxlen=MOST_UNPINNED)
+        self._recall()
 
-MOST_LET_GO = 64  # versions; what still asks for one ends within seconds
+    @property
+    def target(self) -> Weights:
+        """The weights that the engine is to hold, or with several versions to draw from by default."""
+        if not self._single or not self.pinned:
+            return self.announced
+        version, location = next(iter(self.pinned.items()))
+        return self.announced if version == self.announced.version else Weights(version=version, location=location)
 
+    @property
+    def fallback(self) -> Weights:
+        """What to start an engine with where the target is torn."""
+        return self.verified if self.verified is not None and weights_exist(self.verified.location) else self._base
 
-class Pins:
-    """Pinned versions and where they lie; `single` for an engine of one version."""
+    def announce(self, weights: Weights) -> None:
+        """These are the newest."""
+        self.announced = weights
+        self._remember()
 
-    def __init__(self, held: dict[Version, str], *, single: bool) -> None:
-        self.held = held
-        self._single = single
-        self._let_go: deque[Version] = deque(maxlen=MOST_LET_GO)
-
-    def take(self, version: Version, location: str) -> bool:
-        """Pin it; whether that is news."""
-        if version in self._let_go:
-            self._let_go.remove(version)
-        new = self.held.get(version) != location
-        self.held[version] = location
+    def pin(self, version: Version, location: str) -> bool:
+        """Pin a version; whether that is news."""
+        if version in self._unpinned:
+            self._unpinned.remove(version)
+        new = self.pinned.get(version) != location
+        self.pinned[version] = location
+        self._remember()
         return new
 
-    def drop(self, version: Version) -> bool:
-        """Let it go; whether that is news."""
-        new = self.held.pop(version, None) is not None
-        if self._single and version not in self._let_go:
-            self._let_go.append(version)
+    def unpin(self, version: Version) -> bool:
+        """Let a version go; whether that is news. With an engine of one version, requests for it are deferred."""
+        new = self.pinned.pop(version, None) is not None
+        if self._single and version not in self._unpinned:
+            self._unpinned.append(version)
             new = True
+        self._remember()
         return new
+
+    def refuse(self, version: Version) -> None:
+        """A pinned version can't be loaded. Requests for it are not deferred: they wait for their deadline."""
+        self.pinned.pop(version, None)
+        self._remember()
 
     def deferred(self, version: Version | None) -> bool:
         """Whether a request for `version` is to come again later."""
-        return version in self._let_go
+        return version in self._unpinned
 
-    def wanted(self, latest: Weights) -> Weights:
-        """The weights that the engine is to hold, or with several versions to draw from by default."""
-        if not self._single or not self.held:
-            return latest
-        version, location = next(iter(self.held.items()))
-        return latest if version == latest.version else Weights(version=version, location=location)
+    def _remember(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._path.with_suffix(".new")
+        pins = {str(version): location for version, location in self.pinned.items()}
+        fresh.write_bytes(msgspec.json.encode(Memory(latest=self.announced, pins=pins)))
+        os.replace(fresh, self._path)
+
+    def _recall(self) -> None:
+        """Take what the file says: the newest where it is newer than the base, and pins; of both what still exists.
+
+        The newest count, too, if their group's owner writes them when it is asked to.
+        """
+        try:
+            memory = msgspec.json.decode(disk.read_bytes(self._path), type=Memory)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return
+        pins = {Version.parse(version): location for version, location in memory.pins.items()}
+        self.pinned = {version: location for version, location in pins.items() if weights_exist(location)}
+        latest = memory.latest
+        exists = weights_exist(latest.location) or bool(latest.group_owner and not latest.digest)
+        if latest.version > self._base.version and exists:
+            self.announced = latest
 
 
 class _OvertakenError(Exception):
     """Newer weights are wanted now than those that a place in a group was asked for."""
 
 
-class WeightsKeeper:
-    """What the engine of one sampler is to hold, and its way there. `suspect` takes the errors of calls that broke."""
+class EngineWeights:
+    """The weights of one sampler's engine. `suspect` takes the errors of calls that broke."""
 
     def __init__(
         self,
@@ -118,35 +138,31 @@ class WeightsKeeper:
         suspect: Callable[[Exception], None],
     ) -> None:
         self._settings, self._ctx, self._record, self._suspect = settings, ctx, record, suspect
-        self._memory = ctx.run_dir / "samplers" / f"{ctx.name.replace('/', '-')}.json"
-        self._base = Weights(version=settings.version, location=settings.model)
-        self._latest, pinned = recall(self._memory, self._base)
-        self.pins = Pins(pinned, single=settings.sglang)
+        memory = ctx.run_dir / "samplers" / f"{ctx.name.replace('/', '-')}.json"
+        base = Weights(version=settings.version, location=settings.model)
+        self.wanted = WantedWeights(memory, base, single=settings.sglang)
         self.loader = Loader(settings, gate)
         self._member = GroupMember(ctx, settings.weight_sync)
-        self._last_sound: Weights | None = None  # what was last found to be in an engine whole
         self._newer = asyncio.Event()
         self._skipped = 0
-        record.see(Targeted(self._latest.version, exact=True))
+        record.see(Targeted(self.wanted.announced.version, exact=True))
 
     # --- what is to be held --------------------------------------------------------------------------------------
 
     def announce(self, latest: Weights) -> None:
         """Newer weights exist. Older ones than known are ignored."""
-        known, health = self._latest, self._record.health
+        known, health = self.wanted.announced, self._record.health
         if latest.version == known.version and known.canary is None and latest.canary is not None:
-            self._latest = latest  # the weights it began with: the learner now says how they score
-            self._remember()
+            self.wanted.announce(latest)  # the weights it began with: the learner now says how they score
             self._ctx.spawn(self._compare(), "compare with the learner")
-        elif latest.version == known.version and health.target != self._wanted().version:
+        elif latest.version == known.version and health.target != self.wanted.target.version:
             self._aim()  # they were refused; what was wrong may have passed
         if latest.version <= known.version:
             return
         self._skipped += known.version != health.served
-        self._latest = latest
-        self._remember()
+        self.wanted.announce(latest)
         self._aim()
-        if self._wanted() != latest or not self._record.alive:  # an evaluation round holds another version
+        if self.wanted.target != latest or not self._record.alive:  # an evaluation round holds another version
             self.decline()
 
     async def pin(self, version: Version, location: str) -> None:
@@ -155,8 +171,7 @@ class WeightsKeeper:
         An SGLang server holds one version: it goes to the pinned one, the one pinned first before others. It takes
         newer weights only when nothing is pinned any more.
         """
-        new = self.pins.take(version, location)
-        self._remember()
+        new = self.wanted.pin(version, location)
         if self._settings.sglang:
             self._aim()
         elif not await self._pin_resident(version, location):
@@ -170,7 +185,7 @@ class WeightsKeeper:
         except EngineGone as error:
             self._suspect(error)  # its successor pins before it takes requests
         except EngineError as error:
-            self.pins.drop(version)
+            self.wanted.refuse(version)
             raise SamplerError(f"{version} can't be pinned: {error}") from error
         else:
             self._record.holds(version)
@@ -178,10 +193,9 @@ class WeightsKeeper:
 
     async def unpin(self, version: Version) -> None:
         """Let a version go; unknown ones are no error. What still asks an engine of one version for it is deferred."""
-        dropped = self.pins.drop(version)
-        self._remember()
+        new = self.wanted.unpin(version)
         self._record.wake()
-        if not dropped:
+        if not new:
             return
         if self._settings.sglang:
             self._aim()
@@ -194,51 +208,39 @@ class WeightsKeeper:
 
     def decline(self) -> None:
         """This engine comes into no group for the newest weights."""
-        if self._latest.group_owner and self._settings.weight_sync.transport == "collective":
-            self._ctx.spawn(self._member.decline(self._latest), "decline a group")
+        latest = self.wanted.announced
+        if latest.group_owner and self._settings.weight_sync.transport == "collective":
+            self._ctx.spawn(self._member.decline(latest), "decline a group")
 
-    def load_again(self) -> None:
+    def retry(self) -> None:
         """Try again to load what is wanted."""
         self._newer.set()
 
-    def _wanted(self) -> Weights:
-        """The weights that the engine is to hold."""
-        return self.pins.wanted(self._latest)
-
-    def _remember(self) -> None:
-        remember(self._memory, self._latest, self.pins.held)
-
     def _aim(self) -> None:
-        self._record.see(Targeted(self._wanted().version, exact=self._settings.sglang))
+        self._record.see(Targeted(self.wanted.target.version, exact=self._settings.sglang))
         self._newer.set()
 
     # --- a new engine --------------------------------------------------------------------------------------------
 
-    async def first(self) -> Weights:
-        """What an engine starts with: the wanted weights, or the last sound ones where those on the disk are torn.
+    async def starting_with(self) -> Weights:
+        """What an engine starts with: the target, or the last verified weights where the target's files are torn.
 
         Raises EngineError where both are.
         """
-        latest = await self._whole()
-        self._record.see(Targeted(latest.version, exact=True))  # refused by its predecessor, perhaps
-        return latest
-
-    async def _whole(self) -> Weights:
-        wanted = self._wanted()
+        target = self.wanted.target
         try:
-            wanted = await self._member.written(wanted)
-            await self.loader.check_digest(wanted)
+            target = await self._member.written(target)
+            await self.loader.check_digest(target)
         except (EngineError, EngineGone) as error:
-            last = self._last_sound
-            sound = self._base if last is None or not weights_exist(last.location) else last
-            if sound == wanted:
+            if self.wanted.fallback == target:
                 raise
-            self._refused(wanted, error)
-            await self.loader.check_digest(sound)
-            return sound
-        return wanted
+            self._refused(target, error)
+            target = self.wanted.fallback
+            await self.loader.check_digest(target)
+        self._record.see(Targeted(target.version, exact=True))  # refused by its predecessor, perhaps
+        return target
 
-    async def begin(self, latest: Weights) -> None:
+    async def check_started(self, latest: Weights) -> None:
         """Judge, and load into a server that is not ours, what a new engine is to hold.
 
         Raises EngineError where the engine refuses, SamplerError where its weights are wrong.
@@ -254,18 +256,18 @@ class WeightsKeeper:
 
     async def _pin_again(self) -> None:
         """Pin what the engine's predecessor had pinned. A round whose version is gone pins it again, or fails."""
-        for version, location in list(self.pins.held.items()):
+        for version, location in list(self.wanted.pinned.items()):
             try:
                 await self._record.engine.client.pin(str(version), location, self._settings.load_timeout_s)
             except EngineError as error:
-                self.pins.drop(version)
+                self.wanted.refuse(version)
                 self._refused(Weights(version=version, location=location), error)
             else:
                 self._record.holds(version)
 
     # --- newer weights -------------------------------------------------------------------------------------------
 
-    async def keep_loaded(self) -> None:
+    async def follow(self) -> None:
         """Load what was announced last, whenever that is not what is served."""
         while True:
             await self._newer.wait()
@@ -276,7 +278,7 @@ class WeightsKeeper:
 
     async def _load_newest(self) -> bool:
         """Whether it was loaded; a refusal leaves the old weights serving."""
-        began, latest = time.monotonic(), self._wanted()
+        began, latest = time.monotonic(), self.wanted.target
         self._record.see(Targeted(latest.version, exact=True))
         skipped, self._skipped = self._skipped, 0
         try:
@@ -326,9 +328,8 @@ class WeightsKeeper:
                 self._suspect(error)
                 return
         self._record.broken_loads = 0
-        if latest.version in self.pins.held and self._settings.sglang:
-            del self.pins.held[latest.version]  # refused, not deferred: what asks for it waits for its deadline
-            self._remember()
+        if latest.version in self.wanted.pinned and self._settings.sglang:
+            self.wanted.refuse(latest.version)
             self._aim()
         self._record.see(LoadRefused(latest.version))
         self._refused(latest, error)
@@ -339,7 +340,7 @@ class WeightsKeeper:
     async def _ask(self, latest: Weights) -> Ticket | None:
         """A place in the group for `latest`; not for what has been overtaken meanwhile."""
         ticket = await self._member.place(latest, self._record.engine.client)
-        if ticket is None and self._wanted().version != latest.version:
+        if ticket is None and self.wanted.target.version != latest.version:
             raise _OvertakenError
         return ticket
 
@@ -348,13 +349,13 @@ class WeightsKeeper:
         try:
             return await self._member.written(latest)
         except EngineGone as error:
-            if self._wanted().version != latest.version and not self.loader.mixed:
+            if self.wanted.target.version != latest.version and not self.loader.mixed:
                 raise _OvertakenError from error
             raise
 
     # --- what is held --------------------------------------------------------------------------------------------
 
-    async def vouch(self, versions: list[str], doubts: int) -> None:
+    async def verify_answer(self, versions: list[str], doubts: int) -> None:
         """Return once what was drawn from `versions` may be handed on; `doubts` is from before it was asked.
 
         Raises EngineBusy where it may not, because the engine's weights were not found to be those.
@@ -371,7 +372,7 @@ class WeightsKeeper:
         """Judge the weights that the engine holds now."""
         if not self._record.alive or self._record.probing:
             return
-        latest = self._wanted()
+        latest = self.wanted.target
         self._record.see(Targeted(latest.version, exact=True))
         try:
             sound = self._judge(await self.loader.judge(self._record.engine.client, latest), "comparison", latest)
@@ -390,7 +391,7 @@ class WeightsKeeper:
                 tolerance=self._settings.samplers.canary_tolerance,
             )  # fmt: skip
         elif verdict.version == asked.version:
-            self._last_sound = asked
+            self.wanted.verified = asked
         self._record.see(ReadBack(verdict.version, verdict.sound, asked.version))
         return verdict.sound
 

@@ -66,8 +66,8 @@ async def process_of(system: ActorSystem, name: str) -> int:
 async def test_ray_places_hosts_and_places_them_again(tmp_path):
     async with placed(tmp_path) as system:
         first, second = [await process_of(system, f"a/{k}") for k in range(2)]
-        keepers = parent(first), parent(second)
-        assert keepers[0] != keepers[1]
+        parents = parent(first), parent(second)
+        assert parents[0] != parents[1]
         workers = environment(first) + environment(second)
         assert b"RAY_" not in workers  # nor any other of the worker's settings
         assert b"PYTHONBREAKPOINT" not in workers
@@ -76,7 +76,7 @@ async def test_ray_places_hosts_and_places_them_again(tmp_path):
 
         os.kill(first, signal.SIGKILL)
         again = await process_of(system, "a/0")
-        os.kill(keepers[1], signal.SIGKILL)  # a Ray worker
+        os.kill(parents[1], signal.SIGKILL)  # a Ray worker
         other = await process_of(system, "a/1")
         assert {again, other}.isdisjoint({first, second})
     assert all(gone(pid) for pid in (first, second, again, other))

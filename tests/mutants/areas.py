@@ -6,6 +6,7 @@ The tests of a module need no desktop, and together take seconds; the likeliest 
 from __future__ import annotations
 
 REPLAY = "tests/actors/replay/"
+RUNTIME, SAMPLER = "tests/runtime/", "tests/actors/sampler/"
 PURE, PULSE = REPLAY + "test_pure.py", REPLAY + "test_pulse.py"
 CORE = [REPLAY + name for name in ("test_late_and_strange.py", "test_ledger.py", "test_ledger_phases.py")]
 SCHEDULE = "tests/actors/learner/test_schedule.py"
@@ -28,7 +29,20 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "actors/replay/ledger/phases.py": [*CORE, REPLAY + "test_evidence.py"],
         "actors/replay/ledger/training.py": [REPLAY + "test_steps.py", *CORE, PULSE, SCHEDULE, ONCE],
         "actors/replay/rules/cold_start.py": [REPLAY + "test_strata.py"],
-        "runtime/supervision.py": ["tests/runtime/test_quarantine.py", REPLAY + "test_task_quarantine.py"],
+    },
+    "hosts": {
+        "runtime/supervision.py": [RUNTIME + "test_supervision.py", REPLAY + "test_task_quarantine.py"],
+        "runtime/hosts/process.py": [
+            RUNTIME + name for name in ("test_actors.py", "test_clock.py", "test_changing.py", "test_hosts.py")
+        ],
+        "runtime/clock.py": [RUNTIME + "test_clock.py"],
+    },
+    "weights": {
+        "actors/sampler/health.py": [
+            SAMPLER + "test_sampler_health.py", SAMPLER + "test_weights.py", SAMPLER + "test_gate_and_loader.py",
+        ],
+        "actors/sampler/loader.py": [SAMPLER + "test_gate_and_loader.py"],
+        "actors/sampler/weights.py": [SAMPLER + "test_weights.py"],
     },
     "trust": {
         "apis/actions/arguments.py": GRAMMAR,
@@ -48,7 +62,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "policy/advantage.py": ["tests/policy/test_advantage.py", "tests/actors/learner/test_batches.py"],
         "policy/packing.py": ["tests/policy/test_packing.py", "tests/actors/learner/test_batches.py"],
         "actors/learner/batches.py": [
-            "tests/actors/learner/test_batches.py", "tests/actors/learner/test_rehearsal.py", SCHEDULE,
+            "tests/actors/learner/test_batches.py", "tests/actors/learner/test_batches.py", SCHEDULE,
         ],
     },
     "resume": {

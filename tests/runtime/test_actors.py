@@ -242,6 +242,7 @@ async def test_a_killed_host_comes_back_with_its_actors(system):
     assert await system.ref("b").ask(Via(peer="a/1", n=1), timeout_s=5) == Number(n=2)
     (lost,) = events(system.run_dir, "host_lost")
     assert (lost["exit_code"], lost["pid"], sorted(lost["actors"])) == (-9, pid, ["a/1", "a/2"])
+    assert not system._failed.is_set()
 
 
 @pytest.mark.slow

@@ -1,16 +1,21 @@
-"""What rank 0 makes of how the other ranks fared: ranks that may have come apart end, and nothing else ends them."""
+"""Rank 0 and the others: they meet, do the same, and end when they may have come apart."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
+import torch.distributed as dist
 
 from actors.learner import rank
+from actors.learner.config import RankSettings
 from actors.learner.messages import EndRank, GetReady, JoinRanks, RankPlace, SaveCheckpoint
+from actors.learner.rank import WORK_S, RankActor
 from policy.errors import LearnerError, NoModel
+from policy.megatron import ranks
 from runtime.errors import ActorGone, DeadlineExceeded, DiskRefuses
 from runtime.messaging.message import Done, Version
 
@@ -159,3 +164,18 @@ async def test_a_rank_whose_process_had_to_end_is_invited_again() -> None:
     heard = [[msg.rank for msg in other.heard if isinstance(msg, JoinRanks)] for other in others]
     assert heard == [[2], [4], [3], [1]], "ranks of one machine have numbers in a row"
     assert [type(msg) for msg in others[0].heard] == [GetReady] * 3 + [JoinRanks]
+
+
+async def test_ranks_apart_wait_for_each_other_as_long_as_writing_a_model_may_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    met = list[tuple[Any, ...]]()
+    monkeypatch.setattr(RankActor, "met", False)
+    monkeypatch.setattr(dist, "TCPStore", lambda *_, **__: None)
+    monkeypatch.setattr(ranks, "meet", lambda _, *told: met.append(told))
+    for apart in (False, True):
+        RankActor.met = False
+        rank = RankActor(RankSettings())
+        rank.ctx = SimpleNamespace(apart=apart, address=lambda: "127.0.0.1")
+        await rank._meet(JoinRanks(address="127.0.0.1", port=1, rank=1, ranks=2))
+    assert met == [(1, 2), (1, 2, "lo", WORK_S)]

@@ -119,10 +119,12 @@ class Server(EngineClient):
         self.calls.append("resume")
 
 
-def loader(in_flight: str | None = None, **options: float) -> Loader:
+def loader(in_flight: str | None = None, load_timeout_s: float = 120.0, **options: float) -> Loader:
     sync = WeightSyncConfig(in_flight=in_flight)  # type: ignore[arg-type]
     samplers = SamplersConfig(attach=["http://127.0.0.1:1"], **options)  # type: ignore[arg-type]
-    settings = SamplerSettings(samplers=samplers, weight_sync=sync, model="", attach="http://127.0.0.1:1")
+    settings = SamplerSettings(
+        samplers=samplers, weight_sync=sync, model="", attach="http://127.0.0.1:1", load_timeout_s=load_timeout_s
+    )
     return Loader(settings, Gate())
 
 
@@ -157,7 +159,8 @@ async def test_weights_that_score_otherwise_are_not_sound() -> None:
     latest = Weights(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
     assert not (await loader().load(server, latest)).sound
     assert (await loader(canary_tolerance=0.1).load(server, latest)).sound
-    assert (await loader().judge(server, Weights(version=TWO, location=""))).version == ONE
+    other = Weights(version=TWO, location="")
+    assert await loader().judge(server, other) == WeightsVerdict(ONE, None, sound=True), "not yet what was asked for"
     server.held = "default"
     assert (await loader().judge(server, latest)).version is None
 
@@ -188,16 +191,27 @@ async def test_a_full_line_says_nothing_of_the_weights(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(server, "score", busy)
     monkeypatch.setattr("actors.sampler.loader._BUSY_S", 0.0)
-    told = Weights(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
-    verdict = await loader().judge(server, told)
+    verdict = await loader().judge(server, LATEST)
     assert (verdict.sound, verdict.off_by, tries) == (True, 0.0, [])
+    tries = [EngineBusy("full")] * 1000
+    with pytest.raises(EngineGone, match="was not scored within"):
+        await loader(load_timeout_s=0.05).judge(server, LATEST)
 
 
 async def test_files_with_another_digest_are_refused(tmp_path) -> None:
     model = write(tmp_path / "model")
     await loader().check_digest(Weights(version=ONE, location=str(model), digest=digest(model)))
-    with pytest.raises(EngineError, match="has digest"):
-        await loader().check_digest(Weights(version=ONE, location=str(model), digest="00"))
+    wrong = Weights(version=ONE, location=str(model), digest="00")
+    for load in (
+        loader().check_digest(wrong),
+        loader().load(Server({}), wrong),
+        loader().load(Member(), wrong, no_place),
+    ):
+        with pytest.raises(EngineError, match="has digest"):
+            await load
+    (tmp_path / "odd" / "model.safetensors").mkdir(parents=True)
+    with pytest.raises(EngineError, match="can't read"):
+        await loader().check_digest(Weights(version=ONE, location=str(tmp_path / "odd"), digest="00"))
 
 
 def test_a_tolerance_is_above_nothing() -> None:

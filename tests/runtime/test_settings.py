@@ -1,4 +1,4 @@
-"""No credentials in an address that logs and settings repeat."""
+"""Addresses that a person names."""
 
 from __future__ import annotations
 

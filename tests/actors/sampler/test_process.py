@@ -115,7 +115,7 @@ def test_on_a_gpu_it_decides_itself_and_options_pass_through(command) -> None:
 def test_started_servers_share_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     deploy = build({"samplers": {"count": 2, "device": "cuda", "gpus": ["1", "2,3"]}}, Deploy, source="x")
-    specs = compose._samplers(deploy, str(models.bundled()), ["sampler/0", "sampler/1"])[:2]
+    specs = compose._samplers(deploy.samplers, deploy.weight_sync, str(models.bundled()))[:2]
     made = [spec.config for spec in specs if isinstance(spec.config, SamplerSettings)]
     assert [environment(settings)["CUDA_VISIBLE_DEVICES"] for settings in made] == ["1", "2,3"]
     assert "CUDA_VISIBLE_DEVICES" not in environment(SamplerSettings(samplers=SamplersConfig(), model=""))
@@ -182,3 +182,33 @@ def test_a_model_that_is_not_cut_keeps_the_width_of_its_heads(tmp_path: Path, mo
         for name in set(sys.modules) - before:
             if name.partition(".")[0] in {"sglang", "computerrl_cpu_shim"}:
                 del sys.modules[name]
+
+
+@pytest.mark.parametrize("name", ["trust-remote-code", "trust_remote_code", "trust-remote_code", "trust-remote", "tr"])
+@pytest.mark.parametrize("value", [True, "true", 1])
+def test_a_model_folders_programs_are_never_run(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"samplers.engine.options.{name}: trust-remote-code is refused"):
+        SglangConfig(options={name: value})
+
+
+@pytest.mark.parametrize(
+    "name", ["--trust-remote-code", "trust-remote-code=1", "Trust-Remote-Code", "x trust", "", "a--b"]
+)
+def test_a_name_is_an_option_and_nothing_more(name: str) -> None:
+    with pytest.raises(ConfigError, match="without its dashes, like tp-size"):
+        SglangConfig(options={name: True})
+
+
+def test_no_value_is_an_option_of_its_own() -> None:
+    with pytest.raises(ConfigError, match="disable-radix-cache is '--trust-remote-code', which SGLang would take for"):
+        SglangConfig(options={"disable-radix-cache": "--trust-remote-code"})
+
+
+def test_nor_is_a_file_of_options_named() -> None:
+    with pytest.raises(ConfigError, match=r"options\.config: config is refused: it names a file of options"):
+        SglangConfig(options={"config": "more.yaml"})
+
+
+def test_others_are_taken() -> None:
+    options = {"tp-size": 2, "context_length": 4096, "trust-remote-code": False, "log-level": "info", "schedule": -1}
+    assert SglangConfig(options=options).options == options

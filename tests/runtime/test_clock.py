@@ -1,4 +1,4 @@
-"""One clock for the whole run: a host whose own clocks are half a minute off keeps deadlines and moments."""
+"""A run has one clock on all its hosts."""
 
 from __future__ import annotations
 
@@ -138,4 +138,6 @@ async def test_a_host_whose_clocks_are_half_a_minute_off(tmp_path, skew):
         assert before - 1.0 < greeted["t"] < after + 1.0
         assert abs(datetime.fromisoformat(greeted["ts"]).timestamp() - wall) < 1.0 + after - before
         *_, last = await logged(run_dir, "host_beats")
+        assert 0.0 <= system._routes.hosts["far"].cpu_s < 60.0
     assert last["offset_s"] == pytest.approx(-skew, abs=1.0)
+    assert not [line for line in read_logs(run_dir, event="stall") if line["cause"] == "silent"]

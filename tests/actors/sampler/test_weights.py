@@ -1,0 +1,260 @@
+"""Which weights an engine is to hold, and how they get there, with a simulated engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from actors.errors import EngineGone, SamplerError
+from actors.sampler import events
+from actors.sampler.config import SamplersConfig, SamplerSettings
+from actors.sampler.health import EngineLost, EngineRecord, EngineState, Gate
+from actors.sampler.messages import Canary, Weights
+from actors.sampler.weights import EngineWeights, WantedWeights
+from policy.errors import EngineBusy, EngineError
+from runtime.messaging.message import Version
+from tests.actors.sampler.test_gate_and_loader import Server
+
+URL = "http://127.0.0.1:1"
+BASE, ONE, TWO = (Version(lineage=0, step=step) for step in range(3))
+
+
+def folder(path: Path) -> str:
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "config.json").write_text("{}")
+    return str(path)
+
+
+def test_the_newest_weights_are_remembered_while_they_exist(tmp_path: Path) -> None:
+    base, path = Weights(version=BASE, location="base"), tmp_path / "samplers" / "sampler-0.json"
+
+    def recalled(base: Weights = base) -> tuple[Weights, dict[Version, str]]:
+        wanted = WantedWeights(path, base, single=True)
+        return wanted.announced, wanted.pinned
+
+    assert recalled() == (base, {})
+    newer = Weights(version=TWO, location=str(tmp_path / "weights"), digest="d")
+    wanted = WantedWeights(path, base, single=True)
+    wanted.announce(newer)
+    wanted.pin(newer.version, newer.location)
+    assert recalled() == (base, {}), "its folder is not there"
+    folder(tmp_path / "weights")
+    assert recalled() == (newer, {TWO: newer.location})
+    later = msgspec.structs.replace(base, version=Version(lineage=1, step=0))
+    assert recalled(later)[0] == later
+    wanted.unpin(TWO)
+    kept = msgspec.structs.replace(newer, location="not written", digest="", group_owner="learner")
+    wanted.announce(kept)
+    assert recalled() == (kept, {}), "the group's owner writes it when asked to"
+    wanted.announce(msgspec.structs.replace(kept, digest="d"))
+    assert recalled() == (base, {}), "it was written, and removed"
+    path.write_text("torn")
+    assert recalled() == (base, {})
+
+
+@pytest.mark.parametrize("single", [True, False])
+def test_what_was_pinned_first_comes_first_where_an_engine_holds_one_version(tmp_path: Path, single: bool) -> None:
+    wanted = WantedWeights(tmp_path / "s.json", Weights(version=BASE, location="base"), single=single)
+    assert wanted.pin(ONE, "one")
+    assert wanted.pin(BASE, "again")
+    assert not wanted.pin(ONE, "one"), "no news"
+    assert wanted.pin(ONE, "moved")
+    two = Weights(version=TWO, location="two", digest="d")
+    wanted.announce(two)
+    assert wanted.target == (Weights(version=ONE, location="moved") if single else two)
+    wanted.pin(TWO, "two")
+    assert wanted.unpin(ONE)
+    assert wanted.unpin(BASE)
+    assert wanted.target == two, "with all that was announced of it"
+    assert wanted.deferred(ONE) == single
+    assert not wanted.deferred(TWO)
+    assert wanted.unpin(Version(lineage=9, step=9)) == single, "an engine of one version defers what asks for it"
+    assert not wanted.unpin(ONE)
+    wanted.pin(ONE, "one")
+    assert not wanted.deferred(ONE)
+    wanted.refuse(ONE)
+    assert (ONE in wanted.pinned, wanted.deferred(ONE)) == (False, False)
+
+
+def test_a_start_falls_back_to_verified_weights_that_still_exist(tmp_path: Path) -> None:
+    base = Weights(version=BASE, location="base")
+    wanted = WantedWeights(tmp_path / "s.json", base, single=True)
+    assert wanted.fallback == base
+    wanted.verified = Weights(version=ONE, location=str(tmp_path / "one"))
+    assert wanted.fallback == base
+    folder(tmp_path / "one")
+    assert wanted.fallback == wanted.verified
+
+
+class Engine(Server):
+    """A server and its life: scores of `held` are right unless `wrong` names it."""
+
+    pid, exit_code, last_output, kind = 1, None, list[str](), "attach"
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.client, self.wrong, self.fails, self.condemned = self, set[str](), list[Exception](), 0
+
+    async def score(self, ids: list[int], timeout_s: float) -> list[float]:
+        return [-9.0 if self.held in self.wrong else -1.0]
+
+    async def update_from_disk(self, location: str, version: str, timeout_s: float, *, flush: bool) -> None:
+        if self.fails:
+            raise self.fails.pop()
+        await super().update_from_disk(location, version, timeout_s, flush=flush)
+
+    async def condemn(self) -> None:
+        self.condemned += 1
+
+    async def lost(self) -> str:
+        return "it ended"
+
+
+class Life:
+    """The weights of one simulated engine, which is up, and what they log."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.logged, self.suspects, self.served = list[tuple[Any, dict[str, Any]]](), list[Exception](), list[Any]()
+        log = SimpleNamespace(emit=lambda event, **fields: self.logged.append((event, fields)))
+        self._tasks: set[asyncio.Task[Any]] = set()
+        ctx: Any = SimpleNamespace(name="sampler/0", run_dir=tmp_path, log=log, spawn=self._spawn)
+        settings = SamplerSettings(samplers=SamplersConfig(attach=[URL]), model=folder(tmp_path / "base"), attach=URL)
+        self.engine = Engine()
+        self.record = EngineRecord(self.engine, BASE, self.served.append)
+        self.weights = EngineWeights(settings, ctx, self.record, Gate(), self.suspects.append)
+
+    def _spawn(self, coro: Any, name: str) -> None:
+        self._tasks.add(asyncio.ensure_future(coro))
+
+    def announce(self, version: Version, **options: Any) -> Weights:
+        canary = Canary(ids=[1, 2], logprobs=[-1.0])
+        self.weights.announce(weights := Weights(version=version, location=str(version), canary=canary, **options))
+        return weights
+
+    def events(self, event: Any) -> list[dict[str, Any]]:
+        return [fields for each, fields in self.logged if each is event]
+
+    async def until(self, true: Any) -> None:
+        async with asyncio.timeout(5):
+            while not true():  # noqa: ASYNC110 - each turn of the loop is a step of the simulation
+                await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def alive(tmp_path: Path) -> AsyncIterator[Life]:
+    """An engine that has come up with the base weights and follows what is announced."""
+    life = Life(tmp_path)
+    life.record.came_up()
+    await life.weights.check_started(await life.weights.starting_with())
+    assert life.record.health.served == BASE
+    life._spawn(life.weights.follow(), "follow")
+    try:
+        yield life
+    finally:
+        await life.close()
+
+
+async def test_the_newest_are_loaded_and_older_ones_are_skipped(tmp_path: Path) -> None:
+    async with alive(tmp_path) as life:
+        life.announce(ONE)
+        life.announce(TWO)
+        life.announce(ONE)
+        await life.until(lambda: life.record.health.served == TWO)
+        (loaded,) = life.events(events.WEIGHTS_LOADED)
+        assert (loaded["version"], loaded["skipped"], loaded["off_by"]) == ("0.2", 1, 0.0)
+        assert life.weights.wanted.verified is not None
+        assert life.weights.wanted.verified.version == TWO
+
+
+async def test_an_engine_whose_weights_stay_wrong_is_given_up(tmp_path: Path) -> None:
+    async with alive(tmp_path) as life:
+        life.engine.wrong = {"0.1"}
+        life.announce(ONE)
+        await life.until(lambda: life.engine.condemned)
+        assert [line["when"] for line in life.events(events.WEIGHTS_SUSPECT)] == ["load", "second load"]
+        assert life.record.health.state is EngineState.STALE
+        assert life.served[-1] is None, "it serves nothing"
+        await life.record.condemn("a second reason")
+        assert [await life.record.lost() for _ in range(2)] == ["its weights are off by 8.0; it ended", "it ended"]
+
+
+async def test_an_answer_drawn_across_a_wrong_load_is_discarded(tmp_path: Path) -> None:
+    async with alive(tmp_path) as life:
+        before = life.record.doubts
+        await life.weights.verify_answer(["0.0"], before)
+        assert life.record.answered == 1
+        with pytest.raises(EngineBusy):
+            await life.weights.verify_answer(["0.0", "0.1"], before)
+        life.engine.wrong = {"0.0"}
+        await life.until(lambda: not life.record.probing)
+        life.announce(BASE)  # the learner now says how it scores
+        await life.until(lambda: life.record.doubts > before)
+        with pytest.raises(EngineBusy):
+            await life.weights.verify_answer(["0.0"], before)
+        assert life.record.answered == 1
+
+
+async def test_a_load_that_breaks_is_tried_again_and_one_that_is_refused_leaves_the_old_weights(tmp_path: Path) -> None:
+    async with alive(tmp_path) as life:
+        life.engine.fails = [EngineGone("silent")]
+        life.announce(ONE)
+        await life.until(lambda: life.suspects)
+        assert life.record.broken_loads == 1
+        life.weights.retry()
+        await life.until(lambda: life.record.health.served == ONE)
+        assert life.record.broken_loads == 0
+        life.engine.fails = [EngineError("shape")] * 2
+        life.announce(TWO)
+        await life.until(lambda: life.events(events.WEIGHTS_REFUSED))
+        assert (life.record.health.served, life.record.health.target) == (ONE, ONE)
+        life.announce(TWO)  # what was wrong may have passed
+        await life.until(lambda: life.record.health.served == TWO)
+
+
+async def test_pinned_weights_come_first_and_go_when_they_can_not_be_loaded(tmp_path: Path) -> None:
+    async with alive(tmp_path) as life:
+        await life.weights.pin(ONE, "one")
+        await life.until(lambda: life.record.health.served == ONE)
+        life.announce(TWO)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert life.record.health.served == ONE
+        await life.weights.unpin(ONE)
+        await life.until(lambda: life.record.health.served == TWO)
+        assert life.weights.wanted.deferred(ONE)
+        life.engine.fails = [EngineError("gone")] * 2
+        await life.weights.pin(BASE, "base")
+        await life.until(lambda: BASE not in life.weights.wanted.pinned)
+        await life.until(lambda: life.record.health.target == TWO)
+        assert not life.weights.wanted.deferred(BASE)
+        assert life.record.health.served == TWO
+
+
+async def test_a_start_with_torn_weights_takes_the_verified_ones(tmp_path: Path) -> None:
+    async with alive(tmp_path) as life:
+        life.announce(ONE)
+        await life.until(lambda: life.record.health.served == ONE)
+        torn = Weights(version=TWO, location=folder(tmp_path / "torn"), digest="another")
+        life.weights.announce(torn)
+        await life.until(lambda: life.events(events.WEIGHTS_REFUSED))
+        life.record.see(EngineLost())
+        assert (await life.weights.starting_with()).version == BASE, "the folder of the verified ones is gone"
+        assert life.record.health.target == BASE
+        life.weights.wanted.verified = Weights(version=ONE, location=folder(tmp_path / "one"))
+        assert (await life.weights.starting_with()).version == ONE
+        life.engine.wrong = {"1.0"}
+        life.record.came_up()
+        with pytest.raises(SamplerError, match="wrong weights"):
+            await life.weights.check_started(life.announce(Version(lineage=1, step=0)))
