@@ -21,7 +21,7 @@ from actors.sampler.config import SamplerSettings
 from actors.sampler.engine import engine_of
 from actors.sampler.health import EngineLost, EngineRecord, EngineState, Gate
 from actors.sampler.messages import Generate, Generated, Pin, Refused, Unpin, Weights
-from actors.sampler.weights import EngineWeights
+from actors.sampler.weights import SamplerWeights
 from policy.errors import EngineBusy, EngineError
 from runtime.actor import Actor, Context, handles
 from runtime.errors import DeadlineExceeded
@@ -43,7 +43,7 @@ class EngineSupervisor:
         self._report = ServingReport(ctx, settings.replay)
         engine = engine_of(settings, ctx.name, ctx.run_dir, ctx.clock)
         self.record = EngineRecord(engine, settings.version, self._report.serves)
-        self.weights = EngineWeights(settings, ctx, self.record, self.gate, self.suspect)
+        self.weights = SamplerWeights(settings, ctx, self.record, self.gate, self.suspect)
         self._budget = RestartBudget(f"engine of {ctx.name}", settings.restart)
 
     async def start(self) -> None:

@@ -126,7 +126,7 @@ class _OvertakenError(Exception):
     """Newer weights are wanted now than those that a place in a group was asked for."""
 
 
-class EngineWeights:
+class SamplerWeights:
     """The weights of one sampler's engine. `suspect` takes the errors of calls that broke."""
 
     def __init__(

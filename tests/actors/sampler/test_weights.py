@@ -17,7 +17,7 @@ from actors.sampler import events
 from actors.sampler.config import SamplersConfig, SamplerSettings
 from actors.sampler.health import EngineLost, EngineRecord, EngineState, Gate
 from actors.sampler.messages import Canary, Weights
-from actors.sampler.weights import EngineWeights, WantedWeights
+from actors.sampler.weights import SamplerWeights, WantedWeights
 from policy.errors import EngineBusy, EngineError
 from runtime.messaging.message import Version
 from tests.actors.sampler.test_gate_and_loader import Server
@@ -128,7 +128,7 @@ class Life:
         settings = SamplerSettings(samplers=SamplersConfig(attach=[URL]), model=folder(tmp_path / "base"), attach=URL)
         self.engine = Engine()
         self.record = EngineRecord(self.engine, BASE, self.served.append)
-        self.weights = EngineWeights(settings, ctx, self.record, Gate(), self.suspects.append)
+        self.weights = SamplerWeights(settings, ctx, self.record, Gate(), self.suspects.append)
 
     def _spawn(self, coro: Any, name: str) -> None:
         self._tasks.add(asyncio.ensure_future(coro))
