@@ -24,7 +24,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "actors/front": (1233, 8),
     "actors/learner": (2074, 8),
     "actors/replay": (6265, 29),
-    "actors/sampler": (2899, 14),
+    "actors/sampler": (2900, 14),
     "apis": (594, 7),
     "apis/actions": (896, 7),
     "apis/apps": (1494, 12),
