@@ -10,18 +10,20 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from actors.cluster import output
+from actors.cluster import output, tables
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files, models
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy, ModelConfig
 from actors.cluster.runs import recordings, run, run_folder
 from actors.cluster.runs.requests import RunRequest
+from actors.cluster.tables import TextTable
 from actors.desktop.config import PromptConfig
 from actors.replay.actor import LEDGER, SEGMENTS
 from actors.replay.config import LedgerSettings, ReplayConfig
@@ -30,7 +32,7 @@ from actors.replay.demos import demo_files
 from actors.replay.demos.format import Demo, RecordingHeader
 from actors.replay.ledger import demo_tasks
 from actors.replay.ledger.store import Ledger
-from actors.replay.rules.cold_start import family_of, name_of
+from actors.replay.rules.cold_start import family_of
 from actors.settings import DemosConfig
 from apis.actions.spaces import SPACES
 from apis.prompts import FORMS
@@ -38,6 +40,7 @@ from runtime.errors import ComputerRLError, ConfigError, StoreError
 from runtime.program import program
 from runtime.segments import SegmentStore
 
+STRATA = ("always", "sometimes", "never")
 ALL = 10**9  # demonstrations: an import by hand takes in what the file holds
 
 
@@ -64,113 +67,93 @@ def list_runs(args: argparse.Namespace) -> int:
         except StoreError:
             continue  # a run of another build, or one without a ledger: `runs` lists it
         if header.demos:
-            state = run_folder.state(path, record)
-            rows.append({"run": record.name, "state": state, "started": record.started, "seed": record.seed,
-                         "header": header, "strata": counts})  # fmt: skip
+            about = {"run": record.name, "state": run_folder.state(path, record), "started": record.started}
+            rows.append({**about, "seed": record.seed, "header": header, "strata": counts})
     if args.json:
         output.document(rows)
     elif not rows:
         more = f"{program()} demos record desktop --count 64{run_folder.runs_flag(Path(args.runs))}"
         output.line(f"no demonstrations in {args.runs}: record some with  {more}")
     else:
-        output.table(
-            ("RUN", "STATE", "STARTED", "SEED", "DEMOS", "FORM", "OBSERVATION", "TOKENIZER", "FAMILIES"),
-            [
-                (
-                    row["run"],
-                    row["state"],
-                    row["started"],
-                    row["seed"],
-                    row["header"].demos,
-                    row["header"].form or "-",
-                    queries.versions_text(row["header"].observations),
-                    row["header"].tokenizer or "-",
-                    len({name.partition("/")[0] for name in row["strata"]}),
-                )
-                for row in rows
-            ],
-        )
+        head = ("Run", "State", "Started", "Seed", "Demos", "Form", "Observation", "Tokenizer", "Families")
+        tables.show(TextTable(head, [_run_row(**row) for row in rows]))
     return 0
+
+
+def _run_row(
+    *, run: str, state: str, started: str, seed: int, header: RecordingHeader, strata: Mapping[str, int]
+) -> tuple[object, ...]:
+    families = len({name.partition("/")[0] for name in strata})
+    seen = queries.versions_text(header.observations)
+    return run, state, started, seed, header.demos, header.form or "-", seen, header.tokenizer or "-", families
 
 
 def show(args: argparse.Namespace) -> int:
     """A recording by family and route, or the steps of one task."""
     path = recordings.locate(args.recording, Path(args.runs))
-    header, found = _read(path)
-    if args.task:
-        return _show_task(path, _stated(found), args)
-    figures = figures_of(_stated(found))
+    with _in_one_line():
+        header, demos = demo_files.read(path)
+        if args.task:
+            return _show_task(path, [demo for demo in demos if demo.task == args.task], args)
+        figures = figures_of(demos)
     if args.json:
         output.document({"recording": str(path), "header": header, "strata": figures, "tasks": tasks_of(header)})
         return 0
     output.prose(
-        f"{path}: {header.demos} demonstrations, form {header.form or '-'},"
-        f" actions {header.actions or '-'}, observation {queries.versions_text(header.observations)},"
-        f" tokenizer {header.tokenizer or '-'}\n"
+        f"{path}: {header.demos} demonstrations, form {header.form or '-'}, actions {header.actions or '-'},"
+        f" observation {queries.versions_text(header.observations)}, tokenizer {header.tokenizer or '-'}\n"
     )
-    output.table(
-        ("FAMILY", "BY", "DEMOS", "TASKS", "STEPS", "PROMPT TOKENS", "RESPONSE TOKENS", "WALL S"),
-        [
-            (f.family, f.route or "-", f.demos, f.tasks, f"{f.steps:.1f}", f.prompt_tokens, f.response_tokens,
-             f"{f.wall_s:.1f}")
-            for f in figures
-        ],
-    )  # fmt: skip
-    if strata := tasks_of(header):
-        output.line("\ntasks by how often the pool's first attempts at them succeeded:\n")
-        rows = [(family, found["always"], found["sometimes"], found["never"]) for family, found in strata.items()]
-        output.table(("FAMILY", "ALWAYS", "SOMETIMES", "NEVER"), rows)
+    head = ("Family", "By", "Demos", "Tasks", "Steps", "Prompt tokens", "Response tokens", "Wall s")
+    rows: list[tuple[object, ...]] = [
+        (f.family, f.route or "-", f.demos, f.tasks, f"{f.steps:.1f}", f.prompt_tokens, f.response_tokens,
+         f"{f.wall_s:.1f}")
+        for f in figures
+    ]  # fmt: skip
+    tables.show(TextTable(head, rows))
+    rows = [(family, *(counts[name] for name in STRATA)) for family, counts in tasks_of(header).items()]
+    kinds = ("Family", *map(str.capitalize, STRATA))
+    tables.show(TextTable(kinds, rows, "tasks by how often the pool's first attempts at them succeeded:\n"))
     return 0
 
 
 def tasks_of(header: RecordingHeader) -> dict[str, dict[str, int]]:
     """Family -> stratum -> tasks, by their first attempts; empty for a recording without strata."""
-    found: dict[str, dict[str, int]] = {}
-    for one in header.tasks:
-        stratum = "always" if one.wins == one.tries else "sometimes" if one.wins else "never"
-        counts = found.setdefault(family_of(one.task), {"always": 0, "sometimes": 0, "never": 0})
-        counts[stratum] += 1
-    return found
+    families: dict[str, dict[str, int]] = {}
+    for task in header.tasks:
+        stratum = "always" if task.wins == task.tries else "sometimes" if task.wins else "never"
+        families.setdefault(family_of(task.task), dict.fromkeys(STRATA, 0))[stratum] += 1
+    return families
 
 
-def figures_of(found: Iterable[Demo]) -> list[StratumFigures]:
+def figures_of(demos: Iterable[Demo]) -> list[StratumFigures]:
     """One per family and route, by name."""
-    strata: dict[str, list[tuple[str, int, int, int, float]]] = {}
-    routes: dict[str, tuple[str, str]] = {}
-    for demo in found:
-        family = family_of(demo.task)
-        route = demo.member or demo.route
-        name = name_of(family, route)
-        routes[name] = family, route
+    strata: dict[tuple[str, str], list[tuple[str, int, int, int, float]]] = {}
+    for demo in demos:
         prompt = max((len(step.payload.prompt_ids) for step in demo.steps), default=0)
         response = max((len(step.payload.response_ids) for step in demo.steps), default=0)
-        strata.setdefault(name, []).append((demo.task, len(demo.steps), prompt, response, demo.wall_s))
-    return [
-        StratumFigures(
-            family=routes[name][0],
-            route=routes[name][1],
-            demos=len(rows),
-            tasks=len({task for task, *_ in rows}),
-            steps=statistics.fmean(steps for _, steps, *_ in rows),
-            prompt_tokens=max(prompt for _, _, prompt, _, _ in rows),
-            response_tokens=max(response for *_, response, _ in rows),
-            wall_s=statistics.median(wall_s for *_, wall_s in rows),
-        )
-        for name, rows in sorted(strata.items())
-    ]
+        row = (demo.task, len(demo.steps), prompt, response, demo.wall_s)
+        strata.setdefault((family_of(demo.task), demo.member or demo.route), []).append(row)
+    made = []
+    for (family, route), rows in sorted(strata.items()):
+        tasks, steps, prompts, responses, walls_s = zip(*rows, strict=True)
+        made.append(
+            StratumFigures(
+                family=family, route=route, demos=len(rows), tasks=len(set(tasks)), steps=statistics.fmean(steps),
+                prompt_tokens=max(prompts), response_tokens=max(responses), wall_s=statistics.median(walls_s),
+            )
+        )  # fmt: skip
+    return made
 
 
-def _show_task(path: Path, found: Iterable[Demo], args: argparse.Namespace) -> int:
-    mine = [demo for demo in found if demo.task == args.task]
-    if not mine:
+def _show_task(path: Path, demos: Sequence[Demo], args: argparse.Namespace) -> int:
+    if not demos:
         raise ConfigError(f"--task {args.task}: {path} holds no demonstration of it")
     if args.json:
-        output.document(mine)
+        output.document(demos)
         return 0
-    for demo in mine:
-        output.line(
-            f"{demo.task}   by {demo.member or demo.route or '-'}, {len(demo.steps)} steps, {demo.wall_s:.1f} s"
-        )
+    for demo in demos:
+        by = demo.member or demo.route or "-"
+        output.line(f"{demo.task}   by {by}, {len(demo.steps)} steps, {demo.wall_s:.1f} s")
         for number, step in enumerate(demo.steps):
             output.line(f"\n--- step {number}, {len(step.payload.prompt_ids)} prompt tokens")
             output.quoted(step.payload.observation)
@@ -184,16 +167,14 @@ def export(args: argparse.Namespace) -> int:
     """Write a recording to a file."""
     path, file = recordings.locate(args.recording, Path(args.runs)), Path(args.file)
     places.refuse_no_file(file, "FILE")
-    try:
+    with _in_one_line():
         demo_files.refuse_unwritable(file)
         if file.exists() and not args.force:
             raise ConfigError(f"{file} exists already: name another file, or replace it with --force")
-        header, found = demo_files.read(path)
+        header, demos = demo_files.read(path)
         if not header.demos:
             raise ConfigError(f"{path}: no demonstrations to export")
-        demo_files.write(file, header, found)
-    except StoreError as error:
-        raise ConfigError(str(error)) from None
+        demo_files.write(file, header, demos)
     if args.json:
         output.document({"file": str(file), "header": header, "bytes": file.stat().st_size})
     else:
@@ -201,18 +182,12 @@ def export(args: argparse.Namespace) -> int:
     return 0
 
 
-def _read(path: Path) -> tuple[RecordingHeader, Iterable[Demo]]:
+@contextmanager
+def _in_one_line() -> Iterator[None]:
+    """The troubles of a file or a ledger as one line for the user."""
     try:
-        return demo_files.read(path)
-    except StoreError as error:
-        raise ConfigError(str(error)) from None
-
-
-def _stated(found: Iterable[Demo]) -> Iterable[Demo]:
-    """The demonstrations, with a file's troubles as one line for the user."""
-    try:
-        yield from found
-    except StoreError as error:
+        yield
+    except ComputerRLError as error:
         raise ConfigError(str(error)) from None
 
 
@@ -258,23 +233,23 @@ def take_in(args: argparse.Namespace) -> int:
         format=header.form if fresh else deploy.prompt.format,
         action_space=header.actions if fresh else deploy.prompt.action_space,
     )
-    _refuse_foreign(source, header, models.fingerprint(model), deploy.prompt)
+    with _in_one_line():
+        made_for = {"form": deploy.prompt.format, "actions": deploy.prompt.action_space}
+        demo_tasks.refuse_foreign(source, header, tokenizer=models.fingerprint(model), **made_for)
     if caution := recordings.caution(source):
         output.line(caution, to=sys.stderr)
-    try:
+    with _in_one_line():
         if fresh:
             request = RunRequest(folder=folder, deploy=deploy, file=f"{run_folder.IMPORT} {args.file}")
             moved = _into_new(request, source, settings)
         else:  # what it was and how it ended stays as it is
             with run_folder.held(folder, run_folder.iso(time.time())):
                 moved = _into_ledger(folder, source, settings)
-    except ComputerRLError as error:
-        raise ConfigError(str(error)) from None
     if args.json:
         output.document({"run": folder.name, "imported": moved, "offered": header.demos})
     else:
-        held = header.demos - moved
-        output.line(f"{folder.name}: {moved} demonstrations taken in{f', {held} were there already' if held else ''}")
+        known = header.demos - moved
+        output.line(f"{folder.name}: {moved} demonstrations taken in{f', {known} were there already' if known else ''}")
     return 0
 
 
@@ -293,24 +268,11 @@ def _into_new(request: RunRequest, source: Path, settings: LedgerSettings) -> in
     return moved
 
 
-def _refuse_foreign(source: Path, header: RecordingHeader, tokenizer: str, prompt: PromptConfig) -> None:
-    try:
-        demo_tasks.refuse_foreign(source, header, tokenizer=tokenizer, form=prompt.format, actions=prompt.action_space)
-    except ComputerRLError as error:
-        raise ConfigError(str(error)) from None
-
-
 def _into_ledger(folder: Path, source: Path, settings: LedgerSettings) -> int:
-    ledger = Ledger(folder / LEDGER, settings)
-    try:
-        segments = SegmentStore(folder / SEGMENTS, "import")
-        try:
+    with closing(Ledger(folder / LEDGER, settings)) as ledger:
+        with closing(SegmentStore(folder / SEGMENTS, "import")) as segments:
             ledger.run([demo_tasks.label])
-            (moved,) = ledger.run([lambda book: demo_tasks.import_demos(book, source, segments, folder)])
-        finally:
-            segments.close()
-    finally:
-        ledger.close()
+            (moved,) = ledger.run([lambda tx: demo_tasks.import_demos(tx, source, segments, folder)])
     if isinstance(moved, ComputerRLError):
         raise moved
     return int(moved.demos)

@@ -17,7 +17,6 @@ from runtime.actor import Actor
 from runtime.logs.writer import host_log
 from runtime.program import program
 from runtime.system import ActorSpec, ActorSystem
-from tests.bench import startup
 
 
 def made(runs: Path, name: str, verdict: str = "ok") -> Path:
@@ -203,27 +202,6 @@ async def test_status_of_a_live_run_asks_it(
     assert "\x1b" not in shown
     assert shown.count("MACHINE") == 1  # not where all is here
     assert [row.split()[2] for row in shown.splitlines()[-2:]] == ["here", "node7"]
-
-
-def test_start_up_parts_come_in_the_order_they_happened() -> None:
-    def line(second: float, event: str, **fields: str) -> dict[str, str]:
-        return {"ts": f"2026-01-01T00:00:{second:06.3f}+00:00", "event": event, **fields}
-
-    begun = 1767225600.0
-    logged = [
-        line(1, "ledger_opened"),
-        line(2, "actor_started", name="desktop/0"),
-        line(2.5, "actor_started", name="desktop/1"),
-        line(9, "step_trained", phase="bc"),
-        line(20, "step_trained", phase="rl"),
-        line(25, "step_trained", phase="rl"),
-    ]
-    assert startup.parts(logged, begun) == [
-        ("ledger open", 1.0),
-        ("first seat ready", 2.0),
-        ("first cloning step", 9.0),
-        ("first RL step", 20.0),
-    ]
 
 
 def test_last_is_the_newest_run_that_trains_and_not_an_evaluation(
