@@ -1,7 +1,6 @@
-"""`computerrl serve-env`: serves desktops by the OpenEnv protocol, and an episode whose policy answers from outside.
+"""`computerrl serve-env`: serves desktops by the OpenEnv protocol.
 
-Invariant: only programs that show the token are served. A turn is given out once and takes one answer. All desktops are
-gone when it ends.
+Invariant: only programs that show the token are served. All desktops are gone when it ends.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ WITHOUT = {
     "policy/engine/control.py:Control.update": "the one before it loads from a disk",
     "policy/engine/control.py:Control.pin": "the one before it loads from a disk",
     "actors/front/library.py:_PolicyAnswers.answer": CALLER,
-    "actors/front/serving.py:EpisodeByTurns.look": "the episode's own limits end it",
+    "actors/front/library.py:EpisodeByTurns.look": "the episode's own limits end it",
     "actors/front/environment.py:DesktopEnvironment._found": CALLER,
     "actors/cluster/runs/trackers.py:_until_it_ends": STOP,
     "actors/front/command.py:WatchedPolicy.__call__": "a person, a server and an answer have their own limits",
