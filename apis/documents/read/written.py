@@ -54,7 +54,7 @@ _OF_EPISODE = tuple(
         (r"xl/styles\.xml", "/styleSheet/dxfs(?:/.*)?", ".*", "[A-Za-z0-9]{0,20}"),
         (r"(?:content|styles)\.xml", ".*", "name|(?:.*-)?style-name",
          "(?:dp|gr|pr|P|T|L|ce|co|ro|ta|N|M|MT|MP|Mgr|Mpr|Mdp|PM)[0-9]{1,4}[A-Za-z0-9]{0,3}"),
-        (r"content\.xml", ".*/frame", "placeholder", "true"),
+        (r"content\.xml", ".*/frame", "placeholder", "true"), (r"styles\.xml", ".*/page-number", "", "<number>"),
         (r"(?:content|styles)\.xml", ".*/text-properties", "font-name", r"[\w ]{1,40}"),
     )
 )  # fmt: skip
