@@ -1,6 +1,6 @@
 """The functions of applications, one module of declarations per application.
 
-Invariant: `TOOLS` is the only list of them. The prompt, the grammar and the tests read it. A test holds the guest's
+`TOOLS` is the only list of them. The prompt, the grammar and the tests read it. A test holds the guest's
 methods to it.
 """
 

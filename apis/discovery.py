@@ -1,6 +1,6 @@
 """Finds the modules of a package that declare something.
 
-Invariant: only names of files there are imported. No text of a model, a task or a desktop reaches an import. What
+Only names of files there are imported. No text of a model, a task or a desktop reaches an import. What
 `order` does not name comes last, by name.
 """
 

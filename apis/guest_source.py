@@ -1,6 +1,6 @@
 """The guest's program: which files a desktop is given.
 
-Invariant: sandboxes and SSH machines get the same files, those of other packages' applications among them.
+Sandboxes and SSH machines get the same files, those of other packages' applications among them.
 """
 
 from __future__ import annotations

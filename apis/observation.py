@@ -219,7 +219,7 @@ def _worth(element: Element) -> int:
 def without_duplicates(elements: Sequence[Element]) -> list[Element]:
     """Of elements that say the same and overlap (intersection over union above 0.2) only one is kept.
 
-    That is the first of those with which most can be done. It stands where the first of all stood, and takes on what
+    That is the first of those with which most can be done. It takes the place of the first of all, and takes on what
     the others say of being checked, chosen, focused and unfolded.
     """
     kept: list[Element] = []
@@ -294,7 +294,7 @@ def neat(raw: bytes) -> NeatFrame | None:
 def from_guest(frame: Any, screen: tuple[int, int] = SCREEN) -> Observation:
     """The guest agent's answer to `observe` on a `screen` of so many pixels, checked, cut and filtered.
 
-    `frame`, or what its struct stands for, is `{"windows": [{"id", "class", "title", "active", "minimised"}],
+    `frame`, or what its struct means, is `{"windows": [{"id", "class", "title", "active", "minimised"}],
     "elements": [[tag, name, text, x, y, w, h, states, window]], "info": text, "carets": [[element's index, place]],
     "cut": bool, "beyond": n}`, of which "minimised" and the last four may be missing; unknown keys are ignored. Raises
     ProtocolError when it is anything else.

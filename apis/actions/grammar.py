@@ -224,7 +224,7 @@ def _stray_quote(code: str, at: int) -> str:
 
 
 def _ended_early(string: str, after: str, mark: str) -> str:
-    """What stands behind a string that has ended where a comma or a bracket belongs."""
+    """What follows a string that has ended where a comma or a bracket belongs."""
     shown = string if len(string) <= 40 else string[:36] + "..."
     if _JOINED.match(after) or mark not in ("'", '"'):
         return f"{after[:20]!r} after the string {shown} has no place in a call with literal arguments"
@@ -262,7 +262,7 @@ def _in_name(code: str, at: int) -> bool:
 def _copy_string(code: str, at: int, mark: str, out: list[str], *, raw: bool) -> int:
     """Append the string literal that opens at `at` to `out`; the index after it.
 
-    In a raw one, as regular expressions are written, every backslash stands for itself.
+    In a raw one, as regular expressions are written, every backslash is itself.
     """
     out.append(mark)
     at += len(mark)

@@ -1,6 +1,6 @@
 """All that a model can do: the ten GUI actions under their published names, and the tools of applications.
 
-Invariant: a function is declared once, in `GUI` or in `apis.tools`. The prompt's text, the grammar's checks and the
+A function is declared once, in `GUI` or in `apis.tools`. The prompt's text, the grammar's checks and the
 dispatch all read that declaration, so they can't disagree.
 """
 

@@ -1,6 +1,6 @@
 """Places on the screen in the unit that a model counts in.
 
-Invariant: pure. A typed action holds pixels. What a prompt lists and an answer names are of one unit, so both are
+A typed action holds pixels. What a prompt lists and an answer names are of one unit, so both are
 converted here alone.
 """
 

@@ -47,8 +47,8 @@ MOST_LINE = 8192  # characters of a line that may be a call
 class Spoken(NamedTuple):
     """An answer in its parts."""
 
-    said: str  # what stands outside its reasoning
-    thought: str  # what stands inside
+    said: str  # what is outside its reasoning
+    thought: str  # what is inside
     unclosed: str  # the mark of reasoning that does not end, "" where all of it does
 
 
@@ -119,7 +119,7 @@ class _Literals:
         self._spans: list[tuple[int, int]] = []
 
     def hold(self, at: int, since: int) -> bool:
-        """Whether the sign at `at` is in one; what stands before `since` is not looked at."""
+        """Whether the sign at `at` is in one; what comes before `since` is not looked at."""
         start = max(self._answer.rfind("\n", 0, at) + 1 if at >= self._line[1] else self._line[0], since)
         if start != self._line[0]:
             end = self._answer.find("\n", at)

@@ -1,6 +1,6 @@
 """Makes small text documents (.docx) for tasks to start with.
 
-Invariant: the same paragraphs always give the same bytes. Form: ECMA-376, Office Open XML, WordprocessingML.
+The same paragraphs always give the same bytes. Form: ECMA-376, Office Open XML, WordprocessingML.
 """
 
 from __future__ import annotations

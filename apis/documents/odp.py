@@ -1,6 +1,6 @@
 """Makes small presentations (.odp) for tasks to start with.
 
-Invariant: the same slides always give the same bytes. Form: OpenDocument 1.3 with one design, of 28 x 15.75 cm, which
+The same slides always give the same bytes. Form: OpenDocument 1.3 with one design, of 28 x 15.75 cm, which
 has a title, an outline and the slide's number.
 """
 

@@ -1,7 +1,7 @@
 """Makes small workbooks (.xlsx) for tasks to start with.
 
-Invariant: the same cells always give the same bytes. Form: ECMA-376, Office Open XML, SpreadsheetML; text stands in
-the cells themselves (inlineStr).
+The same cells always give the same bytes. Form: ECMA-376, Office Open XML, SpreadsheetML; text is in the
+cells themselves (inlineStr).
 """
 
 from __future__ import annotations

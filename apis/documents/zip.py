@@ -1,6 +1,6 @@
 """Files that are archives: of offices, and packed extensions of VS Code.
 
-Invariant: the same parts always give the same bytes, on every machine: entries are stored uncompressed under one fixed
+The same parts always give the same bytes, on every machine: entries are stored uncompressed under one fixed
 date.
 """
 

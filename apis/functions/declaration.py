@@ -1,7 +1,4 @@
-"""What a function is that a model may call, and what an action is that comes of a call.
-
-Invariant: a declaration is all that the prompt, the grammar, the guest's dispatch and the tests know of a function.
-"""
+"""What a function is that a model may call, and what an action is that comes of a call."""
 
 from __future__ import annotations
 

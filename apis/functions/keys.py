@@ -1,6 +1,6 @@
 """The keys a model may press, by the names it may use, as X keysym names.
 
-Invariant: nothing but these names reaches the keyboard through `Agent.hotkey`.
+Nothing but these names reaches the keyboard through `Agent.hotkey`.
 """
 
 from __future__ import annotations

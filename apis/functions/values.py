@@ -19,8 +19,8 @@ from apis.guest.addresses import ROWS, Place, address, column_of, place_of
 MAX_CELLS = 2 * ROWS  # of a range
 MAX_ITEMS = 500  # of a list of scalars
 MAX_LINE = 1000  # of a text box
-MIN_CM, MAX_CM = 0.1, 300.0  # of what stands on a slide
-NOT_LITERAL = object()  # stands for an argument that is no literal
+MIN_CM, MAX_CM = 0.1, 300.0  # of a shape on a slide
+NOT_LITERAL = object()  # an argument that is no literal
 
 COLOURS = {
     "black": "#000000", "white": "#ffffff", "red": "#ff0000", "green": "#008000", "blue": "#0000ff",
@@ -152,7 +152,7 @@ def _names(param: Param, value: Any) -> list[str]:
 
 
 def _entry(param: Param, value: Any) -> str:
-    """What goes into a cell, as a user types it; a number stands for its digits."""
+    """What goes into a cell, as a user types it; a number is taken for its digits."""
     if not isinstance(value, str | int | float):
         raise Unfit(f"{param.name}: write a string in quotes like '42' or '=SUM(B2:B5)'")
     scalar = values_text.scalar(param, value)
@@ -191,7 +191,7 @@ def _lengths(value: Any, wanted: tuple[str, ...], low: float, high: float) -> di
 
 
 def _spot(param: Param, value: Any) -> Any:
-    """Where something stands on a slide: a keyword, or the place of its upper left corner in cm."""
+    """Where something is on a slide: a keyword, or the place of its upper left corner in cm."""
     if isinstance(value, str) and value in param.limits:
         return value
     aliases = {"left": "x", "top": "y"}

@@ -1,6 +1,6 @@
 """Kinds of values that are text: what is typed, names, paths and addresses, checked as plain Python values.
 
-Invariant: as in `apis.functions.values`; a text holds no control character, and no path begins outside HOME.
+As in `apis.functions.values`; a text holds no control character, and no path begins outside HOME.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def one_line(param: Param, value: Any, limit: int, wanted: str) -> str:
 
 
 def line(param: Param, value: Any) -> str:
-    """One line of text; a number stands for its digits, True and False for 1 and 0."""
+    """One line of text; a number is taken for its digits, True and False for 1 and 0."""
     if isinstance(value, bool | int | float):
         value = str(int(value)) if isinstance(value, bool) else str(scalar(param, value))
     text = string(param, value, param.limits[0])

@@ -1,6 +1,6 @@
 """What a typed action asks of the guest agent.
 
-Invariant: pure. Values of the model reach the guest only as arguments of the agent's declared methods. They never stand
+Values of the model reach the guest only as arguments of the agent's declared methods. They never stand
 in a command line, a program or a format string.
 """
 
@@ -56,7 +56,7 @@ BRIEFLY = Call("settle", {"timeout_ms": 400, "quiet_ms": 20})  # between a click
 
 @dataclass(frozen=True)
 class ActionPlan:
-    """How to carry out an action: calls in order, the result the model is told, and whether the episode ends."""
+    """How to carry out an action: calls in order, the result that the model sees, and whether the episode ends."""
 
     calls: tuple[Call, ...]
     result: str

@@ -1,6 +1,6 @@
 """What a task's set-up asks of the guest agent.
 
-Invariant: pure. A set-up runs only the steps that `apis.tasksets.steps` carries out: each other is the task's fault.
+A set-up runs only the steps that `apis.tasksets.steps` carries out: each other is the task's fault.
 """
 
 from __future__ import annotations

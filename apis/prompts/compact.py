@@ -1,6 +1,6 @@
 """The compact form of a prompt, for small models: one text of short lines.
 
-Invariant: every text of the guest is escaped and cut before it stands in a line. Successive prompts of an episode begin
+Every text of the guest is escaped and cut before it is put into a line. Successive prompts of an episode begin
 with the same text.
 """
 

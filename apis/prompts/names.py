@@ -1,6 +1,6 @@
 """The names that a compact prompt gives to elements and windows, and the places they stand for.
 
-Invariant: names are a function of the observation alone. Prompt, grammar and plan give an element the same name.
+Names are a function of the observation alone. Prompt, grammar and plan give an element the same name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def element_names(observation: Observation) -> dict[str, Element]:
 
 
 def usable(observation: Observation) -> list[Element]:
-    """What can be worked with, in the order of the compact form; where that is nothing, what stands behind it."""
+    """What can be worked with, in the order of the compact form; where that is nothing, what is behind it."""
     kept: dict[str, list[Element]] = observation.__dict__  # prompt, grammar and plan ask for the same look
     if "usable" not in kept:
         kept["usable"] = _usable(observation)

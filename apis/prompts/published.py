@@ -1,6 +1,6 @@
 """The published form of a prompt: messages of a chat, the whole tree of the active application, earlier answers.
 
-Invariant: every text of the guest is escaped and cut before it stands in a message.
+Every text of the guest is escaped and cut before it is put into a message.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""System messages: what a model is told of its task, the functions it may call and the form of its answer.
+"""System messages: what a model learns of its task, the functions it may call and the form of its answer.
 
-Invariant: a message names only what the action space allows.
+A message names only what the action space allows.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ASK = "**IMPORTANT** You are asked to complete the following task: "
 
 
 def compact_system(app: str, space: ActionSpace = "both") -> str:
-    """What a model that was not trained on the compact form has to be told of it, with the functions of `app`."""
+    """What a model that was not trained on the compact form has to know of it, with the functions of `app`."""
     return f"{_SETUP.format(_TREE)}\n\n{_functions(app, space, 'pixels')}\n\n{_notes(_COMPACT_NOTES, space)}"
 
 

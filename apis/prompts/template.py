@@ -1,6 +1,6 @@
 """A prompt template: a published model's own words around what this program knows of a task and a desktop.
 
-Invariant: each place is filled once, and what fills it is not searched for places. So a desktop's text can't reach
+Each place is filled once, and what fills it is not searched for places. So a desktop's text can't reach
 another one.
 """
 

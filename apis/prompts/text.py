@@ -1,6 +1,6 @@
 """Text of the guest on its way into a prompt, and the earlier steps that a prompt repeats.
 
-Invariant: text from the guest is escaped and cut before a prompt holds it. It can neither forge a line of the prompt
+Text from the guest is escaped and cut before a prompt holds it. It can neither forge a line of the prompt
 nor steer a terminal.
 """
 

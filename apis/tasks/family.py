@@ -58,7 +58,7 @@ class Family:
     templates: Templates  # a family without wordings for training is never trained on, and is reported apart
     values: Callable[[Goal], set[str]] = field(default_factory=lambda: words_of)  # what its instances are made of
     leaves: Leaves = lambda _goal, _before: {}  # files that its program writes when it does what is asked
-    may: Allows | None = None  # what an episode may change in HOME beside programs' own files; None: as `ITS_END`
+    may: Allows | None = None  # what an episode may change in HOME but programs' own files; None: as `ITS_END`
 
     @property
     def app(self) -> str:
@@ -119,7 +119,7 @@ def all_of(*checks: Check) -> Evaluator:
 def exactly(files: Mapping[str, str | None]) -> Evaluator:
     """Success when Documents holds `files` with these texts, and nothing else.
 
-    `files` are texts by their path below Documents; None stands for an empty folder.
+    `files` are texts by their path below Documents; None is an empty folder.
     """
     folders: dict[str, set[str]] = {"": set()}
     for path, text in files.items():
@@ -171,7 +171,7 @@ def file_getter(name: str) -> dict[str, str]:
 
 
 def rule(**rules: object) -> dict[str, object]:
-    """An expectation that stands in the task itself."""
+    """An expectation in the task itself."""
     return {"type": "rule", "rules": rules}
 
 

@@ -1,6 +1,6 @@
 """A task in OSWorld's JSON form, typed.
 
-Invariant: a file with an id, an instruction and an evaluator loads. A key that is not known here is kept and noted; a
+A file with an id, an instruction and an evaluator loads. A key that is not known here is kept and noted; a
 step that is not known here is kept as an `UnknownStep`.
 """
 
@@ -234,7 +234,7 @@ class Evaluator(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
         return [self.func] if isinstance(self.func, str) else self.func
 
     def rows(self) -> list[tuple[str, Getter, Getter, Getter]]:
-        """Each function with its result, its expectation and its options; {} stands for what is not given.
+        """Each function with its result, its expectation and its options; {} where nothing is given.
 
         Raises ValueError where a list has another length than the functions.
         """
@@ -277,7 +277,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     @property
     def notes(self) -> list[str]:
-        """What its file has beside the known form."""
+        """What its file has besides the known form."""
         return sorted(self.unknown)
 
 

@@ -1,6 +1,6 @@
 """What the desktop's programs write into HOME by themselves: settings, caches, histories and locks.
 
-Invariant: a rule names a program's own place. No rule reaches what a person keeps in HOME, or what a task is about.
+A rule names a program's own place. No rule reaches what a person keeps in HOME, or what a task is about.
 Chromium's bookmarks, letters and extensions of any program are therefore left out, and so is what a program would run.
 Trash belongs to no program, since the desktop's file manager removes for good. A program takes away only files that it
 can make again.
@@ -51,7 +51,7 @@ OFFICE = (
     May(".config/libreoffice/4/user/temp/**", _ANY),
     May(".config/libreoffice/4/user/extensions/tmp/**", _ANY),
     May(".config/libreoffice/**/lu*.tmp", _ANY),
-    May("**/.~lock.*#", _ANY, kinds=(NOTE,)),  # of an open document, beside it
+    May("**/.~lock.*#", _ANY, kinds=(NOTE,)),  # of an open document
 )
 
 

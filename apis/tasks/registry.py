@@ -28,7 +28,7 @@ from apis.tasks.words import SPLITS, TRAIN
 from apis.tasksets import changes, judge, published, store
 from runtime.errors import ConfigError
 
-NOTHING_TOLD: Mapping[str, str] = {}
+NO_ANSWERS: Mapping[str, str] = {}
 CHECKS.update(bookmarks_are=bookmarks_are, playlist_is=playlist_is, settings_are=settings_are)
 # Task files and their digests hold these names, so a name stays when its function is renamed.
 CHECKS.update(
@@ -127,21 +127,21 @@ def judged(
     read: Read,
     before: Manifest,
     after: Manifest,
-    told: Mapping[str, str] = NOTHING_TOLD,
+    answers: Mapping[str, str] = NO_ANSWERS,
     *,
     published_metrics: bool = False,
     strict: bool = True,
 ) -> TaskVerdict:
-    """Whether `task` is solved: by what its files say, and by what became of HOME beside them.
+    """Whether `task` is solved: by what its files say, and by what became of the rest of HOME.
 
-    `read` finds files of the frozen guest; `before` is HOME after the set-up, `after` in the end. `told` has what
+    `read` finds files of the frozen guest; `before` is HOME after the set-up, `after` in the end. `answers` has what
     commands of a task file wrote; such a file is judged by its own metrics alone, with `published_metrics` by the
     published package where a metric is not here. What it has changed besides is no success; of a published set that is
     only said where the verdict is not `strict`, as in an evaluation. Raises ConfigError like `verify` and `family`.
     """
     if of_set(task.id):
         fixture = store.Fixtures(task).content
-        found = judge.judged(task, read, told, fixture, published.score if published_metrics else None)
+        found = judge.judged(task, read, answers, fixture, published.score if published_metrics else None)
         trouble = collateral(before, after, changes.rules(task, fixture), programs.RULES) if found.success else ""
         return judge.with_collateral(found, trouble, counts=strict or not store.is_published(task.id))
     verdict = by_files(task, read)

@@ -1,7 +1,4 @@
-"""One step as an oracle sees it, and the moves it may answer with.
-
-Invariant: an oracle sees what the model sees.
-"""
+"""One step as an oracle sees it, and the moves it may answer with."""
 
 from __future__ import annotations
 

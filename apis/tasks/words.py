@@ -1,6 +1,6 @@
 """Words and whole numbers for generated tasks, in two halves that never meet.
 
-Invariant: the hash of a word or a number decides whether it is of `train` or of `held-out`. No seed of a split draws
+The hash of a word or a number decides whether it is of `train` or of `held-out`. No seed of a split draws
 one of the other.
 """
 

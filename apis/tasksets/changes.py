@@ -1,6 +1,6 @@
 """What an episode on a task file may change in HOME, as far as the file itself tells.
 
-Invariant: pure. A file that set-up has put there and that neither the instruction nor the evaluator names must be what
+A file that set-up has put there and that neither the instruction nor the evaluator names must be what
 it was, wherever it lies. What an author allows besides is written in the task file.
 """
 
@@ -100,5 +100,5 @@ def _kept(task: Task, named: Iterable[str]) -> tuple[str, ...]:
 
 
 def _plain(path: str) -> str:
-    """A path as a pattern; one with a sign of patterns in it reaches what the sign stands for, too."""
+    """A path as a pattern; one with a sign of patterns in it reaches what the sign matches, too."""
     return path.rstrip("/")

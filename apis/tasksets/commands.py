@@ -1,6 +1,6 @@
 """Commands of task files, lines of pyautogui too: what each starts or runs in the guest.
 
-Invariant: a command runs in the guest alone, bounded in time and output. Nothing of it reaches a shell of the host.
+A command runs in the guest alone, bounded in time and output. Nothing of it reaches a shell of the host.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from apis.tasksets.package import Lacking
 
 RUN_MS = 20_000  # for a command to end
 WINDOW_MS = 25_000
-# What task files call a program -> what stands for it here.
+# What task files call a program -> its name here.
 ALIASES = {
     "google-chrome": "chromium",
     "google-chrome-stable": "chromium",

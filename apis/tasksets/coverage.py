@@ -211,9 +211,9 @@ def no_network(task: Task) -> str:
     """Why no policy can solve `task` without a network; "" where nothing in its file says so."""
     if not task.feasible:
         return ""
-    told = [url for url in URL.findall(task.instruction) if _far(url)] + SITE.findall(task.instruction)
-    if told:
-        return f"the instruction names {told[0].rstrip('.,')}"
+    pages = [url for url in URL.findall(task.instruction) if _far(url)] + SITE.findall(task.instruction)
+    if pages:
+        return f"the instruction names {pages[0].rstrip('.,')}"
     if (word := BRINGS.search(task.instruction)) and not LOCAL.search(task.instruction):
         return f"the instruction asks to {word.group().lower()} what is not on the desktop"
     pages = _opened(task)

@@ -1,6 +1,6 @@
 """What the getters of task files are asked for, and the values that metrics are given.
 
-Invariant: files come from outside, after the freeze. So do the answers of commands, but for those that only the live
+Files come from outside, after the freeze. So do the answers of commands, but for those that only the live
 desktop can give (`judge.py`). A getter that is not here is lacking, never an empty value.
 """
 
@@ -55,7 +55,7 @@ def _several(getter: Getter) -> bool:
 
 
 def given_of(getter: Getter) -> list[str]:
-    """Of `files_of` those that a metric is given; the others lie beside them. Raises Lacking."""
+    """Of `files_of` those that a metric is given; the others lie in the same folder. Raises Lacking."""
     paths = files_of(getter)
     return [paths[number] for number in _chosen(getter)] if paths and _several(getter) else paths
 
@@ -198,8 +198,8 @@ def refuse_lacking(getter: Getter) -> None:
         raise Lacking("getter", kind)
 
 
-def value_of(getter: Getter, read: Read, told: Mapping[str, str], fixture: Fixture) -> Any:
-    """The value of `getter`: by `read` from HOME, from `told` (outputs by command) or from `fixture`.
+def value_of(getter: Getter, read: Read, answers: Mapping[str, str], fixture: Fixture) -> Any:
+    """The value of `getter`: by `read` from HOME, from `answers` (outputs by command) or from `fixture`.
 
     Raises Lacking for a fixture that is not at hand.
     """
@@ -210,35 +210,35 @@ def value_of(getter: Getter, read: Read, told: Mapping[str, str], fixture: Fixtu
         case "cloud_file":
             return _picked(getter, [FileView("file", data=fixture(*one), of_task=True) for one in fixtures_of(getter)])
         case "vm_command_line" | "vm_command_error" | "accessibility_tree":
-            return told.get(_named(getter))
+            return answers.get(_named(getter))
         case "cache_file":
-            out = told.get(str(getter["path"]))
+            out = answers.get(str(getter["path"]))
             return FileView("missing") if out is None else FileView("file", data=out.encode())
         case "list_directory":
             view = read(files_of(getter)[0])
             return _tree(files_of(getter)[0], view)
         case "shortcuts_on_desktop":
-            return states.shortcuts(told.get(_named(getter)))
+            return states.shortcuts(answers.get(_named(getter)))
         case "default_video_player":
             return states.player(read(files_of(getter)[0]))
         case "vm_screen_size" | "vm_window_size":
-            return states.size(told.get(_named(getter)))
+            return states.size(answers.get(_named(getter)))
         case "vm_terminal_output":
-            return told.get(_named(getter))
+            return answers.get(_named(getter))
         case "open_tabs_info":
-            return states.tabs(told.get(_named(getter)))
+            return states.tabs(answers.get(_named(getter)))
         case "active_tab_info":
-            return states.front(told.get(_named(getter)))
+            return states.front(answers.get(_named(getter)))
         case "active_url_from_accessTree":
-            return states.address(told.get(_named(getter)), str(getter.get("goto_prefix", "https://")))
+            return states.address(answers.get(_named(getter)), str(getter.get("goto_prefix", "https://")))
         case "vlc_playing_info":
-            return states.playing(told.get(_named(getter)))
+            return states.playing(answers.get(_named(getter)))
         case "vscode_config":
-            return states.project(told.get(_named(getter)))
+            return states.project(answers.get(_named(getter)))
     if kind in states.KNOWN:
         return states.value_of(getter, read)
     if kind in LEFT_GETTERS:
-        shown = states.address(told.get(_named(getter)), str(getter.get("goto_prefix", "https://")))
+        shown = states.address(answers.get(_named(getter)), str(getter.get("goto_prefix", "https://")))
         return AskedOfPackage(getter, {path: read(path) for path in files_of(getter)}, shown)
     return _picked(getter, [read(path) for path in files_of(getter)])
 

@@ -125,8 +125,8 @@ def native(name: str, result: Getter, expected: Getter, options: Options) -> Dec
     return None if metric.lacking(options, expected.get("rules")) else metric
 
 
-def score(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture, tail: Tail | None = None) -> Score:
-    """The score of `task` by what `read` finds, `told` has and `fixture` gives; what is not here is left to `tail`.
+def score(task: Task, read: Read, answers: Mapping[str, str], fixture: Fixture, tail: Tail | None = None) -> Score:
+    """The score of `task` by what `read` finds, `answers` has and `fixture` gives; what is not here is left to `tail`.
 
     Raises ConfigError for what the task itself has wrong.
     """
@@ -141,7 +141,7 @@ def score(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture, tai
             raise ConfigError(f"task {task.id}: there is no metric {name} with these options")
         try:
             known = ((result, read), (expected, of_task))
-            values = [getters.value_of(side, at, told, fixture) if side else None for side, at in known]
+            values = [getters.value_of(side, at, answers, fixture) if side else None for side, at in known]
         except Lacking as lacking:
             raise ConfigError(f"task {task.id}: its verifier needs {lacking.need}") from None
         sides = [getters.called(side, value) for side, value in zip((result, expected), values, strict=True)]
@@ -192,9 +192,11 @@ def with_collateral(verdict: TaskVerdict, trouble: str, *, counts: bool) -> Task
     return TaskVerdict(False, said, 0.0) if counts else TaskVerdict(True, said, verdict.score)
 
 
-def judged(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture, tail: Tail | None = None) -> TaskVerdict:
+def judged(
+    task: Task, read: Read, answers: Mapping[str, str], fixture: Fixture, tail: Tail | None = None
+) -> TaskVerdict:
     """Whether nothing is missing; below the full score the reason says the score."""
-    found = score(task, read, told, fixture, tail)
+    found = score(task, read, answers, fixture, tail)
     if found.value >= SOLVED or found.value <= 0:
         return TaskVerdict(found.solved, found.reason)
     return TaskVerdict(False, f"score {found.value:.3f}: {found.reason}", found.value)
@@ -202,7 +204,7 @@ def judged(task: Task, read: Read, told: Mapping[str, str], fixture: Fixture, ta
 
 # The environment of a command that judges, wherever it runs: what lies in HOME is not loaded by its name.
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin", "PYTHONNOUSERSITE": "1"}
-# Of one that runs a script of the task's own: no module beside the script either.
+# Of one that runs a script of the task's own: no module of the script's folder either.
 OF_TASK = {"PYTHONSAFEPATH": "1"}
 _FILES = ("run", "write_file")  # the calls that a copy of HOME is enough for
 # Programs that say what runs, what shows, what sounds or what was copied.

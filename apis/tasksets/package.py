@@ -1,6 +1,6 @@
 """What a task file may need, and what becomes of each metric, getter and step of the published package.
 
-Invariant: each name of the package is known here, left to the package, or refused with a reason, and is one of these
+Each name of the package is known here, left to the package, or refused with a reason, and is one of these
 alone. What is known is not listed: `METRICS`, `getters.KNOWN` and the steps of a task say it.
 
 Package: desktop-env 1.0.2, in the environment that `make osworld-judge` builds.
@@ -88,7 +88,7 @@ LEFT_METRICS |= dict.fromkeys((  # of which there is nothing to say
 REFUSED_METRICS = {
     "check_file_exists": "it looks on the judge's own disk, where no desktop's file lies",
     "check_python_file_by_gold_file": "the published one gives no score",
-    "check_python_file_by_test_suite": "it runs what the policy wrote beside its own verdict: a score can be forged",
+    "check_python_file_by_test_suite": "it runs what the policy wrote in its own process: a score can be forged",
     "compare_audios": "it decodes sounds by a package that the judge's environment leaves out (librosa)",
     "compare_image_text": "it reads text in pictures by a package that the environment leaves out (easyocr)",
     "compare_pdf_images": "it needs a package that its licence leaves out (PyMuPDF)",

@@ -100,14 +100,14 @@ def _told(orders: Sequence[str]) -> list[str]:
     most = START_S + WALL_S * len(orders)
     try:
         with _turn():
-            told = subprocess.run(
+            answered = subprocess.run(
                 _command(), input="\n".join(orders), capture_output=True, text=True, check=True, timeout=most
             ).stdout.splitlines()
     except (OSError, subprocess.SubprocessError) as error:
         raise PublishedError(f"the published metrics gave no answer: {error}; mend it with: {MEND}") from None
-    if len(told) != len(orders):
-        raise PublishedError(f"the published metrics gave {len(told)} answers to {len(orders)} orders")
-    return told
+    if len(answered) != len(orders):
+        raise PublishedError(f"the published metrics gave {len(answered)} answers to {len(orders)} orders")
+    return answered
 
 
 @contextmanager

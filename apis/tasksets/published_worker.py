@@ -105,7 +105,7 @@ class ContentsAtHand:
 
 
 def got(asked: dict[str, Any], folder: Path) -> Any:
-    """What a published getter gives; one of the tab in front is told its address instead of looking for it."""
+    """What a published getter gives; one of the tab in front gets its address."""
     getters = importlib.import_module("desktop_env.evaluators.getters")
     pages = importlib.import_module("desktop_env.evaluators.getters.chrome")
     pages.__dict__["get_active_url_from_accessTree"] = lambda *_: asked["address"]

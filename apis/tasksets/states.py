@@ -1,6 +1,6 @@
 """What applications say before the freeze, and the browser's profile after it, in the form of the published getters.
 
-Invariant: an answer of the desktop is decoded as the type that it has to be; anything else is no file. In the profile a
+An answer of the desktop is decoded as the type that it has to be; anything else is no file. In the profile a
 value that is not there is the browser's default.
 """
 
@@ -46,8 +46,8 @@ def playing(said: str | None) -> FileView:
         path = unquote(urlsplit(found.uri or "").path)
     except (msgspec.DecodeError, ValueError):
         return MISSING
-    told = {"filename": PurePosixPath(path).name, "url": found.uri or ""}
-    info = "".join(f'<info name="{name}">{_plain(value)}</info>' for name, value in told.items())
+    known = {"filename": PurePosixPath(path).name, "url": found.uri or ""}
+    info = "".join(f'<info name="{name}">{_plain(value)}</info>' for name, value in known.items())
     meta = f'<information><category name="meta">{info}</category></information>'
     return FileView("file", data=f"<root><state>{_plain(found.state)}</state>{meta}</root>".encode())
 

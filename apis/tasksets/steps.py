@@ -1,6 +1,6 @@
 """Set-up steps of task files as calls to the guest's agent.
 
-Invariant: pure. A step either becomes calls or says what it lacks; nothing is left out in silence.
+A step either becomes calls or says what it lacks; nothing is left out in silence.
 """
 
 from __future__ import annotations

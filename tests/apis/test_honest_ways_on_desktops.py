@@ -6,7 +6,6 @@ import re
 import shutil
 
 import pytest
-from policy.base.build import MODEL
 
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.config import SeatConfig
@@ -18,6 +17,7 @@ from apis.actions.gui import Click, Exit, Hotkey, OpenApp, Type, Wait, line
 from apis.observation import Observation
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
+from policy.base import MODEL
 from policy.tokenizer import Tokenizer
 
 pytestmark = [

@@ -1,6 +1,6 @@
 """What reading one document may cost.
 
-Invariant: each bound is checked while reading, against what was read, never against what the file says of itself.
+Each bound is checked while reading, against what was read, never against what the file says of itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A flat OpenDocument file as lines that say what it shows: two files with the same lines show the same.
 
-Invariant: what is not known to be silent is kept. Styles count by what they come to, never by their names. Text is
+What is not known to be silent is kept. Styles count by what they come to, never by their names. Text is
 joined as far as it looks alike. Equal neighbours among columns, rows and cells are counted together.
 """
 
@@ -202,7 +202,7 @@ class _Shown:
         yield from (f"{indent} {line}" for line in runs)
 
     def _runs(self, inside: Sequence[MarkupNode | str], looks: Looks) -> Iterator[tuple[str, str | None]]:
-        """Texts with their looks; what else stands in the paragraph comes with no looks, line by line."""
+        """Texts with their looks; what else is in the paragraph comes with no looks, line by line."""
         for child in inside:
             if isinstance(child, str):
                 yield child, _said(looks)

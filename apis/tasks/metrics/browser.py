@@ -1,6 +1,6 @@
 """Metrics of a browser: addresses, tabs, bookmarks, cookies and history.
 
-Invariant: two addresses are the same by scheme (http where none is said), host without www, path, query and fragment.
+Two addresses are the same by scheme (http where none is said), host without www, path, query and fragment.
 """
 
 from __future__ import annotations

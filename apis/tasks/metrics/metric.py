@@ -73,7 +73,7 @@ def lacking_rule(types: frozenset[str], rule: Any) -> str:
 
 
 def _methods(rule: Any) -> Iterator[str]:
-    """The methods that a rule names, however deep: each beside what it refers to."""
+    """The methods that a rule names, however deep."""
     if isinstance(rule, dict):
         if isinstance(rule.get("method"), str) and "ref" in rule:
             yield rule["method"]

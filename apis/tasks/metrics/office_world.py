@@ -1,7 +1,4 @@
-"""OfficeWorld's three metrics, by its published rules: what is said counts, and neither looks nor places.
-
-Invariant: all or nothing. Both sides are read by one reader.
-"""
+"""OfficeWorld's three metrics, by its published rules: what is said counts, and neither looks nor places."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """All metrics by their published names.
 
-Invariant: a name has one metric. A module below `apis.tasks.metrics` that declares `DECLARED` is found by itself, and
+A name has one metric. A module below `apis.tasks.metrics` that declares `DECLARED` is found by itself, and
 so is an entry point of another package: one metric, or several in a tuple.
 """
 

@@ -1,6 +1,6 @@
 """What a value has to be, as task files say it: a method and what it refers to.
 
-Invariant: a method that is not known is a LookupError, the task's fault. A value of another type than the method takes
+A method that is not known is a LookupError, the task's fault. A value of another type than the method takes
 does not fit. No pattern is matched against more than `SEARCHED` characters.
 """
 
@@ -50,7 +50,7 @@ def known(method: str) -> bool:
 
 
 def _parts(method: str) -> tuple[str, str]:
-    """Its name, and what stands behind it."""
+    """Its name, and what follows it."""
     name, _, more = method.partition("." if method.startswith(("re", "range.")) else ":")
     return name, more
 

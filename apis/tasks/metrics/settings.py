@@ -1,6 +1,6 @@
 """Metrics of applications' own settings: VLC, Thunderbird, GIMP, and what a command says of the clock.
 
-Invariant: a setting that a file does not name has the application's default; a file without any setting scores 0.
+A setting that a file does not name has the application's default; a file without any setting scores 0.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Metrics of texts, lists, values, JSON and lines.
 
-Invariant: sizes are bounded before anything is parsed. What the policy wrote is compared, never run or used as a
+Sizes are bounded before anything is parsed. What the policy wrote is compared, never run or used as a
 pattern.
 """
 
@@ -165,7 +165,7 @@ def _at(value: Any, path: list[Any]) -> Any:
 
 
 def check_json(result: Value, expected: Value, options: Options) -> Score:
-    """What stands at each `key` of `expect` fits its rule, and of `unexpect` does not."""
+    """The value at each `key` of `expect` fits its rule, and of `unexpect` does not."""
     content = read_json(result, is_yaml=bool(options.get("is_yaml")))
     for rule in expected.get("expect", []):
         there = _at(content, rule["key"])
@@ -179,7 +179,7 @@ def check_json(result: Value, expected: Value, options: Options) -> Score:
 
 
 def check_json_settings(result: Value, expected: Value, _: Options) -> Score:
-    """Each setting of `expected` stands in the file with its value."""
+    """The file has each setting of `expected` with its value."""
     content, wanted = read_json(result), expected["expected"]
     others = [key for key, value in wanted.items() if not isinstance(content, dict) or content.get(key) != value]
     return is_(not others, "the settings are as they should be", f"{others[:1]} is another")
