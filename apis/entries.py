@@ -6,10 +6,11 @@ comes after the program's own and replaces none of it. A package that is install
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pkgutil import walk_packages
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -65,3 +66,17 @@ def _all() -> tuple[EntryPoint, ...]:
 def brought(group: str) -> Iterator[Brought]:
     """The entry points of one of `GROUPS`, by package and name."""
     return (Brought(point) for point in _all() if point.group == group)
+
+
+def declaring(package: ModuleType, name: str, order: Sequence[str]) -> Iterator[ModuleType]:
+    """The modules below `package`, at any depth, that declare `name`."""
+    names = [found.name for found in walk_packages(package.__path__, f"{package.__name__}.")]
+    for found in _ordered(names, order):
+        module = import_module(found)
+        if hasattr(module, name):
+            yield module
+
+
+def _ordered(names: Sequence[str], order: Sequence[str]) -> list[str]:
+    last = {name: name.rpartition(".")[2] for name in names}
+    return sorted(names, key=lambda name: (order.index(last[name]) if last[name] in order else len(order), name))

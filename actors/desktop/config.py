@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from apis.actions.places import Unit
+from apis.actions.arguments import Unit
 from apis.actions.spaces import ActionSpace
 from apis.observation import SCREEN
 from apis.prompts import USUAL, Form, Observed, Sight

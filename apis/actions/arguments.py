@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Literal, NamedTuple
 
-from apis.actions.gui import Param
-from apis.actions.places import WHOLE, Unit, pixel
+from apis.functions.declaration import Param
 from apis.functions.keys import KEYS
 from apis.functions.values import NOT_LITERAL, Unfit, fit
 
+Unit = Literal["pixels", "thousandths"]
+WHOLE = 1000  # thousandths of a side of the screen
+MEANING: Mapping[Unit, str] = {
+    "pixels": "in screen pixels",
+    "thousandths": f"from 0 to {WHOLE} across and down the screen",
+}
 MAX_KEYS = 4
 _ELEMENT = re.compile(r"e[1-9]\d{0,3}", re.ASCII)
 _WINDOW = re.compile(r"w[1-9]\d?|0x[0-9a-f]{1,8}", re.ASCII)
@@ -115,6 +120,18 @@ def _window(param: Param, node: ast.expr, shown: Shown) -> str:
     if shown.windows is not None and value not in shown.windows:
         raise Unfit(f"{param.name}: there is no window {value}")
     return value
+
+
+def pixel(thousandths: int, side: int) -> int:
+    """The pixel of a side of `side` pixels that 0 to `WHOLE` thousandths of it mean; both ends are on the screen."""
+    return (thousandths * (side - 1) + WHOLE // 2) // WHOLE
+
+
+def counted(pixels: int, side: int, unit: Unit) -> int:
+    """`pixels` along a side of `side` pixels in `unit`, as a model reads it; what lies outside is put at the edge."""
+    if unit == "pixels":
+        return pixels
+    return min(max((pixels * WHOLE + (side - 1) // 2) // (side - 1), 0), WHOLE)
 
 
 _CHECKS: dict[str, Callable[[Param, ast.expr, Shown], Any]] = {"place": _place, "keys": _keys, "window": _window}

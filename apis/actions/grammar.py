@@ -16,9 +16,8 @@ from difflib import get_close_matches
 
 import msgspec
 
-from apis.actions.arguments import Shown, Unfit, check
+from apis.actions.arguments import Shown, Unfit, Unit, check
 from apis.actions.gui import LITERALS, AnyAction, Function, Tool, functions_for
-from apis.actions.places import Unit
 from apis.actions.reasoning import spoken
 from apis.actions.spaces import ActionSpace
 from apis.catalogue import app_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from apis.actions.places import MEANING
+from apis.actions.arguments import MEANING
 from apis.actions.spaces import ActionSpace, holds
 from apis.applications import APPS
 from apis.catalogue import TOOLS, declared

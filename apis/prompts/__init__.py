@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from apis.actions.places import Unit
+from apis.actions.arguments import Unit
 from apis.prompts.template import Template
 
 Form = Literal["compact", "published"]

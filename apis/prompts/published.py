@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apis.actions.places import counted
+from apis.actions.arguments import counted
 from apis.actions.spaces import ActionSpace
 from apis.observation import Element, Observation, Window
 from apis.prompts import USUAL, Sight

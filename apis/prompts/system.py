@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
+from apis.actions.arguments import MEANING as UNITS
+from apis.actions.arguments import Unit
 from apis.actions.gui import Function, functions_for
-from apis.actions.places import MEANING as UNITS
-from apis.actions.places import Unit
 from apis.actions.spaces import MEANING, ActionSpace
 from apis.functions.declaration import Param
 from apis.observation import SCREEN

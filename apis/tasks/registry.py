@@ -10,7 +10,7 @@ from functools import lru_cache
 from apis import entries
 from apis.actions.spaces import ActionSpace, routes_in
 from apis.applications import APP_NAMES
-from apis.discovery import declaring
+from apis.entries import declaring
 from apis.tasks import families, programs
 from apis.tasks.family import Family, Files, made_otherwise, rules_of, sought_of
 from apis.tasks.oracle import Oracle, with_mixed

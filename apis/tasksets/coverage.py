@@ -60,7 +60,7 @@ def covered(task: Task, at_hand: AtHand, present: Present, *, published: bool = 
     """
     needs = sorted(set(lacks(task, at_hand, present, published=published)))
     left = [row[0] for row in _rows(task) if row[0] not in REFUSED_METRICS and not judge.native(*row)]
-    notes = [f"{name} (published): {LEFT_METRICS[name].weak}" for name in left if _weak(name)]
+    notes = [f"{name} (published): {one.weak}" for name in left if (one := LEFT_METRICS.get(name)) and one.weak]
     if task.proxy:
         notes.append("the published desktops reach pages by a proxy, these reach none")
     verdict = verdict_of(needs)
@@ -69,10 +69,6 @@ def covered(task: Task, at_hand: AtHand, present: Present, *, published: bool = 
 
 def _rows(task: Task) -> list[tuple[str, Getter, Getter, Getter]]:
     return task.evaluator.rows() if task.feasible else []
-
-
-def _weak(name: str) -> bool:
-    return name in LEFT_METRICS and bool(LEFT_METRICS[name].weak)
 
 
 def lacks(task: Task, at_hand: AtHand, present: Present, *, published: bool = False) -> Iterator[Need]:

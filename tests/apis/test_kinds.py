@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from apis.functions.declaration import Param
-from apis.functions.values import fit
-from apis.functions.values_text import Unfit
+from apis.functions.values import Unfit, fit
 
 NAN = math.nan
 WORDS = ("center", "left")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apis.actions.arguments import WHOLE, counted, pixel
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import Click, Exit, Type
-from apis.actions.places import WHOLE, counted, pixel
 from apis.observation import from_guest
 from apis.prompts import Sight
 from apis.prompts.published import render_published

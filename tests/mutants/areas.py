@@ -47,8 +47,9 @@ AREAS: dict[str, dict[str, list[str]]] = {
     "trust": {
         "apis/actions/arguments.py": GRAMMAR,
         "actors/cluster/commands/play.py": [*GRAMMAR, "tests/actors/cluster/test_cli.py"],
-        "apis/functions/values.py": ["tests/apis/test_kinds.py", "tests/apis/test_tools_calc.py"],
-        "apis/functions/values_text.py": ["tests/apis/test_kinds.py", "tests/apis/test_tools_vlc.py"],
+        "apis/functions/values.py": [
+            "tests/apis/test_kinds.py", "tests/apis/test_tools_calc.py", "tests/apis/test_tools_vlc.py",
+        ],
         "actors/desktop/faults.py": [
             "tests/actors/desktop/test_fault_causes.py", "tests/invariants/test_faults_are_not_outcomes.py",
             "tests/actors/desktop/test_episode_faults.py", "tests/actors/desktop/test_provider_faults.py",

@@ -7,7 +7,7 @@ so is an entry point of another package: one metric, or several in a tuple.
 from __future__ import annotations
 
 from apis import entries
-from apis.discovery import declaring
+from apis.entries import declaring
 from apis.tasks import metrics
 from apis.tasks.metrics.metric import Declared
 
