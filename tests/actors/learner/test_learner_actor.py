@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import pickle
 import shutil
@@ -16,8 +15,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.cluster.runs import placement
-from actors.learner import batches
 from actors.learner.actor import LearnerActor
 from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings, RlConfig, SftConfig
 from actors.learner.folders import RunFolders
@@ -85,14 +82,13 @@ async def running(
     groups: GroupSettings | None = None,
     *,
     apart: bool = False,
-    away: HostSpec | None = None,
     learner_away: HostSpec | None = None,
     factory: str = "actors.learner.actor:LearnerActor",
     **settings: Any,
 ) -> AsyncIterator[Run]:
     """A run; its rank is in a process of its own where it is to be `apart`, which takes seconds to import torch.
 
-    `away` is such a process on another machine, and `learner_away` one of the learner.
+    `learner_away` is the process of the learner on another machine.
     """
     ledger = LedgerSettings(
         seed=1,
@@ -114,7 +110,7 @@ async def running(
         take_wait_s=2.0,
     )
     hosts = [HostSpec(name="rank", env={"OMP_NUM_THREADS": "1"}, restart=FAST)] if apart else []
-    placed = [host for host in (away, learner_away) if host is not None]
+    placed = [] if learner_away is None else [learner_away]
     placer = PlacerSpec(module="local_placer", wait_s=60.0) if placed else None
     async with ActorSystem(folder, hosts=placed or hosts, placer=placer) as system:
         await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger))
@@ -123,7 +119,7 @@ async def running(
             name="rank/0", factory="actors.learner.rank:RankActor", config=RankSettings(learner=learner), restart=FAST
         )
         await system.spawn(
-            msgspec.structs.replace(rank, host="rank") if apart or away else rank,
+            msgspec.structs.replace(rank, host="rank") if apart else rank,
             ActorSpec(
                 name="learner",
                 factory=factory,
@@ -151,37 +147,6 @@ async def rank_pid(run: Run) -> int:
 
 async def pid_of(run: Run, name: str) -> int:
     return next(status.pid for status in await run.system.statuses() if status.name == name)
-
-
-@pytest.mark.proof
-@pytest.mark.engine
-async def test_a_rank_elsewhere_keeps_nothing_that_is_needed_after_it(
-    tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = f"{PLACERS.parent.parent}{os.pathsep}{PLACERS}"
-    monkeypatch.setenv("PYTHONPATH", path)
-    monkeypatch.setattr(batches, "with_plan_file", functools.partial(batches.with_plan_file, most_bytes=0))
-    folder, spec = tmp_path / "run", placement.rank_host("rank", LearnerConfig(place={"desktops": 1}))
-    away = msgspec.structs.replace(spec, env=spec.env | {"PYTHONPATH": path}, restart=FAST)
-    async with running(folder, base, away=away, checkpoint_every=2) as run:
-        assert await run.seats.play(2, None) == 2
-        await run.enter(Phase.BC, steps=3)
-        await run.until(lambda f: f.checkpointed == v("0.3"))
-        there = Path(os.readlink(f"/proc/{await rank_pid(run)}/cwd"))
-
-        def saved() -> list[Version]:
-            return [version for version, _ in RunFolders(folder).checkpoints()]
-
-        await run.until(lambda _: saved() == [v("0.3"), v("0.2")])  # older ones go after a newer one counts
-        assert hf_folder.read(folder / "weights" / "0.3")
-        await run.enter(Phase.RL)
-        await run.until(lambda f: f.served == v("0.3"))
-        os.kill(await rank_pid(run), signal.SIGKILL)
-        await run.seats.play(2, v("0.3"))
-        await run.until(lambda f: f.trained.lineage == 1)
-    assert [line["parent"] for line in run.logged("learner_resumed")] == ["0.3"]
-    assert not there.exists()  # noqa: ASYNC240 - /proc's word for it
-    assert not (folder / "plans").exists()
 
 
 @pytest.mark.engine
