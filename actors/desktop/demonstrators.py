@@ -223,7 +223,7 @@ def _refused(text: str, observation: Observation, wanted: str) -> str:
 
 
 def _thought(text: str) -> str:
-    """The first line of its reasoning, or of what stands before the action."""
+    """The first line of its reasoning, or of what comes before the action."""
     said, thought, _ = spoken(text)
     before = thought or (said.partition("```")[0] if "```" in said else said.strip().rpartition("\n")[0])
     return next((one for one in before.splitlines() if one.strip()), "").replace("<", "(").replace(">", ")")

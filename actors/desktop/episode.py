@@ -21,7 +21,7 @@ import msgspec
 
 from actors.desktop.answers import Answer, Answerer, Prompt, PromptTooLong
 from actors.desktop.config import WHOLE_ONE_IN, SeatConfig
-from actors.desktop.pool.leased import Frozen, Hands, LeasedDesktop
+from actors.desktop.pool.leased import DesktopControl, Frozen, LeasedDesktop
 from actors.desktop.recorder import EndState, Recorder
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from actors.replay.messages import Lane, Outcome, Reservation, StepPayload, StepRef
@@ -157,7 +157,7 @@ async def judged_apart(
     read: Read,
     before: Manifest,
     after: Manifest,
-    told: Mapping[str, str],
+    outputs: Mapping[str, str],
     *,
     published_metrics: bool,
     strict: bool,
@@ -165,7 +165,7 @@ async def judged_apart(
     """The verdict of `judged`, in a thread: the event loop goes on meanwhile. Raises ConfigError."""
     how = partial(judged, published_metrics=published_metrics, strict=strict)
     threads = PUBLISHED if published_metrics else None
-    return await asyncio.get_running_loop().run_in_executor(threads, how, task, read, before, after, told)
+    return await asyncio.get_running_loop().run_in_executor(threads, how, task, read, before, after, outputs)
 
 
 class PlayedEpisode(msgspec.Struct, frozen=True):
@@ -200,7 +200,7 @@ class Episode:
         self._work = work
         self._task: Task = task_of(work.task)
         self._desktop = desktop
-        self._hands = Hands(desktop, config)
+        self._control = DesktopControl(desktop, config)
         self._answerer = answerer
         self._recorder = recorder
         self._config = config
@@ -228,28 +228,28 @@ class Episode:
         if needs_verifier(ending, feasible, scored=self._work.lane is Lane.EVAL):
             try:
                 judging = self._judging() if of_set(self._task.id) else NOTHING
-                told = await self._live(judging)
+                outputs = await self._live(judging)
                 wanted = wanted_of(self._task, self._before)
                 found = await self._desktop.frozen_files(wanted, self._config.verify_timeout_s, judging)
-                told |= {name: told_as_published(out, self._desktop.home) for name, out in found.told.items()}
+                outputs |= {name: told_as_published(out, self._desktop.home) for name, out in found.outputs.items()}
             except AgentBrokeDesktop as broken:
                 ending, detail = EpisodeEnding.BROKE_DESKTOP, str(broken)
             except ConfigError as error:
                 raise DesktopFault("not_judged", str(error), "task") from error
             else:
-                verdict = await self._judged(found, told)
+                verdict = await self._judged(found, outputs)
                 detail = asked_live(verdict.reason, judging.asked)
                 if found.files is not None:
-                    end = EndState(found.files, self._before, found.manifest, self._desktop.home, told)
+                    end = EndState(found.files, self._before, found.manifest, self._desktop.home, outputs)
                     self._steps[-1] = await self._recorder.end_state(self._steps[-1], end)
         return PlayedEpisode(outcome_of(ending, feasible, verdict), self._steps, detail)
 
     async def _prepare(self) -> None:
-        await self._hands.prepare(self._task)
+        await self._control.prepare(self._task)
         if self._task.feasible:
             self._before = await self._desktop.manifest(self._config.verify_timeout_s, sought(self._task))
 
-    async def _judged(self, found: Frozen, told: dict[str, str]) -> TaskVerdict:
+    async def _judged(self, found: Frozen, outputs: dict[str, str]) -> TaskVerdict:
         """The verdict; other seats go on meanwhile. Raises DesktopFault for what the task or its verifier has wrong."""
         if found.trouble:
             return TaskVerdict(False, found.trouble)
@@ -260,7 +260,7 @@ class Episode:
                 found.read,
                 self._before,
                 found.manifest,
-                told,
+                outputs,
                 published_metrics=asked,
                 strict=self._work.lane is not Lane.EVAL and not asked,
             )
@@ -280,7 +280,7 @@ class Episode:
         A step that the guest refuses, as of a window that the policy has closed, is left out: the files decide.
         """
         calls = [call if call.optional is not None else replace(call, optional=0) for call in judging.live]
-        answers = await self._hands.carry_out(calls, self._config.setup_timeout_s)
+        answers = await self._control.carry_out(calls, self._config.setup_timeout_s)
         said = {
             call.kept: answer for call, answer in zip(calls, answers, strict=True) if call.kept and answer is not None
         }
@@ -301,8 +301,8 @@ class Episode:
         """
         self._enter(Stage.OBSERVING)
         started = time.monotonic()
-        observation = await self._hands.observe()
-        shot = await self._hands.picture() if self._config.sight.picture else b""
+        observation = await self._control.observe()
+        shot = await self._control.picture() if self._config.sight.picture else b""
         observed = time.monotonic()
         self._enter(Stage.GENERATING)
         prompt = self._prompt(observation, last, shot)
@@ -346,13 +346,13 @@ class Episode:
     def _parse(self, answer: Answer, observation: Observation) -> Action | RefusedAnswer:
         if answer.refusal:
             return RefusedAnswer(answer.refusal)
-        return self._hands.parse(answer.text, observation, answer.cut)
+        return self._control.parse(answer.text, observation, answer.cut)
 
     async def _act(self, action: Action | RefusedAnswer, observation: Observation) -> tuple[str, bool | None]:
         """What the model reads of its action or refusal, and the claim when it ends the episode."""
         if isinstance(action, RefusedAnswer):
             return action.reason, None
-        return await self._hands.act(action, observation)
+        return await self._control.act(action, observation)
 
     async def _picture(self, ending: EpisodeEnding | None) -> Any:
         """A screenshot if one is wanted; none from an agent that refuses: an episode is judged without one as well.
@@ -365,7 +365,7 @@ class Episode:
         if wanted == "none" or (ending is None and not whole):
             return None
         try:
-            return await self._hands.screenshot()
+            return await self._control.screenshot()
         except GuestRefused:
             return None
         except AgentBrokeDesktop:

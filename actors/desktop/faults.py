@@ -75,7 +75,7 @@ class BrokenBy(StrEnum):
 
 
 class LinkState(StrEnum):
-    """How the link to the agent stands."""
+    """The state of the link to the agent."""
 
     UP = "up"
     LOST = "lost"

@@ -40,7 +40,7 @@ class _Path(msgspec.Struct, frozen=True, array_like=True):
 
 class _Record(msgspec.Struct, frozen=True):
     paths: list[_Path]
-    told: dict[str, str]
+    outputs: dict[str, str] = msgspec.field(name="told")  # as records of before have it
     removed: list[str]  # entries of HOME before that are not there after
     changed: dict[str, Entry]
     cut: str
@@ -50,14 +50,14 @@ class _Record(msgspec.Struct, frozen=True):
 class EndState(msgspec.Struct, frozen=True):
     """`files` are as they lay in HOME, documents unparsed. `home` is what the desktop's programs call HOME.
 
-    `told` is what a task file's commands wrote.
+    `outputs` is what a task file's commands wrote.
     """
 
     files: Sequence[FileSeen]
     before: Manifest
     after: Manifest
     home: str
-    told: Mapping[str, str] = {}
+    outputs: Mapping[str, str] = {}
 
     def parts(self) -> list[bytes]:
         """The record, HOME before, then the files; nothing where the files are too large to be kept."""
@@ -71,7 +71,7 @@ class EndState(msgspec.Struct, frozen=True):
                 _Path(file.path, _NO_BLOB if file.data is None else next(numbers), file.names, file.refusal)
                 for file in self.files
             ],
-            told=dict(self.told),
+            outputs=dict(self.outputs),
             removed=sorted(before.keys() - after.keys()),
             changed={path: after[path] for path in sorted(after) if before.get(path) != after[path]},
             cut=self.after.cut,
@@ -94,7 +94,7 @@ class EndState(msgspec.Struct, frozen=True):
         after = {**before.entries, **record.changed}
         for path in record.removed:
             after.pop(path, None)
-        return cls(files, before, Manifest(after, record.cut), record.home, record.told)
+        return cls(files, before, Manifest(after, record.cut), record.home, record.outputs)
 
 
 def _packed(value: msgspec.Struct) -> bytes:

@@ -25,7 +25,7 @@ from actors.desktop.answers import Answer, Prompt, packed_prompt
 from actors.desktop.config import ProviderConfig, SandboxConfig, SeatConfig
 from actors.desktop.player import MAX_STEPS, Play, Player
 from actors.desktop.pool.desktops import BootedDesktop
-from actors.desktop.pool.leased import Hands, LeasedDesktop
+from actors.desktop.pool.leased import DesktopControl, LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.providers.sandbox import shares
 from actors.errors import DesktopFault
@@ -181,7 +181,7 @@ class DesktopHandle:
             held.callback(pool.retire, booted)
             desktop = LeasedDesktop(booted)
             if self._task is not None:
-                await Hands(desktop, self._seat).prepare(self._task.file)
+                await DesktopControl(desktop, self._seat).prepare(self._task.file)
             self._desktop, self._held = desktop, held.pop_all()
         return self
 
@@ -194,7 +194,7 @@ class DesktopHandle:
 
     async def observe(self) -> Observation:
         """Windows and elements that show now, places in screen pixels."""
-        self._seen = await self._hands.observe()
+        self._seen = await self._control.observe()
         return self._seen
 
     async def act(self, action: str | Action) -> ActionResult:
@@ -204,15 +204,15 @@ class DesktopHandle:
         action; a function of an application that fails is no error, its result begins with "Failed:".
         """
         seen = self._seen or await self.observe()
-        typed = self._hands.parse(action if isinstance(action, str) else line(action), seen)
+        typed = self._control.parse(action if isinstance(action, str) else line(action), seen)
         if isinstance(typed, RefusedAnswer):
             raise ActionRefused(typed.reason)
-        text, claim = await self._hands.act(typed, seen)
+        text, claim = await self._control.act(typed, seen)
         return ActionResult(line(typed), text, claim)
 
     async def screenshot(self) -> bytes:
         """The screen as JPEG."""
-        return await self._hands.screenshot()
+        return await self._control.screenshot()
 
     async def functions(self) -> dict[str, str]:
         """What can be called while the window in front is there: name -> signature and description."""
@@ -240,8 +240,8 @@ class DesktopHandle:
         return self._desktop
 
     @property
-    def _hands(self) -> Hands:
-        return Hands(self._open, self._seat)
+    def _control(self) -> DesktopControl:
+        return DesktopControl(self._open, self._seat)
 
 
 async def play(
@@ -285,12 +285,12 @@ class _PolicyAnswers:
         self.seat = seat
         self._policy = policy
         self._tokenizer = Tokenizer.load(models.bundled())
-        self._hands: Hands | None = None
+        self._control: DesktopControl | None = None
 
     def leased(self, booted: BootedDesktop) -> LeasedDesktop:
         """The episode's desktop; the policy may ask it for screenshots."""
         desktop = LeasedDesktop(booted)
-        self._hands = Hands(desktop, self.seat)
+        self._control = DesktopControl(desktop, self.seat)
         return desktop
 
     async def answer(
@@ -298,11 +298,11 @@ class _PolicyAnswers:
     ) -> Answer:
         """What the policy says."""
         start = time.monotonic()
-        hands = self._hands
-        assert hands is not None, "an episode has a desktop before its first turn"
+        control = self._control
+        assert control is not None, "an episode has a desktop before its first turn"
         seen = Seen(
-            self.task, step, prompt.user, observation, last, tuple(history), self.seat.format, hands.screenshot,
-            lambda text: hands.parse(text, observation),
+            self.task, step, prompt.user, observation, last, tuple(history), self.seat.format, control.screenshot,
+            lambda text: control.parse(text, observation),
             lambda tokenizer: tokenizer.prompt_ids(prompt.user, prompt.system, prompt.earlier),
             prompt.system or "",
         )  # fmt: skip

@@ -50,7 +50,7 @@ def rate(tallies: Sequence[Tally]) -> Rate:
 
     Episodes of one instance resemble each other, so they count for less than as many of different ones: by the design
     effect of clusters (L. Kish, Survey Sampling, 1965), with the variance of the ratio estimator. Of one episode per
-    instance this is Wilson's interval as it stands.
+    instance this is Wilson's interval itself.
     """
     successes, n, instances = sum(won for won, _ in tallies), sum(played for _, played in tallies), len(tallies)
     if n <= instances or instances < 2:

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,7 +22,7 @@ from actors.learner import batches
 from actors.learner.messages import StepPlan
 from actors.learner.rank import objective_of
 from actors.replay.database import queries
-from actors.replay.messages import Batch, GroupRef, Phase, PhaseRef, StepPayload
+from actors.replay.messages import Batch, GroupRef, Lane, Phase, PhaseRef, StepPayload, TrajectoryRef
 from policy.packing import MicroBatch, PackedSample, pack
 from policy.settings import OptimConfig
 from runtime.errors import ConfigError, StoreError
@@ -64,13 +64,32 @@ class LearnerResult(Measured, frozen=True, kw_only=True):
     off_by: float  # the largest relative difference of a figure
 
 
+def differing_groups(db: queries.Database) -> Iterator[tuple[int, str]]:
+    """Number and task of the groups whose stored episodes differ in success, newest first."""
+    rows = db.execute(
+        "SELECT group_id, task FROM episodes WHERE lane = ? AND live = 1 GROUP BY group_id"
+        " HAVING min(success) < max(success) ORDER BY group_id DESC",
+        (Lane.TRAIN,),
+    )
+    yield from map(tuple, rows)
+
+
+def trajectories_of(db: queries.Database, group: int) -> list[TrajectoryRef]:
+    """The episodes of a group, in the order in which they ended."""
+    rows = db.execute("SELECT token, success FROM episodes WHERE group_id = ? ORDER BY seq", (group,))
+    return [
+        TrajectoryRef(token=row["token"], success=bool(row["success"]), steps=queries.steps_of(db, row["token"]))
+        for row in rows
+    ]
+
+
 def read_groups(run: Path, most: int) -> tuple[list[GroupRef], dict[BlobRef, StepPayload]]:
     """The newest groups of differing success whose episodes are still stored, at most `most`, and their payloads."""
     groups: list[GroupRef] = []
     payloads: dict[BlobRef, StepPayload] = {}
     with ledgers.opened(run) as db:
-        for name, task in queries.differing_groups(db):
-            trajectories = queries.trajectories(db, name)
+        for name, task in differing_groups(db):
+            trajectories = trajectories_of(db, name)
             blobs = [step.blob for trajectory in trajectories for step in trajectory.steps]
             try:
                 stored = {b: msgspec.msgpack.decode(read_blob(run / "segments", b), type=StepPayload) for b in blobs}

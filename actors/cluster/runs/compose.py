@@ -70,7 +70,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def summary(self) -> list[tuple[str, str]]:
         """Label and value: what the deploy file comes to, and what its desktops may take of the machine."""
         learner = [("learner", self.memory)] * bool(self.memory)
-        return [*self._summary(), *learner, *((one.name, one.told) for one in self.sums)]
+        return [*self._summary(), *learner, *((one.name, one.line) for one in self.sums)]
 
     def _summary(self) -> list[tuple[str, str]]:
         source = self._ledger().demos.source

@@ -355,7 +355,7 @@ def check_sums(deploy: Deploy, apps: Collection[str]) -> Iterator[Check]:
         return
     held = cgroups.held()
     for one, taken in zip(sums, (held.memory_bytes >> 20, held.processes, 0, 0), strict=True):
-        line = one.told + (f"; desktops that are there now hold {taken}" if taken else "")
+        line = one.line + (f"; desktops that are there now hold {taken}" if taken else "")
         mend = f"sysctl -w {RAISED[one.name]}={2 * one.total}" if one.name in RAISED else "wait for other runs to end"
         mend += ", or --set desktops.count to fewer"
         yield Check(f"all {one.name}", one.total + taken <= one.room, line, mend, needed=False)

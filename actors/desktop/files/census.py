@@ -133,7 +133,7 @@ class _Census:
             self.add(path, ["other", 0, mode])
 
     def kind(self, name: str, file: int, seen: os.stat_result) -> str:
-        """A note of an office is told from a file that has its name alone."""
+        """ "note" for a note of an office; "file" for a file that only has such a name."""
         if not NOTE_NAME.fullmatch(name) or seen.st_size > NOTE_BYTES:
             return "file"
         return "note" if NOTE.fullmatch(os.pread(file, NOTE_BYTES, 0)) else "file"

@@ -47,7 +47,7 @@ class Frozen(msgspec.Struct, frozen=True):
     read: Callable[[str], FileView]
     manifest: Manifest
     files: list[FileSeen] | None = None
-    told: Mapping[str, str] = {}  # what commands wrote over a copy of HOME, by the names that they are kept under
+    outputs: Mapping[str, str] = {}  # what commands wrote over a copy of HOME, by the names that they are kept under
     trouble: str = ""  # why none could be tried
 
 
@@ -164,7 +164,7 @@ class LeasedDesktop:
         all_of_it, *files = everything
         seen = await as_wanted(wanted, files[: len(wanted)], ReadLimits())
         unparsed = _unparsed(seen, files[len(wanted) :])
-        return Frozen(views(seen, self.home), _manifest_of(all_of_it), unparsed, tried.told)
+        return Frozen(views(seen, self.home), _manifest_of(all_of_it), unparsed, tried.outputs)
 
     async def _freeze(self) -> None:
         try:
@@ -213,7 +213,7 @@ def view_of(file: FileSeen, home: str) -> FileView:
     return FileView(kind="refused", reason=str(file.refusal))
 
 
-class Hands:
+class DesktopControl:
     """What a policy does on one desktop."""
 
     def __init__(self, desktop: LeasedDesktop, config: SeatConfig) -> None:

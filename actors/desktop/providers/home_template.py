@@ -41,7 +41,7 @@ SETTINGS = {
     "/org.openoffice.Office.Recovery/RecoveryInfo": {"Enabled": "false"},
     "/org.openoffice.Office.Recovery/AutoSave": {"Enabled": "false"},
     "/org.openoffice.Office.Impress/Misc/NewDoc": {"AutoPilot": "false"},  # the choice of a template
-    # What is typed stands there as it was typed. Calc still evaluates a formula and reads "1/2" as a date: its input
+    # What is typed stays as it was typed. Calc still evaluates a formula and reads "1/2" as a date: its input
     # line has rules for what a text means, and they are no corrections.
     "/org.openoffice.Office.Common/AutoCorrect": dict.fromkeys(
         [*_CORRECTIONS, "CorrectAccidentalCapsLock", "ReplaceDoubleQuote", "ReplaceSingleQuote"], "false"

@@ -130,7 +130,7 @@ class _Line:
 class _Machine:
     """One machine: its settings, its keys and the connections by which this host controls it.
 
-    A server allows a connection ten sessions (`MaxSessions`, unless told otherwise): so keepers share one by eights,
+    A server allows a connection ten sessions (`MaxSessions`, unless set otherwise): so keepers share one by eights,
     and errands (sending code, looks from outside) have one of their own, a few at a time.
     """
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import msgspec
 
-from actors.replay.messages import Lane, StepRef, TrajectoryRef
+from actors.replay.messages import StepRef
 from actors.replay.statistics import RoundEpisode
 
 Database = sqlite3.Connection  # with rows by name, of `ledger_file.reading`
@@ -279,25 +279,6 @@ def steps_of(db: Database, token: int) -> list[StepRef]:
     """Where the steps of an episode are stored, in order. Raises msgspec.DecodeError for another build's."""
     rows = db.execute("SELECT ref FROM steps WHERE token = ? ORDER BY n", (token,))
     return [msgspec.msgpack.decode(row["ref"], type=StepRef) for row in rows]
-
-
-def differing_groups(db: Database) -> Iterator[tuple[int, str]]:
-    """Number and task of the groups whose stored episodes differ in success, newest first."""
-    rows = db.execute(
-        "SELECT group_id, task FROM episodes WHERE lane = ? AND live = 1 GROUP BY group_id"
-        " HAVING min(success) < max(success) ORDER BY group_id DESC",
-        (Lane.TRAIN,),
-    )
-    yield from map(tuple, rows)
-
-
-def trajectories(db: Database, group: int) -> list[TrajectoryRef]:
-    """The episodes of a group, in the order in which they ended."""
-    rows = db.execute("SELECT token, success FROM episodes WHERE group_id = ? ORDER BY seq", (group,))
-    return [
-        TrajectoryRef(token=row["token"], success=bool(row["success"]), steps=steps_of(db, row["token"]))
-        for row in rows
-    ]
 
 
 # -- demonstrations

@@ -322,13 +322,13 @@ def refuse_foreign(path: Path, header: RecordingHeader, *, tokenizer: str, form:
     """Raise LedgerError unless both sides agree; "" on either side agrees with anything."""
     if header.tokenizer and tokenizer and header.tokenizer != tokenizer:
         raise LedgerError(
-            f"{path} was recorded with tokenizer {header.tokenizer}, the model has {tokenizer}: record anew"
+            f"{path} was recorded with tokenizer {header.tokenizer}, the model has {tokenizer}: record again"
         )
     if header.form and form and header.form != form:
-        raise LedgerError(f"{path} was recorded in form {header.form}, prompt.format is {form}: record anew")
+        raise LedgerError(f"{path} was recorded in form {header.form}, prompt.format is {form}: record again")
     if header.actions and actions and header.actions != actions:
         raise LedgerError(
-            f"{path} was recorded with actions {header.actions}, prompt.action_space is {actions}: record anew"
+            f"{path} was recorded with actions {header.actions}, prompt.action_space is {actions}: record again"
         )
 
 

@@ -190,17 +190,9 @@ def staleness(tx: Transaction, lease: int) -> dict[str, int]:
 
 
 def newest(tx: Transaction) -> StepEvidence | None:
-    """Of the last RL step that stands."""
+    """Of the last RL step that counts."""
     row = tx.row(
         "SELECT e.body FROM evidence e CROSS JOIN leases l ON l.id = e.lease WHERE l.state = 'trained' "
         "ORDER BY e.lease DESC LIMIT 1"
     )
     return None if row is None else msgspec.json.decode(row["body"], type=StepEvidence)
-
-
-def series(tx: Transaction) -> list[StepEvidence]:
-    """Of every RL step that stands, oldest first."""
-    rows = tx.rows(
-        "SELECT e.body FROM evidence e CROSS JOIN leases l ON l.id = e.lease WHERE l.state = 'trained' ORDER BY e.lease"
-    )
-    return [msgspec.json.decode(row["body"], type=StepEvidence) for row in rows]

@@ -204,7 +204,7 @@ def next_round_task(tx: Transaction) -> Work | None:
     Of engines that hold one version only the oldest open round's is asked: they hold no other until it is closed.
     """
     unplayable = task_choice.unplayable(tx)
-    waiting = [task for task, stands in unplayable.items() if stands.state is QuarantineState.QUARANTINED]
+    waiting = [task for task, status in unplayable.items() if status.state is QuarantineState.QUARANTINED]
     left_out = "SELECT round_id, n FROM round_tasks WHERE state = 'free' AND task IN (SELECT value FROM json_each(?))"
     for slot in tx.rows(left_out, json.dumps(waiting)) if waiting else ():
         _set_task(tx, slot["round_id"], slot["n"], "fault", tx.rules.retries + 1)

@@ -159,7 +159,7 @@ CULPRIT = "task"
 
 
 def quarantine(tx: Transaction, task: str) -> Quarantine:
-    """How a task stands."""
+    """The quarantine of a task."""
     row = tx.row("SELECT * FROM wards WHERE task = ?", task)
     return Quarantine() if row is None else _read(row)
 
@@ -171,7 +171,7 @@ def quarantined(tx: Transaction) -> dict[str, Quarantine]:
 
 def unplayable(tx: Transaction) -> dict[str, Quarantine]:
     """The tasks that may not be handed out now."""
-    return {task: stands for task, stands in quarantined(tx).items() if not stands.usable(tx.now)}
+    return {task: status for task, status in quarantined(tx).items() if not status.usable(tx.now)}
 
 
 def playable(tx: Transaction, task: str) -> bool:

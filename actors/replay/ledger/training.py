@@ -251,7 +251,7 @@ def resumed(tx: Transaction, msg: LearnerResumed) -> Done:
     if lineages.abandoned(max(tx.trained, msg.parent), msg.parent):
         raise LedgerError(f"{msg.parent} was undone: the learner is at {tx.trained}, which does not descend from it")
     # A folder keeps the name that its weights had when they were saved. Where an earlier resume from it gave them
-    # another, what was begun under that name since (a segment, a round) still stands on the very same weights.
+    # another, what was begun under that name since (a segment, a round) still refers to the same weights.
     newest = tx.checkpointed
     parent = newest if newest is not None and _same_weights(lineages, newest, msg.parent) else msg.parent
     tx.execute("INSERT INTO lineages VALUES(?, ?)", msg.version.lineage, str(parent))

@@ -188,7 +188,7 @@ def name_of(family: str, route: str) -> str:
 
 
 def family_of(task: str) -> str:
-    """What stands before an id's first slash, "" where there is none."""
+    """What is before an id's first slash, "" where there is none."""
     return task.partition("/")[0] if "/" in task else ""
 
 

@@ -159,6 +159,6 @@ def test_a_recording_of_other_actions_is_refused(tmp_path: Path) -> None:
             recordings.refuse_unfit(deploy, path, "t")
             continue
         with pytest.raises(
-            ConfigError, match=r"was recorded with actions both, prompt\.action_space is gui: record anew"
+            ConfigError, match=r"was recorded with actions both, prompt\.action_space is gui: record again"
         ):
             recordings.refuse_unfit(deploy, path, "t")

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from actors.desktop.config import SeatConfig
-from actors.desktop.pool.leased import Hands, LeasedDesktop
+from actors.desktop.pool.leased import DesktopControl, LeasedDesktop
 from actors.errors import DesktopFault, GuestRefused
 from apis.observation import SCREEN
 from apis.tasks.osworld import (
@@ -43,7 +43,7 @@ class Windowless:
 async def prepared(*config: Any, refuses: str = "raise_window") -> list[str]:
     desktop = Windowless(refuses)
     task = Task(id="a", instruction="Do it", config=[*config], evaluator=Evaluator(func="infeasible"))
-    await Hands(cast("LeasedDesktop", desktop), SeatConfig()).prepare(task)
+    await DesktopControl(cast("LeasedDesktop", desktop), SeatConfig()).prepare(task)
     return desktop.asked
 
 

@@ -65,7 +65,7 @@ def test_a_refusal_names_the_most_that_fits(seats: int, spares: int, there: Room
 
 
 def test_ten_desktops_on_a_small_machine() -> None:
-    told = [one.told for one in sums(SandboxConfig(), 8, 2, SMALL)]
+    told = [one.line for one in sums(SandboxConfig(), 8, 2, SMALL)]
     assert told == [
         "at most 204 instead of 1500 for each of 10 desktops: 2040 of this machine's 2048 MiB",
         "at most 600 for each of 10 desktops: 6000 of this machine's 27000",

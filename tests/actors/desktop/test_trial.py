@@ -68,7 +68,7 @@ def run(line: str, timeout_ms: int = 5000, **env: str) -> Call:
 async def said(outside: Outside, *calls: Call) -> str:
     found = await held(outside, calls)
     assert found.trouble == ""
-    return found.told.get("out", "nothing")
+    return found.outputs.get("out", "nothing")
 
 
 async def test_nothing_that_lies_there_is_run_by_its_name(outside: Outside) -> None:
@@ -100,14 +100,14 @@ async def test_the_copy_changes_and_the_desktops_own_home_does_not(outside: Outs
 
 
 async def test_it_has_no_network_no_rights_and_sees_nothing_else(outside: Outside) -> None:
-    told = await said(
+    outputs = await said(
         outside, run("id -u; ls /root /etc/shadow; touch /usr/local/x; tail -n +3 /proc/net/dev; ps ax | wc -l")
     )
-    assert told.startswith("1000\n")
-    assert "shadow': No such file" in told
-    assert "Read-only file system" in told
-    assert [line.split(":")[0].strip() for line in told.splitlines()[-2:-1]] == ["lo"]
-    assert int(told.rsplit(maxsplit=1)[-1]) < 10
+    assert outputs.startswith("1000\n")
+    assert "shadow': No such file" in outputs
+    assert "Read-only file system" in outputs
+    assert [line.split(":")[0].strip() for line in outputs.splitlines()[-2:-1]] == ["lo"]
+    assert int(outputs.rsplit(maxsplit=1)[-1]) < 10
 
 
 async def test_what_it_writes_and_how_long_it_takes_is_bounded(outside: Outside) -> None:
@@ -118,8 +118,8 @@ async def test_what_it_writes_and_how_long_it_takes_is_bounded(outside: Outside)
         Call("run", {"argv": ["sh", "-c", "echo 'bwrap: no'; exit 1"], "timeout_ms": 1000}, "says"),
         Call("run", {"argv": ["sh", "-c", "sleep 60 & echo done"], "timeout_ms": 1000}, "left"),
     ])  # fmt: skip
-    assert len(found.told["out"]) == 256 << 10
-    assert {name: found.told.get(name) for name in ("late", "absent", "says", "left")} == {
+    assert len(found.outputs["out"]) == 256 << 10
+    assert {name: found.outputs.get(name) for name in ("late", "absent", "says", "left")} == {
         "late": "", "absent": None, "says": "bwrap: no\n", "left": "done\n"
     }  # fmt: skip
 

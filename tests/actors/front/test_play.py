@@ -21,7 +21,7 @@ from actors.cluster.runs import recordings
 from actors.desktop.config import SeatConfig
 from actors.desktop.link import MAX_PICTURE
 from actors.desktop.player import Play
-from actors.desktop.pool.leased import Hands, LeasedDesktop
+from actors.desktop.pool.leased import DesktopControl, LeasedDesktop
 from actors.errors import GuestRefused
 from actors.front import command, library
 from actors.front.library import TaskHandle
@@ -116,12 +116,12 @@ async def test_a_screenshot_is_a_jpeg_of_sane_size_or_refused(sent: object) -> N
         async def call(self, *_: object) -> object:
             return sent
 
-    hands = Hands(cast("LeasedDesktop", Desktop()), SeatConfig())
+    control = DesktopControl(cast("LeasedDesktop", Desktop()), SeatConfig())
     if sent == b"\xff\xd8 a picture":
-        assert await hands.screenshot() == sent
+        assert await control.screenshot() == sent
     else:
         with pytest.raises(GuestRefused, match="no JPEG of sane size"):
-            await hands.screenshot()
+            await control.screenshot()
 
 
 def test_a_thought_names_the_element_that_is_acted_on() -> None:

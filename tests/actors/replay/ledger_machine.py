@@ -18,11 +18,11 @@ from hypothesis import Phase as Stage
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from ledger_tools import BROKEN, Play, step
+from ledger_tools import BROKEN, Play, series, step
 
 from actors.errors import FencedOff, LedgerError
 from actors.replay.database.transaction import Transaction
-from actors.replay.ledger import episodes, figures, retention
+from actors.replay.ledger import episodes, retention
 from actors.replay.messages import Batch, Phase, Reservation, Reserve
 from runtime.errors import DiskRefuses
 from runtime.messaging.message import BlobRef, Version
@@ -370,7 +370,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def every_step_that_stands_has_its_evidence(self) -> None:
         if hasattr(self, "play"):
             steps = self.play.figures().steps.get("rl", 0)
-            shown = figures.series(self.play.ledger.tx)
+            shown = series(self.play.ledger.tx)
             assert [one.rl_step for one in shown] == list(range(1, steps + 1))
             assert all(min(one.wasted.values()) >= 0 and 0 <= one.coverage <= 1 for one in shown)
 

@@ -10,6 +10,7 @@ import msgspec
 
 from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.database.auditing import refuse_unsound
+from actors.replay.database.transaction import Transaction
 from actors.replay.ledger import demo_tasks, episodes, figures, phases, training
 from actors.replay.ledger.store import Job, Ledger
 from actors.replay.messages import (
@@ -31,6 +32,7 @@ from actors.replay.messages import (
     Sampling,
     Serving,
     SetPhase,
+    StepEvidence,
     StepRef,
     Take,
     Trained,
@@ -248,3 +250,11 @@ class Play:
         """Record successful demonstrations."""
         for _ in range(count):
             self.commit(self.reserve(), True, [step(None), step(None, well_formed=False)])
+
+
+def series(tx: Transaction) -> list[StepEvidence]:
+    """Of every RL step that counts, oldest first."""
+    rows = tx.rows(
+        "SELECT e.body FROM evidence e CROSS JOIN leases l ON l.id = e.lease WHERE l.state = 'trained' ORDER BY e.lease"
+    )
+    return [msgspec.json.decode(row["body"], type=StepEvidence) for row in rows]

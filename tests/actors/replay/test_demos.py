@@ -189,7 +189,7 @@ def test_what_is_not_sound_or_not_alike_adds_nothing(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
         assert other.play.figures().demos == 0
 
-    refused(text.replace(b'"t1"', b'"t2"'), LedgerError, "tokenizer t2, the model has t1: record anew")
+    refused(text.replace(b'"t1"', b'"t2"'), LedgerError, "tokenizer t2, the model has t1: record again")
     refused(text.replace(b'"compact"', b'"published"'), LedgerError, "form published, prompt.format is compact")
     refused(text.replace(b"demos-3", b"demos-9"), StoreError, "format 'computerrl-demos-9'")
     refused(text.replace(b"Agent.wait", b"Agent.wart", 1), StoreError, "is not what its digest")

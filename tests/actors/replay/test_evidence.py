@@ -9,10 +9,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledger_tools import Play, step
+from ledger_tools import Play, series, step
 
 from actors.desktop.recorder import called
-from actors.replay.ledger import figures
 from actors.replay.ledger.figures import distinct_share, diversity, entropy
 from actors.replay.messages import Batch, Phase, StepEvidence, StepPayload, StepRef
 from apis.actions.gui import Click
@@ -131,7 +130,7 @@ def test_each_step_counts_from_the_one_before(tmp_path: Path) -> None:
     assert (found.stay_step, found.rl_step, found.success_mean) == (2, 2, pytest.approx((0.25 + 0.5) / 2))
     assert (found.wasted["zero_variance"], found.wasted_total["zero_variance"]) == (0, 1)
     assert (found.episodes_per_min, found.elapsed_s) == pytest.approx((4.0, 30.0))
-    assert [one.rl_step for one in figures.series(play.ledger.tx)] == [1, 2]
+    assert [one.rl_step for one in series(play.ledger.tx)] == [1, 2]
 
 
 def test_a_pulse_is_in_no_rate_and_counting_goes_on_after_it(tmp_path: Path) -> None:
@@ -141,7 +140,7 @@ def test_a_pulse_is_in_no_rate_and_counting_goes_on_after_it(tmp_path: Path) -> 
     learn(play)
     play.phase(Phase.PULSE, steps=1)
     play.trained(play.batch())
-    assert len(figures.series(play.ledger.tx)) == 1, "cross-entropy steps have none"
+    assert len(series(play.ledger.tx)) == 1, "cross-entropy steps have none"
     play.wall += 1000.0
     play.rl()
     play.wall += 10.0
@@ -160,7 +159,7 @@ def test_a_resume_goes_on_counting(tmp_path: Path) -> None:
         learn(play)
         if n == 0:
             play.checkpointed("0.1")
-    assert [one.rl_step for one in figures.series(play.ledger.tx)] == [1, 2]
+    assert [one.rl_step for one in series(play.ledger.tx)] == [1, 2]
     play.wall += 5000.0
     play.reopen("two")
     play.resumed("1.1", "0.1")
@@ -174,7 +173,7 @@ def test_a_resume_goes_on_counting(tmp_path: Path) -> None:
     assert (found.rl_step, found.stay_step) == (2, 2)
     assert sum(found.wasted.values()) == sum(found.wasted_total.values()) > 0, "of the step that was undone, too"
     assert (found.elapsed_s, found.tasks_solved) == (pytest.approx(20.0), len({"t0", "t1", "t2"}))
-    assert [str(one.version) for one in figures.series(play.ledger.tx)] == ["0.1", "1.2"]
+    assert [str(one.version) for one in series(play.ledger.tx)] == ["0.1", "1.2"]
 
 
 def test_only_groups_of_equal_rewards_are_a_want_of_signal(tmp_path: Path) -> None:
@@ -198,7 +197,7 @@ def test_a_repeated_report_of_a_step_is_one_piece_of_evidence(tmp_path: Path) ->
     play.trained(batch, "0.1")
     play.reopen()
     play.trained(batch, "0.1")
-    assert len(figures.series(play.ledger.tx)) == 1
+    assert len(series(play.ledger.tx)) == 1
 
 
 def test_coverage_counts_tasks_once_and_only_of_the_train_lane(tmp_path: Path) -> None:

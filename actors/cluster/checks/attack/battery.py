@@ -78,7 +78,7 @@ class AttackedBody(LeasedDesktop):
                     failed = await _run(connection, script)
                     told = await self._said(judging)
                     seen = await self.look(wanted, judging)
-                    told |= {name: told_as_published(out, self.home) for name, out in seen.told.items()}
+                    told |= {name: told_as_published(out, self.home) for name, out in seen.outputs.items()}
                     verdict = tasks.judged(self._task, seen.read, self._before, seen.manifest, told)
                     why = trouble(cheat, failed, verdict, changed=seen.manifest != kept)
                     await _run(connection, _BACK)

@@ -65,7 +65,7 @@ async def judged_again(
     seen = await as_wanted(wanted, [kept[one.path] for one in wanted], ReadLimits())
     read = views(seen, end.home)
     return await judged_apart(
-        of, read, end.before, end.after, end.told, published_metrics=published_metrics, strict=strict
+        of, read, end.before, end.after, end.outputs, published_metrics=published_metrics, strict=strict
     )
 
 

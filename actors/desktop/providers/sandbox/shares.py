@@ -58,7 +58,7 @@ class Sum(msgspec.Struct, frozen=True, kw_only=True):
         return self.total <= self.room
 
     @property
-    def told(self) -> str:
+    def line(self) -> str:
         """In a line."""
         lowered = f" instead of {self.asked}" if self.each < self.asked else ""
         most = f"at most {self.each}{lowered} for each of {self.desktops} desktops"

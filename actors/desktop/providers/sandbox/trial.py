@@ -39,7 +39,7 @@ class Tried(msgspec.Struct, frozen=True):
     """The copy, and what commands wrote, by the names that their calls are kept under; or why nothing was tried."""
 
     home: str = ""
-    told: Mapping[str, str] = {}
+    outputs: Mapping[str, str] = {}
     trouble: str = ""
 
 
@@ -52,7 +52,7 @@ async def held(outside: Outside, calls: Iterable[Call]) -> Tried:
         raise fault(FaultCause.OUTSIDE_VIEW, f"no room to judge in: {error}"[:300]) from error
     if trouble := await trial.copy():
         return Tried(trouble=trouble)
-    told = {}
+    outputs = {}
     for call in calls:
         if call.method == "write_file":
             writer = _APPENDING if call.args.get("append") else _WRITING
@@ -60,8 +60,8 @@ async def held(outside: Outside, calls: Iterable[Call]) -> Tried:
             continue
         out = await trial.run(call.args["argv"], call.args.get("env") or {}, call.args["timeout_ms"] / 1000)
         if call.kept and out is not None:
-            told[call.kept] = out.decode("utf-8", "replace")
-    return Tried(str(trial.home), told)
+            outputs[call.kept] = out.decode("utf-8", "replace")
+    return Tried(str(trial.home), outputs)
 
 
 class _Trial:
