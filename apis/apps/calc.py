@@ -1,7 +1,4 @@
-"""The functions of LibreOffice Calc under their published names and parameters.
-
-Invariant: pure declarations; `apis/guest/calc/functions.py` has one method of the same name and parameters for each.
-"""
+"""The functions of LibreOffice Calc under their published names and parameters, and what a small model sees first."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The functions of Chromium under their published names; none takes an argument.
-
-Invariant: pure declarations; `apis/guest/chromium/functions.py` has one method of the same name for each.
-"""
+"""The functions of Chromium under their published names; none takes an argument."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The functions of VS Code under their published names and parameters.
+"""The functions of VS Code under their published names and parameters, and what a small model sees first.
 
-Invariant: pure declarations. The editor is not among Debian's packages; `make vscode` puts it on the machine. Without
-it `computerrl apis check` says "unavailable", and desktops have no program `code`.
+Of labels within another element's only that one is listed, since the tree says most texts twice.
 """
 
 from __future__ import annotations

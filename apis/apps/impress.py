@@ -1,7 +1,6 @@
-"""The functions of LibreOffice Impress under their published names and parameters.
+"""The functions of LibreOffice Impress under their published names and parameters, and what a small model sees first.
 
-Invariant: pure declarations; `apis/guest/impress/functions.py` has one method of the same name and parameters for
-each. Slides and lines of text are counted from 1, the boxes of a slide from 0, lengths are in cm.
+Slides and lines of text are counted from 1, the boxes of a slide from 0, lengths are in cm.
 """
 
 from __future__ import annotations

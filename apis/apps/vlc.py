@@ -1,7 +1,4 @@
-"""The functions of VLC under their published names and parameters.
-
-Invariant: pure declarations; `apis/guest/vlc/functions.py` has one method of the same name and parameters for each.
-"""
+"""The functions of VLC under their published names and parameters."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Entry of the guest's programs: `python3 -I FOLDER session|attach|agent|sweep|code ...`.
 
-Invariant: modules come from this folder and the system alone, whatever lies in the current folder or the environment.
+Modules come from this folder and the system alone, whatever lies in the current folder or the environment.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ class Agent:
             return False
         row = next((row for row in self._windows.list() if row["active"]), None)
         found = self._accessibility().added(row["pid"], typed) if row else None
-        # Chromium's file dialogs are GTK's and not on the bus: GTK has told the server of what it has selected.
+        # Chromium's file dialogs are GTK's and not on the bus: the server knows from GTK what it has selected.
         return self._link.selected if found is None and dialog else found
 
     def hotkey(self, keys: list[str]) -> None:
@@ -235,7 +235,7 @@ class Agent:
 
     def tool(self, owner: str, name: str, arguments: dict[str, Any]) -> str:
         """Call an application's function; what it says. Raises Refused `tool_failed`."""
-        said = self._tools.call(owner, name, arguments, anew=owner not in self._called)
+        said = self._tools.call(owner, name, arguments, fresh=owner not in self._called)
         self._called.add(owner)
         return said
 

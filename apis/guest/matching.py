@@ -33,7 +33,7 @@ class Match(NamedTuple):
     start: int
     end: int
     new: str | None
-    rest: bool = False  # it goes on behind something that stands within the match
+    rest: bool = False  # it goes on behind something within the match
 
 
 class Unmatched(Exception):  # noqa: N818 - it becomes a refusal
@@ -80,17 +80,17 @@ class Matcher:
         """As `search` above, in time. Raises Unmatched."""
         until = time.monotonic() + WAIT_S
         child = self._running()
-        told = b""
+        reply = b""
         try:
             child.stdin.write(json.dumps([pattern, replacement, texts]).encode() + b"\n")
             child.stdin.flush()
-            while not told.endswith(b"\n"):
+            while not reply.endswith(b"\n"):
                 if not select.select([child.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
                     raise Unmatched(f"pattern: matching took longer than {WAIT_S:g} s: write a simpler expression")
                 part = os.read(child.stdout.fileno(), 1 << 16)
                 if not part:
                     raise BrokenPipeError
-                told += part
+                reply += part
         except Unmatched:
             self.end()
             raise
@@ -98,7 +98,7 @@ class Matcher:
             late = self.end() == -signal.SIGVTALRM
             much = f"longer than {self._limit_s:g} s" if late else "too much memory"
             raise Unmatched(f"pattern: matching took {much}: write a simpler expression") from error
-        problem, found = json.loads(told)
+        problem, found = json.loads(reply)
         if problem is not None:
             raise Unmatched(problem)
         return [Match(*row) for row in found]
@@ -127,12 +127,12 @@ class Matcher:
 
 def answer(asked: bytes) -> bytes:
     """One line of JSON for one line of JSON: [error or None, matches]."""
-    told: tuple[Any, Any]
+    reply: tuple[Any, Any]
     try:
-        told = (None, search(*json.loads(asked)))
+        reply = (None, search(*json.loads(asked)))
     except Unmatched as error:
-        told = (str(error), [])
-    return json.dumps(told).encode() + b"\n"
+        reply = (str(error), [])
+    return json.dumps(reply).encode() + b"\n"
 
 
 def main() -> int:
@@ -140,9 +140,9 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     for line in sys.stdin.buffer:
         signal.setitimer(signal.ITIMER_VIRTUAL, float(sys.argv[1]))  # its signal ends the process
-        told = answer(line)
+        reply = answer(line)
         signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
-        sys.stdout.buffer.write(told)
+        sys.stdout.buffer.write(reply)
         sys.stdout.buffer.flush()
     return 0
 

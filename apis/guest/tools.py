@@ -61,8 +61,8 @@ class Tools:
         self._office = office.Office()
         self._lanes: dict[str, Lane] = {}
 
-    def call(self, owner: str, name: str, arguments: dict[str, Any], *, anew: bool = True) -> str:
-        """Call a function; what it says. `again`: there was input since the last call of this owner's.
+    def call(self, owner: str, name: str, arguments: dict[str, Any], *, fresh: bool = True) -> str:
+        """Call a function; what it says. `fresh`: there was input since the last call of this owner's.
 
         Raises Refused `tool_failed`, or `bad_request` for one that there is not.
         """
@@ -72,7 +72,7 @@ class Tools:
         if app is not None:
             return self._beside(app, name, lambda: importlib.import_module(app.module).call(name, arguments), TOOL_S)
 
-        return self._office.call(str(module), name, arguments, TOOL_S, anew=anew)[:TEXT_CHARS]
+        return self._office.call(str(module), name, arguments, TOOL_S, fresh=fresh)[:TEXT_CHARS]
 
     def _beside(
         self, app: Application, name: str, work: Callable[[], Any], timeout_s: float, most: int = TEXT_CHARS

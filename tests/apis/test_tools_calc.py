@@ -56,15 +56,6 @@ def test_names_and_parameters_are_the_published_ones() -> None:
     assert [declared.published(function) for function in CALC.values()] == PUBLISHED.strip().splitlines()
 
 
-def test_the_guest_carries_out_exactly_what_is_declared() -> None:
-    assert declared.methods_of("calc") == declared.arguments_of(CALC)
-
-
-def test_the_prompt_shows_every_function_and_every_argument() -> None:
-    declared.prompt_shows("libreoffice_calc", CALC)
-    assert "CalcTools" not in declared.prompt("text_editor")
-
-
 def test_only_the_active_application_has_its_functions() -> None:
     assert set(functions_for("libreoffice_calc")) - set(functions_for("terminal")) == {f"CalcTools.{n}" for n in CALC}
     lacking = "there is no function CalcTools.save here: bring a window of libreoffice_calc to the front first"
@@ -205,11 +196,6 @@ ANYTHING = st.recursive(
     lambda inner: st.lists(inner, max_size=4),
     max_leaves=6,
 )
-
-
-@given(st.sampled_from(declared.params_of(CALC)), ANYTHING)
-def test_a_value_is_fit_once_and_for_all_or_refused(param: Param, value: Any) -> None:
-    declared.fit_once(param, value)
 
 
 def test_every_application_has_a_class_name_of_its_own() -> None:

@@ -16,8 +16,6 @@ from apis.actions.gui import GUI, functions_for, line
 from apis.catalogue import TOOLS, call
 from apis.guest.chromium import pages as chromium_pages
 from apis.guest.chromium import start as chromium_start
-from apis.observation import Observation
-from apis.prompts.compact import render_compact
 from tests.apis import declared
 
 GUEST = Path(str(apis.guest.__file__)).parent
@@ -35,10 +33,6 @@ def test_names_and_parameters_are_the_published_ones() -> None:
     assert {function.owner for function in CHROMIUM.values()} == {"BrowserTools"}
     assert not any(function.params for function in CHROMIUM.values())
     assert not {function.name for function in GUI} & set(CHROMIUM)
-
-
-def test_the_guest_carries_out_exactly_what_is_declared() -> None:
-    assert declared.methods_of("chromium", "BrowserTools") == {name: [] for name in CHROMIUM}
 
 
 @pytest.mark.parametrize("name", CHROMIUM)
@@ -67,11 +61,6 @@ def test_only_chromium_in_front_has_them() -> None:
     }
     lacking = declared.refusal("BrowserTools.print()", "libreoffice_calc")
     assert "bring a window of google_chrome to the front first" in lacking
-
-
-def test_the_prompt_shows_every_function() -> None:
-    declared.prompt_shows("google_chrome", CHROMIUM)
-    assert "BrowserTools" not in render_compact("t", [], Observation((), ()), None)
 
 
 def test_the_helper_has_the_name_that_is_asked_for() -> None:

@@ -56,14 +56,6 @@ def test_says_which_argument_is_wrong(answer: str, said: str) -> None:
     assert said in declared.refusal(f"CodeTools.{answer}", "code")
 
 
-def test_the_guest_carries_out_exactly_what_is_declared() -> None:
-    assert declared.methods_of("code", "CodeTools") == declared.arguments_of(CODE)
-
-
-def test_the_prompt_shows_every_function_and_every_argument() -> None:
-    declared.prompt_shows("code", CODE)
-
-
 def test_the_check_names_extensions_that_there_are() -> None:
     named = {str(case.right["extension_id"]) for case in tables()["code"].cases if "extension_id" in case.right}
     assert named <= set(ids())

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apis.actions.grammar import parse
-from apis.actions.gui import AnyAction, Tool, functions_for, line
+from apis.actions.gui import AnyAction, Tool, line
 from apis.catalogue import TOOLS
 from apis.functions.declaration import Param
 from apis.functions.values import MAX_CM, MAX_LINE
@@ -51,19 +51,6 @@ export_to_image(file_path: string, format: string, slide_index: integer = None)
 
 def test_names_and_parameters_are_the_published_ones() -> None:
     assert [declared.published(function) for function in IMPRESS.values()] == PUBLISHED.strip().splitlines()
-
-
-def test_the_guest_carries_out_exactly_what_is_declared() -> None:
-    assert declared.methods_of("impress") == declared.arguments_of(IMPRESS)
-
-
-def test_the_prompt_shows_exactly_its_functions_and_every_argument() -> None:
-    declared.prompt_shows(APP, IMPRESS)
-    assert set(functions_for(APP)) - set(functions_for("terminal")) == {f"ImpressTools.{name}" for name in IMPRESS}
-    for other in ("libreoffice_calc", "text_editor"):
-        assert "ImpressTools" not in declared.prompt(other)
-        lacking = declared.refusal("ImpressTools.save()", other)
-        assert lacking.endswith(f"here: bring a window of {APP} to the front first")
 
 
 @pytest.mark.parametrize(
@@ -141,8 +128,3 @@ def test_what_is_written_is_read_back(action: Tool) -> None:
 PLAIN = st.none() | st.booleans() | st.integers(-3, 2000) | st.floats() | st.text(max_size=8)
 KEYS = st.sampled_from(["x", "y", "left", "top", "width", "height", "z"])
 ANYTHING = PLAIN | st.lists(PLAIN, max_size=4) | st.dictionaries(KEYS, PLAIN, max_size=4)
-
-
-@given(st.sampled_from(declared.params_of(IMPRESS)), ANYTHING)
-def test_a_value_is_fit_once_and_for_all_or_refused(param: Param, value: Any) -> None:
-    declared.fit_once(param, value)

@@ -40,14 +40,6 @@ def test_names_and_parameters_are_the_published_ones() -> None:
     assert [declared.published(function) for function in VLC.values()] == PUBLISHED.strip().splitlines()
 
 
-def test_the_guest_carries_out_exactly_what_is_declared() -> None:
-    assert declared.methods_of("vlc", "VLCTools") == declared.arguments_of(VLC)
-
-
-def test_the_prompt_shows_every_function_and_every_argument() -> None:
-    declared.prompt_shows("vlc", VLC)
-
-
 def test_only_vlc_has_its_functions() -> None:
     assert set(functions_for("vlc")) == {f"Agent.{f.name}" for f in GUI} | {f"VLCTools.{name}" for name in VLC}
     assert isinstance(parse("VLCTools.play()", "terminal"), RefusedAnswer)

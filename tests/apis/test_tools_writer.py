@@ -14,7 +14,6 @@ from apis.actions.grammar import parse
 from apis.actions.gui import GUI, functions_for, line
 from apis.catalogue import TOOLS, call
 from apis.documents.docx import Run, make_docx
-from apis.functions.declaration import Param
 from tests.apis import declared
 
 WRITER = {function.name: function for function in TOOLS["libreoffice_writer"]}
@@ -47,15 +46,6 @@ change_text_case(case_type: string, pattern: string, paragraph_indices: array = 
 def test_names_and_parameters_are_the_published_ones() -> None:
     colours = {"rgb": "number"}  # each is a whole number, which is a number
     assert [declared.published(function, colours) for function in WRITER.values()] == PUBLISHED.strip().splitlines()
-
-
-def test_the_guest_carries_out_exactly_what_is_declared() -> None:
-    assert declared.methods_of("writer") == declared.arguments_of(WRITER)
-
-
-def test_the_prompt_shows_every_function_and_every_argument() -> None:
-    declared.prompt_shows("libreoffice_writer", WRITER)
-    assert "WriterTools" not in declared.prompt("libreoffice_calc")
 
 
 def test_only_the_active_application_has_its_functions() -> None:
@@ -117,11 +107,6 @@ def test_says_which_argument_is_wrong_and_what_is_right(answer: str, said: str) 
 
 
 ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=110)
-
-
-@given(st.sampled_from(declared.params_of(WRITER)), ANYTHING | st.lists(ANYTHING, max_size=4))
-def test_a_value_is_fit_once_and_for_all_or_refused(param: Param, value: Any) -> None:
-    declared.fit_once(param, value)
 
 
 @given(st.lists(st.integers(0, 99_999), min_size=1, max_size=9), st.text("ab\\()\u00e9", max_size=9))

@@ -104,7 +104,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     wrong: dict[str, Any] = msgspec.field(default_factory=lambda: {"nothing": 1})
     refusal: str = "no argument nothing"
     again: list[dict[str, Any]] = []  # what is other than in `right` at the timed calls, in turn
-    chosen: dict[str, dict[str, Any]] = {}  # what goes with a value of a choice, beside `right`
+    chosen: dict[str, dict[str, Any]] = {}  # what goes with a value of a choice, besides `right`
     never: dict[str, str] = {}  # values of a choice that are refused here, and how
     light: bool = True  # neither starts nor exports anything: its time is bounded
 

@@ -139,7 +139,7 @@ class Workbook(Document):
         return cursor.RangeAddress
 
     def _whole(self, cells: Any, argument: str) -> None:
-        """Raise Refused where a merged cell lies partly within `cells` and partly beside them."""
+        """Raise Refused where a merged cell lies partly within `cells` and partly outside them."""
         if (grown := address(self._merged(cells))) != address(cells.RangeAddress):
             raise wrong(f"{argument}: a merged cell reaches beyond {address(cells.RangeAddress)}, to {grown}")
 
@@ -296,7 +296,7 @@ class Cells(Workbook):
                     written.append(before)
         except Refused:
             for cell, number_format, formula in written:
-                cell.NumberFormat = number_format  # first, for it decides what a text stands for
+                cell.NumberFormat = number_format  # first, for it decides what a text means
                 cell.Formula = formula
             raise
         finally:

@@ -101,7 +101,7 @@ class Sheets(Workbook):
         return f"zoom is {zoom_percentage} %"
 
     def export_to_csv(self) -> str:
-        """Write the active sheet beside the workbook: commas, quotes, UTF-8, values as shown."""
+        """Write the active sheet next to the workbook: commas, quotes, UTF-8, values as shown."""
         target = to_write(os.path.splitext(self._path())[0] + ".csv", "the workbook")
         if target == self._path():
             raise wrong("the workbook is that CSV file itself: use save")

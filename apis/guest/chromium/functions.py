@@ -69,7 +69,7 @@ def _box(given: list[Any]) -> Box:
 
 
 def _row(given: list[Any]) -> tuple[str, str, Box, list[str]]:
-    """Tag, name, box and states of a check box or radio button that its label stands for."""
+    """Tag, name, box and states of a check box or radio button that its label represents."""
     kind, name, x, y, w, h, checked, disabled, focused = given
     if kind not in _KINDS:
         raise ValueError("no kind of box")
@@ -146,10 +146,10 @@ _TABS = f"""(async () => {{
   const windows = await chrome.windows.getAll({{populate: true}});
   const [at] = await chrome.tabs.query({{active: true, windowId: front.id}});
   const marks = at && at.url ? await chrome.bookmarks.search({{url: at.url}}).catch(() => []) : [];
-  const told = tab =>
+  const row = tab =>
     [tab.active, (tab.title ?? '').slice(0, {TITLE_CHARS + 1}), (tab.url ?? '').slice(0, {URL_CHARS + 1})];
   return {{focused: front.focused, marked: marks.length > 0, windows: windows.map(each =>
-    [each.id === front.id, each.tabs.length, each.tabs.slice(0, {TABS_MAX}).map(told)])}};
+    [each.id === front.id, each.tabs.length, each.tabs.slice(0, {TABS_MAX}).map(row)])}};
 }})()"""
 _BOOKMARK = f"""(async () => {{
   const [tab] = await chrome.tabs.query({{active: true, lastFocusedWindow: true}});
@@ -180,8 +180,8 @@ _STATE = f"""(async () => {{
   const [front] = await chrome.tabs.query({{active: true, lastFocusedWindow: true}});
   const tabs = (await chrome.tabs.query({{}})).slice(0, {TABS_MAX});
   const text = value => (value ?? '').slice(0, {STATE_CHARS});
-  const told = tabs.map(tab => [text(tab.pendingUrl || tab.url), text(tab.title)]);
-  return [told, tabs.findIndex(tab => front && tab.id === front.id)];
+  const rows = tabs.map(tab => [text(tab.pendingUrl || tab.url), text(tab.title)]);
+  return [rows, tabs.findIndex(tab => front && tab.id === front.id)];
 }})()"""
 _SEEN = "document.visibilityState === 'visible'"
 

@@ -1,8 +1,4 @@
-"""Chromium's own pages: where each is, what is asked of it, and how a model reads the answer.
-
-Invariant: pure. A page is asked only for what it shows, through the interface that it uses itself. An answer has at
-most `RESULT_CHARS` characters.
-"""
+"""Chromium's own pages: where each is, what is asked of it over its own interface, and how a model reads the answer."""
 
 from __future__ import annotations
 

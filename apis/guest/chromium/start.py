@@ -1,15 +1,11 @@
-"""How Chromium is started on a desktop, so that it is quiet, seen by the accessibility bus and can be called.
-
-Invariant: pure. The host and the guest read the same flags here. An action, a set-up and a command in a terminal start
-Chromium alike.
-"""
+"""How Chromium is started on a desktop, alike by an action, a set-up and a command in a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 PROGRAMS = {"chromium", "chromium-browser"}
-HELPER = "helper"  # folder beside this file: an extension that does nothing by itself
+HELPER = "helper"  # folder next to this file: an extension that does nothing by itself
 HELPER_ID = "kiebdjkcbfffdcohmcjchhkncbflgoia"  # of the key in its manifest
 PROFILE = ".config/chromium"
 # WebUIOmniboxAimPopup is a hidden page of an AI mode that needs a network: it took 0.6 s of processor time at a start.

@@ -204,13 +204,13 @@ class CodeTools:
         return "\n".join([f"extensions: {len(found)}", *lines])
 
     def update_extensions(self) -> str:
-        told = []
+        updates = []
         for each in installed():
             newest = code_start.best(each.id, each.pre_release)
             if newest and code_start.order(newest.version) > code_start.order(each.version):
                 self._install(self._packed(newest), newest.id)
-                told.append(f"{each.id}: {each.version} -> {newest.version}")
-        return "\n".join([f"updated: {len(told)}", *told]) if told else "all extensions are up to date"
+                updates.append(f"{each.id}: {each.version} -> {newest.version}")
+        return "\n".join([f"updated: {len(updates)}", *updates]) if updates else "all extensions are up to date"
 
     def disable_extension(self, *, extension_id: str) -> str:
         known = _known(extension_id)

@@ -79,7 +79,7 @@ _ENGINE = "^1.80.0"
 
 
 class Offered(NamedTuple):
-    """One version of an extension; `files` holds the text of each file it has beside its manifest."""
+    """One version of an extension; `files` holds the text of each file it has besides its manifest."""
 
     name: str
     version: str

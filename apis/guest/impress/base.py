@@ -33,17 +33,17 @@ def selected_lines(window: Any) -> list[list[str]]:
         return []
 
 
-def _slide(told: Any) -> Any:
+def _slide(context: Any) -> Any:
     for _ in range(DEPTH):
-        if told is None or told.getAccessibleRole() == DOCUMENT_PRESENTATION:
-            return told
-        told = next(_below(told, 1), None)
+        if context is None or context.getAccessibleRole() == DOCUMENT_PRESENTATION:
+            return context
+        context = next(_below(context, 1), None)
     return None
 
 
-def _parts(told: Any) -> Iterator[list[str]]:
+def _parts(context: Any) -> Iterator[list[str]]:
     """A box itself, or else in their order the cells of a table or the members of a group."""
-    below = list(_below(told, MOST))
+    below = list(_below(context, MOST))
     found = [str(each.getText()) for each in below if each.getAccessibleRole() == PARAGRAPH]
     if found or not below:
         yield found
@@ -52,16 +52,16 @@ def _parts(told: Any) -> Iterator[list[str]]:
             yield from _parts(each)
 
 
-def _below(told: Any, most: int) -> Iterator[Any]:
-    for at in range(min(told.getAccessibleChildCount(), most)):
-        child = told.getAccessibleChild(at)
+def _below(context: Any, most: int) -> Iterator[Any]:
+    for at in range(min(context.getAccessibleChildCount(), most)):
+        child = context.getAccessibleChild(at)
         if child is not None:
             yield child.getAccessibleContext()
 
 
 BOX_CHARS = 500  # of a box's text in what is said of the slides
-INFO_THINGS = 150  # slides and boxes that are told of, for each takes time
-MAX_PARTS = 500  # cells of a table, or members of a group, that are told of or changed at once
+INFO_THINGS = 150  # slides and boxes that are listed, for each takes time
+MAX_PARTS = 500  # cells of a table, or members of a group, that are listed or changed at once
 KINDS = {
     "TitleTextShape": "title", "SubtitleShape": "subtitle", "OutlinerShape": "outline", "TextShape": "text",
     "NotesShape": "notes", "GraphicObjectShape": "image", "MediaShape": "media", "TableShape": "table",
@@ -216,18 +216,18 @@ class Show(Document):
         count, shown, emptied = self._count(), self._shown(), self._emptied()
         head = f"slides: {count}; current: {shown}"
         left, things = limit - len(head) - 10, INFO_THINGS  # room for marks where slides are left out
-        told: dict[int, str] = {}
+        blocks: dict[int, str] = {}
         for number in sorted(range(1, count + 1), key=lambda each: abs(each - shown)):
             lines = self._told(number, left, things, emptied)
             block = "\n".join(lines)
             things -= len(lines)
-            if told and (len(block) >= left or things < 0):
+            if blocks and (len(block) >= left or things < 0):
                 break
-            told[number] = clipped(block, left)
-            left -= len(told[number]) + 1
-        first, last = (min(told), max(told)) if told else (1, 0)
+            blocks[number] = clipped(block, left)
+            left -= len(blocks[number]) + 1
+        first, last = (min(blocks), max(blocks)) if blocks else (1, 0)
         marks = ["..." if first > 1 else "", "..." if last < count else ""]
-        said = [head, marks[0], *(told[number] for number in sorted(told)), marks[1]]
+        said = [head, marks[0], *(blocks[number] for number in sorted(blocks)), marks[1]]
         return "\n".join(line for line in said if line)[:limit]
 
     def _emptied(self) -> Any:
@@ -235,9 +235,9 @@ class Show(Document):
         chosen = self._view.getSelection()
         if getattr(chosen, "Count", 0) != 1:  # no boxes: selected text, slides or nothing
             return None
-        told = selected_lines(self._view.Frame.ComponentWindow)
-        own = list(islice(parts(chosen.getByIndex(0)), len(told) + 1))
-        for (part, _), lines in zip(own, told, strict=True) if len(own) == len(told) else ():
+        shown_lines = selected_lines(self._view.Frame.ComponentWindow)
+        own = list(islice(parts(chosen.getByIndex(0)), len(shown_lines) + 1))
+        for (part, _), lines in zip(own, shown_lines, strict=True) if len(own) == len(shown_lines) else ():
             if lines == [""] and "" not in part.String.split("\n"):  # both can't be true
                 return part
         return None

@@ -41,7 +41,7 @@ class Slides(Media, Show):
         return f"slide {slide_index + 1} is a copy of slide {slide_index}; there are {count + 1} slides"
 
     def set_slide_orientation(self, *, orientation: str) -> str:
-        """Turn all slides, and scale what stands on them, as the menu Slide > Slide Properties does."""
+        """Turn all slides, and scale what is on them, as the menu Slide > Slide Properties does."""
         page = self._doc.DrawPages.getByIndex(0)
         wide, high = max(page.Width, page.Height), min(page.Width, page.Height)
         if orientation == "portrait":

@@ -106,14 +106,14 @@ class Document:
 
     def _kept(self) -> str:
         """What is unusual about the document's file: that it may only be read, and an encoding other than UTF-8."""
-        told = "; open for reading only" if self._doc.isReadonly() else ""
+        unusual = "; open for reading only" if self._doc.isReadonly() else ""
         options = next((str(value.Value) for value in self._doc.getArgs() if value.Name == "FilterOptions"), "")
         place = ENCODED.get(self._format())
         parts = options.split(",")
         code = parts[place].strip() if place is not None and place < len(parts) else ""
         if code and code.lower().replace("-", "") not in UTF8:
-            told += f"; the file's encoding is {ENCODINGS.get(code, code)}"
-        return told
+            unusual += f"; the file's encoding is {ENCODINGS.get(code, code)}"
+        return unusual
 
     def _save(self) -> str:
         """Write the document's file in its own format; what is said of it."""

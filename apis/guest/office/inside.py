@@ -6,7 +6,7 @@ the office's main thread alone, between two of its own events.
 
 A connection's calls arrive on threads of their own, which a lock keeps apart from the office's own work. But the main
 thread answers the accessibility bus without that lock. A shape that another thread takes away meanwhile ends the
-office. Showing another slide takes shapes away, too. Nor may GTK and the bus be told of a change on another thread.
+office. Showing another slide takes shapes away, too. Nor may GTK and the bus hear of a change on another thread.
 
 An object that is handed out over a connection costs its receiver some ten questions on what it can do; here none.
 
@@ -96,14 +96,14 @@ class Inside(unohelper.Base, XJob, XCallback):
 
     def execute(self, arguments: Any) -> str:
         """What came of the call that the first argument describes."""
-        what, module, name, given, anew = json.loads(arguments[0].Value)
+        what, module, name, given, fresh = json.loads(arguments[0].Value)
         try:
-            told = ["", str(os.getpid()) if what == "pid" else self._on_main(what, module, name, given, anew)]
+            reply = ["", str(os.getpid()) if what == "pid" else self._on_main(what, module, name, given, fresh)]
         except Refused as refused:
-            told = [refused.kind, str(refused)]
+            reply = [refused.kind, str(refused)]
         except Exception as error:  # noqa: BLE001 - the caller gets it as a text
-            told = ["tool_failed", f"{name}: {said(error)}"]
-        return json.dumps(told)
+            reply = ["tool_failed", f"{name}: {said(error)}"]
+        return json.dumps(reply)
 
     def notify(self, _: Any) -> None:
         """Take the next turn that somebody waits for; the office calls this on its main thread, once for each."""
@@ -111,11 +111,11 @@ class Inside(unohelper.Base, XJob, XCallback):
             while not self._turns.get_nowait().take():
                 pass
 
-    def _on_main(self, what: str, module: str, name: str, arguments: dict[str, Any], anew: bool) -> str:
+    def _on_main(self, what: str, module: str, name: str, arguments: dict[str, Any], fresh: bool) -> str:
         """Have the main thread carry out one call; again while the document is still being opened."""
         until = time.monotonic() + (DOCUMENT_S if what == "tool" else 0.0)
         while True:
-            turn = _Turn(lambda: self.done(what, module, name, arguments, anew=anew))
+            turn = _Turn(lambda: self.done(what, module, name, arguments, fresh=fresh))
             self._turns.put(turn)
             self._main.addCallback(self, None)
             try:
@@ -125,7 +125,7 @@ class Inside(unohelper.Base, XJob, XCallback):
                     raise
             time.sleep(LOOK_S)  # here, for the main thread is the one that opens it
 
-    def done(self, what: str, module: str, name: str, arguments: dict[str, Any], *, anew: bool = True) -> str:
+    def done(self, what: str, module: str, name: str, arguments: dict[str, Any], *, fresh: bool = True) -> str:
         """Carry out one call; its answer. Raises Refused, and whatever the office raises."""
         if module not in OWNERS.values():
             raise Refused("bad_request", f"no module {module[:80]}")
@@ -135,7 +135,7 @@ class Inside(unohelper.Base, XJob, XCallback):
             tools = application.tools(*front)
             if name not in tools._reading:
                 tools._editable()
-            if anew:
+            if fresh:
                 tools._begin()
             return public(tools, name, arguments)
         if what == "cells":

@@ -62,7 +62,7 @@ class Call(NamedTuple):
     module: str = ""
     name: str = ""
     arguments: dict[str, Any] = {}
-    anew: bool = True
+    fresh: bool = True
 
 
 class Office:
@@ -75,13 +75,13 @@ class Office:
         self._again_s = self._ask_s = 0.0  # when to try again
         self._messenger: subprocess.Popen[bytes] | None = None
 
-    def call(self, module: str, name: str, arguments: dict[str, Any], timeout_s: float, *, anew: bool = True) -> str:
+    def call(self, module: str, name: str, arguments: dict[str, Any], timeout_s: float, *, fresh: bool = True) -> str:
         """What a function of a module of the office's says of the document in front.
 
-        `again`: input may have left the document in the middle of something, which the call has to end first. Raises
+        `fresh`: input may have left the document in the middle of something, which the call has to end first. Raises
         Refused `tool_failed`, also at the deadline, and `bad_request` for a function that there is not.
         """
-        asked = Call("tool", module, name, arguments, anew)
+        asked = Call("tool", module, name, arguments, fresh)
         return str(self._lane.call(name, lambda: self._asked(asked, CONNECT_S), timeout_s))
 
     def info(self, module: str, timeout_s: float) -> str:

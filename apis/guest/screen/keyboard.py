@@ -41,7 +41,7 @@ class Spending:
         self._began, self._more = now, max(0, self._more - 1)
 
     def over(self, now: float) -> bool:
-        """Whether the call has to end, wherever the text stands."""
+        """Whether the call has to end, wherever the text is."""
         return now >= self._began + (TYPE_S if self._more else ANSWER_S)
 
     def waited(self, seconds: float) -> None:
@@ -162,7 +162,7 @@ class Text:
         return self.app.startswith(("libreoffice", "soffice"))
 
     def line_breaks(self, at: int) -> bool:
-        """Whether Writer has to make a line before what stands at `at` is typed."""
+        """Whether Writer has to make a line before the character at `at` is typed."""
         following = self.keysyms[at - 1 : at + 1]
         return self.app == WRITER and following[0] == XK.XK_Return and following[-1] != XK.XK_Return
 

@@ -110,7 +110,7 @@ def box_of(node: Any) -> Box | None:
 
 
 def scrolled(view: Any) -> Shift:
-    """How far the scroll bars beside an icon view are."""
+    """How far the scroll bars of an icon view are."""
     parent = view.get_parent()
     dx = dy = 0
     for at in range(min(parent.get_child_count(), 4) if parent is not None else 0):
@@ -271,7 +271,7 @@ def text_of(node: Any, role: str, view: Box | None) -> tuple[str, int]:
 
 
 def _shown(node: Any, view: Box | None, count: int) -> tuple[int, int]:
-    """The first character that shows and the one after the last; all where that is not told."""
+    """The first character that shows and the one after the last; all where that is not known."""
     if view is None:
         return 0, count
     x, y, w, h = view
@@ -281,7 +281,7 @@ def _shown(node: Any, view: Box | None, count: int) -> tuple[int, int]:
 
 
 def value_of(node: Any, role: str) -> str:
-    """What a field, a list of choices, a slider or a bar is set to; "" where that is not told."""
+    """What a field, a list of choices, a slider or a bar is set to; "" where that is not known."""
     if role == "combo box":
         return plain(_choice(node, 3))
     if role not in _NUMBERS or node.get_value_iface() is None:

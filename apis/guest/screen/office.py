@@ -205,7 +205,7 @@ OTHERS = ("document", "list", "menu", "table", "tree")  # how roles begin, below
 
 
 class Gone(Exception):  # noqa: N818 - what became of it
-    """A remembered object stands for nothing any more, or says so: Calc's input line always does."""
+    """A remembered object means nothing any more, or says so: Calc's input line always does."""
 
 
 class Steady:
@@ -236,7 +236,7 @@ class Steady:
         self._inside[node] = found
         return found
 
-    def anew(self, node: Any, at: int) -> Any:
+    def replaced(self, node: Any, at: int) -> Any:
         """The child at a place whose object is gone; None where there is none. Raises GLib.Error."""
         self._inside[node][at] = child = node.get_child_at_index(at)
         return child

@@ -8,7 +8,7 @@ pyte 0.8 keeps the cursor, modes, margins and tab stops. What it lacks is added 
 
 - Sequences come to it with as many numbers as it takes. What it would print (strings, other prefixes) is left out.
 - Marks stay as they were written, since a file's name may be no other. pyte composes them with their letter.
-- A character of two cells never stands half in the last column, and one that was half overwritten is a blank.
+- A character of two cells is never half in the last column, and one that was half overwritten is a blank.
 - xterm's second screen, scrolling by a number of lines, repeating, back tabs, and one saved cursor.
 """
 

@@ -11,7 +11,7 @@ These facts shape the walk:
 - LibreOffice 7.4 reports what lies under its root pane too high by the height of the menu bar. It does so until the
   window has seen a mouse event, and not for GTK's own widgets in its tool bars. So the offset is measured each time,
   and ends where a child without it fits better into its parent.
-- Below LibreOffice's root pane stands a second menu bar that does not show.
+- Below LibreOffice's root pane is a second menu bar that does not show.
 - The input line of Calc says that it does not show although it does.
 - GTK 3 marks the open menu as selected. GTK 2 says of no item that it shows, so the windows of menus decide there.
 - The menus of a web page, VS Code's among them, have no window and say themselves whether they show.
@@ -74,8 +74,8 @@ _SILENT_ROLES = {  # never said
     "application", "document spreadsheet", "frame", "root pane", "scroll bar", "separator", "tool tip", "window",
 }  # fmt: skip
 _ICON_VIEW = "layered pane"
-_CLOSE = "Close Document"  # of LibreOffice, beside its menus
-_CLIPS = {"scroll pane", "viewport", "document web", "document text", _ICON_VIEW}  # what stands out of them is cut off
+_CLOSE = "Close Document"  # of LibreOffice, next to its menus
+_CLIPS = {"scroll pane", "viewport", "document web", "document text", _ICON_VIEW}  # what sticks out of them is cut off
 _FULL_BARS = {"Standard", "Formatting", "Font Name", "Font Size", "Properties", "status bar"}  # of LibreOffice
 _FORMULA_BUTTONS = {"Function Wizard", "Select Function", "Formula"}
 _FORMULA_BAR, _NAME_BOX, _INPUT_LINE = "Formula Tool Bar", "Name Box", "Input line"
@@ -90,7 +90,7 @@ _UNNAMED = _ENTRIES | {"document text", "password text", "terminal"}  # said eve
 
 @dataclass(frozen=True)
 class Spot:
-    """Where in a tree a node stands."""
+    """Where in a tree a node is."""
 
     window: int  # index of the X window, or -1
     clip: Box  # the part of the screen that it can show in
@@ -360,7 +360,7 @@ class Walk:
                     if child is not None:
                         self._node(child, below, remembered=not of_bar)
                 except Gone:
-                    if (other := self._steady.anew(node, at)) is not None:
+                    if (other := self._steady.replaced(node, at)) is not None:
                         self._node(other, below)
             except GLib.Error:
                 self._left_out(began)

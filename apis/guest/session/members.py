@@ -1,7 +1,7 @@
 """Which processes descend from one, and which of them may still run.
 
-Invariant: only looks. A process can lay off its session, its group, its environment and its parent. The first process
-of a namespace, or a subreaper, adopts the orphans. It finds below it every process that it ever started.
+A process can lay off its session, its group, its environment and its parent. The first process of a namespace, or a
+subreaper, adopts the orphans, so it finds below it every process that it ever started.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def descendants(*roots: int) -> dict[int, Member]:
     return found
 
 
-def running(members: Mapping[int, Member], told: set[int]) -> list[int]:
-    """Those of `members` that may still change something; `told` have been given a stop signal.
+def running(members: Mapping[int, Member], signalled: set[int]) -> list[int]:
+    """Those of `members` that may still change something; `signalled` have been given a stop signal.
 
     One that waits in the kernel for its child to start a program (vfork) takes no signal before the child does, so it
     never reaches the state of a stopped one once the child is; nor does it run before it has taken its own.
@@ -90,7 +90,12 @@ def running(members: Mapping[int, Member], told: set[int]) -> list[int]:
     children = [pid for pid in still if members[pid].states & {"T", "t"}]
     while children:
         parent = members[children.pop()].parent
-        if parent in told and parent not in still and parent in members and members[parent].states <= STOPPED | _WAITS:
+        if (
+            parent in signalled
+            and parent not in still
+            and parent in members
+            and members[parent].states <= STOPPED | _WAITS
+        ):
             still.add(parent)
             children.append(parent)
     return [pid for pid in members if pid not in still]

@@ -374,16 +374,16 @@ def stop(token: str) -> bool:
     Whether that came within `STOP_S`.
     """
     until = time.monotonic() + STOP_S
-    told: set[int] = set()
+    signalled: set[int] = set()
     beyond: set[int] = set()  # of another user by now
     clean = 0
     while clean < 2:
         if time.monotonic() > until:
             return False
-        left = [pid for pid in running(members(token), told) if pid not in beyond]
+        left = [pid for pid in running(members(token), signalled) if pid not in beyond]
         clean = 0 if left else clean + 1
         for pid in left:
-            told.add(pid)
+            signalled.add(pid)
             try:
                 os.kill(pid, signal.SIGSTOP)
             except ProcessLookupError:

@@ -284,7 +284,7 @@ def _fit(field: str, kind: str, value: str) -> str:
 
 
 def _shown(setting: dict[str, str]) -> str:
-    """A setting's value as it stands in VLC's file."""
+    """A setting's value as VLC's file has it."""
     value = str(setting["value"])
     return {"true": "1", "false": "0"}.get(value, value) if setting["kind"] == "boolean" else value
 

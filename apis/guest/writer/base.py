@@ -61,7 +61,7 @@ def as_typed(text: str) -> str:
 def rewrite(text: Any, cursor: Any, new: str) -> None:
     """Put `new` in the place of what a cursor selects, with the looks of its first character; \\n breaks a line.
 
-    The office gives inserted text the looks of what stands before it: so it is inserted behind that character, and the
+    The office gives inserted text the looks of what is before it: so it is inserted behind that character, and the
     old text is taken away then.
     """
     if cursor.isCollapsed():
@@ -91,7 +91,7 @@ def _stepped_over(cursor: Any, string: str, start: int, end: int) -> bool:
     before = cursor.String
     cursor.collapseToEnd()
     while end > start and cursor.goRight(1, True) and not cursor.String:
-        cursor.collapseToEnd()  # behind an object that stands right before the match
+        cursor.collapseToEnd()  # behind an object right before the match
     cursor.collapseToStart()
     length = 0
     while length < end - start and cursor.goRight(1, True):
@@ -151,7 +151,7 @@ class TextDocument(Document):
         return body.String.split("\n") if self._plain() else (whole for whole, _ in paragraphs(body, []))
 
     def _paragraphs(self) -> Iterator[tuple[str, tuple[Span, ...]]]:
-        """The whole paragraphs of the body, and where in them deleted text stands."""
+        """The whole paragraphs of the body, and where in them deleted text is."""
         if not self._doc.Redlines.hasElements():
             return ((whole, ()) for whole in self._wholes())
         return paragraphs(self._doc.Text, deleted_in(self._doc))
@@ -274,14 +274,14 @@ class TextDocument(Document):
             ahead(cursor, len(here.whole), True)
             plain = cursor.String == here.whole  # a field is one step of a cursor but many characters, an image none
             for match in reversed(matches[at]):
-                stands = parts(match.start, match.end, here.deleted)
-                for first, last in reversed(stands):
+                spans = parts(match.start, match.end, here.deleted)
+                for first, last in reversed(spans):
                     cursor.gotoRange(start, False)
                     if plain:
                         ahead(cursor, first, False)
                         ahead(cursor, last - first, True)
                     if plain or _stepped_over(cursor, here.whole, first, last):
-                        yield here, part_of(match, stands, first, last), cursor
+                        yield here, part_of(match, spans, first, last), cursor
 
     def _told(self, done: str, places: list[Piece]) -> str:
         """What was done where, for places named from the last to the first."""

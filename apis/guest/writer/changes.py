@@ -1,6 +1,6 @@
 """Writer's text under change tracking: what is deleted is still in the document, and nothing of it is read or changed.
 
-Invariant: the characters of a live text and of the whole one that holds deleted parts too are told apart everywhere. At
+Invariant: the characters of a live text and of the whole one that holds deleted parts too are kept apart everywhere. At
 most `DELETED_MAX` deleted places are known.
 """
 
@@ -17,14 +17,14 @@ Span = tuple[int, int]  # first character and the one after the last
 
 
 class Piece(NamedTuple):
-    """A paragraph: the text it stands in, its number there, and what a model knows it by."""
+    """A paragraph: the text it is in, its number there, and what a model knows it by."""
 
     text: Any
     number: int
     name: str
     string: str  # without what is deleted under change tracking
     whole: str  # with it
-    deleted: tuple[Span, ...] = ()  # where that stands in `whole`
+    deleted: tuple[Span, ...] = ()  # where that is in `whole`
 
 
 class Place(NamedTuple):
@@ -108,7 +108,7 @@ def parts(first: int, last: int, deleted: tuple[Span, ...]) -> list[Span]:
     """Where the characters of a live text from `first` up to `last` stand in the whole one; never empty."""
     found, gone = [], 0
     for begins, ends in deleted:
-        here = begins - gone  # of the live text, where the deleted part stands
+        here = begins - gone  # of the live text, where the deleted part is
         if first < here < last:
             found.append((first + gone, begins))
             first = here
@@ -123,11 +123,11 @@ def piece(text: Any, number: int, name: str, whole: str, deleted: tuple[Span, ..
     return Piece(text, number, name, live(whole, deleted), whole, deleted)
 
 
-def part_of(match: Match, stands: list[Span], first: int, last: int) -> Match:
-    """The part of a match that stands in the whole paragraph from `first` up to `last`."""
-    if len(stands) == 1:
+def part_of(match: Match, spans: list[Span], first: int, last: int) -> Match:
+    """The part of a match that is in the whole paragraph from `first` up to `last`."""
+    if len(spans) == 1:
         return match
-    start = match.start + sum(min(end, first) - min(begin, first) for begin, end in stands)
-    rest = first != stands[0][0]
+    start = match.start + sum(min(end, first) - min(begin, first) for begin, end in spans)
+    rest = first != spans[0][0]
     new = "" if rest and match.new is not None else match.new
     return match._replace(start=start, end=start + last - first, new=new, rest=rest)

@@ -43,12 +43,12 @@ def _numbers(indices: list[int] | None) -> str:
 
 
 def _joined(marked: Iterator[Marked]) -> list[Marked]:
-    """Places of one colour; parts beside each other are one place."""
+    """Places of one colour; adjoining parts are one place."""
     places: list[Marked] = []
     for each in marked:
         last = places[-1] if places else each
-        beside = each.piece is last.piece and each.start == last.start + len(last.string)
-        if beside and each.colour == last.colour:
+        adjoins = each.piece is last.piece and each.start == last.start + len(last.string)
+        if adjoins and each.colour == last.colour:
             places[-1] = last._replace(string=last.string + each.string)
         else:
             places.append(each)

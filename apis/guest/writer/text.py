@@ -42,7 +42,7 @@ def _in_parts(text: Any, cursor: Any) -> list[Any]:
 
 
 class Writing(TextDocument):
-    """Text and what stands in it."""
+    """Text and what is in it."""
 
     def write_text(self, *, text: str, bold: bool, italic: bool, size: float | None) -> str:
         if not text:

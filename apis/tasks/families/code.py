@@ -99,7 +99,7 @@ def by_tools(view: View) -> Move:
 
 
 def _next(view: View, *, tools: bool) -> Move:
-    anew, double = view.route.random() < 0.25, view.route.random() < 0.5
+    again, double = view.route.random() < 0.25, view.route.random() < 0.5
     start, wanted = (dict(held)[view.goal.target] or "" for held in (view.goal.files, view.goal.end))
     number = _number(view)
     if code_extension.menu(view):
@@ -117,7 +117,7 @@ def _next(view: View, *, tools: bool) -> Move:
     if text == wanted.rstrip("\n"):
         done = code_extension.did_last(view, code_extension.SAVE) and not place.dirty
         return ("saved -> done", Exit(success=True)) if done else code_extension.save(view)
-    if text != start.rstrip("\n") or (anew and not tools):
+    if text != start.rstrip("\n") or (again and not tools):
         whole = Type(coordinates=field, text=wanted.rstrip("\n"), overwrite=True)
         return pointed(view, field, "replace"), whole
     return _edit(view, field, place, tools=tools)

@@ -47,7 +47,7 @@ class Place:
     dirty: bool  # changed since it was saved
 
     def starts(self, number: int) -> bool:
-        """Whether the caret stands before the first character of line `number`."""
+        """Whether the caret is before the first character of line `number`."""
         return (self.line, self.character) == (number, 1)
 
 

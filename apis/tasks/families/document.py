@@ -43,10 +43,10 @@ class DocumentKind(Generic[G]):
     mime: str
     check: str  # the name of its check in a task, which is part of the task's digest
     data: Callable[[G], bytes]  # the file at the start
-    expected: Callable[[G], object]  # what the check is told
-    wanted: Callable[[dict[str, Any]], bytes]  # the file that the check wants, by what it is told
-    values: Callable[[G], set[str]]  # words and numbers that an instance is made of, beside `words_of`
-    beside: Callable[[G], Sequence[tuple[DocumentKind[Any], Goal]]] = lambda _: ()  # documents judged by their own goal
+    expected: Callable[[G], object]  # what the check gets
+    wanted: Callable[[dict[str, Any]], bytes]  # the file that the check wants, by what it gets
+    values: Callable[[G], set[str]]  # words and numbers that an instance is made of, besides `words_of`
+    others: Callable[[G], Sequence[tuple[DocumentKind[Any], Goal]]] = lambda _: ()  # documents judged by their own goal
 
     def goal(self, goal: Goal) -> G:
         """`goal` as one on this kind of document. Raises TypeError for another."""
@@ -55,27 +55,27 @@ class DocumentKind(Generic[G]):
         return goal
 
     def steps(self, goal: G) -> list[Step]:
-        """Put the document, and those beside it, into Documents."""
+        """Put the document, and the others, into Documents."""
         own = put([(f"{DOCUMENTS}/{goal.target}", data_url(self.data(goal), self.mime))])
-        return [*own, *(step for kind, other in self.beside(goal) for step in kind.steps(other))]
+        return [*own, *(step for kind, other in self.others(goal) for step in kind.steps(other))]
 
     def checks(self, goal: G) -> list[Check]:
-        """The checks of the document, of the goal's texts, which are kept, and of documents beside it."""
+        """The checks of the document, of the goal's texts, which are kept, and of other documents."""
         kept = [("file_text_is", path, rule(expected=text)) for path, text in goal.files]
-        others = [check for kind, other in self.beside(goal) for check in kind.checks(other)]
+        others = [check for kind, other in self.others(goal) for check in kind.checks(other)]
         return [(self.check, goal.target, rule(expected=self.expected(goal))), *kept, *others]
 
     def solved(self, goal: Goal) -> Files:
         """The files in the end. Raises TypeError for a goal of another kind."""
         end = FileView("file", self.wanted({"expected": self.expected(self.goal(goal))}))
         files = in_documents(dict(goal.files)) | {f"Documents/{goal.target}": end}
-        for kind, other in self.beside(self.goal(goal)):
+        for kind, other in self.others(self.goal(goal)):
             files |= kind.solved(other)
         return files
 
     def values_of(self, goal: Goal) -> set[str]:
         """The words and numbers that an instance is made of. Raises TypeError for a goal of another kind."""
-        others = (kind.values_of(other) for kind, other in self.beside(self.goal(goal)))
+        others = (kind.values_of(other) for kind, other in self.others(self.goal(goal)))
         return words_of(goal).union(self.values(self.goal(goal)), *others)
 
     def family(
@@ -136,7 +136,7 @@ class Saving:
     """How documents of one application are saved: by the key, its button, or its function `call`."""
 
     call: Tool
-    harmless: tuple[str, ...]  # how lines of steps begin that change no document, beside waiting and Escape
+    harmless: tuple[str, ...]  # how lines of steps begin that change no document, besides waiting and Escape
 
     @property
     def lines(self) -> tuple[str, str]:

@@ -69,7 +69,7 @@ def text_decide(view: View) -> Move:
 
 
 def save(view: View, menu: str | None, by_menu: bool) -> Move:
-    """Save the text that stands as it should, by the open `menu`, the File menu or the keys; once saved, end."""
+    """Save the text, which is as it should be, by the open `menu`, the File menu or the keys; once saved, end."""
     if not view.title.startswith(UNSAVED):
         return "saved -> done", Exit(success=True)
     if menu is not None:

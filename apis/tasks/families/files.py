@@ -185,7 +185,7 @@ def into(view: View) -> Move:
 
 
 def out(view: View) -> Move:
-    """The next move towards the file's being beside the folder `wanted` that it is in."""
+    """The next move towards the file's being next to the folder `wanted` that it is in."""
     return _move(view, view.goal.wanted, FOLDER)
 
 
@@ -246,10 +246,10 @@ FILES_OUT_WORDINGS = wordings("files_out")
 def files_out_goal(random: Random, split: str) -> Goal:
     """What an instance of `split` asks for."""
     count = random.choice((2, 3))
-    folder, beside, text, *drawn = words(random, split, 2 * count + 3)
+    folder, above_it, text, *drawn = words(random, split, 2 * count + 3)
     names = [text_file(random, stem) for stem in drawn[:count]]
     inside = dict(zip(names, (f"{text}\n" for text in drawn[count:]), strict=True))
-    above = {text_file(random, beside): f"{text}\n"}
+    above = {text_file(random, above_it): f"{text}\n"}
     target = random.choice(names)
     end = above | {target: inside[target]} | {f"{folder}/{n}": text for n, text in inside.items() if n != target}
     return Goal(

@@ -53,7 +53,7 @@ def terminal_read_goal(random: Random, split: str) -> Goal:
 
 
 def _only(files: dict[str, str], random: Random) -> tuple[str, str]:
-    """One of `files` whose text stands in no other, and that text."""
+    """One of `files` whose text is in no other, and that text."""
     alone = [name for name, text in files.items() if sum(text.strip() in other for other in files.values()) == 1]
     name = random.choice(alone)
     return name, files[name].strip()
@@ -194,8 +194,8 @@ def note_files_decide(view: View) -> Move:
         return read_note(view, view.goal.target, says)
     if view.observation.app != FILES:
         return switch(view, FILES)
-    told = replace(view.goal, target="" if folder else says, wanted=says if folder else "")
-    return files.manage_decide(replace(view, goal=told))
+    known = replace(view.goal, target="" if folder else says, wanted=says if folder else "")
+    return files.manage_decide(replace(view, goal=known))
 
 
 NOTE_TO_FILES = of_files(

@@ -87,7 +87,7 @@ def current(view: View) -> int:
     return int(found[1]) if found else 0
 
 
-def told(view: View) -> tuple[tuple[str, ...], ...]:
+def listed(view: View) -> tuple[tuple[str, ...], ...]:
     """The texts of each slide's boxes, as app info tells them."""
     slides: list[list[str]] = []
     for row in view.observation.info.split("\n"):
@@ -100,7 +100,7 @@ def told(view: View) -> tuple[tuple[str, ...], ...]:
 
 def wrong(view: View) -> tuple[int, int, str] | None:
     """The first box that says something else than it should, that asked for first: slide from 1, box from 0, text."""
-    goal, now = goal_of(view), told(view)
+    goal, now = goal_of(view), listed(view)
     order = sorted(range(len(goal.finish)), key=lambda at: at != goal.slide - 1)
     for at in order:
         for box, text in enumerate(goal.finish[at]):
@@ -144,7 +144,7 @@ def by_gui(view: View) -> Move:
     slide, box, text = left
     if move := shown(view, slide):
         return move
-    lines = told(view)[slide - 1][box].split("\n")
+    lines = listed(view)[slide - 1][box].split("\n")
     at = _differs(lines, text.split("\n"))
     said = lines[at] if at is not None else lines[0]
     place = view.find("paragraph", lambda e: e.text == said) if said else None

@@ -23,9 +23,9 @@ from apis.tasks.families.presentations import (
     blocked,
     current,
     goal_of,
+    listed,
     shown,
     slides,
-    told,
     written,
 )
 from apis.tasks.oracle import click, keys
@@ -147,9 +147,9 @@ def _by_hand(view: View, finish: Decide) -> Move:
         return move
     if move := blocked(view):
         return move
-    if told(view) == goal.finish:
+    if listed(view) == goal.finish:
         return finish(view)
-    if told(view) != goal.slides:
+    if listed(view) != goal.slides:
         return keys("not what is wanted -> undo", "ctrl", "z")
     if move := shown(view, goal.slide):
         return move
@@ -163,7 +163,7 @@ def _by_hand(view: View, finish: Decide) -> Move:
 def _in_menu(view: View, entry: str) -> Move | None:
     """The next move in the open menu for slides; None where it is not open, or nothing is to be done there."""
     goal = goal_of(view)
-    if not entry or told(view) != goal.slides or current(view) != goal.slide:
+    if not entry or listed(view) != goal.slides or current(view) != goal.slide:
         return None
     if found := view.labelled("menu-item", entry):
         return click(view, found)
@@ -176,9 +176,9 @@ def order_by_tools(view: View) -> Move:
     goal = goal_of(view)
     if move := blocked(view):
         return move
-    if told(view) == goal.finish:
+    if listed(view) == goal.finish:
         return SAVING.by_tool(view)
-    if told(view) != goal.slides:
+    if listed(view) != goal.slides:
         return keys("not what is wanted -> undo", "ctrl", "z")
     return f"slide {goal.slide} -> copy", call("ImpressTools", "duplicate_slide", slide_index=goal.slide)
 

@@ -61,7 +61,7 @@ def inside(view: View) -> bool:
 
 
 def at(view: View, name: str) -> str:
-    """`name` of the task's files as the shell must be told it."""
+    """`name` of the task's files as the shell needs it."""
     return name if inside(view) else f"{FOLDER}/{name}"
 
 

@@ -38,7 +38,7 @@ class TextDocumentGoal(Goal):
 
     start: tuple[str, ...] = ()  # its paragraphs, plain; "" is an empty one
     finish: tuple[Line, ...] = ()  # those with text in the end
-    workbooks: tuple[WorkbookGoal, ...] = ()  # workbooks beside it, judged by their own goals
+    workbooks: tuple[WorkbookGoal, ...] = ()  # workbooks next to it, judged by their own goals
 
     @property
     def before(self) -> list[str]:
@@ -78,7 +78,7 @@ TEXT_DOCUMENT = DocumentKind(
     wanted=office.text_document,
     # Capitals are made of small letters.
     values=lambda made: {word.lower() for text in (*made.before, *made.after) for word in text.split()},
-    beside=lambda made: [(WORKBOOK, workbook) for workbook in made.workbooks],
+    others=lambda made: [(WORKBOOK, workbook) for workbook in made.workbooks],
 )
 
 
