@@ -193,7 +193,11 @@ async def test_a_full_line_says_nothing_of_the_weights(monkeypatch: pytest.Monke
     monkeypatch.setattr("actors.sampler.loader._BUSY_S", 0.0)
     verdict = await loader().judge(server, LATEST)
     assert (verdict.sound, verdict.off_by, tries) == (True, 0.0, [])
-    tries = [EngineBusy("full")] * 1000
+
+    async def always_busy(ids: list[int], timeout_s: float) -> list[float]:
+        raise EngineBusy("full")
+
+    monkeypatch.setattr(server, "score", always_busy)
     with pytest.raises(EngineGone, match="was not scored within"):
         await loader(load_timeout_s=0.05).judge(server, LATEST)
 
