@@ -28,7 +28,9 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "actors/replay/rules/admission.py": [PURE, *CORE],
         "actors/replay/ledger/phases.py": [*CORE, REPLAY + "test_evidence.py"],
         "actors/replay/ledger/training.py": [REPLAY + "test_steps.py", *CORE, PULSE, SCHEDULE, ONCE],
-        "actors/replay/rules/cold_start.py": [REPLAY + "test_strata.py"],
+        "actors/replay/rules/cold_start.py": [
+            REPLAY + "test_cold_start.py", REPLAY + "test_strata.py", REPLAY + "test_demos.py",
+        ],
     },
     "hosts": {
         "runtime/supervision.py": [RUNTIME + "test_supervision.py", REPLAY + "test_task_quarantine.py"],
@@ -63,7 +65,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "policy/advantage.py": ["tests/policy/test_advantage.py", "tests/actors/learner/test_batches.py"],
         "policy/packing.py": ["tests/policy/test_packing.py", "tests/actors/learner/test_batches.py"],
         "actors/learner/batches.py": [
-            "tests/actors/learner/test_batches.py", "tests/actors/learner/test_batches.py", SCHEDULE,
+            "tests/actors/learner/test_batches.py", SCHEDULE, "tests/actors/learner/test_plan_file.py",
         ],
     },
     "resume": {

@@ -12,7 +12,7 @@ from ledger_tools import Play, settings, step
 
 from actors.errors import LedgerError
 from actors.replay.ledger import phases
-from actors.replay.messages import NothingToTake, NoWork, Phase, Serving
+from actors.replay.messages import Lane, NothingToTake, NoWork, Phase, Reservation, Serving
 from actors.settings import DemosConfig
 
 Start = Callable[..., Play]
@@ -157,6 +157,10 @@ def test_no_round_opens_on_weights_that_a_resume_undid(start: Start) -> None:
         play.open_eval("late", "0.1", ["a"])
     play.open_eval("late", "1.0", ["a"])
     assert [(one.round, str(one.version)) for one in play.figures().evals] == [("late", "1.0")]
+    play.serving("1.0")
+    works = [play.ask(f"desktop/{number}") for number in range(30)]
+    pins = [str(work.pin) for work in works if isinstance(work, Reservation) and work.lane == Lane.EVAL]
+    assert pins == ["1.0"], "a round that was dropped hands out no task"
 
 
 def test_a_step_made_again_is_counted_once(start: Start) -> None:
