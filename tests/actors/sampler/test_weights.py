@@ -258,3 +258,20 @@ async def test_a_start_with_torn_weights_takes_the_verified_ones(tmp_path: Path)
         life.record.came_up()
         with pytest.raises(SamplerError, match="wrong weights"):
             await life.weights.check_started(life.announce(Version(lineage=1, step=0)))
+
+
+async def test_a_new_life_is_trusted_with_nothing_and_each_change_wakes_who_waits(tmp_path: Path) -> None:
+    record = Life(tmp_path).record
+    record.came_up()
+    record.holds(ONE)
+    assert record.strange(["0.1", "0.2"]) == ["0.2"]
+    waiting = asyncio.ensure_future(record.change())
+    await asyncio.sleep(0)
+    record.see(EngineLost())
+    await asyncio.wait_for(waiting, 5)
+    record.came_up()
+    assert record.strange(["0.1"]) == ["0.1"]
+    waiting = asyncio.ensure_future(record.change())
+    await asyncio.sleep(0)
+    record.wake()
+    await asyncio.wait_for(waiting, 5)
