@@ -23,7 +23,6 @@ from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from actors.cluster.runs.requests import SEED
 from actors.sampler.messages import BEGIN
 from apis.actions.spaces import MEANING
-from policy import hf_folder
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 from runtime.program import NAME, program
@@ -100,6 +99,8 @@ def _of_run(run: Path, at: str) -> NamedWeights:
 
 def export(weights: NamedWeights, into: Path, *, as_json: bool) -> int:
     """Write `weights` to the new folder `into` and say how it is served; 0. Raises ConfigError where it exists."""
+    from policy import hf_folder  # it imports torch
+
     places.refuse_unwritable(into.parent, "DIR")
     if os.path.lexists(into):
         raise ConfigError(f"{into} exists already: name a new folder")
