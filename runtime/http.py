@@ -99,6 +99,7 @@ HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+SILENT_S = 75.0  # a connection without a whole request is closed then; clients give an idle one up earlier
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,256}")
 
 
@@ -240,7 +241,7 @@ async def served(app: web.Application, guard: Guard, port: int, *, flag: str, en
     taken.
     """
     guard.protect(app)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=end_s)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=end_s, keepalive_timeout=SILENT_S)
     await runner.setup()
     try:
         try:

@@ -25,7 +25,7 @@ from policy.engine.protocol import BadRequest
 from policy.engine.worker import EngineThread
 from policy.errors import EngineError
 from policy.hf_folder import DTYPES
-from runtime.http import Guard
+from runtime.http import SILENT_S, Guard
 
 _MAX_BODY_BYTES = 64 << 20
 
@@ -84,7 +84,9 @@ async def serving(
     engine = EngineThread(EngineCore(options, weights), fail)
     app = build_app(engine, TextTokenizer(folder))
     guard.protect(app)
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+    runner = web.AppRunner(
+        app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0, keepalive_timeout=SILENT_S
+    )
     try:
         await runner.setup()
         site: web.BaseSite

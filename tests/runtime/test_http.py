@@ -258,3 +258,13 @@ async def test_an_asgi_application_is_guarded_and_may_begin_and_end(kind: str, s
     assert reached == ["lifespan", *[kind] * shown]
     if not shown:
         assert sent[0].get("status") == 401 or sent[0]["type"] == "websocket.close"
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: "])
+async def test_a_connection_without_a_whole_request_is_closed(begun: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.http.SILENT_S", 0.2)
+    async with served(web.Application(), Guard(), 0, flag="--port", end_s=1.0) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(begun)
+        assert await asyncio.wait_for(reader.read(), 20) == b""
+        writer.close()
