@@ -192,8 +192,8 @@ _OF_CHOICE = ("foc", "chk", "sel", "exp")  # states that the kept one of several
 def usable(element: Element) -> bool:
     """The published filter: a tag that says something, on the screen, with a name or a text.
 
-    Two things are added to it: an editable field stays even when it is empty, else it could never be filled, and tabs,
-    bars that tell a value, fields for dates and passwords, and panels that can be chosen stay.
+    Two things are added to it. An editable field is kept when it is empty, or it could never be filled. Tabs, bars with
+    a value, fields for dates and passwords, and panels that can be chosen are kept, too.
     """
     kept = _says_something(element.tag) or "cho" in element.states
     shown = element.x >= 0 and element.y >= 0 and element.w > 0 and element.h > 0

@@ -57,7 +57,7 @@ def trajectory_advantages(
 
 
 def lean(advantages: Sequence[Sequence[float]], negative_scale: float) -> list[list[float]]:
-    """The same with negative advantages multiplied by `negative_scale`, from 0 to 1.
+    """`advantages`, the negative ones multiplied by `negative_scale`, from 0 to 1.
 
     A failed trajectory holds right steps, too. The probability that a small policy takes from them goes to answers that
     were never drawn. A lower baseline has the same effect. It is safe when the same samples are learned from several

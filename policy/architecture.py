@@ -252,9 +252,9 @@ def _read_json(path: Path) -> dict[str, Any]:
 def inverse_frequencies(arch: Architecture) -> Tensor:
     """Radians per position of each rotary pair, [rotary_dim / 2] float32.
 
-    With Llama 3's scaling a pair that turns less than `low_freq_factor` times within the original context is slowed
-    by `factor`, one that turns more than `high_freq_factor` times stays, and between them is a straight passage. All
-    is computed step by step as transformers does, so that learner and engine agree with it to the last bit.
+    Llama 3's scaling counts a pair's turns within the original context. Below `low_freq_factor` turns the frequency is
+    divided by `factor`, above `high_freq_factor` it is kept, and between them it is interpolated linearly. All is
+    computed step by step as transformers does, so that learner and engine agree with it to the last bit.
     """
     import torch  # planning needs none
 

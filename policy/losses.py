@@ -1,8 +1,7 @@
 """Token terms of step-level GRPO.
 
-The loss is a plain weighted sum over tokens, and the weights come with the samples. Sums over micro-batches
-and ranks are therefore the whole Take's loss. KL is at temperature 1; the ratio and the mismatch at the temperature the
-token was drawn with.
+The loss is a weighted sum over tokens, and the weights come with the samples. So the sum over micro-batches and ranks
+is the batch's loss. KL is at temperature 1, the ratio and the mismatch at the temperature that the token was drawn at.
 
 The policy term's slope in log pi is bounded, however far a token's policy is from the policy that drew it. The bound is
 max(1 + clip_ratio_high, c) * |A| with `direct`, and C times that with `decoupled`. So no token has to be thrown away.

@@ -1,6 +1,6 @@
-"""Samples into micro-batches: how a Take becomes packed sequences, in which a prompt that samples share comes once.
+"""Samples into micro-batches: how a batch becomes packed sequences, in which a prompt that samples share comes once.
 
-Every sample carries its exact share of the whole Take's loss, fixed before anything is split. So any split
+Every sample carries its exact share of the whole batch's loss, fixed before anything is split. So any split
 into micro-batches or ranks gives the same gradient. No torch here: the learner actor packs too.
 """
 
@@ -13,10 +13,10 @@ from runtime.messaging.message import Value
 
 
 class Aggregation(StrEnum):
-    """What the tokens of a Take are averaged over."""
+    """What the tokens of a batch are averaged over."""
 
     STEP_MEAN = "step_mean"  # mean over a step's tokens, then over the group's steps, then over groups (the paper's)
-    TOKEN_MEAN = "token_mean"  # noqa: S105  mean over all response tokens of the Take
+    TOKEN_MEAN = "token_mean"  # noqa: S105  mean over all response tokens of the batch
     TOKEN_SUM = "token_sum"  # noqa: S105  plain sum
 
 
@@ -29,7 +29,7 @@ class PackedSample(Value):
 
     ids: list[int]
     response_len: int
-    weight: float  # this sample's share of the whole Take's loss per token: the exact denominator is already in it
+    weight: float  # this sample's share of the whole batch's loss per token: the exact denominator is already in it
     advantage: float = 0.0  # RL only
     behaviour_logprobs: list[float] = []  # RL only, response_len of them, at `temperature`
     temperature: float = 1.0
@@ -77,10 +77,10 @@ def packed_length(members: Sequence[PackedSample]) -> int:
 
 
 def group_weights(groups: Sequence[Sequence[int]], aggregation: Aggregation) -> list[list[float]]:
-    """Per-token weights of a Take.
+    """Per-token weights of a batch.
 
     `groups[g]` holds the response length |o_ij| of every step of every trajectory of group g; the result has the
-    same shape. With `step_mean` the weights are 1 / (groups * sum_i L_i * |o_ij|), DESIGN's objective.
+    same shape. With `step_mean` the weights are 1 / (groups * sum_i L_i * |o_ij|), the paper's objective.
     Raises ValueError when a group or a response is empty.
     """
     if any(not group or min(group) < 1 for group in groups):

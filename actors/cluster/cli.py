@@ -91,8 +91,7 @@ class Parser(argparse.ArgumentParser):
     def refuse_empty(self, args: argparse.Namespace) -> None:
         """Raise ConfigError for the first argument that was given as an empty word.
 
-        It would stand for the current folder, or for what was left out, and neither is what a script's empty variable
-        was to say.
+        Else a script's unset variable would mean the current folder, or the default, without a word.
         """
         for action in self._actions:
             given = getattr(args, action.dest, None)

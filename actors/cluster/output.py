@@ -44,7 +44,7 @@ def write(text: str, stream: TextIO, *, flush: bool = True) -> None:
 
 
 def standing() -> None:
-    """Have the three standard streams open: what is opened next would else stand where a closed one was."""
+    """Open the standard streams that are closed: else the next file to be opened would get their descriptor."""
     while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(handle, True)
     os.close(handle)

@@ -22,8 +22,8 @@ from runtime.errors import ConfigError
 from runtime.settings import Section, key, refuse_bad_url, tuning
 from runtime.supervision import QuarantinePolicy
 
-# An idle desktop takes about 54 MiB beside what desktops share, one with Calc about 148 (README): with less than this
-# there is no room to start one and an application.
+# An idle desktop takes about 54 MiB of its own, one with Calc about 148 (deploy/results/desktops.md): less than this
+# leaves no room to start a desktop and an application.
 MEMORY_LEAST_MIB = 128
 MEMORY_MOST_MIB = 1 << 20
 DISK_LEAST_MIB = 32  # 0 would mean no limit to the kernel

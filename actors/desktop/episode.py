@@ -1,9 +1,9 @@
 """Plays one episode on a leased desktop: observe, ask, parse, act, settle; then freeze and verify from outside.
 
-Invariant: what this returns is an outcome of the policy; a fault of the infrastructure leaves only as DesktopFault.
-Success needs two witnesses, the agent's claim and the verifier. There is deliberately no way from `VERIFYING` back to
-`ACTING`, because a frozen desktop never thaws for the policy, and none from any stage but `VERIFYING` to a success. An
-episode that ran out of steps, gave up or broke its desktop has failed, even if the file is right.
+Invariant: what this returns is an outcome of the policy. A fault of the infrastructure is raised as DesktopFault.
+A feasible task is solved only if the agent claims it and the verifier agrees. Running out of turns, giving up or
+breaking the desktop is then a failure, even if the file is right. An infeasible task is solved by giving up alone.
+No transition leads from `VERIFYING` back to `ACTING`: a frozen desktop never thaws for the policy.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def ending_after(step: int, max_turns: int, exit_success: bool | None) -> Episod
 
 
 def needs_verifier(ending: EpisodeEnding, feasible: bool, *, scored: bool = False) -> bool:
-    """Only a claim about a feasible task is worth reading files for; where its end state is `scored`, a time-out, too.
+    """Whether to read files: after a claim about a feasible task, and where its end state is `scored` after a time-out.
 
     OSWorld's score of giving up a feasible task is 0, whatever the files say.
     """
@@ -169,7 +169,7 @@ async def judged_apart(
 
 
 class PlayedEpisode(msgspec.Struct, frozen=True):
-    """An episode that ended on its own account."""
+    """An episode that no fault of the infrastructure ended."""
 
     outcome: Outcome
     steps: list[StepRef]
@@ -250,7 +250,7 @@ class Episode:
             self._before = await self._desktop.manifest(self._config.verify_timeout_s, sought(self._task))
 
     async def _judged(self, found: Frozen, outputs: dict[str, str]) -> TaskVerdict:
-        """The verdict; other seats go on meanwhile. Raises DesktopFault for what the task or its verifier has wrong."""
+        """The verdict; other seats go on meanwhile. Raises DesktopFault where the task or its verifier is at fault."""
         if found.trouble:
             return TaskVerdict(False, found.trouble)
         asked = self._config.published_metrics

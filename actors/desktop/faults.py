@@ -22,7 +22,7 @@ class Culprit(StrEnum):
 
 
 class FaultCause(StrEnum):
-    """Why a desktop is not to be had or was lost, with a cause that the host has seen."""
+    """Why no desktop could be leased or one was lost, by a cause that the host has seen."""
 
     SANDBOX_REFUSED = "sandbox_refused"  # the kernel or a missing program did not let it start
     BOOT_TIMEOUT = "boot_timeout"
@@ -35,7 +35,7 @@ class FaultCause(StrEnum):
     HOST_STALLED = "host_stalled"  # this process itself did not get to run
     MACHINE_UNREACHABLE = "machine_unreachable"  # a machine of its own, reached by SSH
     OUTSIDE_VIEW = "outside_view"  # the host could not look into HOME
-    STILL_RUNNING = "still_running"  # programs in it did not stay stopped
+    STILL_RUNNING = "still_running"  # its programs went on after they were stopped
     LEASE_EXPIRED = "lease_expired"  # the pool took the desktop back; raised as LeaseLost
 
     @property

@@ -1,4 +1,4 @@
-"""The contract of a provider: five verbs, and the desktop that they are about.
+"""The contract of a provider: its methods, and the desktop that they take.
 
 Invariant: a `Desktop` can be reached with nothing but its fields, and the pinned host key proves that it is this
 desktop. Only the provider that booted a desktop may destroy it.
@@ -91,7 +91,7 @@ class DesktopHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Provider(ABC):
-    """Boots desktops, looks at them and throws them away; and holds them still and reads them for the verifier."""
+    """Boots, probes and destroys desktops. For the verifier it freezes them and reads their HOME."""
 
     @abstractmethod
     async def boot(self, spec: DesktopSpec) -> Desktop:
@@ -110,7 +110,7 @@ class Provider(ABC):
 
     @abstractmethod
     async def freeze(self, desktop: Desktop) -> None:
-        """Stop all of its processes, so that what it stored holds still. Raises DesktopFault."""
+        """Stop all of its processes, so that its files no longer change. Raises DesktopFault."""
 
     @abstractmethod
     async def read_home(self, desktop: Desktop, wanted: list[WantedFile], limits: ReadLimits) -> list[FileSeen]:

@@ -97,7 +97,7 @@ class EntropulseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     sampling: SamplingConfig
     demos: DemosConfig
     eval_tasks: list[str]
-    task_set: str  # `apis.tasks.digest` of them
+    task_set: str  # `apis.tasks.registry.digest` of them
     samplers: list[str]
     single_version: bool = False  # engines hold one version: the oldest open round's, while RL draws nothing
     replay: str = "replay"

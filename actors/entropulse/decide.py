@@ -1,4 +1,4 @@
-"""Which phase comes next, and which evaluation rounds stand before it: demo, bc, rl, pulse, rl, ..., done.
+"""Which phase comes next, and which evaluation rounds open before it: demo, bc, rl, pulse, rl, ..., done.
 
 With rounds of resampling cloning comes more than once: demo, bc, demo (played by the policy), bc, ..., rl.
 
@@ -30,7 +30,7 @@ _MOST_CORRELATED = 0.9
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """What one step's look at the curves found. Rises are shares per `window` steps, upper ones their bounds."""
+    """The curves' statistics at one step. Rises are shares per `plateau_window` steps, `_upper` marks upper bounds."""
 
     steps: int  # of the phase segment
     fitted: int  # steps that the line was fitted to
@@ -63,16 +63,16 @@ def plateau(success: Sequence[float], entropy: Sequence[float], config: Entropul
     `success` (shares) and `entropy` (nats per token) hold one value per optimizer step of the segment, oldest first.
     Two hypotheses must both be refuted at a step, against the noise estimated from the curves, at `CONFIDENCE`:
 
-    - *still rising*: success gains `plateau_gain` or more per `window` steps. A line is fitted to the last half of the
-      phase segment, which counts from `window` to `FIT_MOST` windows. The upper confidence bound of its rise has to be
-      below `plateau_gain`. The slope's standard error is s / sqrt(sum (x - mean x)^2), with s^2 the residual variance.
-      It is widened by (1 + r) / (1 - r) for residuals with lag-1 correlation r.
+    - *still rising*: success gains `plateau_gain` or more per `plateau_window` steps. A line is fitted to the last half
+      of the phase segment, of one to `FIT_MOST` windows. The upper confidence bound of its rise has to be below
+      `plateau_gain`. The slope's standard error is s / sqrt(sum (x - mean x)^2), with s^2 the residual variance. It is
+      widened by (1 + r) / (1 - r) for residuals with lag-1 correlation r.
     - *entropy has not fallen*: its level now is `entropy_share` of the first or more. Levels are means of ln entropy
       over half a window at either end. Their noise is half the variance of successive differences (von Neumann), which
       a slow fall does not inflate.
 
     Hysteresis: a plateau begins when both are refuted. It ends only when the fitted rise itself reaches `plateau_gain`,
-    or entropy returns to `LEAVE` times its threshold. It counts once it has lasted for `patience` steps.
+    or entropy returns to `LEAVE` times its threshold. It counts once it has lasted for `plateau_patience` steps.
 
     A look at every step of a long segment multiplies the chances of an error, hence `CONFIDENCE`. Where success gains
     exactly the margin for 180 steps, about 2 % of segments fire falsely. With noise correlated by 0.3 these are 7 %.

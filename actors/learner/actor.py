@@ -268,7 +268,7 @@ class LearnerActor(Actor):
             self.ctx.log.emit(LEASE_LOST, lease=batch.lease, version=str(self._version), cause=str(error))
 
     async def _announce(self, *, write: bool) -> None:
-        """Tell the samplers of the weights; what goes by collective is on disk already where `write` says so."""
+        """Announce the newest weights to the samplers. Those sent by collective go to disk only with `write`."""
         self._doing = f"announcing {self._version}"
         publisher = self._publisher
         weights, export_s = await self._exports.take(self._version, write=write)

@@ -97,18 +97,18 @@ class StepRef(Value):
 class Fault(Value):
     """An infrastructure fault: something seen from the host went wrong. Never an outcome of the policy."""
 
-    cause: str  # one of apis/desktop fault causes, e.g. "boot_timeout", "connection_lost", "sampler_unavailable"
+    cause: str  # a `FaultCause` of actors/desktop, or another part's: "sampler_unavailable", "not_judged"
     detail: str
     culprit: str  # "seat", "host", "image", "task", "sampler", "verifier" or "disk": what quarantine counts it against
 
 
 DISK_REFUSES = "disk_refuses"  # cause of a release: what was played could not be stored
 DISK = "disk"  # its culprit: neither a seat, a host nor a task pays for it
-DEFERRED = "put_off"  # cause of a release that nothing broke: an episode of a round stands back for RL
+DEFERRED = "put_off"  # cause of a release without a fault: an episode of a round waits until RL draws nothing
 
 
 class Outcome(Value):
-    """How an episode ended on its own account."""
+    """How an episode ended that no fault of the infrastructure ended."""
 
     success: bool
     reason: str  # "verified", "not_verified", "out_of_steps", "agent_broke_desktop", "agent_gave_up"
@@ -144,7 +144,7 @@ class EvalFigures(Value):
     feasible: int  # planned and not found infeasible; those that faulted count as feasible
     faults: int  # faulted beyond the retry budget
     closed: bool = False
-    task_set: str = ""  # `apis.tasks.digest` of its tasks
+    task_set: str = ""  # `apis.tasks.registry.digest` of its tasks
     max_new_tokens: int = 0
     episodes: int = 1  # per task
 
@@ -185,7 +185,7 @@ class StepEvidence(Value):
     steps_per_min: float  # answers of the model, train lane
     elapsed_s: float
     success_by_kind: dict[str, float] = {}  # of late; empty without a curriculum
-    sampled_entropy_nats: float | None = None  # per token, of the same episodes as `success`; see `curriculum.played`
+    sampled_entropy_nats: float | None = None  # per token, of the same episodes as `success`; see `task_choice.played`
 
 
 class Figures(Message):
@@ -198,7 +198,7 @@ class Figures(Message):
     revision: int  # grows with every change of the ledger; what WaitFigures waits on
     phase: PhaseRef
     phase_steps: int  # optimizer steps in this segment
-    phase_limit: int | None  # of SetPhase.steps, and in RL of what `LedgerSettings.rl_steps` leaves for this segment
+    phase_limit: int | None  # the least of SetPhase.steps and, in RL, what `rl_steps_in_all` leaves for this segment
     steps: dict[str, int]  # phase -> optimizer steps in all its segments
     stays: dict[str, int]  # phase -> segments begun
     trained: Version
@@ -221,7 +221,7 @@ class Figures(Message):
     evals: list[EvalFigures]
     seats_busy: int
     staleness: dict[str, int]  # staleness -> trajectories trained so far
-    rounds_wait: bool = False  # they stand back for RL (`LedgerSettings.single_version`)
+    rounds_wait: bool = False  # rounds wait until RL draws nothing (`LedgerSettings.single_version`)
     tasks_resting: int = 0  # quarantined, because they kept breaking episodes
     evidence: StepEvidence | None = None  # of the newest RL step
     demo_strata: dict[str, int] = {}  # family/route or family/member -> successful demonstrations stored
@@ -401,7 +401,7 @@ class Serving(Request[Done]):
 class OpenEval(Request[Done]):
     """Entropulse opens an evaluation round: `tasks`, `episodes` of each, at `sampling` with weights `version`.
 
-    `task_set` says which tasks these are and what they are checked for (`apis.tasks.digest`).
+    `task_set` says which tasks these are and what they are checked for (`apis.tasks.registry.digest`).
     """
 
     round: str

@@ -1,7 +1,7 @@
-"""All that a model can do: the ten GUI actions under their published names, and the tools of applications.
+"""The ten GUI actions under their published names, and the typed actions that answers become.
 
-A function is declared once, in `GUI` or in `apis.tools`. The prompt's text, the grammar's checks and the
-dispatch all read that declaration, so they can't disagree.
+A function is declared once: a GUI action here in `GUI`, an application's in `apis/apps`. The prompt's text, the
+grammar's checks and the dispatch all read that declaration, so they can't disagree.
 """
 
 from __future__ import annotations

@@ -132,12 +132,12 @@ def judged(
     published_metrics: bool = False,
     strict: bool = True,
 ) -> TaskVerdict:
-    """Whether `task` is solved: by what its files say, and by what became of the rest of HOME.
+    """Whether `task` is solved: its files hold what it asks for, and nothing else in HOME has changed.
 
     `read` finds files of the frozen guest; `before` is HOME after the set-up, `after` in the end. `answers` has what
     commands of a task file wrote; such a file is judged by its own metrics alone, with `published_metrics` by the
-    published package where a metric is not here. What it has changed besides is no success; of a published set that is
-    only said where the verdict is not `strict`, as in an evaluation. Raises ConfigError like `verify` and `family`.
+    published package where a metric is not here. Any other change of HOME makes it a failure. For a published set it is
+    only named in the reason where not `strict`, as in an evaluation. Raises ConfigError like `verify` and `family`.
     """
     if of_set(task.id):
         fixture = store.Fixtures(task).content
@@ -180,7 +180,7 @@ def kind_of(task_id: str) -> str:
 
 
 def solved(task_id: str) -> Files:
-    """The files that tell that it is done. Raises ConfigError like `family`."""
+    """The files of a solved end state, by path. Raises ConfigError like `family`."""
     of = family(task_id)
     return of.solved(of.goal(task_id))
 

@@ -1,6 +1,6 @@
 """Loss and figures of one micro-batch, over a vocabulary that may be split over tensor-parallel ranks.
 
-A token's weight comes with its sample and holds the whole Take's denominators, so losses add up over micro-batches and
+A token's weight comes with its sample and holds the whole batch's denominators, so losses add up over micro-batches and
 ranks.
 
 Invariant: every rank gets the same log-probabilities, those of the whole vocabulary; their arithmetic is in fp32. A row

@@ -1,6 +1,6 @@
 """One rank's part of the model, optimizer and reference policy, and the steps on them.
 
-A step is computed from whole-Take weights only. Figures and gradients do not depend on how the samples were
+A step is computed from weights of the whole batch only. Figures and gradients do not depend on how the samples were
 packed, dealt out to data ranks, or on how the model is split. All ranks call the same methods in the same order, and
 all get the same figures.
 """

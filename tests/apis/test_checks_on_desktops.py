@@ -1,4 +1,4 @@
-"""Functions of applications on the real ones: every value that a model may choose, and the cases of `apis.check`.
+"""Functions of applications on the real ones: every value that a model may choose, and the cases of `apis/apps/check`.
 
 The cases of the applications that are not SHORT are left to `computerrl apis check`, which `make test-change` runs.
 """

@@ -183,7 +183,7 @@ def pulses(phases: EntropulseConfig) -> tuple[int, int]:
     total, most = phases.rl_steps_in_all, phases.pulses
     if phases.pulse == "none" or not phases.pulse_steps or not total:
         return 0, 0
-    # A stay that is not counted ends by its plateau, which takes as many steps as are looked at and held.
+    # A segment without a count of steps ends by its plateau, after `plateau_patience` looks, one a step.
     shortest = max(phases.min_phase_steps, phases.plateau_window) + phases.plateau_patience - 1
     if phases.max_unused_groups:
         shortest = 0  # or for want of signal, which may come at once

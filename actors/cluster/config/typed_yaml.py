@@ -1,7 +1,7 @@
 """YAML into typed configuration, with errors that a person can act on.
 
-Invariant: either every key of the file is known and every value has its declared type, or one `ConfigError` of one
-line says which source, which full path, what was expected and which right key is nearest.
+Invariant: every key of a file that is accepted is known, and every value has its declared type. Else one `ConfigError`
+of one line names the source, the full path, what was expected and the nearest right key.
 """
 
 from __future__ import annotations

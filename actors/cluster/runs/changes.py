@@ -36,7 +36,7 @@ Key = tuple[str, Any, Any]  # path, value before, value after
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """What is there: child processes and actors by name, in the order of their start."""
+    """The child processes and actors of a run by name, in the order of their start."""
 
     hosts: Mapping[str, HostSpec]
     actors: Mapping[str, ActorSpec]
@@ -163,7 +163,7 @@ def _kind(name: str) -> str:
 
 
 def done(now: Layout, change: LiveChange) -> Layout:
-    """What is there after `change`."""
+    """The layout after `change`."""
     actors = {name: spec for name, spec in now.actors.items() if name not in change.removed}
     actors |= {spec.name: spec for spec in (*change.added, *change.configured)}
     hosts = dict(now.hosts) | {host.name: host for host in change.hosts}

@@ -27,7 +27,7 @@ class EvaluationRound(msgspec.Struct, frozen=True, kw_only=True):
     step: int  # optimizer steps of its weights
     temperature: float
     max_new_tokens: int
-    task_set: str  # `apis.tasks.digest` of its tasks
+    task_set: str  # `apis.tasks.registry.digest` of its tasks
     closed: bool
     summary: Summary
     episodes: list[RoundEpisode]  # what it was made of: episodes still to be played are not among them

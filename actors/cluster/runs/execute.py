@@ -35,8 +35,8 @@ LOOK_S = 10.0  # no event tells of a disk that has filled up
 
 
 class Job(NamedTuple):
-    """What a run is for: `plan` makes what is started for a deploy file (with `run_dir` and `incarnation` by name),
-    `program` is its loop, `judge` says what came of it. `round`: the evaluation round that is all it plays."""
+    """One kind of run. `plan` makes a deploy file's actors (keywords `run_dir`, `incarnation`), `program` is its loop,
+    `judge` gives its verdict. `round` names the one evaluation round that it plays, or is empty."""
 
     plan: Callable[..., Plan]
     program: Callable[[LiveRun], Coroutine[Any, Any, Figures]]

@@ -60,8 +60,9 @@ def holds_demos(run: Path, count: int) -> bool:
 
 
 def checkpoint_digests(run: Path, versions: Sequence[Version]) -> tuple[Version, list[str]]:
-    """The newest weights that the run in folder `run` trained, and what the files of its checkpoints of `versions` were
-    when they were saved, "" where its ledger does not say. Raises ConfigError where that can't be read.
+    """The newest version that the run in folder `run` trained, and the digests of its checkpoints of `versions`.
+
+    A digest is "" where the ledger has none. Raises ConfigError where the ledger can't be read.
     """
     if not (run / LEDGER).is_file():
         return Version(lineage=0, step=0), ["" for _ in versions]

@@ -96,8 +96,9 @@ def caution(path: Path) -> str:
 
 
 def refuse_leaks(path: Path, key: str, held_out: Collection[str] = (), *, played: bool = False) -> None:
-    """Raise ConfigError where the recording at `path` shows a task that may not be trained on, that there is not, or
-    one of `held_out`, or where one of its demonstrations can't be learned from.
+    """Raise ConfigError for a recording at `path` that must not be cloned.
+
+    It shows a task of `held_out`, one that does not exist or may not be trained on, or a demonstration is unusable.
 
     With `played`, tasks that it names are tried again, so all of them have to exist here.
     """

@@ -47,7 +47,7 @@ class _Refused(Exception):  # noqa: N818 - an answer, not a defect
 async def read_home(
     connection: asyncssh.SSHClientConnection, python: str, folder: str, wanted: list[WantedFile], limits: ReadLimits
 ) -> list[FileSeen]:
-    """Files, folders and manifest below `folder`, as `outside.read_home`; documents stay bytes.
+    """Files, folders and manifest below `folder`, as `Provider.read_home` gives them; documents stay bytes.
 
     Raises OSError, asyncssh.Error, and DesktopFault for a manifest that is not understood.
     """

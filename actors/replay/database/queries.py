@@ -113,7 +113,7 @@ def evidence(db: Database) -> dict[int, str]:
 
 
 def newest_optimizer_steps(db: Database, most: int) -> list[Row]:
-    """The last `most` optimizer steps that stand, in order; columns as `steps` has them, and wall and stay."""
+    """The last `most` optimizer steps that stand, in order; columns as `steps` has them, wall, stay (phase segment)."""
     return db.execute(
         "SELECT l.id, l.made, l.wall, l.stay, l.success, l.entropy, l.figures, s.phase"
         " FROM leases l JOIN stays s ON s.idx = l.stay"

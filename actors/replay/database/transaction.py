@@ -60,7 +60,7 @@ class Transaction:
         self.wall = 0.0  # seconds since the epoch, for people
         self.events: list[tuple[Event, dict[str, Any]]] = []
         self.pool: tuple[int, list[tuple[int, int]]] | None = (
-            None  # of a root segment, which never changes: see `pools`
+            None  # token and number of the steps that a root segment learns from: see `_places` in ledger/retention.py
         )
 
     # -- plain access
@@ -139,7 +139,7 @@ class Transaction:
         return min((Version.parse(row[0]) for row in self.rows("SELECT version FROM samplers")), default=None)
 
     def segment(self, idx: int | None = None) -> LedgerPhaseSegment:
-        """Stay `idx`, or the current one."""
+        """Phase segment `idx`, or the current one."""
         row = self.row("SELECT * FROM stays ORDER BY idx DESC LIMIT 1") if idx is None else self.row(
             "SELECT * FROM stays WHERE idx = ?", idx
         )  # fmt: skip

@@ -155,7 +155,7 @@ _OF_FIGURES = (
 
 
 def rounds_wait(tx: Transaction) -> bool:
-    """Whether rounds stand back: RL has steps to make, and engines that hold one version hold its newest.
+    """Whether rounds wait for RL: RL has steps to make, and engines that hold one version hold its newest.
 
     Between two segments of RL, too: another may follow a segment's last step, and must not wait for a round.
     """

@@ -247,10 +247,10 @@ def _since_pulse(segments: list[LedgerPhaseSegment]) -> list[int]:
 
 
 def _of_segment(tx: Transaction, root: int, bound: int) -> tuple[str, tuple[str | int, ...]]:
-    """FROM clause and values: reservoir members of the stay `root`, committed up to `bound`.
+    """FROM clause and values: reservoir members of phase segment `root`, committed up to `bound`.
 
-    With `pulse_tasks: unmastered`, of tasks of which an episode failed in that stay: one that always succeeds has as
-    little to teach a pulse as a group of equal rewards has to teach RL.
+    With `pulse_tasks: unmastered` only of tasks that failed at least once in that segment. A task that always succeeds
+    teaches a pulse as little as a group of equal rewards teaches RL.
     """
     segment = (Lane.TRAIN, root, bound)
     kept = "FROM episodes WHERE place IS NOT NULL AND lane = ? AND stay = ? AND seq <= ?"
@@ -264,7 +264,7 @@ def let_go(tx: Transaction) -> int:
     """Give up the reservoirs of segments that nothing will learn from any more; how many episodes were in them.
 
     A pulse has learned from what came before it once a checkpoint holds the segment that follows: no resume goes back
-    before that one. Stays that a resume undid are on no path.
+    before that one. Segments that a resume undid are on no path.
     """
     path = tx.path()
     lineages, saved = tx.lineages(), tx.checkpointed

@@ -1,7 +1,7 @@
-"""What the parts of a package are made of: whether LibreOffice wrote it, which writes the same document so itself.
+"""Whether LibreOffice wrote a package: its parts are compared with packages of the same document that it wrote here.
 
-Invariant: an element, an attribute, a value or a text is found that none of LibreOffice's own packages of the document
-has at the same place of the same part, but for what is listed here. Order is left to the reader of the document.
+Invariant: a difference is reported for each element, attribute, value or text that none of LibreOffice's own packages
+has at the same place of the same part. Exceptions are listed here. Order is left to the reader of the document.
 """
 
 from __future__ import annotations

@@ -83,8 +83,8 @@ def descendants(*roots: int) -> dict[int, Member]:
 def running(members: Mapping[int, Member], signalled: set[int]) -> list[int]:
     """Those of `members` that may still change something; `signalled` have been given a stop signal.
 
-    One that waits in the kernel for its child to start a program (vfork) takes no signal before the child does, so it
-    never reaches the state of a stopped one once the child is; nor does it run before it has taken its own.
+    A process that waits in vfork for its child to start a program takes no signal before the child has. So while the
+    child is stopped it does not read as stopped. It can't run either: the waiting signal stops it first.
     """
     still = {pid for pid, member in members.items() if member.states <= STOPPED}
     children = [pid for pid in still if members[pid].states & {"T", "t"}]

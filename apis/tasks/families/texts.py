@@ -25,7 +25,7 @@ WRITER = "libreoffice_writer"
 
 @dataclass(frozen=True)
 class Line:
-    """A paragraph with text; `looks` and `layout` are marks of `apis.tasks.verify.verify.Paragraph`."""
+    """A paragraph with text; `looks` and `layout` as `text_document` of apis/tasks/verify/office.py has them."""
 
     text: str
     looks: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What an episode may change in a HOME, and what it did change beside that.
+"""What an episode may change in a HOME, and what else it did change.
 
 Invariant: pure. A path that no rule names must be what it was. No rule lets a file become empty or change its kind, and
 none opens it to others or gives it other attributes. Who may change what a file says may not change its permissions. No

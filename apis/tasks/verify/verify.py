@@ -58,10 +58,10 @@ class FileView(msgspec.Struct, frozen=True):
 
 
 class WantedFile(msgspec.Struct, frozen=True):
-    """A path relative to HOME, and as what it is to be read: "bytes" or one of `KINDS`.
+    """A path relative to HOME, and what it is read as: "bytes" or one of `KINDS`.
 
-    `sought` are bytes, in hexadecimal digits, of which a manifest says what files hold them. `expected` is the document
-    that one of the office is compared with.
+    `sought` are byte strings in hexadecimal digits; a manifest lists the files that hold them. `expected` is the
+    document that an office document is compared with.
     """
 
     path: str
@@ -71,7 +71,7 @@ class WantedFile(msgspec.Struct, frozen=True):
 
 
 class TaskVerdict(msgspec.Struct, frozen=True):
-    """Success, and in a sentence why or why not."""
+    """Whether the task is solved, and why or why not in one sentence."""
 
     success: bool
     reason: str
@@ -79,7 +79,7 @@ class TaskVerdict(msgspec.Struct, frozen=True):
 
     @property
     def points(self) -> float:
-        """The score, of a check without one 0 or 1."""
+        """The score; 0 or 1 where the check has none."""
         return float(self.success) if self.score is None else self.score
 
 
@@ -116,7 +116,7 @@ def file_text_is(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> Ta
 
 
 def file_contains(view: FileView, rules: dict[str, Any], _: dict[str, Any]) -> TaskVerdict:
-    """Each string of `expected` stands in the file."""
+    """The file contains each string of `expected`."""
     text, trouble = _text(view)
     if text is None:
         return TaskVerdict(False, trouble)

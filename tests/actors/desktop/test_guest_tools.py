@@ -1,4 +1,4 @@
-"""Functions on a real Calc that hangs, dies, shows a dialog or was started by the user; `apis.check` has the cases."""
+"""Functions on a real Calc that hangs, dies, shows a dialog or was started by the user; `apis/apps/check` has cases."""
 
 from __future__ import annotations
 

@@ -83,8 +83,8 @@ def own_limits(controller: str) -> list[int]:
 def places_of(name: str, where: Hierarchy) -> list[Path]:
     """Where the groups of desktops may lie in a hierarchy, the best place first.
 
-    Groups that limit lie as high as may be, so that all programs of the machine share the group of all desktops, but
-    not beyond the nearest limit above this process: what it may not take its desktops may not either.
+    The highest place is best: then all programs of the machine share the group of all desktops. The nearest limit above
+    this process is the highest allowed, because its desktops may not take more than the process itself.
     """
     if name not in (*LIMITED, UNIFIED):
         return [where.own]
