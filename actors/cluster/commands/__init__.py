@@ -56,10 +56,3 @@ def take_served_model(group: argparse._ArgumentGroup) -> None:
     """Declare the flags that name a model at a URL to its server."""
     group.add_argument("--model-name", metavar="NAME", help="the model, as that server calls it")
     group.add_argument("--api-key-env", metavar="VAR", help="the environment variable that holds its key")
-
-
-def take_port(parser: argparse.ArgumentParser, default: int) -> None:
-    """Declare the port of a server on this machine."""
-    parser.add_argument(
-        "--port", type=int, default=default, metavar="N", help=f"port; 0: any free (default: {default})"
-    )

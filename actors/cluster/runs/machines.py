@@ -73,8 +73,13 @@ async def examine(deploy: Deploy, runs: Path = Path(paths.RUNS)) -> list[Check]:
         ActorSpec(name=host.name, factory=Looker, config=LookedFor(deploy=deploy, key=key), host=host.name)
         for host, key in hosts
     ]
-    await asyncio.to_thread(runs.mkdir, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".doctor-", dir=runs) as folder:
+    try:
+        await asyncio.to_thread(runs.mkdir, parents=True, exist_ok=True)
+        scratch = tempfile.TemporaryDirectory(prefix=".doctor-", dir=runs)
+    except OSError as error:
+        found = f"the folder {runs}, which all machines have to see, can't be written: {error.strerror}"
+        return [Check("machines", False, found, "call it from the folder that runs are started from")]
+    with scratch as folder:
         try:
             async with ActorSystem(Path(folder), hosts=[host for host, _ in hosts], placer=placer) as system:
                 if refused := await _refused(system, specs, placer.wait_s):

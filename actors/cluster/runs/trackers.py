@@ -36,6 +36,7 @@ FOLDER = "trackers"  # of a run: what trackers keep on this machine, and what th
 TENSORBOARD = "tensorboard"  # its folder of a run, too
 PERIOD_S = 5.0  # how far curves may lie behind
 END_S = 60.0  # for the last scalars to be sent
+MLFLOW_BATCH = 1000  # metrics of one request, at most
 CAUSE_CHARS = 400
 _NOT_SCALARS = frozenset(("lease", "version", "stay", "rl_step", "stay_step", "success"))  # of a step's evidence
 
@@ -127,9 +128,13 @@ class _Mlflow:
         self._run = self._client.create_run(experiment, tags={"mlflow.runName": name, "group": group}).info.run_id
 
     def log(self, points: Sequence[Point]) -> None:
-        for step, wall_s, scalars in points:
-            metrics = [self._metric(mlflow_name(tag), one, int(wall_s * 1000), step) for tag, one in scalars.items()]
-            self._client.log_batch(self._run, metrics=metrics)
+        metrics = [
+            self._metric(mlflow_name(tag), value, int(wall_s * 1000), step)
+            for step, wall_s, scalars in points
+            for tag, value in scalars.items()
+        ]
+        for first in range(0, len(metrics), MLFLOW_BATCH):
+            self._client.log_batch(self._run, metrics=metrics[first : first + MLFLOW_BATCH])
 
     def end(self) -> None:
         self._client.set_terminated(self._run)

@@ -180,7 +180,8 @@ class LiveServer:
         ways = {"Newer": newer, "Older": older}
         links = {name: _address(f"{at}/{token}", wanted) for name, token in ways.items() if token is not None}
         links["List"] = _address(at, wanted)
-        return _page(f"{path.name} {line.trace}", heading=line.trace, path=path, episode=episode, links=links)
+        title = f"{path.name} {line.trace}"  # with its pictures the page has megabytes
+        return await asyncio.to_thread(_page, title, heading=line.trace, path=path, episode=episode, links=links)
 
     async def _picture(self, request: web.Request) -> web.Response:
         made = await self._thumbnails.of(await self._path(request), int(request.match_info["token"]))

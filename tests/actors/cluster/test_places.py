@@ -174,6 +174,13 @@ def test_a_machine_is_asked_for_the_desktops_of_one_process() -> None:
     assert "each of 4 desktops" in there["all memory"].found  # two seats, and two that stand ready
 
 
+async def test_a_folder_of_runs_that_can_not_be_made_is_a_check_that_fails(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (check,) = await machines.examine(deployed(*PLACED), tmp_path / "file" / "runs")
+    assert check.fatal
+    assert f"{tmp_path}/file/runs, which all machines have to see" in check.found
+
+
 @pytest.mark.slow
 async def test_machines_that_processes_are_placed_on_are_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

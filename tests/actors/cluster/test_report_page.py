@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from actors.cluster import cli, tables
+from actors.cluster import cli, output, tables
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy, RunConfig
 from actors.cluster.report import drawing, page, show
@@ -415,6 +415,20 @@ def test_text_is_never_markup(words: str, value: str) -> None:
     more = {"rows": table, "live": True, "filters": {}, "links": {words: "#x"}, "episode": None}
     page = Reader(tables.render("listing.html", **texts, **more))
     assert not page.tags - TAGS - {"a", "table", "thead", "tbody", "tr", "th", "td", "nav", "link"}
+
+
+def test_a_picture_is_not_looked_through_sign_by_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths, clean = [0], output.clean
+
+    def noted(text: str, *, lines: bool = False) -> str:
+        lengths.append(len(text))
+        return clean(text, lines=lines)
+
+    monkeypatch.setattr(output, "clean", noted)
+    texts = dict.fromkeys(("task", "where", "lane", "reason"), "x")
+    episode = EpisodeView(token=1, success=True, steps=[ShownStep()], pictures={1: b"\x89PNG" + bytes(9000)}, **texts)
+    assert "data:image/png;base64,iVBORwAA" in tables.render("alone.html", title="x", episode=episode)
+    assert max(lengths) < 9000
 
 
 def test_a_run_without_logs_or_deploy_file_is_reported(tmp_path: Path) -> None:

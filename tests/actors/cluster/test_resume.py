@@ -166,6 +166,15 @@ def test_a_resume_that_says_something_else_is_refused(broken: Broken, capsys: py
     assert "--name e: there is a run e-5 that is not of experiment e; give another --name" in shown
 
 
+def test_the_last_recording_stays_what_it_was_when_a_run_began(broken: Broken) -> None:
+    assert cli.main(["run", "my file.yaml", "--name", "d", *AT]) == 130
+    connect(Path("my runs/d/ledger.sqlite"))[0].close()
+    for words in ([], ["--seed", "3"]):
+        (one,) = asked("my file.yaml", "--name", "e", "--set", "demos.source=last", *words)
+        assert one.asked is not None
+        assert (one.asked.overrides, one.deploy.demos.source) == (["demos.source=d"], "d")
+
+
 def test_a_run_says_that_its_file_has_changed(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
     begin = ["run", "my file.yaml", "--name", "e", *AT]
     assert cli.main(begin) == 130

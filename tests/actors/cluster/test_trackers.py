@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -91,3 +93,13 @@ def test_a_tracker_that_is_not_installed_is_refused_before_anything_starts(
 
 def test_tags_are_written_in_the_characters_that_mlflow_takes() -> None:
     assert trackers.mlflow_name("eval/success/t=1/calc_cell") == "eval/success/t 1/calc_cell"
+
+
+def test_mlflow_is_sent_what_there_is_in_few_requests() -> None:
+    sent: list[int] = []
+    sink: Any = object.__new__(trackers._Mlflow)
+    sink._run = "r"
+    sink._client = SimpleNamespace(log_batch=lambda _, metrics: sent.append(len(metrics)))
+    sink._metric = lambda *parts: parts
+    sink.log([Point(step, 0.0, {"rl/loss": 1.0, "rl/kl": 0.5}) for step in range(600)])
+    assert sent == [1000, 200]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 import shutil
+import threading
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,7 @@ import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.cluster import cli
+from actors.cluster import cli, tables
 from actors.cluster.runs import evaluation_rounds, run_folder
 from actors.cluster.views import episodes
 from actors.cluster.web import shared_look
@@ -76,6 +77,23 @@ async def test_pages_hold_the_words_of_guests_as_text(run: Path) -> None:
             Reader(re.sub(r'<link rel="(icon|stylesheet)" href="/assets/[a-z.]+">', "", page))
         status, _, headers = await got(f"{at}/runs/one/pictures/203.jpg")
         assert (status, headers["Content-Type"]) == (200, "image/jpeg")
+
+
+async def test_an_episode_with_all_its_pictures_is_written_while_others_are_served(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+    render = tables.render
+
+    def noted(name: str, **values: object) -> str:
+        threads.append(threading.get_ident())
+        return render(name, **values)
+
+    monkeypatch.setattr(tables, "render", noted)
+    async with served(run.parent) as at:
+        assert (await got(f"{at}/runs/one/episodes/203"))[0] == 200
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
 
 
 @pytest.mark.parametrize(
