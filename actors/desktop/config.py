@@ -117,7 +117,7 @@ ProviderConfig = SandboxConfig | SshConfig
 
 
 class PoolConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Desktops that stand ready."""
+    """Desktops booted ahead."""
 
     warm_pool: int = 1
     boots_at_once: int | None = None  # of this process; None: by what it has (`pool.boots_at_once`)

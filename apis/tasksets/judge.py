@@ -1,4 +1,4 @@
-"""How a published task file is judged: what runs before the freeze, what is read after it, and the verdict.
+"""How a task file of a set is judged: what runs before the freeze, what is read after it, and the verdict.
 
 Invariant: postconfig and the commands of getters come after the policy's last action. Commands run after the freeze,
 over a copy of HOME, unless only the live desktop can answer them. The verdict is a pure function of what was read,
@@ -76,7 +76,7 @@ def told_as_published(out: str, home: str) -> str:
 
 
 def asked_live(reason: str, asked: Sequence[str]) -> str:
-    """A verdict's reason, with what of it is the live desktop's own word."""
+    """A verdict's reason, and the facts in it that only the live desktop could give."""
     return f"{reason}; judge: live desktop for {', '.join(asked[:SHOWN])}" if asked else reason
 
 
@@ -185,7 +185,7 @@ def _scored(metric: Declared, result: Value, expected: Value, options: Options, 
 
 
 def with_collateral(verdict: TaskVerdict, trouble: str, *, counts: bool) -> TaskVerdict:
-    """A verdict with what became of HOME besides, in words; it is a success no more where that `counts`."""
+    """A verdict whose reason names other changes of HOME; where that `counts` they make it a failure."""
     if not trouble:
         return verdict
     said = f"{verdict.reason}; {trouble}"

@@ -215,7 +215,7 @@ FromMain = Envelope | Start | StopActors | Configure | Beat | SetClock | AskStat
 
 
 class Machine(Value):
-    """One machine of the cluster: what it has, and what of it is free."""
+    """One machine of the cluster: its resources, and those that are free."""
 
     name: str
     total: dict[str, float]

@@ -195,7 +195,7 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
 
     @property
     def ready(self) -> int:
-        """Desktops that stand ready, of all processes."""
+        """Desktops booted ahead, of all processes."""
         return self.warm_pool * self.processes
 
     def within(self, room: Room, key: str = "desktops.count") -> SeatsConfig:

@@ -24,7 +24,7 @@ LIVE = (
     "desktops", "samplers.count", "samplers.attach", "samplers.gpus", "evaluation", "run.limit_s", "run.require",
 )  # fmt: skip
 ONCE = ("evaluation.rollout_share",)  # of LIVE, but read by the ledger
-# By kind of actor what of its config it takes while it lives (`Actor.on_config`).
+# By kind of actor: the fields of its config that it takes while it lives (`Actor.on_config`).
 TAKES = {
     "desktop": ("seat", "fit_seats"),
     "router": ("samplers", "generate_timeout_s"),

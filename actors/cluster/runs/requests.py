@@ -34,7 +34,7 @@ DIGEST = "3"
 FIXED = (
     SEED, "model.path", "prompt.format", "prompt.action_space", "learner.rl.advantage", "learner.dtype",
 )  # fmt: skip
-# What decides how weights are cloned, and what of it does not: it comes later, or changes no more than the rounding.
+# Keys that decide how weights are cloned, and those among them that do not: they matter later, or only to rounding.
 CLONING = (
     "model", "prompt", "tasks.demo", "tasks.max_turns", "demos", "desktops.settle_ms", "learner",
     "replay.sft_batch_size", "sampling.max_new_tokens", "entropulse.bc_steps",

@@ -138,7 +138,7 @@ def note_failure(tx: Transaction, seq: int, root: int, task: str) -> None:
 
 
 def collect(tx: Transaction) -> int:
-    """Mark payloads that are needed no more; how many episodes gave theirs up. Of `AT_ONCE` there may be more."""
+    """Mark payloads that are no longer needed; returns how many episodes. After `AT_ONCE` of them call it again."""
     rules = tx.rules
     let_go(tx)
     before = tx.trained.step - rules.keep_payload_steps

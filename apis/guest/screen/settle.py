@@ -3,12 +3,11 @@
 Invariant: the wait is bounded by the caller's deadline and is never a fixed pause. It ends when three things are so:
 
 - For `quiet_ms` no pixel changed.
-- For `quiet_ms` no other program of the desktop used the processor or stood in line for it, nor did the X server stand
-  in line.
-- No toolkit is known to wait by the clock before it acts.
+- For `quiet_ms` no other program of the desktop used or waited for the processor. The X server did not wait for it.
+- No toolkit is known to be waiting for a timer before it acts.
 
-A program that starts, or works before it draws, changes no pixel for a while: so the processor is looked at. The X
-server's damage reports are heard because a drawn change ends the wait for its cause.
+A program that starts, or computes before it draws, changes no pixel for a while. So use of the processor counts, too.
+X damage reports tell when a pixel changed.
 """
 
 from __future__ import annotations

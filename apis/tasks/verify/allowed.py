@@ -1,8 +1,8 @@
 """What an episode may change in a HOME, and what else it did change.
 
 Invariant: pure. A path that no rule names must be what it was. No rule lets a file become empty or change its kind, and
-none opens it to others or gives it other attributes. Who may change what a file says may not change its permissions. No
-rule lets it turn up again under a program's name, or lets programs hoard more than they do.
+none opens it to others or gives it other attributes. A rule for a file's content allows no
+change of its permissions. What was removed may not reappear among programs' files, whose growth is bounded.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ def _regex(paths: str) -> re.Pattern[str]:
 
 
 def collateral(before: Manifest, after: Manifest, own: Sequence[May], programs: Sequence[May]) -> str:
-    """What is not as it should be, in words that name paths; "" when all is.
+    """The first forbidden changes of HOME in a sentence that names paths; "" where there are none.
 
-    `own` are the task's rules, `programs` those for what programs write by themselves. What was removed, as its task
-    allows, must not lie among the programs' files in the end, told by its content or its name.
+    `own` are the task's rules, `programs` those for what programs write by themselves. What a task allows to be removed
+    must not lie among the programs' files in the end, by its content or its name.
     """
     if after.cut:
         return f"HOME: {after.cut}"

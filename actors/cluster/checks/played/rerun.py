@@ -1,4 +1,4 @@
-"""A recorded episode played again on a fresh desktop, and what comes otherwise.
+"""A recorded episode played again on a fresh desktop, and what differs.
 
 Invariant: the answers are the recorded ones to the letter. What they do is found out again, by what plays an episode. A
 fault is no difference: it leaves nothing to compare.

@@ -85,9 +85,9 @@ async def _all_still(outside: Outside, stopped: set[int], within_s: float) -> in
 async def freeze(outside: Outside) -> None:
     """Stop all processes of a desktop for good. Raises DesktopFault.
 
-    A frozen process can't be killed, so one whose host dies would outlive it; a stopped one can. The freezer is for
-    desktops that fork away from the signals: it holds all of them at once, each gets a stop signal, which it obeys
-    before it runs again, and the freezer lets go.
+    Processes get stop signals: a stopped process can be killed, and a frozen one would outlive a host that dies.
+    Where processes fork faster than signals reach them, the control group's freezer stops all of them at once. Each
+    gets its stop signal then and obeys it as soon as the freezer thaws the group.
     """
     stopped: set[int] = set()
     try:

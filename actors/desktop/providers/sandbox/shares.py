@@ -1,4 +1,4 @@
-"""What all desktops of a machine may have together, and what of it each may have.
+"""What all desktops of a machine may have together, and the share of each.
 
 Invariant: the limits of all planned desktops never add up to more memory or processes than the machine has for them.
 Where even the least limits would, nothing is planned.
