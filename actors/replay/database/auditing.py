@@ -75,20 +75,31 @@ def _number(ledger: sqlite3.Connection, sql: str) -> int:
 
 
 def _groups(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
+    lineages, trained = _lineages(ledger), _trained(ledger)
+
+    def undone(row: sqlite3.Row) -> bool:
+        """Whether a checkpoint made the group final before a resume from an older one undid its step."""
+        return (
+            (row["state"], row["ending"], row["lease_state"]) == ("ended", GroupEnding.TRAINED, "returned")
+            and bool(row["final"] and row["lease_final"] and row["made"])
+            and lineages.abandoned(trained, Version.parse(row["made"]))
+        )
+
     def wrong() -> Iterator[str]:
         endings = ", ".join(f"'{ending}'" for ending in GroupEnding)
         for row in ledger.execute(
-            "SELECT g.*, l.state AS lease_state, l.final AS lease_final FROM groups g LEFT JOIN leases l "  # noqa: S608
+            "SELECT g.*, l.state AS lease_state, l.final AS lease_final, l.made FROM groups g LEFT JOIN leases l "  # noqa: S608
             f"ON l.id = g.lease WHERE (g.state = 'ended') != (g.ending IS NOT NULL) OR g.ending NOT IN ({endings}) "
             "OR g.state NOT IN ('open', 'ready', 'leased', 'ended') OR (g.state != 'ended' AND g.final) "
             "OR (g.state = 'ended' AND g.ending != 'trained' AND NOT g.final) "
             "OR (g.ending = 'trained' AND (l.state IS NOT 'trained' OR l.final != g.final)) "
             "OR (g.state = 'leased' AND l.state IS NOT 'out')"
         ):
-            yield (
-                f"group {row['id']} is {row['state']} ({row['ending']}, {'final' if row['final'] else 'not final'})"
-                f" with a lease that is {row['lease_state']}"
-            )
+            if not undone(row):
+                yield (
+                    f"group {row['id']} is {row['state']} ({row['ending']}, {'final' if row['final'] else 'not final'})"
+                    f" with a lease that is {row['lease_state']}"
+                )
         yield from _slots(ledger)[1]
 
     return _number(ledger, "SELECT COUNT(*) FROM groups"), wrong()
@@ -195,9 +206,17 @@ def _lineages(ledger: sqlite3.Connection) -> Lineages:
     return Lineages({row["lineage"]: Version.parse(row["parent"]) if row["parent"] else None for row in rows})
 
 
+def _meta(ledger: sqlite3.Connection, key: str) -> str | None:
+    row = ledger.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _trained(ledger: sqlite3.Connection) -> Version:
+    return Version.parse(_meta(ledger, "trained") or "0.0")
+
+
 def _versions(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
-    meta = {row["key"]: row["value"] for row in ledger.execute("SELECT key, value FROM meta")}
-    lineages, trained = _lineages(ledger), Version.parse(meta.get("trained", "0.0"))
+    lineages, trained = _lineages(ledger), _trained(ledger)
     made = [
         (row["id"], Version.parse(row["made"]))
         for row in ledger.execute("SELECT id, made FROM leases WHERE state = 'trained' ORDER BY id")
@@ -212,7 +231,7 @@ def _versions(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
                 yield f"lease {lease} made {version} as step {step}, after {before}"
         if made and made[-1][1].step != trained.step:
             yield f"the newest step is {made[-1][1]}, the learner is said to be at {trained}"
-        saved = meta.get("checkpointed")
+        saved = _meta(ledger, "checkpointed")
         if saved and lineages.abandoned(max(trained, Version.parse(saved)), Version.parse(saved)):
             yield f"the checkpoint of {saved} is of weights that {trained} does not descend from"
         for row in ledger.execute("SELECT lineage, parent FROM lineages WHERE lineage > 0"):
@@ -223,8 +242,7 @@ def _versions(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
 
 
 def _staleness(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
-    bound = ledger.execute("SELECT value FROM meta WHERE key = ?", (BOUND,)).fetchone()
-    most = int(bound[0]) if bound else 0
+    most = int(_meta(ledger, BOUND) or 0)
     lineages = _lineages(ledger)
     rows = ledger.execute(
         "SELECT g.id, g.oldest, g.newest, l.made FROM groups g JOIN leases l ON l.id = g.lease "

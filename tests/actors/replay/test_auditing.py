@@ -23,47 +23,56 @@ def audited(run: Path) -> dict[str, Checked]:
         return {check.name: check for check in audit(ledger, run / "segments")}
 
 
+class Written:
+    """A ledger whose episodes have payloads of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = SegmentStore(folder / "segments", "seat")
+        self.number = 0
+        self.play = Play(folder, demos=1)
+        self.play.commit(self.play.reserve(), True, self.steps(None))
+        self.play.phase(Phase.BC, steps=1)
+        self.play.trained(self.play.batch())
+        self.play.checkpointed("0.1")
+        self.play.rl()
+
+    def steps(self, version: str | None) -> list[StepRef]:
+        self.number += 1
+        oldest = None if version is None else Version.parse(version)
+        blob = self.store.append(f"payload {self.number}".encode())
+        return [StepRef(blob=blob, prompt_tokens=3, response_tokens=2, well_formed=True, oldest=oldest, newest=oldest)]
+
+    def learn(self, drawn: str) -> None:
+        """A step of RL from a group that weights `drawn` played."""
+        self.play.serving(drawn)
+        for success in (True, False):
+            self.play.commit(self.play.reserve(), success, self.steps(drawn))
+        self.play.trained(self.play.batch())
+
+    def close(self) -> None:
+        self.play.ledger.close()
+        self.store.close()
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Demonstrations, cloning, RL with a resume, a pulse, and episodes in flight."""
     folder = tmp_path_factory.mktemp("run")
-    store = SegmentStore(folder / "segments", "seat")
-    number = 0
-
-    def steps(version: str | None) -> list[StepRef]:
-        nonlocal number
-        number += 1
-        oldest = None if version is None else Version.parse(version)
-        blob = store.append(f"payload {number}".encode())
-        return [StepRef(blob=blob, prompt_tokens=3, response_tokens=2, well_formed=True, oldest=oldest, newest=oldest)]
-
-    play = Play(folder, demos=1)
-    play.commit(play.reserve(), True, steps(None))
-    play.phase(Phase.BC, steps=1)
-    play.trained(play.batch())
-    play.checkpointed("0.1")
-    play.rl()
-
-    def learn(version: str, drawn: str) -> None:
-        play.serving(drawn)
-        for success in (True, False):
-            play.commit(play.reserve(), success, steps(drawn))
-        play.trained(play.batch())
-
-    learn("0.2", "0.1")
+    written = Written(folder)
+    play = written.play
+    written.learn("0.1")
     play.checkpointed("0.2")
-    learn("0.3", "0.1")
+    written.learn("0.1")
     play.resumed("1.2", "0.2")
     play.reopen(incarnation="again")
     play.serving("1.2")
     play.trained(play.batch())  # what was undone, once more
-    learn("1.4", "1.3")
+    written.learn("1.3")
     play.phase(Phase.PULSE, steps=1)
     play.trained(play.batch())
     play.rl()
     play.reserve()
-    play.ledger.close()
-    store.close()
+    written.close()
     return folder
 
 
@@ -71,6 +80,26 @@ def test_nothing_is_wrong_with_what_was_written(run: Path) -> None:
     found = audited(run)
     assert {name: check.wrong for name, check in found.items() if check.wrong} == {}
     assert all(check.looked_at for check in found.values())
+
+
+@pytest.mark.parametrize("then", ["stops", "steps", "pulses and goes back again"])
+def test_nothing_is_wrong_after_a_resume_from_an_older_checkpoint(tmp_path: Path, then: str) -> None:
+    written = Written(tmp_path)
+    play = written.play
+    for step in (2, 3, 4):
+        written.learn(f"0.{step - 1}")
+        play.checkpointed(f"0.{step}")
+    play.resumed("1.2", "0.2")  # the groups of two steps were final
+    if then != "stops":
+        written.learn("1.2")
+        play.checkpointed("1.3")
+    if then.startswith("pulses"):
+        play.phase(Phase.PULSE, steps=1)
+        play.trained(play.batch())
+        play.checkpointed("1.4")
+        play.resumed("2.1", "0.1")
+    written.close()
+    assert {name: check.wrong for name, check in audited(tmp_path).items() if check.wrong} == {}
 
 
 @pytest.mark.parametrize(
