@@ -266,7 +266,7 @@ def gain(before: Sequence[RoundEpisode], after: Sequence[RoundEpisode]) -> Gain:
 def gain_of_pairs(pairs: Iterable[tuple[Sequence[RoundEpisode], Sequence[RoundEpisode]]]) -> Gain:
     """The same of several pairs of rounds, one per seed: an instance is left out that one of them lacks.
 
-    Where there are several, the interval also holds what other seeds would differ by (`intervals.with_seeds`).
+    Where there are several, the interval also holds what other seeds would differ by (`with_seeds`).
     """
     listed = [(list(before), list(after)) for before, after in pairs]
     every = [episode for pair in listed for episode in (*pair[0], *pair[1])]

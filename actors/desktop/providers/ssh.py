@@ -131,7 +131,7 @@ class _Machine:
     """One machine: its settings, its keys and the connections by which this host controls it.
 
     A server allows a connection ten sessions (`MaxSessions`, unless set otherwise): so keepers share one by eights,
-    and errands (sending code, looks from outside) have one of their own, a few at a time.
+    and errands (looks from outside, removals) have one of their own, a few at a time.
     """
 
     def __init__(self, config: MachineConfig) -> None:
@@ -251,7 +251,10 @@ async def office_releases(config: SshConfig) -> dict[str, str]:
     """LibreOffice's release on each machine, "" where none answers. Raises ConfigError."""
     machines = [_Machine(one) for one in config.machines]
     try:
-        return {one.config.host: office.release(await one.output(office.VERSION) or "none") for one in machines}
+        answers = await asyncio.gather(*(one.output(office.VERSION) for one in machines))
+        return {
+            one.config.host: office.release(answer or "none") for one, answer in zip(machines, answers, strict=True)
+        }
     finally:
         for machine in machines:
             await machine.close()
@@ -268,7 +271,7 @@ class SshProvider(Provider):
         self._sessions: dict[str, _Session] = {}
 
     async def boot(self, spec: DesktopSpec) -> Desktop:
-        """See `Provider.boot`: starts a session of the machine's ordinary user, of code that was sent there once.
+        """See `Provider.boot`: starts a session of the machine's ordinary user and sends it its code.
 
         Waits up to `ROOM_S` while no machine has room for another desktop: a desktop is about to be given back.
         """
@@ -320,7 +323,8 @@ class SshProvider(Provider):
             try:
                 async with asyncio.timeout(ANSWER_S):
                     keeper = await (await line.connection()).create_process(command, encoding=None)
-                    keeper.stdin.write(code)
+                    with contextlib.suppress(BrokenPipeError):  # it has ended already, and its output says why
+                        keeper.stdin.write(code)
             except TimeoutError:
                 raise fault(FaultCause.BOOT_TIMEOUT, f"{machine.config.host}: no session's channel opened") from None
             except (OSError, asyncssh.Error) as error:
@@ -329,7 +333,9 @@ class SshProvider(Provider):
             try:
                 await session.ask("", "up", FaultCause.BOOT_TIMEOUT)
             except BaseException:
-                keeper.close()  # the end of its input ends the session, which then removes its folder
+                # The end of its input ends the session, which then removes its folder. `close` would wait until the
+                # machine has taken all of the code.
+                keeper.channel.abort()
                 raise
         except BaseException:
             line.keepers -= 1

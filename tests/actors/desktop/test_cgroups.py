@@ -42,7 +42,6 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a group of all desktops that no other program of this machine knows."""
     name = f"computerrl-test-{os.getpid()}"
     monkeypatch.setattr(cgroups, "ALL", name)
-    monkeypatch.setattr(cgroups, "ALL", name)
     return name
 
 

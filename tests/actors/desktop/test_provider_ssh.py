@@ -9,7 +9,7 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -302,6 +302,61 @@ async def test_a_boot_that_can_not_unpack_leaves_no_folder(
         await provider.boot(DesktopSpec())
     assert sessions_on(machine) == []
     assert provider._machines[0].used == 0
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    folder: Path, handle: Callable[[asyncssh.SSHServerProcess[bytes]], object], **options: int
+) -> AsyncIterator[SshProvider]:
+    """A provider whose machine carries out every command by `handle`."""
+    host_key, client_key = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
+    client_key.write_private_key(folder / "id")
+    client_key.write_public_key(folder / "authorized_keys")
+    server = await asyncssh.listen(
+        "127.0.0.1", 0, server_host_keys=[host_key], authorized_client_keys=str(folder / "authorized_keys"),
+        process_factory=handle, encoding=None, **options,
+    )  # fmt: skip
+    public, port = host_key.export_public_key().decode(), server.get_port()
+    machine = MachineConfig(host="127.0.0.1", port=port, user="u", client_key=str(folder / "id"), host_key=public)
+    hosts = SshProvider(SshConfig(machines=[machine]))
+    try:
+        yield hosts
+    finally:
+        await hosts.close()
+        server.close()
+        await server.wait_closed()
+
+
+async def test_what_a_session_wrote_that_took_no_code_is_the_cause(tmp_path: Path):
+    def lacks(process: asyncssh.SSHServerProcess[bytes]) -> None:
+        process.stderr.write(b"no such program\n")
+        process.exit(127)
+
+    async with serving(tmp_path, lacks) as hosts:
+        with pytest.raises(DesktopFault, match=r"boot_failed.*no such program"):
+            await hosts.boot(DesktopSpec())
+
+
+async def test_a_machine_that_takes_the_code_too_slowly_gets_no_more_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(hosts_module, "ANSWER_S", 0.5)
+    late, came = asyncio.Event(), asyncio.Event()
+    size = 0
+
+    async def reads_late(process: asyncssh.SSHServerProcess[bytes]) -> None:
+        nonlocal size
+        await late.wait()
+        while data := await process.stdin.read(1 << 20):
+            size += len(data)
+        came.set()
+
+    async with serving(tmp_path, reads_late, window=4096) as hosts:
+        with pytest.raises(DesktopFault, match="boot_timeout"):
+            await hosts.boot(DesktopSpec())
+        late.set()
+        await asyncio.wait_for(came.wait(), 10)
+    assert size < len(hosts_module.archive())
 
 
 async def test_a_machine_without_its_folder_is_a_fault_that_names_it(provider: SshProvider, machine: MachineConfig):
