@@ -31,7 +31,7 @@ class TaskRange(Section, frozen=True, kw_only=True):
 
     AT: ClassVar[str] = "tasks"
 
-    family: Annotated[str, key("Names one task family. Give this or suite.")] = ""
+    family: Annotated[str, key("Names one task family. Give this, set or suite.")] = ""
     suite: Annotated[str, key("Names a bundled suite, or a suite file's path.")] = ""
     set: Annotated[str, tuning("Names a task set, or task files, in place of family or suite.")] = ""
     split: Annotated[str, key("Names the split: train, or held-out for evaluation. A task set has none.")] = ""

@@ -1,6 +1,6 @@
 """SQL is a matter of the ledger: no module outside of `actors.replay` holds any, or opens a database.
 
-Two modules read what programs of a desktop have left in databases of their own, and a third makes such databases.
+Two modules read what programs of a desktop have left in databases of their own.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ LEDGER = TOP / "actors" / "replay"
 OF_DESKTOPS = {
     TOP / part
     for part in (
-        "apis/documents/read/database.py",
+        "apis/documents/read/parse.py",
         "apis/guest/chromium/profile.py",
-        "apis/tasks/metrics/databases.py",
     )
 }
 SQL = re.compile(

@@ -118,7 +118,7 @@ def test_an_actor_that_would_begin_anew_is_refused() -> None:
         changes.layout([], [[ActorSpec(name="sampler/0", factory="f:F", config=SeatConfig(settle_ms=n))]])
         for n in (1, 2)
     )
-    with pytest.raises(ConfigError, match="sampler/0 would have to begin anew"):
+    with pytest.raises(ConfigError, match="sampler/0 would have to begin again"):
         changes.decide(one, other)
 
 

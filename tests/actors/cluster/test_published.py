@@ -9,6 +9,7 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.config import deploy_files
+from actors.replay.demos import demo_files
 
 DEPLOY = deploy_files.bundled()["local"].parent
 FIGURES = sorted(path.relative_to(DEPLOY).as_posix() for path in (DEPLOY / "results").rglob("*.figures.gz"))
@@ -26,6 +27,7 @@ def test_published_figures_still_tell_their_rounds(figures: str, capsys: pytest.
 def test_bundled_recordings_still_hold_their_demonstrations(
     recording: str, count: int, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    copy = tmp_path / "copy.jsonl"
+    copy = tmp_path / "copy.parquet"
     assert cli.main(["demos", "export", str(DEPLOY / "demos" / f"{recording}.parquet"), str(copy), "--json"]) == 0
-    assert len(copy.read_text().splitlines()) == count + 1
+    header, demos = demo_files.read(copy)
+    assert header.demos == sum(1 for _ in demos) == count
