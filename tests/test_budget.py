@@ -18,10 +18,10 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (132, 3),
-    "actors/cluster": (15930, 99),
+    "actors/cluster": (15870, 99),
     "actors/desktop": (8276, 36),
     "actors/entropulse": (757, 4),
-    "actors/front": (1233, 8),
+    "actors/front": (1224, 8),
     "actors/learner": (2074, 8),
     "actors/replay": (6205, 27),
     "actors/sampler": (2900, 14),
@@ -30,17 +30,17 @@ BUDGET: dict[str, tuple[int, int]] = {
     "apis/apps": (1480, 12),
     "apis/documents": (1601, 15),
     "apis/functions": (515, 4),
-    "apis/guest": (10796, 57),
+    "apis/guest": (10795, 57),
     "apis/plans": (218, 3),
     "apis/prompts": (490, 7),
     "apis/tasks": (7023, 41),
-    "apis/tasksets": (2464, 12),
+    "apis/tasksets": (2465, 12),
     "deploy": (571, 9),
-    "policy": (2721, 16),
+    "policy": (2720, 16),
     "policy/base": (432, 2),
-    "policy/engine": (2469, 12),
+    "policy/engine": (2471, 12),
     "policy/megatron": (2103, 9),
-    "runtime": (2831, 15),
+    "runtime": (2832, 15),
     "runtime/hosts": (2312, 9),
     "runtime/logs": (618, 4),
     "runtime/messaging": (613, 4),
@@ -48,12 +48,12 @@ BUDGET: dict[str, tuple[int, int]] = {
 
 # Comments that fight the formatter, and words that engineers elsewhere do not use: most uses in the product's Python.
 WORDS: dict[str, int] = {
-    "fmt: skip": 282,
-    "told": 373,
-    "anew": 39,
-    "stands": 185,
-    "beside": 173,
-    "Invariant:": 675,
+    "fmt: skip": 244,
+    "told": 34,
+    "anew": 1,
+    "stands": 21,
+    "beside": 39,
+    "Invariant:": 260,
 }
 
 
