@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import functools
 import os
 import stat
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -92,6 +91,9 @@ _TO_DO = {
     errno.EROFS: "mount it for writing again",
     errno.EIO: "the device fails: see dmesg",
 }
+# Of a folder that machines share: its server, or the way there, is gone. The same request succeeds once it is back.
+AWAY = (errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.ESHUTDOWN, errno.EHOSTDOWN, errno.EHOSTUNREACH)
+_TO_DO |= dict.fromkeys(AWAY, "see that its file server answers and that it is mounted")
 
 
 def flush(path: Path) -> None:
@@ -104,13 +106,13 @@ def flush(path: Path) -> None:
 
 
 def store_error(text: str, error: OSError) -> StoreError:
-    """What a failed write is called: DiskRefuses where the disk may take the same bytes later, else StoreError."""
+    """The error of a failed read or write: DiskRefuses where the same may succeed later, else StoreError."""
     kind = DiskRefuses if error.errno in _TO_DO else StoreError
     return kind(f"{text}: {why(error.errno, str(error.strerror or error))}")
 
 
 def why(number: int | None, text: str) -> str:
-    """What the disk text, and what to do about it."""
+    """What the disk answered, and what to do about it."""
     return f"{text} ({_TO_DO[number]}; the run goes on by itself then)" if number in _TO_DO else text
 
 
@@ -130,9 +132,8 @@ def refusal(folder: Path) -> str:
 class DiskGate:
     """The gate before work that writes to `folder`: shut from a refusal until the disk takes bytes again."""
 
-    def __init__(self, folder: Path, log: Log | None, look: Callable[[], str] | None = None) -> None:
+    def __init__(self, folder: Path, log: Log | None) -> None:
         self._folder, self._log = folder, log
-        self._look = look or functools.partial(refusal, folder)  # why the disk refuses; blocks
         self._since: float | None = None
         self._one = asyncio.Lock()
 
@@ -158,7 +159,7 @@ class DiskGate:
         """Return once the disk takes bytes."""
         async with self._one:
             while self.shut:
-                if await asyncio.to_thread(self._look):
+                if await asyncio.to_thread(refusal, self._folder):
                     await asyncio.sleep(AGAIN_S)
                 else:
                     self.accept()

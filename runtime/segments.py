@@ -36,7 +36,7 @@ MAX_INDEX = 65_536  # digests remembered for not storing a payload twice
 # An older payload's owner may let it go between a second one's append and whatever makes that one known as an owner.
 SHARED_S = 60.0
 _HEADER = struct.Struct("<4sI16s")
-_SHORT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, *disk.AWAY)
 _NAME = re.compile(r"([a-z0-9_-]+)-(\d{6})\.seg")
 
 
@@ -117,10 +117,6 @@ class SegmentStore:
             for name in files:
                 if name in self._lost:
                     raise DiskRefuses(self._lost[name])
-
-    def refusal(self) -> str:
-        """Why the disk takes no bytes, and what to do; "" where it takes them. Blocks."""
-        return disk.refusal(self._folder)
 
     def close(self) -> None:
         """Flush and release the files. Can be repeated. Raises StoreError, with the files released, as `flush` does."""
@@ -230,15 +226,18 @@ def _lock(folder: Path, writer: str) -> int:
 def read_blob(folder: Path, ref: BlobRef) -> bytes:
     """The payload of `ref`. Raises PayloadLost when it is missing, freed, torn or not what its digest says.
 
-    Raises StoreError where this process is short of descriptors or memory, which says nothing of the payload.
+    Raises StoreError where this process is short of descriptors or memory, DiskRefuses where the folder's file server
+    does not answer: neither says anything of the payload.
     """
     if not _NAME.fullmatch(ref.segment) or not 0 <= ref.size <= MAX_BLOB_BYTES or ref.offset < _HEADER.size:
         raise PayloadLost(f"not a reference into segments: {ref}")
     try:
         payload = _pread(folder / ref.segment, ref)
     except OSError as error:
-        kind = StoreError if error.errno in _SHORT_OF else PayloadLost
-        raise kind(f"can't read {ref.segment} at {ref.offset}: {error.strerror}") from error
+        text = f"can't read {ref.segment} at {ref.offset}"
+        if error.errno in _PASSING:
+            raise store_error(text, error) from error
+        raise PayloadLost(f"{text}: {error.strerror}") from error
     if digest_of(payload).hex() != ref.digest:
         raise PayloadLost(f"{ref.segment} at {ref.offset} does not hold {ref.digest}")
     return payload

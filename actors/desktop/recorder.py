@@ -124,7 +124,7 @@ class Recorder:
 
     def __init__(self, store: SegmentStore, log: Log | None = None) -> None:
         self._store = store
-        self.gate = DiskGate(store.folder, log, store.refusal)  # shut while the disk refuses
+        self.gate = DiskGate(store.folder, log)  # shut while the disk refuses
         self._log = log
         self._encoder = msgspec.msgpack.Encoder()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="segments")

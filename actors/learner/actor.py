@@ -1,8 +1,8 @@
 """The learner: takes batches, has the rank step on them, announces weights, keeps checkpoints.
 
 Invariant: a version never names two different weights: what follows a lost rank is a new lineage. Nothing is
-announced before the ledger knows that it is trained. A full disk and a broken transfer cost time and no step. This
-process loads no tensor library, and may be on another machine than the entry point.
+announced before the ledger knows that it is trained. A full disk costs time and no step, and so does a file server that
+does not answer. This process loads no tensor library, and may be on another machine than the entry point.
 """
 
 from __future__ import annotations

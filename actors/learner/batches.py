@@ -16,7 +16,7 @@ from random import Random
 import msgspec
 
 from actors.learner.config import LearnerConfig, Schedule
-from actors.learner.folders import plan_of
+from actors.learner.folders import PLANS
 from actors.learner.messages import PlanFile, StepPlan
 from actors.replay.messages import Batch, GroupRef, Phase, StepPayload, StepRef, Unreadable
 from policy.advantage import AdvantageLevel, group_advantages, lean, step_rewards, trajectory_advantages
@@ -76,7 +76,7 @@ def with_plan_file(plan: StepPlan, run_dir: Path, most_bytes: int = MOST_BYTES) 
     if tokens * BYTES_PER_TOKEN <= most_bytes:
         return plan
     content = msgspec.msgpack.encode(plan.micro_batches)
-    folder = plan_of(run_dir, plan.version)
+    folder = run_dir / PLANS / str(plan.version)
     path = folder / _NAME
     part = path.with_suffix(".part")
     try:
@@ -90,14 +90,14 @@ def with_plan_file(plan: StepPlan, run_dir: Path, most_bytes: int = MOST_BYTES) 
 
 
 def micro_batches_of(plan: StepPlan) -> list[MicroBatch]:
-    """The micro-batches of a plan. Raises StoreError when the file is not what the plan says."""
+    """The micro-batches of a plan. Raises StoreError when the file is not what the plan says, or can't be read."""
     if plan.plan_file is None:
         return plan.micro_batches
     try:
         with Path(plan.plan_file.location).open("rb") as file:
             content = file.read(plan.plan_file.size_bytes + 1)
     except OSError as error:
-        raise StoreError(f"the batch of {plan.plan_id} can't be read: {error}") from error
+        raise store_error(f"the batch of {plan.plan_id} can't be read from {plan.plan_file.location}", error) from error
     if len(content) != plan.plan_file.size_bytes or _digest(content) != plan.plan_file.digest:
         raise StoreError(f"{plan.plan_file.location} is not the batch of {plan.plan_id}")
     return msgspec.msgpack.decode(content, type=list[MicroBatch])

@@ -17,11 +17,7 @@ from typing import ParamSpec, TypeVar
 
 import msgspec
 
-from actors.learner.messages import (
-    ExportWeights,
-    Saved,
-    WriteKept,
-)
+from actors.learner.messages import ExportWeights, Saved, WriteKept
 from actors.sampler.messages import Weights
 from policy import checkpoints
 from policy.errors import NoModel
@@ -43,13 +39,8 @@ def checkpoint_of(run_dir: Path, version: Version) -> Path:
     return run_dir / CHECKPOINTS / str(version)
 
 
-def plan_of(run_dir: Path, version: Version) -> Path:
-    """Where a large plan for the step to `version` belongs."""
-    return run_dir / PLANS / str(version)
-
-
 class RunFolders:
-    """The learner's folders inside a run's, on the disk of this machine."""
+    """The learner's folders inside a run's."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
@@ -132,7 +123,7 @@ class Exports:
     """Holds one version's description: the newest."""
 
     def __init__(self, ask_rank: AskRank, run_dir: Path, group_owner: str) -> None:
-        """`run_dir` is the run's folder with the main host.
+        """`run_dir` is the run's folder.
 
         `group_owner` names the actor that forms groups for these weights; empty where they go by disk alone.
         """

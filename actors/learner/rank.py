@@ -50,6 +50,7 @@ from runtime.errors import (
     ActorFailed,
     ActorGone,
     ComputerRLError,
+    ConfigError,
     DeadlineExceeded,
     DiskRefuses,
     MailboxFull,
@@ -338,15 +339,22 @@ class RankActor(Actor):
             self._doing = f"at {self._version}"
 
     def _load(self, msg: LoadModel) -> ModelLoaded:
-        from policy.megatron.ranks import on_first
+        from policy.megatron.ranks import on_all, on_first
         from policy.megatron.trainer import Trainer
 
         optim, parallel, where = self.config.learner.optim(), self.config.learner.parallel, Path(msg.location)
+
+        def look() -> bytes:
+            if not where.is_dir():
+                raise ConfigError(f"{socket.gethostname()} has no folder {where}: share it (deploy/machines.md)")
+            return b""
 
         def verify() -> bytes:
             checkpoints.verify(where, msg.digest)
             return b""
 
+        if self.ctx.apart:  # all are to learn of it before they wait for the one that lacks it
+            on_all(look)
         if msg.checkpoint:
             on_first(verify)
             trainer = Trainer.resume(where, optim, reference=self.config.learner.rl.kl_coef > 0, parallel=parallel)

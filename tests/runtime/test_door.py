@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,12 +16,15 @@ from runtime.errors import HostLost
 from runtime.hosts import door as doors
 from runtime.hosts.door import (
     MAX_KNOCK_BYTES,
+    MAX_KNOCKING,
+    MAX_OF_ADDRESS,
     NONCE_BYTES,
     Arrival,
     Door,
     HostTicket,
     Knock,
     enter,
+    in_the_way,
     knock,
 )
 from runtime.hosts.frames import FromMain, Link, StopHost
@@ -131,6 +136,61 @@ async def test_what_is_no_knock_is_closed_without_a_word(monkeypatch, said):
                 await reader.readexactly(1)
         assert len(nonce) == NONCE_BYTES
         writer.transport.abort()
+        await met(guest, guest.ticket)
+
+
+@pytest.mark.parametrize("off_loopback", [False, True])
+async def test_silent_connections_shut_no_host_out(off_loopback: bool) -> None:
+    """With TLS they count before their handshake, and take no more descriptors than without."""
+    async with opened(here() if off_loopback else "127.0.0.1") as door:
+        guest = door.expect("away")
+        host, _, port = door.address.rpartition(":")
+        before = len(os.listdir("/proc/self/fd"))
+        silent = [await asyncio.open_connection(host, int(port)) for _ in range(2 * MAX_KNOCKING)]
+        async with asyncio.timeout(10):
+            while door.refused < 2 * MAX_KNOCKING - MAX_OF_ADDRESS:  # noqa: ASYNC110 - it tells of no changes
+                await asyncio.sleep(0.01)
+        assert len(os.listdir("/proc/self/fd")) - before - len(silent) <= MAX_OF_ADDRESS + 1
+        await met(guest, guest.ticket)
+        assert await asyncio.wait_for(ended(silent[0][0]), 5), "the oldest goes first"
+        assert len(door._knocking) <= MAX_OF_ADDRESS
+        for _, writer in silent:
+            writer.transport.abort()
+
+
+async def ended(reader: asyncio.StreamReader) -> bool:
+    """Whether the other side closed after at most the nonce."""
+    with contextlib.suppress(ConnectionError):
+        return len(await reader.read()) in (0, NONCE_BYTES)
+    return True
+
+
+async def test_the_oldest_of_an_address_makes_room_for_its_next_and_any_for_anothers() -> None:
+    async def sit() -> None:
+        await asyncio.Event().wait()
+
+    mine = {asyncio.create_task(sit()): "192.0.2.1" for _ in range(MAX_OF_ADDRESS)}
+    first, *_ = mine
+    assert in_the_way({}, "192.0.2.1") is None
+    assert in_the_way(mine, "192.0.2.1") is first
+    assert in_the_way(mine, "192.0.2.2") is None
+    full = mine | {asyncio.create_task(sit()): "192.0.2.2" for _ in range(MAX_KNOCKING - MAX_OF_ADDRESS)}
+    assert in_the_way(full, "192.0.2.3") is first
+    assert in_the_way(full, "192.0.2.2") is first
+    for task in full:
+        task.cancel()
+    await asyncio.gather(*full, return_exceptions=True)
+
+
+async def test_off_loopback_the_runs_own_certificate_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(here()) as door, opened(here()) as other:
+        guest = door.expect("away")
+        assert guest.ticket.certificate.startswith("-----BEGIN CERTIFICATE")
+        stranger = other.expect("away").ticket
+        await refused(msgspec.structs.replace(guest.ticket, certificate=stranger.certificate))
+        with monkeypatch.context() as patched:
+            patched.setattr(doors, "KNOCK_S", 0.5)  # neither side has a word for who speaks no TLS
+            await refused(msgspec.structs.replace(guest.ticket, certificate=""))
         await met(guest, guest.ticket)
 
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import msgspec
 import pytest
@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime import segments
-from runtime.errors import StoreError
+from runtime.errors import DiskRefuses, PayloadLost, StoreError
 from runtime.messaging.message import BlobRef
 from runtime.segments import SegmentStore, free_blob, read_blob
 
@@ -124,6 +124,31 @@ def test_freed_payloads_are_gone_and_can_be_stored_again(tmp_path):
     again.close()
     with pytest.raises(StoreError):
         free_blob(tmp_path, msgspec.structs.replace(second, offset=second.offset + 1))
+
+
+def test_a_file_server_that_does_not_answer_says_nothing_of_a_payload(tmp_path, monkeypatch):
+    store = SegmentStore(tmp_path, "seat")
+    ref = store.append(b"step")
+    store.close()
+    for number, kind in ((errno.ESTALE, DiskRefuses), (errno.ETIMEDOUT, DiskRefuses), (errno.ENOENT, PayloadLost)):
+        with monkeypatch.context() as away:
+            away.setattr(segments.os, "pread", Mock(side_effect=OSError(number, "away")))
+            with pytest.raises(kind, match=r"can't read seat-000000\.seg at \d+: away"):
+                read_blob(tmp_path, ref)
+    assert read_blob(tmp_path, ref) == b"step"
+
+
+def test_lives_that_may_overlap_write_files_of_their_own(tmp_path):
+    """Of two machines: the first was given up and still writes; the listing of the second's folder is an old one."""
+    first = SegmentStore(tmp_path, "seat/0", alone=False)
+    ref = first.append(b"one")
+    with patch.object(Path, "iterdir", return_value=iter(())):
+        second = SegmentStore(tmp_path, "seat/0", alone=False)
+    refs = [ref, second.append(b"two"), first.append(b"three")]
+    assert [ref.segment for ref in refs] == ["seat-0-000000.seg", "seat-0-000001.seg", "seat-0-000000.seg"]
+    second.close()
+    first.close()
+    assert [read_blob(tmp_path, ref) for ref in refs] == [b"one", b"two", b"three"]
 
 
 def test_a_segment_that_was_freed_whole_is_not_looked_for(tmp_path):

@@ -37,7 +37,7 @@ from runtime.system import ActorSpec, HostSpec, PlacerSpec
 
 TENSOR_PARALLEL = {"tp", "tp-size", "tensor-parallel-size"}
 ANSWER_MARGIN_S = 5.0  # that a seat waits for an answer beyond the sampler's own limit
-START_S, FAR_START_S = 300.0, 4 * 3600.0  # of the learner: a model may have to go to ranks on other machines
+LOAD_S, FAR_LOAD_S = 300.0, 4 * 3600.0  # of a whole model: ranks on other machines read and write it by a file server
 HUNG_S, SGLANG_HUNG_S = 20.0, 60.0  # without an answer for so long an engine is asked whether it still generates
 
 Stages = tuple[tuple[ActorSpec, ...], ...]
@@ -224,7 +224,7 @@ def _learner(
     """The ranks, and the actor that plans steps."""
     ranks = range(learner.parallel.ranks)
     rank = RankSettings(learner=learner, ranks=tuple(f"rank/{i}" for i in ranks))
-    begins_s = FAR_START_S if learner.place else START_S
+    load_s = FAR_LOAD_S if learner.place else LOAD_S
     return [
         *(
             ActorSpec(name=f"rank/{i}", factory="actors.learner.rank:RankActor", config=rank, host=f"ranks/{i}")
@@ -233,9 +233,11 @@ def _learner(
         ActorSpec(
             name=LEARNER,
             factory="actors.learner.actor:LearnerActor",
-            config=LearnerSettings(learner=learner, model=model, seed=seed, samplers=samplers, groups=groups),
+            config=LearnerSettings(
+                learner=learner, model=model, seed=seed, samplers=samplers, groups=groups, load_timeout_s=load_s
+            ),
             host=LEARNER if learner.actor_place else MAIN,
-            start_timeout_s=begins_s + meeting_s(len(ranks)),
+            start_timeout_s=load_s + meeting_s(len(ranks)),
         ),
     ]
 

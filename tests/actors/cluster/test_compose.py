@@ -14,6 +14,7 @@ from actors.learner.rank import MEET_S
 from apis.tasks.registry import kind_of
 from policy.base import MODEL
 from runtime.errors import ConfigError
+from runtime.system import ActorSpec
 from tests.policy.chat_models import CHATML, write_tokenizer
 
 
@@ -83,14 +84,19 @@ def test_every_rank_has_a_process_and_knows_the_others() -> None:
         planned("learner.parallel.tensor=3")
 
 
-def test_ranks_have_time_to_meet_and_a_single_one_elsewhere_may_be_silent_as_long_as_here() -> None:
-    place, starts, silent = ("cluster.engine=ray", "learner.place={CPU: 1}"), [], []
+def test_ranks_have_time_to_meet_and_those_elsewhere_to_reach_the_shared_folder() -> None:
+    """A single rank elsewhere may be silent as long as here."""
+    place, starts, loads, silent = ("cluster.engine=ray", "learner.place={CPU: 1}"), [], [], []
     for overrides in ((), place, ("learner.parallel.data=2",), (*place, "learner.parallel.data=2")):
         plan = planned(*overrides)
-        starts.append(specs(plan)["learner"].start_timeout_s)  # type: ignore[attr-defined]
+        learner: ActorSpec = specs(plan)["learner"]  # type: ignore[assignment]
+        starts.append(learner.start_timeout_s)
+        loads.append(learner.config.load_timeout_s)  # type: ignore[union-attr]
         silent.append(next(host for host in plan.hosts if host.name == "ranks/0").silent_limit_s)
     assert [starts[2] - starts[0], starts[3] - starts[1]] == [2 * MEET_S] * 2
     assert silent == [300.0, 300.0, 300.0, 120.0]
+    assert loads == [300.0, 4 * 3600.0] * 2
+    assert all(start >= load for start, load in zip(starts, loads, strict=True))
 
 
 def test_replay_starts_first_and_desktops_stop_first() -> None:

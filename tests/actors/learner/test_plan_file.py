@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -14,7 +16,7 @@ from actors.learner.folders import PLANS, RunFolders
 from actors.learner.messages import LoadModel, StepPlan
 from actors.replay.messages import Phase
 from policy.packing import MicroBatch, PackedSample
-from runtime.errors import StoreError
+from runtime.errors import DiskRefuses, StoreError
 from runtime.hosts.frames import MAX_FRAME_BYTES
 from runtime.messaging.message import Version
 from tests.actors.learner.test_learner_actor import base, running  # noqa: F401 - a fixture
@@ -60,6 +62,17 @@ def test_what_stays_in_a_message_leaves_room_in_it(tmp_path: Path) -> None:
     sent = batches.with_plan_file(plan(large(most)), tmp_path)
     assert sent.plan_file is None
     assert len(msgspec.msgpack.encode(sent)) < 2 * batches.MOST_BYTES < MAX_FRAME_BYTES
+
+
+def test_a_batch_whose_file_server_does_not_answer_is_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = batches.with_plan_file(plan(BATCHES), tmp_path, most_bytes=0)
+    with monkeypatch.context() as away:
+        away.setattr(Path, "open", Mock(side_effect=OSError(errno.ESTALE, "Stale file handle")))
+        with pytest.raises(DiskRefuses, match=f"plan 1 can't be read from {tmp_path}.*Stale file handle"):
+            batches.micro_batches_of(sent)
+    assert batches.micro_batches_of(sent) == BATCHES
 
 
 @pytest.mark.parametrize("spoil", [lambda old: old[:-1], lambda old: old + b"x", lambda old: b"\xff" + old[1:]])

@@ -2,9 +2,11 @@
 
 import asyncio
 import errno
+import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -13,12 +15,14 @@ import torch.distributed.checkpoint as dcp
 
 from actors.learner.config import LearnerConfig, RankSettings, RlConfig, SftConfig
 from actors.learner.messages import Broadcast, ExportWeights, LoadModel, SaveCheckpoint, StepPlan
-from actors.learner.rank import _written
+from actors.learner.rank import RankActor, _written
 from policy import checkpoints, hf_folder
 from policy.broadcast import checksums
 from policy.errors import LearnerError, NoModel
+from policy.megatron import ranks
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import Aggregation, MicroBatch, PackedSample, pack_cross_entropy
+from runtime.actor import Context
 from runtime.errors import ConfigError, DiskRefuses, StoreError
 from runtime.messaging.message import Version
 from runtime.messaging.refs import Ref
@@ -61,6 +65,19 @@ async def test_a_rank_that_has_met_no_others_refuses_to_load(tmp_path: Path, mod
         await system.spawn(ActorSpec(name="rank/1", factory="actors.learner.rank:RankActor", config=both))
         with pytest.raises(NoModel, match="rank/1 has met no other ranks yet"):
             await load(system.ref("rank/1"), model)
+
+
+def test_a_machine_without_the_model_names_itself_before_the_ranks_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`on_all` has every rank learn of it."""
+    asked = list[str]()
+    monkeypatch.setattr(ranks, "on_all", lambda work: asked.append("all") or work())
+    actor, missing = RankActor(RankSettings()), tmp_path / "missing"
+    actor.ctx = cast("Context", SimpleNamespace(apart=True))
+    with pytest.raises(ConfigError, match=f"{socket.gethostname()} has no folder {missing}"):
+        actor._load(LoadModel(location=str(missing), checkpoint=False, version=v(0)))
+    assert asked == ["all"]
 
 
 async def test_a_plan_is_carried_out_once(rank: Ref, model: Path) -> None:
