@@ -56,7 +56,8 @@ def show(table: TextTable) -> None:
         if table.caption:
             output.prose(f"\n{table.caption}")
         filled = table.filled()
-        output.table([name.upper() for name in filled.head], filled.rows)
+        # What begins with a small letter is a name, such as a round's, which commands take as it is.
+        output.table([name.upper() if name[:1].isupper() else name for name in filled.head], filled.rows)
 
 
 def render(name: str, **values: object) -> str:

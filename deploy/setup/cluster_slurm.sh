@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs deploy/cluster.yaml on the nodes of a Slurm job, one Ray per node:  sbatch -N 3 deploy/setup/cluster_slurm.sh
-# Not run here. The checkout lies at the same path on every node, after `make setup ray`. DESKTOPS is what one node holds.
+# Not run here. All nodes see one checkout at the same path, and so its folder of runs; each needs `make setup ray`.
+# DESKTOPS is what one node holds.
 #SBATCH --job-name=computerrl
 #SBATCH --ntasks-per-node=1
 #SBATCH --exclusive

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.cluster import output
+from actors.cluster import output, tables
 from actors.cluster import paths as places
 from actors.cluster.runs import ledgers, progress
 from actors.replay.database.ledger_file import connect
@@ -162,6 +162,11 @@ def test_a_word_that_has_no_room_breaks_between_its_pieces() -> None:
     assert [line.split() for line in out.getvalue().splitlines()] == [
         ["file_manager/", "failure"], ["train/10043", "(out_of_steps)"]
     ]  # fmt: skip
+
+
+def test_a_round_keeps_its_name_in_a_heading(capsys: pytest.CaptureFixture[str]) -> None:
+    tables.show(tables.TextTable(("Family", "after_bc"), [("calc_cell", "0.5")]))
+    assert capsys.readouterr().out.splitlines()[0].split() == ["FAMILY", "after_bc"]
 
 
 def test_a_table_that_goes_to_no_terminal_has_a_line_a_row(

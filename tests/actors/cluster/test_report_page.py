@@ -229,7 +229,7 @@ def test_a_whole_run_is_shown_and_no_word_of_a_guest_steers_anything(
     assert not re.search(r"<[^>]*evil\.example", page)
     assert "default-src 'none'" in page
     assert "over training episodes. Families that are never trained on are left out" in page
-    assert "All, Feasible, No fault and pass count every family." in page
+    assert "Success, Feasible, No fault and Pass count every family." in page
 
 
 @pytest.mark.usefixtures("undrawn")
