@@ -75,6 +75,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     xpath: str = ""  # of the archive's XML parts, below an element `file`; the distinct values that it finds
     column: list[Any] = []  # sheet, letters and count of rows: the values of a workbook's cells
     kind: str = ""  # `pages` of a PDF, `picture` for format and size of an image that shows dark and light
+    same: str = ""  # path below HOME: whether the file, or its part, has the bytes of that one
     answer: bool = False  # the answer of the case's function
     has: list[str] = []
     lacks: list[str] = []
@@ -190,7 +191,7 @@ def load(file: Path) -> Table:
     """The table in a file. Raises ConfigError."""
     try:
         return msgspec.convert(yaml.safe_load(file.read_text("utf-8")), Table)
-    except (msgspec.ValidationError, yaml.YAMLError) as error:
+    except (msgspec.ValidationError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{file}: {' '.join(str(error).split())}") from error
 
 

@@ -9,12 +9,14 @@ import io
 import re
 import time
 import zipfile
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
 from lxml import etree
 from PIL import Image
 from pypdf import PdfReader
+from pypdf.errors import PyPdfError
 
 from apis.apps.check.case import Case, Desk, NotSo, Step, Table
 
@@ -78,10 +80,20 @@ class Steps:
         return "\n".join([*windows, *elements, seen["info"]])
 
     async def _in_file(self, step: Step) -> Any:
+        """Raises NotSo, for a file that is only half written, too."""
         path = self._filled(step.file) or self._table.saves
         data = await self._desk.contents(path)
+        same = await self._desk.contents(self._filled(step.same)) if step.same else None
+        try:
+            return self._of_file(step, data, same)
+        except (PyPdfError, zipfile.BadZipFile, zlib.error, etree.XMLSyntaxError, LookupError, OSError) as error:
+            raise NotSo(f"{path}: {type(error).__name__}: {error}") from error
+
+    def _of_file(self, step: Step, data: bytes, same: bytes | None) -> Any:
         if step.part:
             data = _archive(data).read(self._filled(step.part))
+        if same is not None:
+            return data == same
         if step.column:
             return _column(_tree(data), *step.column)
         if step.xpath:

@@ -23,6 +23,7 @@ class Bounds:
     elements: int = 400_000  # in all
     sheets: int = 64
     cells: int = 50_000  # that are not empty, in all sheets
+    places: int = 16 << 20  # empty or not, up to the last filled one of each row
     cell_chars: int = 32_767  # of one text or formula, as spreadsheet programs have it
     chars: int = 4 << 20  # of all texts and formulas
     answer_bytes: int = 48 << 20
@@ -39,6 +40,7 @@ class Budget:
             "unpacked_bytes": bounds.unpacked_bytes,
             "elements": bounds.elements,
             "cells": bounds.cells,
+            "places": bounds.places,
             "chars": bounds.chars,
         }
 

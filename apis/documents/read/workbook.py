@@ -1,12 +1,13 @@
 """The cells of an Excel workbook, by openpyxl.
 
-openpyxl never sees the file itself. It gets a new archive of the parts that were unpacked within bounds, and whose XML
-has neither a document type nor an entity.
+openpyxl never sees the file itself. It gets a new archive of XML parts alone, which were unpacked within bounds and
+have neither a document type nor an entity.
 """
 
 from __future__ import annotations
 
 import io
+import posixpath
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from openpyxl.styles.colors import Color
 
 _COMPOUND = bytes.fromhex("d0cf11e0a1b11ae1")  # what an encrypted xlsx is wrapped into, and what old formats are
-_MARKUP = (".xml", ".rels", ".vml")
+_MARKUP, _NAMING = (".xml", ".rels"), (".rels", "[Content_Types].xml")  # of which the latter name parts
 _FIRST_DAY = datetime(1899, 12, 30)
 _DAY, _MS = timedelta(days=1), timedelta(milliseconds=1)
 
@@ -34,8 +35,8 @@ def read(data: bytes, budget: Budget) -> dict[str, Any]:
     package = zipped(_parts(Archive(data, budget), budget))
     try:
         book = openpyxl.load_workbook(io.BytesIO(package), read_only=True, data_only=True, keep_links=False)
-        if len(book.worksheets) > budget.bounds.sheets:
-            raise RefusedError("too_big")
+        if not 0 < len(book.worksheets) <= budget.bounds.sheets:
+            raise RefusedError("too_big" if book.worksheets else "not_a_workbook")
         return {"sheets": [_sheet(sheet, budget) for sheet in book.worksheets]}
     except (RefusedError, MemoryError):
         raise
@@ -43,11 +44,36 @@ def read(data: bytes, budget: Budget) -> dict[str, Any]:
         raise RefusedError("not_a_workbook") from None
 
 
+class _Named(MarkupHandler):
+    """The parts that one part names, as it spells them."""
+
+    def __init__(self, part: str) -> None:
+        self._folder = posixpath.dirname(posixpath.dirname(part))
+        self.names: list[str] = []
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        if target := attributes.get("PartName") or attributes.get("Target"):
+            self.names.append(posixpath.normpath(posixpath.join("/", self._folder, target)).lstrip("/"))
+
+
 def _parts(archive: Archive, budget: Budget) -> dict[str, bytes]:
-    parts = {name: archive.read(name, budget.bounds.member_bytes) for name in archive.names}
-    for name, part in parts.items():
+    """The XML parts, also under the names by which others name them with other capitals. Raises RefusedError."""
+    parts, named = {}, []
+    for name in archive.names:
         if name.lower().endswith(_MARKUP):
-            walk([part], MarkupHandler(), {}, budget)
+            parts[name] = archive.read(name, budget.bounds.member_bytes)
+            handler = _Named(name)
+            walk([parts[name]], handler, {}, budget)
+            named += handler.names if name.endswith(_NAMING) else []
+    spelled = {name.lower(): name for name in parts}
+    if len(spelled) < len(parts):
+        raise RefusedError("not_a_workbook")
+    for name in named:
+        folder, last = posixpath.split(name)
+        for wanted in (name, posixpath.join(folder, "_rels", f"{last}.rels")):
+            if wanted not in parts and wanted.lower() in spelled:
+                parts[wanted] = parts[spelled[wanted.lower()]]
+                budget.spend("unpacked_bytes", len(parts[wanted]))
     return parts
 
 
@@ -56,6 +82,7 @@ def _sheet(sheet: Any, budget: Budget) -> dict[str, Any]:
     sheet.reset_dimensions()  # what the sheet says of its own size
     found = {}
     for row in sheet.iter_rows(max_row=ROWS):
+        budget.spend("places", len(row) + 1)
         for cell in row:
             if cell.value is None and not getattr(cell, "has_style", False):
                 continue

@@ -103,6 +103,12 @@ def _laughs() -> bytes:
     return _doctype('<!ENTITY l0 "ha">' + levels, "&l9;")
 
 
+def _elsewhere(old: str, new: str, before: str = "") -> bytes:
+    """An xlsx with one part under another name, which the others know, and something before the part's XML."""
+    parts = {name: str(part).replace(old, new) for name, part in xlsx_parts("").items()}
+    return packed({name.replace(old, new): before * name.endswith(old) + part for name, part in parts.items()})
+
+
 def _cell(text: str) -> str:
     return f'<row r="1"><c r="A1" t="inlineStr"><is><t>{text}</t></is></c></row>'
 
@@ -134,6 +140,19 @@ KINDS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "external entity": ("xml_entity", lambda: _doctype('<!ENTITY x SYSTEM "file:///etc/passwd">', "&x;")),
     "parameter entity": ("xml_entity", lambda: _doctype('<!ENTITY % x SYSTEM "http://127.0.0.1/x"> %x;')),
     "document type alone": ("xml_entity", lambda: _doctype("")),
+    "entities in a workbook that is called no XML": (
+        "not_a_workbook",
+        lambda: _elsewhere("workbook.xml", "workbook.bin", '<!DOCTYPE a [<!ENTITY x "ha">]>'),
+    ),
+    "no sheet": ("not_a_workbook", lambda: _elsewhere("s1.xml", "s1.bin")),
+    "two parts of one name": (
+        "not_a_workbook",
+        lambda: _with_member("xl/Workbook.xml", b"<a/>"),
+    ),
+    "many empty places": (
+        "too_big",
+        lambda: xlsx("".join(f'<row r="{n}"><c r="XFD{n}"><v>1</v></c></row>' for n in range(1, 1500))),
+    ),
     "deep markup": ("too_big", lambda: xlsx("<a>" * 5000 + "</a>" * 5000)),
     "many elements": ("too_big", lambda: xlsx("".join(f"<a>{n}</a>" for n in range(401_000)))),
     "many cells": ("too_big", _many_cells),

@@ -80,6 +80,16 @@ def test_a_cell_beyond_the_sheet_is_not_waited_for() -> None:
     assert time.process_time() - began < Bounds().cpu_s
 
 
+def test_parts_with_other_capitals_than_their_names_in_others_are_read_and_pictures_are_not() -> None:
+    row = '<row r="1"><c r="A1" t="s"><v>0</v></c></row>'
+    parts = xlsx_parts(row, "<si><t>x</t></si>")
+    named = {name.replace("xl/", "XL/").replace("shared", "Shared"): part for name, part in parts.items()}
+    pictures = {f"xl/media/image{n}.png": os.urandom(1 << 20) for n in range(70)}
+    named["xl/drawings/drawing.vml"] = "<xml><br></xml>"
+    (sheet,) = workbook(packed({**named, **pictures}, zipfile.ZIP_STORED), Bounds())["sheets"]
+    assert sheet["cells"]["A1"]["value"] == "x"
+
+
 _ROW = '<row r="1"><c r="A1" t="s"><v>0</v></c><c><f>1+1</f><v>2</v></c></row>'
 GOOD = [packed(xlsx_parts(_ROW, "<si><t>x</t></si>"), method) for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)]
 WORDS = [b"<a>", b"</a>", b"<!DOCTYPE a>", b'="9"', b"&#x1;", b"&x;", b"PK\x01\x02", b"PK\x05\x06", b"\xff" * 4]
