@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from apis.documents.read.archive import Archive
 from apis.documents.read.bounds import Budget, RefusedError
-from apis.documents.read.markup import MarkupHandler, walk
+from apis.documents.read.markup import MarkupHandler, MarkupTree, walk
 from apis.documents.zip import zipped
 from apis.guest.addresses import ROWS
 
@@ -44,27 +44,17 @@ def read(data: bytes, budget: Budget) -> dict[str, Any]:
         raise RefusedError("not_a_workbook") from None
 
 
-class _Named(MarkupHandler):
-    """The parts that one part names, as it spells them."""
-
-    def __init__(self, part: str) -> None:
-        self._folder = posixpath.dirname(posixpath.dirname(part))
-        self.names: list[str] = []
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        if target := attributes.get("PartName") or attributes.get("Target"):
-            self.names.append(posixpath.normpath(posixpath.join("/", self._folder, target)).lstrip("/"))
-
-
 def _parts(archive: Archive, budget: Budget) -> dict[str, bytes]:
     """The XML parts, also under the names by which others name them with other capitals. Raises RefusedError."""
-    parts, named = {}, []
-    for name in archive.names:
-        if name.lower().endswith(_MARKUP):
-            parts[name] = archive.read(name, budget.bounds.member_bytes)
-            handler = _Named(name)
-            walk([parts[name]], handler, {}, budget)
-            named += handler.names if name.endswith(_NAMING) else []
+    parts, named = {}, list[str]()
+    for name in (each for each in archive.names if each.lower().endswith(_MARKUP)):
+        parts[name] = archive.read(name, budget.bounds.member_bytes)
+        tree = MarkupTree(budget)
+        walk([parts[name]], tree if name.endswith(_NAMING) else MarkupHandler(), {}, budget)
+        folder = posixpath.join("/", posixpath.dirname(posixpath.dirname(name)))
+        for node in tree.root.below("?:Relationship", "?:Override"):
+            target = node.attributes.get("Target") or node.attributes.get("PartName", "")
+            named.append(posixpath.normpath(posixpath.join(folder, target)).lstrip("/"))
     spelled = {name.lower(): name for name in parts}
     if len(spelled) < len(parts):
         raise RefusedError("not_a_workbook")
