@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from actors.cluster.checks.attack.battery import ran_by_shell
 from actors.desktop.config import SeatConfig
+from actors.desktop.link import connect
 from actors.desktop.player import Play, Player
 from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import Frozen, LeasedDesktop
@@ -40,7 +40,11 @@ class Left(LeasedDesktop):
         self._script = script
 
     async def frozen_files(self, wanted: list[WantedFile], timeout_s: float, judging: Judging = NOTHING) -> Frozen:
-        await ran_by_shell(self._desktop, self._script)
+        connection = await connect(self._desktop)
+        try:
+            await connection.run("cd && exec /bin/sh -s", input=f"{self._script}\n", check=False)
+        finally:
+            connection.abort()
         return await super().frozen_files(wanted, timeout_s, judging)
 
 

@@ -116,12 +116,6 @@ def trouble(cheat: Cheat, failed: str, verdict: TaskVerdict, *, changed: bool) -
     return f"it is harmless and was refused: {verdict.reason}" if cheat.harmless and not verdict.success else ""
 
 
-async def ran_by_shell(desktop: Desktop, script: str) -> None:
-    """Run a program of the desktop's shell in HOME. Raises OSError, asyncssh.Error, TimeoutError."""
-    async with _connected(desktop) as connection:
-        await _run(connection, script)
-
-
 @asynccontextmanager
 async def _connected(desktop: Desktop) -> AsyncIterator[asyncssh.SSHClientConnection]:
     async with asyncio.timeout(SCRIPT_S):
