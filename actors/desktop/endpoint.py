@@ -351,31 +351,16 @@ class AnswerReader:
         return Completed(thought, f"{cut}, all of them reasoning" if cut else "")
 
 
-def completed(raw: bytes, max_tokens: int) -> Completed:
-    """The answer in `raw`, the whole body of a response with status 200. Raises NoCompletionError."""
-    reader = AnswerReader()
-    if is_document(raw):
-        reader.body(raw)
-    else:
-        for event in httpx2.EventSource(event_stream(raw)):
-            reader.event(event)
-            if reader.ended:
-                break
-    return reader.completed(max_tokens)
-
-
 def is_document(start: bytes) -> bool:
     """Whether a body that begins with `start` is a single JSON document, and no stream of events."""
     return start.removeprefix(_BOM).lstrip()[:1] in (b"{", b"[")
 
 
-def event_stream(content: bytes | Any) -> httpx2.Response:
-    """A response of events in `content`, bytes or an iterator of them, with a character for each byte of theirs.
+def event_stream(content: bytes | AsyncIterator[bytes]) -> httpx2.Response:
+    """A response of events in `content`, with a character for each byte of theirs.
 
     So a character whose bytes come in two events is put together by `AnswerReader`.
     """
-    if isinstance(content, bytes):
-        content = content.removeprefix(_BOM)
     headers = {"content-type": "text/event-stream; charset=latin-1"}
     return httpx2.Response(200, headers=headers, content=content, request=httpx2.Request("POST", "http://server"))
 

@@ -253,7 +253,7 @@ async def office_releases(config: SshConfig) -> dict[str, str]:
     try:
         answers = await asyncio.gather(*(one.output(office.VERSION) for one in machines))
         return {
-            one.config.host: office.release(answer or "none") for one, answer in zip(machines, answers, strict=True)
+            one.host: office.release(answer or "none") for one, answer in zip(config.machines, answers, strict=True)
         }
     finally:
         for machine in machines:
@@ -333,8 +333,7 @@ class SshProvider(Provider):
             try:
                 await session.ask("", "up", FaultCause.BOOT_TIMEOUT)
             except BaseException:
-                # The end of its input ends the session, which then removes its folder. `close` would wait until the
-                # machine has taken all of the code.
+                # The end of its input ends the session, which removes its folder; `close` would send all code first.
                 keeper.channel.abort()
                 raise
         except BaseException:

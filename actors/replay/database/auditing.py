@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -35,18 +35,10 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 def audit(ledger: sqlite3.Connection, segments: Path) -> list[Checked]:
     """Every check of `ledger`, rows by name, and of the payloads in `segments`. Raises sqlite3.Error."""
-    checks: list[tuple[str, Callable[[sqlite3.Connection], tuple[int, Iterator[str]]]]] = [
-        ("groups", _groups),
-        ("episodes", _episodes),
-        ("counters", _counters),
-        ("phases", _phases),
-        ("versions", _versions),
-        ("staleness", _staleness),
-        ("references", _references),
-    ]
+    checks = (_groups, _episodes, _counters, _phases, _versions, _staleness, _references)
     ledger.execute("BEGIN")  # all of them see one moment, even beside a writer
     try:
-        found = [_checked(name, *check(ledger)) for name, check in checks]
+        found = [_checked(check.__name__.strip("_"), *check(ledger)) for check in checks]
         blobs = ledger.execute("SELECT * FROM blobs WHERE refs > 0").fetchall()
     finally:
         ledger.rollback()
@@ -75,31 +67,27 @@ def _number(ledger: sqlite3.Connection, sql: str) -> int:
 
 
 def _groups(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
-    lineages, trained = _lineages(ledger), _trained(ledger)
-
-    def undone(row: sqlite3.Row) -> bool:
-        """Whether a checkpoint made the group final before a resume from an older one undid its step."""
-        return (
-            (row["state"], row["ending"], row["lease_state"]) == ("ended", GroupEnding.TRAINED, "returned")
-            and bool(row["final"] and row["lease_final"] and row["made"])
-            and lineages.abandoned(trained, Version.parse(row["made"]))
-        )
+    lineages, trained = _lineages(ledger)
+    # A checkpoint made these steps final before a resume from an older one undid them: their groups stay trained.
+    final = ledger.execute("SELECT id, made FROM leases WHERE state = 'returned' AND final AND made IS NOT NULL")
+    undone = {row["id"] for row in final if lineages.abandoned(trained, Version.parse(row["made"]))}
 
     def wrong() -> Iterator[str]:
         endings = ", ".join(f"'{ending}'" for ending in GroupEnding)
         for row in ledger.execute(
-            "SELECT g.*, l.state AS lease_state, l.final AS lease_final, l.made FROM groups g LEFT JOIN leases l "  # noqa: S608
+            "SELECT g.*, l.state AS lease_state, l.final AS lease_final FROM groups g LEFT JOIN leases l "  # noqa: S608
             f"ON l.id = g.lease WHERE (g.state = 'ended') != (g.ending IS NOT NULL) OR g.ending NOT IN ({endings}) "
             "OR g.state NOT IN ('open', 'ready', 'leased', 'ended') OR (g.state != 'ended' AND g.final) "
             "OR (g.state = 'ended' AND g.ending != 'trained' AND NOT g.final) "
             "OR (g.ending = 'trained' AND (l.state IS NOT 'trained' OR l.final != g.final)) "
             "OR (g.state = 'leased' AND l.state IS NOT 'out')"
         ):
-            if not undone(row):
-                yield (
-                    f"group {row['id']} is {row['state']} ({row['ending']}, {'final' if row['final'] else 'not final'})"
-                    f" with a lease that is {row['lease_state']}"
-                )
+            if row["lease"] in undone and (row["state"], row["ending"], row["final"]) == ("ended", "trained", 1):
+                continue
+            yield (
+                f"group {row['id']} is {row['state']} ({row['ending']}, {'final' if row['final'] else 'not final'})"
+                f" with a lease that is {row['lease_state']}"
+            )
         yield from _slots(ledger)[1]
 
     return _number(ledger, "SELECT COUNT(*) FROM groups"), wrong()
@@ -201,22 +189,16 @@ def _phases(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
     return len(segments), wrong()
 
 
-def _lineages(ledger: sqlite3.Connection) -> Lineages:
+def _lineages(ledger: sqlite3.Connection) -> tuple[Lineages, Version]:
+    """The tree of lineages, and what the learner is at."""
+    trained = ledger.execute("SELECT value FROM meta WHERE key = 'trained'").fetchone()
     rows = ledger.execute("SELECT lineage, parent FROM lineages")
-    return Lineages({row["lineage"]: Version.parse(row["parent"]) if row["parent"] else None for row in rows})
-
-
-def _meta(ledger: sqlite3.Connection, key: str) -> str | None:
-    row = ledger.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    return None if row is None else str(row[0])
-
-
-def _trained(ledger: sqlite3.Connection) -> Version:
-    return Version.parse(_meta(ledger, "trained") or "0.0")
+    tree = {row["lineage"]: Version.parse(row["parent"]) if row["parent"] else None for row in rows}
+    return Lineages(tree), Version.parse(trained[0] if trained else "0.0")
 
 
 def _versions(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
-    lineages, trained = _lineages(ledger), _trained(ledger)
+    lineages, trained = _lineages(ledger)
     made = [
         (row["id"], Version.parse(row["made"]))
         for row in ledger.execute("SELECT id, made FROM leases WHERE state = 'trained' ORDER BY id")
@@ -231,9 +213,9 @@ def _versions(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
                 yield f"lease {lease} made {version} as step {step}, after {before}"
         if made and made[-1][1].step != trained.step:
             yield f"the newest step is {made[-1][1]}, the learner is said to be at {trained}"
-        saved = _meta(ledger, "checkpointed")
-        if saved and lineages.abandoned(max(trained, Version.parse(saved)), Version.parse(saved)):
-            yield f"the checkpoint of {saved} is of weights that {trained} does not descend from"
+        saved = ledger.execute("SELECT value FROM meta WHERE key = 'checkpointed'").fetchone()
+        if saved and lineages.abandoned(max(trained, Version.parse(saved[0])), Version.parse(saved[0])):
+            yield f"the checkpoint of {saved[0]} is of weights that {trained} does not descend from"
         for row in ledger.execute("SELECT lineage, parent FROM lineages WHERE lineage > 0"):
             if row["parent"] is None or Version.parse(row["parent"]).lineage >= row["lineage"]:
                 yield f"lineage {row['lineage']} begins at {row['parent']}"
@@ -242,8 +224,9 @@ def _versions(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
 
 
 def _staleness(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
-    most = int(_meta(ledger, BOUND) or 0)
-    lineages = _lineages(ledger)
+    bound = ledger.execute("SELECT value FROM meta WHERE key = ?", (BOUND,)).fetchone()
+    most = int(bound[0]) if bound else 0
+    lineages, _ = _lineages(ledger)
     rows = ledger.execute(
         "SELECT g.id, g.oldest, g.newest, l.made FROM groups g JOIN leases l ON l.id = g.lease "
         "WHERE g.ending = 'trained' AND g.oldest IS NOT NULL"

@@ -50,11 +50,6 @@ def rounds_begun(tx: Transaction) -> int:
     return sum(segment.phase is Phase.DEMO for segment in tx.path()) - 1
 
 
-def all_tasks(tx: Transaction) -> list[DemoTask]:
-    """Every task tried so far, in the order in which they were begun."""
-    return [_demo_task(row) for row in tx.rows("SELECT * FROM shown ORDER BY n")]
-
-
 def _live(tx: Transaction, rules: cold_start.Rules, rounds: int) -> list[DemoTask]:
     """Tasks that may still be tried or are being tried, in that order. Read at every turn, so others are left out."""
     if rounds:

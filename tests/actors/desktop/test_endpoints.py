@@ -14,13 +14,13 @@ import httpx2
 import msgspec
 import pytest
 from aiohttp import web
-from endpoint_stand_in import PAPER, StandIn, completion
+from endpoint_stand_in import PAPER, StandIn, completed, completion
 from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.desktop.answers import EndpointAnswers, Prompt
 from actors.desktop.config import EndpointConfig, SeatConfig
-from actors.desktop.endpoint import MAX_ANSWER_BYTES, Endpoint, NoCompletionError, completed, retry_after_s
+from actors.desktop.endpoint import MAX_ANSWER_BYTES, Endpoint, NoCompletionError, retry_after_s
 from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Observation, from_guest

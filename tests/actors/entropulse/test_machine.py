@@ -13,13 +13,12 @@ from actors.cluster.config.schema import Deploy
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
 from actors.entropulse.decide import MOST_PINNED, OpenRound, Remain, SwitchPhase, decide
 from actors.errors import LedgerError
-from actors.replay.ledger import demo_tasks as shown
 from actors.replay.messages import EvalFigures, Lane, Phase, PhaseRef, Reservation
 from actors.settings import DemosConfig, SamplingConfig
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 from tests.actors.entropulse.world import Busy, World, settings
-from tests.actors.replay.ledger_tools import Play, step
+from tests.actors.replay.ledger_tools import Play, demo_tasks_begun, step
 
 BY_PLATEAU: dict[str, Any] = {
     "pulses": 1, "total_rl_steps": 12, "min_phase_steps": 4, "plateau_window": 4, "plateau_patience": 2
@@ -338,7 +337,7 @@ def test_cloning_resampling_cloning(tmp_path: Path, rounds: int, bc_steps: int) 
     assert world.causes == [("bc", "demos_complete"), *again, ("rl", "bc_complete"), ("done", "counted")]
     sometimes = world.play.figures().demo_tasks["/sometimes"]
     assert world.made["policy"] == rounds * sometimes
-    rows = world.play.do(shown.all_tasks)
+    rows = world.play.do(demo_tasks_begun)
     assert sum(row.policy.tries for row in rows) == rounds * sometimes, "each of them once a round"
     assert world.play.figures().steps["bc"] == 2 + rounds * (bc_steps or 2)
     assert [name for name, _ in world.rounds] == ["after_bc", "final"], "evaluated once, after the last cloning"

@@ -38,6 +38,7 @@ from actors.replay.messages import (
     Trained,
     Unreadable,
 )
+from actors.replay.rules.cold_start import DemoTask
 from actors.settings import DemosConfig, SamplingConfig
 from runtime.errors import ComputerRLError
 from runtime.messaging.message import BlobRef, Version
@@ -258,3 +259,8 @@ def series(tx: Transaction) -> list[StepEvidence]:
         "SELECT e.body FROM evidence e CROSS JOIN leases l ON l.id = e.lease WHERE l.state = 'trained' ORDER BY e.lease"
     )
     return [msgspec.json.decode(row["body"], type=StepEvidence) for row in rows]
+
+
+def demo_tasks_begun(tx: Transaction) -> list[DemoTask]:
+    """Every task tried so far, in the order in which they were begun."""
+    return [demo_tasks._demo_task(row) for row in tx.rows("SELECT * FROM shown ORDER BY n")]

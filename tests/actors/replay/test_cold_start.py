@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from ledger_tools import BROKEN, FAULT, Play, settings, step
+from ledger_tools import BROKEN, FAULT, Play, demo_tasks_begun, settings, step
 
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
@@ -215,7 +215,7 @@ def test_all_three_strata_and_resampling_in_a_ledger(tmp_path: Path) -> None:
 def test_kills_change_nothing_about_what_is_tried(tmp_path: Path, kill_every: int) -> None:
     show = Show(tmp_path)
     show.run(kill_every=kill_every)
-    rows = show.play.do(demo_tasks.all_tasks)
+    rows = show.play.do(demo_tasks_begun)
     assert all(row.out == 0 and row.faults == 0 for row in rows), "work cut off by a kill is held against no task"
     assert all(row.first.tries == 2 for row in rows)
 
@@ -247,7 +247,7 @@ def test_a_task_at_rest_is_not_waited_for(tmp_path: Path) -> None:
     show.play.release(work, BROKEN)
     assert len(show.play.events("task_rests")) == 1
     show.run()
-    rows = {row.task: row for row in show.play.do(demo_tasks.all_tasks)}
+    rows = {row.task: row for row in show.play.do(demo_tasks_begun)}
     assert rows[first.task].first.tries == 0
     assert all(row.first.tries == 2 for task, row in rows.items() if task != first.task)
     assert show.play.figures().demos >= 3
@@ -334,7 +334,7 @@ def test_tallies_equal_what_happened(happenings: list[str]) -> None:
                     show.play.commit(work, what != "win", [step(None)])
                     tries[work.task] += 1
                     wins[work.task] += what == "win"
-        rows = show.play.do(demo_tasks.all_tasks)
+        rows = show.play.do(demo_tasks_begun)
         assert {row.task: row.first.tries + row.mixed.tries for row in rows if tries[row.task]} == +tries
         assert Counter({row.task: row.first.wins + row.mixed.wins for row in rows}) == wins
         assert sum(row.out for row in rows) == len(out)

@@ -228,7 +228,7 @@ _REFUSED = {
         "userfaultfd": 282, "kexec_file_load": 294,
     },
 }  # fmt: skip
-# The same on both. A filter_program that finds these missing does without.
+# The same on both. A program that finds these missing does without.
 _MISSING = {
     "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428, "move_mount": 429,
     "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "pidfd_getfd": 438, "mount_setattr": 442,

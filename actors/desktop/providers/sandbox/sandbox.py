@@ -68,7 +68,7 @@ _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MNT_DETACH = 2, 4, 8, 2
 FOLDERS = ("home", "tmp", "run")
 LOG = "log"  # on a desktop's disk: what its sandbox says
 INODES = 20_000
-REMOVE_S = 20.0  # for each try at what is awkward to remove_folder
+REMOVE_S = 20.0  # for each try at what is awkward to remove
 
 
 def make_disk(folder: Path, uid: int, size_bytes: int) -> list[str]:
