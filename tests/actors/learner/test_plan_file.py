@@ -16,9 +16,12 @@ from actors.learner.folders import PLANS, RunFolders
 from actors.learner.messages import LoadModel, StepPlan
 from actors.replay.messages import Phase
 from policy.packing import MicroBatch, PackedSample
+from runtime import segments
+from runtime.disk import store_error
 from runtime.errors import DiskRefuses, StoreError
 from runtime.hosts.frames import MAX_FRAME_BYTES
-from runtime.messaging.message import Version
+from runtime.logs.reader import read_logs
+from runtime.messaging.message import BlobRef, Version
 from tests.actors.learner.test_learner_actor import base, running  # noqa: F401 - a fixture
 from tests.actors.learner.test_rank import BATCHES, load, model, rank, v  # noqa: F401 - fixtures
 
@@ -115,3 +118,36 @@ async def test_the_learner_leaves_no_file_behind(
         step = run.logged("learner_step")[0]
         assert step["samples"] > 0
     assert not (folder / PLANS).exists()
+
+
+async def test_a_file_server_that_does_not_answer_costs_time_and_no_step(
+    tmp_path: Path,
+    base: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither the learner, which reads stored steps, nor the rank, which reads the packed batch, is started again."""
+    real, read = segments._pread, batches.micro_batches_of
+    fails = [OSError(errno.ESTALE, "Stale file handle"), OSError(errno.ETIMEDOUT, "Connection timed out")]
+    lost = [store_error("the batch can't be read", OSError(errno.ENOTCONN, "Transport endpoint is not connected"))]
+
+    def failing(path: Path, ref: BlobRef) -> bytes:
+        if fails:
+            raise fails.pop()
+        return real(path, ref)
+
+    def refusing(sent: StepPlan) -> list[MicroBatch]:
+        if lost:
+            raise lost.pop()
+        return read(sent)
+
+    async with running(tmp_path / "run", base) as run:
+        assert await run.seats.play(2, None) == 2
+        monkeypatch.setattr(segments, "_pread", failing)
+        monkeypatch.setattr(batches, "micro_batches_of", refusing)
+        await run.enter(Phase.BC, steps=2)
+        await run.trained("0.2")
+        refusals = [line["cause"] for line in run.logged("disk_refuses")]
+        assert [any(word in cause for cause in refusals) for word in ("Stale", "timed out", "endpoint")] == [True] * 3
+        assert not run.logged("learner_resumed")
+    assert not list(read_logs(tmp_path / "run", event="actor_failed"))
+    assert not list(read_logs(tmp_path / "run", event="payloads_unreadable"))
