@@ -34,6 +34,7 @@ MOST_BYTES = MEMORY_BYTES + SPACE_BYTES + (256 << 20)  # and of the process that
 BLANK = bytes(64)
 START_S, TURNS_S = 120.0, 3 * 3600.0  # from its turn to its first order; and until its turn, behind those of others
 TRY_S = 0.2  # between two looks whether it is its turn
+SIZES = {"check_image_file_size"}  # these look at a file's size alone, and zeros are small
 FILED = {"check_list"}  # published: what a command said, as a file
 
 
@@ -131,10 +132,10 @@ def _turn() -> Iterator[None]:
 def score(name: str, result: Any, expected: Any, options: Mapping[str, Any]) -> Score:
     """What the published metric `name` gives; 0 where it raises.
 
-    A full score counts only where a file of nothing but zeros gets less. Raises PublishedError as `answers` does,
-    ConfigError where that file gets a full score, too, and where the metric needs what its environment lacks.
+    A full score counts only where a file of nothing but zeros gets less, but for `SIZES`. Raises PublishedError as
+    `answers` does, ConfigError where that file gets a full score, too, and for what the metric's environment lacks.
     """
-    blank = _blank(result)
+    blank = None if name in SIZES else _blank(result)
     given = [result] if blank is None else [result, blank]
     found, *others = answers([order(name, one, expected, options) for one in given])
     if found.missing:

@@ -106,6 +106,12 @@ def test_each_metric_that_is_left_to_the_package_judges_a_right_end_and_a_near_m
     assert {key: one.missing for key, one in said.items() if one.missing} == {}
     assert {key: one for key, one in said.items() if key[1] == "right" and one.score < 0.999} == {}
     assert {key: one for key, one in said.items() if key[1] == "wrong" and one.score > 0.9} == {}
+    blanks = [(case, blank) for case in asked if (blank := published._blank(viewed(case["right"]))) is not None]
+    orders = [
+        published.order(case["metric"], blank, viewed(case["expected"]), case["options"]) for case, blank in blanks
+    ]
+    full = {case["metric"] for (case, _), one in zip(blanks, published.answers(orders), strict=True) if one.score == 1}
+    assert full == published.SIZES
 
 
 @pytest.mark.slow
