@@ -185,8 +185,6 @@ def main(argv: list[str]) -> int:
     os.umask(0o022)
     session = Session(args.run, args.home, args.token, args.size)
     if args.keep is not None:
-        from guest.session.session import keep
-
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the end of standard input ends us in order
         keep(session, args.keep, args.token)
         return 0
