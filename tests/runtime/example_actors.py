@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from runtime.actor import Actor, handles
+from runtime.disk import refusal
 from runtime.errors import ComputerRLError, ConfigError
 from runtime.logs.events import declare
 from runtime.messaging.message import BlobRef, Done, Message, Request
@@ -273,7 +274,7 @@ class Counter(Actor):
 
     @handles(Home)
     async def home(self, msg: Home) -> Texts:
-        look = await asyncio.to_thread(self.ctx.disk_gate()._look)
+        look = await asyncio.to_thread(refusal, self.ctx.home)
         return Texts(texts=[str(self.ctx.home), look])
 
     @handles(Lie)
