@@ -53,6 +53,7 @@ def test_a_place_that_is_listed_is_found_again(side: int, data: st.DataObject) -
     assert 0 <= said <= WHOLE
     assert abs(pixel(said, side) - min(max(at, 0), side - 1)) <= side / WHOLE / 2 + 1
     assert counted(at, side, "pixels") == at
+    assert (pixel(0, side), pixel(WHOLE, side)) == (0, side - 1)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,8 @@ AREAS: dict[str, dict[str, list[str]]] = {
     "hosts": {
         "runtime/supervision.py": [RUNTIME + "test_supervision.py", REPLAY + "test_task_quarantine.py"],
         "runtime/hosts/process.py": [
-            RUNTIME + name for name in ("test_actors.py", "test_clock.py", "test_changing.py", "test_hosts.py")
+            RUNTIME + name
+            for name in ("test_actors.py", "test_clock.py", "test_changing.py", "test_hosts.py", "test_waits.py")
         ],
         "runtime/clock.py": [RUNTIME + "test_clock.py"],
     },
@@ -47,8 +48,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "actors/sampler/weights.py": [SAMPLER + "test_weights.py"],
     },
     "trust": {
-        "apis/actions/arguments.py": GRAMMAR,
-        "actors/cluster/commands/play.py": [*GRAMMAR, "tests/actors/cluster/test_cli.py"],
+        "apis/actions/arguments.py": [*GRAMMAR, "tests/apis/test_sight.py"],
         "apis/functions/values.py": [
             "tests/apis/test_kinds.py", "tests/apis/test_tools_calc.py", "tests/apis/test_tools_vlc.py",
         ],
