@@ -8,7 +8,9 @@
 # the image is built /proc is masked, so it lacks what set-up takes from a first desktop: LibreOffice's profile. No
 # image was built yet: `make fresh-root` runs the same steps where nothing masks /proc.
 # --build-arg PIP_EXTRA_INDEX_URL=... names the index of PyTorch's CPU build; without it the image holds the CUDA build.
-FROM debian:12-slim
+#
+# For GPUs: docker build --target gpu -t computerrl-gpu . ; docker run --gpus all ... computerrl-gpu run gpu-1
+FROM debian:12-slim AS base
 
 # Debian drops a version from its archive when a security release follows, so none can be pinned.
 # hadolint ignore=DL3008
@@ -30,3 +32,18 @@ RUN PIP_NO_CACHE_DIR=1 make setup \
 USER computerrl
 ENTRYPOINT [".venv/bin/computerrl"]
 CMD ["run", "smoke"]
+
+# SGLang with its compilers, and the learner's torch of the same NCCL.
+FROM base AS gpu
+# hadolint ignore=DL3002,DL3066
+USER root
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends g++ \
+    && rm -rf /var/lib/apt/lists/*
+RUN PIP_NO_CACHE_DIR=1 make sglang-gpu
+# hadolint ignore=DL3066
+USER computerrl
+CMD ["doctor", "gpu-1"]
+
+FROM base AS cpu

@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench soak scripted standins sglang-cpu vscode osworld-apps osworld-judge agree ray extras smollm chat-templates fresh-root clean
+.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench soak scripted standins sglang-cpu sglang-gpu vscode osworld-apps osworld-judge agree ray extras smollm chat-templates fresh-root clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -39,7 +39,11 @@ test-all: test-change proofs extras
 	@bash deploy/setup/sglang_smoke.sh
 
 sglang-cpu:
-	@bash deploy/setup/sglang.sh
+	@bash deploy/setup/sglang.sh cpu
+
+# SGLang for a CUDA machine, 9 GB, and the same torch for the learner: both need one NCCL.
+sglang-gpu: setup
+	@bash deploy/setup/sglang.sh gpu
 
 # Ray, for runs on several machines: 235 MB.
 ray: setup

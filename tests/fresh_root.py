@@ -37,11 +37,19 @@ class DockerStep(NamedTuple):
     text: str
 
 
-def steps(dockerfile: str) -> list[DockerStep]:
-    """What a Dockerfile says, in order, without comments."""
+def steps(dockerfile: str, target: str = "") -> list[DockerStep]:
+    """What a Dockerfile says for the stage `target` (default: its last), in order, without comments."""
     lines = [line for line in dockerfile.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
-    return [DockerStep(*line.split(maxsplit=1)) for line in joined.splitlines()]
+    stages: dict[str, list[DockerStep]] = {}
+    for line in joined.splitlines():
+        step = DockerStep(*line.split(maxsplit=1))
+        if step.instruction == "FROM":
+            base, _, last = step.text.partition(" AS ")
+            stages[last] = list(stages.get(base, [DockerStep("FROM", base)]))
+        else:
+            stages[last].append(step)
+    return stages[target or last]
 
 
 def debian(given: Sequence[DockerStep]) -> str:
@@ -54,7 +62,7 @@ def debian(given: Sequence[DockerStep]) -> str:
 
 def inside(given: Sequence[DockerStep], environment: dict[str, str]) -> list[str]:
     """The shell lines that execute the steps within the root. Raises ValueError for an unknown instruction."""
-    lines, user, program = [], "root", list[str]()
+    lines, user, program, arguments = [], "root", list[str](), list[str]()
     settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
 
     def run(command: str) -> list[str]:
@@ -73,13 +81,15 @@ def inside(given: Sequence[DockerStep], environment: dict[str, str]) -> list[str
                 lines.append(f"cp -r {SOURCE}/. .")
             case "USER":
                 user = text
-            case "ENTRYPOINT" | "CMD":
-                program += json.loads(text)
+            case "ENTRYPOINT":
+                program = json.loads(text)
+            case "CMD":
+                arguments = json.loads(text)
             case "ARG":  # a PIP_* of the environment
                 pass
             case _:
                 raise ValueError(f"{name} {text}: this instruction is not known here")
-    return [*lines, *run(shlex.join(program))]
+    return [*lines, *run(shlex.join(program + arguments))]
 
 
 def around(root: Path, codename: str, mirrors: Sequence[tuple[str, str]], bound: Sequence[Path]) -> list[str]:

@@ -18,13 +18,13 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (132, 3),
-    "actors/cluster": (15867, 99),
+    "actors/cluster": (16056, 100),
     "actors/desktop": (8266, 36),
     "actors/entropulse": (757, 4),
     "actors/front": (1224, 8),
     "actors/learner": (2073, 8),
     "actors/replay": (6201, 27),
-    "actors/sampler": (2900, 14),
+    "actors/sampler": (2921, 14),
     "apis": (583, 6),
     "apis/actions": (883, 6),
     "apis/apps": (1493, 12),

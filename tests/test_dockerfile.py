@@ -42,6 +42,14 @@ def test_the_steps_are_set_up_as_root_and_a_run_as_a_user_without_rights() -> No
     assert run[2].endswith("sh -c '.venv/bin/computerrl run smoke'")
 
 
+def test_the_image_for_gpus_adds_sglang_and_compilers() -> None:
+    gpu = [line for line in fresh_root.inside(fresh_root.steps(DOCKERFILE, "gpu"), {}) if line.startswith("setpriv")]
+    assert [line.split()[2] for line in gpu] == ["root", "root", "root", "root", "computerrl"]
+    assert "g++" in gpu[2]
+    assert "make sglang-gpu" in gpu[3]
+    assert gpu[4].endswith("'.venv/bin/computerrl doctor gpu-1'")
+
+
 @pytest.mark.parametrize("wrong", ["ADD . /x", "COPY a b", "HEALTHCHECK NONE"])
 def test_a_step_that_the_command_does_not_know_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match=f"^{wrong}: this instruction is not known here"):

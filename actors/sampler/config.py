@@ -27,6 +27,7 @@ REFUSED = {
     "admin-api-key": "the server gets a key of its own, which only this program knows",
     "tokenizer-worker-num": "with several SGLang takes no key, and any user of the machine could load other weights",
 }
+TENSOR_PARALLEL = {"tp", "tp-size", "tensor-parallel-size"}
 SPREAD = ("dp-size", "data-parallel-size", "pp-size", "pipeline-parallel-size")
 
 
@@ -179,8 +180,18 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
         far = [url for url in self.attach if not is_loopback(urlsplit(url).hostname or "")]
         if far and is_loopback(sync.address):
             raise ConfigError(f"weight_sync.address is {sync.address}, where {far[0]} can't reach the learner's rank")
+        if self.device == "cuda" and not self.attach and not self.gpus:
+            raise ConfigError(
+                "weight_sync.transport is collective, and NCCL has no two ranks on one GPU: say in samplers.gpus which"
+                " GPUs next to the learner's the engines see, or leave it at disk"
+            )
         options = self.engine.options if isinstance(self.engine, SglangConfig) and not self.attach else {}
         for name, value in options.items():
+            if name.replace("_", "-") in TENSOR_PARALLEL and value != 1 and sync.in_flight == "in_place":
+                raise ConfigError(
+                    f"weight_sync.in_flight is in_place, and samplers.engine.options.{name} is {value}: a broadcast"
+                    " between the parts of a forward pass stops both; set it to retract or drain"
+                )
             if name.replace("_", "-") in SPREAD and value != 1:
                 raise ConfigError(
                     f"samplers.engine.options.{name} is {value}, and SGLang takes weights by weight_sync.transport: "

@@ -222,6 +222,7 @@ _ON_CPU = [
     "--device", "cpu", "--attention-backend", "torch_native", "--sampling-backend", "pytorch",
     "--disable-cuda-graph", "--disable-overlap-schedule", "--mem-fraction-static", "0.2", "--sleep-on-idle",
 ]  # fmt: skip
+_PACKAGED_NVCC = "lib/python3*/site-packages/nvidia/cu*/bin/nvcc"
 
 
 class SglangProcess(ServerProcess):
@@ -287,7 +288,12 @@ class SglangProcess(ServerProcess):
         env = environment(self._settings)
         env.pop("PYTHONPATH", None)
         env |= {"HF_HUB_OFFLINE": "1", TOKEN_ENV: self.token, "TMPDIR": self._temporary or tempfile.gettempdir()}
-        return env | ({"SGLANG_USE_CPU_ENGINE": "1"} if self._settings.samplers.device == "cpu" else {})
+        if self._settings.samplers.device == "cpu":
+            return env | {"SGLANG_USE_CPU_ENGINE": "1"}
+        # flashinfer looks for a compiler in CUDA_HOME, and not for that of its own environment's packages.
+        compilers = sorted(interpreter(self._engine.python).parent.parent.glob(_PACKAGED_NVCC))
+        elsewhere = "CUDA_HOME" in env or shutil.which("nvcc") or Path("/usr/local/cuda").exists()
+        return env | ({"CUDA_HOME": str(compilers[-1].parent.parent)} if compilers and not elsewhere else {})
 
 
 def interpreter(configured: str) -> Path:
@@ -298,9 +304,9 @@ def interpreter(configured: str) -> Path:
     python = Path(configured) if configured else Path(check_origin().root) / ENVIRONMENT / "bin" / "python"
     if not os.access(python, os.X_OK):
         what = "samplers.engine.python names" if configured else "SGLang's environment is missing:"
-        raise ConfigError(f"{what} {python}: make sglang-cpu builds one")
+        raise ConfigError(f"{what} {python}: make sglang-cpu builds one, on a CUDA machine make sglang-gpu")
     if (python.parent.parent / BEGUN).exists():
-        raise ConfigError(f"SGLang's environment is half built: {python}: make sglang-cpu builds it again")
+        raise ConfigError(f"SGLang's environment is half built: {python}: make sglang-cpu or sglang-gpu ends it")
     return python
 
 

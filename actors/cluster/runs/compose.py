@@ -25,7 +25,7 @@ from actors.entropulse.config import EntropulseSettings
 from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings
 from actors.learner.rank import meeting_s
 from actors.replay.config import LedgerSettings
-from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig, WeightSyncConfig
+from actors.sampler.config import TENSOR_PARALLEL, SamplersConfig, SamplerSettings, SglangConfig, WeightSyncConfig
 from actors.sampler.messages import BEGIN
 from actors.sampler.router import DispatchSettings
 from apis.tasks.registry import kind_of
@@ -35,7 +35,6 @@ from runtime.messaging.message import Version
 from runtime.spec import MAIN
 from runtime.system import ActorSpec, HostSpec, PlacerSpec
 
-TENSOR_PARALLEL = {"tp", "tp-size", "tensor-parallel-size"}
 ANSWER_MARGIN_S = 5.0  # that a seat waits for an answer beyond the sampler's own limit
 LOAD_S, FAR_LOAD_S = 300.0, 4 * 3600.0  # of a whole model: ranks on other machines read and write it by a file server
 HUNG_S, SGLANG_HUNG_S = 20.0, 60.0  # without an answer for so long an engine is asked whether it still generates

@@ -27,7 +27,7 @@ from actors.cluster import paths as places
 from actors.cluster.config import models
 from actors.cluster.config.lanes import lanes_of
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import compose
+from actors.cluster.runs import compose, versions
 from actors.desktop.config import SandboxConfig
 from actors.desktop.files import office
 from actors.desktop.providers import home
@@ -130,6 +130,8 @@ def _engines(deploy: Deploy) -> Iterator[Check]:
         yield check_gpu()
     if isinstance(deploy.samplers.engine, SglangConfig):
         yield check_sglang(deploy.samplers.engine)
+    if deploy.samplers.device == "cuda":
+        yield from (Check(it.name, False, it.what, it.mend, it.fatal) for it in versions.examine(deploy))
 
 
 # Python and its packages.
@@ -191,8 +193,7 @@ def check_sglang(engine: SglangConfig) -> Check:
     try:
         return Check("sglang", True, str(interpreter(engine.python)))
     except ConfigError as error:
-        mend = "make sglang-cpu; on a CUDA machine: python3 -m venv .venv-sglang, and pip install sglang==0.5.23 in it"
-        return Check("sglang", False, str(error), mend)
+        return Check("sglang", False, str(error), "make sglang-cpu, or on a CUDA machine make sglang-gpu")
 
 
 # What desktops need.

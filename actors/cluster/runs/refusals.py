@@ -17,7 +17,7 @@ import psutil
 from actors.cluster.config import models
 from actors.cluster.config.lanes import Lanes, lanes_of, pool_of, refuse_missing_keys, refuse_undoable
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import ledgers, recordings, trackers
+from actors.cluster.runs import ledgers, recordings, trackers, versions
 from actors.sampler.config import SglangConfig, attached_key
 from policy import memory
 from policy.architecture import Architecture, read_architecture
@@ -147,7 +147,24 @@ def _shared_round(deploy: Deploy, _: Named) -> None:
         )
 
 
-_TRAINING = (_model, _trackers, _idle_phases, _out_of_reach, _shared_round)
+def _collective(deploy: Deploy, _: Named) -> None:
+    """Learner and engines can't form a group by NCCL."""
+    samplers = deploy.samplers
+    if deploy.weight_sync.transport != "collective" or samplers.device == "cpu" or samplers.attach:
+        return
+    ranks = deploy.learner.parallel.ranks
+    taken = [entry for entry in samplers.gpus if any(int(gpu) < ranks for gpu in entry.split(","))]
+    if taken and not deploy.learner.place:
+        raise ConfigError(
+            f"weight_sync.transport is collective, and samplers.gpus holds {taken[0]!r}: the learner computes on the"
+            f" first {ranks}, and NCCL has no two ranks on one GPU"
+        )
+    have = versions.here(samplers.engine)
+    if wrong := versions.nccl_misfit(have.learner, have.engine):
+        raise ConfigError(f"weight_sync.transport is collective: {wrong}; make sglang-gpu gives both one, or take disk")
+
+
+_TRAINING = (_model, _trackers, _idle_phases, _out_of_reach, _shared_round, _collective)
 
 
 def learner_memory(deploy: Deploy, architecture: Architecture) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,9 +28,9 @@ def command(tmp_path: Path):
     """Makes a command line and its environment."""
     made: list[SglangProcess] = []
 
-    def make(**samplers: object) -> tuple[list[str], dict[str, str]]:
+    def make(python: str = sys.executable, **samplers: object) -> tuple[list[str], dict[str, str]]:
         options = samplers.pop("options", {})
-        engine = SglangConfig(python=sys.executable, options=options)  # type: ignore[arg-type]
+        engine = SglangConfig(python=python, options=options)  # type: ignore[arg-type]
         config = SamplersConfig(engine=engine, **samplers)  # type: ignore[arg-type]
         made.append(SglangProcess(SamplerSettings(samplers=config, model=""), engine, "s", tmp_path / "log"))
         return made[-1].command("/model", "0.3")
@@ -110,6 +111,21 @@ def test_on_a_gpu_it_decides_itself_and_options_pass_through(command) -> None:
     assert "--enable-metrics" in argv
     assert "--attention-backend" not in given
     assert "SGLANG_USE_CPU_ENGINE" not in env
+
+
+def test_a_compiler_of_its_own_packages_is_named_where_the_machine_has_none(
+    command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "bin" / "python"
+    toolkit = tmp_path / "lib" / "python3.11" / "site-packages" / "nvidia" / "cu13"
+    for program in (python, toolkit / "bin" / "nvcc"):
+        program.parent.mkdir(parents=True)
+        program.touch(mode=0o755)
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert command(str(python), device="cuda")[1]["CUDA_HOME"] == str(toolkit)
+    monkeypatch.setenv("CUDA_HOME", "/opt/cuda")
+    assert command(str(python), device="cuda")[1]["CUDA_HOME"] == "/opt/cuda"
 
 
 def test_started_servers_share_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
