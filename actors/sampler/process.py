@@ -292,7 +292,7 @@ class SglangProcess(ServerProcess):
             return env | {"SGLANG_USE_CPU_ENGINE": "1"}
         # flashinfer looks for a compiler in CUDA_HOME, and not for that of its own environment's packages.
         compilers = sorted(interpreter(self._engine.python).parent.parent.glob(_PACKAGED_NVCC))
-        elsewhere = "CUDA_HOME" in env or shutil.which("nvcc") or Path("/usr/local/cuda").exists()
+        elsewhere = "CUDA_HOME" in env or shutil.which("nvcc") or Path("/usr/local/cuda/bin/nvcc").exists()
         return env | ({"CUDA_HOME": str(compilers[-1].parent.parent)} if compilers and not elsewhere else {})
 
 
