@@ -222,6 +222,7 @@ _ON_CPU = [
     "--device", "cpu", "--attention-backend", "torch_native", "--sampling-backend", "pytorch",
     "--disable-cuda-graph", "--disable-overlap-schedule", "--mem-fraction-static", "0.2", "--sleep-on-idle",
 ]  # fmt: skip
+MACHINE_NVCC = Path("/usr/local/cuda/bin/nvcc")
 _PACKAGED_NVCC = "lib/python3*/site-packages/nvidia/cu*/bin/nvcc"
 
 
@@ -292,7 +293,7 @@ class SglangProcess(ServerProcess):
             return env | {"SGLANG_USE_CPU_ENGINE": "1"}
         # flashinfer looks for a compiler in CUDA_HOME, and not for that of its own environment's packages.
         compilers = sorted(interpreter(self._engine.python).parent.parent.glob(_PACKAGED_NVCC))
-        elsewhere = "CUDA_HOME" in env or shutil.which("nvcc") or Path("/usr/local/cuda/bin/nvcc").exists()
+        elsewhere = "CUDA_HOME" in env or shutil.which("nvcc") or MACHINE_NVCC.exists()
         return env | ({"CUDA_HOME": str(compilers[-1].parent.parent)} if compilers and not elsewhere else {})
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from actors.cluster.config.schema import Deploy
 from actors.sampler.config import SglangConfig
-from actors.sampler.process import interpreter
+from actors.sampler.process import MACHINE_NVCC, interpreter
 from runtime.errors import ConfigError
 
 SGLANG = "0.5.23"  # whose protocol this program speaks
@@ -154,8 +154,10 @@ def _listed(python: str) -> dict[str, str]:
 
 
 def _compiler() -> str:
-    home = Path(os.environ.get("CUDA_HOME") or "/usr/local/cuda") / "bin" / "nvcc"
-    return str(home) if home.is_file() else "nvcc"
+    home = os.environ.get("CUDA_HOME")
+    return next(
+        (str(path) for path in (home and Path(home, "bin/nvcc"), MACHINE_NVCC) if path and path.is_file()), "nvcc"
+    )
 
 
 def _printed(command: list[str]) -> str:

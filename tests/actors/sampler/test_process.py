@@ -15,6 +15,7 @@ from actors.cluster.config import models
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.typed_yaml import build
 from actors.cluster.runs import compose
+from actors.sampler import process
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig, attached_key
 from actors.sampler.process import EngineProcess, SglangProcess, environment, interpreter
 from runtime.errors import ConfigError
@@ -123,6 +124,7 @@ def test_a_compiler_of_its_own_packages_is_named_where_the_machine_has_none(
         program.touch(mode=0o755)
     monkeypatch.delenv("CUDA_HOME", raising=False)
     monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(process, "MACHINE_NVCC", tmp_path / "none")
     assert command(str(python), device="cuda")[1]["CUDA_HOME"] == str(toolkit)
     monkeypatch.setenv("CUDA_HOME", "/opt/cuda")
     assert command(str(python), device="cuda")[1]["CUDA_HOME"] == "/opt/cuda"
