@@ -4,35 +4,21 @@ The loss is a weighted sum over tokens, and the weights come with the samples. S
 is the batch's loss. KL is at temperature 1, the ratio and the mismatch at the temperature that the token was drawn at.
 
 The policy term's slope in log pi is bounded, however far a token's policy is from the policy that drew it. The bound is
-max(1 + clip_ratio_high, c) * |A| with `direct`, and C times that with `decoupled`. So no token has to be thrown away.
+max(1 + clip_ratio_high, c) * |A| with `direct`, and C times that with `decoupled` and a cap or a mask. So no token has
+to be thrown away.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from policy.settings import Objective
+
 LOG_RATIO_LIMIT = 20.0  # its exp is finite in fp32, and any clip setting cuts a ratio that far out
-
-
-@dataclass(frozen=True, kw_only=True)
-class Objective:
-    """Clipping and regularisation of one RL step. Raises ValueError for a setting without meaning."""
-
-    clip_ratio_low: float = 0.2
-    clip_ratio_high: float = 0.2
-    dual_clip: float = 3.0
-    kl_coef: float = 0.0
-    importance_ratio: str = "direct"  # or "decoupled"
-    tis_cap: float = 2.0
-
-    def __post_init__(self) -> None:
-        if self.importance_ratio not in {"direct", "decoupled"}:
-            raise ValueError(f"importance_ratio is 'direct' or 'decoupled', not {self.importance_ratio!r}")
-        if self.dual_clip <= 1.0 or self.tis_cap < 1.0 or min(self.clip_ratio_low, self.clip_ratio_high) <= 0.0:
-            raise ValueError(f"dual_clip exceeds 1, clips exceed 0, tis_cap is at least 1: {self}")
 
 
 @dataclass(frozen=True)
@@ -40,9 +26,10 @@ class TokenTerms:
     """Per-token terms [r]; only `loss` carries a gradient."""
 
     loss: Tensor
-    ratio: Tensor  # pi / mu (direct) or pi / pi_prox (decoupled)
+    ratio: Tensor  # pi / mu (direct) or pi / pi_prox (decoupled); of the whole sample with `ratio: sequence`
     clipped: Tensor  # bool: the policy term is on a flat part
     dual_clipped: Tensor  # bool: on the flat part that the dual clip adds
+    masked: Tensor  # bool: left out, because engine and learner disagree too far
     kl: Tensor  # k3 against the reference; 0 without one
 
 
@@ -57,6 +44,36 @@ def k3(logprobs: Tensor, reference: Tensor) -> Tensor:
     return delta.exp() - 1.0 - delta
 
 
+def over_samples(values: Tensor, lengths: Tensor | None) -> Tensor:
+    """Of each token the mean of `values` [r] over its sample; `lengths` are the samples' tokens, in order.
+
+    Without `lengths` all tokens are one sample's.
+    """
+    if lengths is None:
+        return values.mean().expand_as(values) if values.numel() else values
+    sample = torch.repeat_interleave(torch.arange(len(lengths), device=values.device), lengths)
+    sums = torch.zeros(len(lengths), dtype=values.dtype, device=values.device).index_add(0, sample, values)
+    return (sums / lengths)[sample]
+
+
+def correction_of(anchor: Tensor, behaviour: Tensor, objective: Objective, lengths: Tensor | None) -> Tensor:
+    """What multiplies a token's term because the engine's log-probability differs from the learner's; all [r].
+
+    With w = pi_prox / mu and the bounds [1 / C, C]: `none` is 1, `tis` min(w, C) (Yao et al. 2025), `token_mask` w
+    inside the bounds and 0 outside (IcePop), `sequence_mask` the same of the geometric mean of w over a sample (MIS).
+    Under `direct` pi / mu holds w already, so a mask is 1 or 0, and `tis` changes nothing.
+    """
+    if objective.mismatch == "none" or (objective.mismatch == "tis" and objective.importance_ratio == "direct"):
+        return torch.ones_like(behaviour)
+    gap = log_ratio(anchor, behaviour)
+    if objective.mismatch == "tis":
+        return gap.exp().clamp(max=objective.tis_cap)
+    if objective.mismatch == "sequence_mask":
+        gap = over_samples(gap, lengths)
+    inside = gap.abs() <= math.log(objective.tis_cap)
+    return torch.where(inside, torch.ones_like(gap) if objective.importance_ratio == "direct" else gap.exp(), 0.0)
+
+
 def grpo_terms(
     logprobs: Tensor,
     behaviour: Tensor,
@@ -66,21 +83,21 @@ def grpo_terms(
     proximal: Tensor | None = None,
     unit_logprobs: Tensor | None = None,
     reference: Tensor | None = None,
+    lengths: Tensor | None = None,
 ) -> TokenTerms:
-    """Loss -(clipped surrogate) + beta * k3 of every token; all arguments are [r].
+    """Loss -(clipped surrogate) + beta * k3 of every token; all arguments are [r] but `lengths` [samples].
 
     `logprobs` (with gradient) and `behaviour` are at the recorded temperature, `unit_logprobs` (with gradient) and
-    `reference` at temperature 1. `direct`: rho = pi / mu. `decoupled`: rho = pi / pi_prox, times min(pi_prox / mu, C)
+    `reference` at temperature 1. `direct`: rho = pi / mu. `decoupled`: rho = pi / pi_prox, times `correction_of`
     (Hilton et al. 2022, with the correction capped). `proximal` defaults to the current policy's values. In a batch's
     first optimizer step they are what recomputing at its beginning gives. Later steps pass the first step's values.
+    With `ratio: sequence` rho is the geometric mean over a sample's tokens (GSPO, arXiv 2507.18071).
     Where A < 0 the term is bounded by c * A (dual clip, Ye et al. 2020).
     """
-    correction = torch.ones_like(advantages)
-    anchor = behaviour
-    if objective.importance_ratio == "decoupled":
-        anchor = logprobs.detach() if proximal is None else proximal
-        correction = log_ratio(anchor, behaviour).exp().clamp(max=objective.tis_cap)
-    ratio = log_ratio(logprobs, anchor).exp()
+    learned = logprobs.detach() if proximal is None else proximal
+    correction = correction_of(learned, behaviour, objective, lengths)
+    gap = log_ratio(logprobs, learned if objective.importance_ratio == "decoupled" else behaviour)
+    ratio = (over_samples(gap, lengths) if objective.ratio == "sequence" else gap).exp()
     plain = ratio * advantages
     surrogate = torch.minimum(
         plain, ratio.clamp(1.0 - objective.clip_ratio_low, 1.0 + objective.clip_ratio_high) * advantages
@@ -95,5 +112,10 @@ def grpo_terms(
         loss = loss + objective.kl_coef * divergence
         kl = divergence.detach()
     return TokenTerms(
-        loss=loss, ratio=ratio.detach(), clipped=(bounded != plain).detach(), dual_clipped=dual_clipped, kl=kl
+        loss=loss,
+        ratio=ratio.detach(),
+        clipped=(bounded != plain).detach(),
+        dual_clipped=dual_clipped,
+        masked=correction == 0.0,
+        kl=kl,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from itertools import accumulate
 
 from runtime.messaging.message import Value
 
@@ -18,6 +19,7 @@ class Aggregation(StrEnum):
     STEP_MEAN = "step_mean"  # mean over a step's tokens, then over the group's steps, then over groups (the paper's)
     TOKEN_MEAN = "token_mean"  # noqa: S105  mean over all response tokens of the batch
     TOKEN_SUM = "token_sum"  # noqa: S105  plain sum
+    TRAJECTORY_MEAN = "trajectory_mean"  # mean over a trajectory's tokens, then over trajectories, then over groups
 
 
 class PackedSample(Value):
@@ -76,12 +78,15 @@ def packed_length(members: Sequence[PackedSample]) -> int:
     return len(members[0].ids) + sum(sample.response_len for sample in members[1:])
 
 
-def group_weights(groups: Sequence[Sequence[int]], aggregation: Aggregation) -> list[list[float]]:
+def group_weights(
+    groups: Sequence[Sequence[int]], aggregation: Aggregation, turns: Sequence[Sequence[int]] | None = None
+) -> list[list[float]]:
     """Per-token weights of a batch.
 
     `groups[g]` holds the response length |o_ij| of every step of every trajectory of group g; the result has the
-    same shape. With `step_mean` the weights are 1 / (groups * sum_i L_i * |o_ij|), the paper's objective.
-    Raises ValueError when a group or a response is empty.
+    same shape. With `step_mean` the weights are 1 / (groups * sum_i L_i * |o_ij|), the paper's objective. With
+    `trajectory_mean` they are 1 / (groups * trajectories * sum_j |o_ij|), where `turns[g]` holds the L_i in order;
+    without it every step is a trajectory. Raises ValueError when a group or a response is empty.
     """
     if any(not group or min(group) < 1 for group in groups):
         raise ValueError("every group has steps and every step has response tokens")
@@ -90,7 +95,17 @@ def group_weights(groups: Sequence[Sequence[int]], aggregation: Aggregation) -> 
     if aggregation is Aggregation.TOKEN_MEAN:
         tokens = sum(sum(group) for group in groups)
         return [[1.0 / tokens] * len(group) for group in groups]
+    if aggregation is Aggregation.TRAJECTORY_MEAN and turns is not None:
+        return [_by_trajectory(group, of, len(groups)) for group, of in zip(groups, turns, strict=True)]
     return [[1.0 / (len(groups) * len(group) * length) for length in group] for group in groups]
+
+
+def _by_trajectory(lengths: Sequence[int], turns: Sequence[int], groups: int) -> list[float]:
+    ends = list(accumulate(turns))
+    tokens = [sum(lengths[end - count : end]) for end, count in zip(ends, turns, strict=True)]
+    return [
+        1.0 / (groups * len(turns) * of_own) for of_own, count in zip(tokens, turns, strict=True) for _ in range(count)
+    ]
 
 
 def sample_weights(lengths: Sequence[int], aggregation: Aggregation) -> list[float]:

@@ -1,7 +1,7 @@
-"""Settings of a trainer, apart from the libraries that run it: adapters, the layout of ranks, Adam. No torch here.
+"""Settings of a trainer, apart from the libraries that run it: adapters, the layout of ranks, Adam, the objective.
 
-A split that the model does not allow, and a target that it does not have, are refused by their keys before any rank
-starts. All of it is fixed for the life of a trainer; what may change between steps comes with the step.
+No torch here. A split that the model does not allow, and a target that it does not have, are refused by their keys
+before any rank starts. All but the objective is fixed for the life of a trainer.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 from policy.architecture import Architecture
 from policy.tensorfiles import inside
 from runtime.errors import ConfigError
+from runtime.messaging.message import Value
 from runtime.settings import Section, key, tuning
 
 
@@ -121,6 +122,33 @@ class ParallelConfig(Section, frozen=True, kw_only=True):
         if model.layers % self.pipeline:
             name = "num_hidden_layers"
             raise ConfigError(f"learner.parallel.pipeline is {self.pipeline}: it does not divide {name} {model.layers}")
+
+
+class Objective(Value, kw_only=True):
+    """What one RL step minimizes, as it goes to the ranks. Raises ValueError for a setting without meaning."""
+
+    clip_ratio_low: float = 0.2
+    clip_ratio_high: float = 0.2
+    dual_clip: float = 3.0
+    kl_coef: float = 0.0
+    importance_ratio: str = "direct"  # or "decoupled"
+    ratio: str = "token"  # or "sequence": a sample's geometric mean
+    mismatch: str = "tis"  # or "none", "token_mask", "sequence_mask"
+    tis_cap: float = 2.0  # also the bound of a mask, which is its inverse on the other side
+
+    def __post_init__(self) -> None:
+        for name, words in _WORDS.items():
+            if getattr(self, name) not in words:
+                raise ValueError(f"{name} is one of {', '.join(words)}, not {getattr(self, name)!r}")
+        if self.dual_clip <= 1.0 or self.tis_cap < 1.0 or min(self.clip_ratio_low, self.clip_ratio_high) <= 0.0:
+            raise ValueError(f"dual_clip exceeds 1, clips exceed 0, tis_cap is at least 1: {self}")
+
+
+_WORDS = {
+    "importance_ratio": ("direct", "decoupled"),
+    "ratio": ("token", "sequence"),
+    "mismatch": ("none", "tis", "token_mask", "sequence_mask"),
+}
 
 
 class OptimConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

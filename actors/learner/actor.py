@@ -232,9 +232,10 @@ class LearnerActor(Actor):
         self._busy_s += result.t1 - result.t0
         self._loss = result.figures["loss"]
         sizes = {"micro_batches": len(plan.micro_batches), "samples": sum(len(m.samples) for m in plan.micro_batches)}
-        result = msgspec.structs.replace(
-            result, figures={**planned.figures, **sizes, "wait_s": waited_s, **result.figures}
-        )
+        figures = {**planned.figures, **sizes, "wait_s": waited_s, **result.figures}
+        if "entropy" in planned.figures:  # of the same tokens, whatever their advantages and the KL term
+            figures |= {"entropy": planned.figures["entropy"], "entropy_computed": result.figures["entropy"]}
+        result = msgspec.structs.replace(result, figures=figures)
         self.ctx.log.emit(LEARNER_STEP, **fields_of(_step_report(batch, plan.kind, result)))
         self._watch_skips(result)
         return result

@@ -19,7 +19,17 @@ from actors.learner.config import LearnerConfig, Schedule
 from actors.learner.folders import PLANS
 from actors.learner.messages import PlanFile, StepPlan
 from actors.replay.messages import Batch, GroupRef, Phase, StepPayload, StepRef, Unreadable
-from policy.advantage import AdvantageLevel, group_advantages, lean, step_rewards, trajectory_advantages
+from policy.advantage import (
+    AdvantageLevel,
+    Baseline,
+    Prior,
+    anchored,
+    covariance,
+    group_advantages,
+    lean,
+    step_rewards,
+    trajectory_advantages,
+)
 from policy.base.corpus import sequence
 from policy.errors import LearnerError
 from policy.packing import (
@@ -31,6 +41,7 @@ from policy.packing import (
     pack_cross_entropy,
     sample_weights,
 )
+from policy.settings import Objective
 from policy.tokenizer import Tokenizer
 from runtime.disk import store_error
 from runtime.errors import PayloadLost, StoreError
@@ -179,6 +190,7 @@ def plan(
     if rl:
         before = msgspec.structs.replace(version, step=version.step - 1)
         samples, without_signal = _grpo(batch.groups, payloads, config, before)
+        figures |= _of_tokens(samples)
         taught = [sample for sample in samples if sample.advantage or config.rl.kl_coef]
         micro_batches = pack(taught, config.token_budget, config.parallel.data)
         figures["groups"] = float(len(batch.groups) - len(without_signal))
@@ -201,12 +213,7 @@ def plan(
             lr=_rate(config, batch),
             fresh_optimizer=batch.fresh_optimizer,
             new_reference=batch.new_reference and config.rl.kl_coef > 0,
-            kl_coef=config.rl.kl_coef if rl else 0.0,
-            clip_ratio_low=config.rl.clip_ratio_low,
-            clip_ratio_high=config.rl.clip_ratio_high,
-            dual_clip=config.rl.dual_clip,
-            importance_ratio=config.rl.importance_ratio,
-            tis_cap=config.rl.tis_cap,
+            objective=config.rl.objective() if rl else Objective(),
             epochs=config.rl.epochs if rl else 1,
         ),
         without_signal=without_signal,
@@ -221,39 +228,56 @@ def _rate(config: LearnerConfig, batch: Batch) -> float:
     return learning_rate(config, batch.phase.phase, joined + batch.stay_step, of_all)
 
 
-def _advantages(group: GroupRef, config: LearnerConfig) -> list[list[float]] | None:
-    advantages = _standardised(group, config)
-    return None if advantages is None else lean(advantages, config.rl.negative_scale)
+def _advantages(group: GroupRef, payloads: Payloads, config: LearnerConfig) -> list[list[float]] | None:
+    rl = config.rl
+    prior = None if group.prior is None else Prior(group.prior, rl.prior_weight)
+    baseline = rl.baseline if prior is not None or rl.baseline is not Baseline.POSTERIOR else Baseline.GROUP
+    if not rl.advantage.by_verdict:
+        rewards = [
+            step_rewards(verified=t.success, well_formed=[step.well_formed for step in t.steps])
+            for t in group.trajectories
+        ]
+        found = group_advantages(rewards, scaled=rl.advantage_std, baseline=baseline, prior=prior)
+    else:
+        verdicts = [float(t.success) for t in group.trajectories]
+        lengths = [len(t.steps) for t in group.trajectories]
+        found = trajectory_advantages(verdicts, lengths, scaled=rl.advantage_std, baseline=baseline, prior=prior)
+        if found is not None and rl.advantage is AdvantageLevel.GIGPO:
+            prompts = [[tuple(payloads[step.blob].prompt_ids) for step in t.steps] for t in group.trajectories]
+            steps = anchored(verdicts, prompts, rl.step_discount, scaled=rl.advantage_std)
+            found = [[a + b for a, b in zip(*both, strict=True)] for both in zip(found, steps, strict=True)]
+    return None if found is None else lean(found, rl.negative_scale)
 
 
-def _standardised(group: GroupRef, config: LearnerConfig) -> list[list[float]] | None:
-    if config.rl.advantage is AdvantageLevel.TRAJECTORY:
-        return trajectory_advantages(
-            [float(t.success) for t in group.trajectories],
-            [len(t.steps) for t in group.trajectories],
-            scaled=config.rl.advantage_std,
-        )
-    rewards = [
-        step_rewards(verified=t.success, well_formed=[step.well_formed for step in t.steps]) for t in group.trajectories
-    ]
-    return group_advantages(rewards, scaled=config.rl.advantage_std)
+def _of_tokens(samples: Sequence[PackedSample]) -> dict[str, float]:
+    """Figures of all tokens of the batch, whatever their advantages: of the policy that drew them.
+
+    `entropy` is -sum log mu / tokens, an unbiased estimate of the mean token entropy at the temperature of drawing.
+    """
+    drawn = [(sample.advantage, value) for sample in samples for value in sample.behaviour_logprobs]
+    if not drawn:
+        return {}
+    entropy = -math.fsum(value for _, value in drawn) / len(drawn)
+    return {"entropy": entropy, "advantage_logprob_cov": covariance(drawn)}
 
 
 def _grpo(
     groups: Sequence[GroupRef], payloads: Payloads, config: LearnerConfig, before: Version
 ) -> tuple[list[PackedSample], list[str]]:
     trained: list[list[tuple[StepPayload, float]]] = []  # per group: its steps with their advantages
+    turns: list[list[int]] = []  # per group: steps of each trajectory
     without_signal: list[str] = []
     for group in groups:
-        advantages = _advantages(group, config)
+        advantages = _advantages(group, payloads, config)
         if advantages is None:
             without_signal.append(group.group)
             continue
         steps = [payloads[step.blob] for t in group.trajectories for step in t.steps]
         flat = [value for trajectory in advantages for value in trajectory]
         trained.append(list(zip(steps, flat, strict=True)))
+        turns.append([len(t.steps) for t in group.trajectories if t.steps])
     weights = group_weights(
-        [[len(payload.response_ids) for payload, _ in steps] for steps in trained], config.loss_aggregation
+        [[len(payload.response_ids) for payload, _ in steps] for steps in trained], config.loss_aggregation, turns
     )
     samples = [
         PackedSample(

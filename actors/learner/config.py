@@ -10,9 +10,9 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from policy.advantage import AdvantageLevel
+from policy.advantage import AdvantageLevel, Baseline
 from policy.packing import Aggregation
-from policy.settings import LoraConfig, OptimConfig, ParallelConfig
+from policy.settings import LoraConfig, Objective, OptimConfig, ParallelConfig
 from runtime.errors import ConfigError
 from runtime.settings import Section, key, tuning
 
@@ -44,9 +44,26 @@ class RlConfig(Section, frozen=True, kw_only=True):
         int, tuning("Takes this many optimizer steps on one batch, each over all of it.", ge=1, le=EPOCHS_MOST)
     ] = 1
     advantage: Annotated[
-        AdvantageLevel, tuning("Chooses what a reward belongs to: each step, or the whole trajectory.")
+        AdvantageLevel,
+        tuning(
+            "Chooses what a reward belongs to: each step, the whole trajectory, or that and the steps of equal prompts"
+            " (gigpo)."
+        ),
     ] = AdvantageLevel.STEP
     advantage_std: Annotated[bool, tuning("Divides advantages by the group's standard deviation.")] = True
+    baseline: Annotated[
+        Baseline,
+        tuning(
+            "Chooses what is taken off a reward: the group's mean, that of its other episodes, or with the success of"
+            " the kind of task (posterior), where groups of equal rewards teach."
+        ),
+    ] = Baseline.GROUP
+    prior_weight: Annotated[
+        float, tuning("Counts the kind's success as so many episodes, with the posterior baseline.", gt=0)
+    ] = 8.0
+    step_discount: Annotated[
+        float, tuning("Discounts a verdict by this per step that was left, with gigpo.", gt=0, le=1)
+    ] = 0.95
     negative_scale: Annotated[
         float, key("Multiplies negative advantages. 1 is GRPO; 0 learns from success alone.", ge=0, le=1)
     ] = 1.0
@@ -54,18 +71,39 @@ class RlConfig(Section, frozen=True, kw_only=True):
         Literal["direct", "decoupled"],
         tuning("Chooses a ratio's denominator: the policy that acted, or the policy before the step (decoupled)."),
     ] = "direct"
+    ratio: Annotated[
+        Literal["token", "sequence"],
+        tuning("Clips each token's ratio, or the geometric mean of an answer's (sequence, GSPO)."),
+    ] = "token"
+    mismatch: Annotated[
+        Literal["none", "tis", "token_mask", "sequence_mask"],
+        tuning(
+            "Corrects for the engine's log-probabilities: weights up to tis_cap under decoupled (tis), or leaves out"
+            " tokens or answers that are off by more than tis_cap."
+        ),
+    ] = "tis"
     clip_ratio_low: Annotated[float, tuning("Clips a ratio below 1 minus this.", gt=0)] = 0.2
     clip_ratio_high: Annotated[float, tuning("Clips a ratio above 1 plus this.", gt=0)] = 0.2
     dual_clip: Annotated[
         float, tuning("Limits the loss of a token with negative advantage A to this times |A|.", gt=1)
     ] = 3.0
     tis_cap: Annotated[
-        float, tuning("Limits the weight of a token under decoupled (truncated importance sampling).", ge=1)
+        float, tuning("Limits the weight of a token under decoupled, and what a mask of mismatch lets pass.", ge=1)
     ] = 2.0
     kl_coef: Annotated[
         float, key("Multiplies the k3 estimate of the KL to the reference. 0 keeps no reference.", ge=0)
-    ] = 0.0003
+    ] = 0.0
     threads: Annotated[int, tuning("Sets the CPU threads of each rank in RL, next to desktops and samplers.", ge=1)] = 1
+
+    def objective(self) -> Objective:
+        """The part that is the ranks'."""
+        return Objective(**{name: getattr(self, name) for name in Objective.__struct_fields__})
+
+
+# Of RL, what a plan shows where it is not as usual.
+OPTIONS = (
+    "advantage_std", "baseline", "importance_ratio", "ratio", "mismatch", "negative_scale", "kl_coef",
+)  # fmt: skip
 
 
 class SftConfig(Section, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ import msgspec
 
 from actors.sampler.messages import Canary, Weights
 from policy.packing import MicroBatch
+from policy.settings import Objective
 from runtime.logs.events import declare, declare_struct
 from runtime.messaging.message import Done, Message, Request, Value, Version
 
@@ -40,12 +41,7 @@ class StepPlan(Request[StepResult]):
     rehearsal: list[list[MicroBatch]] = []  # of each optimizer step, exercises whose cross-entropy its loss includes
     fresh_optimizer: bool = False
     new_reference: bool = False
-    kl_coef: float = 0.0
-    clip_ratio_low: float = 0.2
-    clip_ratio_high: float = 0.2
-    dual_clip: float = 3.0
-    importance_ratio: str = "direct"  # or "decoupled"
-    tis_cap: float = 2.0
+    objective: Objective = Objective()  # of RL
     epochs: int = 1  # optimizer steps, each over all micro-batches; together they make one version
     plan_file: PlanFile | None = None
 

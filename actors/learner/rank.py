@@ -61,7 +61,6 @@ from runtime.messaging.message import Done, Request, Version
 from runtime.messaging.refs import Ref
 
 if TYPE_CHECKING:
-    from policy.losses import Objective
     from policy.megatron.trainer import Trainer
 
 
@@ -380,12 +379,12 @@ class RankActor(Actor):
         if msg.fresh_optimizer:
             trainer.fresh_optimizer()
         # A resume may set a coefficient that was 0: the KL then counts from the weights of that moment.
-        if msg.new_reference or (msg.kl_coef and trainer.reference is None):
+        if msg.new_reference or (msg.objective.kl_coef and trainer.reference is None):
             trainer.new_reference()
         if sft:
             figures = trainer.cross_entropy_step(micro_batches, msg.lr, rehearsal)
         else:
-            figures = trainer.grpo_step(micro_batches, msg.lr, objective_of(msg), msg.epochs, rehearsal)
+            figures = trainer.grpo_step(micro_batches, msg.lr, msg.objective, msg.epochs, rehearsal)
         ok = figures.pop("ok") > 0
         return StepResult(plan_id=msg.plan_id, version=msg.version, figures=figures, ok=ok, t0=t0, t1=now())
 
@@ -407,20 +406,6 @@ def _written(where: Path, write: Callable[[Path], str]) -> str:
         if cause := disk.refusal(where.parent):
             raise DiskRefuses(f"can't write {where}: {cause}") from error
         raise
-
-
-def objective_of(plan: StepPlan) -> Objective:
-    """What a step of RL minimizes."""
-    from policy.losses import Objective
-
-    return Objective(
-        clip_ratio_low=plan.clip_ratio_low,
-        clip_ratio_high=plan.clip_ratio_high,
-        dual_clip=plan.dual_clip,
-        kl_coef=plan.kl_coef,
-        importance_ratio=plan.importance_ratio,
-        tis_cap=plan.tis_cap,
-    )
 
 
 def _canary(trainer: Trainer) -> Canary:

@@ -13,6 +13,7 @@ import msgspec
 
 from actors.replay.messages import SERVING_AGAIN_S
 from actors.settings import DemosConfig, SamplingConfig
+from policy.advantage import AdvantageLevel
 from runtime.errors import ConfigError
 from runtime.settings import Section, key, tuning
 
@@ -153,7 +154,8 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     rollout_share: float = 0.0  # of RL's episodes, which an open evaluation round gets
     single_version: bool = False  # engines hold one version: no round is played while RL draws
     pulse: str = "full"  # with "reference_reset" a segment of RL that follows one of RL renews the reference alone
-    advantage: str = "step"  # rewards that must differ in a group for the learner to learn: of "step" or "trajectory"
+    advantage: AdvantageLevel = AdvantageLevel.STEP  # whose rewards must differ in a group for the learner to learn
+    prior_weight: float | None = None  # of the posterior baseline, with which groups of equal rewards may teach
 
     def __post_init__(self) -> None:
         if self.train_kinds and len(self.train_kinds) != len(self.train_tasks):

@@ -130,6 +130,7 @@ class GroupRef(Value):
     group: str
     task: str
     trajectories: list[TrajectoryRef]
+    prior: float | None = None  # success of its kind of task before it; None unless the baseline is `posterior`
 
 
 class EvalFigures(Value):
@@ -185,6 +186,11 @@ class StepEvidence(Value):
     steps_per_min: float  # answers of the model, train lane
     elapsed_s: float
     success_by_kind: dict[str, float] = {}  # of late; empty without a curriculum
+    # Of the groups whose last episode was committed since the step before, those of equal rewards among them:
+    pass_at_1: float | None = None  # share of their episodes that succeeded; None without such a group
+    pass_at_8: float | None = None  # chance that one of 8 episodes succeeds; None where none has 8
+    all_right: dict[str, float] = {}  # family -> share of its groups whose every episode succeeded
+    all_wrong: dict[str, float] = {}  # the same of those without a success
     sampled_entropy_nats: float | None = None  # per token, of the same episodes as `success`; see `task_choice.played`
 
 

@@ -257,6 +257,7 @@ class PackedInputs:
             layout.positions.extend([0] * filling)
         self._counts = [sample.response_len for sample in samples]
         counts = torch.tensor(self._counts)
+        self.lengths = counts.to(device)  # of each sample, in packing order
         self.ids = torch.tensor(layout.ids, device=device)[None]
         self.positions = torch.tensor(layout.positions, device=device)[None]
         longest = max(len(sample.ids) for sample in samples)

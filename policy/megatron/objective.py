@@ -21,10 +21,11 @@ import torch.nn.functional as F  # noqa: N812  the name everyone knows
 from megatron.core import parallel_state
 from torch import Tensor
 
-from policy.losses import Objective, grpo_terms, log_ratio
+from policy.losses import grpo_terms, log_ratio
 from policy.megatron.layers import PackedInputs
 from policy.megatron.ranks import StepTally
 from policy.memory import CHUNK
+from policy.settings import Objective
 
 
 @dataclass(frozen=True)
@@ -222,6 +223,7 @@ def grpo(
         proximal=anchors.proximal,
         unit_logprobs=scores.unit,
         reference=anchors.reference,
+        lengths=inputs.lengths,
     )
     if first:
         tally.mean("entropy", scores.entropy)
@@ -230,13 +232,27 @@ def grpo(
         _count_mismatch(inputs, scores.drawn.detach(), objective, tally)
     tally.mean("clip_fraction", terms.clipped)
     tally.mean("dual_clip_fraction", terms.dual_clipped)
+    if objective.mismatch.endswith("mask"):
+        tally.mean("masked_fraction", terms.masked)
     tally.mean("ratio_mean", terms.ratio)
     tally.peak("ratio_max", terms.ratio)
     return (terms.loss * inputs.weights).sum()
 
 
+RATIOS, SQUARES = "ratios", "squares"  # sums over the batch's tokens, for `effective_samples`
+
+
+def effective_samples(figures: dict[str, float]) -> dict[str, float]:
+    """Replace the sums by `effective_samples`, (sum w)^2 / (n sum w^2) of the tokens' w = pi / mu: 1 on policy."""
+    ratios, squares = figures.pop(RATIOS, 0.0), figures.pop(SQUARES, 0.0)
+    return {**figures, "effective_samples": ratios * ratios / (figures["tokens"] * squares)} if squares else figures
+
+
 def _count_mismatch(inputs: PackedInputs, logprobs: Tensor, objective: Objective, tally: StepTally) -> None:
-    gap = log_ratio(logprobs, inputs.behaviour).abs()
+    gap = log_ratio(logprobs, inputs.behaviour)
+    tally.total(RATIOS, float(gap.exp().sum()))
+    tally.total(SQUARES, float((2 * gap).exp().sum()))
+    gap = gap.abs()
     tally.mean("mismatch_mean", gap)
     tally.peak("mismatch_max", gap)
     tally.mean("far_fraction", gap > math.log(objective.tis_cap))

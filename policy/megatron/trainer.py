@@ -21,7 +21,6 @@ from torch.nn import Parameter
 from policy import checkpoints, hf_folder, tensorfiles
 from policy.architecture import read_architecture
 from policy.errors import LearnerError
-from policy.losses import Objective
 from policy.megatron import ON_CPU, checkpoint, lora
 from policy.megatron import objective as losses
 from policy.megatron.layers import PackedInputs
@@ -30,7 +29,7 @@ from policy.megatron.objective import VocabRows
 from policy.megatron.optimizer import Updater
 from policy.megatron.ranks import StepTally, ensure_parallel, exchanged, on_first
 from policy.packing import MicroBatch, deal
-from policy.settings import LoraConfig, OptimConfig, ParallelConfig
+from policy.settings import LoraConfig, Objective, OptimConfig, ParallelConfig
 from runtime.errors import StoreError
 
 
@@ -161,14 +160,15 @@ class Trainer:
         - loss, entropy (nats per token at temperature 1), kl (k3; absent without a KL term),
         - mismatch_mean and mismatch_max (|log pi / mu|, at most 20),
         - far_fraction (tokens with pi / mu outside [1 / C, C]),
+        - effective_samples (share of the tokens that as many with equal ratios pi / mu would be worth),
         - fresh_fraction, agreement_mean and agreement_max (what sampler and learner disagree by on the same weights),
         - tokens (trained on), packed_tokens.
 
-        Figures of all passes: clip_fraction, dual_clip_fraction, ratio_mean, ratio_max, grad_norm (mean, before
-        clipping), optimizer_steps (applied), forward_s, reference_s, backward_s, optimizer_s. Also lr, and ok: 1, or 0
-        where the gradients of any pass were not finite. Such a pass changed nothing. The others were applied and count
-        in optimizer_steps. A figure that is not finite reads 0. Raises LearnerError when there is a KL term but no
-        reference, or log-probabilities are missing.
+        Figures of all passes: clip_fraction, dual_clip_fraction, masked_fraction (with a mask), ratio_mean, ratio_max,
+        grad_norm (mean, before clipping), optimizer_steps (applied), forward_s, reference_s, backward_s, optimizer_s.
+        Also lr, and ok: 1, or 0 where the gradients of any pass were not finite. Such a pass changed nothing. The
+        others were applied and count in optimizer_steps. A figure that is not finite reads 0. Raises LearnerError when
+        there is a KL term but no reference, or log-probabilities are missing.
         """
         # Looked at before any rank waits for another.
         for sample in (sample for batch in micro_batches for sample in batch.samples):
@@ -318,7 +318,8 @@ class Trainer:
         norms = [outcome.grad_norm for outcome in outcomes if outcome.ok]
         tally.total("grad_norm", sum(norms) / len(norms) if norms else 0.0)
         tally.total("optimizer_steps", sum(outcome.ok for outcome in outcomes))
-        return {**tally.figures(), "ok": float(all(outcome.ok for outcome in outcomes)), "lr": lr}
+        figures = losses.effective_samples(tally.figures())
+        return {**figures, "ok": float(all(outcome.ok for outcome in outcomes)), "lr": lr}
 
     def _dealt(self, micro_batches: Sequence[MicroBatch]) -> list[MicroBatch]:
         """Those of this data rank."""

@@ -26,13 +26,12 @@ from safetensors.torch import save_file
 
 from policy.architecture import read_architecture
 from policy.errors import LearnerError
-from policy.losses import Objective
 from policy.megatron import checkpoint, objective, ranks
 from policy.megatron.model import PolicyModel
 from policy.megatron.optimizer import Updater
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import Aggregation, MicroBatch, PackedSample, pack, pack_cross_entropy
-from policy.settings import LoraConfig, ParallelConfig
+from policy.settings import LoraConfig, Objective, ParallelConfig
 from runtime.errors import DiskRefuses, StoreError
 
 CLIP = 0.05  # far below the gradient's norm, so that a wrong norm is a wrong step

@@ -11,10 +11,9 @@ from torch.distributed.checkpoint import FileSystemReader
 
 from actors.learner.config import LearnerConfig
 from policy.architecture import read_architecture
-from policy.losses import Objective
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import MicroBatch, PackedSample
-from policy.settings import LoraConfig, ParallelConfig
+from policy.settings import LoraConfig, Objective, ParallelConfig
 from runtime.errors import ConfigError, StoreError
 from tests.policy import tiny_models
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from policy.advantage import group_advantages
-from policy.losses import Objective, TokenTerms, grpo_terms, k3
+from policy.losses import TokenTerms, grpo_terms, k3
 from policy.packing import Aggregation, group_weights
+from policy.settings import Objective
 
 
 def terms(ratio: float, advantage: float, objective: Objective, **extra: Tensor) -> tuple[TokenTerms, float]:
@@ -136,7 +137,15 @@ def test_far_out_ratios_stay_finite() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"importance_ratio": "other"}, {"dual_clip": 1.0}, {"tis_cap": 0.5}, {"clip_ratio_low": 0.0}]
+    "wrong",
+    [
+        {"importance_ratio": "other"},
+        {"ratio": "step"},
+        {"mismatch": "veto"},
+        {"dual_clip": 1.0},
+        {"tis_cap": 0.5},
+        {"clip_ratio_low": 0.0},
+    ],
 )
 def test_settings_without_meaning_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError):
@@ -148,3 +157,45 @@ def test_a_correction_that_changes_nothing_and_a_reference_without_its_half_are_
     for half in ({"unit_logprobs": torch.tensor([-1.0])}, {"reference": torch.tensor([-1.0])}):
         result, _ = terms(1.1, 1.0, objective, **half)
         assert (float(result.kl), float(result.loss.detach())) == (0.0, pytest.approx(-1.1))
+
+
+MU = torch.tensor([0.25, 0.25, 0.5]).log()  # a sample of two tokens, and one of a single token
+TWO = torch.tensor([2, 1])
+
+
+def test_a_sequence_s_ratio_is_the_geometric_mean_of_its_tokens() -> None:
+    """pi / mu = 2, 1/2 | 1.5: the first sample's is sqrt(1) = 1, the second's 1.5, clipped at 1.2 for A = 2."""
+    logprobs = (MU + torch.tensor([2.0, 0.5, 1.5]).log()).requires_grad_()
+    advantages = torch.tensor([1.0, 1.0, 2.0])
+    found = grpo_terms(logprobs, MU, advantages, Objective(ratio="sequence"), lengths=TWO)
+    assert found.ratio.tolist() == pytest.approx([1.0, 1.0, 1.5])
+    assert found.loss.tolist() == pytest.approx([-1.0, -1.0, -2.4])
+    assert found.clipped.tolist() == [False, False, True]
+    found.loss.sum().backward()
+    # Each of the two tokens' losses moves with half of each log-probability: -(1/2 + 1/2) * 1 for both.
+    assert logprobs.grad is not None
+    assert logprobs.grad.tolist() == pytest.approx([-1.0, -1.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("policy", "mismatch", "expected"),
+    [
+        # pi_prox / mu = 4, 1/2 | 0.4, with C = 2; the first sample's geometric mean is sqrt(2), the second's 0.4.
+        ("decoupled", "none", [1.0, 1.0, 1.0]),
+        ("decoupled", "tis", [2.0, 0.5, 0.4]),
+        ("decoupled", "token_mask", [0.0, 0.5, 0.0]),
+        ("decoupled", "sequence_mask", [2**0.5, 2**0.5, 0.0]),
+        ("direct", "none", [1.2, 0.5, 0.4]),  # the ratio itself, clipped above
+        ("direct", "tis", [1.2, 0.5, 0.4]),
+        ("direct", "token_mask", [0.0, 0.5, 0.0]),
+        ("direct", "sequence_mask", [1.2, 0.5, 0.0]),
+    ],
+)
+def test_what_engine_and_learner_disagree_on_is_weighed_or_left_out(
+    policy: str, mismatch: str, expected: list[float]
+) -> None:
+    logprobs = MU + torch.tensor([4.0, 0.5, 0.4]).log()
+    objective = Objective(importance_ratio=policy, mismatch=mismatch, tis_cap=2.0 + 1e-6)
+    found = grpo_terms(logprobs, MU, torch.ones(3), objective, lengths=TWO)
+    assert (-found.loss).tolist() == pytest.approx(expected, rel=1e-5)
+    assert found.masked.tolist() == [mismatch.endswith("mask") and value == 0.0 for value in expected]

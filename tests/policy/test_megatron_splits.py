@@ -8,10 +8,10 @@ import msgspec
 import pytest
 import torch
 
-from policy.losses import Objective
 from policy.megatron import layers
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import Aggregation, MicroBatch, PackedSample, group_weights, sample_weights
+from policy.settings import Objective
 from tests.policy import tiny_models
 
 TOLERANCE = 1e-5

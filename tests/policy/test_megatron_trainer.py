@@ -2,15 +2,14 @@
 
 import math
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 import torch
+from msgspec.structs import replace
 
 from policy.errors import LearnerError
-from policy.losses import Objective
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import (
     Aggregation,
@@ -20,6 +19,7 @@ from policy.packing import (
     pack,
     pack_cross_entropy,
 )
+from policy.settings import Objective
 from runtime.errors import StoreError
 from tests.policy import tiny_models
 
@@ -72,6 +72,7 @@ def test_the_take_decides_the_loss_not_the_packing(model: Path) -> None:
     assert figures["ratio_max"] == pytest.approx(1.0, abs=1e-4)
     assert figures["mismatch_mean"] == pytest.approx(0.0, abs=1e-5)
     assert figures["clip_fraction"] == 0.0
+    assert figures["effective_samples"] == pytest.approx(1.0, abs=1e-5)
     assert "kl" not in figures, "nothing to be held against was measured"
 
 

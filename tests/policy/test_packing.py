@@ -43,6 +43,13 @@ def test_token_mean_and_token_sum() -> None:
     assert sample_weights([], Aggregation.STEP_MEAN) == []
 
 
+def test_trajectory_mean_gives_each_trajectory_the_same_whatever_its_length() -> None:
+    # Two groups; the first has a trajectory of steps of 2 and 4 tokens and one of a single step of 3, the second one.
+    weights = group_weights([[2, 4, 3], [5]], Aggregation.TRAJECTORY_MEAN, [[2, 1], [1]])
+    assert weights == [[1 / 24, 1 / 24, 1 / 12], [1 / 10]]
+    assert sample_weights([3, 6], Aggregation.TRAJECTORY_MEAN) == [1 / 6, 1 / 12], "each step by itself"
+
+
 @pytest.mark.parametrize("groups", [[[]], [[3], []], [[0, 2]]])
 def test_empty_groups_and_responses_are_refused(groups: list[list[int]]) -> None:
     with pytest.raises(ValueError, match="tokens"):

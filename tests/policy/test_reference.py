@@ -8,12 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from policy.losses import Objective
 from policy.megatron import trainer
 from policy.megatron.model import PolicyModel
 from policy.megatron.trainer import OptimConfig, Trainer, _exchange
 from policy.packing import PackedSample, pack
-from policy.settings import LoraConfig
+from policy.settings import LoraConfig, Objective
 from tests.policy import tiny_models
 
 KL = Objective(kl_coef=0.3)

@@ -18,6 +18,7 @@ import msgspec
 from actors.cluster.config.lanes import Lanes
 from actors.cluster.config.schema import Deploy, DeployFile
 from actors.entropulse.config import EntropulseConfig
+from actors.learner.config import OPTIONS, RlConfig
 from actors.sampler.config import SglangConfig
 from apis.actions.spaces import MEANING
 from runtime.settings import ADVANCED
@@ -169,13 +170,25 @@ def summary(deploy: Deploy, lanes: Lanes) -> list[tuple[str, str]]:
         ("engine", _engine(deploy)),
         ("batches", f"{groups} per RL step, staleness at most {rules.max_staleness}"),
         ("phases", _phases(deploy)),
+        ("learning", _learning(deploy)),
         ("rehearsal", f"{count(deploy.learner.rehearsal, 'exercise')} of the base model's in every optimizer step"),
         ("evaluation", _evaluation(deploy, lanes)),
         ("seats", f"{desktops.count} in {count(desktops.processes, 'process')}"),
     ]
-    absent = {"batches"} if not deploy.entropulse.total_rl_steps else set()
+    absent = {"batches", "learning"} if not deploy.entropulse.total_rl_steps else set()
     absent |= {"rehearsal"} if not deploy.learner.rehearsal else set()
     return [row for row in rows if row[0] not in absent]
+
+
+def _learning(deploy: Deploy) -> str:
+    """How RL learns: the level of its advantages and the means of its loss, then what is set otherwise than usual."""
+    rl, usual_rl = deploy.learner.rl, RlConfig()
+    options = [
+        f"{name} {value:g}" if isinstance(value := getattr(rl, name), float) else f"{name} {value}"
+        for name in OPTIONS
+        if getattr(rl, name) != getattr(usual_rl, name)
+    ]
+    return ", ".join([f"advantages by {rl.advantage}, {deploy.learner.loss_aggregation}", *options])
 
 
 def pulses(phases: EntropulseConfig) -> tuple[int, int]:

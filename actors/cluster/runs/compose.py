@@ -29,6 +29,7 @@ from actors.sampler.config import TENSOR_PARALLEL, SamplersConfig, SamplerSettin
 from actors.sampler.messages import BEGIN
 from actors.sampler.router import DispatchSettings
 from apis.tasks.registry import kind_of
+from policy.advantage import Baseline
 from policy.tokenizer import Tokenizer
 from runtime.hosts.frames import wanted
 from runtime.messaging.message import Version
@@ -213,6 +214,7 @@ def _ledger(deploy: Deploy, named: Named, incarnation: str) -> ActorSpec:
         single_version=deploy.samplers.single_version,
         pulse=deploy.entropulse.pulse,
         advantage=deploy.learner.rl.advantage,
+        prior_weight=deploy.learner.rl.prior_weight if deploy.learner.rl.baseline is Baseline.POSTERIOR else None,
     )
     return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)
 

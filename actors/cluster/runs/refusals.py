@@ -20,6 +20,7 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import ledgers, recordings, trackers, versions
 from actors.sampler.config import SglangConfig, attached_key
 from policy import memory
+from policy.advantage import Baseline
 from policy.architecture import Architecture, read_architecture
 from policy.memory import GIB
 from policy.tokenizer import Tokenizer
@@ -164,7 +165,22 @@ def _collective(deploy: Deploy, _: Named) -> None:
         raise ConfigError(f"weight_sync.transport is collective: {wrong}; make sglang-gpu gives both one, or take disk")
 
 
-_TRAINING = (_model, _trackers, _idle_phases, _out_of_reach, _shared_round, _collective)
+def _no_effect(deploy: Deploy, _: Named) -> None:
+    """An option of RL lacks what it works on."""
+    rl = deploy.learner.rl
+    if rl.baseline is Baseline.POSTERIOR and deploy.replay.curriculum == "none":
+        raise ConfigError(
+            "learner.rl.baseline is posterior: it takes the success of kinds of tasks, which are counted with"
+            " replay.curriculum=learnability"
+        )
+    if deploy.entropulse.pulse == "reference_reset" and deploy.entropulse.pulses and not rl.kl_coef:
+        raise ConfigError(
+            "entropulse.pulse is reference_reset: with learner.rl.kl_coef 0 there is no reference to renew; 0.05 keeps"
+            " the policy near one"
+        )
+
+
+_TRAINING = (_model, _trackers, _idle_phases, _out_of_reach, _shared_round, _collective, _no_effect)
 
 
 def learner_memory(deploy: Deploy, architecture: Architecture) -> str:

@@ -17,6 +17,7 @@ from actors.replay.database.transaction import LedgerPhaseSegment, Transaction
 from actors.replay.ledger import demo_tasks, phases, task_choice
 from actors.replay.ledger.retention import count_successes
 from actors.replay.messages import Batch, Figures, Lane, Phase, StepEvidence, StepRef
+from actors.replay.rules.cold_start import family_of
 from actors.replay.rules.groups import GroupEnding, GroupState
 from runtime.logs.events import fields_of
 from runtime.messaging.message import Version
@@ -119,6 +120,49 @@ def diversity(groups: Sequence[Group]) -> Diversity:
     )
 
 
+class GroupShares(msgspec.Struct, frozen=True, kw_only=True):
+    """What complete groups say, those of equal rewards among them; `StepEvidence` says of each."""
+
+    pass_at_1: float | None
+    pass_at_8: float | None
+    all_right: dict[str, float]
+    all_wrong: dict[str, float]
+
+
+def pass_at(tries: int, wins: int, picks: int) -> float:
+    """Chance that a success is among `picks` of `tries` episodes, 1 - C(tries - wins, picks) / C(tries, picks).
+
+    Source: Chen et al. 2021, arXiv 2107.03374.
+    """
+    return 1.0 - math.comb(tries - wins, picks) / math.comb(tries, picks)
+
+
+def group_shares(groups: Sequence[tuple[str, int, int]]) -> GroupShares:
+    """Of (family, tries, wins) of each."""
+    tries, enough = sum(n for _, n, _ in groups), [(n, k) for _, n, k in groups if n >= PICKS]
+    of_family: dict[str, list[tuple[int, int]]] = {}
+    for family, n, k in groups:
+        of_family.setdefault(family, []).append((n, k))
+    return GroupShares(
+        pass_at_1=sum(k for _, _, k in groups) / tries if tries else None,
+        pass_at_8=sum(pass_at(n, k, PICKS) for n, k in enough) / len(enough) if enough else None,
+        all_right={name: sum(k == n for n, k in own) / len(own) for name, own in sorted(of_family.items())},
+        all_wrong={name: sum(k == 0 for _, k in own) / len(own) for name, own in sorted(of_family.items())},
+    )
+
+
+def _completed(tx: Transaction, first: int, last: int) -> list[tuple[str, int, int]]:
+    """Family, episodes and successes of the groups whose last episode is in (first, last]."""
+    rows = tx.rows(
+        "SELECT g.task, COUNT(*) AS n, SUM(e.success) AS k FROM episodes e JOIN groups g ON g.id = e.group_id "
+        "WHERE e.group_id IN (SELECT group_id FROM episodes WHERE lane = ? AND seq > ? AND seq <= ?) "
+        "AND g.state != 'open' GROUP BY g.id HAVING MAX(e.seq) <= ? ORDER BY g.id",
+        Lane.TRAIN, first, last, last,
+    )  # fmt: skip
+    return [(family_of(row["task"]), row["n"], row["k"]) for row in rows]
+
+
+PICKS = 8  # episodes of pass@8
 MEAN_OVER = 10  # steps of the segment that `success_mean` goes back
 
 
@@ -130,9 +174,18 @@ def committed(tx: Transaction, task: str, *, success: bool, steps: int) -> None:
 
 
 def step_made(
-    tx: Transaction, segment: LedgerPhaseSegment, batch: Batch, version: Version, played: task_choice.PolicyEstimate
+    tx: Transaction,
+    segment: LedgerPhaseSegment,
+    batch: Batch,
+    version: Version,
+    played: task_choice.PolicyEstimate,
+    *,
+    since: tuple[int, int],
 ) -> None:
-    """Keep and log the evidence of the RL step that `batch` became; its lease is already `trained`."""
+    """Keep and log the evidence of the RL step that `batch` became; its lease is already `trained`.
+
+    Numbers in (first, last] of `since` are the episodes committed after the step before.
+    """
     recent = tx.row(
         "SELECT AVG(success) FROM (SELECT l.success FROM leases l CROSS JOIN stays s ON s.idx = l.stay "
         "WHERE l.state = 'trained' AND s.root = ? ORDER BY l.id DESC LIMIT ?)",
@@ -149,8 +202,9 @@ def step_made(
         "ORDER BY e.lease DESC LIMIT 1"
     )
     known = msgspec.json.decode(before["wasted"], type=dict[str, int]) if before is not None else {}
-    since = phases.marked(tx)
-    minutes = max(tx.now - since.since, 1e-3) / 60
+    mark = phases.marked(tx)
+    minutes = max(tx.now - mark.since, 1e-3) / 60
+    shares = group_shares(_completed(tx, *since))
     found = StepEvidence(
         lease=batch.lease,
         version=version,
@@ -160,6 +214,10 @@ def step_made(
         success=played.success,
         success_mean=float(recent[0]),
         success_by_kind=task_choice.success_by_kind(tx),
+        pass_at_1=shares.pass_at_1,
+        pass_at_8=shares.pass_at_8,
+        all_right=shares.all_right,
+        all_wrong=shares.all_wrong,
         success_batch=sum(outcomes) / len(outcomes) if outcomes else 0.0,
         sampled_entropy_nats=played.entropy,
         action_entropy_nats=varied.functions,
@@ -173,9 +231,9 @@ def step_made(
         wasted={ending: count - known.get(ending, 0) for ending, count in wasted_total.items()},
         wasted_total=wasted_total,
         staleness={str(age): count for age, count in sorted(Counter(batch.staleness).items())},
-        episodes_per_min=(tx.counter(f"episodes:{Lane.TRAIN}") - since.episodes) / minutes,
-        steps_per_min=(tx.counter("answers") - since.answers) / minutes,
-        elapsed_s=tx.now - since.since,
+        episodes_per_min=(tx.counter(f"episodes:{Lane.TRAIN}") - mark.episodes) / minutes,
+        steps_per_min=(tx.counter("answers") - mark.answers) / minutes,
+        elapsed_s=tx.now - mark.since,
     )
     body = msgspec.json.encode(found).decode()
     tx.execute("INSERT INTO evidence VALUES(?, ?, ?)", batch.lease, msgspec.json.encode(wasted_total).decode(), body)

@@ -97,6 +97,14 @@ def success_by_kind(tx: Transaction) -> dict[str, float]:
     return {kind: round(seen.get(kind, KindTally()).success, 4) for kind in sorted(tx.train_kinds)}
 
 
+def prior(tx: Transaction, group: Row) -> float | None:
+    """Success of a group's kind of task before its first episode; None without a posterior baseline."""
+    if tx.settings.prior_weight is None:
+        return None
+    first = tx.number("SELECT min(seq) FROM episodes WHERE group_id = ?", group["id"])
+    return tallies(tx, first - 1).get(tx.kind_of.get(group["task"], ""), KindTally()).success
+
+
 class PolicyEstimate(NamedTuple):
     """What training episodes say of the policy that played them."""
 

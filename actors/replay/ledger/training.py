@@ -85,7 +85,7 @@ def _take_groups(tx: Transaction, segment: LedgerPhaseSegment, msg: Take, done: 
     trajectories = [_trajectories(tx, row) for row in taken]
     staleness = [_oldest_of(lineages, msg.trained, trajectory) for group in trajectories for trajectory in group]
     refs = [
-        GroupRef(group=str(row["id"]), task=row["task"], trajectories=group)
+        GroupRef(group=str(row["id"]), task=row["task"], trajectories=group, prior=task_choice.prior(tx, row))
         for row, group in zip(taken, trajectories, strict=True)
     ]
     batch = _lease(tx, segment, msg, done, groups=refs, staleness=staleness)
@@ -192,7 +192,7 @@ def trained(tx: Transaction, msg: Trained) -> Done:
     success = played.success if rl else None
     tx.emit(events.STEP_TRAINED, lease=msg.lease, phase=segment.phase, version=str(msg.version), success=success)
     if rl:
-        figures.step_made(tx, segment, batch, msg.version, played)
+        figures.step_made(tx, segment, batch, msg.version, played, since=(last, now))
     return Done()
 
 

@@ -145,11 +145,6 @@ def is_complete(slots: Iterable[Slot]) -> bool:
     return all(slot.state in (SlotState.DONE, SlotState.LOST) for slot in slots)
 
 
-def zero_variance(rewards: Iterable[bool]) -> bool:
-    """Whether all step rewards r_ij are equal, so that every advantage is zero; true of no steps at all."""
-    return len(set(rewards)) < 2
-
-
 ItemT = TypeVar("ItemT")
 
 

@@ -245,8 +245,18 @@ def test_a_pulse_has_demonstrations_to_learn_only_where_the_run_has_some() -> No
 
 @pytest.mark.parametrize("arm", ["full", "restart", "reference_reset", "none"])
 def test_the_ledger_is_told_what_a_pulse_is(arm: str) -> None:
-    found = specs(planned(f"entropulse.pulse={arm}"))["replay"].config
+    found = specs(planned(f"entropulse.pulse={arm}", "learner.rl.kl_coef=0.05"))["replay"].config
     assert found.pulse == arm  # type: ignore[attr-defined]
+
+
+def test_options_of_rl_without_what_they_work_on_are_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"^learner\.rl\.baseline is posterior: .*replay\.curriculum=learnability"):
+        planned("learner.rl.baseline=posterior", "replay.curriculum=none")
+    with pytest.raises(ConfigError, match=r"^entropulse\.pulse is reference_reset: with learner\.rl\.kl_coef 0"):
+        planned("entropulse.pulse=reference_reset")
+    ledger = specs(planned("learner.rl.baseline=posterior", "learner.rl.prior_weight=4"))["replay"].config
+    assert ledger.prior_weight == 4.0  # type: ignore[attr-defined]
+    assert specs(planned())["replay"].config.prior_weight is None  # type: ignore[attr-defined]
 
 
 def test_weights_go_by_disk_or_by_collective() -> None:

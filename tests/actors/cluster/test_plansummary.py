@@ -19,6 +19,9 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
     assert smoke["phases"].endswith("80 steps of cloning, 1 step of RL in 1 phase")
     assert smoke["engine"] == "embedded on cpu"
     assert "rehearsal" not in smoke
+    assert smoke["learning"].startswith("advantages by step, token_mean")
+    chosen = said("smoke", "learner.rl.baseline=leave_one_out", "learner.rl.ratio=sequence", "learner.rl.kl_coef=0.05")
+    assert chosen["learning"].endswith("baseline leave_one_out, ratio sequence, kl_coef 0.05")
     local = said("local")
     assert "74 steps of RL in 5 phases, 4 x 200 steps of pulse" in local["phases"]
     assert local["rehearsal"].startswith("8 exercises")

@@ -22,10 +22,11 @@ from actors.replay.messages import (
     Unreadable,
     VersionSpan,
 )
-from policy.advantage import AdvantageLevel
+from policy.advantage import AdvantageLevel, Baseline
 from policy.base import MODEL
 from policy.errors import LearnerError
 from policy.packing import Aggregation, MicroBatch, PackedSample
+from policy.settings import Objective
 from runtime.errors import ConfigError, PayloadLost
 from runtime.messaging.message import BlobRef, Version
 from tests.actors.learner.stand_ins import payload
@@ -87,7 +88,7 @@ def test_rl_batches_carry_advantages_and_the_papers_weights() -> None:
     planned = plan(taken, stored.payloads, config, plan_id="p", version=V1)
     assert planned.without_signal == ["even"]
     made = planned.plan
-    assert (made.kind, made.version, made.lr, made.kl_coef) == ("grpo", V1, 1e-3, 0.5)
+    assert (made.kind, made.version, made.lr, made.objective.kl_coef) == ("grpo", V1, 1e-3, 0.5)
     assert made.fresh_optimizer
     assert made.new_reference
     samples = flat([s for micro in made.micro_batches for s in micro.samples])
@@ -100,6 +101,13 @@ def test_rl_batches_carry_advantages_and_the_papers_weights() -> None:
     assert samples[2].ids == first.prompt_ids + first.response_ids
     assert samples[2].behaviour_logprobs == first.logprobs
     assert len(blobs(taken)) == 5
+    drawn = {n: stored.payloads[step.blob].logprobs for n, step in zip((2, 3, 4), [*good[1], *bad[1]], strict=True)}
+    assert planned.figures.pop("entropy") == pytest.approx(-sum(map(sum, drawn.values())) / 9)
+    assert planned.figures.pop("advantage_logprob_cov") == pytest.approx(
+        # mean A log mu less mean A times mean log mu, over 2, 3 and 4 tokens
+        (2**0.5 * sum(drawn[2]) - 0.5**0.5 * sum(drawn[3] + drawn[4])) / 9
+        - (2 * 2**0.5 - 7 * 0.5**0.5) / 9 * sum(map(sum, drawn.values())) / 9
+    )
     assert planned.figures == {
         "stay_step": 0.0,
         "groups": 1.0,
@@ -126,6 +134,29 @@ def test_trajectory_level_advantages_are_shared_by_all_steps() -> None:
     assert {n: s.advantage for n, s in samples.items()} == {2: 0.5, 3: 0.5, 4: -0.5}
 
 
+def test_equal_rewards_of_a_half_solved_kind_teach_with_a_posterior_baseline() -> None:
+    stored = Stored()
+    wrong = msgspec.structs.replace(group("w", (False, [stored.step(2)]), (False, [stored.step(3)])), prior=0.5)
+    rl = RlConfig(baseline=Baseline.POSTERIOR, prior_weight=2.0, advantage_std=False)
+    planned = plan(batch(Phase.RL, [wrong], []), stored.payloads, LearnerConfig(rl=rl), plan_id="p", version=V1)
+    samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
+    assert {n: s.advantage for n, s in samples.items()} == {2: -0.25, 3: -0.25}  # (0 + 2 / 2) / (2 + 2)
+    assert planned.without_signal == []
+
+
+def test_steps_after_the_same_prompt_are_told_apart_by_their_ends_with_gigpo() -> None:
+    stored = Stored()
+    refs = [stored.step(2), stored.step(3), stored.step(4)]
+    for ref in refs[:2]:  # the first steps of both trajectories
+        stored.payloads[ref.blob] = msgspec.structs.replace(stored.payloads[ref.blob], prompt_ids=[7, 7, 7])
+    taken = batch(Phase.RL, [group("g", (True, [refs[0], refs[2]]), (False, [refs[1]]))], [])
+    config = LearnerConfig(rl=RlConfig(advantage=AdvantageLevel.GIGPO, step_discount=0.5, advantage_std=False))
+    planned = plan(taken, stored.payloads, config, plan_id="p", version=V1)
+    samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
+    # Verdicts 1 and 0 less 1/2; at the shared prompt returns 1/2 and 0 less 1/4; the last step's prompt is its own.
+    assert {n: s.advantage for n, s in samples.items()} == {2: 0.75, 3: -0.75, 4: 0.5}
+
+
 def test_negative_advantages_may_count_for_less() -> None:
     stored = Stored()
     taken = batch(Phase.RL, [group("g", (True, [stored.step(2)]), (False, [stored.step(4)]))], [])
@@ -134,7 +165,8 @@ def test_negative_advantages_may_count_for_less() -> None:
             taken, stored.payloads, LearnerConfig(rl=RlConfig(negative_scale=scale)), plan_id="p", version=V1
         )
         samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
-        assert {n: s.advantage for n, s in samples.items()} == {2: 1.0, 4: expected}
+        # What teaches nothing is not computed.
+        assert {n: s.advantage for n, s in samples.items()} == {2: 1.0} | ({4: expected} if expected else {})
 
 
 @pytest.mark.parametrize("aggregation", list(Aggregation))
@@ -188,15 +220,18 @@ def test_the_objective_s_settings_reach_the_plan() -> None:
     stored = Stored()
     said = RlConfig(
         epochs=3, dual_clip=4.0, tis_cap=5.0, clip_ratio_low=0.1, clip_ratio_high=0.4, importance_ratio="decoupled",
-        lr_schedule=Schedule.LINEAR, lr=1.0, warmup_steps=0,
+        ratio="sequence", mismatch="token_mask", lr_schedule=Schedule.LINEAR, lr=1.0, warmup_steps=0,
     )  # fmt: skip
     sft = SftConfig(lr=1.0, warmup_steps=0, lr_schedule=Schedule.LINEAR)
     config = LearnerConfig(rl=said, sft=sft, lr_floor=0.0)
     rl = batch(Phase.RL, [group("g", (True, [stored.step(2)]), (False, [stored.step(3)]))], [])
     rl = msgspec.structs.replace(rl, stay_step=3, stay_limit=5)
     made = plan(rl, stored.payloads, config, plan_id="p", version=V1).plan
-    for name in ("epochs", "dual_clip", "tis_cap", "clip_ratio_low", "clip_ratio_high", "importance_ratio"):
-        assert getattr(made, name) == getattr(said, name)
+    assert made.epochs == 3
+    assert made.objective == Objective(
+        dual_clip=4.0, tis_cap=5.0, clip_ratio_low=0.1, clip_ratio_high=0.4, importance_ratio="decoupled",
+        ratio="sequence", mismatch="token_mask",
+    )  # fmt: skip
     assert made.lr == 0.25
     joined = msgspec.structs.replace(rl, stay_step=1, stay_limit=5, steps_joined=12)  # steps 12 to 16 of 17
     assert plan(joined, stored.payloads, config, plan_id="p", version=V1).plan.lr == 1 - 13 / 16
@@ -213,7 +248,7 @@ def test_other_batches_are_cross_entropy_on_responses(phase: Phase, lr: float) -
         sft=SftConfig(lr=3e-3, pulse_lr=4e-3, warmup_steps=0), loss_aggregation=Aggregation.TOKEN_MEAN
     )
     made = plan(batch(phase, [], steps), stored.payloads, config, plan_id="p", version=V1).plan
-    assert (made.kind, made.lr, made.kl_coef) == ("cross_entropy", lr, 0.0)
+    assert (made.kind, made.lr, made.objective.kl_coef) == ("cross_entropy", lr, 0.0)
     samples = flat([s for micro in made.micro_batches for s in micro.samples])
     assert {n: s.weight for n, s in samples.items()} == {2: 1 / 8, 6: 1 / 8}
 
@@ -243,7 +278,8 @@ def test_a_batch_without_any_signal_is_refused() -> None:
         ("rehearsal", -1), ("rehearsal_coef", 0.0), ("weight_decay", -1.0), ("weight_decay", math.inf),
         ("betas.1", (0.9, 1.5)), ("betas.0", (-0.1, 0.9)), ("rl.lr", 0.0), ("rl.kl_coef", -0.1), ("rl.threads", 0),
         ("rl.epochs", 0), ("rl.dual_clip", 1.0), ("rl.tis_cap", 0.9), ("rl.warmup_steps", -1), ("rl.lr", math.nan),
-        ("rl.negative_scale", 1.5), ("sft.threads", 0), ("sft.warmup_steps", -1), ("sft.pulse_lr", -1.0),
+        ("rl.negative_scale", 1.5), ("rl.prior_weight", 0.0), ("rl.step_discount", 1.5),
+        ("sft.threads", 0), ("sft.warmup_steps", -1), ("sft.pulse_lr", -1.0),
     ],
 )  # fmt: skip
 def test_settings_that_cannot_train_are_refused_by_name(setting: str, value: object) -> None:

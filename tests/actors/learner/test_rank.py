@@ -22,6 +22,7 @@ from policy.errors import LearnerError, NoModel
 from policy.megatron import ranks
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import Aggregation, MicroBatch, PackedSample, pack_cross_entropy
+from policy.settings import Objective
 from runtime.actor import Context
 from runtime.errors import ConfigError, DiskRefuses, StoreError
 from runtime.messaging.message import Version
@@ -157,7 +158,7 @@ async def test_a_reference_is_there_only_where_a_kl_term_is(rank: Ref, model: Pa
 
     async def step(number: int, kl_coef: float) -> tuple[dict[str, float], bool]:
         plan = msgspec.structs.replace(
-            step_to(number, "grpo"), micro_batches=[MicroBatch(samples=samples)], kl_coef=kl_coef
+            step_to(number, "grpo"), micro_batches=[MicroBatch(samples=samples)], objective=Objective(kl_coef=kl_coef)
         )
         figures = (await rank.ask(plan, timeout_s=60)).figures
         where = tmp_path / str(number)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ledger_tools import Play, series, step
 
 from actors.desktop.recorder import called
-from actors.replay.ledger.figures import distinct_share, diversity, entropy
+from actors.replay.ledger.figures import distinct_share, diversity, entropy, group_shares, pass_at
 from actors.replay.messages import Batch, Phase, StepEvidence, StepPayload, StepRef
 from apis.actions.gui import Click
 from apis.functions.declaration import Action, Tool
@@ -57,6 +57,19 @@ def test_refused_answers_tell_trajectories_apart() -> None:
     assert distinct_share([]) == 0.0
     nothing = diversity([])
     assert (nothing.functions, nothing.lines_in_group, nothing.distinct) == (0.0, 0.0, 0.0)
+
+
+def test_pass_at_and_shares_of_groups_by_hand() -> None:
+    assert pass_at(8, 0, 8) == 0.0
+    assert pass_at(8, 1, 8) == 1.0
+    assert pass_at(10, 1, 8) == pytest.approx(0.8)  # 1 - C(9, 8) / C(10, 8) = 1 - 9 / 45
+    found = group_shares([("calc", 8, 8), ("calc", 8, 0), ("files", 8, 2), ("files", 4, 4)])
+    assert found.pass_at_1 == 14 / 28
+    assert found.pass_at_8 == pytest.approx(2 / 3), "a group of four says nothing of eight"
+    assert found.all_right == {"calc": 0.5, "files": 0.5}
+    assert found.all_wrong == {"calc": 0.5, "files": 0.0}
+    nothing = group_shares([])
+    assert (nothing.pass_at_1, nothing.pass_at_8, nothing.all_right, nothing.all_wrong) == (None, None, {}, {})
 
 
 def test_an_action_is_named_by_what_it_calls() -> None:

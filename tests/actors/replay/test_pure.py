@@ -161,11 +161,6 @@ def test_a_group_is_lost_or_complete_by_its_slots(states: list[SlotState], least
     assert groups.is_complete(slots) == (SlotState.FREE not in states and SlotState.OUT not in states)
 
 
-@given(st.lists(st.booleans()))
-def test_zero_variance(rewards: list[bool]) -> None:
-    assert groups.zero_variance(rewards) == (all(rewards) or not any(rewards))
-
-
 def test_task_lists() -> None:
     def of_suite(wanted: TaskRange) -> list[str]:
         return [f"{wanted.suite}/{wanted.split}/{wanted.first}"]

@@ -5,12 +5,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from policy.advantage import AdvantageLevel
 from tests.actors.replay.ledger_tools import Play, settings, step
 
 
-@pytest.mark.parametrize(("advantage", "ready"), [("step", 1), ("trajectory", 0)])
+@pytest.mark.parametrize(("advantage", "ready"), [("step", 1), ("trajectory", 0), ("gigpo", 0)])
 def test_malformed_steps_alone_are_a_signal_for_step_rewards_only(tmp_path: Path, advantage: str, ready: int) -> None:
-    play = Play(tmp_path, msgspec.structs.replace(settings(), advantage=advantage))
+    play = Play(tmp_path, msgspec.structs.replace(settings(), advantage=AdvantageLevel(advantage)))
     play.rl()
     first, second = play.reserve(), play.reserve()
     play.commit(first, True, [step(), step(well_formed=False)])
@@ -22,7 +23,7 @@ def test_malformed_steps_alone_are_a_signal_for_step_rewards_only(tmp_path: Path
 
 @pytest.mark.parametrize("advantage", ["step", "trajectory"])
 def test_a_success_beside_a_failure_is_a_signal_for_both(tmp_path: Path, advantage: str) -> None:
-    play = Play(tmp_path, msgspec.structs.replace(settings(), advantage=advantage))
+    play = Play(tmp_path, msgspec.structs.replace(settings(), advantage=AdvantageLevel(advantage)))
     play.rl()
     play.group([True, False])
     batch = play.batch()
@@ -32,7 +33,9 @@ def test_a_success_beside_a_failure_is_a_signal_for_both(tmp_path: Path, advanta
 
 @pytest.mark.parametrize("advantage", ["step", "trajectory"])
 def test_an_action_that_broke_its_desktop_at_once_is_a_signal(tmp_path: Path, advantage: str) -> None:
-    play = Play(tmp_path, msgspec.structs.replace(settings(group_size=8, min_group_size=4), advantage=advantage))
+    play = Play(
+        tmp_path, msgspec.structs.replace(settings(group_size=8, min_group_size=4), advantage=AdvantageLevel(advantage))
+    )
     play.rl()
     killer, *others = [play.reserve() for _ in range(8)]
     for work in others:
@@ -42,3 +45,18 @@ def test_an_action_that_broke_its_desktop_at_once_is_a_signal(tmp_path: Path, ad
     (group,) = play.batch().groups
     assert [one.blob for one in group.trajectories[0].steps] == [fatal.blob]
     assert [one.success for one in group.trajectories] == [False, *[True] * 7]
+
+
+def test_equal_rewards_teach_where_the_kind_is_solved_now_and_then(tmp_path: Path) -> None:
+    """Two episodes a group, a prior that counts as 8, and a kind whose success before is (wins + 1) / (tries + 2)."""
+    of_two = settings(max_staleness=9)
+    kinds = msgspec.structs.replace(of_two, prior_weight=8.0, train_kinds=["all"] * len(of_two.train_tasks))
+    play = Play(tmp_path, kinds)
+    play.rl()
+    for _ in range(6):  # all fail: priors 1/2, 1/4, 1/6, 1/8, 1/10, 1/12, and baselines 8/10 of that
+        play.group([False, False])
+    figures = play.figures()
+    assert (figures.groups_ready, figures.endings["zero_variance"]) == (4, 2), "0.08 and 0.067 are too little"
+    assert [group.prior for group in play.batch().groups] == [0.5]
+    play.group([True, False])  # what differs teaches, whatever is known
+    assert play.figures().groups_ready == 4
