@@ -54,8 +54,8 @@ class RlConfig(Section, frozen=True, kw_only=True):
     baseline: Annotated[
         Baseline,
         tuning(
-            "Chooses what is taken off a reward: the group's mean, that of its other episodes, or with the success of"
-            " the kind of task (posterior), where groups of equal rewards teach."
+            "Chooses what is taken off a reward: the mean of the group, or of its other episodes (leave_one_out)."
+            " With posterior the success of the task's kind counts, too, and groups of equal rewards teach."
         ),
     ] = Baseline.GROUP
     prior_weight: Annotated[
@@ -101,9 +101,7 @@ class RlConfig(Section, frozen=True, kw_only=True):
 
 
 # Of RL, what a plan shows where it is not as usual.
-OPTIONS = (
-    "advantage_std", "baseline", "importance_ratio", "ratio", "mismatch", "negative_scale", "kl_coef",
-)  # fmt: skip
+OPTIONS = ("advantage_std", "baseline", "importance_ratio", "ratio", "mismatch", "negative_scale", "kl_coef")
 
 
 class SftConfig(Section, frozen=True, kw_only=True):

@@ -157,8 +157,8 @@ def _completed(tx: Transaction, first: int, last: int) -> list[tuple[str, int, i
         "SELECT g.task, COUNT(*) AS n, SUM(e.success) AS k FROM episodes e JOIN groups g ON g.id = e.group_id "
         "WHERE e.group_id IN (SELECT group_id FROM episodes WHERE lane = ? AND seq > ? AND seq <= ?) "
         "AND g.state != 'open' GROUP BY g.id HAVING MAX(e.seq) <= ? ORDER BY g.id",
-        Lane.TRAIN, first, last, last,
-    )  # fmt: skip
+        *(Lane.TRAIN, first, last, last),
+    )
     return [(family_of(row["task"]), row["n"], row["k"]) for row in rows]
 
 
