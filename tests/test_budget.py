@@ -18,12 +18,12 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (132, 3),
-    "actors/cluster": (16085, 100),
-    "actors/desktop": (8266, 36),
+    "actors/cluster": (16125, 100),
+    "actors/desktop": (8966, 40),
     "actors/entropulse": (757, 4),
     "actors/front": (1224, 8),
     "actors/learner": (2115, 8),
-    "actors/replay": (6279, 27),
+    "actors/replay": (6280, 27),
     "actors/sampler": (2918, 14),
     "apis": (583, 6),
     "apis/actions": (883, 6),

@@ -12,17 +12,22 @@ import functools
 import os
 import uuid
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
-from actors.desktop import demonstrators
+from actors.desktop import demonstrators, memo
 from actors.desktop.answers import POLICY, Answerer, EndpointAnswers, SampledAnswers
 from actors.desktop.config import DesktopsConfig, EndpointConfig, Member, SeatConfig, key_of
 from actors.desktop.endpoint import Endpoint
 from actors.desktop.episode import Episode, PlayedEpisode, Stage, StageClock
+from actors.desktop.memo import Memo
+from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.recorder import Recorder
+from actors.desktop.remembered import NoDesktops, RememberedScene
+from actors.desktop.scene import DesktopScene
 from actors.errors import DesktopFault, FencedOff
 from actors.replay.messages import (
     DEFERRED,
@@ -101,6 +106,7 @@ class DesktopController(Actor):
         self._pool = await self.ctx.shared("desktops", self._make_pool)
         if self.config.fit_seats:  # there may be more seats than when the first of them made the pool
             self._pool.fit(self.config.desktops, self.config.fit_seats)
+        self._memo = None if self.config.seat.memo == "off" else await self.ctx.shared("memo", self._make_memo)
         self._recorder = await self.ctx.shared("segments", self._make_recorder)
         self._demonstrators = await self.ctx.shared("demonstrators", self._make_demonstrators)
         self._endpoint: Endpoint | None = None
@@ -109,7 +115,7 @@ class DesktopController(Actor):
         self._clock = StageClock(self.ctx.clock.now())  # a seat's time begins when its host has desktops
         self._quarantine = Quarantine()
         self._work: Reservation | None = None
-        self._held = False  # whether the episode got a desktop
+        self._booted: BootedDesktop | None = None  # that the episode got
         self._episode: Episode | None = None
         self._faults = 0
         self._silent_since: float | None = None  # since when the ledger has not answered
@@ -130,8 +136,15 @@ class DesktopController(Actor):
         """Report the time since the last request."""
         self._report_time()
 
-    async def _make_pool(self) -> DesktopPool:
+    async def _make_memo(self) -> Memo:
+        seat = self.config.seat
+        file = Path(seat.memo_file) if seat.memo_file else self.ctx.home.parent / memo.FILE
+        return await Memo.open(memo.scope(seat, self.config.desktops), file, self.ctx.log, only=seat.memo == "only")
+
+    async def _make_pool(self) -> DesktopPool | NoDesktops:
         config = self.config
+        if config.seat.memo == "only":
+            return NoDesktops()
         return await DesktopPool.open(config.desktops, self.ctx.run_dir, self.ctx.log, fit_seats=config.fit_seats)
 
     async def _make_tokenizer(self) -> Tokenizer:
@@ -231,7 +244,7 @@ class DesktopController(Actor):
                     token=work.token,
                 )  # fmt: skip
             await self._report(Release(token=work.token, seat=self.ctx.name, fault=cause), trace)
-            if self._held:  # what kept a desktop from being had is counted by the pool itself
+            if self._booted is not None:  # what kept a desktop from being had is counted by the pool itself
                 self._pool.faulted(fault)
             own = fault.culprit in ("seat", "host")
             self._quarantine = self._quarantine.faulted(EPISODE, policy, self.ctx.clock.now(), own=own)
@@ -256,14 +269,28 @@ class DesktopController(Actor):
         self._enter(Stage.IDLE)
 
     async def _play(self, work: Reservation, trace: str) -> PlayedEpisode:
-        self._held = False
-        booted = await self._pool.acquire(self.config.seat.lease_timeout_s, holder=self.ctx.name)
-        self._held = True
-        leased = LeasedDesktop(booted)
+        self._booted = None
+        came = self._clock.stage
+
+        async def lease() -> DesktopScene:
+            nonlocal came
+            came = self._clock.stage
+            if came is not Stage.LEASING:
+                self._enter(Stage.LEASING)
+            booted = self._booted = await self._pool.acquire(self.config.seat.lease_timeout_s, holder=self.ctx.name)
+            if came is not Stage.LEASING:
+                self._enter(Stage.SETUP)
+            return DesktopScene(work, LeasedDesktop(booted), self.config.seat)
+
+        def back() -> None:
+            if came is not Stage.SETUP:
+                self._enter(Stage.ACTING if came is Stage.GENERATING else came)
+
         try:
+            scene = RememberedScene(work.task, self._memo, lease, back) if self._memo is not None else await lease()
             self._episode = Episode(
                 work,
-                leased,
+                scene,
                 answerer=self._answerer(work, trace),
                 recorder=self._recorder,
                 config=self.config.seat,
@@ -271,7 +298,8 @@ class DesktopController(Actor):
             )
             return await self._episode.play()
         finally:
-            self._pool.retire(booted)
+            if self._booted is not None:
+                self._pool.retire(self._booted)
 
     def _answerer(self, work: Reservation, trace: str) -> Answerer:
         if work.lane is Lane.DEMO and work.member != POLICY:

@@ -204,6 +204,9 @@ class PromptConfig(Section, frozen=True, kw_only=True):
         return Sight(observed=self.observation, unit=unit, template=self.template)
 
 
+MemoUse = Literal["off", "on", "only"]
+
+
 class SeatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a seat plays episodes."""
 
@@ -212,6 +215,8 @@ class SeatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     sight: Sight = USUAL
     published_metrics: bool = False  # judge where none here does
     screenshots: Screenshots = "some"  # of an episode's steps, kept with their payloads
+    memo: MemoUse = "off"  # whether what desktops have shown before is remembered, or is all there is
+    memo_file: str = ""  # empty: next to the runs
     settle_ms: int = 1500  # the longest wait for a desktop to come to rest after an action
     call_timeout_s: float = 20.0  # one call of the guest agent; typing takes at most 16 s of it
     lease_timeout_s: float = 60.0  # for a booted desktop

@@ -1,4 +1,4 @@
-"""Plays one episode on a leased desktop: observe, ask, parse, act, settle; then freeze and verify from outside.
+"""Plays one episode on a scene: observe, ask, parse, act, settle; then freeze and verify from outside.
 
 Invariant: what this returns is an outcome of the policy. A fault of the infrastructure is raised as DesktopFault.
 A feasible task is solved only if the agent claims it and the verifier agrees. Running out of turns, giving up or
@@ -8,21 +8,18 @@ No transition leads from `VERIFYING` back to `ACTING`: a frozen desktop never th
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Callable
 from enum import StrEnum
-from functools import partial
 from typing import Any
 
 import msgspec
 
 from actors.desktop.answers import Answer, Answerer, Prompt, PromptTooLong
 from actors.desktop.config import WHOLE_ONE_IN, SeatConfig
-from actors.desktop.pool.leased import DesktopControl, Frozen, LeasedDesktop
-from actors.desktop.recorder import EndState, Recorder
+from actors.desktop.pool.leased import parsed
+from actors.desktop.recorder import Recorder
+from actors.desktop.scene import Judged, Scene
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from actors.replay.messages import Lane, Outcome, Reservation, StepPayload, StepRef
 from apis.actions.grammar import RefusedAnswer
@@ -32,15 +29,8 @@ from apis.prompts.compact import render_compact
 from apis.prompts.published import render_published
 from apis.prompts.text import Turn
 from apis.tasks.osworld import Task
-from apis.tasks.registry import judged, of_set, sought
 from apis.tasks.registry import task as task_of
-from apis.tasks.registry import wanted as wanted_of_family
-from apis.tasks.verify.manifest import Manifest
-from apis.tasks.verify.verify import Read, TaskVerdict, WantedFile
-from apis.tasksets import store
-from apis.tasksets.judge import NOTHING, Judging, afterwards, asked_live, told_as_published
-from apis.tasksets.judge import wanted as wanted_by_metrics
-from apis.tasksets.published import PublishedError
+from apis.tasks.verify.verify import TaskVerdict
 from runtime.errors import ConfigError, ProtocolError
 
 
@@ -66,10 +56,11 @@ _NEXT: dict[Stage, frozenset[Stage]] = {
     Stage.IDLE: frozenset({Stage.LEASING, Stage.RESTING}),
     Stage.RESTING: frozenset({Stage.IDLE}),
     Stage.LEASING: frozenset({Stage.SETUP, Stage.REPORTING}),
-    Stage.SETUP: frozenset({Stage.OBSERVING, Stage.REPORTING}),
-    Stage.OBSERVING: frozenset({Stage.GENERATING, Stage.VERIFYING, Stage.REPORTING}),
-    Stage.GENERATING: frozenset({Stage.ACTING, Stage.VERIFYING, Stage.REPORTING}),
-    Stage.ACTING: frozenset({Stage.OBSERVING, Stage.VERIFYING, Stage.REPORTING}),
+    Stage.SETUP: frozenset({Stage.LEASING, Stage.OBSERVING, Stage.ACTING, Stage.VERIFYING, Stage.REPORTING}),
+    # What is not remembered needs a desktop in the middle of an episode.
+    Stage.OBSERVING: frozenset({Stage.LEASING, Stage.GENERATING, Stage.VERIFYING, Stage.REPORTING}),
+    Stage.GENERATING: frozenset({Stage.LEASING, Stage.ACTING, Stage.VERIFYING, Stage.REPORTING}),
+    Stage.ACTING: frozenset({Stage.LEASING, Stage.OBSERVING, Stage.VERIFYING, Stage.REPORTING}),
     Stage.VERIFYING: frozenset({Stage.REPORTING}),
     Stage.REPORTING: frozenset({Stage.IDLE}),
 }
@@ -148,24 +139,6 @@ def outcome_of(ending: EpisodeEnding, feasible: bool, verdict: TaskVerdict | Non
 
 
 Enter = Callable[[Stage], None]
-# A verdict of the published package may wait for minutes: it has threads of its own, or no other work would find one.
-PUBLISHED = ThreadPoolExecutor(max_workers=2, thread_name_prefix="published")
-
-
-async def judged_apart(
-    task: Task,
-    read: Read,
-    before: Manifest,
-    after: Manifest,
-    outputs: Mapping[str, str],
-    *,
-    published_metrics: bool,
-    strict: bool,
-) -> TaskVerdict:
-    """The verdict of `judged`, in a thread: the event loop goes on meanwhile. Raises ConfigError."""
-    how = partial(judged, published_metrics=published_metrics, strict=strict)
-    threads = PUBLISHED if published_metrics else None
-    return await asyncio.get_running_loop().run_in_executor(threads, how, task, read, before, after, outputs)
 
 
 class PlayedEpisode(msgspec.Struct, frozen=True):
@@ -176,21 +149,13 @@ class PlayedEpisode(msgspec.Struct, frozen=True):
     detail: str  # the verifier's sentence, or what broke
 
 
-def wanted_of(task: Task, before: Manifest) -> list[WantedFile]:
-    """The files that the verifier of `task` reads; `before` is HOME after the set-up.
-
-    Raises ConfigError where a path is lacking.
-    """
-    return wanted_by_metrics(task) if of_set(task.id) else wanted_of_family(task, before)
-
-
 class Episode:
-    """One reservation on one desktop. `enter` is called at every change of stage; the recorder stores each step."""
+    """One reservation on one scene. `enter` is called at every change of stage; the recorder stores each step."""
 
     def __init__(
         self,
         work: Reservation,
-        desktop: LeasedDesktop,
+        scene: Scene,
         *,
         answerer: Answerer,
         recorder: Recorder,
@@ -199,100 +164,54 @@ class Episode:
     ) -> None:
         self._work = work
         self._task: Task = task_of(work.task)
-        self._desktop = desktop
-        self._control = DesktopControl(desktop, config)
+        self._scene = scene
         self._answerer = answerer
         self._recorder = recorder
         self._config = config
         self._enter = enter
         self._history: list[Turn] = []
         self._steps: list[StepRef] = []
-        self._before = Manifest()  # of HOME after the set-up
         self.step = 0
 
     async def play(self) -> PlayedEpisode:
-        """From a booted desktop to an outcome. Raises DesktopFault."""
+        """From a desktop, or what is remembered of one, to an outcome. Raises DesktopFault."""
         feasible = self._task.feasible
-        verdict: TaskVerdict | None = None
+        judged: Judged | None = None
         try:
             self._enter(Stage.SETUP)
-            await self._prepare()
+            await self._scene.prepare()
             ending, detail = await self._turns()
+            if needs_verifier(ending, feasible, scored=self._work.lane is Lane.EVAL):
+                await self._scene.reach_verdict()
         except AgentBrokeDesktop as broken:
             ending, detail = EpisodeEnding.BROKE_DESKTOP, str(broken)
-        except PromptTooLong as error:
-            if not self._history:  # the first prompt is what the task and the deploy file made it
-                raise DesktopFault("prompt_refused", str(error), "task") from error
-            ending, detail = EpisodeEnding.OUT_OF_STEPS, str(error)
         self._enter(Stage.VERIFYING)
         if needs_verifier(ending, feasible, scored=self._work.lane is Lane.EVAL):
             try:
-                judging = self._judging() if of_set(self._task.id) else NOTHING
-                outputs = await self._live(judging)
-                wanted = wanted_of(self._task, self._before)
-                found = await self._desktop.frozen_files(wanted, self._config.verify_timeout_s, judging)
-                outputs |= {name: told_as_published(out, self._desktop.home) for name, out in found.outputs.items()}
+                judged = await self._scene.judged()
             except AgentBrokeDesktop as broken:
                 ending, detail = EpisodeEnding.BROKE_DESKTOP, str(broken)
             except ConfigError as error:
                 raise DesktopFault("not_judged", str(error), "task") from error
             else:
-                verdict = await self._judged(found, outputs)
-                detail = asked_live(verdict.reason, judging.asked)
-                if found.files is not None:
-                    end = EndState(found.files, self._before, found.manifest, self._desktop.home, outputs)
-                    self._steps[-1] = await self._recorder.end_state(self._steps[-1], end)
+                detail = judged.detail
+                if judged.end is not None:
+                    self._steps[-1] = await self._recorder.end_state(self._steps[-1], judged.end)
+        verdict = None if judged is None else judged.verdict
         return PlayedEpisode(outcome_of(ending, feasible, verdict), self._steps, detail)
-
-    async def _prepare(self) -> None:
-        await self._control.prepare(self._task)
-        if self._task.feasible:
-            self._before = await self._desktop.manifest(self._config.verify_timeout_s, sought(self._task))
-
-    async def _judged(self, found: Frozen, outputs: dict[str, str]) -> TaskVerdict:
-        """The verdict; other seats go on meanwhile. Raises DesktopFault where the task or its verifier is at fault."""
-        if found.trouble:
-            return TaskVerdict(False, found.trouble)
-        asked = self._config.published_metrics
-        try:
-            return await judged_apart(
-                self._task,
-                found.read,
-                self._before,
-                found.manifest,
-                outputs,
-                published_metrics=asked,
-                strict=self._work.lane is not Lane.EVAL and not asked,
-            )
-        except PublishedError as error:
-            raise DesktopFault("not_judged", str(error), "verifier") from error
-        except ConfigError as error:
-            raise DesktopFault("not_judged", str(error), "task") from error
-
-    def _judging(self) -> Judging:
-        """What a task file asks for after the last action. Raises ConfigError."""
-        at, fixture = self._desktop, store.Fixtures(self._task).content
-        return afterwards(self._task, at.home, fixture, at.screen, outside=at.tries)
-
-    async def _live(self, judging: Judging) -> dict[str, str]:
-        """Carry out what the desktop itself must do or say; what its commands wrote, by name.
-
-        A step that the guest refuses, as of a window that the policy has closed, is left out: the files decide.
-        """
-        calls = [call if call.optional is not None else replace(call, optional=0) for call in judging.live]
-        answers = await self._control.carry_out(calls, self._config.setup_timeout_s)
-        said = {
-            call.kept: answer for call, answer in zip(calls, answers, strict=True) if call.kept and answer is not None
-        }
-        return {kept: told_as_published(answer.out, self._desktop.home) for kept, answer in said.items()}
 
     async def _turns(self) -> tuple[EpisodeEnding, str]:
         last: str | None = None
-        while True:
-            ending, last = await self._turn(last)
-            if ending is not None:
-                return ending, str(ending)
-            self.step += 1
+        try:
+            while True:
+                ending, last = await self._turn(last)
+                if ending is not None:
+                    return ending, str(ending)
+                self.step += 1
+        except PromptTooLong as error:
+            if not self._history:  # the first prompt is what the task and the deploy file made it
+                raise DesktopFault("prompt_refused", str(error), "task") from error
+            return EpisodeEnding.OUT_OF_STEPS, str(error)
 
     async def _turn(self, last: str | None) -> tuple[EpisodeEnding | None, str]:
         """One turn: whether it ends the episode, and what came of its action.
@@ -301,8 +220,8 @@ class Episode:
         """
         self._enter(Stage.OBSERVING)
         started = time.monotonic()
-        observation = await self._control.observe()
-        shot = await self._control.picture() if self._config.sight.picture else b""
+        observation = await self._scene.observe()
+        shot = await self._scene.picture() if self._config.sight.picture else b""
         observed = time.monotonic()
         self._enter(Stage.GENERATING)
         prompt = self._prompt(observation, last, shot)
@@ -346,13 +265,13 @@ class Episode:
     def _parse(self, answer: Answer, observation: Observation) -> Action | RefusedAnswer:
         if answer.refusal:
             return RefusedAnswer(answer.refusal)
-        return self._control.parse(answer.text, observation, answer.cut)
+        return parsed(answer.text, observation, self._config, answer.cut)
 
     async def _act(self, action: Action | RefusedAnswer, observation: Observation) -> tuple[str, bool | None]:
         """What the model reads of its action or refusal, and the claim when it ends the episode."""
         if isinstance(action, RefusedAnswer):
             return action.reason, None
-        return await self._control.act(action, observation)
+        return await self._scene.act(action, observation)
 
     async def _picture(self, ending: EpisodeEnding | None) -> Any:
         """A screenshot if one is wanted; none from an agent that refuses: an episode is judged without one as well.
@@ -365,7 +284,7 @@ class Episode:
         if wanted == "none" or (ending is None and not whole):
             return None
         try:
-            return await self._control.screenshot()
+            return await self._scene.screenshot()
         except GuestRefused:
             return None
         except AgentBrokeDesktop:
@@ -400,4 +319,5 @@ class Episode:
             by=answer.by,
             **timing,
         )
-        self._steps.append(await self._recorder.step(payload, well_formed=not refused))
+        kept = await self._recorder.step(payload, well_formed=not refused)
+        self._steps.append(msgspec.structs.replace(kept, remembered=self._scene.remembered))

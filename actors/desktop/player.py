@@ -19,6 +19,7 @@ from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.recorder import EndState, Recorder
+from actors.desktop.scene import DesktopScene
 from actors.errors import DesktopFault
 from actors.replay.messages import Fault, Lane, Outcome, Phase, PhaseRef, Reservation, Sampling, StepPayload, StepRef
 from apis.actions.spaces import ActionSpace
@@ -111,7 +112,7 @@ class Player:
             clock.enter(Stage.LEASING, time.monotonic())
             episode = Episode(
                 work,
-                self._desktop(booted),
+                DesktopScene(work, self._desktop(booted), self._config),
                 answerer=answerer,
                 recorder=steps,
                 config=self._config,

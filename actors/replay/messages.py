@@ -86,6 +86,7 @@ class StepRef(Value):
     line: str = ""  # 16 hex digits: digest of the action with its arguments, or of an answer that was refused
     newest: Version | None = None  # version of the newest token; None for demonstrations
     surprisal: float = 0.0  # nats: minus the sum of `StepPayload.logprobs`
+    remembered: bool = False  # what it showed and answered is a memo's: no desktop took part
     end: list[BlobRef] = []  # of an episode's last step: what it was judged by (`actors/desktop/recorder.py`)
 
     @property

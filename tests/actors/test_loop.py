@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.desktop import episode
+from actors.desktop import scene
 from actors.desktop.actor import DesktopController, DesktopSeat
 from actors.desktop.config import DesktopsConfig, OracleMember, PoolConfig, SeatConfig, SshConfig
 from actors.entropulse import actor as entropulse
@@ -117,7 +117,7 @@ async def test_the_loop_from_demonstrations_to_the_last_evaluation(
 ) -> None:
     began = time.process_time()
     monkeypatch.setattr(entropulse, "LOOK_S", 0.01)
-    monkeypatch.setattr(episode, "judged_apart", verdicts())
+    monkeypatch.setattr(scene, "judged_apart", verdicts())
     monkeypatch.setattr(simulated_desktops, "VOCABULARY", 200)
     config, machine = simulated_desktops.keys(tmp_path, "text")
     server = await simulated_desktops.listening(config)

@@ -15,6 +15,7 @@ from actors.desktop.config import (
     DesktopsConfig,
     EndpointConfig,
     EndpointMember,
+    MemoUse,
     OracleMember,
     PoolConfig,
     PromptConfig,
@@ -164,11 +165,28 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
         Screenshots, key("Chooses the screenshots to store: each episode's last; some adds all of 1 in 16 episodes.")
     ] = "some"
     settle_ms: Annotated[int, tuning("Limits the wait for a desktop to settle after an action, in ms.", ge=0)] = 1500
+    memo: Annotated[
+        MemoUse,
+        key(
+            "Chooses whether what desktops have shown after the same task and actions is remembered. on boots one where"
+            " the memo knows no further, only never does."
+        ),
+    ] = "off"
+    memo_file: Annotated[
+        str, key("Names the memo's .parquet file. Runs share it. Empty: memo.parquet next to the runs.")
+    ] = ""
     screen: Annotated[str, tuning("Sets the desktops' screen, WIDTHxHEIGHT in pixels.")] = "x".join(map(str, SCREEN))
 
     def __post_init__(self) -> None:
         super().__post_init__()
         screen_of(self.screen)
+        if self.memo != "off" and isinstance(self.provider, SshConfig):
+            raise ConfigError(
+                f"desktops.memo is {self.memo} and desktops.provider is ssh: nothing says what its machines' desktops"
+                " are made of; set desktops.memo to off"
+            )
+        if self.memo_file and not self.memo_file.endswith(".parquet"):
+            raise ConfigError(f"desktops.memo_file is {self.memo_file}: it is a .parquet file")
         if self.processes > self.count:
             raise ConfigError(
                 f"desktops.processes is {self.processes}: more processes than desktops.count ({self.count})"
@@ -228,6 +246,8 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
             sight=prompt.sight,
             screenshots=self.screenshots,
             settle_ms=self.settle_ms,
+            memo=self.memo,
+            memo_file=self.memo_file,
         )
 
 
@@ -280,6 +300,11 @@ class Deploy(Section, frozen=True, kw_only=True):
             raise ConfigError(
                 "prompt.observation, prompt.coordinates and prompt.template are of a model at a URL, and model.endpoint"
                 " names none: leave them out"
+            )
+        if self.desktops.memo != "off" and self.prompt.sight.picture:
+            raise ConfigError(
+                f"desktops.memo is {self.desktops.memo} and prompt.observation is {self.prompt.observation}: a memo has"
+                " no pictures; set desktops.memo to off"
             )
         self.samplers.refuse_unreachable(self.weight_sync)
         if self.learner.place and self.weight_sync.transport == "collective":

@@ -89,8 +89,10 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
 
 
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+# `on` and `off` are words, as in YAML 1.2.
+_NO_TAGS = dict.fromkeys("oO", (":timestamp", ":bool"))
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, form) for tag, form in found if not tag.endswith(":timestamp")]
+    first: [(tag, form) for tag, form in found if not tag.endswith(_NO_TAGS.get(first, (":timestamp",)))]
     for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))

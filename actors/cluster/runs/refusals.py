@@ -19,6 +19,7 @@ from actors.cluster.config.lanes import Lanes, lanes_of, pool_of, refuse_missing
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import ledgers, recordings, trackers, versions
 from actors.sampler.config import SglangConfig, attached_key
+from apis.tasks.registry import of_set
 from policy import memory
 from policy.advantage import Baseline
 from policy.architecture import Architecture, read_architecture
@@ -65,7 +66,7 @@ def look_up(deploy: Deploy, *, run_dir: Path, dry: bool = False) -> Named:
 
 def refuse(deploy: Deploy, named: Named, *, trains: bool) -> None:
     """Raise ConfigError for the first thing that can't come true; of a run that only plays the first two look."""
-    for look in (_prompts, _demonstrations, *(_TRAINING if trains else ())):
+    for look in (_prompts, _memo, _demonstrations, *(_TRAINING if trains else ())):
         look(deploy, named)
 
 
@@ -73,6 +74,18 @@ def _prompts(deploy: Deploy, named: Named) -> None:
     models.refuse_form(Path(named.model), deploy.prompt.format)
     if deploy.samplers.attach:
         attached_key(deploy.samplers, os.environ)
+
+
+def _memo(deploy: Deploy, named: Named) -> None:
+    """A memo knows a generated task by all that it holds; what a task set's own files ask for may change by itself."""
+    if deploy.desktops.memo == "off":
+        return
+    for lane in ("train", "demo", "eval"):
+        if of := next((task for task in getattr(named.lanes, lane) if of_set(task)), None):
+            raise ConfigError(
+                f"desktops.memo is {deploy.desktops.memo} and tasks.{lane} has {of}: a memo can't hold tasks of a task"
+                " set, which may need a clock or a network; set desktops.memo to off"
+            )
 
 
 def _demonstrations(deploy: Deploy, named: Named) -> None:

@@ -213,6 +213,21 @@ def view_of(file: FileSeen, home: str) -> FileView:
     return FileView(kind="refused", reason=str(file.refusal))
 
 
+def parsed(text: str, observation: Observation, config: SeatConfig, cut: str = "") -> Action | RefusedAnswer:
+    """The action that an answer to `observation` means; `cut` says why the answer is not whole."""
+    return parse(
+        text,
+        observation.app,
+        element_names(observation) if config.sight.tree else (),
+        window_names(observation),
+        config.format,
+        space=config.action_space,
+        cut=cut,
+        screen=observation.screen,
+        unit=config.sight.unit,
+    )
+
+
 class DesktopControl:
     """What a policy does on one desktop."""
 
@@ -254,19 +269,9 @@ class DesktopControl:
             return AgentBrokeDesktop("not_observed", str(error))
         return DesktopFault("not_observed", str(error), "seat")
 
-    def parse(self, text: str, observation: Observation, cut: str = "") -> Action | RefusedAnswer:
-        """The action that an answer to `observation` means; `cut` says why the answer is not whole."""
-        return parse(
-            text,
-            observation.app,
-            element_names(observation) if self._config.sight.tree else (),
-            window_names(observation),
-            self._config.format,
-            space=self._config.action_space,
-            cut=cut,
-            screen=observation.screen,
-            unit=self._config.sight.unit,
-        )
+    def parse(self, text: str, observation: Observation) -> Action | RefusedAnswer:
+        """The action that an answer to `observation` means."""
+        return parsed(text, observation, self._config)
 
     async def act(self, action: Action, observation: Observation) -> tuple[str, bool | None]:
         """What the policy reads of `action`, chosen while `observation` was shown, and the claim of `Agent.exit`.

@@ -14,11 +14,11 @@ from actors.cluster.checks.played import rerun
 from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.report.episodes import EpisodeView, ShownStep
 from actors.desktop.config import SandboxConfig
-from actors.desktop.episode import wanted_of
 from actors.desktop.files.read_home import FileSeen, ReadRefusal
 from actors.desktop.player import Play, Player, demonstrated
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.recorder import EndState
+from actors.desktop.scene import wanted_of
 from actors.replay.database.ledger_file import connect
 from actors.replay.messages import Outcome, StepRef
 from apis.tasks.registry import task

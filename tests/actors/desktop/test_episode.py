@@ -20,6 +20,7 @@ from actors.desktop.files.read_home import FileSeen
 from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.recorder import EndState, Recorder
+from actors.desktop.scene import DesktopScene
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, StepPayload
 from apis.observation import Observation
@@ -65,7 +66,7 @@ class Stand:
         try:
             episode = Episode(
                 work,
-                body(booted),
+                DesktopScene(work, body(booted), SeatConfig()),
                 answerer=answerer,
                 recorder=self.recorder,
                 config=SeatConfig(),

@@ -26,6 +26,7 @@ from actors.desktop.pool.desktops import BootedDesktop, Lives
 from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.provider import Desktop, DesktopHealth, Provider, SshAddress
 from actors.desktop.recorder import Recorder
+from actors.desktop.scene import DesktopScene
 from actors.errors import DesktopFault, GuestRefused
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Observation
@@ -125,7 +126,12 @@ async def play(
     booted = BootedDesktop(cast(Provider, place), desktop, link, lives, lease)
     config = SeatConfig(screenshots="none", verify_timeout_s=0.2, published_metrics=published_metrics)
     episode = Episode(
-        WORK, LeasedDesktop(booted), answerer=Policy(*says), recorder=recorder, config=config, enter=lambda stage: None
+        WORK,
+        DesktopScene(WORK, LeasedDesktop(booted), config),
+        answerer=Policy(*says),
+        recorder=recorder,
+        config=config,
+        enter=lambda stage: None,
     )
     return await episode.play()
 

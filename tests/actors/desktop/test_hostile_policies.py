@@ -26,6 +26,7 @@ from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import DesktopHealth
 from actors.desktop.recorder import Recorder
+from actors.desktop.scene import DesktopScene
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Observation
 from apis.prompts.text import Turn
@@ -106,7 +107,8 @@ class Street:
         config = SeatConfig(screenshots="none", call_timeout_s=8.0, settle_ms=300)
         try:
             episode = Episode(
-                WORK, LeasedDesktop(booted), answerer=Typist(command, come), recorder=self.recorder, config=config,
+                WORK, DesktopScene(WORK, LeasedDesktop(booted), config), answerer=Typist(command, come),
+                recorder=self.recorder, config=config,
                 enter=lambda stage: clock.enter(stage, 0.0),
             )  # fmt: skip
             return await episode.play()

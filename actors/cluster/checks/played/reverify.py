@@ -16,10 +16,10 @@ from actors.cluster.config import deploy_files
 from actors.cluster.runs import ledgers
 from actors.cluster.views import episodes
 from actors.cluster.views.episodes import EpisodeLine
-from actors.desktop.episode import judged_apart, wanted_of
 from actors.desktop.files.read_home import ReadLimits, as_wanted
 from actors.desktop.pool.leased import views
 from actors.desktop.recorder import EndState
+from actors.desktop.scene import judged_apart, wanted_of
 from actors.errors import DesktopFault
 from actors.replay.database import queries
 from actors.replay.messages import StepRef

@@ -1,0 +1,207 @@
+"""What desktops have shown: after the same task and actions the same is shown, answered and judged again.
+
+Every line was seen on a real desktop, and none is of a fault. A line that a desktop contradicts is dropped.
+Lines of another image, observation version, form of prompts, screen or task have other keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from actors.desktop.config import DesktopsConfig, SeatConfig
+from actors.desktop.memo_file import RAW_MOST, Change, Key, Line, merge, read
+from actors.desktop.pool.pool import NoLog
+from actors.desktop.providers import home
+from apis.observation import OBSERVATION_VERSION, Observation
+from apis.tasks.osworld import dump
+from apis.tasks.registry import task
+from apis.tasks.verify.verify import TaskVerdict
+from runtime.disk import Log
+from runtime.errors import ConfigError, StoreError
+from runtime.logs.events import declare
+
+MEMO_OPENED = declare("memo_opened", "info", lines=int, file=str)
+MEMO_CONTRADICTED = declare("memo_contradicted", "warning", task=str, what=str, times=int)
+MEMO_UNREADABLE = declare("memo_unreadable", "warning", cause=str)
+
+BUNDLED = Path(__file__).resolve().parents[2] / "deploy" / "learn" / "memo.parquet"
+FILE = "memo.parquet"  # next to the runs, where no file is named
+MERGE_S = 120.0  # a killed process loses so much at most
+PACKAGES = Path("/var/lib/dpkg/status")
+
+
+def image(config: DesktopsConfig) -> str:
+    """What the guest is made of, 16 hex digits: versions of its Debian packages, HOME's settings, the screen."""
+    wanted = frozenset((Path(__file__).resolve().parents[2] / "deploy" / "guest" / "packages.txt").read_text().split())
+    made = hashlib.blake2b(digest_size=8)
+    made.update(msgspec.json.encode([sorted(_versions(wanted).items()), home.load(), config.screen]))
+    return made.hexdigest()
+
+
+@lru_cache(maxsize=4)
+def _versions(wanted: frozenset[str]) -> dict[str, str]:
+    """The installed versions of packages; {} on another system than Debian."""
+    versions, name = {}, ""
+    try:
+        for row in PACKAGES.read_text(errors="replace").splitlines():
+            key, _, value = row.partition(": ")
+            name = value if key == "Package" else name
+            if key == "Version" and name in wanted:
+                versions[name] = value
+    except OSError:
+        return {}
+    return versions
+
+
+def scope(seat: SeatConfig, desktops: DesktopsConfig) -> str:
+    """What all lines of these seats have in common; what shows depends on how long an action waits, too."""
+    return f"{OBSERVATION_VERSION}/{seat.format}/{seat.settle_ms}/{image(desktops)}"
+
+
+class Memo:
+    """The lines of one process, and the file that it shares with others. Make and use it on one event loop."""
+
+    def __init__(self, of: str, file: Path, log: Log | None = None) -> None:
+        self.scope = of
+        self._file = file
+        self._log = log or NoLog()
+        self._lines: dict[Key, Line] = {}
+        self._changes: dict[Key, Change] = {}  # since the last merge
+        self._merging: asyncio.Task[None] | None = None
+        self._merged_at = time.monotonic()
+        self._size_bytes = 0
+        self.contradicted = 0
+
+    @classmethod
+    async def open(cls, of: str, file: Path, log: Log | None = None, *, only: bool = False) -> Memo:
+        """The lines of scope `of` in `file` and in the bundled one.
+
+        With `only`, where no desktop says what its image is, those of the scope of this observation version that has
+        most of them. Raises ConfigError for a file that is no memo.
+        """
+        made = cls(of, file, log)
+        try:
+            lines = [row for one in (BUNDLED, file) if one.is_file() for row in await asyncio.to_thread(read, one)]
+        except StoreError as error:
+            raise ConfigError(f"desktops.memo_file: {error}") from None
+        if only:
+            version = f"{of.rpartition('/')[0]}/"
+            counts: dict[str, int] = {}
+            for row in lines:
+                if row.scope.startswith(version):
+                    counts[row.scope] = counts.get(row.scope, 0) + 1
+            made.scope = max(counts, key=counts.__getitem__, default=of)
+        made._lines = {row.key: row for row in lines if row.scope == made.scope}
+        made._size_bytes = sum(row.size_bytes for row in made._lines.values())
+        made._log.emit(MEMO_OPENED, lines=len(made._lines), file=str(file))
+        return made
+
+    def root(self, task_id: str) -> Key:
+        """The key of a task that has just been set up."""
+        return _digest(self.scope.encode(), dump(task(task_id)))
+
+    def after(self, key: Key, action: str) -> Key:
+        """The key after one more action, as the line that a model writes for it."""
+        return _digest(key, action.encode())
+
+    def seen(self, key: Key) -> Observation | None:
+        """What shows there, where that is known."""
+        line = self._lines.get(key)
+        if line is None or line.seen is None:
+            return None
+        try:
+            shown = msgspec.msgpack.decode(line.seen, type=Observation)
+        except msgspec.DecodeError:
+            self._drop(key, line.task, "a screen that can't be read")
+            return None
+        self._used(key, line)
+        return shown
+
+    def result(self, key: Key) -> str | None:
+        """What the action that led there answered."""
+        line = self._lines.get(key)
+        return None if line is None else line.result
+
+    def verdict(self, key: Key) -> TaskVerdict | None:
+        """The verdict on an episode that ends there."""
+        line = self._lines.get(key)
+        if line is None or line.verdict is None:
+            return None
+        self._used(key, line)
+        return line.verdict
+
+    def keep(
+        self,
+        key: Key,
+        of: str,
+        *,
+        seen: Observation | None = None,
+        result: str | None = None,
+        verdict: TaskVerdict | None = None,
+    ) -> bool:
+        """Remember what a desktop has just shown, answered or been judged; False, and the line is dropped, where it was
+        remembered otherwise. `of` is the task's id."""
+        fresh = Line(self.scope, key, of, result, None if seen is None else msgspec.msgpack.encode(seen), verdict, 1)
+        known = self._lines.get(key)
+        if known is not None and (other := known.contradicts(fresh)):
+            self._drop(key, of, other)
+            return False
+        if known is None and self._size_bytes > RAW_MOST:
+            return True
+        joined = fresh if known is None else known.joined(fresh)
+        self._size_bytes += joined.size_bytes - (0 if known is None else known.size_bytes)
+        if known is None or not known.knows(fresh):
+            self._changes[key] = Change(joined, fresh=True)
+            self._soon()
+        self._lines[key] = joined
+        return True
+
+    def _used(self, key: Key, line: Line) -> None:
+        self._lines[key] = grown = msgspec.structs.replace(line, uses=line.uses + 1)
+        change = self._changes.get(key)
+        self._changes[key] = Change(grown, fresh=change is not None and change.fresh)
+
+    def _drop(self, key: Key, of: str, what: str) -> None:
+        self.contradicted += 1
+        self._lines.pop(key, None)
+        self._changes[key] = Change(None, fresh=True)
+        self._log.emit(MEMO_CONTRADICTED, task=of, what=what, times=self.contradicted)
+
+    def _soon(self) -> None:
+        """Merge now and then, in a thread."""
+        if self._merging is None and time.monotonic() - self._merged_at > MERGE_S:
+            self._merging = asyncio.ensure_future(self._merge())
+
+    async def _merge(self) -> None:
+        changes, self._changes = self._changes, {}
+        try:
+            lines = await asyncio.to_thread(merge, self._file, changes)
+        except (StoreError, OSError) as error:
+            self._changes = changes | self._changes  # the next one tries again
+            self._log.emit(MEMO_UNREADABLE, cause=str(error)[:400])
+        else:  # what other processes have seen meanwhile
+            for row in lines:
+                if row.scope == self.scope and row.key not in self._changes:
+                    self._lines[row.key] = row
+        self._merged_at, self._merging = time.monotonic(), None
+
+    async def close(self) -> None:
+        """Merge the rest into the file."""
+        if self._merging is not None:
+            await self._merging
+        if self._changes:
+            await self._merge()
+
+
+def _digest(*parts: bytes) -> Key:
+    made = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        made.update(len(part).to_bytes(8, "big"))
+        made.update(part)
+    return made.digest()

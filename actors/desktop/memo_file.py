@@ -1,0 +1,187 @@
+"""The file of what desktops have shown: one Parquet file that processes, runs and machines share.
+
+A reader takes the whole file or none of it: its columns, its bounds and the digest of its rows are checked.
+Writers take turns by a lock; a merge appears under the file's name when it is whole, so a killed writer leaves the file
+as it was.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from apis.tasks.verify.verify import TaskVerdict
+from runtime.errors import StoreError
+
+Key = bytes  # 16 of them
+FORMAT = b"computerrl-memo/1"
+COLUMNS = ("scope", "key", "task", "result", "seen", "success", "reason", "score", "uses")
+FILE_MOST = 256 << 20  # bytes of a file that is read
+ROWS_MOST = 1 << 20
+RAW_MOST = 512 << 20  # bytes of all texts and screens; above it the lines that were used least go
+TEXT_MOST = 1 << 20  # bytes of one
+
+
+class Line(msgspec.Struct, frozen=True):
+    """What is known after the same task and actions."""
+
+    scope: str
+    key: Key
+    task: str  # its id, for people and for choosing what to keep
+    result: str | None = None  # of the last action; None of a task that was just set up
+    seen: bytes | None = None  # an Observation as MessagePack
+    verdict: TaskVerdict | None = None
+    uses: int = 0  # how often it was made or asked for
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its texts and its screen."""
+        return len(self.seen or b"") + len((self.result or "").encode()) + len(self.task) + 200
+
+    def contradicts(self, other: Line) -> str:
+        """What both know and know differently; "" for nothing."""
+        for what in ("result", "seen", "verdict"):
+            mine, its = getattr(self, what), getattr(other, what)
+            if mine is not None and its is not None and mine != its:
+                return what
+        return ""
+
+    def knows(self, other: Line) -> bool:
+        """Whether all that `other` knows is known here."""
+        return all(getattr(other, what) is None or getattr(self, what) is not None for what in _KNOWN)
+
+    def joined(self, other: Line) -> Line:
+        """Both together."""
+        more = {what: getattr(self, what) for what in _KNOWN if getattr(self, what) is not None}
+        return msgspec.structs.replace(other, uses=self.uses + other.uses, **more)
+
+
+_KNOWN = ("result", "seen", "verdict")
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A line as it is now, None where it was dropped; `fresh` where more than its uses has changed."""
+
+    line: Line | None
+    fresh: bool
+
+
+def read(file: Path) -> list[Line]:
+    """All lines. Raises StoreError for anything but a memo within the bounds, as it was written."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if file.stat().st_size > FILE_MOST:
+            raise StoreError(f"{file} has more than {FILE_MOST >> 20} MiB")
+        with pq.ParquetFile(file) as opened:
+            meta = opened.metadata
+            raw = sum(meta.row_group(n).total_byte_size for n in range(meta.num_row_groups))
+            if meta.num_rows > ROWS_MOST or raw > 2 * RAW_MOST:
+                raise StoreError(f"{file} holds more than a memo may: {meta.num_rows} lines, {raw >> 20} MiB")
+            given = (opened.schema_arrow.metadata or {}).get(b"format", b"")
+            if given != FORMAT or not opened.schema_arrow.equals(_schema(), check_metadata=False):
+                raise StoreError(f"{file} is no memo of format {FORMAT.decode()}")
+            digest = opened.schema_arrow.metadata.get(b"digest", b"").decode(errors="replace")
+            rows = opened.read().to_pylist()
+        lines = [_line(row) for row in rows]
+    except (OSError, pa.ArrowException, ValueError, TypeError, KeyError, msgspec.ValidationError) as error:
+        raise StoreError(
+            f"{file} can't be read as a memo: {str(error).splitlines()[0] if str(error) else error!r}"
+        ) from None
+    if digest_of(lines) != digest:
+        raise StoreError(f"{file} is not what its digest says: its lines were changed after it was written")
+    return lines
+
+
+def merge(file: Path, changes: Mapping[Key, Change]) -> list[Line]:
+    """Put `changes` into the file and return its lines. What is known otherwise there is dropped.
+
+    Raises StoreError for a file that is no memo, and OSError.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.with_name(f".{file.name}.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lines = {line.key: line for line in read(file)} if file.exists() else {}
+        for key, change in changes.items():
+            _apply(lines, key, change)
+        kept = bounded(list(lines.values()))
+        write(file, kept)
+    return kept
+
+
+def _apply(lines: dict[Key, Line], key: Key, change: Change) -> None:
+    there, line = lines.get(key), change.line
+    if line is None or (there is not None and there.contradicts(line)):
+        lines.pop(key, None)
+    elif there is not None:
+        uses = max(there.uses, line.uses)  # both count from what was read: never fewer than either has seen
+        lines[key] = msgspec.structs.replace(there.joined(line), uses=uses)
+    elif change.fresh:  # else another writer has dropped it
+        lines[key] = line
+
+
+def bounded(lines: Sequence[Line], raw_most: int = RAW_MOST, rows_most: int = ROWS_MOST) -> list[Line]:
+    """The lines that were used most and fit, in the order of their keys."""
+    kept, left = [], raw_most
+    for line in sorted(lines, key=lambda one: -one.uses)[:rows_most]:
+        left -= line.size_bytes
+        if left < 0:
+            break
+        kept.append(line)
+    return sorted(kept, key=lambda line: (line.scope, line.task, line.key))
+
+
+def write(file: Path, lines: Sequence[Line]) -> None:
+    """Write `lines`, replacing the file once they are on the disk. Raises OSError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = _schema().with_metadata({"format": FORMAT, "digest": digest_of(lines)})
+    part = file.with_name(f".{file.name}.part")
+    table = pa.Table.from_pylist([_row(line) for line in lines], schema=schema)
+    pq.write_table(table, part, compression="zstd", compression_level=9)
+    with part.open("rb") as written:
+        os.fsync(written.fileno())
+    part.replace(file)
+
+
+def digest_of(lines: Sequence[Line]) -> str:
+    """Of all that lines hold, in their order."""
+    made = hashlib.blake2b(digest_size=16)
+    for line in lines:
+        made.update(msgspec.msgpack.encode(line))
+    return made.hexdigest()
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    kinds = (
+        *(pa.string(), pa.binary(16), pa.string(), pa.string(), pa.binary()),
+        *(pa.bool_(), pa.string(), pa.float64(), pa.int64()),
+    )
+    return pa.schema(list(zip(COLUMNS, kinds, strict=True)))
+
+
+def _row(line: Line) -> dict[str, Any]:
+    verdict = line.verdict
+    judged = {} if verdict is None else msgspec.structs.asdict(verdict)
+    return {name: judged.get(name, getattr(line, name, None)) for name in COLUMNS}
+
+
+def _line(row: dict[str, Any]) -> Line:
+    verdict = None
+    if row["success"] is not None:
+        verdict = TaskVerdict(row["success"], row["reason"], row["score"])
+    line = Line(row["scope"], row["key"], row["task"], row["result"], row["seen"], verdict, row["uses"])
+    msgspec.convert(msgspec.structs.asdict(line), Line)  # no part of it is missing
+    if max(len(line.seen or b""), len(line.result or ""), len(line.task), len(line.scope)) > TEXT_MOST:
+        raise ValueError("one of its lines is longer than any desktop's")
+    return line

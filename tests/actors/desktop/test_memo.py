@@ -1,0 +1,169 @@
+"""An episode on what is remembered comes to what a desktop would have shown, by at most one lease."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.desktop.memo import Memo
+from actors.desktop.recorder import EndState
+from actors.desktop.remembered import DISAGREES, NOT_REMEMBERED, NoDesktops, RememberedScene
+from actors.desktop.scene import Judged, Scene
+from actors.errors import DesktopFault
+from apis.actions.gui import Action, Click, Exit, Hotkey, Wait
+from apis.observation import Element, Observation, Window
+from apis.tasks.verify.manifest import Manifest
+from apis.tasks.verify.verify import TaskVerdict
+
+TASK = "file_manager/train/1"
+ACTIONS: list[Action] = [Click(coordinates=(1, 2)), Hotkey(keys=["ctrl", "s"]), Wait()]
+SOLVED = (0, 1)  # by these actions, as their numbers
+
+
+class FakeDesktop:
+    """Shows what was done on it; a late one shows another thing once."""
+
+    remembered = False
+
+    def __init__(self, late_at: int = -1) -> None:
+        self.done: list[Action] = []
+        self.prepared = False
+        self.late_at = late_at
+
+    async def prepare(self) -> None:
+        self.prepared = True
+
+    async def observe(self) -> Observation:
+        assert self.prepared
+        title = "late" if len(self.done) == self.late_at else " ".join(str(ACTIONS.index(one)) for one in self.done)
+        window = Window(number=7, wm_class="Pcmanfm", title=title, active=True)
+        return Observation(windows=(window,), elements=(Element("icon", title, "", 0, 0, 9, 9),))
+
+    async def act(self, action: Action, observation: Observation) -> tuple[str, bool | None]:
+        assert observation == await self.observe()
+        if isinstance(action, Exit):
+            return "", action.success
+        self.done.append(action)
+        return f"did {ACTIONS.index(action)} as number {len(self.done)}", None
+
+    async def picture(self) -> bytes:
+        raise AssertionError
+
+    async def screenshot(self) -> bytes | None:
+        return None
+
+    async def reach_verdict(self) -> None:
+        pass
+
+    async def judged(self) -> Judged:
+        won = tuple(ACTIONS.index(one) for one in self.done) == SOLVED
+        return Judged(TaskVerdict(won, "yes" if won else "no"), "", EndState([], Manifest(), Manifest(), "/home"))
+
+
+class Leases:
+    """Gives desktops and counts them."""
+
+    def __init__(self, late_at: int = -1) -> None:
+        self.given: list[FakeDesktop] = []
+        self.late_at = late_at
+
+    async def __call__(self) -> Scene:
+        self.given.append(FakeDesktop(self.late_at))
+        return self.given[-1]
+
+
+Trace = tuple[list[Observation], list[str], bool]
+
+
+async def played(scene: Scene, moves: Sequence[int]) -> Trace:
+    """What a policy with these moves is shown, answered and judged."""
+    await scene.prepare()
+    shown, answered = [], []
+    for move in moves:
+        shown.append(await scene.observe())
+        answered.append((await scene.act(ACTIONS[move], shown[-1]))[0])
+    shown.append(await scene.observe())
+    await scene.act(Exit(success=True), shown[-1])
+    await scene.reach_verdict()
+    return shown, answered, (await scene.judged()).verdict.success
+
+
+def memo(folder: Path) -> Memo:
+    return Memo("3/compact/1500/0", folder / "memo.parquet")
+
+
+EPISODES = st.lists(st.lists(st.integers(0, 2), max_size=4), min_size=1, max_size=12)
+
+
+@given(EPISODES)
+def test_what_is_remembered_is_what_a_desktop_shows(episodes: list[list[int]]) -> None:
+    async def both() -> None:
+        kept, known = memo(Path("unused")), set[tuple[int, ...]]()
+        for moves in episodes:
+            leases = Leases()
+            scene = RememberedScene(TASK, kept, leases)
+            assert await played(scene, moves) == await played(FakeDesktop(), moves)
+            assert len(leases.given) <= 1
+            assert bool(leases.given) == (tuple(moves) not in known)
+            known.add(tuple(moves))
+        assert kept.contradicted == 0
+
+    asyncio.run(both())
+
+
+async def test_a_desktop_that_shows_another_thing_is_a_fault_and_its_line_is_dropped(tmp_path: Path) -> None:
+    kept = memo(tmp_path)
+    await played(RememberedScene(TASK, kept, Leases()), [0, 1])
+    late = RememberedScene(TASK, kept, Leases(late_at=1))
+    with pytest.raises(DesktopFault) as fault:
+        await played(late, [0, 2])
+    assert (fault.value.cause, fault.value.culprit, kept.contradicted) == (DISAGREES, "memo", 1)
+    again = Leases()
+    assert await played(RememberedScene(TASK, kept, again), [0, 2]) == await played(FakeDesktop(), [0, 2])
+    assert len(again.given) == 1
+
+
+async def test_where_no_desktop_may_be_booted_an_unknown_step_is_a_fault_that_is_named(tmp_path: Path) -> None:
+    kept = memo(tmp_path)
+    await played(RememberedScene(TASK, kept, Leases()), SOLVED)
+
+    async def none() -> Scene:
+        await NoDesktops().acquire(1.0)
+        raise AssertionError
+
+    assert (await played(RememberedScene(TASK, kept, none), SOLVED))[2]
+    with pytest.raises(DesktopFault) as fault:
+        await played(RememberedScene(TASK, kept, none), [0, 0])
+    assert fault.value.cause == NOT_REMEMBERED
+
+
+async def test_an_episode_begins_after_a_prefix_and_branches(tmp_path: Path) -> None:
+    kept, leases = memo(tmp_path), Leases()
+    await played(RememberedScene(TASK, kept, Leases()), SOLVED)
+    scene = RememberedScene(TASK, kept, leases)
+    await scene.prepare()
+    assert await scene.after([ACTIONS[0]]) == "did 0 as number 1"
+    other = scene.branch(leases)
+    assert (await scene.act(ACTIONS[1], await scene.observe()))[0] == "did 1 as number 2"
+    assert not leases.given  # a recorded prefix needs no desktop
+    assert (await other.act(ACTIONS[2], await other.observe()))[0] == "did 2 as number 2"
+    assert [ACTIONS.index(one) for one in leases.given[0].done] == [0, 2]
+
+
+async def test_another_process_knows_what_was_remembered(tmp_path: Path) -> None:
+    kept = memo(tmp_path)
+    await played(RememberedScene(TASK, kept, Leases()), SOLVED)
+    await kept.close()
+    other = await Memo.open(kept.scope, tmp_path / "memo.parquet")
+    leases = Leases()
+    assert (await played(RememberedScene(TASK, other, leases), SOLVED))[2]
+    assert not leases.given
+    elsewhere = await Memo.open("3/compact/1500/1", tmp_path / "memo.parquet")
+    assert elsewhere.seen(elsewhere.root(TASK)) is None  # another image
+    only = await Memo.open("3/compact/1500/none", tmp_path / "memo.parquet", only=True)
+    assert only.seen(only.root(TASK)) is not None  # which has no image of its own

@@ -1,0 +1,110 @@
+"""The memo's file: whatever writers do and whoever is killed, a reader finds a whole one or refuses it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from actors.desktop.memo_file import Change, Line, bounded, merge, read, write
+from apis.tasks.verify.verify import TaskVerdict
+from runtime.errors import StoreError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def line(number: int, result: str = "done", uses: int = 1) -> Line:
+    verdict = TaskVerdict(True, "it says what it should") if number % 2 else None
+    return Line("s", number.to_bytes(16, "big"), "t", result, b"seen", verdict, uses)
+
+
+def changes(*lines: Line) -> dict[bytes, Change]:
+    return {one.key: Change(one, fresh=True) for one in lines}
+
+
+def test_lines_come_out_as_they_were_written(tmp_path: Path) -> None:
+    file = tmp_path / "memo.parquet"
+    merge(file, changes(*map(line, range(9))))
+    assert {one.key: one for one in read(file)} == {line(n).key: line(n) for n in range(9)}
+
+
+def test_what_two_writers_know_differently_is_dropped(tmp_path: Path) -> None:
+    file = tmp_path / "memo.parquet"
+    merge(file, changes(line(1), line(2)))
+    left = merge(file, changes(line(1, "other"), line(3)))
+    assert [one.key[-1] for one in left] == [2, 3]
+    merge(file, {line(3).key: Change(None, fresh=True)})
+    back = merge(file, {line(3).key: Change(line(3, uses=5), fresh=False)})
+    assert [one.key[-1] for one in back] == [2]  # a use of what was dropped does not bring it back
+
+
+def test_what_was_used_least_goes_first() -> None:
+    kept = bounded([line(n, uses=n) for n in range(9)], rows_most=3)
+    assert sorted(one.uses for one in kept) == [6, 7, 8]
+    assert len(bounded([line(n) for n in range(9)], raw_most=2 * line(1).size_bytes)) == 2
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from tests.actors.desktop.test_memo_file import changes, line
+from actors.desktop.memo_file import merge
+first, rounds = int(sys.argv[2]), int(sys.argv[3])
+for n in range(rounds):
+    merge(Path(sys.argv[1]), changes(line(first + n)))
+    print(n, flush=True)
+"""
+
+
+def writer(file: Path, first: int, rounds: int) -> subprocess.Popen[str]:
+    argv = [sys.executable, "-c", WRITER, str(file), str(first), str(rounds)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
+
+
+def test_two_writers_lose_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "memo.parquet"
+    writers = [writer(file, 1000 * n, 12) for n in range(2)]
+    assert [one.communicate(timeout=120) and one.returncode for one in writers] == [0, 0]
+    assert len(read(file)) == 24
+
+
+def test_a_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
+    file = tmp_path / "memo.parquet"
+    for round_ in range(3):
+        killed = writer(file, 1000 * round_, 100_000)
+        assert killed.stdout is not None
+        for _ in range(3):
+            killed.stdout.readline()
+        time.sleep(0.003 * round_)
+        killed.send_signal(signal.SIGKILL)
+        killed.communicate()
+        assert len(read(file)) >= 3 * (round_ + 1)
+    assert len(merge(file, changes(line(7_000_000)))) >= 10  # nor does its lock stay
+
+
+def test_a_file_that_is_no_memo_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "memo.parquet"
+    write(file, [line(n) for n in range(5)])
+    table = pq.read_table(file)
+    for name, broken in {
+        "cut": table.slice(0, 4),
+        "other columns": table.drop_columns(["seen"]),
+        "no digest": table.replace_schema_metadata({"format": "computerrl-memo/1"}),
+        "other format": table.replace_schema_metadata({"format": "x"}),
+    }.items():
+        pq.write_table(broken, file)
+        with pytest.raises(StoreError):
+            read(file)
+        with pytest.raises(StoreError):
+            merge(file, changes(line(9)))
+        assert pq.read_table(file).num_rows == broken.num_rows, name  # a stranger's file stays as it was
+    file.write_bytes(b"PAR1 or not")
+    with pytest.raises(StoreError):
+        read(file)
