@@ -21,9 +21,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("key", REFUSED)
-def test_what_a_memo_does_not_hold_for_is_refused(
-    key: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_what_a_memo_does_not_hold_for_is_refused(key: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     given = [word for one in REFUSED[key] for word in ("--set", one)]
     assert cli.main(["run", "smoke", "--dry-run", "--runs", str(tmp_path), *given]) == 2
     assert key in capsys.readouterr().err

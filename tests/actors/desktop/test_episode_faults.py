@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 
-from actors.desktop import episode as episodes
+from actors.desktop import scene
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.config import SeatConfig
 from actors.desktop.episode import Episode, PlayedEpisode
@@ -178,7 +178,7 @@ async def test_published_verdicts_are_two_at_once_and_their_package_is_no_tasks_
             at_once.append(at_once[-1] - 1)
         raise PublishedError("no answer")
 
-    monkeypatch.setattr(episodes, "judged", judged)
+    monkeypatch.setattr(scene, "judged", judged)
     played = (play(recorder, CLAIM, published_metrics=True) for _ in range(4))
     found = await asyncio.gather(*played, return_exceptions=True)
     assert [(one.cause, one.culprit) for one in found if isinstance(one, DesktopFault)] == [
