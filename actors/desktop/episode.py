@@ -19,7 +19,7 @@ from actors.desktop.answers import Answer, Answerer, Prompt, PromptTooLong
 from actors.desktop.config import WHOLE_ONE_IN, SeatConfig
 from actors.desktop.pool.leased import parsed
 from actors.desktop.recorder import Recorder
-from actors.desktop.scene import Judged, Scene
+from actors.desktop.scene import EpisodeScene, Judged
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from actors.replay.messages import Lane, Outcome, Reservation, StepPayload, StepRef
 from apis.actions.grammar import RefusedAnswer
@@ -155,7 +155,7 @@ class Episode:
     def __init__(
         self,
         work: Reservation,
-        scene: Scene,
+        scene: EpisodeScene,
         *,
         answerer: Answerer,
         recorder: Recorder,

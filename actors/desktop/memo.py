@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from actors.desktop.config import DesktopsConfig, SeatConfig
-from actors.desktop.memo_file import RAW_MOST, Change, Key, Line, merge, read
+from actors.desktop.memo_file import RAW_MOST, Key, MemoChange, MemoLine, merge, read
 from actors.desktop.pool.pool import NoLog
 from actors.desktop.providers import home
 from apis.observation import OBSERVATION_VERSION, Observation
@@ -71,8 +71,8 @@ class Memo:
         self.scope = of
         self._file = file
         self._log = log or NoLog()
-        self._lines: dict[Key, Line] = {}
-        self._changes: dict[Key, Change] = {}  # since the last merge
+        self._lines: dict[Key, MemoLine] = {}
+        self._changes: dict[Key, MemoChange] = {}  # since the last merge
         self._merging: asyncio.Task[None] | None = None
         self._merged_at = time.monotonic()
         self._size_bytes = 0
@@ -147,7 +147,9 @@ class Memo:
     ) -> bool:
         """Remember what a desktop has just shown, answered or been judged; False, and the line is dropped, where it was
         remembered otherwise. `of` is the task's id."""
-        fresh = Line(self.scope, key, of, result, None if seen is None else msgspec.msgpack.encode(seen), verdict, 1)
+        fresh = MemoLine(
+            self.scope, key, of, result, None if seen is None else msgspec.msgpack.encode(seen), verdict, 1
+        )
         known = self._lines.get(key)
         if known is not None and (other := known.contradicts(fresh)):
             self._drop(key, of, other)
@@ -157,20 +159,20 @@ class Memo:
         joined = fresh if known is None else known.joined(fresh)
         self._size_bytes += joined.size_bytes - (0 if known is None else known.size_bytes)
         if known is None or not known.knows(fresh):
-            self._changes[key] = Change(joined, fresh=True)
+            self._changes[key] = MemoChange(joined, fresh=True)
             self._soon()
         self._lines[key] = joined
         return True
 
-    def _used(self, key: Key, line: Line) -> None:
+    def _used(self, key: Key, line: MemoLine) -> None:
         self._lines[key] = grown = msgspec.structs.replace(line, uses=line.uses + 1)
         change = self._changes.get(key)
-        self._changes[key] = Change(grown, fresh=change is not None and change.fresh)
+        self._changes[key] = MemoChange(grown, fresh=change is not None and change.fresh)
 
     def _drop(self, key: Key, of: str, what: str) -> None:
         self.contradicted += 1
         self._lines.pop(key, None)
-        self._changes[key] = Change(None, fresh=True)
+        self._changes[key] = MemoChange(None, fresh=True)
         self._log.emit(MEMO_CONTRADICTED, task=of, what=what, times=self.contradicted)
 
     def _soon(self) -> None:

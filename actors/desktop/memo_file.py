@@ -28,7 +28,7 @@ RAW_MOST = 512 << 20  # bytes of all texts and screens; above it the lines that 
 TEXT_MOST = 1 << 20  # bytes of one
 
 
-class Line(msgspec.Struct, frozen=True):
+class MemoLine(msgspec.Struct, frozen=True):
     """What is known after the same task and actions."""
 
     scope: str
@@ -44,7 +44,7 @@ class Line(msgspec.Struct, frozen=True):
         """Of its texts and its screen."""
         return len(self.seen or b"") + len((self.result or "").encode()) + len(self.task) + 200
 
-    def contradicts(self, other: Line) -> str:
+    def contradicts(self, other: MemoLine) -> str:
         """What both know and know differently; "" for nothing."""
         for what in ("result", "seen", "verdict"):
             mine, its = getattr(self, what), getattr(other, what)
@@ -52,11 +52,11 @@ class Line(msgspec.Struct, frozen=True):
                 return what
         return ""
 
-    def knows(self, other: Line) -> bool:
+    def knows(self, other: MemoLine) -> bool:
         """Whether all that `other` knows is known here."""
         return all(getattr(other, what) is None or getattr(self, what) is not None for what in _KNOWN)
 
-    def joined(self, other: Line) -> Line:
+    def joined(self, other: MemoLine) -> MemoLine:
         """Both together."""
         more = {what: getattr(self, what) for what in _KNOWN if getattr(self, what) is not None}
         return msgspec.structs.replace(other, uses=self.uses + other.uses, **more)
@@ -65,14 +65,14 @@ class Line(msgspec.Struct, frozen=True):
 _KNOWN = ("result", "seen", "verdict")
 
 
-class Change(msgspec.Struct, frozen=True):
+class MemoChange(msgspec.Struct, frozen=True):
     """A line as it is now, None where it was dropped; `fresh` where more than its uses has changed."""
 
-    line: Line | None
+    line: MemoLine | None
     fresh: bool
 
 
-def read(file: Path) -> list[Line]:
+def read(file: Path) -> list[MemoLine]:
     """All lines. Raises StoreError for anything but a memo within the bounds, as it was written."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -100,7 +100,7 @@ def read(file: Path) -> list[Line]:
     return lines
 
 
-def merge(file: Path, changes: Mapping[Key, Change]) -> list[Line]:
+def merge(file: Path, changes: Mapping[Key, MemoChange]) -> list[MemoLine]:
     """Put `changes` into the file and return its lines. What is known otherwise there is dropped.
 
     Raises StoreError for a file that is no memo, and OSError.
@@ -116,7 +116,7 @@ def merge(file: Path, changes: Mapping[Key, Change]) -> list[Line]:
     return kept
 
 
-def _apply(lines: dict[Key, Line], key: Key, change: Change) -> None:
+def _apply(lines: dict[Key, MemoLine], key: Key, change: MemoChange) -> None:
     there, line = lines.get(key), change.line
     if line is None or (there is not None and there.contradicts(line)):
         lines.pop(key, None)
@@ -127,7 +127,7 @@ def _apply(lines: dict[Key, Line], key: Key, change: Change) -> None:
         lines[key] = line
 
 
-def bounded(lines: Sequence[Line], raw_most: int = RAW_MOST, rows_most: int = ROWS_MOST) -> list[Line]:
+def bounded(lines: Sequence[MemoLine], raw_most: int = RAW_MOST, rows_most: int = ROWS_MOST) -> list[MemoLine]:
     """The lines that were used most and fit, in the order of their keys."""
     kept, left = [], raw_most
     for line in sorted(lines, key=lambda one: -one.uses)[:rows_most]:
@@ -138,7 +138,7 @@ def bounded(lines: Sequence[Line], raw_most: int = RAW_MOST, rows_most: int = RO
     return sorted(kept, key=lambda line: (line.scope, line.task, line.key))
 
 
-def write(file: Path, lines: Sequence[Line]) -> None:
+def write(file: Path, lines: Sequence[MemoLine]) -> None:
     """Write `lines`, replacing the file once they are on the disk. Raises OSError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -152,7 +152,7 @@ def write(file: Path, lines: Sequence[Line]) -> None:
     part.replace(file)
 
 
-def digest_of(lines: Sequence[Line]) -> str:
+def digest_of(lines: Sequence[MemoLine]) -> str:
     """Of all that lines hold, in their order."""
     made = hashlib.blake2b(digest_size=16)
     for line in lines:
@@ -170,18 +170,18 @@ def _schema() -> Any:
     return pa.schema(list(zip(COLUMNS, kinds, strict=True)))
 
 
-def _row(line: Line) -> dict[str, Any]:
+def _row(line: MemoLine) -> dict[str, Any]:
     verdict = line.verdict
     judged = {} if verdict is None else msgspec.structs.asdict(verdict)
     return {name: judged.get(name, getattr(line, name, None)) for name in COLUMNS}
 
 
-def _line(row: dict[str, Any]) -> Line:
+def _line(row: dict[str, Any]) -> MemoLine:
     verdict = None
     if row["success"] is not None:
         verdict = TaskVerdict(row["success"], row["reason"], row["score"])
-    line = Line(row["scope"], row["key"], row["task"], row["result"], row["seen"], verdict, row["uses"])
-    msgspec.convert(msgspec.structs.asdict(line), Line)  # no part of it is missing
+    line = MemoLine(row["scope"], row["key"], row["task"], row["result"], row["seen"], verdict, row["uses"])
+    msgspec.convert(msgspec.structs.asdict(line), MemoLine)  # no part of it is missing
     if max(len(line.seen or b""), len(line.result or ""), len(line.task), len(line.scope)) > TEXT_MOST:
         raise ValueError("one of its lines is longer than any desktop's")
     return line

@@ -12,7 +12,7 @@ from typing import Any
 
 from actors.desktop.memo import Memo
 from actors.desktop.pool.desktops import BootedDesktop
-from actors.desktop.scene import Judged, Scene
+from actors.desktop.scene import EpisodeScene, Judged
 from actors.errors import DesktopFault
 from apis.actions.gui import Action, line
 from apis.observation import Observation
@@ -21,7 +21,7 @@ from apis.tasks.verify.verify import TaskVerdict
 
 NOT_REMEMBERED = "not_remembered"  # cause of a fault where no desktop may be booted
 DISAGREES = "memo_disagrees"
-Lease = Callable[[], Awaitable[Scene]]  # a scene on a desktop, not yet prepared
+Lease = Callable[[], Awaitable[EpisodeScene]]  # a scene on a desktop, not yet prepared
 
 
 class RememberedScene:
@@ -34,13 +34,13 @@ class RememberedScene:
         self._back = back
         self._key = memo.root(task)
         self._trail: list[tuple[Action, str]] = []  # what was done so far, and what it answered; an episode bounds it
-        self._real: Scene | None = None
+        self._real: EpisodeScene | None = None
         self._shown: Observation | None = None  # by the desktop, since its last action
         self._verdict: TaskVerdict | None = None
         self.remembered = True
 
     async def prepare(self) -> None:
-        """Nothing, where the first screen is remembered. Raises as `Scene` does."""
+        """Nothing, where the first screen is remembered. Raises as `EpisodeScene` does."""
         if self._memo.seen(self._key) is None:
             await self._desktop()
 
@@ -117,7 +117,7 @@ class RememberedScene:
         other._key, other._trail = self._key, list(self._trail)
         return other
 
-    async def _desktop(self) -> Scene:
+    async def _desktop(self) -> EpisodeScene:
         """The desktop, after the actions so far."""
         if self._real is not None:
             return self._real

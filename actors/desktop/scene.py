@@ -69,7 +69,7 @@ class Judged(msgspec.Struct, frozen=True):
     end: EndState | None = None
 
 
-class Scene(Protocol):
+class EpisodeScene(Protocol):
     """A desktop, or what is remembered of one."""
 
     remembered: bool  # no desktop has taken part in the last look, action or verdict

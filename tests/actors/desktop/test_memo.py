@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from actors.desktop.memo import Memo
 from actors.desktop.recorder import EndState
 from actors.desktop.remembered import DISAGREES, NOT_REMEMBERED, NoDesktops, RememberedScene
-from actors.desktop.scene import Judged, Scene
+from actors.desktop.scene import EpisodeScene, Judged
 from actors.errors import DesktopFault
 from apis.actions.gui import Action, Click, Exit, Hotkey, Wait
 from apis.observation import Element, Observation, Window
@@ -72,7 +72,7 @@ class Leases:
         self.given: list[FakeDesktop] = []
         self.late_at = late_at
 
-    async def __call__(self) -> Scene:
+    async def __call__(self) -> EpisodeScene:
         self.given.append(FakeDesktop(self.late_at))
         return self.given[-1]
 
@@ -80,7 +80,7 @@ class Leases:
 Trace = tuple[list[Observation], list[str], bool]
 
 
-async def played(scene: Scene, moves: Sequence[int]) -> Trace:
+async def played(scene: EpisodeScene, moves: Sequence[int]) -> Trace:
     """What a policy with these moves is shown, answered and judged."""
     await scene.prepare()
     shown, answered = [], []
@@ -132,7 +132,7 @@ async def test_where_no_desktop_may_be_booted_an_unknown_step_is_a_fault_that_is
     kept = memo(tmp_path)
     await played(RememberedScene(TASK, kept, Leases()), SOLVED)
 
-    async def none() -> Scene:
+    async def none() -> EpisodeScene:
         await NoDesktops().acquire(1.0)
         raise AssertionError
 

@@ -12,20 +12,20 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from actors.desktop.memo_file import Change, Line, bounded, merge, read, write
+from actors.desktop.memo_file import MemoChange, MemoLine, bounded, merge, read, write
 from apis.tasks.verify.verify import TaskVerdict
 from runtime.errors import StoreError
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def line(number: int, result: str = "done", uses: int = 1) -> Line:
+def line(number: int, result: str = "done", uses: int = 1) -> MemoLine:
     verdict = TaskVerdict(True, "it says what it should") if number % 2 else None
-    return Line("s", number.to_bytes(16, "big"), "t", result, b"seen", verdict, uses)
+    return MemoLine("s", number.to_bytes(16, "big"), "t", result, b"seen", verdict, uses)
 
 
-def changes(*lines: Line) -> dict[bytes, Change]:
-    return {one.key: Change(one, fresh=True) for one in lines}
+def changes(*lines: MemoLine) -> dict[bytes, MemoChange]:
+    return {one.key: MemoChange(one, fresh=True) for one in lines}
 
 
 def test_lines_come_out_as_they_were_written(tmp_path: Path) -> None:
@@ -39,8 +39,8 @@ def test_what_two_writers_know_differently_is_dropped(tmp_path: Path) -> None:
     merge(file, changes(line(1), line(2)))
     left = merge(file, changes(line(1, "other"), line(3)))
     assert [one.key[-1] for one in left] == [2, 3]
-    merge(file, {line(3).key: Change(None, fresh=True)})
-    back = merge(file, {line(3).key: Change(line(3, uses=5), fresh=False)})
+    merge(file, {line(3).key: MemoChange(None, fresh=True)})
+    back = merge(file, {line(3).key: MemoChange(line(3, uses=5), fresh=False)})
     assert [one.key[-1] for one in back] == [2]  # a use of what was dropped does not bring it back
 
 
