@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 from array import array
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -33,7 +34,6 @@ from policy.chat_process import (
     conversation,
     line,
 )
-from policy.token_cache import KnownParts
 from runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,7 +54,26 @@ _ANCHOR = "\n"  # a text behind it does not begin a text
 _SAMPLE, _SYSTEM = "Hello there,\n\tit is   caf\u00e9-time: f(x) = 2**10; \u65e5\u672c", "Be kind.\n"  # contents to try
 
 Exchange = tuple[str, str]  # an earlier turn of the user, and the assistant's answer
-_FRESH = 200  # characters by which the newest content is found
+_FRESH = 200  # characters by which the newest content is known
+_KEPT = 1024  # texts whose ids are kept
+
+
+class _TextIds:
+    """Texts to ids, four bytes each in this machine's byte order; safe to share between threads.
+
+    `before` is a token of its own: texts have the ids that they have behind it, if it is not "". What is asked for by
+    `again` is kept: it is in many prompts.
+    """
+
+    def __init__(self, tokenizer: Backend, before: str = "") -> None:
+        self._tokenizer, self.before = tokenizer, before
+        self.again = lru_cache(maxsize=_KEPT)(self.once)
+
+    def once(self, text: str) -> bytes:
+        """The ids of a text without surrogates."""
+        # Unlike `encode` it lets other threads run, and makes no offsets.
+        (made,) = self._tokenizer.encode_batch_fast([self.before + text], add_special_tokens=False)
+        return array("I", made.ids[bool(self.before) :]).tobytes()
 
 
 class _Control(NamedTuple):
@@ -94,7 +113,7 @@ class RenderedIds:
         before = f"q{secrets.token_hex(8)}y"
         self.content.add_tokens([AddedToken(before, normalized=False, special=False)])
         same = all(self._encoded(before + text)[1:] == self._encoded(text) for text in ("x", " x", "\n"))
-        self._parts = KnownParts(self.content, "" if same else before)
+        self._texts = _TextIds(self.content, "" if same else before)
 
     def hidden(self, text: str, names: list[str]) -> str:
         """A content as it goes through the template; what was hidden in it is put behind `names`."""
@@ -143,10 +162,10 @@ class RenderedIds:
         return names[int(number)] if number.isdecimal() and int(number) < len(names) else piece
 
     def _text(self, text: str, *, first: bool, again: bool) -> bytes:
-        if first and self._parts.before:
+        if first and self._texts.before:
             ids = array("I", self._encoded(text)).tobytes()
         else:
-            ids = self._parts.ids_again(text) if again else self._parts.ids(text)
+            ids = self._texts.again(text) if again else self._texts.once(text)
         if self._ids.isdisjoint(memoryview(ids).cast("I")):
             return ids
         # A unigram model makes a control token of its text alone: the text is broken then. What stays is the token for
@@ -166,14 +185,12 @@ class _OwnForm:
         _, self.eos_id, self._user, self._assistant, self._system = (vocabulary[token] for token in SPECIAL_TOKENS)
         self.stop_ids: tuple[int, ...] = (self.eos_id,)
         self.lead = ""
-        self._parts = KnownParts(backend)
+        self._texts = _TextIds(backend)
 
     def prompt(self, turns: Sequence[str], system: str | None) -> array[int]:
-        again = self._parts.ids_again
-        contents = [] if system is None else [(self._system, again(system))]
+        contents = [] if system is None else [(self._system, self._texts.again(system))]
         for number, text in enumerate(turns):
-            newest = number == len(turns) - 1
-            content = self._parts.ids(text) if newest else again(text)
+            content = self._texts.once(text) if number == len(turns) - 1 else self._texts.again(text)
             contents.append((self._assistant if number % 2 else self._user, content))
         ids = array("I")
         for speaker, content in contents:

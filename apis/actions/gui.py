@@ -1,13 +1,15 @@
 """The ten GUI actions under their published names, and the typed actions that answers become.
 
-A function is declared once: a GUI action here in `GUI`, an application's in `apis/apps`. The prompt's text, the
+A function is declared once: a GUI action by its type here, an application's in `apis/apps`. The prompt's text, the
 grammar's checks and the dispatch all read that declaration, so they can't disagree.
 """
 
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+import msgspec
 
 from apis.actions.arguments import MEANING
 from apis.actions.spaces import ActionSpace, holds
@@ -21,167 +23,112 @@ MAX_TEXT = 1000  # characters a single action may type or quote
 Place = tuple[int, int] | str  # screen pixels, or the name of an element of the current observation ("e12")
 
 
-class Click(Action, frozen=True, tag="click"):
-    """Press a mouse button."""
-
-    coordinates: Place
-    num_clicks: int = 1
-    button_type: str = "left"
-
-
-class Type(Action, frozen=True, tag="type"):
-    """Type text, after clicking `coordinates` if given."""
-
-    coordinates: Place | None = None
-    text: str = ""
-    overwrite: bool = False
-    enter: bool = False
-
-
-class DragAndDrop(Action, frozen=True, tag="drag_and_drop"):
-    """Drag with the left button."""
-
-    drag_from_coordinates: Place
-    drop_on_coordinates: Place
-
-
-class Scroll(Action, frozen=True, tag="scroll"):
-    """Turn the wheel."""
-
-    coordinates: Place
-    direction: str
-
-
-class OpenApp(Action, frozen=True, tag="open_app"):
-    """Start an application by its published name."""
-
-    app_name: str
-
-
-class SwitchWindow(Action, frozen=True, tag="switch_window"):
-    """Bring a window to the front; `window_id` is as shown ("w2", or the number in the published form)."""
-
-    window_id: str
-
-
-class Hotkey(Action, frozen=True, tag="hotkey"):
-    """Press keys together."""
-
-    keys: tuple[str, ...]
-
-
-class Quote(Action, frozen=True, tag="quote"):
-    """Keep a note: it becomes the result of the action."""
-
-    content: str
-
-
-class Wait(Action, frozen=True, tag="wait"):
-    """Let time pass."""
-
-
-class Exit(Action, frozen=True, tag="exit"):
-    """End the episode, claiming success or giving up."""
-
-    success: bool
-
-
-AnyAction = Click | Type | DragAndDrop | Scroll | OpenApp | SwitchWindow | Hotkey | Quote | Wait | Exit | Tool
-
-
 OPEN_APP_NAMES: tuple[str, ...] = (
     "chrome", "files", "terminal", "gedit", "libreoffice writer", "libreoffice calc", "libreoffice impress",
     "settings", "vlc", "gimp", "vs code", "thunderbird",
 )  # fmt: skip
 OPEN_APP_NAMES += tuple(app.published for app in APPS if app.published and app.published not in OPEN_APP_NAMES)
 
-_AT = Param("coordinates", "place", "List", meaning=f"[x, y] {MEANING['pixels']}")
 
-GUI: tuple[Function, ...] = (
-    Function(
-        "Agent",
-        "open_app",
-        OpenApp,
-        (Param("app_name", "choice", "str", OPEN_APP_NAMES, meaning="which application"),),
-        "Start an application or bring up a new window of it.",
-    ),
-    Function(
-        "Agent",
-        "click",
-        Click,
-        (
-            _AT,
-            Param("num_clicks", "integer", "int", (1, 3), 1, "2 for a double click"),
-            Param("button_type", "choice", "str", ("left", "middle", "right"), "left", "which mouse button"),
-        ),
-        "Click at a place on the screen.",
-    ),
-    Function(
-        "Agent",
-        "type",
-        Type,
-        (
-            Param(
-                "coordinates",
-                "place",
-                "Optional[List]",
-                (),
-                None,
-                "where to click first; None types where the caret is",
-            ),
-            Param("text", "text", "str", (MAX_TEXT,), "", "what to type"),
-            Param("overwrite", "boolean", "bool", (), False, "select all and delete before typing"),
-            Param("enter", "boolean", "bool", (), False, "press Enter afterwards"),
-        ),
-        "Type text, into the field at a place or where the caret stands.",
-    ),
-    Function(
-        "Agent",
-        "drag_and_drop",
-        DragAndDrop,
-        (
-            Param("drag_from_coordinates", "place", "List", meaning="where the button goes down"),
-            Param("drop_on_coordinates", "place", "List", meaning="where it comes up"),
-        ),
-        "Drag something from one place to another with the left button.",
-    ),
-    Function(
-        "Agent",
-        "scroll",
-        Scroll,
-        (_AT, Param("direction", "choice", "str", ("up", "down"), meaning="which way the wheel turns")),
-        "Turn the mouse wheel over a place.",
-    ),
-    Function(
-        "Agent",
-        "switch_window",
-        SwitchWindow,
-        (Param("window_id", "window", "str", meaning="a window id from the list of windows"),),
-        "Bring another window to the front.",
-    ),
-    Function(
-        "Agent",
-        "hotkey",
-        Hotkey,
-        (Param("keys", "keys", "List", tuple(KEYS), meaning="up to four keys pressed together, e.g. ['ctrl', 's']"),),
-        "Press a key or a combination of keys.",
-    ),
-    Function(
-        "Agent",
-        "quote",
-        Quote,
-        (Param("content", "text", "str", (MAX_TEXT,), meaning="the note"),),
-        "Keep a note for later steps: it is shown as the result of this action.",
-    ),
-    Function("Agent", "wait", Wait, (), "Do nothing for a moment, when something is still loading."),
-    Function(
-        "Agent",
-        "exit",
-        Exit,
-        (Param("success", "boolean", "bool", meaning="True when the task is done, False when it can't be done"),),
-        "End the task.",
-    ),
-)
+class Takes(NamedTuple):
+    """What a `Param` says of an action's field besides its name and default."""
+
+    kind: str
+    published_type: str
+    limits: tuple[Any, ...] = ()
+    meaning: str = ""
+
+
+_At = Annotated[Place, Takes("place", "List", (), f"[x, y] {MEANING['pixels']}")]
+
+
+class OpenApp(Action, frozen=True, tag="open_app"):
+    """Start an application or bring up a new window of it."""
+
+    app_name: Annotated[str, Takes("choice", "str", OPEN_APP_NAMES, "which application")]
+
+
+class Click(Action, frozen=True, tag="click"):
+    """Click at a place on the screen."""
+
+    coordinates: _At
+    num_clicks: Annotated[int, Takes("integer", "int", (1, 3), "2 for a double click")] = 1
+    button_type: Annotated[str, Takes("choice", "str", ("left", "middle", "right"), "which mouse button")] = "left"
+
+
+class Type(Action, frozen=True, tag="type"):
+    """Type text, into the field at a place or where the caret stands."""
+
+    coordinates: Annotated[
+        Place | None, Takes("place", "Optional[List]", (), "where to click first; None types where the caret is")
+    ] = None
+    text: Annotated[str, Takes("text", "str", (MAX_TEXT,), "what to type")] = ""
+    overwrite: Annotated[bool, Takes("boolean", "bool", (), "select all and delete before typing")] = False
+    enter: Annotated[bool, Takes("boolean", "bool", (), "press Enter afterwards")] = False
+
+
+class DragAndDrop(Action, frozen=True, tag="drag_and_drop"):
+    """Drag something from one place to another with the left button."""
+
+    drag_from_coordinates: Annotated[Place, Takes("place", "List", (), "where the button goes down")]
+    drop_on_coordinates: Annotated[Place, Takes("place", "List", (), "where it comes up")]
+
+
+class Scroll(Action, frozen=True, tag="scroll"):
+    """Turn the mouse wheel over a place."""
+
+    coordinates: _At
+    direction: Annotated[str, Takes("choice", "str", ("up", "down"), "which way the wheel turns")]
+
+
+class SwitchWindow(Action, frozen=True, tag="switch_window"):
+    """Bring another window to the front."""
+
+    # As shown: "w2", or the number in the published form.
+    window_id: Annotated[str, Takes("window", "str", (), "a window id from the list of windows")]
+
+
+class Hotkey(Action, frozen=True, tag="hotkey"):
+    """Press a key or a combination of keys."""
+
+    keys: Annotated[
+        tuple[str, ...], Takes("keys", "List", tuple(KEYS), "up to four keys pressed together, e.g. ['ctrl', 's']")
+    ]
+
+
+class Quote(Action, frozen=True, tag="quote"):
+    """Keep a note for later steps: it is shown as the result of this action."""
+
+    content: Annotated[str, Takes("text", "str", (MAX_TEXT,), "the note")]
+
+
+class Wait(Action, frozen=True, tag="wait"):
+    """Do nothing for a moment, when something is still loading."""
+
+
+class Exit(Action, frozen=True, tag="exit"):
+    """End the task."""
+
+    success: Annotated[bool, Takes("boolean", "bool", (), "True when the task is done, False when it can't be done")]
+
+
+AnyAction = Click | Type | DragAndDrop | Scroll | OpenApp | SwitchWindow | Hotkey | Quote | Wait | Exit | Tool
+
+
+def _declared(action: type[Action]) -> Function:
+    """The declaration of a GUI action; its docstring is what a prompt says of it."""
+    hints = get_type_hints(action, include_extras=True)
+    params = []
+    for field in msgspec.structs.fields(action):
+        (takes,) = hints[field.name].__metadata__
+        params.append(Param(field.name, takes.kind, takes.published_type, takes.limits, field.default, takes.meaning))
+    return Function("Agent", str(action.__struct_config__.tag), action, tuple(params), str(action.__doc__))
+
+
+_ACTIONS: tuple[type[Action], ...] = (
+    OpenApp, Click, Type, DragAndDrop, Scroll, SwitchWindow, Hotkey, Quote, Wait, Exit,
+)  # fmt: skip
+GUI = tuple(_declared(action) for action in _ACTIONS)
 
 LITERALS: dict[str, AnyAction] = {"WAIT": Wait(), "DONE": Exit(success=True), "FAIL": Exit(success=False)}
 

@@ -7,10 +7,11 @@ way. An application may block a call for as long as it likes. While a call is st
 from __future__ import annotations
 
 import importlib
+import os
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,6 +48,19 @@ def declared() -> tuple[Application, ...]:
     names = sorted(place.parent.name for place in Path(__file__).parent.glob("*/application.py"))
     brought = {name: importlib.import_module(f"guest.{name}.application").APPLICATION for name in names}
     return tuple(app._replace(module=f"guest.{name}.functions") for name, app in (OWN | brought).items())
+
+
+def command_lines(names: Container[str]) -> Iterator[bytes]:
+    """The words of every process called so that has not ended, however it was started."""
+    for entry in os.listdir("/proc"):
+        process = Path("/proc", entry)
+        try:
+            called = entry.isdigit() and (process / "comm").read_bytes().decode("utf-8", "replace").strip() in names
+            words = (process / "cmdline").read_bytes() if called else b""  # none of one that has ended
+        except OSError:  # it ended meanwhile
+            continue
+        if words:
+            yield words.replace(b"\0", b" ")
 
 
 STUCK_S = 10.0  # a call that has lasted this long is not waited for any more

@@ -22,7 +22,7 @@ from apis.tasks.verify import office
 from apis.tasks.verify.verify import FileView, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from tests.apis.moves import answers_alike, families_on, moved, parts
-from tests.apis.test_workbook import read
+from tests.apis.test_made_files import read
 
 FAMILIES = families_on(CALC)
 CELL_FAMILIES = ("calc_cell", "calc_lookup", "calc_sum")

@@ -50,7 +50,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
     "trust": {
         "apis/actions/arguments.py": [*GRAMMAR, "tests/apis/test_sight.py"],
         "apis/functions/values.py": [
-            "tests/apis/test_kinds.py", "tests/apis/test_tools_calc.py", "tests/apis/test_tools_vlc.py",
+            "tests/apis/test_kinds.py", "tests/apis/test_functions.py",
         ],
         "actors/desktop/faults.py": [
             "tests/actors/desktop/test_fault_causes.py", "tests/invariants/test_faults_are_not_outcomes.py",

@@ -18,7 +18,7 @@ import uno
 from guest import Refused, addresses
 from guest.addresses import letters
 from guest.files import wrong
-from guest.office.base import RESULT_CHARS, Document, clipped
+from guest.office.base import RESULT_CHARS, Document, clipped, struct
 
 CELL_CHARS = 100  # of a cell's text in a result
 DATETIME = 2  # com.sun.star.sheet.CellFlags
@@ -356,8 +356,7 @@ class Cells(Workbook):
         cells = self._column_part(column_name, start_index)
         self._changeable(cells, "column_name")
         self._sortable(cells)
-        field = uno.createUnoStruct("com.sun.star.table.TableSortField")
-        field.Field, field.IsAscending, field.IsCaseSensitive = 0, ascending, False
+        field = struct("table.TableSortField", Field=0, IsAscending=ascending, IsCaseSensitive=False)
         descriptor = {prop.Name: prop for prop in cells.createSortDescriptor()}
         descriptor["SortFields"].Value = uno.Any("[]com.sun.star.table.TableSortField", (field,))
         descriptor["ContainsHeader"].Value = False

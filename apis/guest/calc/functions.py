@@ -10,12 +10,11 @@ import json
 import time
 from typing import Any
 
-import uno
 from guest.addresses import Place, filled, letters
 from guest.calc.cells import CONTENTS, Cells, Workbook, address, filled_in
 from guest.calc.sheets import Looks, Sheets
 from guest.files import wrong
-from guest.office.base import INFO_CHARS, enum
+from guest.office.base import INFO_CHARS, enum, struct
 from guest.office.office import document
 
 DIAGRAMS = {"column": "Bar", "bar": "Bar", "line": "Line", "pie": "Pie", "area": "Area", "scatter": "XY"}
@@ -158,9 +157,8 @@ class Reports(Workbook):
         sheets = self._doc.Sheets
         taken = {name for at in range(sheets.Count) for name in sheets.getByIndex(at).Charts.ElementNames}
         name = next(name for number in range(1, len(taken) + 2) if (name := f"Chart {number}") not in taken)
-        box = uno.createUnoStruct("com.sun.star.awt.Rectangle")
-        box.X, box.Y = data.Position.X + data.Size.Width + 500, data.Position.Y
-        box.Width, box.Height = CHART_SIZE
+        at, (wide, high) = data.Position, CHART_SIZE
+        box = struct("awt.Rectangle", X=at.X + data.Size.Width + 500, Y=at.Y, Width=wide, Height=high)
         charts = self._sheet.Charts
         charts.addNewByName(name, box, (data.RangeAddress,), True, True)
         chart = charts.getByName(name).EmbeddedObject
@@ -188,10 +186,9 @@ class Reports(Workbook):
 
 
 def _first_row(area: Any) -> Any:
-    head = uno.createUnoStruct("com.sun.star.table.CellRangeAddress")
-    head.Sheet, head.StartColumn, head.EndColumn = area.Sheet, area.StartColumn, area.EndColumn
-    head.StartRow = head.EndRow = area.StartRow
-    return head
+    rows = {"StartRow": area.StartRow, "EndRow": area.StartRow}
+    columns = {"StartColumn": area.StartColumn, "EndColumn": area.EndColumn}
+    return struct("table.CellRangeAddress", Sheet=area.Sheet, **rows, **columns)
 
 
 def _field(name: str, headers: list[str], area: Any, argument: str) -> str:

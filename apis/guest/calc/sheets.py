@@ -15,7 +15,7 @@ from typing import Any
 import uno
 from guest.calc.cells import Workbook, address, within
 from guest.files import to_write, url_of, wrong
-from guest.office.base import RESULT_CHARS, enum, prop
+from guest.office.base import RESULT_CHARS, enum, prop, struct
 
 VIEWERS = ("chromium", "chromium-browser")  # set up with the flags of any other start of it
 CSV = "Text - txt - csv (StarCalc)"
@@ -224,7 +224,7 @@ class Looks(Workbook):
         cells = self._range(range_str)
         self._changeable(cells, "range_str")
         formats = self._doc.NumberFormats
-        locale = uno.createUnoStruct("com.sun.star.lang.Locale")  # the office's own
+        locale = struct("lang.Locale")  # the office's own
         places = 2 if decimal_places is None else decimal_places
         if format_type == "general":
             key = 0
@@ -246,31 +246,32 @@ class Looks(Workbook):
 
     def adjust_column_width(self, *, columns: str, width: float | None, autofit: bool) -> str:
         first, _, last = columns.partition(":")
-        cells = self._range(f"{first}1:{last or first}1")
-        self._changeable(cells, "columns")
-        chosen = cells.Columns
-        if autofit and width is not None:
-            raise wrong("width: give either a width or autofit=True")
-        if autofit:
+        chosen = self._sized(f"{first}1:{last or first}1", "columns", width, ("width", "characters"), autofit).Columns
+        if width is None:
             chosen.OptimalWidth = True
             return f"columns {columns} fit their contents"
-        if width is None:
-            raise wrong("width: give a width in characters, or autofit=True")
         pixels = round(width * PIXELS_PER_CHARACTER + PADDING_PIXELS)
         chosen.Width = round(pixels * MM100_PER_PIXEL)
         return f"columns {columns} are {width:g} characters wide"
 
     def adjust_row_height(self, *, rows: str, height: float | None, autofit: bool) -> str:
         first, _, last = rows.partition(":")
-        cells = self._range(f"A{first}:A{last or first}")
-        self._changeable(cells, "rows")
-        chosen = cells.Rows
-        if autofit and height is not None:
-            raise wrong("height: give either a height or autofit=True")
-        if autofit:
+        chosen = self._sized(f"A{first}:A{last or first}", "rows", height, ("height", "points"), autofit).Rows
+        if height is None:
             chosen.OptimalHeight = True
             return f"rows {rows} fit their contents"
-        if height is None:
-            raise wrong("height: give a height in points, or autofit=True")
         chosen.Height = round(height * MM100_PER_POINT)
         return f"rows {rows} are {height:g} points high"
+
+    def _sized(self, name: str, argument: str, size: float | None, measure: tuple[str, str], autofit: bool) -> Any:
+        """Cells whose size may be changed; `measure` is its argument and unit.
+
+        Raises Refused unless either a size is given or `autofit`.
+        """
+        cells = self._range(name)
+        self._changeable(cells, argument)
+        if autofit and size is not None:
+            raise wrong(f"{measure[0]}: give either a {measure[0]} or autofit=True")
+        if not autofit and size is None:
+            raise wrong(f"{measure[0]}: give a {measure[0]} in {measure[1]}, or autofit=True")
+        return cells

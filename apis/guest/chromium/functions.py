@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from guest import Refused
-from guest.chromium import pages, profile
+from guest.chromium import profile
 from guest.chromium import start as chromium_start
 from guest.chromium.devtools import soon
-from guest.chromium.link import Browser, clean, failed
+from guest.chromium.link import Browser, clean, described, failed
 from guest.tools import public
 from Xlib import XK, X, display
 from Xlib.ext import xtest
@@ -137,53 +137,23 @@ MAKE_S = 15.0  # for a first start of Chromium on a busy machine
 INFO_S, CONNECT_S = 0.25, 3.0
 INFO_CHARS = 4800
 TITLE_CHARS, URL_CHARS = 100, 200
-TABS_MAX, STATE_CHARS = 60, 2000
+TABS_MAX = 60
 _BROWSER = Browser()
 _SIGHT = Sight(_BROWSER)
+_TABS_SCRIPT, _PAGES_SCRIPT = (Path(__file__).with_name(name).read_text() for name in ("tabs.js", "pages.js"))
+_PRINT = "chrome://print/"
 
-_TABS = f"""(async () => {{
-  const front = await chrome.windows.getLastFocused();
-  const windows = await chrome.windows.getAll({{populate: true}});
-  const [at] = await chrome.tabs.query({{active: true, windowId: front.id}});
-  const marks = at && at.url ? await chrome.bookmarks.search({{url: at.url}}).catch(() => []) : [];
-  const row = tab =>
-    [tab.active, (tab.title ?? '').slice(0, {TITLE_CHARS + 1}), (tab.url ?? '').slice(0, {URL_CHARS + 1})];
-  return {{focused: front.focused, marked: marks.length > 0, windows: windows.map(each =>
-    [each.id === front.id, each.tabs.length, each.tabs.slice(0, {TABS_MAX}).map(row)])}};
-}})()"""
-_BOOKMARK = f"""(async () => {{
-  const [tab] = await chrome.tabs.query({{active: true, lastFocusedWindow: true}});
-  if (!tab || !tab.url) return null;
-  const [old] = await chrome.bookmarks.search({{url: tab.url}}).catch(() => []);
-  const bar = (await chrome.bookmarks.getTree())[0].children.find(each => each.folderType === 'bookmarks-bar');
-  const made = old ?? await chrome.bookmarks.create({{parentId: bar.id, title: tab.title ?? '', url: tab.url}});
-  const [mark] = await chrome.bookmarks.get(made.id);
-  const [folder] = await chrome.bookmarks.get(mark.parentId);
-  return [Boolean(old), mark.title.slice(0, {TITLE_CHARS + 1}), mark.url.slice(0, {URL_CHARS + 1}), folder.title];
-}})()"""
-_BRING_BACK = f"""(async () => {{
-  const [last] = await chrome.sessions.getRecentlyClosed({{maxResults: 1}});
-  if (!last) return null;
-  const tabs = last.tab ? [last.tab] : last.window.tabs;
-  await chrome.sessions.restore((last.tab ?? last.window).sessionId);
-  const [{{title, url}}] = tabs;
-  return [tabs.length, (title ?? '').slice(0, {TITLE_CHARS + 1}), (url ?? '').slice(0, {URL_CHARS + 1})];
-}})()"""
-
-
-_FRONT = f"""(async () => {{
-  const [tab] = await chrome.tabs.query({{active: true, lastFocusedWindow: true}});
-  const focused = (await chrome.windows.getLastFocused()).focused;
-  return [focused, tab ? (tab.title || tab.url || '').slice(0, {TITLE_CHARS + 1}) : null];
-}})()"""
-_STATE = f"""(async () => {{
-  const [front] = await chrome.tabs.query({{active: true, lastFocusedWindow: true}});
-  const tabs = (await chrome.tabs.query({{}})).slice(0, {TABS_MAX});
-  const text = value => (value ?? '').slice(0, {STATE_CHARS});
-  const rows = tabs.map(tab => [text(tab.pendingUrl || tab.url), text(tab.title)]);
-  return [rows, tabs.findIndex(tab => front && tab.id === front.id)];
-}})()"""
 _SEEN = "document.visibilityState === 'visible'"
+
+
+def _tabs(what: str) -> str:
+    """The expression for a function of tabs.js."""
+    return f"({_TABS_SCRIPT}).{what}()"
+
+
+def _page(what: str) -> str:
+    """The expression for a function of pages.js."""
+    return f"({_PAGES_SCRIPT}).{what}()"
 
 
 def call(name: str, arguments: dict[str, Any]) -> str:
@@ -195,7 +165,7 @@ def info() -> str:
     """The tabs of every window, the one in front first, with the active one marked. Raises Refused."""
     # A connection is made even after its caller has given up: the next caller finds it.
     until = soon(INFO_S if _BROWSER.ready else CONNECT_S)
-    found = _BROWSER.run(_TABS, until)
+    found = _BROWSER.run(_tabs("tabs"), until)
     lines: list[str] = []
     if not found["focused"] and (hidden := _BROWSER.incognito(until)):
         lines.append(f"Incognito tabs: {len(hidden)}")
@@ -214,7 +184,7 @@ def info() -> str:
 
 def state() -> str:
     """The addresses and titles of all tabs, and which is in front, as JSON. Raises Refused."""
-    found = _BROWSER.run(_STATE, soon(CALL_S))
+    found = _BROWSER.run(_tabs("state"), soon(CALL_S))
     return json.dumps({"tabs": found[0], "active": found[1]})
 
 
@@ -261,29 +231,29 @@ class BrowserTools:
         self._until = soon(CALL_S)
 
     def open_profile_settings(self) -> str:
-        return self._open(pages.PROFILE)
+        return self._open("profile", "chrome://settings/people")
 
     def open_password_settings(self) -> str:
-        return self._open(pages.PASSWORDS)
+        return self._open("passwords", "chrome://password-manager/settings")
 
     def open_privacy_settings(self) -> str:
-        return self._open(pages.PRIVACY)
+        return self._open("privacy", "chrome://settings/privacy")
 
     def open_appearance_settings(self) -> str:
-        return self._open(pages.APPEARANCE)
+        return self._open("appearance", "chrome://settings/appearance")
 
     def open_search_engine_settings(self) -> str:
-        return self._open(pages.ENGINES)
+        return self._open("engines", "chrome://settings/search")
 
     def open_extensions(self) -> str:
-        return self._open(pages.EXTENSIONS)
+        return self._open("extensions", "chrome://extensions/")
 
     def open_bookmarks(self) -> str:
-        return self._open(pages.BOOKMARKS)
+        return self._open("bookmarks", "chrome://bookmarks/")
 
     def bookmark_page(self) -> str:
         self._front()
-        found = self._browser.run(_BOOKMARK, self._until)
+        found = self._browser.run(_tabs("bookmark"), self._until)
         if found is None:
             raise failed("the page in front has no address: open one first")
         old, title, url, folder = found
@@ -291,7 +261,7 @@ class BrowserTools:
         return f"{what} {'was bookmarked already' if old else 'is bookmarked'}, in {clean(folder, TITLE_CHARS)!r}"
 
     def bring_back_last_tab(self) -> str:
-        found = self._browser.run(_BRING_BACK, self._until)
+        found = self._browser.run(_tabs("bringBack"), self._until)
         if found is None:
             raise failed("no tab has been closed that could be brought back")
         count, title, url = found
@@ -299,33 +269,33 @@ class BrowserTools:
         return f"{what} is open again" if count == 1 else f"a window with {count} tabs is open again, first {what}"
 
     def delete_browsing_data(self) -> str:
-        return self._open(pages.DATA, again=True)
+        return self._open("data", "chrome://settings/clearBrowserData", again=True)
 
     def print(self) -> str:
         front = self._front()
-        open_now = [page for page in self._browser.pages(self._until) if page["url"].startswith(pages.PRINT.url)]
+        open_now = [page for page in self._browser.pages(self._until) if page["url"].startswith(_PRINT)]
         shown = (each["targetId"] for each in open_now if self._browser.read(each["targetId"], _SEEN, self._until))
         target = next(shown, None)
         if target is None:
             try:
-                target = self._browser.wait_page(pages.PRINT.url, _press_print, min(self._until, soon(PRINT_S)))
+                target = self._browser.wait_page(_PRINT, _press_print, min(self._until, soon(PRINT_S)))
             except Refused as refused:
                 text = "the page in front did not let its print dialog open: close what covers it, or press ctrl+p"
                 raise failed(text) from refused
-        value = self._browser.read(target, pages.PRINT.asks, self._until)
-        return pages.said(pages.PRINT, {**value, "title": front})
+        lines = self._browser.read(target, _page("print"), self._until)
+        return described(_PRINT, [f"page: {front}", *lines])
 
     def _front(self) -> str:
         """The title of the page in front. Raises Refused where none is that the functions may touch."""
-        focused, title = self._browser.run(_FRONT, self._until)
+        focused, title = self._browser.run(_tabs("front"), self._until)
         if not focused and self._browser.incognito(self._until):
             raise failed("an Incognito window is in front: bring another one to the front, or use the keyboard")
         if title is None:
             raise failed("no page is in front: open one first")
         return clean(title, TITLE_CHARS)
 
-    def _open(self, page: pages.Page, again: bool = False) -> str:
-        return pages.said(page, self._browser.show(page.url, page.asks, self._until, again))
+    def _open(self, what: str, url: str, again: bool = False) -> str:
+        return described(url, self._browser.show(url, _page(what), self._until, again))
 
 
 def _press_print() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from guest import Refused
+from guest.application import command_lines
 from guest.chromium.devtools import DevTools, soon
 from guest.chromium.start import HELPER_ID, PROFILE, PROGRAMS
 
@@ -21,6 +22,7 @@ PORT_FILE = "DevToolsActivePort"
 LOOK_S = 0.02
 SHORT_S = 1.0  # for a command that only ends something
 _APPEARED = ("Target.targetCreated", "Target.targetInfoChanged")
+RESULT_CHARS, LINE_CHARS = 1900, 160
 SILENT = "Chromium does not answer: a dialog or a busy page may hold it"
 LOADING = ("Inspected target navigated or closed", "Execution context was destroyed", "Cannot find context")
 
@@ -34,6 +36,20 @@ def clean(text: Any, most: int) -> str:
     """A title or address in one line of at most `most` characters."""
     line = " ".join(str(text).encode("utf-8", "replace").decode().split())
     return line if len(line) <= most else line[: most - 3] + "..."
+
+
+def described(url: str, lines: list[Any]) -> str:
+    """An answer of bounded lines: that the page is open, and what it holds."""
+    shown = [f"{url} is open"]
+    left = RESULT_CHARS - len(shown[0]) - 10
+    for each in lines:
+        line = clean(each, LINE_CHARS)
+        left -= len(line) + 1
+        if left < 0:
+            shown.append("...")
+            break
+        shown.append(line)
+    return "\n".join(shown)
 
 
 class Browser:
@@ -224,18 +240,5 @@ def _evaluated(expression: str) -> dict[str, Any]:
 
 
 def running() -> bool:
-    """Whether there is a Chromium, however it was started. What is left of a dead one does not count."""
-    for entry in os.listdir("/proc"):
-        process = Path("/proc", entry)
-        try:
-            if (
-                not entry.isdigit()
-                or (process / "comm").read_bytes().strip().decode("utf-8", "replace") not in PROGRAMS
-            ):
-                continue
-            words = (process / "cmdline").read_bytes().replace(b"\0", b" ")
-            if words and b" --type=" not in words:
-                return True
-        except OSError:  # it ended meanwhile
-            continue
-    return False
+    """Whether there is a Chromium itself, and not only a process that one has left."""
+    return any(b" --type=" not in words for words in command_lines(PROGRAMS))

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-import uno
 from com.sun.star.accessibility.AccessibleRole import DOCUMENT_PRESENTATION, PARAGRAPH
 from com.sun.star.accessibility.AccessibleStateType import SELECTED
 from com.sun.star.beans import UnknownPropertyException as Unknown
@@ -69,14 +68,6 @@ KINDS = {
     "ConnectorShape": "line", "DateTimeShape": "date", "FooterShape": "footer", "SlideNumberShape": "slide number",
 }  # fmt: skip
 TEXTLESS = {"image", "media", "table", "group", "object", "chart"}
-
-
-def struct(kind: str, **values: Any) -> Any:
-    """One of the office's structures, `kind` below com.sun.star."""
-    made = uno.createUnoStruct(f"com.sun.star.{kind}")
-    for name, value in values.items():
-        setattr(made, name, value)
-    return made
 
 
 def kind_of(shape: Any) -> str:

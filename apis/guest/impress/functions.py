@@ -198,9 +198,7 @@ class Texts(Show):
             raise wrong(f"slide_index: slide {slide_index} has no box with text")
         for text in map(_all, found):
             _look(text, "CharFontName", font_name)
-        window = self._view.Frame.ContainerWindow
-        known = any(font.Name.lower() == font_name.lower() for font in window.getFontDescriptors())
-        note = "" if known else "; this machine has no such font and shows another"
+        note = "" if self._has_font(font_name) else "; this machine has no such font and shows another"
         return f"the {len(found)} texts of slide {slide_index} have the font {font_name}{note}"
 
     def set_text_strikethrough(self, *, slide_index: int, box_index: int, line_numbers: list[int], apply: bool) -> str:

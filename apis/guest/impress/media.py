@@ -13,8 +13,8 @@ from typing import Any
 
 import uno
 from guest.files import IMAGE_MAX_BYTES, refuse_large, there_in_home, to_write, url_of, wrong
-from guest.impress.base import Show, around, paragraphs, struct
-from guest.office.base import prop, props, service, writing
+from guest.impress.base import Show, around, paragraphs
+from guest.office.base import graphic, prop, props, service, struct, writing
 from PIL import Image, ImageDraw
 
 FORMATS = {".odp": "impress8", ".pptx": "Impress MS PowerPoint 2007 XML", ".ppt": "MS PowerPoint 97"}
@@ -149,11 +149,11 @@ class Media(Show):
         position: str | dict[str, float] | None,
     ) -> str:
         page = self._slide(slide_index)
-        graphic = self._graphic(there_in_home(image_path, "image_path"), "image_path")
+        picture = self._graphic(there_in_home(image_path, "image_path"), "image_path")
         shape = self._doc.createInstance("com.sun.star.drawing.GraphicObjectShape")
-        shape.Graphic = graphic
-        dots = graphic.SizePixel
-        wide = graphic.Size100thMM.Width or round(dots.Width * MM100_PER_PIXEL)
+        shape.Graphic = picture
+        dots = picture.SizePixel
+        wide = picture.Size100thMM.Width or round(dots.Width * MM100_PER_PIXEL)
         own = (wide, wide * dots.Height / dots.Width)
         return f"the picture is {self._add(page, shape, own, (width, height), position)}"
 
@@ -191,10 +191,7 @@ class Media(Show):
     def _graphic(self, path: str, argument: str) -> Any:
         """A picture from a file."""
         refuse_large(path, argument)
-        graphic = service("graphic.GraphicProvider").queryGraphic((prop("URL", url_of(path)),))
-        if graphic is None or not graphic.SizePixel.Width:
-            raise wrong(f"{argument}: {os.path.basename(path)[:80]} is no picture that Impress can read")
-        return graphic
+        return graphic(path, f"{argument}: {os.path.basename(path)[:80]} is no picture that Impress can read")
 
     def _add(
         self,

@@ -24,11 +24,17 @@ def clipped(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
+def struct(kind: str, **values: Any) -> Any:
+    """One of the office's structures, `kind` below com.sun.star."""
+    made = uno.createUnoStruct(f"com.sun.star.{kind}")
+    for name, value in values.items():
+        setattr(made, name, value)
+    return made
+
+
 def prop(name: str, value: Any) -> Any:
     """A named value."""
-    made = uno.createUnoStruct("com.sun.star.beans.PropertyValue")
-    made.Name, made.Value = name, value
-    return made
+    return struct("beans.PropertyValue", Name=name, Value=value)
 
 
 def props(**values: Any) -> Any:
@@ -45,6 +51,14 @@ def service(name: str, *arguments: Any) -> Any:
     """One of the office's own services."""
     here = uno.getComponentContext()
     return here.ServiceManager.createInstanceWithArgumentsAndContext(f"com.sun.star.{name}", arguments, here)
+
+
+def graphic(path: str, refusal: str) -> Any:
+    """A picture from a file. Raises Refused with `refusal` where the office can't read it."""
+    found = service("graphic.GraphicProvider").queryGraphic((prop("URL", url_of(path)),))
+    if found is None or not found.SizePixel.Width:
+        raise wrong(refusal)
+    return found
 
 
 @contextlib.contextmanager
@@ -84,6 +98,11 @@ class Document:
     def _dispatch(self, command: str, *arguments: Any) -> None:
         """Have the document's window carry out a command of its menus; the arguments are named values."""
         _dispatcher().executeDispatch(self._view.Frame, f".uno:{command}", "", 0, arguments)
+
+    def _has_font(self, name: str) -> bool:
+        """Whether a font is installed."""
+        fonts = self._view.Frame.ContainerWindow.getFontDescriptors()
+        return any(font.Name.lower() == name.lower() for font in fonts)
 
     def _begin(self) -> None:
         """End what input may have left the document in the middle of, where that is in the way of every call."""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from guest import Refused
 from guest.addresses import Place
-from guest.application import Lane
+from guest.application import Lane, command_lines
 
 PROGRAMS = {"soffice", "libreoffice", "localc", "lowriter", "loimpress"}
 CONNECT_S = 2.0  # an office that has just been started takes a while until it listens
@@ -42,17 +42,6 @@ def reachable(argv: list[str]) -> list[str]:
     if not argv or os.path.basename(argv[0]) not in PROGRAMS or any(part.startswith("--accept") for part in argv):
         return argv
     return [argv[0], f"--accept=pipe,name={pipe_name()};urp;StarOffice.ComponentContext", *argv[1:]]
-
-
-def _running() -> bool:
-    """Whether there is an office, however it was started."""
-    for entry in os.listdir("/proc"):
-        try:
-            if entry.isdigit() and Path(f"/proc/{entry}/comm").read_bytes() == b"soffice.bin\n":
-                return True
-        except OSError:  # it ended meanwhile
-            continue
-    return False
 
 
 class Call(NamedTuple):
@@ -155,7 +144,7 @@ class Office:
             except Exception as error:
                 if not _of_bridge(error):
                     raise
-                if not _running():
+                if not any(command_lines({"soffice.bin"})):
                     raise Refused("tool_failed", "LibreOffice is not running: open it first") from error
                 if time.monotonic() >= until:
                     raise Refused("tool_failed", "LibreOffice can't be reached: it is still starting") from error

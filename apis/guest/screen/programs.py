@@ -34,20 +34,7 @@ def run(argv: list[str], timeout_ms: int = 10_000, env: dict[str, str] | None = 
 
     The status is None at the deadline. Raises Refused `failed`.
     """
-    if not argv or not all(isinstance(part, str) for part in argv):
-        raise Refused("bad_request", "argv is a list of strings")
-    try:
-        child = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=os.environ["HOME"],
-            env={**os.environ, **(env or {})},
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise Refused("failed", f"{argv[0]}: {error.strerror}") from error
+    child = _started(argv, env, output=subprocess.PIPE)
     out = _output(child, time.monotonic() + timeout_ms / 1000)
     code = child.poll()
     if code is None:
@@ -55,6 +42,29 @@ def run(argv: list[str], timeout_ms: int = 10_000, env: dict[str, str] | None = 
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
     return {"code": code, "out": out.decode("utf-8", "replace")}
+
+
+def _started(
+    argv: list[str],
+    env: dict[str, str] | None,
+    made: Callable[[list[str]], list[str]] = lambda argv: argv,
+    output: int = subprocess.DEVNULL,
+) -> subprocess.Popen[bytes]:
+    """A program started in HOME; `made` gives the command that is run for `argv`. Raises Refused."""
+    if not argv or not all(isinstance(part, str) for part in argv):
+        raise Refused("bad_request", "argv is a list of strings")
+    try:
+        return subprocess.Popen(
+            made(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=os.environ["HOME"],
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise Refused("failed", f"{argv[0]}: {error.strerror}") from error
 
 
 def _output(child: subprocess.Popen[bytes], until: float) -> bytes:
@@ -108,20 +118,7 @@ class Programs:
         self._started = [child for child in self._started if child.poll() is None]
         if len(self._started) >= LAUNCH_MAX:
             raise Refused("failed", "too many programs are running")
-        if not argv or not all(isinstance(part, str) for part in argv):
-            raise Refused("bad_request", "argv is a list of strings")
-        try:
-            child = subprocess.Popen(
-                reachable(readable(argv)),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd=os.environ["HOME"],
-                env={**os.environ, **(env or {})},
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise Refused("failed", f"{argv[0]}: {error.strerror}") from error
+        child = _started(argv, env, lambda argv: reachable(readable(argv)))
         self._started.append(child)
         return child.pid
 

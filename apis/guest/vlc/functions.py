@@ -10,14 +10,13 @@ import base64
 import contextlib
 import http.client
 import json
-import os
 import re
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from guest.application import command_lines
 from guest.files import any_in_home, folder_in_home, path_of, short, there_in_home, url_of, with_endings, wrong
 from guest.tools import public
 from guest.vlc import start as vlc_start
@@ -27,17 +26,6 @@ MOST_BYTES = 2 << 20
 CALL_S = 8.0  # less than the agent waits
 CONNECT_S = 4.0  # a VLC that has just been started takes a while until it listens
 LOOK_S = 0.01
-
-
-def _running() -> bool:
-    """Whether there is a VLC, however it was started. A VLC that has ended may not have been waited for yet."""
-    for entry in os.listdir("/proc"):
-        try:
-            if entry.isdigit() and re.match(rb"\d+ \(vlc\) [^ZX]", Path(f"/proc/{entry}/stat").read_bytes()):
-                return True
-        except OSError:  # it ended meanwhile
-            continue
-    return False
 
 
 def ask(wait_s: float = CALL_S, **query: str) -> dict[str, Any]:
@@ -53,7 +41,7 @@ def ask(wait_s: float = CALL_S, **query: str) -> dict[str, Any]:
             body = answer.read(MOST_BYTES + 1)
             break
         except ConnectionError as error:
-            if not _running():
+            if not any(command_lines({"vlc"})):
                 raise wrong("VLC is not running: open it first") from error
             if time.monotonic() >= until:
                 raise wrong("VLC does not listen: close it and open it with Agent.open_app('vlc')") from error

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import uno
 from com.sun.star.uno import RuntimeException as NoSelection
 from guest import Refused
 from guest.files import wrong
@@ -338,8 +337,3 @@ def character(**named: Any) -> tuple[tuple[str, ...], tuple[Any, ...]]:
     return values(
         **{f"Char{key}{script}": value for key, value in named.items() for script in ("", "Asian", "Complex")}
     )
-
-
-def struct(kind: str) -> Any:
-    """An empty one of the office's structs, `kind` below com.sun.star."""
-    return uno.createUnoStruct(f"com.sun.star.{kind}")

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from guest.files import home, to_write, wrong
-from guest.office.base import INFO_CHARS, RESULT_CHARS, enum, prop, props
+from guest.office.base import INFO_CHARS, RESULT_CHARS, enum, prop, props, struct
 from guest.office.office import document
-from guest.writer.base import Piece, TextDocument, character, one_line, plural, struct, values
+from guest.writer.base import Piece, TextDocument, character, one_line, plural, values
 from guest.writer.text import Writing
 
 ADJUST = {"left": "LEFT", "center": "CENTER", "right": "RIGHT", "justify": "BLOCK"}
@@ -82,8 +82,7 @@ class Looks(TextDocument):
         return f"{_numbers(paragraph_indices)}: font {font_name!r}{self._substitute(font_name)}"
 
     def set_line_spacing(self, *, spacing_value: float, paragraph_indices: list[int] | None) -> str:
-        spacing = struct("style.LineSpacing")
-        spacing.Mode, spacing.Height = PROPORTIONAL, round(100 * spacing_value)
+        spacing = struct("style.LineSpacing", Mode=PROPORTIONAL, Height=round(100 * spacing_value))
         self._set_whole("set_line_spacing", paragraph_indices, values(ParaLineSpacing=spacing))
         return f"{_numbers(paragraph_indices)}: line spacing {spacing_value:g}"
 
@@ -110,8 +109,7 @@ class Looks(TextDocument):
 
     def _substitute(self, font_name: str) -> str:
         """What to say of a font that is not installed."""
-        known = {each.Name.lower() for each in self._view.Frame.ContainerWindow.getFontDescriptors()}
-        return "" if font_name.lower() in known else "; it is not installed here, so the screen shows a similar one"
+        return "" if self._has_font(font_name) else "; it is not installed here, so the screen shows a similar one"
 
     def find_highlighted_text(self, *, highlight_color: str) -> str:
         wanted = int(highlight_color[1:], 16)

@@ -10,9 +10,9 @@ import os
 import re
 from typing import Any
 
-from guest.files import image_size, refuse_large, there_in_home, url_of, wrong
+from guest.files import image_size, refuse_large, there_in_home, wrong
 from guest.matching import MOST, Match
-from guest.office.base import enum, prop, service
+from guest.office.base import enum, graphic
 from guest.writer.base import TextDocument, as_typed, character, one_line, plural, rewrite, select_back
 
 MATH = "078B7ABA-54FC-457F-8551-6147e776a997"  # class id of the office's formulas
@@ -125,9 +125,9 @@ class Writing(TextDocument):
         path = there_in_home(image_path, "image_path")
         name = os.path.basename(path)
         refuse_large(path, "image_path")
-        size = image_size(path)
+        size, unreadable = image_size(path), f"image_path: {name[:80]} is no image that can be read"
         if size is None:
-            raise wrong(f"image_path: {name[:80]} is no image that can be read")
+            raise wrong(unreadable)
         caret = self._caret()
         wide, high = self._fitting(size) if width is None and height is None else size
         if width is not None:
@@ -137,11 +137,8 @@ class Writing(TextDocument):
         for given, argument, derived in ((width, "width", high), (height, "height", wide)):
             if given is not None and derived > MAX_PIXELS:
                 raise wrong(f"{argument}: with {given} pixels the other side would have {derived}: give both")
-        graphic = service("graphic.GraphicProvider").queryGraphic((prop("URL", url_of(path)),))
-        if graphic is None or not graphic.SizePixel.Width:
-            raise wrong(f"image_path: {name[:80]} is no image that can be read")
         made = self._doc.createInstance("com.sun.star.text.TextGraphicObject")
-        made.Graphic = graphic
+        made.Graphic = graphic(path, unreadable)
         made.Width, made.Height = round(wide * MM100_PER_PIXEL), round(high * MM100_PER_PIXEL)
         with self._one_step("insert_image_at_cursor"):
             self._put(caret, made)

@@ -1,7 +1,11 @@
-"""Visits in Chromium's history, with a stand-in for Chromium that makes the tables."""
+"""Chromium: how it is started, its helper, what its pages hold, and visits in its history by a stand-in for it."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import shlex
 import sqlite3
 import time
 from contextlib import closing
@@ -10,6 +14,13 @@ from typing import Any
 
 import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import apis.guest
+from apis.guest.chromium import start as chromium_start
+
+GUEST = Path(str(apis.guest.__file__)).parent
 
 MAKES = """#!/usr/bin/env python3
 import sqlite3, sys, time
@@ -108,3 +119,35 @@ def test_what_makes_no_history_is_ended_and_said(visits: Any, tmp_path: Path, mo
     monkeypatch.setattr(visits, "running", lambda: True)
     with pytest.raises(Exception, match="Chromium is running"):
         visits.write([("https://a.org/", "A", 0)], time.monotonic() + 0.1)
+
+
+@given(st.lists(st.text(max_size=300), max_size=80))
+def test_what_a_page_holds_is_said_in_bounded_whole_lines(lines: list[str]) -> None:
+    from guest.chromium import link
+
+    text = link.described("chrome://x/", lines)
+    assert text.startswith("chrome://x/ is open")
+    assert len(text) <= link.RESULT_CHARS
+    assert max(map(len, text.split("\n"))) <= link.LINE_CHARS
+    text.encode()
+    assert len(text.split("\n")) <= 2 + len(lines)
+
+
+def test_the_helper_has_the_name_that_is_asked_for() -> None:
+    manifest = json.loads((GUEST / "chromium" / chromium_start.HELPER / "manifest.json").read_text())
+    digest = hashlib.sha256(base64.b64decode(manifest["key"])).hexdigest()[:32]
+    assert "".join(chr(ord("a") + int(digit, 16)) for digit in digest) == chromium_start.HELPER_ID
+    assert manifest["manifest_version"] == 3
+    assert not {"background", "content_scripts", "host_permissions"} & set(manifest)
+
+
+def test_it_is_started_alike_by_an_action_and_by_hand() -> None:
+    argv = chromium_start.command(["chromium", "--incognito", "file:///home/a b/x.html"], "/opt/helper")
+    assert argv[0] == "chromium"
+    assert argv[-2:] == ["--incognito", "file:///home/a b/x.html"]
+    assigned, exported = chromium_start.wrapper("/opt/helper").splitlines()
+    assert exported == "export CHROMIUM_FLAGS"
+    (words,) = shlex.split(assigned)
+    assert words.split()[1:] == argv[1:-2] == chromium_start.flags("/opt/helper")
+    assert "--force-renderer-accessibility" in argv
+    assert not any(flag.startswith("--no-sandbox") for flag in argv)

@@ -1,15 +1,20 @@
-"""Workbooks that tasks start with: always the same bytes, and whoever reads them finds what was put in."""
+"""Files that tasks start with: always the same bytes, and another reader finds what was put in."""
 
 import io
 import re
+import wave
 import zipfile
 from random import Random
 from xml.etree import ElementTree
 
+import docx
 import pytest
+from docx.enum.text import WD_COLOR
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apis.apps.check.case import MAKERS
+from apis.documents.docx import Run, make_docx
 from apis.documents.xlsx import Value, cells, make_xlsx
 from apis.guest.addresses import address
 from apis.tasks import words
@@ -77,3 +82,31 @@ def test_numbers_belong_to_one_split(seed: int, split: str) -> None:
 def test_a_fifth_of_all_numbers_is_held_out() -> None:
     share = sum(split_of_number(value) != TRAIN for value in range(10_000)) / 10_000
     assert 0.17 < share < 0.23
+
+
+WORDS = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FF, exclude_categories=["C"]), max_size=12)
+
+
+@given(st.lists(WORDS, min_size=1, max_size=5))
+def test_a_made_document_holds_what_was_put_in(paragraphs: list[str]) -> None:
+    data = make_docx(paragraphs)
+    assert data == make_docx(paragraphs)
+    assert [each.text for each in docx.Document(io.BytesIO(data)).paragraphs] == paragraphs
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert {info.date_time[0] for info in archive.infolist()} == {2020}
+
+
+def test_a_made_document_has_looks() -> None:
+    made = make_docx([(Run("a "), Run("b", highlight="yellow", bold=True))])
+    first, second = docx.Document(io.BytesIO(made)).paragraphs[0].runs
+    assert (first.bold, second.bold, second.font.highlight_color) == (None, True, WD_COLOR.YELLOW)
+    with pytest.raises(ValueError, match="at least one paragraph"):
+        make_docx([])
+
+
+def test_fixtures_are_the_same_each_time_and_as_long_as_they_say() -> None:
+    made = [MAKERS["sound"]({"seconds": 3, "hz": hz}) for hz in (440, 440, 330)]
+    assert made[0] == made[1] != made[2]
+    with wave.open(io.BytesIO(made[0])) as file:
+        assert file.getnframes() / file.getframerate() == 3
+    assert MAKERS["film"](4).count(b"FRAME\n") == 8
