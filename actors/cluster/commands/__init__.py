@@ -1,12 +1,15 @@
 """The commands of `computerrl`, by noun: each module has `COMMANDS`, name -> help, arguments, main.
 
 Importing them costs nothing but the standard library. What a command works with is imported when it runs. Of a command
-`_NAME_arguments` declares its arguments, and `_NAME` returns its exit status.
+`_NAME_arguments` declares its arguments; its main, or that of each of its verbs, returns its exit status.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from typing import NamedTuple
 
 MODEL = "a folder, a name (base, a run, `last`, OWNER/MODEL of the hub)"
@@ -19,6 +22,30 @@ class Help(NamedTuple):
     summary: str
     description: str
     examples: str
+
+
+def later(place: str) -> Callable[[argparse.Namespace], int]:
+    """The function of arguments at `place`, MODULE:NAME of this package, which is imported when it is called."""
+
+    def main(args: argparse.Namespace) -> int:
+        module, name = place.split(":")
+        return int(getattr(import_module(f"actors.{module}"), name)(args))
+
+    return main
+
+
+def of_run(place: str, *flags: str) -> Callable[[argparse.Namespace], int]:
+    """The same of a function that takes a run's folder, `as_json`, and `flags` by name."""
+
+    def main(args: argparse.Namespace) -> int:
+        from actors.cluster.runs import run_folder
+
+        module, name = place.split(":")
+        folder = run_folder.find(Path(args.runs), args.run)
+        function = getattr(import_module(f"actors.{module}"), name)
+        return int(function(folder, as_json=args.json, **{flag: getattr(args, flag) for flag in flags}))
+
+    return main
 
 
 def take_run(parser: argparse.ArgumentParser, default: str | None = None) -> None:
@@ -40,16 +67,14 @@ def take_json(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def take_sets(parser: argparse._ActionsContainer) -> None:
+def take_sets(parser: argparse._ActionsContainer, change: str = "change one key (repeatable)") -> None:
     """Declare the flag that changes a key of a deploy file."""
-    change = "change one key (repeatable)"
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE", help=change)
 
 
 def take_provider(parser: argparse.ArgumentParser) -> None:
     """Declare the flag of commands that boot desktops without a deploy file."""
-    change = "change a key of desktops.provider (repeatable; computerrl keys provider)"
-    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE", help=change)
+    take_sets(parser, "change a key of desktops.provider (repeatable; computerrl keys provider)")
 
 
 def take_served_model(group: argparse._ArgumentGroup) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from actors.cluster.commands import Help, take_json, take_runs
+from actors.cluster.commands import Help, later, take_json, take_runs, take_sets
 
 DEMOS_HELP = Help(
     "record, show and share demonstrations",
@@ -51,10 +51,7 @@ def _demos_arguments(parser: argparse.ArgumentParser) -> None:
     record.add_argument(
         "--deploy", metavar="FILE", help="all that a deploy file says of demonstrations, in place of a suite"
     )
-    record.add_argument(
-        "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE",
-        help="change a key of desktops.provider, with --deploy any key",
-    )  # fmt: skip
+    take_sets(record, "change a key of desktops.provider, with --deploy any key (repeatable)")
     record.add_argument("--count", type=int, metavar="N", help="successes wanted (default: 64)")
     record.add_argument("--desktops", type=int, metavar="N", help="desktops at the same time (default: 2)")
     record.add_argument("--seed", type=int, metavar="N", help="chooses tasks' order and strays (default: 0)")
@@ -90,25 +87,16 @@ def _demos_arguments(parser: argparse.ArgumentParser) -> None:
     taking.add_argument(
         "--model", metavar="FOLDER", help="model of a new run, whose tokenizer FILE has (default: bundled)"
     )
-    for verb in (record, listing, show, export, taking):
+    for verb, place in (
+        (record, "record:record"), (listing, "manage:list_runs"), (show, "manage:show"), (export, "manage:export"),
+        (taking, "manage:take_in"),
+    ):  # fmt: skip
         take_runs(verb)
-        verb.set_defaults(parser=verb)
+        verb.set_defaults(parser=verb, main=later(f"cluster.demos.{place}"))
     for verb in (listing, show, export, taking):
         take_json(verb)
 
 
-def _demos(args: argparse.Namespace) -> int:
-    """Do it."""
-    if args.verb == "record":
-        from actors.cluster.demos import record
-
-        return record.record(args)
-    from actors.cluster.demos import manage
-
-    verbs = {"list": manage.list_runs, "show": manage.show, "export": manage.export, "import": manage.take_in}
-    return verbs[args.verb](args)
-
-
 COMMANDS = {
-    "demos": (DEMOS_HELP, _demos_arguments, _demos),
+    "demos": (DEMOS_HELP, _demos_arguments, None),
 }

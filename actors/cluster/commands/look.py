@@ -6,7 +6,7 @@ import argparse
 import time
 from pathlib import Path
 
-from actors.cluster.commands import WEB_PORT, Help, take_json, take_run, take_runs
+from actors.cluster.commands import WEB_PORT, Help, of_run, take_json, take_run, take_runs
 from runtime.program import program
 
 RUNS_HELP = Help(
@@ -106,14 +106,6 @@ def _status_arguments(parser: argparse.ArgumentParser) -> None:
     take_runs(parser)
 
 
-def _status(args: argparse.Namespace) -> int:
-    """Say it; 0 for a live or well ended run, 1 for one that failed, crashed or was killed."""
-    from actors.cluster.runs import run_folder
-    from actors.cluster.views import runs
-
-    return runs.show_status(run_folder.find(Path(args.runs), args.run), as_json=args.json)
-
-
 def _logs_arguments(parser: argparse.ArgumentParser) -> None:
     take_run(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="go on as lines are written, until the run ends")
@@ -123,22 +115,6 @@ def _logs_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--level", choices=LEVELS, default="debug", help="this level and above")
     parser.add_argument("--json", action="store_true", help="print the lines as they are stored, one JSON each")
     take_runs(parser)
-
-
-def _logs(args: argparse.Namespace) -> int:
-    """Print them; 0, or 2 when there is no such run, actor or event."""
-    from actors.cluster.runs import run_folder
-    from actors.cluster.views import runs
-
-    return runs.show_logs(
-        run_folder.find(Path(args.runs), args.run),
-        actor=args.actor,
-        event=args.event,
-        trace=args.trace,
-        level=args.level,
-        follow=args.follow,
-        as_json=args.json,
-    )
 
 
 def _web_arguments(parser: argparse.ArgumentParser) -> None:
@@ -156,21 +132,19 @@ def _web(args: argparse.Namespace) -> int:
     """Serve until interrupted; 2 where the address can't be had."""
     import asyncio
 
+    from actors.cluster import output
     from actors.cluster.runs import run_folder
     from actors.cluster.web import serve
+
+    def announce(address: str) -> None:
+        output.line(f"live page: {address}   (Ctrl-C ends it; runs go on)")
 
     serve.refuse_port(args.port, "--port")
     runs = run_folder.of_runs(args.runs)
     run = run_folder.find(runs, args.run).name if args.run is not None else ""
     flag = f"--host {args.host} --port {args.port}"
-    asyncio.run(serve.serve(runs, run, host=args.host, port=args.port, flag=flag, announce=_announce))
+    asyncio.run(serve.serve(runs, run, host=args.host, port=args.port, flag=flag, announce=announce))
     return 0
-
-
-def _announce(address: str) -> None:
-    from actors.cluster import output
-
-    output.line(f"live page: {address}   (Ctrl-C ends it; runs go on)")
 
 
 def _report_arguments(parser: argparse.ArgumentParser) -> None:
@@ -203,25 +177,15 @@ def _report(args: argparse.Namespace) -> int:
     return show.show(paths, out, as_json=args.json)
 
 
-def _audit_arguments(parser: argparse.ArgumentParser) -> None:
-    take_run(parser, default="last")
-    take_json(parser)
-    take_runs(parser)
-
-
-def _audit(args: argparse.Namespace) -> int:
-    """Check and say it; 1 when anything is wrong."""
-    from actors.cluster.runs import run_folder
-    from actors.cluster.views import runs
-
-    return runs.show_audit(run_folder.find(Path(args.runs), args.run), as_json=args.json)
-
-
 COMMANDS = {
     "runs": (RUNS_HELP, _runs_arguments, _runs),
-    "status": (STATUS_HELP, _status_arguments, _status),
-    "logs": (LOGS_HELP, _logs_arguments, _logs),
+    "status": (STATUS_HELP, _status_arguments, of_run("cluster.views.runs:show_status")),
+    "logs": (
+        LOGS_HELP,
+        _logs_arguments,
+        of_run("cluster.views.runs:show_logs", "actor", "event", "trace", "level", "follow"),
+    ),
     "web": (WEB_HELP, _web_arguments, _web),
     "report": (REPORT_HELP, _report_arguments, _report),
-    "audit": (AUDIT_HELP, _audit_arguments, _audit),
+    "audit": (AUDIT_HELP, _status_arguments, of_run("cluster.views.runs:show_audit")),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from actors.cluster.commands import MODEL, Help, take_json, take_runs, take_served_model
+from actors.cluster.commands import MODEL, Help, later, take_json, take_runs, take_served_model, take_sets
 
 EVAL_HELP = Help(
     "evaluate a model or a run's weights on real desktops",
@@ -101,10 +101,7 @@ def _take_how(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--engine", choices=("embedded", "sglang"), help="what draws the answers (default: the run's, or embedded)"
     )
-    group.add_argument(
-        "--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE",
-        help="change one key, such as model.endpoint.top_p=0.9 (repeatable)",
-    )  # fmt: skip
+    take_sets(group, "change one key, such as model.endpoint.top_p=0.9 (repeatable)")
 
 
 def _take_output(group: argparse._ArgumentGroup) -> None:
@@ -117,13 +114,6 @@ def _take_output(group: argparse._ArgumentGroup) -> None:
     )
     take_runs(group)
     group.add_argument("--json", action="store_true", help="print one JSON document; progress goes to standard error")
-
-
-def _eval(args: argparse.Namespace) -> int:
-    """Evaluate; 1 when too many faults fell into it."""
-    from actors.cluster.evaluate import play
-
-    return play.play(args)
 
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
@@ -168,7 +158,7 @@ def _model(args: argparse.Namespace) -> int:
 
 
 COMMANDS = {
-    "eval": (EVAL_HELP, _eval_arguments, _eval),
+    "eval": (EVAL_HELP, _eval_arguments, later("cluster.evaluate.play:play")),
     "export": (EXPORT_HELP, _export_arguments, _export),
     "model": (MODEL_HELP, _model_arguments, _model),
 }

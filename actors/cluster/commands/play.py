@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from actors.cluster.commands import MODEL, Help, take_json, take_provider, take_runs, take_served_model
+from actors.cluster.commands import MODEL, Help, later, take_json, take_provider, take_runs, take_served_model
 from apis.applications import ALIASES, APP_NAMES
 
 if TYPE_CHECKING:
@@ -63,13 +63,6 @@ def _play_arguments(parser: argparse.ArgumentParser) -> None:
     take_runs(parser)
 
 
-def _play(args: argparse.Namespace) -> int:
-    """Play it; 0 where it was solved."""
-    from actors.front import command
-
-    return command.main(args)
-
-
 def _serve_env_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("suite", metavar="SUITE", help="a suite, a family, or task files, as `computerrl tasks` has it")
     parser.add_argument("--split", choices=("train", "held-out"), default="train", help="which (default: train)")
@@ -93,13 +86,6 @@ def _serve_env_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"port; 0 for a free one (default: {SERVE_ENV_PORT})",
     )
-
-
-def _serve_env(args: argparse.Namespace) -> int:
-    """Serve until interrupted."""
-    from actors.front import serving
-
-    return serving.main(args)
 
 
 def _parse_arguments(parser: argparse.ArgumentParser) -> None:
@@ -158,7 +144,7 @@ def verdict(answer: str, app: str, space: ActionSpace = "both") -> dict[str, Any
 
 
 COMMANDS = {
-    "play": (PLAY_HELP, _play_arguments, _play),
-    "serve-env": (SERVE_ENV_HELP, _serve_env_arguments, _serve_env),
+    "play": (PLAY_HELP, _play_arguments, later("front.command:main")),
+    "serve-env": (SERVE_ENV_HELP, _serve_env_arguments, later("front.serving:main")),
     "parse": (PARSE_HELP, _parse_arguments, _parse),
 }

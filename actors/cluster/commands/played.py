@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from actors.cluster.commands import Help, take_json, take_provider, take_run, take_runs
+from actors.cluster.commands import Help, of_run, take_json, take_provider, take_run, take_runs
 from runtime.program import program
 
 EPISODES_HELP = Help(
@@ -100,14 +100,6 @@ def _rerun_arguments(parser: argparse.ArgumentParser) -> None:
     take_json(parser)
 
 
-def _rerun(args: argparse.Namespace) -> int:
-    """Play it again; 0, or 1 where it came otherwise."""
-    from actors.cluster.checks.played import rerun
-    from actors.cluster.runs import run_folder
-
-    return rerun.show(run_folder.find(Path(args.runs), args.run), args.episode, args.overrides, as_json=args.json)
-
-
 def _reverify_arguments(parser: argparse.ArgumentParser) -> None:
     take_run(parser, default="last")
     parser.add_argument("--family", metavar="NAME", help="only tasks of this family")
@@ -115,16 +107,8 @@ def _reverify_arguments(parser: argparse.ArgumentParser) -> None:
     take_json(parser)
 
 
-def _reverify(args: argparse.Namespace) -> int:
-    """Judge again; 0, or 1 where a verdict changes."""
-    from actors.cluster.checks.played import reverify
-    from actors.cluster.runs import run_folder
-
-    return reverify.show(run_folder.find(Path(args.runs), args.run), args.family, as_json=args.json)
-
-
 COMMANDS = {
     "episodes": (EPISODES_HELP, _episodes_arguments, _episodes),
-    "rerun": (RERUN_HELP, _rerun_arguments, _rerun),
-    "reverify": (REVERIFY_HELP, _reverify_arguments, _reverify),
+    "rerun": (RERUN_HELP, _rerun_arguments, of_run("cluster.checks.played.rerun:show", "episode", "overrides")),
+    "reverify": (REVERIFY_HELP, _reverify_arguments, of_run("cluster.checks.played.reverify:show", "family")),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from actors.cluster.commands import Help, take_json, take_provider
+from actors.cluster.commands import Help, later, take_json, take_provider
 
 TASKS_HELP = Help(
     "list, show, check and attack tasks, and say what task files need",
@@ -124,33 +124,17 @@ def _tasks_arguments(parser: argparse.ArgumentParser) -> None:
         help="where task files and fixtures are (repeatable)",
     )  # fmt: skip
     fetch.add_argument("--revision", metavar="SHA", help="of the dataset (default: the one in the URLs)")
-    fetch.set_defaults(parser=fetch)
     for verb in (listing, show, check, coverage, attack):
         take_json(verb)
-        verb.set_defaults(parser=verb)
-
-
-def _tasks(args: argparse.Namespace) -> int:
-    """Do it; 1 when a check found a suite not good."""
-    if args.verb == "attack":
-        from actors.cluster.checks.attack import command as attacks
-
-        return attacks.attack(args)
-    if args.verb == "check":
-        from actors.cluster.checks.tasks import command
-
-        return command.check(args)
-    if args.verb == "fetch":
-        from actors.cluster.checks.tasks import fetch
-
-        return fetch.fetch(args)
-    if args.verb == "coverage":
-        from actors.cluster.checks.tasks import coverage
-
-        return coverage.show(args)
-    from actors.cluster.views import tasks as taskview
-
-    return taskview.list_suite(args) if args.verb == "list" else taskview.show(args)
+    for verb, place in (
+        (listing, "cluster.views.tasks:list_suite"),
+        (show, "cluster.views.tasks:show"),
+        (check, "cluster.checks.tasks.command:check"),
+        (attack, "cluster.checks.attack.command:attack"),
+        (coverage, "cluster.checks.tasks.coverage:show"),
+        (fetch, "cluster.checks.tasks.fetch:fetch"),
+    ):
+        verb.set_defaults(parser=verb, main=later(place))
 
 
 def _apis_arguments(parser: argparse.ArgumentParser) -> None:
@@ -164,17 +148,10 @@ def _apis_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument("--no-targets", action="store_true", help="measure, but miss no target")
     take_provider(check)
     check.add_argument("--json", action="store_true", help="print one JSON document: a list of functions")
-    check.set_defaults(parser=check)
-
-
-def _apis(args: argparse.Namespace) -> int:
-    """Do it; 1 when something is not as it should be."""
-    from actors.cluster.checks.apis import command
-
-    return command.check(args)
+    check.set_defaults(parser=check, main=later("cluster.checks.apis.command:check"))
 
 
 COMMANDS = {
-    "tasks": (TASKS_HELP, _tasks_arguments, _tasks),
-    "apis": (APIS_HELP, _apis_arguments, _apis),
+    "tasks": (TASKS_HELP, _tasks_arguments, None),
+    "apis": (APIS_HELP, _apis_arguments, None),
 }

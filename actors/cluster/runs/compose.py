@@ -178,7 +178,7 @@ def _placed(
 ) -> Plan:
     """The ledger, and the other parts on the processes that they name."""
     used = {spec.host for spec in parts}
-    hosts = tuple(host for host in placement.hosts_of(deploy) if host.name in used)
+    hosts = tuple(host for several in placement.placed(deploy).values() for host in several if host.name in used)
     return Plan(
         deploy=deploy,
         run_dir=run_dir,
@@ -285,7 +285,7 @@ def _samplers(
                 stop_ids=stops,
                 hung_after_s=SGLANG_HUNG_S if samplers.sglang else HUNG_S,
             ),
-            host=placement.sampler_host(name) if samplers.place else MAIN,
+            host=f"samplers/{name.rpartition('/')[2]}" if samplers.place else MAIN,
         )
         for name, url, gpus in zip(
             names, samplers.attach or [""] * len(names), samplers.gpus or [""] * len(names), strict=True
@@ -342,7 +342,7 @@ def _seats(deploy: Deploy, model: str, router: str) -> list[ActorSpec]:
             name=f"desktop/{k}",
             factory="actors.desktop.actor:DesktopController",
             config=configs[desktops.host_of(k)],
-            host=placement.desktop_host(desktops.host_of(k)),
+            host=f"desktops/{desktops.host_of(k)}",
         )
         for k in range(desktops.count)
     ]

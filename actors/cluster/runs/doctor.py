@@ -35,16 +35,16 @@ from actors.desktop.providers.sandbox import cgroups, owners
 from actors.desktop.providers.sandbox.command import filter_supported
 from actors.desktop.providers.sandbox.owners import lends_users
 from actors.desktop.providers.sandbox.provider import nested_namespaces, owner_in
-from actors.desktop.providers.sandbox.shares import Sum
 from actors.sampler.config import SglangConfig
 from actors.sampler.process import interpreter
 from apis.applications import app_named
 from apis.tasks.registry import FAMILIES, of_set
 from apis.tasksets import published
 from runtime.errors import ConfigError
-from runtime.program import check_origin as code_origin
+from runtime.program import check_origin
 
 DISTRIBUTION = "computerrl"
+APT = "apt-get install --no-install-recommends"
 CONNECT_S = 3.0
 ASK_S = 20.0  # for a program to answer
 NEEDED_GB = 3.0
@@ -77,85 +77,49 @@ class Check(msgspec.Struct, frozen=True):
 
 def examine(deploy: Deploy, *, place: Path | None = None) -> list[Check]:
     """Every check for a run of `deploy` whose folder lies below `place` (default: the working folder)."""
-    checks = [check_python(), check_origin(), *check_packages()]
+    checks = list(check_program())
     if deploy.cluster.engine == "ray":
-        checks.append(check_ray())
+        version = _installed("ray")
+        checks.append(Check("ray", version is not None, version or "cluster.engine is ray: not installed", "make ray"))
     if not deploy.desktops.place:
-        checks += [*_desktops(deploy), *check_judge(deploy)]
+        checks += check_desktops(deploy)
     checks += [check_base(deploy), *map(check_attached, deploy.samplers.attach)]
     if not deploy.samplers.attach and not deploy.samplers.place:
-        checks += _engines(deploy)
+        checks += check_engines(deploy)
     if not deploy.learner.place:
         checks += check_learner()
-    return [*checks, check_disk(place or Path.cwd()), check_files(), check_memory(deploy)]
+    need = 2.0 + 0.15 * deploy.desktops.count + deploy.evaluation.published_metrics * published.MOST_BYTES / 1e9
+    have = psutil.virtual_memory().available / 1e9
+    memory = f"{have:.1f} GB available, about {need:.1f} GB needed"
+    checks += check_files(place or Path.cwd())
+    return [*checks, Check("memory", have >= need, memory, "--set desktops.count=2", needed=False)]
 
 
 def examine_part(deploy: Deploy, key: str) -> list[Check]:
     """What a process that `key` of `Deploy.places` places needs of the machine that it is on."""
-    seats, own = deploy.desktops, list[Check]()
+    own = list[Check]()
     if key == "desktops.place":  # those of one process, as if they were asked for here
+        seats = deploy.desktops
         seats = msgspec.structs.replace(seats, place={}, count=seats.seats_of(0), processes=1)
-        placed = msgspec.structs.replace(deploy, desktops=seats)
-        own = [*_desktops(placed), *check_judge(placed)]
+        own = check_desktops(msgspec.structs.replace(deploy, desktops=seats))
     elif key == "samplers.place":
-        own = list(_engines(deploy))
+        own = check_engines(deploy)
     elif key == "learner.place":
-        own = list(check_learner())
-    return [check_python(), *check_packages(), *own, check_disk(Path.cwd()), check_files()]
+        own = check_learner()
+    return [*(check for check in check_program() if check.name != "code"), *own, *check_files(Path.cwd())]
 
 
-def _desktops(deploy: Deploy) -> Iterator[Check]:
-    """What desktops need of the machine that they are on."""
-    if not isinstance(deploy.desktops.provider, SandboxConfig):
-        return
-    yield check_root()
-    yield check_state(deploy.desktops.provider.folder)
-    yield check_debian()
-    yield check_sandbox()
-    yield check_cgroups()
-    apps = apps_of(deploy)
-    yield from check_sums(deploy, apps)
-    yield check_applications()
-    yield check_editor(needed="code" in apps)
-    yield check_task_files()
-    for name, listed in sorted({(app.program, app.packages) for app in map(app_named, apps) if app.packages}):
-        yield check_application(name, listed)
-    if judged_by_office(deploy):
-        yield check_profile()
-
-
-def _engines(deploy: Deploy) -> Iterator[Check]:
-    """What engines need of the machine that they are started on."""
-    if deploy.samplers.device == "cuda":
-        yield check_gpu()
-    if isinstance(deploy.samplers.engine, SglangConfig):
-        yield check_sglang(deploy.samplers.engine)
-    if deploy.samplers.device == "cuda":
-        yield from (Check(it.name, False, it.what, it.mend, it.fatal) for it in versions.examine(deploy))
-
-
-# Python and its packages.
-
-
-def check_python() -> Check:
-    """The interpreter's version."""
-    version = ".".join(map(str, sys.version_info[:3]))
-    return Check("python", (3, 11) <= sys.version_info[:2] < (3, 13), version, "PYTHON=python3.11 make setup")
-
-
-def check_origin() -> Check:
-    """All packages from one place."""
-    try:
-        origin = code_origin()
-    except ConfigError as error:
-        return Check("code", False, str(error), "run outside the other project's folder, PYTHONPATH unset")
-    return Check("code", True, f"{origin.root} build {origin.build}")
-
-
-def check_packages() -> Iterator[Check]:
-    """Python packages against the ranges of the installed distribution; torch on a line of its own."""
+def check_program() -> Iterator[Check]:
+    """The interpreter, all packages from one place, and their versions; torch on a line of its own."""
     from packaging.requirements import Requirement
 
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Check("python", (3, 11) <= sys.version_info[:2] < (3, 13), version, "PYTHON=python3.11 make setup")
+    try:
+        origin = check_origin()
+        yield Check("code", True, f"{origin.root} build {origin.build}")
+    except ConfigError as error:
+        yield Check("code", False, str(error), "run outside the other project's folder, PYTHONPATH unset")
     try:
         required = [Requirement(line) for line in importlib.metadata.requires(DISTRIBUTION) or []]
     except importlib.metadata.PackageNotFoundError:
@@ -164,13 +128,13 @@ def check_packages() -> Iterator[Check]:
     needs = [need for need in required if need.marker is None or need.marker.evaluate({"extra": ""})]
     wrong: list[str] = []
     for need in needs:
-        version = _installed(need.name)
-        good = version is not None and need.specifier.contains(version, prereleases=True)
+        there = _installed(need.name)
+        good = there is not None and need.specifier.contains(there, prereleases=True)
         if need.name == "torch":
-            line = f"{version or 'not installed'}{'' if good else f', needed {need.specifier}'}"
+            line = f"{there or 'not installed'}{'' if good else f', needed {need.specifier}'}"
             yield Check("torch", good, line, f"{sys.executable} -m pip install 'torch{need.specifier}'")
         elif not good:
-            wrong.append(f"{need.name} {version or 'missing'} (needed {need.specifier or 'any'})")
+            wrong.append(f"{need.name} {there or 'missing'} (needed {need.specifier or 'any'})")
     yield Check("packages", not wrong, "; ".join(wrong) or f"{len(needs)} as required", "make setup")
 
 
@@ -182,21 +146,54 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def check_ray() -> Check:
-    """Ray, which is an extra."""
-    version = _installed("ray")
-    return Check("ray", version is not None, version or "cluster.engine is ray, which is not installed", "make ray")
+def check_engines(deploy: Deploy) -> list[Check]:
+    """What engines need of the machine that they are started on; SGLang's own packages are not imported."""
+    checks = []
+    if deploy.samplers.device == "cuda":
+        gpus = _gpus()
+        line = gpus[0] if gpus else "none that nvidia-smi knows of, and samplers.device is cuda"
+        mend = "use a machine with an NVIDIA GPU and its driver, or --set samplers.device=cpu, or name running servers"
+        checks.append(Check("gpu", bool(gpus), line, f"{mend} with samplers.attach"))
+    if isinstance(deploy.samplers.engine, SglangConfig):
+        try:
+            checks.append(Check("sglang", True, str(interpreter(deploy.samplers.engine.python))))
+        except ConfigError as error:
+            checks.append(Check("sglang", False, str(error), "make sglang-cpu, or on a CUDA machine make sglang-gpu"))
+    if deploy.samplers.device == "cuda":
+        checks += [Check(one.name, False, one.what, one.mend, one.fatal) for one in versions.examine(deploy)]
+    return checks
 
 
-def check_sglang(engine: SglangConfig) -> Check:
-    """SGLang's own environment; its packages are not imported."""
-    try:
-        return Check("sglang", True, str(interpreter(engine.python)))
-    except ConfigError as error:
-        return Check("sglang", False, str(error), "make sglang-cpu, or on a CUDA machine make sglang-gpu")
+def check_learner() -> list[Check]:
+    """Whether the learner computes on the GPU that is here; nothing to say where there is none, or no torch."""
+    build, gpus = _installed("torch"), _gpus()
+    if not build or not gpus:
+        return []
+    ok = not build.endswith("+cpu")
+    line = f"on {gpus[0]}" if ok else f"torch {build} computes on the CPU, and here is {gpus[0]}"
+    mend = f"{sys.executable} -m pip install --force-reinstall torch=={build.partition('+')[0]}, from the default index"
+    return [Check("learner", ok, line, mend, needed=False)]
 
 
-# What desktops need.
+def _gpus() -> list[str]:
+    code, output = _output(["nvidia-smi", "-L"])
+    return [line for line in output.splitlines() if line.startswith("GPU ")] if code == 0 else []
+
+
+def check_desktops(deploy: Deploy) -> list[Check]:
+    """What desktops need of the machine that they are on, and what judges their documents."""
+    checks = list[Check]()
+    apps = apps_of(deploy)
+    if isinstance(deploy.desktops.provider, SandboxConfig):
+        checks = [check_root(), check_state(deploy.desktops.provider.folder), check_sandbox(), check_cgroups()]
+        checks += [*check_sums(deploy, apps), *check_packages(apps), check_editor(needed="code" in apps)]
+        if judged_by_office(apps):
+            checks.append(check_profile())
+    if judged_by_office(apps):  # wherever the desktops are
+        ok, lists = office.PROGRAM.is_file(), " ".join(packages("setup", "office-packages.txt"))
+        line = str(office.PROGRAM) if ok else "LibreOffice, which judges documents, is missing on this machine"
+        checks.append(Check("judge", ok, line, f"{APT} {lists}"))
+    return checks
 
 
 def check_root() -> Check:
@@ -242,34 +239,29 @@ def absent(wanted: list[str]) -> list[str]:
     return [name for name in wanted if name not in have]
 
 
-def check_debian() -> Check:
-    """Debian packages of the desktops."""
-    wanted = packages("guest", "packages.txt")
+def check_packages(apps: Collection[str]) -> Iterator[Check]:
+    """Debian packages of desktops and of applications; only those that tasks' `apps` need are needed."""
+    names, setup = packages("guest", "packages.txt"), resources.files("deploy") / "setup"
+    missing = " ".join(absent(names))
     if shutil.which("dpkg-query") is None:
-        return Check("debian", False, "no dpkg-query: not a Debian system", "use Debian 12")
-    missing = " ".join(absent(wanted))
-    mend = f"make setup   (or: apt-get install --no-install-recommends {missing})"
-    return Check("debian", not missing, f"missing: {missing}" if missing else f"{len(wanted)} packages installed", mend)
-
-
-def check_applications() -> Check:
-    """Debian packages of the applications, whether or not a task of this file needs them."""
-    lists = sorted(
-        path.name for path in (resources.files("deploy") / "setup").iterdir() if path.name.endswith("-packages.txt")
-    )
-    missing = {name.removesuffix("-packages.txt"): absent(packages("setup", name)) for name in lists}
-    lacking = [f"{name} ({' '.join(some)})" for name, some in missing.items() if some]
-    line = f"missing for {', '.join(lacking)}" if lacking else ", ".join(missing)
-    mend = "make setup   (or: apt-get install --no-install-recommends the packages named)"
-    return Check("applications", not lacking, line, mend, needed=False)
-
-
-def check_task_files() -> Check:
-    """Debian packages of programs that only published task files name."""
-    wanted = packages("setup", "osworld.txt")
-    missing = absent(wanted)
-    line = f"missing: {' '.join(missing)}" if missing else ", ".join(wanted)
-    return Check("task files", not missing, line, "make osworld-apps", needed=False)
+        yield Check("debian", False, "no dpkg-query: not a Debian system", "use Debian 12")
+    else:
+        line = f"missing: {missing}" if missing else f"{len(names)} packages installed"
+        yield Check("debian", not missing, line, f"make setup   (or: {APT} {missing})")
+    lists = sorted(path.name for path in setup.iterdir() if path.name.endswith("-packages.txt"))
+    lacking = {name.removesuffix("-packages.txt"): absent(packages("setup", name)) for name in lists}
+    some = ", ".join(f"{name} ({' '.join(gone)})" for name, gone in lacking.items() if gone)
+    line, mend = f"missing for {some}" if some else ", ".join(lacking), f"make setup   (or: {APT} the packages named)"
+    yield Check("applications", not some, line, mend, needed=False)
+    names = packages("setup", "osworld.txt")  # that only published task files name
+    missing = " ".join(absent(names))
+    line = f"missing: {missing}" if missing else ", ".join(names)
+    yield Check("task files", not missing, line, "make osworld-apps", needed=False)
+    for program, listed in sorted({(app.program, app.packages) for app in map(app_named, apps) if app.packages}):
+        names, usual = packages("setup", listed), f"/usr/bin/{program}"
+        at, missing = usual if os.access(usual, os.X_OK) else shutil.which(program), " ".join(absent(names))
+        line = f"missing: {missing}" if at and missing else at or "missing"
+        yield Check(program, bool(at and not missing), line, f"{APT} {' '.join(names)}")
 
 
 def check_editor(*, needed: bool = False) -> Check:
@@ -279,26 +271,9 @@ def check_editor(*, needed: bool = False) -> Check:
     return Check("vs code", not lacking, lacking or str(home.editor_place()), mend, needed=needed)
 
 
-def check_application(program: str, listed: str) -> Check:
-    """An application that tasks need: its program, and all packages of its list."""
-    wanted, usual = packages("setup", listed), f"/usr/bin/{program}"
-    at = usual if os.access(usual, os.X_OK) else shutil.which(program)
-    missing = absent(wanted)
-    line = f"missing: {' '.join(missing)}" if at and missing else at or "missing"
-    return Check(program, bool(at and not missing), line, f"apt-get install --no-install-recommends {' '.join(wanted)}")
-
-
-def judged_by_office(deploy: Deploy) -> bool:
-    """Whether some task wants a document, which LibreOffice judges where its desktop's seat is."""
-    return any(app.startswith("libreoffice") for app in apps_of(deploy))
-
-
-def check_judge(deploy: Deploy) -> Iterator[Check]:
-    """LibreOffice as the judge of documents, wherever the desktops are; nothing to say where no task wants one."""
-    if judged_by_office(deploy):
-        ok, lists = office.PROGRAM.is_file(), " ".join(packages("setup", "office-packages.txt"))
-        found = str(office.PROGRAM) if ok else "LibreOffice, which judges documents, is missing on this machine"
-        yield Check("judge", ok, found, f"apt-get install --no-install-recommends {lists}")
+def judged_by_office(apps: Collection[str]) -> bool:
+    """Whether tasks of `apps` want documents, which LibreOffice judges where their desktop's seat is."""
+    return any(app.startswith("libreoffice") for app in apps)
 
 
 def check_sandbox() -> Check:
@@ -360,20 +335,13 @@ def check_sums(deploy: Deploy, apps: Collection[str]) -> Iterator[Check]:
         mend = f"sysctl -w {RAISED[one.name]}={2 * one.total}" if one.name in RAISED else "wait for other runs to end"
         mend += ", or --set desktops.count to fewer"
         yield Check(f"all {one.name}", one.total + taken <= one.room, line, mend, needed=False)
-    if sums:
-        yield _check_share(sums[0], apps)
-
-
-def _check_share(memory: Sum, apps: Collection[str]) -> Check:
-    """Whether the memory of one desktop is enough for the largest application of its tasks."""
-    name = max(sorted(apps), key=lambda app: APP_MIB.get(app, LIGHT_MIB), default="")
-    least = APP_MIB.get(name, LIGHT_MIB)
-    line = f"{memory.each} MiB for each of {memory.desktops}, {least} needed{f' by {name}' if name else ''}"
-    fewer = f"a machine with more memory, or --set desktops.count and desktops.warm_pool: {memory.room // least} in all"
-    return Check("desktop memory", memory.each >= min(least, memory.asked), line, fewer)
-
-
-# Models, engines and room.
+    if sums:  # whether the memory of one desktop is enough for the largest application of its tasks
+        name, memory = max(sorted(apps), key=lambda app: APP_MIB.get(app, LIGHT_MIB), default=""), sums[0]
+        least = APP_MIB.get(name, LIGHT_MIB)
+        line = f"{memory.each} MiB for each of {memory.desktops}, {least} needed{f' by {name}' if name else ''}"
+        mend = "a machine with more memory, or --set desktops.count and desktops.warm_pool:"
+        enough = memory.each >= min(least, memory.asked)
+        yield Check("desktop memory", enough, line, f"{mend} {memory.room // least} in all")
 
 
 def check_attached(url: str) -> Check:
@@ -398,53 +366,21 @@ def check_base(deploy: Deploy) -> Check:
         return Check("base model", False, str(error), mend)
 
 
-def _gpus() -> list[str]:
-    code, output = _output(["nvidia-smi", "-L"])
-    return [line for line in output.splitlines() if line.startswith("GPU ")] if code == 0 else []
+def check_files(place: Path) -> Iterator[Check]:
+    """Free space at `place`, where the run folder goes, and how many files may be open.
 
-
-def check_gpu() -> Check:
-    """A GPU for engines on samplers.device: cuda."""
-    gpus = _gpus()
-    mend = "use a machine with an NVIDIA GPU and its driver, or --set samplers.device=cpu, or name running servers"
-    line = gpus[0] if gpus else "none that nvidia-smi knows of, and samplers.device is cuda"
-    return Check("gpu", bool(gpus), line, f"{mend} with samplers.attach")
-
-
-def check_learner() -> Iterator[Check]:
-    """Whether the learner computes on the GPU that is here; nothing to say where there is none, or no torch."""
-    build = _installed("torch")
-    if build and (gpus := _gpus()):
-        ok = not build.endswith("+cpu")
-        line = f"on {gpus[0]}" if ok else f"torch {build} computes on the CPU, and here is {gpus[0]}"
-        mend = f"{sys.executable} -m pip install --force-reinstall torch=={build.partition('+')[0]}, from the default"
-        yield Check("learner", ok, line, f"{mend} index", needed=False)
-
-
-def check_disk(place: Path) -> Check:
-    """Free space where the run folder goes."""
+    `run` raises its soft limit to the hard one.
+    """
     try:
         near = places.nearest_there(place)
         free = shutil.disk_usage(near).free / 1e9
+        yield Check("disk", free >= NEEDED_GB, f"{free:.0f} GB free at {near}", "use --runs on a larger disk")
     except OSError as error:
-        return Check("disk", False, f"{place}: {error.strerror}", "use --runs on another folder")
-    return Check("disk", free >= NEEDED_GB, f"{free:.0f} GB free at {near}", "use --runs on a larger disk")
-
-
-def check_files() -> Check:
-    """File descriptors that this process may open; `run` raises its soft limit to the hard one."""
+        yield Check("disk", False, f"{place}: {error.strerror}", "use --runs on another folder")
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     ok = hard == resource.RLIM_INFINITY or hard >= NEEDED_FILES
     line = "no limit" if hard == resource.RLIM_INFINITY else f"{hard} at most"
-    return Check("open files", ok, line, f"ulimit -n {NEEDED_FILES}")
-
-
-def check_memory(deploy: Deploy) -> Check:
-    """Memory for the desktops and the model, and for the published metrics where they are asked."""
-    need = 2.0 + 0.15 * deploy.desktops.count + deploy.evaluation.published_metrics * published.MOST_BYTES / 1e9
-    have = psutil.virtual_memory().available / 1e9
-    line = f"{have:.1f} GB available, about {need:.1f} GB needed"
-    return Check("memory", have >= need, line, "--set desktops.count=2", needed=False)
+    yield Check("open files", ok, line, f"ulimit -n {NEEDED_FILES}")
 
 
 def _output(command: list[str]) -> tuple[int, str]:

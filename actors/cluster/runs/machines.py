@@ -65,9 +65,11 @@ async def examine(deploy: Deploy, runs: Path = Path(paths.RUNS)) -> list[Check]:
     if placer is None:
         return []
     placer = msgspec.structs.replace(placer, wait_s=min(WAIT_S, placer.wait_s))
-    placed = placement.placed_by(deploy)
     hosts = [
-        (HostSpec(name=name, place=place), key) for key, place in deploy.places.items() if place for name in placed[key]
+        (HostSpec(name=host.name, place=host.place), key)
+        for key, several in placement.placed(deploy).items()
+        for host in several
+        if host.place
     ]
     specs = [
         ActorSpec(name=host.name, factory=Looker, config=LookedFor(deploy=deploy, key=key), host=host.name)
@@ -92,7 +94,7 @@ async def examine(deploy: Deploy, runs: Path = Path(paths.RUNS)) -> list[Check]:
 async def offices(deploy: Deploy) -> list[Check]:
     """SSH machines whose LibreOffice is of another release than the one here that judges what they save."""
     provider = deploy.desktops.provider
-    judged = not deploy.desktops.place and doctor.judged_by_office(deploy) and office.PROGRAM.is_file()
+    judged = not deploy.desktops.place and doctor.judged_by_office(doctor.apps_of(deploy)) and office.PROGRAM.is_file()
     if not isinstance(provider, SshConfig) or not judged:
         return []
     here, there = await asyncio.to_thread(office.release), await office_releases(provider)

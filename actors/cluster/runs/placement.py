@@ -12,7 +12,6 @@ import msgspec
 
 from actors.cluster.config.schema import Deploy
 from actors.desktop.config import SEATS_ENV, EndpointConfig
-from actors.learner.config import LearnerConfig
 from runtime.system import HostSpec, PlacerSpec
 
 LEARNER = "learner"  # the actor and its process
@@ -24,9 +23,15 @@ FAR_RANKS_SILENT_S = 120.0  # of several: they meet within 300 s, and a lost mac
 MEGATRON_NOTICES = "ignore:Apex is not installed,ignore:full scope is deprecated"
 
 
-def rank_host(name: str, learner: LearnerConfig) -> HostSpec:
-    """The process of one rank."""
-    env = {
+def placed(deploy: Deploy) -> dict[str, tuple[HostSpec, ...]]:
+    """The processes that a run of `deploy` may need besides the entry point's, by the key that places them.
+
+    Those of samplers, router and learner's actor are there only where the key is set: without, they run in the entry
+    point's process.
+    """
+    learner, samplers, seats = deploy.learner, deploy.samplers, deploy.desktops
+    far_ranks = learner.place and learner.parallel.ranks > 1
+    threads = {
         "OMP_NUM_THREADS": str(learner.rl.threads),
         "MKL_NUM_THREADS": str(learner.rl.threads),
         # A thread that waits for the other one sleeps: spinning takes the core from the desktop or the sampler that the
@@ -34,84 +39,29 @@ def rank_host(name: str, learner: LearnerConfig) -> HostSpec:
         "OMP_WAIT_POLICY": "PASSIVE",
         "PYTHONWARNINGS": MEGATRON_NOTICES,
     }
-    return HostSpec(
-        name=name,
-        place=learner.place or None,
-        env=env,
-        silent_limit_s=FAR_RANKS_SILENT_S if learner.place and learner.parallel.ranks > 1 else RANK_SILENT_S,
-    )
-
-
-def learner_hosts(learner: LearnerConfig) -> tuple[HostSpec, ...]:
-    """Of the learner's actor on another machine."""
-    host = HostSpec(
-        name=LEARNER,
-        place=learner.actor_place,
-        silent_limit_s=LEARNER_SILENT_S,
-    )
-    return (host,) if learner.actor_place else ()
-
-
-def router_hosts(deploy: Deploy) -> tuple[HostSpec, ...]:
-    """Of the router on another machine."""
-    place = deploy.samplers.router_place
-    return (HostSpec(name=ROUTER, place=place),) if place else ()
-
-
-def sampler_hosts(deploy: Deploy) -> tuple[HostSpec, ...]:
-    """Of engines on other machines."""
-    samplers = deploy.samplers
-    return tuple(
-        HostSpec(name=f"samplers/{i}", place=samplers.place, counts_below=True)
-        for i in range(samplers.count if samplers.place else 0)
-    )
-
-
-def sampler_host(name: str) -> str:
-    """The host of the sampler `name` where engines have a place."""
-    return f"samplers/{name.rpartition('/')[2]}"
-
-
-def desktop_hosts(deploy: Deploy) -> tuple[HostSpec, ...]:
-    """The processes that hold desktops, with the variables that hold endpoints' keys."""
     endpoints = [one for one in (*deploy.demos.demonstrators, deploy.model.endpoint) if isinstance(one, EndpointConfig)]
-    keys = [one.key_env for one in endpoints if one.key_env]
-    return tuple(
-        HostSpec(
-            name=desktop_host(i),
-            place=deploy.desktops.place or None,
-            env=dict(SEATS_ENV),
-            passes=tuple(sorted(set(keys))),
-        )
-        for i in range(deploy.desktops.processes)
-    )
-
-
-def desktop_host(index: int) -> str:
-    """The host of the desktop process number `index`."""
-    return f"desktops/{index}"
-
-
-def hosts_of(deploy: Deploy) -> tuple[HostSpec, ...]:
-    """Every process that a run of `deploy` may need."""
-    learner = deploy.learner
-    return (
-        *(rank_host(f"ranks/{i}", learner) for i in range(learner.parallel.ranks)),
-        *learner_hosts(learner),
-        *sampler_hosts(deploy),
-        *router_hosts(deploy),
-        *desktop_hosts(deploy),
-    )
-
-
-def placed_by(deploy: Deploy) -> dict[str, list[str]]:
-    """The hosts that each key of `Deploy.places` places, if it is set."""
+    keys = tuple(sorted({one.key_env for one in endpoints if one.key_env}))
+    actor = HostSpec(name=LEARNER, place=learner.actor_place, silent_limit_s=LEARNER_SILENT_S)
     return {
-        "desktops.place": [desktop_host(i) for i in range(deploy.desktops.processes)],
-        "samplers.place": [f"samplers/{i}" for i in range(deploy.samplers.count)],
-        "samplers.router_place": [ROUTER],
-        "learner.place": [f"ranks/{i}" for i in range(deploy.learner.parallel.ranks)],
-        "learner.actor_place": [LEARNER],
+        "learner.place": tuple(
+            HostSpec(
+                name=f"ranks/{i}",
+                place=learner.place or None,
+                env=threads,
+                silent_limit_s=FAR_RANKS_SILENT_S if far_ranks else RANK_SILENT_S,
+            )
+            for i in range(learner.parallel.ranks)
+        ),
+        "learner.actor_place": (actor,) * bool(learner.actor_place),
+        "samplers.place": tuple(
+            HostSpec(name=f"samplers/{i}", place=samplers.place, counts_below=True)
+            for i in range(samplers.count * bool(samplers.place))
+        ),
+        "samplers.router_place": (HostSpec(name=ROUTER, place=samplers.router_place),) * bool(samplers.router_place),
+        "desktops.place": tuple(
+            HostSpec(name=f"desktops/{i}", place=seats.place or None, env=dict(SEATS_ENV), passes=keys)
+            for i in range(seats.processes)
+        ),
     }
 
 
@@ -120,7 +70,7 @@ def placer_of(deploy: Deploy) -> PlacerSpec | None:
     cluster = deploy.cluster
     if cluster.engine == "none" or not any(deploy.places.values()):
         return None
-    every, hosts = Counter[str](), placed_by(deploy)
+    every, hosts = Counter[str](), placed(deploy)
     for where, place in deploy.places.items():
         every.update({name: amount * len(hosts[where]) for name, amount in place.items()})
     arguments = [f"--address={cluster.address}", f"--resources={msgspec.json.encode(every).decode()}"]

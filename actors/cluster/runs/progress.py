@@ -19,7 +19,7 @@ from actors.cluster.runs import criterion
 from actors.replay.messages import Figures, Phase, PhaseRef
 
 WINDOW_S = 60.0
-_GAP, _BORDERS = 2, 4  # characters between two columns of the block, and around all
+_GAP = 2  # characters between two columns of the block
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,20 +128,6 @@ def cells(shot: Snapshot) -> list[tuple[str, str]]:
     return found
 
 
-def folded(pairs: list[tuple[str, str]], room: int) -> list[list[tuple[str, str]]]:
-    """The pairs in rows, such that a row side by side has `room` characters, or holds one pair."""
-    rows: list[list[tuple[str, str]]] = []
-    left = -1
-    for pair in pairs:
-        width = max(map(len, pair)) + _GAP
-        if not rows or width > left:
-            rows.append([])
-            left = room + _GAP
-        rows[-1].append(pair)
-        left -= width
-    return rows
-
-
 class Display(Protocol):
     """Shows snapshots between `__enter__` and `__exit__`."""
 
@@ -221,18 +207,12 @@ class LiveBlock:
             self._live.update(self._block(shot), refresh=True)
 
     def _block(self, shot: Snapshot) -> Any:
-        from rich.console import Group
+        from rich.columns import Columns
         from rich.panel import Panel
-        from rich.table import Table
 
-        grids = []
-        for pairs in folded(cells(shot), self._live.console.width - _BORDERS):
-            grid = Table.grid(padding=(0, _GAP))
-            grid.add_row(*(f"[dim]{label}[/dim]" for label, _ in pairs))
-            grid.add_row(*(f"[bold]{value}[/bold]" for _, value in pairs))
-            grids.append(grid)
+        parts = [f"[dim]{label}[/dim]\n[bold]{value}[/bold]" for label, value in cells(shot)]
         title = f"{self._title}  {output.duration(shot.elapsed_s)}"
-        return Panel(Group(*grids), title=title, title_align="left", expand=False)
+        return Panel(Columns(parts, padding=(0, _GAP)), title=title, title_align="left", expand=False)
 
 
 def display(title: str) -> Display:

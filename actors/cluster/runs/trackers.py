@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from actors.cluster.events import SCALARS_STOPPED, TRACKER_STOPPED
 from actors.cluster.runs.evaluation_rounds import untrained_families
@@ -49,99 +49,87 @@ class Point(NamedTuple):
     scalars: dict[str, float]
 
 
-class Tracker(Protocol):
+class Tracker(NamedTuple):
     """One run of a tracker."""
 
-    def log(self, points: Sequence[Point]) -> None:
-        """Take them."""
-
-    def end(self) -> None:
-        """No more come."""
+    log: Callable[[Sequence[Point]], None]
+    end: Callable[[], None]
 
 
-class _TensorBoard:
+def _tensorboard(name: str, group: str, folder: Path) -> Tracker:
     """An event file. TensorBoard's own writer has a thread that ends with a traceback on a full disk."""
+    from tensorboard.compat.proto import event_pb2, summary_pb2
+    from tensorboard.summary.writer.record_writer import RecordWriter
 
-    def __init__(self, name: str, group: str, folder: Path) -> None:
-        from tensorboard.compat.proto import event_pb2, summary_pb2
-        from tensorboard.summary.writer.record_writer import RecordWriter
+    folder.mkdir(exist_ok=True)
+    old = list(folder.glob("events.out.tfevents.*"))
+    file = (folder / f"events.out.tfevents.{time.time_ns()}.{os.getpid()}").open("wb")
+    records: Any = RecordWriter(file)
+    event, summary = event_pb2.Event, summary_pb2.Summary
 
-        folder.mkdir(exist_ok=True)
-        self._old = list(folder.glob("events.out.tfevents.*"))
-        self._file = (folder / f"events.out.tfevents.{time.time_ns()}.{os.getpid()}").open("wb")
-        self._records: Any = RecordWriter(self._file)
-        self._event, self._summary = event_pb2.Event, summary_pb2.Summary
-        self._write(wall_time=time.time(), file_version="brain.Event:2")
+    def log(points: Sequence[Point]) -> None:
+        for step, wall_s, scalars in points:
+            values = [summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
+            records.write(event(wall_time=wall_s, step=step, summary=summary(value=values)).SerializeToString())
+        records.flush()
+        while old:  # only now: a kill in between leaves too much rather than nothing
+            old.pop().unlink()
 
-    def _write(self, **fields: Any) -> None:
-        self._records.write(self._event(**fields).SerializeToString())
+    records.write(event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString())
+    return Tracker(log, file.close)
 
-    def log(self, points: Sequence[Point]) -> None:
+
+def _wandb(name: str, group: str, folder: Path) -> Tracker:
+    import wandb
+
+    run = wandb.init(project=PROJECT, name=name, group=group, dir=str(folder))
+    run.define_metric("*", step_metric="step")  # a round's figures may come after later steps'
+
+    def log(points: Sequence[Point]) -> None:
         for point in points:
-            values = [self._summary.Value(tag=tag, simple_value=value) for tag, value in point.scalars.items()]
-            self._write(wall_time=point.wall_s, step=point.step, summary=self._summary(value=values))
-        self._records.flush()
-        while self._old:  # only now: a kill in between leaves too much rather than nothing
-            self._old.pop().unlink()
+            run.log({"step": point.step, **point.scalars})
 
-    def end(self) -> None:
-        self._file.close()
+    return Tracker(log, run.finish)
 
 
-class _Wandb:
-    def __init__(self, name: str, group: str, folder: Path) -> None:
-        import wandb
+def _trackio(name: str, group: str, folder: Path) -> Tracker:
+    os.environ.setdefault("TRACKIO_DIR", str(folder))
+    import trackio
 
-        self._run = wandb.init(project=PROJECT, name=name, group=group, dir=str(folder))
-        self._run.define_metric("*", step_metric="step")  # a round's figures may come after later steps'
-        self.end = self._run.finish
+    trackio.init(project=PROJECT, name=name, group=group, embed=False, auto_log_gpu=False, auto_log_cpu=False)
 
-    def log(self, points: Sequence[Point]) -> None:
+    def log(points: Sequence[Point]) -> None:
         for point in points:
-            self._run.log({"step": point.step, **point.scalars})
+            trackio.log(point.scalars, step=point.step)
+
+    return Tracker(log, trackio.finish)
 
 
-class _Trackio:
-    def __init__(self, name: str, group: str, folder: Path) -> None:
-        os.environ.setdefault("TRACKIO_DIR", str(folder))
-        import trackio
+def _mlflow(name: str, group: str, folder: Path) -> Tracker:
+    os.environ.setdefault("MLFLOW_TRACKING_URI", folder.absolute().as_uri())
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # a folder takes no server and no database
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric
 
-        trackio.init(project=PROJECT, name=name, group=group, embed=False, auto_log_gpu=False, auto_log_cpu=False)
-        self._log, self.end = trackio.log, trackio.finish
+    client = MlflowClient()
+    known = client.get_experiment_by_name(PROJECT)
+    experiment = known.experiment_id if known else client.create_experiment(PROJECT)
+    run = client.create_run(experiment, tags={"mlflow.runName": name, "group": group}).info.run_id
 
-    def log(self, points: Sequence[Point]) -> None:
-        for point in points:
-            self._log(point.scalars, step=point.step)
-
-
-class _Mlflow:
-    def __init__(self, name: str, group: str, folder: Path) -> None:
-        os.environ.setdefault("MLFLOW_TRACKING_URI", folder.absolute().as_uri())
-        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # a folder takes no server and no database
-        from mlflow import MlflowClient
-        from mlflow.entities import Metric
-
-        self._metric: Callable[..., Any] = Metric
-        self._client = MlflowClient()
-        known = self._client.get_experiment_by_name(PROJECT)
-        experiment = known.experiment_id if known else self._client.create_experiment(PROJECT)
-        self._run = self._client.create_run(experiment, tags={"mlflow.runName": name, "group": group}).info.run_id
-
-    def log(self, points: Sequence[Point]) -> None:
+    def log(points: Sequence[Point]) -> None:
         metrics = [
-            self._metric(mlflow_name(tag), value, int(wall_s * 1000), step)
+            Metric(mlflow_name(tag), value, int(wall_s * 1000), step)
             for step, wall_s, scalars in points
             for tag, value in scalars.items()
         ]
         for first in range(0, len(metrics), MLFLOW_BATCH):
-            self._client.log_batch(self._run, metrics=metrics[first : first + MLFLOW_BATCH])
+            client.log_batch(run, metrics=metrics[first : first + MLFLOW_BATCH])
 
-    def end(self) -> None:
-        self._client.set_terminated(self._run)
+    return Tracker(log, lambda: client.set_terminated(run))
 
 
 TRACKERS: dict[str, Callable[[str, str, Path], Tracker]] = {
-    TENSORBOARD: _TensorBoard, "wandb": _Wandb, "trackio": _Trackio, "mlflow": _Mlflow,
+    TENSORBOARD: _tensorboard, "wandb": _wandb, "trackio": _trackio, "mlflow": _mlflow,
 }  # fmt: skip
 
 
@@ -160,7 +148,7 @@ def refuse_missing(trackers: Iterable[str]) -> None:
 
 
 class CurveSender:
-    """Sends the ledger of the run at `run_dir` to one tracker. Every method blocks."""
+    """Sends the ledger of the run at `run_dir` to one tracker, each point once. Every method blocks."""
 
     def __init__(self, run_dir: Path, tracker: str) -> None:
         self._run_dir, self._tracker = run_dir, tracker
@@ -169,11 +157,11 @@ class CurveSender:
 
     def begin_again(self) -> None:
         """Send all of it with the next call: how much the tracker has of the last call is unknown."""
-        self._curves = Curves(self._run_dir)
+        self._lineages, self._lease, self._rounds = -1, 0, frozenset[int]()  # as of the last look
 
     def catch_up(self) -> None:
         """Send what the ledger has got since the last call. Raises OSError, StoreError and the tracker's own errors."""
-        points, whole = self._curves.new()
+        points, whole = self.new()
         if whole:
             with suppress(OSError):  # all of it is sent again
                 self.close()
@@ -188,6 +176,31 @@ class CurveSender:
         sink, self._sink = self._sink, None
         if sink is not None:
             sink.end()
+
+    def new(self) -> tuple[list[Point], bool]:
+        """What was added since the last call, and whether it is all: at first, and after a new lineage.
+
+        Raises StoreError.
+        """
+        if not (self._run_dir / LEDGER).is_file():
+            return [], False  # the run has only begun
+        with reading(self._run_dir, of_this_form=False) as ledger:
+            if not queries.at_one_moment(ledger):
+                return [], False
+            lineages = queries.lineages(ledger)
+            whole = lineages != self._lineages
+            lease, rounds = (0, frozenset[int]()) if whole else (self._lease, self._rounds)
+            steps = list(queries.steps_since(ledger, lease))
+            closed = [row for row in queries.rounds_closed(ledger) if row["id"] not in rounds]
+            points = [_point(_of_step(row), Version.parse(row["made"]).step, row["wall"]) for row in steps]
+            trained = queries.trained_families(ledger) if closed else ()
+            for row in closed:
+                event = json.loads(row["said"])
+                named = ((f"eval/{name}", value) for name, value in of_round(event, trained))
+                points.append(_point(named, Version.parse(event["version"]).step, row["wall"]))
+        self._lineages, self._lease = lineages, max([lease, *(row["id"] for row in steps)])
+        self._rounds = rounds.union(row["id"] for row in closed)
+        return points, whole
 
 
 def send(run_dir: Path, tracker: str, ended: Callable[[float], bool]) -> None:
@@ -238,21 +251,20 @@ async def _event_file(run_dir: Path, log: ActorLog, period_s: float) -> None:
 
 
 async def _process(run_dir: Path, tracker: str, log: ActorLog) -> None:
+    """Log why a tracker's process has ended, which gets `END_S` for the last scalars when this is cancelled."""
     try:
-        cause = await _until_it_ends(run_dir, tracker)
+        (run_dir / FOLDER).mkdir(exist_ok=True)
+        cause = await _until_it_ends(run_dir / FOLDER, tracker)
     except OSError as error:
         cause = str(error)
     log.emit(TRACKER_STOPPED, tracker=tracker, cause=cause[:CAUSE_CHARS])
 
 
-async def _until_it_ends(run_dir: Path, tracker: str) -> str:
-    """Why a tracker's process has ended. Ends it when it is cancelled, which gives it `END_S` for the last scalars."""
-    folder = run_dir / FOLDER
-    folder.mkdir(exist_ok=True)
+async def _until_it_ends(folder: Path, tracker: str) -> str:
     printed = folder / f"{tracker}.log"
     with printed.open("wb") as out:
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", MODULE, str(run_dir), tracker, stdin=asyncio.subprocess.PIPE, stdout=out,
+            sys.executable, "-P", "-m", MODULE, str(folder.parent), tracker, stdin=asyncio.subprocess.PIPE, stdout=out,
             stderr=out, start_new_session=True, env={**os.environ, "PYTHONPATH": str(check_origin().root)},
         )  # fmt: skip
     try:
@@ -269,40 +281,6 @@ async def _until_it_ends(run_dir: Path, tracker: str) -> str:
             child.kill()
     lines = printed.read_text(errors="replace").strip().splitlines()
     return lines[-1] if lines else f"status {child.returncode}"
-
-
-class Curves:
-    """The points of the ledger of the run at `run_dir`, each given once."""
-
-    def __init__(self, run_dir: Path) -> None:
-        self.run_dir = run_dir
-        self._lineages = -1  # as of the last look, like the others
-        self._lease, self._rounds = 0, frozenset[int]()
-
-    def new(self) -> tuple[list[Point], bool]:
-        """What was added since the last call, and whether it is all: at first, and after a new lineage.
-
-        Raises StoreError.
-        """
-        if not (self.run_dir / LEDGER).is_file():
-            return [], False  # the run has only begun
-        with reading(self.run_dir, of_this_form=False) as ledger:
-            if not queries.at_one_moment(ledger):
-                return [], False
-            lineages = queries.lineages(ledger)
-            whole = lineages != self._lineages
-            lease, rounds = (0, frozenset[int]()) if whole else (self._lease, self._rounds)
-            steps = list(queries.steps_since(ledger, lease))
-            closed = [row for row in queries.rounds_closed(ledger) if row["id"] not in rounds]
-            points = [_point(_of_step(row), Version.parse(row["made"]).step, row["wall"]) for row in steps]
-            trained = queries.trained_families(ledger) if closed else ()
-            for row in closed:
-                event = json.loads(row["said"])
-                named = ((f"eval/{name}", value) for name, value in of_round(event, trained))
-                points.append(_point(named, Version.parse(event["version"]).step, row["wall"]))
-        self._lineages, self._lease = lineages, max([lease, *(row["id"] for row in steps)])
-        self._rounds = rounds.union(row["id"] for row in closed)
-        return points, whole
 
 
 def _point(values: Iterator[tuple[str, float]], step: int, wall_s: float) -> Point:
@@ -348,9 +326,5 @@ def of_round(event: Mapping[str, Any], trained: Collection[str] = ()) -> Iterato
         yield f"pass_at_{k}/{decoding}{whole}", float(share)
 
 
-def _end_of_input(seconds: float) -> bool:
-    return bool(select.select([sys.stdin], [], [], seconds)[0])
-
-
 if __name__ == "__main__":
-    send(Path(sys.argv[1]), sys.argv[2], _end_of_input)
+    send(Path(sys.argv[1]), sys.argv[2], lambda seconds: bool(select.select([sys.stdin], [], [], seconds)[0]))

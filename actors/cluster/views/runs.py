@@ -117,10 +117,16 @@ def show_logs(path: Path, *, follow: bool, as_json: bool, **chosen: str | None) 
 
     Raises ConfigError for an actor that wrote nothing there and for an event that there is not.
     """
-    if (actor := chosen["actor"]) is not None:
-        _check_actor(path, actor, expected_actors(path) if follow and _goes_on(path) else [])
-    if (event := chosen["event"]) is not None:
-        _check_event(path, event)
+    actor, event = chosen["actor"], chosen["event"]
+    if actor is not None:
+        there = sorted({line["actor"] for line in read_logs(path)})
+        known = list(dict.fromkeys([*there, *(expected_actors(path) if follow and _goes_on(path) else [])]))
+        if not any(name == actor or name.startswith(f"{actor}/") for name in known):
+            raise ConfigError(f"--actor {actor}: it wrote nothing in {path.name}; {hint(actor, known)}")
+    declared = declared_events() if event is not None else []
+    # Another build's events may be there.
+    if event is not None and event not in declared and not any(True for _ in read_logs(path, event=event)):
+        raise ConfigError(f"--event {event}: nothing logs such an event; {hint(event, declared, cutoff=0.5)}")
     count = 0
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for line in read_logs(path, **chosen, follow=follow, going=lambda: _goes_on(path)):
@@ -154,11 +160,6 @@ def _number(value: float) -> str:
     return f"{value:.3f}" if 1e3 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
-def actors_of(path: Path) -> list[str]:
-    """The actors that wrote logs in the run at `path`."""
-    return sorted({line["actor"] for line in read_logs(path)})
-
-
 def expected_actors(path: Path) -> list[str]:
     """The actors that the run at `path` has by its deploy file, whether they wrote already or not."""
     if not (path / "deploy.yaml").is_file():
@@ -181,15 +182,3 @@ def declared_events() -> list[str]:
 
 def _goes_on(path: Path) -> bool:
     return run_folder.owner(path) is not None
-
-
-def _check_actor(path: Path, actor: str, expected: list[str]) -> None:
-    known = list(dict.fromkeys([*actors_of(path), *expected]))
-    if not any(name == actor or name.startswith(f"{actor}/") for name in known):
-        raise ConfigError(f"--actor {actor}: it wrote nothing in {path.name}; {hint(actor, known)}")
-
-
-def _check_event(path: Path, event: str) -> None:
-    known = declared_events()
-    if event not in known and not any(True for _ in read_logs(path, event=event)):  # another build's may lie there
-        raise ConfigError(f"--event {event}: nothing logs such an event; {hint(event, known, cutoff=0.5)}")

@@ -7,31 +7,26 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.config import deploy_files
+from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import doctor
 from actors.desktop.providers import home_template
+from actors.sampler.config import SamplersConfig
+
+
+def of_packages(monkeypatch: pytest.MonkeyPatch, gone: str, apps: tuple[str, ...] = ()) -> dict[str, doctor.Check]:
+    """The checks of Debian's packages where `gone` is not installed."""
+    monkeypatch.setattr(doctor, "absent", lambda names: [name for name in names if name == gone])
+    return {check.name: check for check in doctor.check_packages(apps)}
 
 
 def test_missing_applications_are_a_warning_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "absent", lambda wanted: [name for name in wanted if name == "chromium"])
-    check = doctor.check_applications()
-    assert not check.ok
-    assert not check.fatal
-    assert check.found == "missing for chromium (chromium)"
-    assert check.mend is not None
-    assert "make setup" in check.mend
-
-
-def test_nothing_missing_names_the_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "absent", lambda wanted: [])
-    check = doctor.check_applications()
-    assert check.ok
-    assert check.found == "chromium, office, vlc"
-
-
-def test_programs_of_task_files_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "absent", lambda wanted: [name for name in wanted if name == "gimp"])
-    check = doctor.check_task_files()
-    assert (check.ok, check.fatal, check.found, check.mend) == (False, False, "missing: gimp", "make osworld-apps")
+    check = of_packages(monkeypatch, "chromium")["applications"]
+    assert (check.ok, check.fatal, check.found) == (False, False, "missing for chromium (chromium)")
+    assert "make setup" in (check.mend or "")
+    whole = of_packages(monkeypatch, "")["applications"]
+    assert (whole.ok, whole.found) == (True, "chromium, office, vlc")
+    task_files = of_packages(monkeypatch, "gimp")["task files"]
+    assert (task_files.ok, task_files.fatal, task_files.found) == (False, False, "missing: gimp")
 
 
 def checks(monkeypatch: pytest.MonkeyPatch, file: str, *overrides: str) -> dict[str, doctor.Check]:
@@ -66,7 +61,8 @@ def test_engines_on_a_gpu_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert checks(monkeypatch, "sglang-gpu")["gpu"].fatal
     assert "gpu" not in checks(monkeypatch, "sglang-gpu", "samplers.attach=[http://a:1]")
     monkeypatch.setattr(doctor, "_output", lambda command: (0, "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"))
-    assert doctor.check_gpu().ok
+    (gpu,) = doctor.check_engines(Deploy(samplers=SamplersConfig(device="cuda")))
+    assert gpu.ok
 
 
 def test_a_server_that_is_to_be_attached_has_to_listen() -> None:
@@ -79,9 +75,7 @@ def test_a_server_that_is_to_be_attached_has_to_listen() -> None:
 
 def test_an_application_without_a_package_of_its_list_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.os, "access", lambda path, mode: True)
-    assert doctor.check_application("soffice", "office-packages.txt").name == "soffice"
-    monkeypatch.setattr(doctor, "absent", lambda wanted: [name for name in wanted if name == "libreoffice-impress"])
-    check = doctor.check_application("soffice", "office-packages.txt")
+    check = of_packages(monkeypatch, "libreoffice-impress", ("libreoffice_calc",))["soffice"]
     assert (check.fatal, check.found) == (True, "missing: libreoffice-impress")
 
 

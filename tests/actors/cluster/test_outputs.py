@@ -92,14 +92,6 @@ def test_a_terminal_that_is_gone_ends_the_telling_and_not_the_work(monkeypatch: 
         shown.note("still at work")
 
 
-@given(st.lists(st.tuples(st.text("a", max_size=14), st.text("1", max_size=9)), max_size=12), st.integers(1, 90))
-def test_the_live_block_folds_into_rows_that_fit(pairs: list[tuple[str, str]], room: int) -> None:
-    rows = progress.folded(pairs, room)
-    assert [pair for row in rows for pair in row] == pairs
-    for row in rows:
-        assert len(row) == 1 or sum(max(map(len, pair)) + 2 for pair in row) - 2 <= room
-
-
 def test_the_live_block_shows_all_of_its_labels_in_a_narrow_terminal() -> None:
     shot = progress.Snapshot(
         phase="rl", step=3, steps=9, success=0.5, held_out=0.25, loss=0.1, entropy=0.3, episodes_min=12.0,

@@ -157,7 +157,7 @@ def test_what_can_not_be_placed_is_refused(overrides: list[str], message: str) -
 def test_a_key_for_an_endpoint_reaches_the_desktops_alone() -> None:
     member = "demos.demonstrators=[{type: endpoint, name: e, url: 'http://h/v1', model: m, key_env: KEY_OF_E}]"
     deploy = deployed(member)
-    hosts = placement.desktop_hosts(deploy)
+    hosts = placement.placed(deploy)["desktops.place"]
     assert [host.passes for host in hosts] == [("KEY_OF_E",)]
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from actors.cluster.runs import trackers
 from actors.cluster.runs.evaluation_rounds import untrained_families
-from actors.cluster.runs.trackers import TENSORBOARD, Curves, of_round
+from actors.cluster.runs.trackers import TENSORBOARD, CurveSender, of_round
 from actors.replay.messages import Batch, Phase
 from runtime.logs.writer import host_log
 from tests.actors.replay.ledger_tools import Play
@@ -34,7 +34,11 @@ def learn(play: Play, **figures: float) -> None:
 
 
 def found(run: Path) -> list[tuple[str, int, float]]:
-    return [(tag, point.step, value) for point in Curves(run).new()[0] for tag, value in point.scalars.items()]
+    return [
+        (tag, point.step, value)
+        for point in CurveSender(run, TENSORBOARD).new()[0]
+        for tag, value in point.scalars.items()
+    ]
 
 
 def read_back(run: Path) -> dict[str, list[tuple[int, float]]]:

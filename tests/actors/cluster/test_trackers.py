@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -95,11 +94,15 @@ def test_tags_are_written_in_the_characters_that_mlflow_takes() -> None:
     assert trackers.mlflow_name("eval/success/t=1/calc_cell") == "eval/success/t 1/calc_cell"
 
 
-def test_mlflow_is_sent_what_there_is_in_few_requests() -> None:
+def test_mlflow_is_sent_what_there_is_in_few_requests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     sent: list[int] = []
-    sink: Any = object.__new__(trackers._Mlflow)
-    sink._run = "r"
-    sink._client = SimpleNamespace(log_batch=lambda _, metrics: sent.append(len(metrics)))
-    sink._metric = lambda *parts: parts
+    client = SimpleNamespace(
+        get_experiment_by_name=lambda _: SimpleNamespace(experiment_id="e"),
+        create_run=lambda *_, **__: SimpleNamespace(info=SimpleNamespace(run_id="r")),
+        log_batch=lambda _, metrics: sent.append(len(metrics)),
+    )
+    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=lambda: client))
+    monkeypatch.setitem(sys.modules, "mlflow.entities", SimpleNamespace(Metric=lambda *parts: parts))
+    sink = trackers.TRACKERS["mlflow"]("name", "group", tmp_path)
     sink.log([Point(step, 0.0, {"rl/loss": 1.0, "rl/kl": 0.5}) for step in range(600)])
     assert sent == [1000, 200]

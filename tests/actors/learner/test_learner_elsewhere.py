@@ -12,8 +12,9 @@ import msgspec
 import pytest
 import torch
 
+from actors.cluster.config import deploy_files
 from actors.cluster.runs import placement
-from actors.learner.config import GroupSettings, LearnerConfig
+from actors.learner.config import GroupSettings
 from actors.learner.folders import RunFolders
 from actors.learner.messages import Broadcasting, JoinGroup, Ticket
 from actors.replay.messages import Phase
@@ -32,7 +33,8 @@ def away(monkeypatch: pytest.MonkeyPatch) -> HostSpec:
     """The learner's host."""
     path = f"{PLACERS.parent.parent}{os.pathsep}{PLACERS}"
     monkeypatch.setenv("PYTHONPATH", path)
-    (spec,) = placement.learner_hosts(LearnerConfig(actor_place={"desktops": 1}))
+    deploy, _ = deploy_files.load("smoke", ["cluster.engine=ray", "learner.actor_place={desktops: 1}"])
+    (spec,) = placement.placed(deploy)["learner.actor_place"]
     return msgspec.structs.replace(spec, env={"PYTHONPATH": path}, restart=FAST)
 
 

@@ -275,7 +275,7 @@ async def test_a_lost_router_is_a_fault_and_comes_back_as_it_was_told(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(PLACERS))
     deploy = deploy_files.load("smoke", ["cluster.engine=ray", "samplers.router_place={desktops: 1}"])[0]
-    hosts = placement.router_hosts(deploy)
+    hosts = placement.placed(deploy)["samplers.router_place"]
     tokenizer = Tokenizer.load(str(models.locate("")))
     Sampler.does, Sampler.asked = {}, []
     Sampler.came, Sampler.held = asyncio.Event(), asyncio.Event()

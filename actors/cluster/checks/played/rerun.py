@@ -106,14 +106,14 @@ async def played_again(deploy: Deploy, recorded: EpisodeView) -> Play:
         await pool.close()
 
 
-def show(run: Path, named: str, overrides: Sequence[str] = (), *, as_json: bool) -> int:
-    """Play the episode that `named` means again and print what differs; 1 where anything does, or a fault broke it.
+def show(run: Path, episode: str, overrides: Sequence[str] = (), *, as_json: bool) -> int:
+    """Play the `episode` of that trace or token again and print what differs; 1 where anything does, or by a fault.
 
     Raises ConfigError.
     """
     deploy_files.refuse_other_keys(overrides)
     deploy = deploy_files.stored(run, overrides)
-    one, recorded = episodes.whole(run, named)
+    one, recorded = episodes.whole(run, episode)
     refuse_unless_fit([one.task], deploy.desktops.provider)
     play = run_loop(played_again(deploy, recorded))
     found = differences(recorded, play.steps, play.outcome) if play.outcome is not None else []
