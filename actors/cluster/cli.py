@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from actors.cluster.config.suggest import hint
-from actors.cluster.output import Unwritten, clean, standing, unheard, write
+from actors.cluster.output import Unwritten, clean, drop_output, open_streams, write
 from runtime.errors import ConfigError
 from runtime.program import NAME, program
 
@@ -124,7 +124,7 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the process's exit status."""
-    standing()
+    open_streams()
     prog = NAME
     try:
         parser = build_parser()
@@ -144,13 +144,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(clean(f"{prog}: {error}") + "\n")
         return 2
     except Unwritten as error:
-        unheard()
+        drop_output()
         sys.stderr.write(f"computerrl: {error}\n")
         return 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader left (`| head`): not an error
-        unheard()
+        drop_output()
         return 0
 
 

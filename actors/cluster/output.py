@@ -43,7 +43,7 @@ def write(text: str, stream: TextIO, *, flush: bool = True) -> None:
         raise Unwritten(f"{name} can't be written: {error.strerror}") from error
 
 
-def standing() -> None:
+def open_streams() -> None:
     """Open the standard streams that are closed: else the next file to be opened would get their descriptor."""
     while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(handle, True)
@@ -73,10 +73,10 @@ def news(text: str) -> None:
     try:
         line(text)
     except (BrokenPipeError, Unwritten):
-        unheard()
+        drop_output()
 
 
-def unheard() -> None:
+def drop_output() -> None:
     """Drop what is buffered: the reader of standard output has gone, so a later flush would fail."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())

@@ -101,7 +101,7 @@ WITHOUT = {
     "policy/engine/chat.py:ChatHandler._answered": "the HTTP server drops clients that don't send",
     "policy/engine/chat.py:ChatHandler._pieces": "the engine's loop ends or fails every sequence",
     "policy/engine/chat.py:_stream": "the engine's loop ends or fails every sequence",
-    "actors/cluster/runs/apply.py:Standing._command": "each part of a change has a limit of its own",
+    "actors/cluster/runs/apply.py:LivePlan._command": "each part of a change has a limit of its own",
     "actors/cluster/runs/execute.py:execute": "the run itself: its time limit or a signal ends it",
     "actors/cluster/runs/execute.py:LiveRun.follow": "the run itself: its time limit or a signal ends it",
     "actors/cluster/runs/execute.py:LiveRun.until": "the run itself: its time limit or a signal ends it",

@@ -73,7 +73,7 @@ def _lane(name: str, listed: TaskList) -> list[str]:
 def _spelled_out(lane: str, wanted: TaskRange) -> list[str]:
     if not wanted.set:
         return suites.load(wanted.suite).spread(wanted)
-    return tasksets.chosen(wanted) if lane == "eval" else tasksets.trainable(wanted)
+    return tasksets.chosen(wanted, train=lane != "eval")
 
 
 def _refuse_beyond(lane: str, place: int, entry: str | TaskRange) -> None:

@@ -163,7 +163,10 @@ def snapshot(name: HubName, *, weights: bool = True) -> Path:
         cached = hf.snapshot_download(
             name.repo, revision=name.revision, allow_patterns=wanted, ignore_patterns=_NOT, local_files_only=True
         )
-        if _cached_whole(Path(cached), weights=weights):
+        # Others may have fetched a part of it.
+        if all((Path(cached) / file).is_file() for file in FILES) and not (
+            weights and tensorfiles.problem(Path(cached))
+        ):
             return Path(cached)
     except hf.errors.LocalEntryNotFoundError:
         pass
@@ -188,13 +191,6 @@ def snapshot(name: HubName, *, weights: bool = True) -> Path:
     else:
         return Path(found)
     raise ConfigError(f"{_called(name)}: {why}")
-
-
-def _cached_whole(folder: Path, *, weights: bool) -> bool:
-    """Whether the cache holds all of a model that may have been fetched in part by others."""
-    if not (folder / "config.json").is_file() or not (folder / "tokenizer.json").is_file():
-        return False
-    return not weights or not tensorfiles.problem(folder)
 
 
 def _called(name: HubName) -> str:

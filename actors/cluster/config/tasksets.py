@@ -80,16 +80,9 @@ def files_at(name: str) -> list[Path]:
             raise ConfigError(f"{name}: no task files (*.json) there")
         return found
     if not os.path.isfile(path):
-        near = _json_near(path)
+        near = sorted(map(str, path.parent.glob("*.json"))) if path.parent.is_dir() else []
         raise ConfigError(f"{name}: no such task file; {hint(name, near) if near else 'there are none in its folder'}")
     return [path]
-
-
-def _json_near(path: Path) -> list[str]:
-    try:
-        return [str(path.with_name(one)) for one in sorted(os.listdir(path.parent)) if one.endswith(".json")]
-    except OSError:
-        return []
 
 
 @lru_cache(maxsize=64)
@@ -136,31 +129,24 @@ def refuse_unsound(task_id: str) -> None:
         raise ConfigError(f"{task_id}: {trouble}")
 
 
-def chosen(wanted: TaskRange, *, published: bool = False) -> list[str]:
-    """The tasks of a range over a set: of those that can be played here. Raises ConfigError."""
-    return _part([one.id for one in verdicts(wanted.set, published=published) if one.verdict == "runnable"], wanted)
-
-
-def trainable(wanted: TaskRange) -> list[str]:
-    """The same of those that can be solved here, and are judged here. Raises ConfigError."""
-    return _part([one.id for one in verdicts(wanted.set) if one.solvable], wanted)
-
-
-def unsolvable(name: str) -> int:
-    """How many tasks of a set can be played here and still not be solved. Raises ConfigError."""
-    return sum(one.verdict == "runnable" and not one.solvable for one in verdicts(name))
-
-
-def _part(found: list[str], wanted: TaskRange) -> list[str]:
-    if not found:
+def chosen(wanted: TaskRange, *, published: bool = False, train: bool = False) -> list[str]:
+    """The tasks of a range over a set: of those that can be played here, to `train` also solved. Raises ConfigError."""
+    every = verdicts(wanted.set, published=published)
+    playable = [one.id for one in every if (one.solvable if train else one.verdict == "runnable")]
+    if not playable:
         raise ConfigError(
             f"task set {wanted.set} has no task that can be played here: {program()} tasks check {wanted.set} --static"
             " says what each lacks"
         )
     last = wanted.first + (1 if wanted.count == EVERY else wanted.count)
-    if last > len(found):
-        raise ConfigError(f"task set {wanted.set} has {len(found)} tasks that can be played here, not {last}")
-    return found[wanted.first : wanted.first + wanted.count]
+    if last > len(playable):
+        raise ConfigError(f"task set {wanted.set} has {len(playable)} tasks that can be played here, not {last}")
+    return playable[wanted.first : wanted.first + wanted.count]
+
+
+def unsolvable(name: str) -> int:
+    """How many tasks of a set can be played here and still not be solved. Raises ConfigError."""
+    return sum(one.verdict == "runnable" and not one.solvable for one in verdicts(name))
 
 
 def refuse_leaks(lane: str, ids: Sequence[str], held_out: Sequence[str]) -> None:

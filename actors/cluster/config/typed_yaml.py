@@ -144,9 +144,16 @@ def build(data: Any, root: type[T], overrides: Sequence[str] = (), *, source: st
     if not isinstance(data, dict):
         raise ConfigError(f"{source}: expected keys and values at the top, got {type(data).__name__}")
     sources: dict[str, str] = {}
-    for override in overrides:
-        sources[_override(data, override, root)] = _said(override)
     kind: type = root
+    for override in overrides:
+        path, equals, value = (word.strip() for word in override.partition("="))
+        # A message repeats the flag, of thousands of characters the first ones.
+        who = masked(override)
+        who = f"--set {who if len(who) <= LONGEST else who[:LONGEST] + '...'}"
+        if not equals or not all(path.split(".")):
+            raise ConfigError(f"{who}: expected path=value, for example run.seed=7")
+        _place(data, path, parse_yaml(value, who) if value else _nothing(_shape(kind), path), who)
+        sources[path] = who
     _check(data, _shape(kind), "", _Context(lambda at: _blame(at, sources, source), paths(kind)))
     try:
         return msgspec.convert(data, root)
@@ -198,15 +205,6 @@ def _blame(at: str, sources: dict[str, str], source: str) -> str:
     return source
 
 
-def _override(data: dict[Any, Any], override: str, root: type) -> str:
-    path, equals, text = override.partition("=")
-    path, said = path.strip(), _said(override)
-    if not equals or not path or not all(path.split(".")):
-        raise ConfigError(f"{said}: expected path=value, for example run.seed=7")
-    _place(data, path, parse_yaml(text, said) if text.strip() else _nothing(_shape(root), path), said)
-    return path
-
-
 def _nothing(shape: inspect.Type, path: str) -> str | None:
     """What nothing behind = means: null where the key takes null and no text, else the empty text."""
     there = [shape]
@@ -217,18 +215,19 @@ def _nothing(shape: inspect.Type, path: str) -> str | None:
     return None if inspect.NoneType in kinds and not kinds & {inspect.StrType, inspect.LiteralType} else ""
 
 
-def _said(override: str) -> str:
-    """The flag with what follows it, of thousands of characters the first: a message stays one that can be read."""
-    said = masked(override)
-    return f"--set {said if len(said) <= LONGEST else said[:LONGEST] + '...'}"
-
-
 def _place(data: dict[Any, Any], path: str, value: Any, who: str) -> None:
+    def item(key: str) -> int | None:
+        """Which item of a list `key` numbers; of too many digits, or of raised ones, Python makes no int."""
+        numbers = key.isdecimal() and len(key) <= len(str(len(here))) and int(key) < len(here)
+        return int(key) if numbers else None
+
     *parents, last = path.split(".")
     here: Any = data
     for done, key in enumerate(parents):
-        child = here[int(key)] if isinstance(here, list) and _is_item(key, here) else None
-        if isinstance(here, dict):
+        child = None
+        if isinstance(here, list) and (at := item(key)) is not None:
+            child = here[at]
+        elif isinstance(here, dict):
             child = here.get(key)
             if child is None:
                 child = here[key] = {}
@@ -236,16 +235,11 @@ def _place(data: dict[Any, Any], path: str, value: Any, who: str) -> None:
             raise ConfigError(f"{who}: {'.'.join(parents[: done + 1])} holds no keys of its own")
         here = child
     if isinstance(here, list):
-        if not _is_item(last, here):
+        if (at := item(last)) is None:
             raise ConfigError(f"{who}: {'.'.join(parents)} is a list of {len(here)}, it has no item {last}")
-        here[int(last)] = value
+        here[at] = value
     else:
         here[last] = value
-
-
-def _is_item(key: str, there: list[Any]) -> bool:
-    """Whether `key` numbers one of the items there are; of too many digits, or of raised ones, Python makes no int."""
-    return key.isdecimal() and len(key) <= len(str(len(there))) and int(key) < len(there)
 
 
 def _check(data: Any, shape: inspect.Type, at: str, context: _Context) -> None:
@@ -257,11 +251,19 @@ def _check(data: Any, shape: inspect.Type, at: str, context: _Context) -> None:
             fields = {field.encode_name: field for field in struct.fields}
             for key, value in data.items():
                 if key in fields:
-                    _tag(value, fields[key])
+                    usual = fields[key].default
+                    if fields[key].default_factory is not msgspec.NODEFAULT:
+                        usual = fields[key].default_factory()
+                    config = usual.__struct_config__ if isinstance(usual, msgspec.Struct) else None
+                    if isinstance(value, dict) and config is not None and config.tag_field is not None:
+                        value.setdefault(config.tag_field, config.tag)  # which of several kinds, where it says nothing
                     _check(value, fields[key].type, _join(at, key), context)
                 elif key != struct.tag_field:
-                    full = _join(at, key)
-                    right = _of_others(key, structs, struct) or _right_key(full, list(fields), at, context.known)
+                    full, tag = _join(at, key), struct.tag_field
+                    kinds = [str(one.tag) for one in structs if any(field.encode_name == key for field in one.fields)]
+                    right = f"{tag} {struct.tag} has none, {tag} {' or '.join(kinds)} has it"
+                    if not kinds:
+                        right = _right_key(full, list(fields), at, context.known)
                     raise ConfigError(f"{context.blame(full)}: unknown key {full}; {right}")
         for part in shapes:
             if isinstance(part, inspect.DictType):
@@ -279,20 +281,6 @@ def _check(data: Any, shape: inspect.Type, at: str, context: _Context) -> None:
         for path, value, why in out_of_bounds(data, shape, at):
             raise ConfigError(f"{context.blame(path)}: {path} is {value}: {why}")
         _check_choice(data, shapes, at, context)
-
-
-def _of_others(key: object, structs: list[inspect.StructType], chosen: inspect.StructType) -> str:
-    """Which other kinds have a key that the chosen one has not; empty where none has."""
-    kinds = [str(other.tag) for other in structs if any(field.encode_name == key for field in other.fields)]
-    return f"{chosen.tag_field} {chosen.tag} has none, {chosen.tag_field} {' or '.join(kinds)} has it" if kinds else ""
-
-
-def _tag(value: Any, field: inspect.Field) -> None:
-    """Say which of several kinds `value` is, where it says nothing: the default one."""
-    usual = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-    config = usual.__struct_config__ if isinstance(usual, msgspec.Struct) else None
-    if isinstance(value, dict) and config is not None and config.tag_field is not None:
-        value.setdefault(config.tag_field, config.tag)
 
 
 def _chosen(

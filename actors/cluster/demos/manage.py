@@ -10,7 +10,7 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -76,16 +76,14 @@ def list_runs(args: argparse.Namespace) -> int:
         output.line(f"no demonstrations in {args.runs}: record some with  {more}")
     else:
         head = ("Run", "State", "Started", "Seed", "Demos", "Form", "Observation", "Tokenizer", "Families")
-        tables.show(TextTable(head, [_run_row(**row) for row in rows]))
+        shown = []
+        for row in rows:
+            header, families = row["header"], {name.partition("/")[0] for name in row["strata"]}
+            seen = queries.versions_text(header.observations)
+            first = (row["run"], row["state"], row["started"], row["seed"], header.demos, header.form or "-")
+            shown.append((*first, seen, header.tokenizer or "-", len(families)))
+        tables.show(TextTable(head, shown))
     return 0
-
-
-def _run_row(
-    *, run: str, state: str, started: str, seed: int, header: RecordingHeader, strata: Mapping[str, int]
-) -> tuple[object, ...]:
-    families = len({name.partition("/")[0] for name in strata})
-    seen = queries.versions_text(header.observations)
-    return run, state, started, seed, header.demos, header.form or "-", seen, header.tokenizer or "-", families
 
 
 def show(args: argparse.Namespace) -> int:

@@ -39,7 +39,10 @@ _BEGINNING = "beginning.lock"  # held until it is a run, or is given up
 def play(args: argparse.Namespace) -> int:
     """Evaluate, or go on evaluating; the exit status."""
     runs = Path(args.runs)
-    before = _against(args.against, runs)
+    try:
+        before = run_folder.find(runs, args.against) if args.against else None
+    except ConfigError as error:
+        raise ConfigError(f"--against {args.against}: {error}") from None
     if args.resume:
         requests.refuse_given(args, settings.FLAGS, "--resume goes on as the evaluation was begun")
         evaluations = functools.partial(run_folder.newest, runs, args.name)
@@ -79,13 +82,6 @@ def play(args: argparse.Namespace) -> int:
     outs = show.Outs(*(Path(out) if out else None for out in (args.out, args.osworld_out)))
     show.result(folder, weights, deploy, before, outs, as_json=args.json)
     return status
-
-
-def _against(name: str | None, runs: Path) -> Path | None:
-    try:
-        return run_folder.find(runs, name) if name else None
-    except ConfigError as error:
-        raise ConfigError(f"--against {name}: {error}") from None
 
 
 def _refuse_taken(folder: Path) -> None:

@@ -32,7 +32,7 @@ from actors.desktop.answers import pictured
 from actors.desktop.config import EndpointConfig, PromptConfig, SshConfig, key_of
 from actors.desktop.endpoint import Endpoint, EndpointDown
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
-from actors.replay.config import EVERY, ReplayConfig, TaskRange, TasksConfig
+from actors.replay.config import EVERY, TaskRange, TasksConfig
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SglangConfig
 from actors.settings import COLDEST
 from apis.prompts import Form
@@ -113,6 +113,9 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
     usual = URL_TOKENS if url and not args.like else like.sampling.max_new_tokens
     tokens = args.max_tokens or usual
     seats = args.desktops or min(like.desktops.count, len(ids))
+    # Each answer of a server may take `TURN_S` on its way and back.
+    lease_s = max(like.replay.lease_s, turns * TURN_S) if url else like.replay.lease_s
+    ask_published = published.is_here() and not like.desktops.place and any(map(families.of_set, ids))
     parts = {
         "run": RunConfig(seed=args.seed, log_level=like.run.log_level),
         "model": ModelConfig(path=weights.folder, endpoint=endpoint_of(args, seats) if url else None),
@@ -130,9 +133,9 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
         "samplers": _samplers(like, args),
         "sampling": msgspec.structs.replace(like.sampling, eval_temperature=heat, max_new_tokens=tokens),
         "weight_sync": msgspec.structs.replace(like.weight_sync, transport="disk"),  # nothing is trained
-        "replay": _patient(like, turns) if url else like.replay,
+        "replay": msgspec.structs.replace(like.replay, lease_s=lease_s),
         "entropulse": EntropulseConfig(bc_steps=0, total_rl_steps=0, pulses=0),
-        "evaluation": EvaluationConfig(episodes=args.episodes or 1, published_metrics=_published(ids, like)),
+        "evaluation": EvaluationConfig(episodes=args.episodes or 1, published_metrics=ask_published),
         "cluster": like.cluster,
     }
     # As plain values: sections are checked against each other only after --set.
@@ -140,9 +143,13 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
 
 
 def _prompt(like: PromptConfig, args: argparse.Namespace, usual: Form) -> PromptConfig:
-    template = (
-        typed_yaml.read(_template_at(args.prompt), Template, name=f"--prompt {args.prompt}") if args.prompt else None
-    )
+    template = None
+    if args.prompt:  # a path, or a bundled file's name
+        bundled = {path.stem: path for path in Path(str(resources.files("deploy"))).glob("prompts/*.yaml")}
+        if args.prompt not in bundled and not Path(args.prompt).is_file():
+            raise ConfigError(f"--prompt {args.prompt}: no such template; {hint(args.prompt, bundled)}")
+        file = Path(args.prompt) if Path(args.prompt).is_file() else bundled[args.prompt]
+        template = typed_yaml.read(file, Template, name=f"--prompt {args.prompt}")
     return PromptConfig(
         format=args.format or usual,
         action_space=like.action_space,
@@ -150,21 +157,6 @@ def _prompt(like: PromptConfig, args: argparse.Namespace, usual: Form) -> Prompt
         coordinates=args.coordinates or like.coordinates,
         template=template or like.template,
     )
-
-
-def _template_at(name: str) -> Path:
-    """The template called `name`: a path, or a bundled file's name. Raises ConfigError with the nearest name."""
-    if Path(name).is_file():
-        return Path(name)
-    bundled = {path.stem: path for path in Path(str(resources.files("deploy"))).glob("prompts/*.yaml")}
-    if name not in bundled:
-        raise ConfigError(f"--prompt {name}: no such template; {hint(name, bundled)}")
-    return bundled[name]
-
-
-def _patient(like: Deploy, turns: int) -> ReplayConfig:
-    """The ledger's rules where each answer may take `TURN_S` on its way to a server and back."""
-    return msgspec.structs.replace(like.replay, lease_s=max(like.replay.lease_s, turns * TURN_S))
 
 
 def _samplers(like: Deploy, args: argparse.Namespace) -> SamplersConfig:
@@ -222,21 +214,6 @@ def _of_files(args: argparse.Namespace, like: Deploy) -> list[str]:
     return ids
 
 
-def _published(ids: list[str], like: Deploy) -> bool:
-    """Whether the published package is asked: where it is here, and so are the desktops, and a task file is played."""
-    return published.is_here() and not like.desktops.place and any(map(families.of_set, ids))
-
-
-def _unfetched(name: str) -> str:
-    """For a name that may be meant as a task set's: how one is fetched; as the end of an error's line."""
-    known = [*suites.bundled(), *families.FAMILIES]
-    if name in known or nearest(name, known) is not None:
-        return ""
-    if "/" in name:
-        return "; nor is there a file or a folder"
-    return f"; a task set is fetched by  {program()} tasks fetch {name} --from FOLDER"
-
-
 def _tasks(args: argparse.Namespace, like: Deploy) -> list[str]:
     """The instances to play."""
     if args.tasks is None:
@@ -251,8 +228,11 @@ def _tasks(args: argparse.Namespace, like: Deploy) -> list[str]:
     try:
         suite = suites.load(args.tasks)
     except ConfigError as error:
-        why = str(error).removeprefix(f"{args.tasks}: ")
-        raise ConfigError(f"--tasks {args.tasks}: {why}{_unfetched(args.tasks)}") from None
+        why, known = str(error).removeprefix(f"{args.tasks}: "), [*suites.bundled(), *families.FAMILIES]
+        if nearest(args.tasks, known) is None:  # it may be meant as a task set's name
+            fetch = f"; a task set is fetched by  {program()} tasks fetch {args.tasks} --from FOLDER"
+            why += "; nor is there a file or a folder" if "/" in args.tasks else fetch
+        raise ConfigError(f"--tasks {args.tasks}: {why}") from None
     untrained = suite.untrained if (args.untrained or not suite.trained) and args.split == HELD_OUT else ()
     each = args.instances or INSTANCES
     played = (*suite.trained, *untrained)

@@ -23,7 +23,7 @@ from actors.cluster.runs import criterion, evaluation_rounds, ledgers
 from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound
 from actors.cluster.runs.weights import NamedWeights
 from actors.replay.database import queries
-from actors.replay.statistics import Rate, Rates, Summary, by_end_state, side_by_side
+from actors.replay.statistics import Rate, Rates, by_end_state, side_by_side
 from apis.actions.gui import LITERALS, AnyAction, line
 from apis.prompts import Observed
 from apis.tasks import registry as tasks
@@ -108,7 +108,8 @@ def like(deploy: Deploy, run: Path) -> EvaluationRound:
 def _document(
     folder: Path, weights: NamedWeights, deploy: Deploy, played: EvaluationRound, compared: Compared | None
 ) -> dict[str, Any]:
-    shared = {key.rpartition(".")[2]: of(deploy) for key, of in _SHARED.items()}
+    shared, summary = {key.rpartition(".")[2]: of(deploy) for key, of in _SHARED.items()}, played.summary
+    parts = {"whole": summary.whole, "trained": summary.trained, "untrained": summary.untrained} | summary.families
     return {
         "run": str(folder),
         "weights": weights,
@@ -119,17 +120,11 @@ def _document(
         **shared,
         "template": deploy.prompt.template.digest,
         "closed": played.closed,
-        "intervals": _intervals(played.summary),
-        "summary": played.summary,
+        "intervals": {name: (part.all.value, *part.all.interval) for name, part in parts.items() if part.all.n},
+        "summary": summary,
         "scores": side_by_side(played.episodes),
         "gain": compared,
     }
-
-
-def _intervals(summary: Summary) -> dict[str, tuple[float, float, float]]:
-    """Success of all episodes with its interval, of the whole and of its parts."""
-    parts = {"whole": summary.whole, "trained": summary.trained, "untrained": summary.untrained} | summary.families
-    return {name: (rates.all.value, *rates.all.interval) for name, rates in parts.items() if rates.all.n}
 
 
 def _print(weights: NamedWeights, deploy: Deploy, played: EvaluationRound, compared: Compared | None) -> None:
@@ -212,24 +207,19 @@ def _write_steps(folder: Path, played: EpisodeView | None) -> None:
 
 
 def _step(number: int, step: ShownStep, picture: str) -> dict[str, Any]:
-    action = _action(step)
+    word = ""
+    if step.action is not None:
+        action = msgspec.json.decode(step.action, type=AnyAction)
+        word = next((word for word, meant in LITERALS.items() if meant == action), "") or line(action)
     return {
         "step_num": number,
-        "action": action,
+        "action": word,
         "response": step.response,
         "reward": 0,
-        "done": action in ("DONE", "FAIL"),
+        "done": word in ("DONE", "FAIL"),
         "info": {"result": step.result, "refused": step.refusal},
         "screenshot_file": picture,
     }
-
-
-def _action(step: ShownStep) -> str:
-    if step.action is None:
-        return ""
-    action = msgspec.json.decode(step.action, type=AnyAction)
-    word = next((word for word, meant in LITERALS.items() if meant == action), "")  # as OSWorld calls it
-    return word or line(action)
 
 
 def _arguments(deploy: Deploy, model: str) -> dict[str, Any]:

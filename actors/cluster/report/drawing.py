@@ -11,7 +11,7 @@ import io
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import Any, NamedTuple
 
@@ -22,7 +22,6 @@ from actors.cluster.report import figures
 from actors.cluster.report.figures import SUCCESS, Band, Dots, Figure, bands, smooth
 from actors.cluster.report.pooled import Group
 from actors.cluster.report.run_data import Stretch
-from actors.cluster.report.time_spent import BUSY, MachineTime, SeatTime
 from actors.replay.messages import Phase
 from runtime.errors import ConfigError
 
@@ -32,9 +31,6 @@ LINES = (
     "#1f5f99", "#b5482a", "#2f7d46", "#7a4a9e", "#8a6d1f", "#3f7f86",
     "#c23b75", "#5b6b1a", "#4458c4", "#d0872c", "#5f5f5f", "#20a39e",
 )  # fmt: skip
-BUSY_COLOURS = ("#1f6f3d", "#2f8f4f", "#43a764", "#64bd80", "#8dd1a2", "#b7e3c4")
-IDLE_COLOURS = ("#d98c3f", "#e3a867", "#ecc391", "#c46a5a", "#d89085", "#b7a0c4", "#cfcfcf", "#a8a8a8", "#e0d6c0")
-CPU_COLOURS = ("#2d5f8b", "#4a80b0", "#75a3cb", "#a3c3df", "#cbdcec", "#dddddd")
 _ON_PAGE = (
     {INK: "currentColor", PAPER: "var(--paper)"}
     | {colour: f"var(--{phase},{colour})" for phase, colour in SHADES.items()}
@@ -48,7 +44,6 @@ WIDE = (5.4, 3.2)  # inches: as wide as a phone, where letters of 9 points can b
 LEAST = 2  # points of a line, and bars of a picture
 USUAL = 98  # percentile of a segment's values up to which a cut axis reaches at the least
 FLAT = 1.5  # how much higher than the axis' cut part the highest value must be for a cut to be worth it
-LABEL_SHARE = 0.04  # of a bar, below which a piece is labelled in the legend alone
 MARKERS = "osD^v"  # of one group's decodings
 
 
@@ -68,7 +63,7 @@ class _Axis(NamedTuple):
     called: str  # what the runs of a group are: seeds or runs
 
 
-def pictures(groups: Sequence[Group]) -> Iterator[Picture]:
+def pictures(groups: Sequence[Group]) -> list[Picture]:
     """All pictures of the runs, in the order of the page. Raises ConfigError where matplotlib is missing.
 
     What RL alone has is drawn over steps of RL where pulses are longer than RL, and for groups whose runs clone or
@@ -90,10 +85,7 @@ def pictures(groups: Sequence[Group]) -> Iterator[Picture]:
         made.append(lines(figure, bands(figure, over), axis))
     made.append(counts(figures.STALENESS, figures.shares(groups, figures.staleness), "versions"))
     made.append(counts(figures.GROUPS, figures.shares(groups, figures.endings), "how a group ended"))
-    yield from (picture for picture in made if picture is not None)
-    for run in runs:
-        if run.seats is not None:
-            yield bars("seats" if len(runs) == 1 else f"seats-{run.name}", run.name, run.seats, run.machine)
+    return [picture for picture in made if picture is not None]
 
 
 def pyplot() -> Any:
@@ -208,56 +200,6 @@ def counts(figure: Figure, groups: Mapping[str, Mapping[Any, float]], xlabel: st
     if len(groups) > 1:
         axes.legend(fontsize=9)
     return drawn(plot, figure.name, figure.title, figure.caption)
-
-
-def bars(name: str, run: str, seats: SeatTime, machine: MachineTime | None) -> Picture:
-    """Where the time of seats and processor went: the pieces of a bar add up to all of it."""
-    rows: list[tuple[str, Mapping[str, float]]] = [(f"{seats.seats} seats", seat_shares(seats))]
-    if machine is not None:
-        used = {part: machine.share(part) for part in machine.cpu_s}
-        rows.append((f"{machine.cores} cores", {**used, "idle": max(0.0, 1.0 - sum(used.values()))}))
-    plot, axes = pyplot().subplots(len(rows), 1, figsize=(WIDE[0], 3.0 * len(rows)), dpi=140, squeeze=False)
-    for row, (label, pieces) in enumerate(rows):
-        _bar(axes[row][0], label, pieces, _cpu_colours(pieces) if row else _seat_colours(pieces))
-    caption = "Above, the seats' time by what they did or waited for; below, the processor's by part of the run."
-    return drawn(plot, name, f"Time of {run}", caption)
-
-
-def seat_shares(seats: SeatTime) -> dict[str, float]:
-    """All of seats x wall by stage and cause, as shares."""
-    whole = seats.seats * seats.wall_s or 1.0
-    return {name: seconds / whole for name, seconds in {**seats.stages_s, **seats.idle_s}.items()}
-
-
-def _cpu_colours(pieces: Mapping[str, float]) -> list[str]:
-    return ["#f2f2f2" if piece == "idle" else CPU_COLOURS[n % len(CPU_COLOURS)] for n, piece in enumerate(pieces)]
-
-
-def _seat_colours(pieces: Mapping[str, float]) -> list[str]:
-    idle = cycle(IDLE_COLOURS)
-    return [BUSY_COLOURS[BUSY.index(piece)] if piece in BUSY else next(idle) for piece in pieces]
-
-
-def _bar(axes: Any, label: str, pieces: Mapping[str, float], colours: Sequence[str]) -> None:
-    left = 0.0
-    for (piece, share), colour in zip(pieces.items(), colours, strict=True):
-        axes.barh([label], [share], left=left, color=colour, label=f"{piece} {share:.0%}")
-        if share >= LABEL_SHARE:
-            middle = left + share / 2
-            axes.text(middle, 0, f"{share:.0%}", ha="center", va="center", fontsize=9, color=ink(colour))
-        left += share
-    axes.set(xlim=(0, max(1.0, left)), xticks=[])
-    axes.legend(ncol=2, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.02), frameon=False)
-    for side in ("top", "right", "bottom"):
-        axes.spines[side].set_visible(False)
-
-
-def ink(colour: str) -> str:
-    """Black or white, whichever contrasts more with `colour`, as the WCAG measures contrast."""
-    parts = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    light = sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-    return "#000000" if (light + 0.05) / 0.05 > 1.05 / (light + 0.05) else "#ffffff"
 
 
 def _named(label: str, curve: Band, called: str) -> str:

@@ -124,11 +124,11 @@ def smooth(values: Sequence[float], window: int) -> list[float]:
 
 def bands(figure: Figure, groups: Sequence[Group]) -> dict[str, Band]:
     """Label of the group -> the figure's band."""
-    return {group.label: band([_series(figure, run) for run in group.runs]) for group in groups}
 
+    def curve(run: RunFigures) -> dict[int, float]:
+        return next((curve for key in figure.keys if (curve := series(run.steps, key, figure.phase))), {})
 
-def _series(figure: Figure, run: RunFigures) -> dict[int, float]:
-    return next((curve for key in figure.keys if (curve := series(run.steps, key, figure.phase))), {})
+    return {group.label: band([curve(run) for run in group.runs]) for group in groups}
 
 
 class Dots(NamedTuple):

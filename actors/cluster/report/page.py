@@ -28,7 +28,7 @@ SECTIONS = {
     "runs": "Runs", "success": "Success", "phases": "Phases", "learning": "Learning", "groups": "Groups",
     "time": "Time", "episodes": "Episodes", "reading": "How to read this",
 }  # fmt: skip
-SUCCESS, GROUPS, TIME = ("curve",), ("staleness", "groups"), "seats"
+SUCCESS, GROUPS = ("curve",), ("staleness", "groups")
 STEP_PARTS = ("wait_s", "read_s", "pack_s", "reference_s", "forward_s", "backward_s", "rehearsal_s", "optimizer_s")
 FIRST, SECOND = "_first_half", "_second_half"
 
@@ -36,8 +36,6 @@ FIRST, SECOND = "_first_half", "_second_half"
 def page(groups: Sequence[Group], pictures: Sequence[Picture], episodes: Mapping[str, list[EpisodeView]]) -> str:
     """The page of `groups` with their `pictures`, and the `episodes` of a run by its name."""
     runs = [run for group in groups for run in group.runs]
-    time = [picture for picture in pictures if picture.name.startswith(TIME)]
-    apart = {*SUCCESS, *GROUPS, *(picture.name for picture in time)}
     gains = [(group, pooled.pooled_gains(group.runs)) for group in groups]
     return tables.render(
         "report.html",
@@ -48,8 +46,7 @@ def page(groups: Sequence[Group], pictures: Sequence[Picture], episodes: Mapping
         pictures={
             "success": [picture for picture in pictures if picture.name in SUCCESS],
             "groups": [picture for picture in pictures if picture.name in GROUPS],
-            "time": time,
-            "learning": [picture for picture in pictures if picture.name not in apart],
+            "learning": [picture for picture in pictures if picture.name not in (*SUCCESS, *GROUPS)],
         },
         overview=overview(groups),
         gains=gains_of(gains),
@@ -57,11 +54,26 @@ def page(groups: Sequence[Group], pictures: Sequence[Picture], episodes: Mapping
         pooled=[rounds_together(group, pooled.pooled_rounds(group.runs)) for group in groups if len(group.runs) > 1],
         rounds={run.name: [rounds_of(run), scores_of(run), families_of(run.rounds)] for run in runs},
         phases={run.name: phases_of(run) for run in runs},
-        endings=endings_of(runs),
+        endings=TextTable(
+            ("Run", "Groups"),
+            [(run.name, counted(plainly(run.endings)) or "no group yet") for run in runs],
+            sentences={"Groups"},
+        ),
         overlap=overlapped,
         times={run.name: times_of(run) for run in runs},
         episodes=episodes,
-        shown={name: _shown(several) for name, several in episodes.items()},
+        shown={
+            name: TextTable(
+                ("Family", "Task", "Verdict", "Steps", "Played in"),
+                [
+                    (one.family, one.task, TableCell(one.verdict, kind="good" if one.success else "bad"),
+                     len(one.steps), one.where)
+                    for one in several
+                ],
+                sentences={"Task", "Verdict"},
+            )
+            for name, several in episodes.items()
+        },
     )  # fmt: skip
 
 
@@ -75,12 +87,6 @@ def overview(groups: Sequence[Group]) -> TextTable:
         for group in groups for run in group.runs
     ]  # fmt: skip
     return TextTable(head, rows, sentences={"State"})
-
-
-def endings_of(runs: Sequence[RunFigures]) -> TextTable:
-    """How the groups of every run ended."""
-    rows = [(run.name, counted(plainly(run.endings)) or "no group yet") for run in runs]
-    return TextTable(("Run", "Groups"), rows, sentences={"Groups"})
 
 
 def _state(run: RunFigures) -> TableCell:
@@ -255,14 +261,6 @@ def _steps(run: RunFigures) -> TextTable:
             rows.append((phase, len(steps), *means))
     head = ("Phase", "Steps", *(part.removesuffix("_s") for part in STEP_PARTS))
     return TextTable(head, rows, "Seconds of a step by part, mean; with `learner.rl.epochs` of all its passes")
-
-
-def _shown(episodes: Sequence[EpisodeView]) -> TextTable:
-    rows = [
-        (one.family, one.task, TableCell(one.verdict, kind="good" if one.success else "bad"), len(one.steps), one.where)
-        for one in episodes
-    ]
-    return TextTable(("Family", "Task", "Verdict", "Steps", "Played in"), rows, sentences={"Task", "Verdict"})
 
 
 def counted(counts: Mapping[str, int]) -> str:

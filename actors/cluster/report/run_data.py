@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
@@ -20,7 +19,6 @@ import msgspec
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
-from actors.cluster.config.suggest import hint
 from actors.cluster.report.time_spent import EVENTS, MachineTime, Overlap, SeatTime, machine_time, overlap, seat_time
 from actors.cluster.runs import evaluation_rounds, ledgers, run_folder
 from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound
@@ -131,11 +129,12 @@ def read_run(path: Path) -> RunFigures:
     lines = logged(path)
     seats = seat_time(lines)
     leased_s = seats.busy_s - seats.stages_s["leasing"] if seats else 0.0
-    record, state = record_of(path)
+    # A folder without a record may hold a ledger all the same.
+    record = run_folder.read_record(path) if run_folder.is_run(path) else None
     deploy = deploy_of(path)
     return RunFigures(
         name=path.name,
-        state=state,
+        state=run_folder.state(path, record) if record else "unknown",
         reason=(record.reason if record else None) or "",
         file=record.file if record else "",
         experiment=record.experiment if record else "",
@@ -160,14 +159,6 @@ def logged(path: Path) -> list[dict[str, Any]]:
     if not log_folder(path).is_dir():
         return []
     return [line for line in in_a_row(read_logs(path)) if line["event"] in EVENTS]
-
-
-def record_of(path: Path) -> tuple[run_folder.RunRecord | None, str]:
-    """The record and the state of the run at `path`; a folder without a record may hold a ledger all the same."""
-    if not (path / "run.json").is_file():
-        return None, "unknown"
-    record = run_folder.read_record(path)
-    return record, run_folder.state(path, record)
 
 
 def deploy_of(path: Path) -> dict[str, Any]:
@@ -247,14 +238,6 @@ def read_file(path: Path) -> RunFigures:
         return run
     except (OSError, EOFError, zlib.error, msgspec.DecodeError) as error:
         raise ConfigError(f"{path}: no file of a run's figures: {error}") from None
-
-
-def locate_file(name: str) -> Path:
-    """The file of figures called `name`. Raises ConfigError with the nearest one in its folder."""
-    path = Path(name)
-    if not os.path.isfile(path):
-        raise ConfigError(f"{name}: no such file of a run's figures; {hint(name, files_near(path))}")
-    return path
 
 
 def files_near(path: Path) -> list[str]:

@@ -34,26 +34,23 @@ ROUNDS_ACROSS = 8  # of a table by family
 def paths_of(name: str, runs: Path) -> list[Path]:
     """The runs' folders and files of figures that `name` means, at least one. Raises ConfigError."""
     if name.endswith(SUFFIX):
-        return [run_data.locate_file(name)]
+        if not os.path.isfile(name):
+            raise ConfigError(f"{name}: no such file of a run's figures; {hint(name, run_data.files_near(Path(name)))}")
+        return [Path(name)]
     path = Path(name)
     if not run_folder.is_run(path) and (files := sorted(path.glob(f"*{SUFFIX}"))):
         return files  # of a folder that keeps figures
     if several := run_folder.of_experiment(runs, name):
         return several
     if name != LAST and not run_folder.is_run(runs / name) and not run_folder.is_run(path):
-        _refuse_other_place(path)
+        if os.path.isfile(path):
+            raise ConfigError(f"{path}: the file exists, but a file of a run's figures ends in {SUFFIX}")
+        if os.path.isdir(path):
+            raise ConfigError(f"{path}: the folder exists, but is no run and holds no file of a run's figures")
+        if path.suffix == ".gz":  # else it is a run's name
+            near = hint(str(path), run_data.files_near(path))
+            raise ConfigError(f"{path}: no such file, and a file of a run's figures ends in {SUFFIX}; {near}")
     return [find(runs, name)]
-
-
-def _refuse_other_place(path: Path) -> None:
-    """Raise ConfigError where a file or folder is at `path`, or where it is called as a file of figures nearly is."""
-    if os.path.isfile(path):
-        raise ConfigError(f"{path}: the file exists, but a file of a run's figures ends in {SUFFIX}")
-    if os.path.isdir(path):
-        raise ConfigError(f"{path}: the folder exists, but is no run and holds no file of a run's figures")
-    if path.suffix == ".gz":  # else it is a run's name
-        near = hint(str(path), run_data.files_near(path))
-        raise ConfigError(f"{path}: no such file, and a file of a run's figures ends in {SUFFIX}; {near}")
 
 
 def called(paths: Sequence[Path]) -> str:
@@ -85,7 +82,15 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
             reason = f": {run.reason}" if run.reason else ""
             output.line("\n" * bool(number) + output.clean(f"{name}{where}   {run.state}{reason}"))
             _print(run)
-        _print_together(groups)
+        for group in (group for group in groups if len(group.runs) > 1):
+            names = [run.name for run in group.runs]
+            output.line(f"\n{group.label}: {len(names)} {group.called} ({', '.join(names)})")
+            rounds = pooled.pooled_rounds(group.runs)
+            tables.show(page.rounds_together(group, rounds))
+            if not rounds:
+                output.line("no evaluation round that all of them have played")
+            tables.show(page.gains_of([(group, pooled.pooled_gains(group.runs))]))
+        tables.show(page.differences_of(pooled.differences(groups)))
         for file in written:
             output.line(f"wrote     {file}")
     return int(any(not run.rounds and _to_be_evaluated(path) for path, run in zip(paths, runs, strict=True)))
@@ -136,7 +141,7 @@ def write(runs: Sequence[RunFigures], paths: Sequence[Path], out: Path) -> list[
             raise ConfigError(f"{target.name} of another run would be written over: name another --out than {out}")
     out.mkdir(parents=True, exist_ok=True)
     groups = pooled.grouped(runs)
-    drawn = list(pictures(groups))
+    drawn = pictures(groups)
     episodes = {run.name: choose(path) if path.is_dir() else [] for run, path in zip(runs, paths, strict=True)}
     files = {"report.html": page.page(groups, drawn, episodes).encode()}
     files |= {f"{picture.name}.png": picture.png for picture in drawn if picture.png}
@@ -179,15 +184,3 @@ def _print(run: RunFigures) -> None:
         output.prose(f"overlap   {page.overlapped(run.overlap)}")
     for table in page.times_of(run):
         tables.show(table)
-
-
-def _print_together(groups: Sequence[Group]) -> None:
-    """What the runs of each group show together, and how groups differ."""
-    for group in (group for group in groups if len(group.runs) > 1):
-        output.line(f"\n{group.label}: {len(group.runs)} {group.called} ({', '.join(run.name for run in group.runs)})")
-        rounds = pooled.pooled_rounds(group.runs)
-        tables.show(page.rounds_together(group, rounds))
-        if not rounds:
-            output.line("no evaluation round that all of them have played")
-        tables.show(page.gains_of([(group, pooled.pooled_gains(group.runs))]))
-    tables.show(page.differences_of(pooled.differences(groups)))

@@ -214,12 +214,6 @@ class MachineTime(msgspec.Struct, frozen=True, kw_only=True):
         return self.cpu_s.get(part, 0.0) / (self.cores * self.span_s) if self.span_s else 0.0
 
 
-def by_phase(machine: MachineTime) -> str:
-    """`3,790 CPU-seconds of this run: bc 1,100, rl 2,690`."""
-    parts = ", ".join(f"{phase} {seconds:,.0f}" for phase, seconds in machine.by_phase_s.items())
-    return f"{machine.own_s:,.0f} CPU-seconds of this run{f': {parts}' if parts else ''}"
-
-
 def machine_time(lines: Sequence[Line], leased_s: float) -> MachineTime | None:
     """Sum up; `leased_s` are the seconds that seats held desktops. None for a run that logged no processor time."""
     looks = [line for line in lines if line["event"] == "cpu_used"]

@@ -41,7 +41,7 @@ class WantedSettings(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
-class Standing:
+class LivePlan:
     """The plan that holds now; `planned` makes another of a deploy file."""
 
     def __init__(self, system: ActorSystem, plan: Plan, planned: Callable[..., Plan]) -> None:

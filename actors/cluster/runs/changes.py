@@ -110,7 +110,14 @@ def kept(now: Layout, then: Layout, there: Room) -> Layout:
 
 def decide(now: Layout, then: Layout) -> LiveChange:
     """What makes `now` become `then`. Raises ConfigError, naming the actor, where that would cost what it knows."""
-    again = {name for name in now.hosts.keys() & then.hosts.keys() if _begins_again(name, now, then)}
+    again = set[str]()
+    for name in now.hosts.keys() & then.hosts.keys():  # what the seats of a process share was made by the first of them
+        old, new = (
+            [_lasting(spec) for spec in one.actors.values() if spec.host == name and _kind(spec.name) == SEAT]
+            for one in (now, then)
+        )
+        if now.hosts[name] != then.hosts[name] or (old[:1] != new[:1] and old and new):
+            again.add(name)
     removed, added, configured = [], [], []
     for name, was in now.actors.items():
         wanted = then.actors.get(name)
@@ -133,15 +140,6 @@ def decide(now: Layout, then: Layout) -> LiveChange:
             configured.append(spec)
     begun = (host for name, host in then.hosts.items() if name in again or name not in now.hosts)
     return LiveChange(removed=tuple(removed), added=tuple(added), hosts=tuple(begun), configured=tuple(configured))
-
-
-def _begins_again(host: str, now: Layout, then: Layout) -> bool:
-    """Whether a process is not what it has to be: what its seats share was made by the first of them."""
-    before, after = (
-        [_lasting(spec) for spec in one.actors.values() if spec.host == host and _kind(spec.name) == SEAT]
-        for one in (now, then)
-    )
-    return now.hosts[host] != then.hosts[host] or (before[:1] != after[:1] and bool(before and after))
 
 
 def _lasting(spec: ActorSpec) -> Any:

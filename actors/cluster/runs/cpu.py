@@ -102,16 +102,16 @@ class CpuMeter:
 async def log_cpu(log: ActorLog, placed: Placed = dict, period_s: float = PERIOD_S) -> None:
     """Write a `cpu_used` line every `period_s` seconds, and the last one when cancelled; `placed` as `CpuMeter`."""
     meter = CpuMeter(placed)
+
+    def write(used: Used) -> None:
+        log.emit(
+            CPU_USED, span_s=used.span_s, cores=used.cores, seconds=used.seconds, machine_s=used.machine_s,
+            elsewhere=used.elsewhere, namespace=namespace(),
+        )  # fmt: skip
+
     try:
         while True:
             await asyncio.sleep(period_s)
-            _write(log, await asyncio.to_thread(meter.read))
+            write(await asyncio.to_thread(meter.read))
     finally:
-        _write(log, meter.read())
-
-
-def _write(log: ActorLog, used: Used) -> None:
-    log.emit(
-        CPU_USED, span_s=used.span_s, cores=used.cores, seconds=used.seconds, machine_s=used.machine_s,
-        elsewhere=used.elsewhere, namespace=namespace(),
-    )  # fmt: skip
+        write(meter.read())

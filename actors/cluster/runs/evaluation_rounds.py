@@ -13,7 +13,7 @@ import msgspec
 
 from actors.cluster.runs import ledgers
 from actors.replay.database import queries
-from actors.replay.statistics import Gain, Mean, RoundEpisode, Summary, gain, side_by_side, summarise
+from actors.replay.statistics import Gain, RoundEpisode, Summary, gain, side_by_side, summarise
 from apis.tasks import registry as tasks
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
@@ -50,14 +50,13 @@ class EvaluationRound(msgspec.Struct, frozen=True, kw_only=True):
         scores = side_by_side(self.episodes)
         if not scores[0].infeasible.n and len({one.whole.successes for one in scores[:3]}) == 1:
             return []
-        return [(one.name, *map(_mean, (one.whole, one.feasible, one.infeasible))) for one in scores]
+        means = ((one.name, (one.whole, one.feasible, one.infeasible)) for one in scores)
+        return [
+            (name, *(f"{m.value:.3f} ({m.successes:g}/{m.n})" if m.n else "-" for m in three)) for name, three in means
+        ]
 
 
 SCORES = ("Score", "All", "Feasible", "Infeasible")
-
-
-def _mean(mean: Mean) -> str:
-    return f"{mean.value:.3f} ({mean.successes:g}/{mean.n})" if mean.n else "-"
 
 
 def untrained_families(families: Iterable[str], trained: Collection[str] = ()) -> frozenset[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from actors.cluster.runs import cpu, progress, trackers
-from actors.cluster.runs.apply import Standing
+from actors.cluster.runs.apply import LivePlan
 from actors.cluster.runs.compose import Plan
 from actors.cluster.runs.criterion import Verdict
 from actors.cluster.runs.placement import LEARNER
@@ -49,7 +49,7 @@ class LiveRun:
 
     def __init__(self, system: ActorSystem, plan: Plan, job: Job, shown: progress.Display) -> None:
         self.plan = plan  # that it began with
-        self.standing = Standing(system, plan, job.plan)
+        self.live = LivePlan(system, plan, job.plan)
         self.limit: asyncio.Timeout | None = None
         self._system, self._job, self._shown = system, job, shown
         self._figures: Figures | None = None
@@ -60,7 +60,7 @@ class LiveRun:
         for stage in self.plan.stages[1:]:
             await self._system.spawn(*stage)
         assert self.limit is not None
-        self.standing.begin(self.limit)
+        self.live.begin(self.limit)
         return await self.until(lambda _: True)
 
     async def until(self, over: Callable[[Figures], bool]) -> Figures:
@@ -70,7 +70,7 @@ class LiveRun:
         assert self._figures is not None
         return self._figures
 
-    async def left(self, segment: PhaseRef) -> Figures:
+    async def until_after(self, segment: PhaseRef) -> Figures:
         """The first figures of another phase segment."""
         return await self.until(lambda now: now.phase != segment)
 
@@ -129,6 +129,13 @@ async def execute(plan: Plan, record: RunRecord, job: Job) -> Verdict:
 
 async def _until_the_end(system: ActorSystem, run: LiveRun, job: Job, stop: asyncio.Event) -> Verdict:
     deploy, folder = run.plan.deploy, run.plan.run_dir
+
+    async def show_waits() -> None:
+        while True:
+            await asyncio.sleep(WAITS_S)
+            for line in system.waits():
+                run.note(line)
+
     await system.spawn(*run.plan.stages[0])  # the ledger: all else asks it
     around = [
         asyncio.ensure_future(work)
@@ -137,7 +144,7 @@ async def _until_the_end(system: ActorSystem, run: LiveRun, job: Job, stop: asyn
             cpu.log_cpu(system.log, system.cpu_placed),
             trackers.follow(folder, deploy.run.trackers, system.log),
             watch_disk(folder, run.note),
-            _show_waits(system, run.note),
+            show_waits(),
         )
     ]
     failed, stopped = asyncio.ensure_future(system.failed()), asyncio.ensure_future(stop.wait())
@@ -146,28 +153,28 @@ async def _until_the_end(system: ActorSystem, run: LiveRun, job: Job, stop: asyn
         async with asyncio.timeout(deploy.run.limit_s) as run.limit:
             program = asyncio.ensure_future(job.program(run))
             await asyncio.wait([program, failed, stopped, *around], return_when=asyncio.FIRST_COMPLETED)
-        await run.standing.close()  # no change outlives the limit that it may move
+        await run.live.close()  # no change outlives the limit that it may move
         for work in around:
             if work.done():
                 work.result()
         if failed.done():
             return "crashed", failed.result()
         if program.done():
-            return job.judge(run.standing.plan, program.result())
+            return job.judge(run.live.plan, program.result())
         run.note("stopping ... (Ctrl-C again ends at once)")
         await _close(system)
         return "stopped", "interrupted"
     except TimeoutError:
         if run.limit is None or not run.limit.expired():
             raise
-        await run.standing.close()
-        run.note(f"stopping: the limit of {run.standing.plan.deploy.run.limit_s:g} s is over")
+        await run.live.close()
+        run.note(f"stopping: the limit of {run.live.plan.deploy.run.limit_s:g} s is over")
         await _close(system)
         figures = await system.ref("replay").ask(GetFigures(), timeout_s=ASK_S)
-        verdict, missing = job.judge(run.standing.plan, figures)
+        verdict, missing = job.judge(run.live.plan, figures)
         return verdict, "; ".join([OUT_OF_TIME, *([missing] if missing else [])])
     finally:
-        await run.standing.close()
+        await run.live.close()
         watched: list[asyncio.Future[Any]] = [*around, failed, stopped, *([program] if program is not None else [])]
         for future in watched:
             future.cancel()
@@ -178,14 +185,6 @@ async def _close(system: ActorSystem) -> None:
     """Answer every parked request with `final`."""
     with suppress(ComputerRLError):  # a ledger that is gone has no parked requests left
         await system.ref("replay").ask(CloseRun(), timeout_s=5.0)
-
-
-async def _show_waits(system: ActorSystem, note: Callable[[str], None]) -> None:
-    """Show what hosts wait for, as long as they wait for machines."""
-    while True:
-        await asyncio.sleep(WAITS_S)
-        for line in system.waits():
-            note(line)
 
 
 async def watch_disk(folder: Path, note: Callable[[str], None], look_s: float = LOOK_S) -> None:

@@ -55,14 +55,14 @@ async def demonstrate(run: LiveRun, segment: PhaseRef) -> Figures:
 
     With `demos.resample_rounds` it comes again after cloning: the policy tries what the pool solved sometimes.
     """
-    figures = await run.left(segment)
+    figures = await run.until_after(segment)
     run.note(recorded(figures))
     return figures
 
 
 async def clone(run: LiveRun, segment: PhaseRef) -> Figures:
     """Behaviour cloning: `entropulse.bc_steps` of cross-entropy on the demonstrations."""
-    return await run.left(segment)
+    return await run.until_after(segment)
 
 
 async def reinforce(run: LiveRun, segment: PhaseRef) -> Figures:
@@ -71,7 +71,7 @@ async def reinforce(run: LiveRun, segment: PhaseRef) -> Figures:
     A batch is at most `replay.max_staleness` versions behind. The segment ends by its count of steps, by its curves, or
     for want of groups whose rewards differ. The last one ends with the round on the final weights.
     """
-    return await run.left(segment)
+    return await run.until_after(segment)
 
 
 async def pulse(run: LiveRun, segment: PhaseRef) -> Figures:
@@ -79,7 +79,7 @@ async def pulse(run: LiveRun, segment: PhaseRef) -> Figures:
 
     The result is the new reference policy, with a fresh optimizer. Seats play evaluation rounds meanwhile.
     """
-    return await run.left(segment)
+    return await run.until_after(segment)
 
 
 async def record(run: LiveRun) -> Figures:

@@ -75,16 +75,14 @@ class Meter:
             episodes_min=(episodes - episodes_before) / span * 60 if span > 1 else 0.0,
             seats_busy=figures.seats_busy,
             seats=self.seats,
-            learner_busy=None if busy_s is None else _share(busy_s - busy_before, span),
+            learner_busy=None if busy_s is None else min(1.0, max(0.0, busy_s - busy_before) / span) * (span > 1),
             staleness=sum(int(k) * n for k, n in figures.staleness.items()) / trained if trained else None,
             demos=f"{figures.demos}/{self._demos_wanted}" if figures.phase.phase is Phase.DEMO else "",
             left_s=self._left_s(now, figures),
             elapsed_s=now - started,
         )
-        return self._of_round(shot, figures) if self._round else shot
-
-    def _of_round(self, shot: Snapshot, figures: Figures) -> Snapshot:
-        """The same of a run that plays one round alone."""
+        if not self._round:
+            return shot
         played = next((one for one in figures.evals if one.round == self._round), None)
         if played is None:
             return msgspec.structs.replace(shot, phase="start", demos="")
@@ -104,10 +102,6 @@ class Meter:
         if whole is None or done <= before:
             return None
         return (now - since) / (done - before) * max(0, whole - done)
-
-
-def _share(part_s: float, span_s: float) -> float:
-    return min(1.0, max(0.0, part_s / span_s)) if span_s > 1 else 0.0
 
 
 def cells(shot: Snapshot) -> list[tuple[str, str]]:

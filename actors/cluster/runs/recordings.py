@@ -35,7 +35,12 @@ def locate(name: str, runs: Path) -> Path:
     """
     if Path(name).suffix in SUFFIXES:
         if not os.path.isfile(name):
-            why = "it is no regular file" if os.path.exists(name) else _files_near(Path(name))
+            near = sorted(Path(name).parent.glob("*")) if Path(name).parent.is_dir() else []
+            why = hint(name, [str(file) for file in near if file.suffix in SUFFIXES])
+            if not Path(name).parent.is_dir():
+                why = f"there is no folder {Path(name).parent}"
+            elif os.path.exists(name):
+                why = "it is no regular file"
             raise ConfigError(f"{name}: no such file of demonstrations; {why}")
         return Path(name).resolve()
     if (found := run_folder.look_up(runs, name, _has_ledger, lambda path, _: _has_ledger(path))) is not None:
@@ -57,15 +62,6 @@ def pinned(overrides: Sequence[str], runs: Path) -> list[str]:
     """
     said = f"demos.source={run_folder.LAST}"
     return [f"demos.source={locate(run_folder.LAST, runs).name}" if one == said else one for one in overrides]
-
-
-def _files_near(path: Path) -> str:
-    """What there is instead of `path` in its folder, or that there is no such folder."""
-    try:
-        files = [str(path.with_name(one)) for one in sorted(os.listdir(path.parent)) if one.endswith(SUFFIXES)]
-    except OSError:
-        return f"there is no folder {path.parent}"
-    return hint(str(path), files)
 
 
 def header_of(path: Path) -> RecordingHeader:

@@ -229,7 +229,10 @@ def _differs(was: str, now: str) -> bool:
 
 def refuse_changes(folder: Path, before: Deploy, after: Deploy) -> None:
     """Raise ConfigError for the first key that the run in `folder`, begun with `before`, can't go on with."""
-    cloned, evaluates = _reached(folder)
+    cloned = evaluates = False
+    if (folder / LEDGER).is_file():
+        with ledgers.opened(folder) as db:
+            cloned, evaluates = queries.has_cloned(db), queries.evaluates_last(db)
     for path, was, _ in changes.keys(before, after):
         if changes.under(path, FIXED):
             raise ConfigError(f"--set {path}: run {folder.name} has {was}, which it keeps: leave it out")
@@ -239,12 +242,3 @@ def refuse_changes(folder: Path, before: Deploy, after: Deploy) -> None:
             raise ConfigError(
                 f"--set {path}: run {folder.name} has begun its last evaluation and is trained no more: leave it out"
             )
-
-
-def _reached(folder: Path) -> tuple[bool, bool]:
-    """Whether the run in `folder` has begun to clone, and its last evaluation. Raises ConfigError for a broken
-    ledger."""
-    if not (folder / LEDGER).is_file():
-        return False, False
-    with ledgers.opened(folder) as db:
-        return queries.has_cloned(db), queries.evaluates_last(db)

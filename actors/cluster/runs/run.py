@@ -14,7 +14,6 @@ import sys
 import time
 import uuid
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 
 from actors.cluster import output
@@ -59,7 +58,13 @@ def dry_run(args: argparse.Namespace) -> int:
         output.document({**shown, "unfit": unfit, "checkpoints": loads, **rows})
     else:
         for request in runs:
-            output.line(f"{request.file}: {_outlook(request, unfit)}")
+            run = f"run {request.folder.name}"
+            comes = f"good; {run} would {'go on' if request.resume else 'begin'}"
+            if unfit:
+                comes = f"its keys are right, but {unfit.partition(': ')[0]}; the plan:"
+            if (record := request.ended()) is not None:
+                comes = f"good; {run} has ended ({record.verdict}): nothing would be started"
+            output.line(f"{request.file}: {comes}")
         output.line()
         output.table(("HOST", "ACTORS", "WHERE"), plan.host_rows())
         output.line()
@@ -85,15 +90,6 @@ def _refuse_lost(request: RunRequest) -> None:
     """Raise ConfigError where a run would go on, and what it goes on from is gone or damaged."""
     if request.resume and request.ended() is None and (wrong := ledgers.damage(request.folder)):
         raise ConfigError(f"run {request.folder.name} can't go on: {wrong}")
-
-
-def _outlook(request: RunRequest, unfit: str) -> str:
-    """What would become of a run, which this machine can't run where it is `unfit`."""
-    if (record := request.ended()) is not None:
-        return f"good; run {request.folder.name} has ended ({record.verdict}): nothing would be started"
-    if unfit:
-        return f"its keys are right, but {unfit.partition(': ')[0]}; the plan:"
-    return f"good; run {request.folder.name} would {'go on' if request.resume else 'begin'}"
 
 
 def start(args: argparse.Namespace) -> int:
@@ -133,7 +129,14 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
     """
     folder = request.folder.resolve()
     if (ended := request.ended()) is not None:
-        _show_ended(request, ended)
+        why = f" - {ended.reason}" if ended.reason else ""
+        if request.experiment:
+            output.news(f"run {folder.name}: {ended.verdict} already{why}")
+        else:
+            output.news(f"run {folder.name} has ended: {ended.verdict}{why}")
+            if ended.verb == run_folder.RUN:
+                look = f"{program()} report {run_folder.words_for(folder)}"
+                output.news(f"nothing was started; see  {look}  or go on with  --set PATH=VALUE")
         return STATUS[str(ended.verdict)]
     places.refuse_unwritable(folder.parent, "--runs")
     _refuse_lost(request)
@@ -181,7 +184,7 @@ def claim(request: RunRequest) -> RunFolder:
         path=deploy_files.lasting(request.file),
         seed=request.deploy.run.seed,
         build=check_origin().build,
-        versions=_versions(),
+        versions={name: _version(name) for name in _VERSIONS},
         started=run_folder.iso(begun),
         started_s=begun,
         experiment=request.experiment,
@@ -191,18 +194,6 @@ def claim(request: RunRequest) -> RunFolder:
     run = run_folder.claim(folder, record, resume=request.resume)
     run.write("deploy.yaml", deploy_files.dump(request.deploy).encode())
     return run
-
-
-def _show_ended(request: RunRequest, record: RunRecord) -> None:
-    """Say that a run has ended, and what may be done about it."""
-    folder, reason = request.folder.resolve(), f" - {record.reason}" if record.reason else ""
-    if request.experiment:
-        output.news(f"run {folder.name}: {record.verdict} already{reason}")
-        return
-    output.news(f"run {folder.name} has ended: {record.verdict}{reason}")
-    if record.verb == run_folder.RUN:
-        seen = f"{program()} report {run_folder.words_for(folder)}"
-        output.news(f"nothing was started; see  {seen}  or go on with  --set PATH=VALUE")
 
 
 def _unfit(request: RunRequest) -> str:
@@ -224,15 +215,11 @@ def _unfit(request: RunRequest) -> str:
     return said
 
 
-@lru_cache(maxsize=1)
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in _VERSIONS:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "missing"
-    return found
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "missing"
 
 
 def raise_file_limit() -> None:

@@ -295,18 +295,10 @@ def _of_step(row: queries.Row) -> Iterator[tuple[str, float]]:
             yield f"{row['phase']}/{name}", float(value)
     if row["phase"] == Phase.RL and row["success"] is not None:  # cloning and pulses play no training episodes
         yield f"{Phase.RL}/success", float(row["success"])
-    if row["body"]:
-        yield from ((f"{Phase.RL}/{name}", value) for name, value in _numbers(json.loads(row["body"])))
-
-
-def _numbers(evidence: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    for name, value in evidence.items():
-        if name in _NOT_SCALARS:
-            continue
-        if isinstance(value, int | float):
-            yield name, float(value)
-        elif isinstance(value, dict):
-            yield from ((f"{name}/{key}", float(part)) for key, part in value.items())
+    for name, value in json.loads(row["body"] or "{}").items():
+        parts = value.items() if isinstance(value, dict) else [("", value)] if isinstance(value, int | float) else ()
+        if name not in _NOT_SCALARS:
+            yield from (("/".join(filter(None, (Phase.RL, name, key))), float(part)) for key, part in parts)
 
 
 def of_round(event: Mapping[str, Any], trained: Collection[str] = ()) -> Iterator[tuple[str, float]]:

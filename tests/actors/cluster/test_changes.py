@@ -242,7 +242,7 @@ async def test_seats_fit_again_where_others_came_and_did_not_stay(tmp_path: Path
         async def configure(self, *specs: ActorSpec) -> None:
             configured.extend(spec.name for spec in specs)
 
-    standing = object.__new__(apply.Standing)
+    standing = object.__new__(apply.LivePlan)
     standing._there = now
     with pytest.raises(ConfigError, match=r"no room; the run goes on as before"):
         await standing._carry_out(System(), changes.decide(now, then), 1.0)
@@ -270,7 +270,7 @@ async def test_a_run_goes_on_as_before_where_a_change_can_not_start(tmp_path: Pa
 
     begun = of_seats(deploy_files.load("smoke", [])[0], run_dir=tmp_path, incarnation="i")
     async with ActorSystem(tmp_path) as system, asyncio.timeout(None) as limit:
-        standing = apply.Standing(system, begun, of_seats)
+        standing = apply.LivePlan(system, begun, of_seats)
         await system.spawn(*begun.stages[1])
         standing.begin(limit)
         failed = asyncio.ensure_future(system.failed())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from actors.cluster.config.schema import Deploy
 from actors.cluster.report import drawing, show
-from actors.cluster.report.drawing import BUSY_COLOURS, CPU_COLOURS, IDLE_COLOURS, Picture, counts, ink, lines, success
+from actors.cluster.report.drawing import Picture, counts, lines, success
 from actors.cluster.report.figures import FIGURES, GROUPS, Band, Dots, band, smooth
 from actors.cluster.report.pooled import Group
 from actors.cluster.report.run_data import Stretch, key_of, read_run
@@ -78,28 +78,6 @@ def test_one_point_one_round_and_one_bar_are_no_picture() -> None:
     assert success({"a": of([0.5])}, [Dots("T=1", [3], [0.5], [0.4], [0.6], [[]])], AXIS) is None
     assert counts(GROUPS, {"a": {"too old": 1.0}}, "") is None
     assert lines(LOSS, {"a": of([0.5, 0.6])}, AXIS) is not None
-
-
-def luminance(colour: str) -> float:
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def contrast(one: str, other: str) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
-@pytest.mark.parametrize("colour", [*BUSY_COLOURS, *IDLE_COLOURS, *CPU_COLOURS, "#000000", "#ffffff"])
-def test_a_label_is_told_apart_from_its_piece_of_a_bar(colour: str) -> None:
-    chosen = ink(colour)
-    assert contrast(chosen, colour) == max(contrast("#000000", colour), contrast("#ffffff", colour)) >= 4.5
-
-
-def test_the_contrasts_that_the_wcag_gives() -> None:
-    assert contrast("#000000", "#ffffff") == pytest.approx(21.0)
-    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
 
 
 def axis(*segments: list[float]) -> tuple[tuple[float, float], list[str]]:

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.cluster.report import time_spent as seats_report
-from actors.cluster.report.drawing import seat_shares
 from actors.cluster.report.run_data import read_run
 from actors.cluster.report.show import show
 from actors.cluster.report.time_spent import (
@@ -277,7 +276,3 @@ def test_seats_and_processor_are_printed_and_drawn(tmp_path: Path, capsys: pytes
     assert "busy 70.0% of 1 seats x 10s" in shown
     assert re.search(r"^rank +4\.0 +20\.0%$", shown, re.MULTILINE)
     assert seats_report.DEMOS in shown
-    assert "<h3>Time of " in (tmp_path / "out" / "report.html").read_text()
-    found = seat_time(lines)
-    assert found is not None
-    assert sum(seat_shares(found).values()) == pytest.approx(1.0)
