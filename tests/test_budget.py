@@ -18,7 +18,7 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (132, 3),
-    "actors/cluster": (16125, 100),
+    "actors/cluster": (15673, 100),
     "actors/desktop": (8968, 40),
     "actors/entropulse": (757, 4),
     "actors/front": (1224, 8),
@@ -48,7 +48,7 @@ BUDGET: dict[str, tuple[int, int]] = {
 
 # Comments that fight the formatter, and words that engineers elsewhere do not use: most uses in the product's Python.
 WORDS: dict[str, int] = {
-    "fmt: skip": 242,
+    "fmt: skip": 241,
     "told": 34,
     "anew": 1,
     "stands": 21,
