@@ -1,8 +1,9 @@
 """HTTP: one bounded request, and who may ask a server of this program.
 
-Invariant: nothing is answered to a request that lacks the server's token. At a loopback address the request has to name
-that address, so no name that a stranger made to point here is served. No page of another origin is answered, and what
-changes something is JSON.
+Invariant: nothing is answered to a request that lacks the server's token. A connection that has not shown it is closed
+after `SILENT_S`, or earlier where there are more of them than `MOST_SILENT`: the oldest makes room for the next. At a
+loopback address the request has to name that address, so no name that a stranger made to point here is served. No page
+of another origin is answered, and what changes something is JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import ipaddress
 import os
 import re
 import secrets
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+import socket
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -28,6 +30,7 @@ from aiohttp.typedefs import Handler
 from runtime.errors import ComputerRLError, ConfigError
 from runtime.program import TOKEN_ENV
 from runtime.settings import is_loopback
+from runtime.supervision import in_the_way
 
 
 class NoAnswerError(ComputerRLError):
@@ -99,7 +102,11 @@ HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-SILENT_S = 75.0  # a connection without a whole request is closed then; clients give an idle one up earlier
+SILENT_S = 75.0  # an idle connection is closed then; clients give one up earlier
+MOST_SILENT = 384  # connections without the token; many of one client may come at once, just before their requests
+MOST_OF_ADDRESS = 256  # of them
+MOST_BODY = 1 << 20  # bytes of a request to an ASGI application
+_BACKLOG = 128
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,256}")
 
 
@@ -123,6 +130,51 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
+class _Arrivals:
+    """Connections of a server that have not shown its token yet; those of Unix sockets are as good as shown."""
+
+    def __init__(self) -> None:
+        self._silent: dict[tuple[str, int], tuple[asyncio.Transport, asyncio.TimerHandle]] = {}
+
+    def came(self, transport: asyncio.Transport) -> None:
+        """Count a new connection, and close the one that is in its way."""
+        peer = _peer(transport.get_extra_info("peername"))
+        if peer is None:
+            return
+        self._silent = {at: each for at, each in self._silent.items() if not each[0].is_closing()}
+        of_each = {at: at[0] for at in self._silent}
+        oldest = in_the_way(of_each, peer[0], most=MOST_SILENT, of_address=MOST_OF_ADDRESS)
+        if oldest is not None:
+            self._silent[oldest][0].abort()
+            self.proved(oldest)
+        end = asyncio.get_running_loop().call_later(SILENT_S, transport.abort)
+        self._silent[peer] = (transport, end)
+
+    def proved(self, peername: Any) -> None:
+        """The connection of this peer has shown the token, and counts no more."""
+        if (counted := self._silent.pop(_peer(peername) or ("", 0), None)) is not None:
+            counted[1].cancel()
+
+
+def _peer(peername: Any) -> tuple[str, int] | None:
+    return (str(peername[0]), int(peername[1])) if isinstance(peername, tuple | list) and len(peername) > 1 else None
+
+
+class _Arriving(asyncio.Protocol):
+    """A connection that is counted before the server's own protocol takes it."""
+
+    def __init__(self, arrivals: _Arrivals, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+        self._arrivals, self._protocol = arrivals, protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Hand `transport` on."""
+        assert isinstance(transport, asyncio.Transport)
+        self._arrivals.came(transport)
+        protocol = self._protocol()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+
+
 class Guard:
     """The rules of one server, which listens at `host` (a Unix socket counts as loopback).
 
@@ -132,6 +184,7 @@ class Guard:
     def __init__(self, host: str = LOOPBACK, *, token: str = "", pages: bool = False) -> None:
         self.host, self.token = host, token or server_token()
         self._pages = pages
+        self._arrivals = _Arrivals()
         # Browsers send a cookie to all ports of a host: servers with tokens of their own keep them apart by name.
         self.cookie = f"computerrl-{hashlib.sha256(self.token.encode()).hexdigest()[:8]}"
 
@@ -198,6 +251,10 @@ class Guard:
 
     # --- for the two kinds of servers ------------------------------------------------------------------------------
 
+    def counted(self, protocol: Callable[[], asyncio.BaseProtocol]) -> Callable[[], asyncio.Protocol]:
+        """The factory `protocol` of a server, whose connections count from the moment they are accepted."""
+        return lambda: _Arriving(self._arrivals, protocol)
+
     def protect(self, app: web.Application) -> None:
         """Set this guard before all of an aiohttp application."""
         app.middlewares.insert(0, self._middleware)
@@ -206,6 +263,8 @@ class Guard:
     @web.middleware
     async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         turned = self.turned(request.method, request.raw_path, joined_headers(request.headers.items()))
+        if turned is None and request.transport is not None:
+            self._arrivals.proved(request.transport.get_extra_info("peername"))
         if turned is None:
             return await handler(request)
         if turned.status != 303:
@@ -215,41 +274,90 @@ class Guard:
         return answer
 
     def asgi(self, app: Any) -> Any:
-        """`app`, an ASGI application, behind this guard."""
+        """`app`, an ASGI application, behind this guard; the body of a request has at most `MOST_BODY` bytes."""
 
         async def guarded(scope: Any, receive: Any, send: Any) -> None:
-            turned = None
-            if scope["type"] != "lifespan":
-                pairs = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
-                turned = self.turned(scope.get("method", "GET"), scope["path"], joined_headers(pairs))
-            if turned is None:
+            if scope["type"] == "lifespan":
                 await app(scope, receive, send)
-            elif scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": 1008})
+                return
+            pairs = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
+            headers = joined_headers(pairs)
+            turned = self.turned(scope.get("method", "GET"), scope["path"], headers)
+            if turned is None:
+                self._arrivals.proved(scope.get("client"))
+                turned = await _whole_body(receive, headers) if scope["type"] == "http" else None
+            if isinstance(turned, Turned):
+                closed = [{"type": "websocket.close", "code": 1008}]
+                begun = {"type": "http.response.start", "status": turned.status, "headers": []}
+                body = {"type": "http.response.body", "body": f"{turned.line}\n".encode()}
+                for message in closed if scope["type"] == "websocket" else (begun, body):
+                    await send(message)
             else:
-                await send({"type": "http.response.start", "status": turned.status, "headers": []})
-                await send({"type": "http.response.body", "body": f"{turned.line}\n".encode()})
+                await app(scope, turned or receive, send)
 
         return guarded
 
 
-@contextlib.asynccontextmanager
-async def served(app: web.Application, guard: Guard, port: int, *, flag: str, end_s: float) -> AsyncIterator[int]:
-    """Serve an aiohttp application behind `guard` at its host; yields the port. Port 0 is any free one.
+async def _whole_body(receive: Any, headers: Mapping[str, str]) -> Any:
+    """What gives an ASGI application the body once it is there as a whole; the refusal of one that is too long."""
+    size = headers.get("content-length", "0")
+    declared = int(size) if size.isdecimal() and len(size) < 20 else MOST_BODY + 1
+    messages: list[Any] = []
+    taken = 0
+    while declared <= MOST_BODY and taken <= MOST_BODY:
+        messages.append(await receive())
+        taken += len(messages[-1].get("body", b""))
+        if not messages[-1].get("more_body"):
+            break
+    if declared > MOST_BODY or taken > MOST_BODY:
+        return Turned(413, f"a request's body has at most {MOST_BODY} bytes")
 
-    `end_s` is the time for answers under way at the end. Raises ConfigError, which names `flag`, where the address is
-    taken.
+    async def given() -> Any:
+        return messages.pop(0) if messages else await receive()
+
+    return given
+
+
+@contextlib.asynccontextmanager
+async def served(
+    app: web.Application,
+    guard: Guard,
+    place: int | str | socket.socket,
+    *,
+    flag: str,
+    end_s: float,
+    cancels: bool = False,
+) -> AsyncIterator[int]:
+    """Serve an aiohttp application behind `guard`; yields the port, 0 for a Unix socket.
+
+    `place` is a port of the guard's host, 0 for any free one, or a Unix socket's path, or a socket that listens.
+    `end_s` is the time for answers under way at the end. `cancels`: an answer ends once its client is gone. Raises
+    ConfigError, which names `flag`, where the address is taken.
     """
     guard.protect(app)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=end_s, keepalive_timeout=SILENT_S)
+    runner = web.AppRunner(
+        app, access_log=None, shutdown_timeout=end_s, keepalive_timeout=SILENT_S, handler_cancellation=cancels
+    )
     await runner.setup()
+    assert runner.server is not None
+    loop, made = asyncio.get_running_loop(), guard.counted(runner.server)
     try:
         try:
-            await web.TCPSite(runner, guard.host, port).start()
+            if isinstance(place, socket.socket):
+                listening = await loop.create_server(made, sock=place, backlog=_BACKLOG)
+            elif isinstance(place, str):
+                listening = await loop.create_unix_server(made, place, backlog=_BACKLOG)
+            else:
+                listening = await loop.create_server(made, guard.host, place, backlog=_BACKLOG)
         except OSError as error:
             cause = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-            raise ConfigError(f"{flag}: can't be served: {cause}; port 0 is any free one") from None
-        yield runner.addresses[0][1]
+            free = "; port 0 is any free one" if isinstance(place, int) else ""
+            raise ConfigError(f"{flag}: can't be served: {cause}{free}") from None
+        try:
+            bound = listening.sockets[0].getsockname()
+            yield bound[1] if isinstance(bound, tuple) else 0
+        finally:
+            listening.close()
     finally:
         await runner.cleanup()
 

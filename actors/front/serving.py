@@ -58,6 +58,7 @@ async def _serve(args: argparse.Namespace, tasks: list[str], listener: socket.so
     import uvicorn
     from openenv.core.env_server.http_server import create_fastapi_app
     from openenv.core.env_server.types import ConcurrencyConfig
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
     from actors.front.environment import (
         DesktopAction,
@@ -81,7 +82,12 @@ async def _serve(args: argparse.Namespace, tasks: list[str], listener: socket.so
         )  # fmt: skip
         # A trainer's loop may stand still while it learns: no ping ends its session.
         settled = uvicorn.Config(
-            guard.asgi(app), log_level="warning", ws_ping_interval=None, timeout_graceful_shutdown=END_S
+            guard.asgi(app),
+            http=lambda **given: guard.counted(functools.partial(AutoHTTPProtocol, **given))(),
+            proxy_headers=False,  # a connection is known by its own address
+            log_level="warning",
+            ws_ping_interval=None,
+            timeout_graceful_shutdown=END_S,
         )
         server = uvicorn.Server(settled)
         server.capture_signals = nullcontext  # its own handlers raise the signal again before the desktops are gone

@@ -76,11 +76,12 @@ async def _serve(arguments: argparse.Namespace, options: EngineOptions) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    sock = None if arguments.fd is None else socket.socket(fileno=arguments.fd)
+    place: int | str | socket.socket | None = arguments.uds if arguments.port is None else arguments.port
+    place = socket.socket(fileno=arguments.fd) if place is None else place
     guard = Guard(arguments.host)
     if TOKEN_ENV not in os.environ:
         logging.getLogger("engine").info("programs send the header Authorization: Bearer %s", guard.token)
-    async with serving(options, guard, port=arguments.port, uds=arguments.uds, sock=sock) as failed:
+    async with serving(options, guard, place) as failed:
         stopped = asyncio.ensure_future(stop.wait())
         either: set[asyncio.Future[Any]] = {stopped, failed}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

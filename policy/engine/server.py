@@ -25,7 +25,7 @@ from policy.engine.protocol import BadRequest
 from policy.engine.worker import EngineThread
 from policy.errors import EngineError
 from policy.hf_folder import DTYPES
-from runtime.http import SILENT_S, Guard
+from runtime.http import Guard, served
 
 _MAX_BODY_BYTES = 64 << 20
 
@@ -57,21 +57,15 @@ def build_app(engine: EngineThread, text: TextTokenizer) -> web.Application:
 
 @contextlib.asynccontextmanager
 async def serving(
-    options: EngineOptions,
-    guard: Guard,
-    *,
-    port: int | None = None,
-    uds: str | None = None,
-    sock: socket.socket | None = None,
+    options: EngineOptions, guard: Guard, place: int | str | socket.socket
 ) -> AsyncIterator[asyncio.Future[None]]:
-    """Load the model and serve it behind `guard`: on a listening socket, a Unix socket's path, or a port of its host.
-
-    Port 0 picks a free one.
+    """Load the model and serve it behind `guard` at `place`, as `runtime.http.served` takes it.
 
     Yields a future that fails when the engine does.
 
     Raises:
         EngineError: the weights can't be used.
+        ConfigError: the address can't be had.
     """
     folder = Path(options.model_path)
     weights = await asyncio.to_thread(load_weights, folder, torch.device(options.device), DTYPES[options.dtype])
@@ -83,26 +77,11 @@ async def serving(
 
     engine = EngineThread(EngineCore(options, weights), fail)
     app = build_app(engine, TextTokenizer(folder))
-    guard.protect(app)
-    runner = web.AppRunner(
-        app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0, keepalive_timeout=SILENT_S
-    )
+    flag = f"--port {place}" if isinstance(place, int) else "--uds"
     try:
-        await runner.setup()
-        site: web.BaseSite
-        if sock is not None:
-            site = web.SockSite(runner, sock)
-        elif uds is not None:
-            site = web.UnixSite(runner, uds)
-        else:
-            site = web.TCPSite(runner, guard.host, port or 0)
-        await site.start()
-        _log.info("serving %s as %s on %s", options.model_path, options.weight_version, _where(runner))
-        yield failed
+        async with served(app, guard, place, flag=flag, end_s=1.0, cancels=True) as port:
+            where = f"{guard.host}:{port}" if port else "a Unix socket"
+            _log.info("serving %s as %s on %s", options.model_path, options.weight_version, where)
+            yield failed
     finally:
-        await runner.cleanup()
         await engine.stop()
-
-
-def _where(runner: web.AppRunner) -> str:
-    return ", ".join(str(address) for address in runner.addresses)

@@ -25,6 +25,7 @@ import psutil
 
 from runtime.errors import ConfigError, HostLost
 from runtime.settings import is_loopback
+from runtime.supervision import in_the_way
 
 
 def towards(address: str) -> str:
@@ -204,7 +205,8 @@ class Door:
             except OSError:  # no descriptor is left, or the other side is gone already
                 await asyncio.sleep(AGAIN_S)
                 continue
-            if (oldest := in_the_way(self._knocking, peer[0])) is not None:
+            oldest = in_the_way(self._knocking, peer[0], most=MAX_KNOCKING, of_address=MAX_OF_ADDRESS)
+            if oldest is not None:
                 await _end([oldest])
             task = asyncio.create_task(self._knocked(sock), name=f"knock of {peer[0]}")
             self._knocking[task] = peer[0]
@@ -257,14 +259,6 @@ async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def in_the_way(knocking: _Knocking, address: str) -> asyncio.Task[None] | None:
-    """The connection that has to go before another of `address` may knock; None where there is room. Pure."""
-    own = [task for task, whose in knocking.items() if whose == address]
-    if len(own) >= MAX_OF_ADDRESS:
-        return own[0]
-    return next(iter(knocking)) if len(knocking) >= MAX_KNOCKING else None
 
 
 async def _streams(sock: socket.socket, context: ssl.SSLContext | None) -> Streams:

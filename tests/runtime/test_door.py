@@ -24,7 +24,6 @@ from runtime.hosts.door import (
     HostTicket,
     Knock,
     enter,
-    in_the_way,
     knock,
 )
 from runtime.hosts.frames import FromMain, Link, StopHost
@@ -163,23 +162,6 @@ async def ended(reader: asyncio.StreamReader) -> bool:
     with contextlib.suppress(ConnectionError):
         return len(await reader.read()) in (0, NONCE_BYTES)
     return True
-
-
-async def test_the_oldest_of_an_address_makes_room_for_its_next_and_any_for_anothers() -> None:
-    async def sit() -> None:
-        await asyncio.Event().wait()
-
-    mine = {asyncio.create_task(sit()): "192.0.2.1" for _ in range(MAX_OF_ADDRESS)}
-    first, *_ = mine
-    assert in_the_way({}, "192.0.2.1") is None
-    assert in_the_way(mine, "192.0.2.1") is first
-    assert in_the_way(mine, "192.0.2.2") is None
-    full = mine | {asyncio.create_task(sit()): "192.0.2.2" for _ in range(MAX_KNOCKING - MAX_OF_ADDRESS)}
-    assert in_the_way(full, "192.0.2.3") is first
-    assert in_the_way(full, "192.0.2.2") is first
-    for task in full:
-        task.cancel()
-    await asyncio.gather(*full, return_exceptions=True)
 
 
 async def test_off_loopback_the_runs_own_certificate_is_the_only_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from runtime.errors import ConfigError
 from runtime.http import (
+    MOST_BODY,
+    MOST_OF_ADDRESS,
     TOKEN_ENV,
     AnswerTooLongError,
     Guard,
@@ -251,10 +253,13 @@ async def test_an_asgi_application_is_guarded_and_may_begin_and_end(kind: str, s
     async def send(message: Any) -> None:
         sent.append(message)
 
+    async def nothing() -> dict[str, Any]:
+        return {"type": "http.request"}
+
     guarded = Guard(token=TOKEN).asgi(app)
     await guarded({"type": "lifespan"}, None, send)
     headers = [(name.encode(), value.encode()) for name, value in (SHOWN if shown else HERE).items()]
-    await guarded({"type": kind, "path": "/ws", "headers": headers}, None, send)
+    await guarded({"type": kind, "path": "/ws", "headers": headers}, nothing, send)
     assert reached == ["lifespan", *[kind] * shown]
     if not shown:
         assert sent[0].get("status") == 401 or sent[0]["type"] == "websocket.close"
@@ -268,3 +273,61 @@ async def test_a_connection_without_a_whole_request_is_closed(begun: bytes, monk
         writer.write(begun)
         assert await asyncio.wait_for(reader.read(), 20) == b""
         writer.close()
+
+
+@pytest.mark.parametrize("count", [64, 400])
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"])
+async def test_connections_without_the_token_shut_no_client_out(count: int, begun: bytes) -> None:
+    async def hello(_: web.Request) -> web.Response:
+        return web.Response(text="hello")
+
+    app, guard = web.Application(), Guard(token=TOKEN)
+    app.router.add_get("/", hello)
+    async with (
+        served(app, guard, 0, flag="--port", end_s=1.0) as port,
+        aiohttp.ClientSession(headers=bearer(TOKEN)) as client,
+    ):
+        at = f"http://127.0.0.1:{port}"
+        async with client.get(at) as answer:  # the connection stays, and has shown the token
+            assert await answer.text() == "hello"
+        before = len(os.listdir("/proc/self/fd"))
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(count)]
+        for _, writer in silent:
+            writer.write(begun)
+        for session in (client, aiohttp.ClientSession(headers=bearer(TOKEN))):
+            async with session, session.get(at) as answer:
+                assert await answer.text() == "hello"
+        assert len(os.listdir("/proc/self/fd")) - before - count <= MOST_OF_ADDRESS + 1
+        if count > MOST_OF_ADDRESS and not begun:
+            assert await asyncio.wait_for(silent[0][0].read(), 5) == b"", "the oldest goes first"
+        for _, writer in silent:
+            writer.transport.abort()
+
+
+@pytest.mark.parametrize("sizes", [[MOST_BODY], [MOST_BODY // 2] * 2, [MOST_BODY + 1], [MOST_BODY, 1], []])
+@pytest.mark.parametrize("declared", [True, False])
+async def test_an_asgi_application_gets_a_body_within_its_bound(sizes: list[int], declared: bool) -> None:
+    parts = [b"x" * size for size in sizes] or [b""]
+    messages = [{"type": "http.request", "body": part, "more_body": True} for part in parts]
+    messages[-1]["more_body"] = False
+    got, sent = list[bytes](), list[dict[str, Any]]()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        while (message := await receive())["type"] == "http.request":
+            got.append(message["body"])
+
+    async def receive() -> Any:
+        return messages.pop(0) if messages else {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = SHOWN | JSON | ({"content-length": str(sum(sizes))} if declared else {"transfer-encoding": "chunked"})
+    if not declared:
+        del headers["content-length"]
+    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await Guard(token=TOKEN).asgi(app)({"type": "http", "method": "POST", "path": "/", "headers": pairs}, receive, send)
+    if sum(sizes) <= MOST_BODY:
+        assert got == parts
+    else:
+        assert (got, sent[0]["status"]) == ([], 413)
