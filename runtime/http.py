@@ -105,6 +105,7 @@ HEADERS = {
 SILENT_S = 75.0  # an idle connection is closed then; clients give one up earlier
 MOST_SILENT = 384  # connections without the token; many of one client may come at once, just before their requests
 MOST_OF_ADDRESS = 256  # of them
+MOST_HEADERS = 128  # of a request; aiohttp's own bound as well
 MOST_BODY = 1 << 20  # bytes of a request to an ASGI application
 _BACKLOG = 128
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,256}")
@@ -130,46 +131,15 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-class _Arrivals:
-    """Connections of a server that have not shown its token yet; those of Unix sockets are as good as shown."""
-
-    def __init__(self) -> None:
-        self._silent: dict[tuple[str, int], tuple[asyncio.Transport, asyncio.TimerHandle]] = {}
-
-    def came(self, transport: asyncio.Transport) -> None:
-        """Count a new connection, and close the one that is in its way."""
-        peer = _peer(transport.get_extra_info("peername"))
-        if peer is None:
-            return
-        self._silent = {at: each for at, each in self._silent.items() if not each[0].is_closing()}
-        of_each = {at: at[0] for at in self._silent}
-        oldest = in_the_way(of_each, peer[0], most=MOST_SILENT, of_address=MOST_OF_ADDRESS)
-        if oldest is not None:
-            self._silent[oldest][0].abort()
-            self.proved(oldest)
-        end = asyncio.get_running_loop().call_later(SILENT_S, transport.abort)
-        self._silent[peer] = (transport, end)
-
-    def proved(self, peername: Any) -> None:
-        """The connection of this peer has shown the token, and counts no more."""
-        if (counted := self._silent.pop(_peer(peername) or ("", 0), None)) is not None:
-            counted[1].cancel()
-
-
-def _peer(peername: Any) -> tuple[str, int] | None:
-    return (str(peername[0]), int(peername[1])) if isinstance(peername, tuple | list) and len(peername) > 1 else None
-
-
 class _Arriving(asyncio.Protocol):
-    """A connection that is counted before the server's own protocol takes it."""
+    """A connection that counts before the server's own protocol takes it."""
 
-    def __init__(self, arrivals: _Arrivals, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
-        self._arrivals, self._protocol = arrivals, protocol
+    def __init__(self, came: Callable[[Any], None], protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+        self._came, self._protocol = came, protocol
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Hand `transport` on."""
-        assert isinstance(transport, asyncio.Transport)
-        self._arrivals.came(transport)
+    def connection_made(self, transport: Any) -> None:
+        """Hand `transport` on: asyncio's, or one of another loop that does the same."""
+        self._came(transport)
         protocol = self._protocol()
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
@@ -184,7 +154,7 @@ class Guard:
     def __init__(self, host: str = LOOPBACK, *, token: str = "", pages: bool = False) -> None:
         self.host, self.token = host, token or server_token()
         self._pages = pages
-        self._arrivals = _Arrivals()
+        self._silent: dict[tuple[str, int], tuple[Any, asyncio.TimerHandle]] = {}  # transports without the token
         # Browsers send a cookie to all ports of a host: servers with tokens of their own keep them apart by name.
         self.cookie = f"computerrl-{hashlib.sha256(self.token.encode()).hexdigest()[:8]}"
 
@@ -253,7 +223,24 @@ class Guard:
 
     def counted(self, protocol: Callable[[], asyncio.BaseProtocol]) -> Callable[[], asyncio.Protocol]:
         """The factory `protocol` of a server, whose connections count from the moment they are accepted."""
-        return lambda: _Arriving(self._arrivals, protocol)
+        return lambda: _Arriving(self._came, protocol)
+
+    def _came(self, transport: Any) -> None:
+        peer = transport.get_extra_info("peername")
+        if not isinstance(peer, tuple):  # a Unix socket serves whoever may open its file
+            return
+        self._silent = {at: each for at, each in self._silent.items() if not each[0].is_closing()}
+        waiting = {at: at[0] for at in self._silent}
+        if (oldest := in_the_way(waiting, peer[0], most=MOST_SILENT, of_address=MOST_OF_ADDRESS)) is not None:
+            self._silent[oldest][0].abort()
+            self._proved(oldest)
+        end = asyncio.get_running_loop().call_later(SILENT_S, transport.abort)
+        self._silent[peer[:2]] = (transport, end)
+
+    def _proved(self, peer: Any) -> None:
+        """The connection of `peer` has shown the token, and counts no more."""
+        if isinstance(peer, tuple) and (counted := self._silent.pop(peer[:2], None)):
+            counted[1].cancel()
 
     def protect(self, app: web.Application) -> None:
         """Set this guard before all of an aiohttp application."""
@@ -263,9 +250,8 @@ class Guard:
     @web.middleware
     async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         turned = self.turned(request.method, request.raw_path, joined_headers(request.headers.items()))
-        if turned is None and request.transport is not None:
-            self._arrivals.proved(request.transport.get_extra_info("peername"))
         if turned is None:
+            self._proved(request.get_extra_info("peername"))
             return await handler(request)
         if turned.status != 303:
             return web.Response(status=turned.status, text=f"{turned.line}\n")
@@ -274,55 +260,43 @@ class Guard:
         return answer
 
     def asgi(self, app: Any) -> Any:
-        """`app`, an ASGI application, behind this guard; the body of a request has at most `MOST_BODY` bytes."""
+        """`app`, an ASGI application, behind this guard; requests have bounds that aiohttp's have by themselves."""
 
         async def guarded(scope: Any, receive: Any, send: Any) -> None:
-            if scope["type"] == "lifespan":
-                await app(scope, receive, send)
-                return
-            pairs = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
-            headers = joined_headers(pairs)
-            turned = self.turned(scope.get("method", "GET"), scope["path"], headers)
+            turned = None
+            if scope["type"] != "lifespan":
+                pairs = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
+                headers = joined_headers(pairs)
+                turned = self.turned(scope.get("method", "GET"), scope["path"], headers)
+                turned = turned or _too_much(len(scope["headers"]), headers)
+                if turned is None:
+                    self._proved(scope.get("client"))
             if turned is None:
-                self._arrivals.proved(scope.get("client"))
-                turned = await _whole_body(receive, headers) if scope["type"] == "http" else None
-            if isinstance(turned, Turned):
-                closed = [{"type": "websocket.close", "code": 1008}]
-                begun = {"type": "http.response.start", "status": turned.status, "headers": []}
-                body = {"type": "http.response.body", "body": f"{turned.line}\n".encode()}
-                for message in closed if scope["type"] == "websocket" else (begun, body):
-                    await send(message)
+                await app(scope, receive, send)
+            elif scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
             else:
-                await app(scope, turned or receive, send)
+                await send({"type": "http.response.start", "status": turned.status, "headers": []})
+                await send({"type": "http.response.body", "body": f"{turned.line}\n".encode()})
 
         return guarded
 
 
-async def _whole_body(receive: Any, headers: Mapping[str, str]) -> Any:
-    """What gives an ASGI application the body once it is there as a whole; the refusal of one that is too long."""
+def _too_much(count: int, headers: Mapping[str, str]) -> Turned | None:
+    """The refusal of a request with `count` headers, or whose body has no length or is too long."""
+    if count > MOST_HEADERS:
+        return Turned(431, f"a request has at most {MOST_HEADERS} headers")
     size = headers.get("content-length", "0")
-    declared = int(size) if size.isdecimal() and len(size) < 20 else MOST_BODY + 1
-    messages: list[Any] = []
-    taken = 0
-    while declared <= MOST_BODY and taken <= MOST_BODY:
-        messages.append(await receive())
-        taken += len(messages[-1].get("body", b""))
-        if not messages[-1].get("more_body"):
-            break
-    if declared > MOST_BODY or taken > MOST_BODY:
-        return Turned(413, f"a request's body has at most {MOST_BODY} bytes")
-
-    async def given() -> Any:
-        return messages.pop(0) if messages else await receive()
-
-    return given
+    if "transfer-encoding" in headers or not size.isdecimal() or len(size) > 9 or int(size) > MOST_BODY:
+        return Turned(413, f"a request says the length of its body, at most {MOST_BODY} bytes")
+    return None
 
 
 @contextlib.asynccontextmanager
 async def served(
     app: web.Application,
     guard: Guard,
-    place: int | str | socket.socket,
+    place: int | socket.socket,
     *,
     flag: str,
     end_s: float,
@@ -330,9 +304,9 @@ async def served(
 ) -> AsyncIterator[int]:
     """Serve an aiohttp application behind `guard`; yields the port, 0 for a Unix socket.
 
-    `place` is a port of the guard's host, 0 for any free one, or a Unix socket's path, or a socket that listens.
-    `end_s` is the time for answers under way at the end. `cancels`: an answer ends once its client is gone. Raises
-    ConfigError, which names `flag`, where the address is taken.
+    `place` is a port of the guard's host, 0 for any free one, or a socket that listens. `end_s` is the time for answers
+    under way at the end. `cancels`: an answer ends once its client is gone. Raises ConfigError, which names `flag`,
+    where the address is taken.
     """
     guard.protect(app)
     runner = web.AppRunner(
@@ -343,16 +317,11 @@ async def served(
     loop, made = asyncio.get_running_loop(), guard.counted(runner.server)
     try:
         try:
-            if isinstance(place, socket.socket):
-                listening = await loop.create_server(made, sock=place, backlog=_BACKLOG)
-            elif isinstance(place, str):
-                listening = await loop.create_unix_server(made, place, backlog=_BACKLOG)
-            else:
-                listening = await loop.create_server(made, guard.host, place, backlog=_BACKLOG)
+            at: Any = {"sock": place} if isinstance(place, socket.socket) else {"host": guard.host, "port": place}
+            listening = await loop.create_server(made, backlog=_BACKLOG, **at)
         except OSError as error:
             cause = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-            free = "; port 0 is any free one" if isinstance(place, int) else ""
-            raise ConfigError(f"{flag}: can't be served: {cause}{free}") from None
+            raise ConfigError(f"{flag}: can't be served: {cause}; port 0 is any free one") from None
         try:
             bound = listening.sockets[0].getsockname()
             yield bound[1] if isinstance(bound, tuple) else 0

@@ -24,6 +24,7 @@ from runtime.errors import ConfigError
 from runtime.http import LOOPBACK, Guard
 from runtime.system import run as run_loop
 
+MOST_HEAD = 16 << 10  # bytes of a request's headers
 END_S = 2  # for sessions that still play
 MISSING = f"serve-env needs the package {{}}: {sys.executable} -m pip install 'computerrl[openenv]'"
 
@@ -58,7 +59,7 @@ async def _serve(args: argparse.Namespace, tasks: list[str], listener: socket.so
     import uvicorn
     from openenv.core.env_server.http_server import create_fastapi_app
     from openenv.core.env_server.types import ConcurrencyConfig
-    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 
     from actors.front.environment import (
         DesktopAction,
@@ -83,7 +84,9 @@ async def _serve(args: argparse.Namespace, tasks: list[str], listener: socket.so
         # A trainer's loop may stand still while it learns: no ping ends its session.
         settled = uvicorn.Config(
             guard.asgi(app),
-            http=lambda **given: guard.counted(functools.partial(AutoHTTPProtocol, **given))(),
+            # That of `httptools` takes headers without an end.
+            http=lambda **given: guard.counted(functools.partial(H11Protocol, **given))(),
+            h11_max_incomplete_event_size=MOST_HEAD,
             proxy_headers=False,  # a connection is known by its own address
             log_level="warning",
             ws_ping_interval=None,

@@ -1,4 +1,4 @@
-"""`python -P -m policy.engine --model-path DIR (--port P | --uds PATH | --fd N)`: one embedded engine process.
+"""`python -P -m policy.engine --model-path DIR (--port P | --fd N)`: one embedded engine process.
 
 The process ends with its engine, on SIGTERM or SIGINT, and with its parent when it knows its parent. Its token comes by
 the environment, or is made here and written to the log once.
@@ -52,7 +52,6 @@ def _arguments() -> tuple[argparse.Namespace, EngineOptions]:
     parser.add_argument("--host", default=LOOPBACK)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--port", type=int, help="0 picks a free one")
-    where.add_argument("--uds", help="path of a Unix socket to serve on")
     where.add_argument("--fd", type=int, help="a listening socket inherited from the parent")
     parser.add_argument("--weight-version", default=defaults["weight_version"])
     parser.add_argument("--device", default=defaults["device"])
@@ -76,8 +75,7 @@ async def _serve(arguments: argparse.Namespace, options: EngineOptions) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    place: int | str | socket.socket | None = arguments.uds if arguments.port is None else arguments.port
-    place = socket.socket(fileno=arguments.fd) if place is None else place
+    place = socket.socket(fileno=arguments.fd) if arguments.port is None else int(arguments.port)
     guard = Guard(arguments.host)
     if TOKEN_ENV not in os.environ:
         logging.getLogger("engine").info("programs send the header Authorization: Bearer %s", guard.token)

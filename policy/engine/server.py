@@ -57,7 +57,7 @@ def build_app(engine: EngineThread, text: TextTokenizer) -> web.Application:
 
 @contextlib.asynccontextmanager
 async def serving(
-    options: EngineOptions, guard: Guard, place: int | str | socket.socket
+    options: EngineOptions, guard: Guard, place: int | socket.socket
 ) -> AsyncIterator[asyncio.Future[None]]:
     """Load the model and serve it behind `guard` at `place`, as `runtime.http.served` takes it.
 
@@ -77,9 +77,8 @@ async def serving(
 
     engine = EngineThread(EngineCore(options, weights), fail)
     app = build_app(engine, TextTokenizer(folder))
-    flag = f"--port {place}" if isinstance(place, int) else "--uds"
     try:
-        async with served(app, guard, place, flag=flag, end_s=1.0, cancels=True) as port:
+        async with served(app, guard, place, flag="--port", end_s=1.0, cancels=True) as port:
             where = f"{guard.host}:{port}" if port else "a Unix socket"
             _log.info("serving %s as %s on %s", options.model_path, options.weight_version, where)
             yield failed

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import socket
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -93,3 +96,27 @@ async def test_a_program_without_the_token_and_a_page_of_a_browser_are_refused(a
                 await browser.ws_connect(f"http://{host}/ws", headers=headers)
     with GenericEnvClient(base_url=f"http://{host}", headers=bearer(shown)).sync() as env:
         assert not env.reset(task=TASK).done
+
+
+def test_strangers_and_endless_requests_shut_no_session_out(address: str) -> None:
+    at = urlsplit(address)
+    shown = f"Host: {at.hostname}\r\nAuthorization: Bearer {at.password}\r\n"
+
+    def asked(text: str) -> bytes:
+        with contextlib.closing(socket.create_connection((at.hostname, at.port), timeout=20)) as stream:
+            with contextlib.suppress(ConnectionError):
+                stream.sendall(text.encode())
+            return stream.recv(12)
+
+    silent = [socket.create_connection((at.hostname, at.port)) for _ in range(400)]
+    try:
+        assert asked(f"GET /health HTTP/1.1\r\n{shown}\r\n") == b"HTTP/1.1 200"
+        for more in ("X: y\r\n" * 10_000, f"X: {'y' * 1_000_000}\r\n"):
+            assert asked(f"GET /health HTTP/1.1\r\n{shown}{more}\r\n") in (b"HTTP/1.1 400", b"HTTP/1.1 431")
+        body = f"Content-Type: application/json\r\nContent-Length: {100 << 20}\r\n"
+        assert asked(f"POST /reset HTTP/1.1\r\n{shown}{body}\r\n") == b"HTTP/1.1 413"
+        with session(address) as env:
+            assert not env.reset(task=TASK).done
+    finally:
+        for stream in silent:
+            stream.close()
