@@ -227,7 +227,7 @@ class Guard:
 
     def _came(self, transport: Any) -> None:
         peer = transport.get_extra_info("peername")
-        if not isinstance(peer, tuple):  # a Unix socket serves whoever may open its file
+        if not isinstance(peer, tuple):  # the file of a Unix socket has an owner
             return
         self._silent = {at: each for at, each in self._silent.items() if not each[0].is_closing()}
         waiting = {at: at[0] for at in self._silent}
