@@ -150,7 +150,7 @@ def end_process(ctx: Context, cause: str) -> NoReturn:
 
 ANSWERS_KEPT = 16
 LONG_WORK_S = 3600.0
-CANARY_TOKENS, CANARY_FIRST, CANARY_STRIDE = 32, 5, 7919  # the stride is prime: neighbours are far apart
+CANARY_TOKENS, CANARY_FIRST, CANARY_STRIDE = 128, 5, 7919  # the stride is prime: neighbours are far apart
 
 
 class RankActor(Actor):
@@ -414,6 +414,8 @@ def _canary(trainer: Trainer) -> Canary:
     SGLang 0.5.23 names the last id of the vocabulary 0 where it scores a prompt.
     """
     vocab = trainer.shape.vocab - 1
-    ids = [(CANARY_FIRST + CANARY_STRIDE * place) % vocab for place in range(CANARY_TOKENS)]
+    length = min(CANARY_TOKENS, trainer.shape.context - 1)  # an engine draws a token behind it
+    ids = [(CANARY_FIRST + CANARY_STRIDE * place) % vocab for place in range(length)]
     sample = PackedSample(ids=ids, response_len=len(ids) - 1, weight=1.0)
-    return Canary(ids=ids, logprobs=trainer.logprobs(MicroBatch(samples=[sample]))[0])
+    logprobs = trainer.logprobs(MicroBatch(samples=[sample]))[0]
+    return Canary(ids=ids, logprobs=logprobs, dtype=trainer.config.dtype)

@@ -129,8 +129,13 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
         32_768
     )
     canary_tolerance: Annotated[
-        float, tuning("Distrusts an engine whose log-probabilities are off by more than this.", gt=0)
-    ] = 1e-3
+        float,
+        tuning(
+            "Distrusts an engine whose log-probabilities are off by more than this on average. 0 goes by the type of"
+            " the weights and by the first load.",
+            ge=0,
+        ),
+    ] = 0.0
     generate_timeout_s: Annotated[float, tuning("Limits one answer, in seconds.", gt=0)] = 120.0
 
     def __post_init__(self) -> None:

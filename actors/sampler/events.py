@@ -5,14 +5,19 @@ from __future__ import annotations
 from runtime.logs.events import declare
 
 SAMPLER_READY = declare("sampler_ready", "info", engine=str, version=str, pid=int, start_s=float, restarts=int)
-# `off_by`: largest difference of a canary's log-probability from the learner's; none where there was no canary.
+# `off_by`: mean difference of a canary's log-probabilities from the learner's, `p99` and `largest` of single ones; none
+# where there was no canary.
 WEIGHTS_LOADED = declare(
     "weights_loaded", "info",
-    version=str, load_s=float, skipped=int, location=str, way=str, off_by=float | None,
+    version=str, load_s=float, skipped=int, location=str, way=str,
+    off_by=float | None, p99=float | None, largest=float | None,
 )  # fmt: skip
 # There was no group in time, or the engine did not get the weights from it: they are loaded from disk.
 WEIGHTS_NOT_RECEIVED = declare("weights_not_received", "info", version=str, cause=str)
-WEIGHTS_SUSPECT = declare("weights_suspect", "error", version=str, off_by=float | None, tolerance=float, when=str)
+WEIGHTS_SUSPECT = declare(
+    "weights_suspect", "error",
+    version=str, off_by=float | None, p99=float | None, largest=float | None, tolerance=float, when=str,
+)  # fmt: skip
 WEIGHTS_REFUSED = declare("weights_refused", "error", version=str, location=str, cause=str, served=str)
 # The load broke, and the engine may well be alive: it is tried again.
 WEIGHTS_NOT_LOADED = declare("weights_not_loaded", "warning", version=str, attempt=int, cause=str)

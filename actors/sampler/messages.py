@@ -46,6 +46,7 @@ class Canary(Value):
 
     ids: list[int]
     logprobs: list[float]
+    dtype: str = "float32"  # that the learner computes in
 
 
 class Weights(Message):

@@ -37,6 +37,7 @@ class Memory(Value):
 
     latest: Weights
     pins: dict[str, str] = {}  # version -> location
+    measured: float | None = None  # mean difference of a canary on the first load
 
 
 class WantedWeights:
@@ -50,6 +51,7 @@ class WantedWeights:
         self.announced = base  # the newest that exist
         self.pinned: dict[Version, str] = {}  # to their locations, the first asked for first
         self.verified: Weights | None = None  # the last that an engine was verified to hold whole
+        self.measured: float | None = None
         self._unpinned: deque[Version] = deque(maxlen=MOST_UNPINNED)
         self._recall()
 
@@ -94,6 +96,11 @@ class WantedWeights:
         self.pinned.pop(version, None)
         self._remember()
 
+    def measure(self, mean: float) -> None:
+        """Keep the mean difference of a sound load."""
+        self.measured = mean
+        self._remember()
+
     def deferred(self, version: Version | None) -> bool:
         """Whether a request for `version` is to come again later."""
         return version in self._unpinned
@@ -102,7 +109,7 @@ class WantedWeights:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._path.with_suffix(".new")
         pins = {str(version): location for version, location in self.pinned.items()}
-        fresh.write_bytes(msgspec.json.encode(Memory(latest=self.announced, pins=pins)))
+        fresh.write_bytes(msgspec.json.encode(Memory(latest=self.announced, pins=pins, measured=self.measured)))
         os.replace(fresh, self._path)
 
     def _recall(self) -> None:
@@ -116,7 +123,7 @@ class WantedWeights:
             return
         pins = {Version.parse(version): location for version, location in memory.pins.items()}
         self.pinned = {version: location for version, location in pins.items() if weights_exist(location)}
-        latest = memory.latest
+        self.measured, latest = memory.measured, memory.latest
         exists = weights_exist(latest.location) or bool(latest.group_owner and not latest.digest)
         if latest.version > self._base.version and exists:
             self.announced = latest
@@ -142,6 +149,7 @@ class SamplerWeights:
         base = Weights(version=settings.version, location=settings.model)
         self.wanted = WantedWeights(memory, base, single=settings.sglang)
         self.loader = Loader(settings, gate)
+        self.loader.measured = self.wanted.measured
         self._member = GroupMember(ctx, settings.weight_sync)
         self._newer = asyncio.Event()
         self._skipped = 0
@@ -293,14 +301,15 @@ class SamplerWeights:
         self._record.broken_loads = 0
         self._ctx.log.emit(
             events.WEIGHTS_LOADED, version=str(latest.version), load_s=round(time.monotonic() - began, 3),
-            skipped=skipped, location=latest.location, way=verdict.way, off_by=verdict.off_by,
+            skipped=skipped, location=latest.location, way=verdict.way, **_figures(verdict),
         )  # fmt: skip
         return True
 
     async def _load_sound(self, latest: Weights) -> WeightsVerdict | None:
         """The verdict on `latest`, loaded a second time where it was off; None where the engine was given up for it."""
         client = self._record.engine.client
-        ask = functools.partial(self._ask, latest) if self._member.wanted(latest) else None
+        grouped = self._settings.sglang and self._member.wanted(latest)
+        ask = functools.partial(self._ask, latest) if grouped else None
         verdict = await self.loader.load(client, latest, ask, self._written)
         if verdict.missed:
             self._member.not_received(latest, verdict.missed)
@@ -386,12 +395,19 @@ class SamplerWeights:
         """Take a verdict on what the engine was `asked` to hold into the machine; whether the weights are sound."""
         if not verdict.sound:
             self._record.distrust(verdict.version)
+            tolerance = self.loader.tolerance(asked.canary) if asked.canary else 0.0
             self._ctx.log.emit(
-                events.WEIGHTS_SUSPECT, version=str(verdict.version), off_by=verdict.off_by, when=when,
-                tolerance=self._settings.samplers.canary_tolerance,
-            )  # fmt: skip
+                events.WEIGHTS_SUSPECT,
+                version=str(verdict.version),
+                when=when,
+                tolerance=tolerance,
+                **_figures(verdict),
+            )
         elif verdict.version == asked.version:
             self.wanted.verified = asked
+            if verdict.off_by is not None and self.loader.measured is None:
+                self.loader.measured = verdict.off_by.mean
+                self.wanted.measure(verdict.off_by.mean)
         self._record.see(ReadBack(verdict.version, verdict.sound, asked.version))
         return verdict.sound
 
@@ -400,3 +416,10 @@ class SamplerWeights:
             events.WEIGHTS_REFUSED, version=str(weights.version), location=weights.location, cause=str(error),
             served=str(self._record.health.served),
         )  # fmt: skip
+
+
+def _figures(verdict: WeightsVerdict) -> dict[str, float | None]:
+    off_by = verdict.off_by
+    if off_by is None:
+        return {"off_by": None, "p99": None, "largest": None}
+    return {"off_by": off_by.mean, "p99": off_by.p99, "largest": off_by.largest}

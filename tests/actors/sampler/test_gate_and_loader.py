@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import msgspec
 import pytest
@@ -15,7 +16,7 @@ from actors.sampler.client import EngineClient, ModelInfo
 from actors.sampler.collective import differing
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig, WeightSyncConfig
 from actors.sampler.health import Gate
-from actors.sampler.loader import Asking, Loader, WeightsVerdict, difference
+from actors.sampler.loader import Asking, Difference, Loader, WeightsVerdict, difference
 from actors.sampler.messages import Canary, Weights
 from policy.errors import EngineBusy, EngineError
 from policy.hf_folder import digest
@@ -23,6 +24,7 @@ from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 from tests.policy.tiny_models import write
 
+SAME = Difference(0.0, 0.0, 0.0)
 ONE, TWO = Version(lineage=0, step=1), Version(lineage=0, step=2)
 
 
@@ -82,13 +84,39 @@ async def test_a_gate_opens_again_when_a_drain_takes_too_long() -> None:
 
 
 @given(st.lists(st.floats(-30, 0), max_size=8), st.lists(st.floats(-30, 0), max_size=8))
-def test_a_difference_is_the_largest_one(found: list[float], expected: list[float]) -> None:
-    off_by = difference(found, expected)
+def test_a_difference_has_a_mean_a_percentile_and_a_largest(found: list[float], expected: list[float]) -> None:
+    off_by, never = difference(found, expected), Difference(math.inf, math.inf, math.inf)
     if len(found) != len(expected):
-        assert off_by == float("inf")
+        assert off_by == never
     else:
-        assert off_by == max((abs(a - b) for a, b in zip(found, expected, strict=True)), default=0.0)
-        assert difference([*found, float("nan")], [*expected, 0.0]) == float("inf")
+        pairs = [abs(a - b) for a, b in zip(found, expected, strict=True)]
+        assert off_by.largest == off_by.p99 == max(pairs, default=0.0)
+        assert off_by.mean == pytest.approx(sum(pairs) / max(1, len(pairs)))
+        assert difference([*found, float("nan")], [*expected, 0.0]) == never
+
+
+def test_one_token_is_reported_and_not_judged() -> None:
+    off_by = difference([-10.0] * 199 + [-14.0], [-10.01] * 199 + [-10.0])
+    assert (off_by.largest, off_by.p99) == (4.0, pytest.approx(0.01))
+    assert off_by.within(0.03)
+    assert not difference([-10.0] * 190 + [-10.2] * 10, [-10.0] * 200).within(0.03), "a tail of many is judged"
+    assert not difference([-10.0] * 200, [-10.04] * 200).within(0.03)
+
+
+# Measured beside each other on a CPU, 31 arbitrary tokens of SmolLM2-135M: bfloat16 twice with two kinds of attention,
+# and bfloat16 beside float32.
+@pytest.mark.parametrize("off_by", [Difference(0.065, 0.171, 0.171), Difference(0.1, 0.369, 0.369)])
+def test_sound_programs_in_bfloat16_are_believed_and_others_are_not(off_by: Difference) -> None:
+    one, in_bf16 = loader(), Canary(ids=[1, 2], logprobs=[-1.0], dtype="bfloat16")
+    assert off_by.within(one.tolerance(in_bf16))
+    assert not off_by.within(one.tolerance(LATEST.canary or in_bf16)), "float32 is not so far off"
+    one.measured = off_by.mean
+    assert off_by.within(one.tolerance(in_bf16))
+    assert not Difference(2.0, 6.0, 9.0).within(one.tolerance(in_bf16))
+    one.measured = 1e-6
+    assert not off_by.within(one.tolerance(in_bf16)), "the first load was far closer"
+    assert Difference(0.02, 0.1, 0.2).within(one.tolerance(in_bf16))
+    assert loader(canary_tolerance=0.5).tolerance(in_bf16) == 0.5
 
 
 class Server(EngineClient):
@@ -141,7 +169,7 @@ async def test_what_sglang_is_told(in_flight: str | None, calls: list[str]) -> N
     latest = Weights(version=ONE, location="", canary=Canary(ids=[1, 2], logprobs=[-1.0]))
     verdict = await loader(in_flight).load(server, latest)
     assert server.calls == calls
-    assert (verdict.version, verdict.off_by, verdict.sound) == (ONE, 0.0, True)
+    assert (verdict.version, verdict.off_by, verdict.sound) == (ONE, SAME, True)
 
 
 async def test_a_cache_that_could_not_be_flushed_is_flushed_again() -> None:
@@ -192,7 +220,7 @@ async def test_a_full_line_says_nothing_of_the_weights(monkeypatch: pytest.Monke
     monkeypatch.setattr(server, "score", busy)
     monkeypatch.setattr("actors.sampler.loader._BUSY_S", 0.0)
     verdict = await loader().judge(server, LATEST)
-    assert (verdict.sound, verdict.off_by, tries) == (True, 0.0, [])
+    assert (verdict.sound, verdict.off_by, tries) == (True, SAME, [])
 
     async def always_busy(ids: list[int], timeout_s: float) -> list[float]:
         raise EngineBusy("full")
@@ -218,9 +246,9 @@ async def test_files_with_another_digest_are_refused(tmp_path) -> None:
         await loader().check_digest(Weights(version=ONE, location=str(tmp_path / "odd"), digest="00"))
 
 
-def test_a_tolerance_is_above_nothing() -> None:
+def test_a_tolerance_is_not_below_nothing() -> None:
     with pytest.raises(ConfigError, match=r"samplers\.canary_tolerance"):
-        SamplersConfig(canary_tolerance=0.0)
+        SamplersConfig(canary_tolerance=-0.1)
 
 
 TICKET = Ticket(

@@ -176,6 +176,7 @@ async def test_the_newest_are_loaded_and_older_ones_are_skipped(tmp_path: Path) 
         assert (loaded["version"], loaded["skipped"], loaded["off_by"]) == ("0.2", 1, 0.0)
         assert life.weights.wanted.verified is not None
         assert life.weights.wanted.verified.version == TWO
+        assert Life(tmp_path).weights.loader.measured == 0.0, "what the first load showed is kept with the run"
 
 
 async def test_an_engine_whose_weights_stay_wrong_is_given_up(tmp_path: Path) -> None:
@@ -187,7 +188,8 @@ async def test_an_engine_whose_weights_stay_wrong_is_given_up(tmp_path: Path) ->
         assert life.record.health.state is EngineState.STALE
         assert life.served[-1] is None, "it serves nothing"
         await life.record.condemn("a second reason")
-        assert [await life.record.lost() for _ in range(2)] == ["its weights are off by 8.0; it ended", "it ended"]
+        off_by = "its weights are off by 8 on average, 8 at the 99th percentile, 8 at most; it ended"
+        assert [await life.record.lost() for _ in range(2)] == [off_by, "it ended"]
 
 
 async def test_an_answer_drawn_across_a_wrong_load_is_discarded(tmp_path: Path) -> None:
