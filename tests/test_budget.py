@@ -24,7 +24,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "actors/front": (1233, 8),
     "actors/learner": (2117, 8),
     "actors/replay": (6280, 27),
-    "actors/sampler": (2986, 14),
+    "actors/sampler": (2987, 14),
     "apis": (583, 6),
     "apis/actions": (830, 6),
     "apis/apps": (1493, 12),

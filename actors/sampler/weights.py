@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -418,7 +419,7 @@ class SamplerWeights:
         )  # fmt: skip
 
 
-def _figures(verdict: WeightsVerdict) -> dict[str, float | None]:
+def _figures(verdict: WeightsVerdict) -> dict[str, Any]:
     off_by = verdict.off_by
     if off_by is None:
         return {"off_by": None, "p99": None, "largest": None}
