@@ -39,7 +39,7 @@ TOLERATED = {"float32": (1e-4, 1e-3), "bfloat16": (0.03, 0.3)}
 GROWTH, TAIL = 3.0, 4.0  # of the first load's mean; of the mean, for the 99th percentile
 
 
-class Difference(msgspec.Struct, frozen=True):
+class CanaryDifference(msgspec.Struct, frozen=True):
     """How an engine's log-probabilities of a canary differ from the learner's, in nats."""
 
     mean: float
@@ -58,7 +58,7 @@ class WeightsVerdict(msgspec.Struct, frozen=True):
     """What the engine says of its weights: their version (None for a name that is none), and how it scores."""
 
     version: Version | None
-    off_by: Difference | None  # None where there is no canary
+    off_by: CanaryDifference | None  # None where there is no canary
     sound: bool
     way: str = "disk"  # or "collective"
     missed: str = ""  # why it is not "collective", where that was tried
@@ -228,14 +228,14 @@ async def _placed(latest: Weights, ask: Asking, written: Writing | None) -> tupl
     return ticket, latest if ticket is not None or written is None else await written(latest)
 
 
-def difference(scores: list[float], expected: list[float]) -> Difference:
+def difference(scores: list[float], expected: list[float]) -> CanaryDifference:
     """Of two lists of log-probabilities; infinite where they can't be compared."""
     pairs = sorted(abs(score - other) for score, other in zip(scores, expected, strict=False))
     if len(scores) != len(expected) or any(math.isnan(pair) for pair in pairs):
-        return Difference(math.inf, math.inf, math.inf)
+        return CanaryDifference(math.inf, math.inf, math.inf)
     if not pairs:
-        return Difference(0.0, 0.0, 0.0)
-    return Difference(math.fsum(pairs) / len(pairs), pairs[math.ceil(0.99 * len(pairs)) - 1], pairs[-1])
+        return CanaryDifference(0.0, 0.0, 0.0)
+    return CanaryDifference(math.fsum(pairs) / len(pairs), pairs[math.ceil(0.99 * len(pairs)) - 1], pairs[-1])
 
 
 def _digest(folder: Path) -> str:

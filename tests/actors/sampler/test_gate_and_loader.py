@@ -16,7 +16,7 @@ from actors.sampler.client import EngineClient, ModelInfo
 from actors.sampler.collective import differing
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig, WeightSyncConfig
 from actors.sampler.health import Gate
-from actors.sampler.loader import Asking, Difference, Loader, WeightsVerdict, difference
+from actors.sampler.loader import Asking, CanaryDifference, Loader, WeightsVerdict, difference
 from actors.sampler.messages import Canary, Weights
 from policy.errors import EngineBusy, EngineError
 from policy.hf_folder import digest
@@ -24,7 +24,7 @@ from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 from tests.policy.tiny_models import write
 
-SAME = Difference(0.0, 0.0, 0.0)
+SAME = CanaryDifference(0.0, 0.0, 0.0)
 ONE, TWO = Version(lineage=0, step=1), Version(lineage=0, step=2)
 
 
@@ -85,7 +85,7 @@ async def test_a_gate_opens_again_when_a_drain_takes_too_long() -> None:
 
 @given(st.lists(st.floats(-30, 0), max_size=8), st.lists(st.floats(-30, 0), max_size=8))
 def test_a_difference_has_a_mean_a_percentile_and_a_largest(found: list[float], expected: list[float]) -> None:
-    off_by, never = difference(found, expected), Difference(math.inf, math.inf, math.inf)
+    off_by, never = difference(found, expected), CanaryDifference(math.inf, math.inf, math.inf)
     if len(found) != len(expected):
         assert off_by == never
     else:
@@ -105,17 +105,17 @@ def test_one_token_is_reported_and_not_judged() -> None:
 
 # Measured beside each other on a CPU, 31 arbitrary tokens of SmolLM2-135M: bfloat16 twice with two kinds of attention,
 # and bfloat16 beside float32.
-@pytest.mark.parametrize("off_by", [Difference(0.065, 0.171, 0.171), Difference(0.1, 0.369, 0.369)])
-def test_sound_programs_in_bfloat16_are_believed_and_others_are_not(off_by: Difference) -> None:
+@pytest.mark.parametrize("off_by", [CanaryDifference(0.065, 0.171, 0.171), CanaryDifference(0.1, 0.369, 0.369)])
+def test_sound_programs_in_bfloat16_are_believed_and_others_are_not(off_by: CanaryDifference) -> None:
     one, in_bf16 = loader(), Canary(ids=[1, 2], logprobs=[-1.0], dtype="bfloat16")
     assert off_by.within(one.tolerance(in_bf16))
     assert not off_by.within(one.tolerance(LATEST.canary or in_bf16)), "float32 is not so far off"
     one.measured = off_by.mean
     assert off_by.within(one.tolerance(in_bf16))
-    assert not Difference(2.0, 6.0, 9.0).within(one.tolerance(in_bf16))
+    assert not CanaryDifference(2.0, 6.0, 9.0).within(one.tolerance(in_bf16))
     one.measured = 1e-6
     assert not off_by.within(one.tolerance(in_bf16)), "the first load was far closer"
-    assert Difference(0.02, 0.1, 0.2).within(one.tolerance(in_bf16))
+    assert CanaryDifference(0.02, 0.1, 0.2).within(one.tolerance(in_bf16))
     assert loader(canary_tolerance=0.5).tolerance(in_bf16) == 0.5
 
 
