@@ -10,7 +10,7 @@ import pytest
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig
 from actors.desktop.pool.pool import DesktopPool
 
-pytest.register_assert_rewrite(*(f"tests.apis.{name}" for name in ("declared", "moves", "plays")))
+pytest.register_assert_rewrite(*(f"tests.apis.{name}" for name in ("moves", "plays")))
 
 
 @pytest.fixture
