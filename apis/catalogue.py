@@ -1,4 +1,4 @@
-"""The functions of applications, one module of declarations per application.
+"""The functions of applications, one file of declarations per application.
 
 `TOOLS` is the only list of them. The prompt, the grammar and the tests read it. A test holds the guest's
 methods to it.
@@ -6,15 +6,19 @@ methods to it.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from apis.applications import BY_FOLDER
-from apis.apps.application import parts
-from apis.functions.declaration import Function, Tool
+from apis.apps.application import OWN, modules_brought
+from apis.functions.declaration import Function, Tool, read
 from apis.functions.values import fit
 
+_FILES = {folder: Path(__file__).with_name("apps") / f"{folder}.yaml" for folder in OWN}
+_DECLARED = {folder: read(file) for folder, file in _FILES.items() if file.exists()}
+_DECLARED |= {folder: module.FUNCTIONS for folder, module in modules_brought("functions")}
 TOOLS: dict[str, tuple[Function, ...]] = {  # application -> its functions
-    BY_FOLDER[folder].name: module.FUNCTIONS for folder, module in parts("functions")
+    BY_FOLDER[folder].name: functions for folder, functions in _DECLARED.items()
 }
 
 _BY_NAME = {f"{function.owner}.{function.name}": function for functions in TOOLS.values() for function in functions}

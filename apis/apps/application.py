@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -50,7 +49,7 @@ def _office(kind: str, opens: tuple[str, ...]) -> App:
     )
 
 
-# By the name of the module here, and of the folder in `apis/guest`, that has its functions. Lists keep this order.
+# By the name of the YAML file here and of the folder in `apis/guest` that have its functions. Lists keep this order.
 OWN: dict[str, App] = {
     "text_editor": App("text_editor", ("mousepad", "gedit", "featherpad"), "gedit", ("mousepad",)),
     "file_manager": App("file_manager", ("pcmanfm", "nautilus", "thunar"), "files", ("pcmanfm",)),
@@ -86,17 +85,8 @@ def declared() -> dict[str, App]:
     return OWN | {name: place.module(f"{package.__name__}.app").APP for name, place, package in _brought()}
 
 
-def parts(part: str) -> Iterator[tuple[str, ModuleType]]:
-    """The modules with the `functions` or the `ranking` of applications, each with its application's folder.
-
-    An application of the program's own has both in one module, another package one module for each.
-    """
-    for name in OWN:
-        spec = find_spec(f"{__package__}.{name}")
-        if spec and spec.has_location:  # else a folder that an older checkout left behind
-            module = import_module(f"{__package__}.{name}")
-            if part == "functions" or hasattr(module, "ranked"):
-                yield name, module
+def modules_brought(part: str) -> Iterator[tuple[str, ModuleType]]:
+    """The modules `functions` or `ranking` of other packages' applications, each with its application's name."""
     for name, place, package in _brought():
         if find_spec(f"{package.__name__}.{part}"):
             yield name, place.module(f"{package.__name__}.{part}")

@@ -25,7 +25,7 @@ from apis.actions.gui import (
     Wait,
 )
 from apis.applications import APPS, app_of_class, app_published
-from apis.apps.code import of_menu
+from apis.apps.ranking import of_menu
 from apis.functions.keys import KEYS
 from apis.observation import Observation
 from apis.prompts.names import place, window_names

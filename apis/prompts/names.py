@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from apis.actions.gui import Place
 from apis.applications import BY_FOLDER
-from apis.apps.application import parts
+from apis.apps.application import modules_brought
+from apis.apps.ranking import RANKED
 from apis.observation import Element, Observation
 
 COMPACT_WINDOWS, COMPACT_ELEMENTS = 8, 60
 _NAMES = tuple(f"e{n}" for n in range(1, COMPACT_ELEMENTS + 1))
 # What is worked with comes first: by application, its folder's order of elements.
-_RANKED = {BY_FOLDER[folder].name: module.ranked for folder, module in parts("ranking")}
+_ORDERS = RANKED | {folder: module.ranked for folder, module in modules_brought("ranking")}
+_RANKED = {BY_FOLDER[folder].name: ranked for folder, ranked in _ORDERS.items()}
 
 
 def element_names(observation: Observation) -> dict[str, Element]:

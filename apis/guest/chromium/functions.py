@@ -1,6 +1,6 @@
 """The functions of Chromium, as the agent calls them, and what of a web page a click reaches.
 
-`BrowserTools` has the public methods that `apis/apps/chromium.py` declares. An answer is one bounded text that says
+`BrowserTools` has the public methods that `apis/apps/chromium.yaml` declares. An answer is one bounded text that says
 what Chromium has after the call.
 
 Invariant: a page is asked once for each observation and never beyond `until`. What it answers is bounded and typed. A

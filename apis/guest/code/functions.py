@@ -1,6 +1,6 @@
 """The functions of VS Code, as the agent calls them.
 
-Invariant: `CodeTools` has the public methods that `apis/apps/code.py` declares. An answer is one bounded text
+Invariant: `CodeTools` has the public methods that `apis/apps/code.yaml` declares. An answer is one bounded text
 that says what the window holds after the call, read back from it.
 """
 

@@ -1,6 +1,6 @@
 """The functions of VLC, as the agent calls them over HTTP on this desktop's loopback.
 
-`VLCTools` has the public methods that `apis/apps/vlc.py` declares. An answer says how VLC is after the call, in one
+`VLCTools` has the public methods that `apis/apps/vlc.yaml` declares. An answer says how VLC is after the call, in one
 bounded text. Every question ends within its caller's seconds.
 """
 

@@ -1,6 +1,6 @@
 """The functions of LibreOffice Writer, as the agent calls them: looks and pages here, the others in their modules.
 
-`WriterTools` has the public methods that `apis/apps/writer.py` declares, with the same parameters. A call gets the
+`WriterTools` has the public methods that `apis/apps/writer.yaml` declares, with the same parameters. A call gets the
 document in front, and its answer is one bounded text.
 """
 

@@ -16,7 +16,7 @@ import msgspec
 
 from apis.actions.gui import Action, Exit, Hotkey, Tool, Wait, line
 from apis.applications import app_named
-from apis.apps.code import of_menu
+from apis.apps.ranking import of_menu
 from apis.catalogue import call
 from apis.documents.zip import zipped
 from apis.guest.code.start import EXTENSIONS
