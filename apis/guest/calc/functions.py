@@ -1,7 +1,7 @@
 """The functions of LibreOffice Calc, as the agent calls them. Charts, tables and lists are here.
 
-`CalcTools` has the public methods that `apis/apps/calc.yaml` declares, with the same parameters. A call gets the workbook
-in front, and its answer is one bounded text.
+`CalcTools` has the public methods that `apis/apps/calc.yaml` declares, with the same parameters. A call gets the
+workbook in front, and its answer is one bounded text.
 """
 
 from __future__ import annotations
