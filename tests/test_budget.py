@@ -34,7 +34,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "apis/plans": (218, 3),
     "apis/prompts": (490, 7),
     "apis/tasks": (7023, 41),
-    "apis/tasksets": (2468, 12),
+    "apis/tasksets": (2901, 13),
     "deploy": (571, 9),
     "policy": (2689, 15),
     "policy/base": (432, 2),

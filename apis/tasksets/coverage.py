@@ -60,7 +60,8 @@ def covered(task: Task, at_hand: AtHand, present: Present, *, published: bool = 
     """
     needs = sorted(set(lacks(task, at_hand, present, published=published)))
     left = [row[0] for row in _rows(task) if row[0] not in REFUSED_METRICS and not judge.native(*row)]
-    notes = [f"{name} (published): {one.weak}" for name in left if (one := LEFT_METRICS.get(name)) and one.weak]
+    weak = {name: one.weak for name in left if (one := LEFT_METRICS.get(name)) and one.weak}
+    notes = [f"{name}: refused here though the published one accepts it: {said}" for name, said in weak.items()]
     if task.proxy:
         notes.append("the published desktops reach pages by a proxy, these reach none")
     verdict = verdict_of(needs)

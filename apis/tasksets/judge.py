@@ -34,11 +34,12 @@ from apis.tasks.verify.verify import FileView, Read, TaskVerdict, WantedFile
 from apis.tasksets import getters
 from apis.tasksets.getters import downloads
 from apis.tasksets.package import LEFT_METRICS, Lacking
-from apis.tasksets.steps import Fixture, at_home, calls_of, carried
+from apis.tasksets.steps import Fixture, at_home, calls_of, carried, name_of
 from runtime.errors import ConfigError
 
-# What scores by a metric that is not here: by its name, the result, what is expected, and the options.
-Tail = Callable[[str, Value, Value, Options], Score]
+# What scores by a metric that is not here: by its name, the result, what is expected, the options, and the files at
+# the start that are of the result's kind.
+Tail = Callable[[str, Value, Value, Options, Sequence[FileView]], Score]
 PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM")  # what files of pictures begin with
 LIKE, START_LIKE = "compare_images", 0.4  # how alike pictures are, and from what on one may come of another
 AFTER_MS = 5000  # for a window that should be there already
@@ -149,9 +150,9 @@ def score(task: Task, read: Read, answers: Mapping[str, str], fixture: Fixture, 
             own = not getters.is_read(expected) or set() < set(getters.files_of(expected)) <= brought.keys()
             found = _scored(metric, sides[0], sides[1], options, of_task=own)
         elif tail is not None:
-            found = tail(name, sides[0], sides[1] if expected else None, options)
+            found = tail(name, sides[0], sides[1] if expected else None, options, _starts(task, sides[0], fixture))
             if found.value > 0 and name in LEFT_METRICS and LEFT_METRICS[name].of_start(sides[1]):
-                found = _from_start(found, [tail(LIKE, sides[0], one, {}) for one in _pictures(task, fixture)])
+                found = _from_start(found, [tail(LIKE, sides[0], one, {}, ()) for one in _pictures(task, fixture)])
         scores.append(Score(found.value, f"{name}: {found.reason}"))
     return together(scores, task.evaluator.conj)
 
@@ -160,6 +161,13 @@ def _from_start(found: Score, likes: list[Score]) -> Score:
     """`found`, or 0 where the picture is too little like each that the task starts with."""
     best = max((like.value for like in likes), default=1.0)
     return found if best >= START_LIKE else Score(0.0, f"it is like no picture at the start, at most to {best:.2f}")
+
+
+def _starts(task: Task, result: Value, fixture: Fixture) -> list[FileView]:
+    """The files that `task` starts with and whose names end as that of `result`."""
+    ending = result.name.rpartition(".")[2] if isinstance(result, FileView) else ""
+    wanted = [one for one in downloads(task.config) if ending and one[0].endswith(f".{ending}")]
+    return [FileView("file", data=fixture(url, name), name=name_of(path), of_task=True) for path, url, name in wanted]
 
 
 def _pictures(task: Task, fixture: Fixture) -> list[FileView]:

@@ -22,7 +22,7 @@ import msgspec
 from apis.tasks.metrics.metric import SOLVED, Score
 from apis.tasks.verify.verify import FileView
 from apis.tasksets.getters import AskedOfPackage
-from apis.tasksets.published_worker import MARK, MEMORY_BYTES, WALL_S
+from apis.tasksets.published_worker import GUARDS, MARK, MEMORY_BYTES, WALL_S
 from runtime.errors import ConfigError
 
 ENVIRONMENT = Path(__file__).parents[2] / ".venv-osworld"
@@ -34,7 +34,6 @@ MOST_BYTES = MEMORY_BYTES + SPACE_BYTES + (256 << 20)  # and of the process that
 BLANK = bytes(64)
 START_S, TURNS_S = 120.0, 3 * 3600.0  # from its turn to its first order; and until its turn, behind those of others
 TRY_S = 0.2  # between two looks whether it is its turn
-SIZES = {"check_image_file_size"}  # these look at a file's size alone, and zeros are small
 FILED = {"check_list"}  # published: what a command said, as a file
 
 
@@ -43,9 +42,10 @@ class PublishedError(ConfigError):
 
 
 class PublishedScore(msgspec.Struct, frozen=True):
-    """What a published metric says: a score, what it raised, or which package it lacks."""
+    """What a published metric says: a score, why a guard here makes it 0, what it raised, or which package it lacks."""
 
     score: float = 0.0
+    refused: str = ""
     raised: str = ""
     missing: str = ""
 
@@ -81,11 +81,12 @@ def _encoded(view: FileView) -> str:
     return base64.b64encode(view.data).decode()
 
 
-def order(name: str, result: Any, expected: Any, options: Mapping[str, Any]) -> str:
-    """What is asked of the metric `name`."""
+def order(name: str, result: Any, expected: Any, options: Mapping[str, Any], starts: Sequence[FileView] = ()) -> str:
+    """What is asked of the metric `name`, and of its guard; `starts` are files that the task starts with."""
     result = FileView("file", data=result.encode()) if name in FILED and isinstance(result, str) else result
     arguments = [_sent(result, "mine"), *([] if expected is None else [_sent(expected, "gold")])]
-    return json.dumps({"metric": name, "arguments": arguments, "options": dict(options)})
+    asked = {"metric": name, "arguments": arguments, "options": dict(options)}
+    return json.dumps(asked | {"starts": [_sent(one, "start") for one in starts]})
 
 
 def answers(orders: Sequence[str]) -> list[PublishedScore]:
@@ -129,19 +130,21 @@ def _turn() -> Iterator[None]:
         yield
 
 
-def score(name: str, result: Any, expected: Any, options: Mapping[str, Any]) -> Score:
-    """What the published metric `name` gives; 0 where it raises.
+def score(name: str, result: Any, expected: Any, options: Mapping[str, Any], starts: Sequence[FileView] = ()) -> Score:
+    """What the published metric `name` gives; 0 where it raises, or where its guard refuses what it accepts.
 
-    A full score counts only where a file of nothing but zeros gets less, but for `SIZES`. Raises PublishedError as
+    A full score counts only where a file of nothing but zeros gets less. Raises PublishedError as
     `answers` does, ConfigError where that file gets a full score, too, and for what the metric's environment lacks.
     """
-    blank = None if name in SIZES else _blank(result)
+    blank = _blank(result)
     given = [result] if blank is None else [result, blank]
-    found, *others = answers([order(name, one, expected, options) for one in given])
+    found, *others = answers([order(name, one, expected, options, starts) for one in given])
     if found.missing:
         raise ConfigError(f"the published metric {name} needs {found.missing}, which is not here")
     if found.raised:
         return Score(0.0, f"the published metric raised {found.raised[:80]}")
+    if found.refused:
+        return Score(0.0, f"the published metric accepts it, but {found.refused}")
     value = min(1.0, max(0.0, found.score))
     if value >= SOLVED and any(one.score >= SOLVED for one in others):
         raise ConfigError(f"the published metric {name} gives any file here its full score: no verdict")
@@ -161,11 +164,12 @@ def _blank(result: Any) -> Any:
 def _command() -> list[str]:
     base = (ENVIRONMENT / "bin/python").resolve().parents[1]  # /usr, or where another interpreter lies
     bound = () if base == Path("/usr") else ("--ro-bind", str(base), str(base))
+    guards = ("--ro-bind", str(WORKER.with_name(f"{GUARDS}.py")), f"/{GUARDS}.py")
     return [
         "bwrap", "--unshare-all", "--uid", "65534", "--gid", "65534", "--cap-drop", "ALL", "--die-with-parent",
         "--new-session", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib",
         "--symlink", "usr/lib64", "/lib64", *bound, "--ro-bind", str(ENVIRONMENT), str(ENVIRONMENT),
-        "--ro-bind", str(WORKER), "/judge.py", "--proc", "/proc", "--dev", "/dev", "--size", str(SPACE_BYTES),
+        "--ro-bind", str(WORKER), "/judge.py", *guards, "--proc", "/proc", "--dev", "/dev", "--size", str(SPACE_BYTES),
         "--tmpfs", SPACE, "--chdir", SPACE, "--clearenv", "--setenv", "HOME", SPACE,
         "--setenv", "LANG", "C.UTF-8", "--setenv", "OPENBLAS_NUM_THREADS", "1",
         str(ENVIRONMENT / "bin/python"), "-I", "/judge.py",

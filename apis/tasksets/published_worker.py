@@ -4,8 +4,9 @@ Invariant: an order is judged in a process of its own, with bounded memory, proc
 after the other. An answer is JSON with a finite score, whatever the metric does. A package
 that is not installed gives no score: a metric that touches it is answered as missing it.
 
-Input: a JSON line per order, with the metric's name and its arguments; a file is its names and bytes. Output: a JSON
-line per order, with a score, what was raised, or what is missing. Only what the environment has is imported.
+Input: a JSON line per order, with the metric's name, its arguments and the files at the start; a file is its names and
+bytes. Output: a JSON line per order, with a score, why a guard refuses it, what was raised, or what is missing. Only
+what the environment has is imported.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,18 @@ from typing import Any
 # Packages of sounds and text in pictures, 3 GB in all, and those that a licence leaves out.
 LEFT_OUT = ("acoustid", "borb", "easyocr", "fastdtw", "fitz", "librosa", "pdfplumber", "playwright", "pydrive")
 OPENS_PDF = ("fitz", "pdfplumber")  # their pages' text alone is given, with that of fields, by pypdf
+GUARDS = "published_guards"  # the module next to this file: what a score has to pass too
 MARK = ".computerrl"  # of the environment, once it is whole; `published.py` holds its lock while this runs
 HOME = "/home/user/"
 CPU_S, MEMORY_BYTES, FILE_BYTES = 20, 2 << 30, 64 << 20
 WALL_S = 300.0  # of an order, for a metric that waits; on a busy machine `CPU_S` may take most of it
 touched: list[str] = []
+Refused = Callable[[str, list[Any], dict[str, Any], list[str]], str]
+
+
+def _free(*_: Any) -> str:
+    """Refuses nothing."""
+    return ""
 
 
 class Missing(types.ModuleType):
@@ -134,25 +142,28 @@ def given(value: Any, folder: Path) -> Any:
     return str(folder / value["name"])
 
 
-def judge(metrics: types.ModuleType, order: dict[str, Any]) -> dict[str, Any]:
-    """The answer to one order."""
+def judge(metrics: types.ModuleType, order: dict[str, Any], refused: Refused = _free) -> dict[str, Any]:
+    """The answer to one order; a score that is `refused` is 0."""
     metric = getattr(metrics, order["metric"], None)
     if metric is None:
         return {"missing": "not in the package"}
     touched.clear()
     with tempfile.TemporaryDirectory() as folder:
         arguments = [given(one, Path(folder) / str(number)) for number, one in enumerate(order["arguments"])]
+        starts = [given(one, Path(folder) / "start" / str(at)) for at, one in enumerate(order.get("starts", ()))]
         answer: dict[str, Any]
         try:
             score = float(metric(*arguments, **order["options"]))
             answer = {"score": score} if math.isfinite(score) else {"raised": f"no score but {score}"}
+            if score > 0 and (why := refused(order["metric"], arguments, order["options"], starts)):
+                answer = {"score": 0.0, "refused": why.encode("utf-8", "replace").decode()}
         except Exception as error:  # noqa: BLE001 - whatever a published metric raises is the answer
             said = f"{type(error).__name__}: {error}"[:200]
             answer = {"raised": said.encode("utf-8", "replace").decode()}
     return {"missing": touched[0]} if touched else answer
 
 
-def apart(metrics: types.ModuleType, order: dict[str, Any]) -> dict[str, Any]:
+def apart(metrics: types.ModuleType, order: dict[str, Any], refused: Refused = _free) -> dict[str, Any]:
     """The answer of a process of its own, which is then killed with all that it started."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -164,7 +175,7 @@ def apart(metrics: types.ModuleType, order: dict[str, Any]) -> dict[str, Any]:
                 (resource.RLIMIT_FSIZE, FILE_BYTES),
             ):
                 resource.setrlimit(what, (most, most))
-            os.write(writing, json.dumps(judge(metrics, order)).encode() + b"\n")
+            os.write(writing, json.dumps(judge(metrics, order, refused)).encode() + b"\n")
         finally:
             os._exit(1)
     os.setpgid(child, child)
@@ -202,9 +213,11 @@ def main() -> None:
         importlib.import_module(name).__dict__["open"] = PdfText
     importlib.import_module("desktop_env.evaluators.getters")  # before what it lacks counts
     metrics = importlib.import_module("desktop_env.evaluators.metrics")
+    sys.path.append(str(Path(__file__).parent))
+    refused = importlib.import_module(GUARDS).refused
     for line in sys.stdin:
         order = json.loads(line)
-        answers.write(json.dumps(apart(metrics, order)) + "\n")
+        answers.write(json.dumps(apart(metrics, order, refused)) + "\n")
         answers.flush()
 
 

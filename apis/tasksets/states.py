@@ -183,8 +183,7 @@ def _extensions(*files: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _paths(*files: dict[str, Any]) -> list[str]:
     """Where extensions lie, with the published HOME in place of the guest's."""
     paths = [str(one["path"]) for one in _extensions(*files) if isinstance(one.get("path"), str)]
-    return [f"{HOME}/{path.split('/', 3)[3]}" if path.count("/") > 2 and path.startswith("/home/") else path
-            for path in paths]  # fmt: skip
+    return [re.sub("^/home/[^/]*/", f"{HOME}/", path) for path in paths]
 
 
 def _names(*files: dict[str, Any]) -> list[str]:

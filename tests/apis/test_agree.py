@@ -176,8 +176,10 @@ def test_a_full_score_that_any_file_gets_is_no_verdict(monkeypatch: pytest.Monke
     monkeypatch.setattr(published, "answers", lambda orders: [PublishedScore(score=1.0)] * len(orders))
     with pytest.raises(ConfigError, match="any file here its full score"):
         published.score("tried", [file("right"), file("x")], None, {})
-    for name, result in (("tried", {"a": 1}), ("check_image_file_size", file("small"))):  # zeros are small, too
-        assert published.score(name, result, None, {}).solved
+    assert published.score("tried", {"a": 1}, None, {}).solved
+    refused = PublishedScore(refused="it is empty")
+    monkeypatch.setattr(published, "answers", lambda orders: [refused] * len(orders))
+    assert published.score("tried", file("right"), None, {}).reason.endswith("accepts it, but it is empty")
 
 
 @pytest.mark.slow
@@ -216,7 +218,7 @@ def test_what_is_left_to_the_published_package_gets_files_by_the_tasks_names_and
     task, fixtures = judged_by("compare_archive", b"gold", {"file_type": "audio"})
     asked_for: list[Any] = []
 
-    def tail(name: str, result: Any, expected: Any, options: Mapping[str, Any]) -> Score:
+    def tail(name: str, result: Any, expected: Any, options: Mapping[str, Any], _: Any) -> Score:
         asked_for.append((name, result.name, expected.name, dict(options)))
         return Score(0.5, "half")
 

@@ -17,13 +17,13 @@ from apis.tasks import osworld
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import Step, UnknownStep
 from apis.tasks.verify.verify import FileView
-from apis.tasksets import getters, package, published
+from apis.tasksets import getters, package, published, published_guards
 from apis.tasksets.getters import AskedOfPackage
 
 OFFICEWORLD = {"compare_spreadsheet", "simple_docx_compare", "simple_pptx_compare"}  # of no package
 INFEASIBLE = "infeasible"  # no metric: it says that giving up is the solution
 PACKAGE = "lib/python3.11/site-packages/desktop_env"
-MADE = Path(__file__).with_name("published_made.py")
+MADE = Path(__file__).with_name("published_cases.py")
 PINNED = json.loads(Path(__file__).with_name("published_names.json").read_bytes())
 KINDS = ("metrics", "getters", "steps")
 
@@ -83,11 +83,15 @@ def viewed(value: Any) -> Any:
 
 
 @lru_cache(maxsize=1)
-def cases() -> list[dict[str, Any]]:
+def made() -> dict[str, list[dict[str, Any]]]:
     python = published.ENVIRONMENT / "bin/python"
-    made = subprocess.run([python, "-I", MADE], capture_output=True, check=True, timeout=120)
-    found: list[dict[str, Any]] = json.loads(made.stdout)
+    done = subprocess.run([python, "-s", MADE], capture_output=True, check=True, timeout=120)
+    found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
     return found
+
+
+def cases() -> list[dict[str, Any]]:
+    return made()["cases"]
 
 
 @pytest.mark.slow
@@ -111,7 +115,25 @@ def test_each_metric_that_is_left_to_the_package_judges_a_right_end_and_a_near_m
         published.order(case["metric"], blank, viewed(case["expected"]), case["options"]) for case, blank in blanks
     ]
     full = {case["metric"] for (case, _), one in zip(blanks, published.answers(orders), strict=True) if one.score == 1}
-    assert full == published.SIZES
+    assert full == set()
+
+
+@pytest.mark.slow
+def test_a_guard_refuses_the_wrong_ends_that_a_published_metric_accepts() -> None:
+    """Each is accepted by the metric itself: a guard is asked for nothing else."""
+    assert {name for name, one in package.LEFT_METRICS.items() if one.weak} == published_guards.GUARDS.keys()
+    if not published.is_here():
+        pytest.skip("make osworld-judge")
+    weak = made()["weak"]
+    assert {case["metric"] for case in weak} == published_guards.GUARDS.keys()
+    orders = [
+        published.order(
+            case["metric"], viewed(case["wrong"]), viewed(case["expected"]), case["options"], viewed(case["starts"])
+        )
+        for case in weak
+    ]
+    answers = zip(weak, published.answers(orders), strict=True)
+    assert {case["metric"]: one for case, one in answers if not one.refused or "can't be read" in one.refused} == {}
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,8 +95,8 @@ def test_the_published_package_judges_what_is_untouched_and_what_is_expected_as_
     orders: list[str] = []
     asked: list[tuple[str, str]] = []
 
-    def tail(name: str, result: object, expected: object, options: Mapping[str, object]) -> Score:
-        orders.append(package.order(name, result, expected, options))
+    def tail(name: str, result: object, expected: object, options: Mapping[str, object], starts: Any) -> Score:
+        orders.append(package.order(name, result, expected, options, starts))
         asked.append((task.id, turn))
         return Score(1.0, name)
 
