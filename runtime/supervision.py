@@ -1,4 +1,12 @@
-"""Pure rules of failure: how long to wait, when to restart, when to give up, when not to use a part."""
+"""Pure rules of failure: how long to wait, when to restart, when to give up, when not to use a part.
+
+Transitions that are missing on purpose:
+- given up -> restarted: a part that could not be kept alive stops the run with its reason.
+- quarantined -> free by time: a probe has to look. Nor by a use that began before: it says how the part was.
+- probing -> free by any use but the probe, and probing -> probing: one answer is waited for, not several.
+- probing -> a longer wait by a fault of another part, which says nothing of this one. The probe is tried again.
+- free -> an empty streak but by an outcome: the next fault quarantines what a probe let back.
+"""
 
 from __future__ import annotations
 

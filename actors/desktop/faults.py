@@ -22,43 +22,28 @@ class Culprit(StrEnum):
 
 
 class FaultCause(StrEnum):
-    """Why no desktop could be leased or one was lost, by a cause that the host has seen."""
+    """Why no desktop could be leased or one was lost, by a cause that the host has seen; and the fault's culprit."""
 
-    SANDBOX_REFUSED = "sandbox_refused"  # the kernel or a missing program did not let it start
-    BOOT_TIMEOUT = "boot_timeout"
-    BOOT_FAILED = "boot_failed"  # it started and ended, or what answered was no desktop
-    CONNECTION_LOST = "connection_lost"  # of a desktop that had answered and that no policy has acted on
-    AGENT_SILENT = "agent_silent"  # likewise: a call passed its deadline
-    NO_SPARE = "no_spare"  # the pool had none before the caller's deadline
-    SANDBOX_KILLED = "sandbox_killed"  # a signal from outside the sandbox
-    HOST_MEMORY = "host_memory"
-    HOST_STALLED = "host_stalled"  # this process itself did not get to run
-    MACHINE_UNREACHABLE = "machine_unreachable"  # a machine of its own, reached by SSH
-    OUTSIDE_VIEW = "outside_view"  # the host could not look into HOME
-    STILL_RUNNING = "still_running"  # its programs went on after they were stopped
-    LEASE_EXPIRED = "lease_expired"  # the pool took the desktop back; raised as LeaseLost
+    culprit: Culprit
 
-    @property
-    def culprit(self) -> Culprit:
-        """Whom quarantine counts it against."""
-        return _CULPRITS[self]
+    def __new__(cls, cause: str, culprit: Culprit) -> FaultCause:
+        made = str.__new__(cls, cause)
+        made._value_, made.culprit = cause, culprit
+        return made
 
-
-_CULPRITS = {
-    FaultCause.SANDBOX_REFUSED: Culprit.HOST,
-    FaultCause.BOOT_TIMEOUT: Culprit.HOST,
-    FaultCause.BOOT_FAILED: Culprit.IMAGE,
-    FaultCause.CONNECTION_LOST: Culprit.SEAT,
-    FaultCause.AGENT_SILENT: Culprit.SEAT,
-    FaultCause.NO_SPARE: Culprit.HOST,
-    FaultCause.SANDBOX_KILLED: Culprit.SEAT,
-    FaultCause.HOST_MEMORY: Culprit.HOST,
-    FaultCause.HOST_STALLED: Culprit.HOST,
-    FaultCause.MACHINE_UNREACHABLE: Culprit.HOST,
-    FaultCause.OUTSIDE_VIEW: Culprit.SEAT,
-    FaultCause.STILL_RUNNING: Culprit.SEAT,
-    FaultCause.LEASE_EXPIRED: Culprit.SEAT,
-}
+    SANDBOX_REFUSED = "sandbox_refused", Culprit.HOST  # the kernel or a missing program did not let it start
+    BOOT_TIMEOUT = "boot_timeout", Culprit.HOST
+    BOOT_FAILED = "boot_failed", Culprit.IMAGE  # it started and ended, or what answered was no desktop
+    CONNECTION_LOST = "connection_lost", Culprit.SEAT  # of one that had answered and that no policy has acted on
+    AGENT_SILENT = "agent_silent", Culprit.SEAT  # likewise: a call passed its deadline
+    NO_SPARE = "no_spare", Culprit.HOST  # the pool had none before the caller's deadline
+    SANDBOX_KILLED = "sandbox_killed", Culprit.SEAT  # a signal from outside the sandbox
+    HOST_MEMORY = "host_memory", Culprit.HOST
+    HOST_STALLED = "host_stalled", Culprit.HOST  # this process itself did not get to run
+    MACHINE_UNREACHABLE = "machine_unreachable", Culprit.HOST  # a machine of its own, reached by SSH
+    OUTSIDE_VIEW = "outside_view", Culprit.SEAT  # the host could not look into HOME
+    STILL_RUNNING = "still_running", Culprit.SEAT  # its programs went on after they were stopped
+    LEASE_EXPIRED = "lease_expired", Culprit.SEAT  # the pool took the desktop back; raised as LeaseLost
 
 
 class BrokenBy(StrEnum):
@@ -83,19 +68,27 @@ class LinkState(StrEnum):
     NONSENSE = "nonsense"
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DesktopHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """What the host sees of a desktop now."""
+
+    alive: bool
+    said: str = ""  # the end of what its sandbox has said
+    exit_signal: int = 0  # of the sandbox's outer process: no process inside can send it one
+    oom_kills: int = 0  # processes of this desktop that the kernel killed for memory
+    limit_hits: int = 0  # times that it reached its own limit of memory
+    processes_refused: int = 0  # times that it reached its own limit of processes
+    reachable: bool = True  # False: the machine that it runs on does not answer the host's own connection
+    memory_left: float = 1.0  # the host's available memory as a share of all
+    cpu_s: float = 0.0  # processor seconds since boot, 0 where unknown
+
+
+class Evidence(DesktopHealth, frozen=True, kw_only=True):
     """What the host saw of a desktop that is in trouble."""
 
+    alive: bool = True
     acted: bool  # the policy has acted on this desktop
     ready: bool = False  # it had answered before, so its boot and its image are in order
     link: LinkState = LinkState.UP
-    sandbox_alive: bool = True
-    exit_signal: int = 0  # of the sandbox's outer process: no process inside can send it one
-    oom_kills: int = 0  # processes of this desktop that the kernel killed for memory
-    limit_hits: int = 0  # times this desktop reached its own memory limit
-    processes_refused: int = 0  # times this desktop reached its own limit of processes
-    reachable: bool = True  # False: the machine it runs on does not answer the host's own connection
-    memory_left: float = 1.0  # the host's available memory as a share of all, at the time
     loop_lag_s: float = 0.0  # how long the host's event loop stood still at worst, of late
     detail: str = ""
 
@@ -120,14 +113,14 @@ def cause_of(seen: Evidence) -> FaultCause | BrokenBy:
         return FaultCause.HOST_STALLED
     if seen.link is LinkState.SILENT and seen.memory_left < MEMORY_LEFT_LEAST:
         return FaultCause.HOST_MEMORY
-    if not seen.acted and seen.ready and seen.sandbox_alive and seen.link is not LinkState.NONSENSE:
+    if not seen.acted and seen.ready and seen.alive and seen.link is not LinkState.NONSENSE:
         return FaultCause.AGENT_SILENT if seen.link is LinkState.SILENT else FaultCause.CONNECTION_LOST
     if not seen.acted:
-        silent = seen.sandbox_alive and seen.link is LinkState.SILENT
+        silent = seen.alive and seen.link is LinkState.SILENT
         return FaultCause.BOOT_TIMEOUT if silent else FaultCause.BOOT_FAILED
     if seen.link is LinkState.NONSENSE:
         return BrokenBy.NONSENSE
-    if not seen.sandbox_alive:
+    if not seen.alive:
         return BrokenBy.SESSION_ENDED
     return BrokenBy.LINK_CLOSED if seen.link is LinkState.LOST else BrokenBy.NO_ANSWER
 

@@ -22,8 +22,8 @@ from typing import Annotated, Any, TypeGuard
 import asyncssh
 import msgspec
 
-from actors.desktop.faults import Evidence, LinkState
-from actors.desktop.provider import Desktop, DesktopHealth
+from actors.desktop.faults import DesktopHealth, Evidence, LinkState
+from actors.desktop.provider import Desktop
 from actors.errors import GuestRefused
 from apis.observation import Listed, neat
 from runtime.errors import ComputerRLError, ProtocolError
@@ -171,19 +171,14 @@ class LinkDown(ComputerRLError):  # noqa: N818 - a state, in the words of the ho
 
 def evidence_of(health: DesktopHealth, down: LinkDown, *, acted: bool, ready: bool = False) -> Evidence:
     """What the host saw of a desktop whose link is down, for `faults.error_for`; `ready` if it had answered before."""
+    detail = down.detail if ready or not health.said else f"{down.detail}; its sandbox said: {health.said}"
     return Evidence(
         acted=acted,
         ready=ready,
         link=down.state,
-        sandbox_alive=health.alive,
-        exit_signal=health.exit_signal,
-        oom_kills=health.oom_kills,
-        limit_hits=health.limit_hits,
-        processes_refused=health.processes_refused,
-        reachable=health.reachable,
-        memory_left=health.memory_left,
         loop_lag_s=down.late_s,
-        detail=down.detail if ready or not health.said else f"{down.detail}; its sandbox said: {health.said}",
+        detail=detail,
+        **msgspec.structs.asdict(health),
     )
 
 

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 import msgspec
 
 from actors.desktop.config import SandboxConfig, ScreenConfig
+from actors.desktop.faults import DesktopHealth
 from actors.desktop.files.read_home import FileSeen, ReadLimits
 from apis.observation import SCREEN
 from apis.tasks.verify.verify import WantedFile
@@ -74,20 +75,6 @@ class Desktop(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:  # the private key stays out of logs
         return f"Desktop({self.name!r}, {self.address!r})"
-
-
-class DesktopHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """What the host sees of a desktop now; evidence for `faults.error_for`."""
-
-    alive: bool
-    said: str = ""  # the end of what its sandbox has said
-    exit_signal: int = 0
-    oom_kills: int = 0
-    limit_hits: int = 0  # times that it reached its own limit of memory
-    processes_refused: int = 0  # times that it reached its own limit of processes
-    reachable: bool = True
-    memory_left: float = 1.0
-    cpu_s: float = 0.0  # processor seconds since boot, 0 where unknown
 
 
 class Provider(ABC):

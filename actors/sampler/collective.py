@@ -110,12 +110,12 @@ class GroupMember:
     """One sampler's part: it asks for a place, or declines."""
 
     def __init__(self, ctx: Context, weight_sync: WeightSyncConfig) -> None:
-        self._ctx, self._join_s = ctx, weight_sync.join_s
+        self._ctx, self._join_s, self._transport = ctx, weight_sync.join_s, weight_sync.transport
         self._asked: Weights | None = None  # for a place in whose group was asked last
 
     def wanted(self, latest: Weights) -> bool:
         """Whether there is a group to ask for: once for the same weights, then they are loaded from disk."""
-        return bool(latest.group_owner) and latest != self._asked
+        return self._transport == "collective" and bool(latest.group_owner) and latest != self._asked
 
     async def place(self, latest: Weights, client: EngineClient) -> Ticket | None:
         """A place for this engine. Raises EngineError, EngineGone where the engine does not say how large it is."""
@@ -156,7 +156,7 @@ class GroupMember:
 
     async def decline(self, latest: Weights) -> None:
         """This engine does not come for `latest`."""
-        if not latest.group_owner:
+        if self._transport != "collective" or not latest.group_owner:
             return
         message = DeclineGroup(version=latest.version, sampler=self._ctx.name)
         # Where it is not heard the others wait a little longer.

@@ -217,9 +217,7 @@ class SamplerWeights:
 
     def decline(self) -> None:
         """This engine comes into no group for the newest weights."""
-        latest = self.wanted.announced
-        if latest.group_owner and self._settings.weight_sync.transport == "collective":
-            self._ctx.spawn(self._member.decline(latest), "decline a group")
+        self._ctx.spawn(self._member.decline(self.wanted.announced), "decline a group")
 
     def retry(self) -> None:
         """Try again to load what is wanted."""

@@ -4,8 +4,8 @@ Invariant: a connection counts from the moment it is accepted, before TLS, until
 of an expected life. It has `KNOCK_S` for that. There are never more than `MAX_KNOCKING` such connections, nor more than
 `MAX_OF_ADDRESS` of one address: the oldest makes room for the next. A life's frames are let in once.
 
-Both sides prove that they know the ticket's key over nonces of both, for one life, before either says anything else.
-Off loopback all of it goes through TLS, and the ticket holds the only certificate that is believed.
+The door proves itself by the run's own certificate, the only one that a ticket's holder believes. The host then shows
+its life's key, which no other side has seen: nothing is sent before TLS has shown the certificate.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ import secrets
 import socket
 import ssl
 from collections.abc import Collection
-from typing import Literal
 
 import msgspec
 import psutil
 
 from runtime.errors import ConfigError, HostLost
-from runtime.settings import is_loopback
 from runtime.supervision import in_the_way
 
 
@@ -45,10 +43,9 @@ def interface_of(address: str) -> str:
     return ""
 
 
-KNOCK_S = 10.0  # from the connection to the last proof
-NONCE_BYTES = 32
-PROOF_BYTES = 32
-MAX_KNOCK_BYTES = 1024
+KNOCK_S = 10.0  # from the connection to the key
+LIFE_BYTES, KEY_BYTES = 16, 32
+LET_IN = b"\1"
 MARK = ".placed"  # in a run's folder: by its content a host elsewhere knows that its machine has that folder
 # A machine that is cut off sends no FIN: the kernel gives up by itself after about as long as a heartbeat takes.
 _IDLE_S, _EVERY_S, _PROBES, _UNACKED_MS = 10, 5, 3, 20_000
@@ -59,33 +56,10 @@ class HostTicket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     address: str  # HOST:PORT of the door
     name: str
-    life: str
-    key: bytes  # of this life alone
-    certificate: str  # PEM; "" without TLS
+    life: str  # `LIFE_BYTES` characters
+    key: bytes  # of this life alone, `KEY_BYTES`
+    certificate: str  # PEM
     mark: str  # what the run's folder holds in `MARK`, where the host's machine has that folder
-
-
-class Knock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who comes, and the proof."""
-
-    name: str
-    life: str
-    nonce: bytes
-    proof: bytes
-
-
-def prove(ticket: HostTicket, side: Literal["host", "door"], nonces: bytes) -> bytes:
-    """HMAC-SHA256 over all that both sides have said. `nonces` has a fixed size and comes first: no field can slide."""
-    parts = (nonces, side.encode(), ticket.name.encode(), ticket.life.encode())
-    return hmac.digest(ticket.key, b"\0".join(parts), "sha256")
-
-
-def knock(ticket: HostTicket, theirs: bytes) -> tuple[bytes, bytes]:
-    """The bytes to answer the door's nonce `theirs` with, and the proof that the door then has to give."""
-    ours = secrets.token_bytes(NONCE_BYTES)
-    nonces = theirs + ours
-    body = msgspec.msgpack.encode(Knock(ticket.name, ticket.life, ours, prove(ticket, "host", nonces)))
-    return len(body).to_bytes(2, "big") + body, prove(ticket, "door", nonces)
 
 
 def keep_alive(sock: socket.socket) -> None:
@@ -98,10 +72,8 @@ def keep_alive(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKED_MS)
 
 
-def trust(certificate: str) -> ssl.SSLContext | None:
-    """A client's side that believes `certificate` and no other; None for "". The name in it says nothing."""
-    if not certificate:
-        return None
+def _believing(certificate: str) -> ssl.SSLContext:
+    """A client's side that believes `certificate` and no other. The name in it says nothing."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
@@ -115,17 +87,13 @@ async def enter(ticket: HostTicket) -> tuple[asyncio.StreamReader, asyncio.Strea
     writer: asyncio.StreamWriter | None = None
     try:
         async with asyncio.timeout(KNOCK_S):
-            reader, writer = await asyncio.open_connection(host, int(port), ssl=trust(ticket.certificate))
-            body, wanted = knock(ticket, await reader.readexactly(NONCE_BYTES))
-            writer.write(body)
-            given = await reader.readexactly(PROOF_BYTES)
+            reader, writer = await asyncio.open_connection(host, int(port), ssl=_believing(ticket.certificate))
+            writer.write(ticket.life.encode() + ticket.key)
+            await reader.readexactly(len(LET_IN))
     except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
         if writer is not None:
             writer.transport.abort()
         raise HostLost(f"{ticket.name} was not let in at {ticket.address}: {error or 'no answer'}") from error
-    if not hmac.compare_digest(given, wanted):
-        writer.transport.abort()
-        raise HostLost(f"{ticket.address} is not the run that started {ticket.name}")
     keep_alive(writer.get_extra_info("socket"))
     return reader, writer
 
@@ -160,9 +128,8 @@ class Door:
         self._accepting: asyncio.Task[None] | None = None
 
     async def open(self, host: str, port: int = 0) -> None:
-        """Listen at `host`, with TLS where it is not a loopback address. Raises ConfigError."""
-        if not is_loopback(host):
-            self._certificate, self._context = _certified()
+        """Listen at `host`. Raises ConfigError."""
+        self._certificate, self._context = _certified()
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             self._listener = socket.create_server((host, port), family=family, backlog=MAX_KNOCKING)
@@ -174,7 +141,7 @@ class Door:
 
     def expect(self, name: str, mark: str = "") -> Arrival:
         """A fresh life of host `name` that may connect; `mark` is the run folder's."""
-        life, key = secrets.token_hex(8), secrets.token_bytes(32)
+        life, key = secrets.token_hex(LIFE_BYTES // 2), secrets.token_bytes(KEY_BYTES)
         ticket = HostTicket(self.address, name, life, key, self._certificate, mark)
         guest = self._guests[life] = Arrival(ticket)
         return guest
@@ -221,7 +188,7 @@ class Door:
             async with asyncio.timeout(KNOCK_S):
                 streams = await _streams(sock, self._context)
                 came = await self._checked(*streams)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, msgspec.DecodeError):
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
             came = False
         finally:
             self._knocking.pop(task, None)
@@ -233,23 +200,12 @@ class Door:
                     streams[1].transport.abort()
 
     async def _checked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether an expected life has proved itself; its streams are handed over then."""
-        ours = secrets.token_bytes(NONCE_BYTES)
-        writer.write(ours)
-        size = int.from_bytes(await reader.readexactly(2), "big")
-        if size > MAX_KNOCK_BYTES:
+        """Whether an expected life has shown its key; its streams are handed over then."""
+        shown = await reader.readexactly(LIFE_BYTES + KEY_BYTES)
+        guest = self._guests.get(shown[:LIFE_BYTES].decode("ascii", "replace"))
+        if guest is None or guest.came.done() or not hmac.compare_digest(shown[LIFE_BYTES:], guest.ticket.key):
             return False
-        came = msgspec.msgpack.decode(await reader.readexactly(size), type=Knock)
-        guest = self._guests.get(came.life)
-        if guest is None or len(came.nonce) != NONCE_BYTES:
-            return False
-        nonces = ours + came.nonce
-        wanted = prove(guest.ticket, "host", nonces)
-        if not hmac.compare_digest(wanted, came.proof) or came.name != guest.ticket.name:
-            return False
-        if guest.came.done():
-            return False
-        writer.write(prove(guest.ticket, "door", nonces))
+        writer.write(LET_IN)
         keep_alive(writer.get_extra_info("socket"))
         guest.came.set_result((reader, writer))
         return True
@@ -262,13 +218,12 @@ async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
 
 
 async def _streams(sock: socket.socket, context: ssl.SSLContext | None) -> Streams:
-    """The streams over an accepted connection, after TLS where there is a context. Raises OSError."""
+    """The streams over an accepted connection, after TLS. Raises OSError."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(reader)
-    limit_s = None if context is None else KNOCK_S
     transport, _ = await loop.connect_accepted_socket(
-        lambda: protocol, sock, ssl=context, ssl_handshake_timeout=limit_s
+        lambda: protocol, sock, ssl=context, ssl_handshake_timeout=KNOCK_S
     )
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 

@@ -23,9 +23,8 @@ from actors.cluster import output
 from actors.cluster.config import models
 from actors.errors import SamplerError
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig
-from actors.sampler.engine import StartedEngine
+from actors.sampler.engine import StartedEngine, engine_of, interpreter
 from actors.sampler.messages import Weights
-from actors.sampler.process import interpreter
 from policy.architecture import read_architecture
 from runtime.clock import RealClock
 from runtime.errors import ConfigError
@@ -118,7 +117,8 @@ async def started(kind: str, wanted: Options, model: Path) -> AsyncIterator[Star
     )
     settings = SamplerSettings(samplers=samplers, model=str(model), replay="")
     with tempfile.TemporaryDirectory(prefix="crl-bench-") as folder:
-        engine = StartedEngine(settings, f"bench-{kind}", Path(folder), RealClock())
+        engine = engine_of(settings, f"bench-{kind}", Path(folder), RealClock())
+        assert isinstance(engine, StartedEngine)
         try:
             try:
                 await engine.up(Weights(version=Version(lineage=0, step=0), location=settings.model))

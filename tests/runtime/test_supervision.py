@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from runtime.clock import VirtualClock
 from runtime.supervision import (
     IN_A_ROW,
     Backoff,
@@ -103,26 +102,6 @@ def test_delays_grow_and_a_quiet_window_resets_them():
 def test_what_a_restart_can_not_cure_escalates_at_once():
     decision = RestartBudget("a", RestartPolicy()).on_failure(0.0, "bad setting", curable=False)
     assert decision == GiveUp("a: bad setting")
-
-
-async def test_the_virtual_clock_wakes_sleepers_in_order():
-    import asyncio
-
-    clock, woken = VirtualClock(), []
-
-    async def sleeper(seconds: float) -> None:
-        await clock.sleep(seconds)
-        woken.append((seconds, clock.now()))
-
-    async with asyncio.TaskGroup() as group:
-        for seconds in (3.0, 1.0, 2.0, 0.0):
-            group.create_task(sleeper(seconds))
-        await clock.advance(2.5)
-        assert woken == [(0.0, 0.0), (1.0, 1.0), (2.0, 2.0)]
-        before = clock.wall()
-        await clock.advance(0.5)
-        assert clock.wall() - before == 0.5
-    assert woken[-1] == (3.0, 3.0)
 
 
 POLICY = QuarantinePolicy(faults_in_a_row=3, first_probe_s=60.0, longest_probe_s=3600.0)

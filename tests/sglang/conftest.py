@@ -22,7 +22,8 @@ from pathlib import Path
 import pytest
 
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig
-from actors.sampler.process import SglangProcess, interpreter
+from actors.sampler.engine import SglangEngine, interpreter
+from runtime.clock import RealClock
 from runtime.errors import ConfigError
 from runtime.http import bearer
 from runtime.program import TOKEN_ENV
@@ -72,17 +73,15 @@ def real_settings(model: Path, **options: object) -> SamplerSettings:
 def sglang_server(model: Path, folder: Path) -> Iterator[Server]:
     """A real server with the product's own command line, outside any event loop."""
     settings = real_settings(model)
-    engine = settings.samplers.engine
-    assert isinstance(engine, SglangConfig)
-    started = SglangProcess(settings, engine, "contract", folder / "sglang.log")
+    started = SglangEngine(settings, "contract", folder, RealClock())
     started.token = TOKEN
-    argv, env = started.command(str(model), "0.0")
+    argv, env, _ = started.command(str(model), "0.0")
     with (folder / "sglang.log").open("wb") as log:
         process = subprocess.Popen(argv, env=env, stdout=log, stderr=log, start_new_session=True)
     pidfd = os.pidfd_open(process.pid)
     try:
-        _until_it_generates(started.base_url, started.token, pidfd)
-        yield Server(started.base_url, model, process.pid, started.token)
+        _until_it_generates(started.url, started.token, pidfd)
+        yield Server(started.url, model, process.pid, started.token)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

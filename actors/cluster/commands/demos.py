@@ -82,7 +82,7 @@ def _demos_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument("file", metavar="FILE", help="FILE.parquet")
     export.add_argument("--force", action="store_true", help="replace a file that is there")
     taking = verbs.add_parser("import", help="into a run", description=IMPORT, epilog=examples)
-    taking.add_argument("file", metavar="FILE", help="a .parquet file (or .jsonl of an earlier export), or a run")
+    taking.add_argument("file", metavar="FILE", help="a .parquet file, or a run")
     taking.add_argument("run", metavar="RUN", help="name of a run, old or new")
     taking.add_argument(
         "--model", metavar="FOLDER", help="model of a new run, whose tokenizer FILE has (default: bundled)"

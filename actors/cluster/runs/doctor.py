@@ -36,7 +36,7 @@ from actors.desktop.providers.sandbox.command import filter_supported
 from actors.desktop.providers.sandbox.owners import lends_users
 from actors.desktop.providers.sandbox.provider import nested_namespaces, owner_in
 from actors.sampler.config import SglangConfig
-from actors.sampler.process import interpreter
+from actors.sampler.engine import interpreter
 from apis.applications import app_named
 from apis.tasks.registry import FAMILIES, of_set
 from apis.tasksets import published

@@ -23,9 +23,9 @@ PAYLOADS = "segments"  # in a run's folder
 
 @contextmanager
 def opened(run: Path) -> Iterator[queries.Database]:
-    """The ledger of the run in folder `run`, read-only, rows by name, whatever build wrote it. Raises ConfigError."""
+    """The ledger of the run in folder `run`, read-only, rows by name. Raises ConfigError."""
     try:
-        with reading(run, of_this_form=False) as database:
+        with reading(run) as database:
             yield database
     except StoreError as error:
         raise ConfigError(str(error)) from error

@@ -25,18 +25,18 @@ from apis.observation import OBSERVATION_VERSION
 from apis.prompts import FORMS
 from runtime.errors import ConfigError, StoreError
 
-SUFFIXES = (".jsonl", ".parquet")
+SUFFIX = ".parquet"
 
 
 def locate(name: str, runs: Path) -> Path:
-    """The recording `name`: a .jsonl or .parquet file, a run's folder, or a run's name below `runs`.
+    """The recording `name`: a .parquet file, a run's folder, or a run's name below `runs`.
 
     Raises ConfigError with the nearest name.
     """
-    if Path(name).suffix in SUFFIXES:
+    if Path(name).suffix == SUFFIX:
         if not os.path.isfile(name):
             near = sorted(Path(name).parent.glob("*")) if Path(name).parent.is_dir() else []
-            why = hint(name, [str(file) for file in near if file.suffix in SUFFIXES])
+            why = hint(name, [str(file) for file in near if file.suffix == SUFFIX])
             if not Path(name).parent.is_dir():
                 why = f"there is no folder {Path(name).parent}"
             elif os.path.exists(name):
@@ -47,7 +47,7 @@ def locate(name: str, runs: Path) -> Path:
         return found.resolve()
     known = [path.name for path, _ in run_folder.all_runs(runs) if _has_ledger(path)]
     raise ConfigError(
-        f"{name}: no recording of that name: it is a .jsonl or .parquet file or a run in {runs}; {hint(name, known)}"
+        f"{name}: no recording of that name: it is a .parquet file or a run in {runs}; {hint(name, known)}"
     )
 
 

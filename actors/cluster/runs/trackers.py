@@ -184,7 +184,7 @@ class CurveSender:
         """
         if not (self._run_dir / LEDGER).is_file():
             return [], False  # the run has only begun
-        with reading(self._run_dir, of_this_form=False) as ledger:
+        with reading(self._run_dir) as ledger:
             if not queries.at_one_moment(ledger):
                 return [], False
             lineages = queries.lineages(ledger)

@@ -20,7 +20,7 @@ import msgspec
 
 from actors.cluster.config.schema import Deploy
 from actors.sampler.config import SglangConfig
-from actors.sampler.process import MACHINE_NVCC, interpreter
+from actors.sampler.engine import MACHINE_NVCC, interpreter
 from runtime.errors import ConfigError
 
 SGLANG = "0.5.23"  # whose protocol this program speaks

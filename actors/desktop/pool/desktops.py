@@ -25,9 +25,9 @@ from enum import StrEnum
 
 import msgspec
 
-from actors.desktop.faults import Culprit, error_for
+from actors.desktop.faults import Culprit, DesktopHealth, error_for
 from actors.desktop.link import GuestLink, LinkDown, evidence_of
-from actors.desktop.provider import Desktop, DesktopHealth, DesktopSpec, Provider
+from actors.desktop.provider import Desktop, DesktopSpec, Provider
 from actors.errors import DesktopFault, GuestRefused, LeaseLost
 from runtime.disk import Log
 from runtime.errors import ProtocolError

@@ -51,15 +51,15 @@ def user_template() -> Path:
 
 
 def office_profile() -> Path | None:
-    """The finished LibreOffice profile that set-up has made, beside the sources or in the user's cache folder.
-
-    One that another user made and this one may not read is as good as none.
-    """
+    """LibreOffice's of the finished profiles."""
     return finished().get(OFFICE_PROFILE)
 
 
 def finished() -> dict[Path, Path]:
-    """The finished profiles that set-up has made, by their places in HOME; as `office_profile`."""
+    """The finished profiles that set-up has made, by their places in HOME: next to the sources or in the user's cache.
+
+    One that another user made and this one may not read is as good as none.
+    """
     places = (user_template(), _PROJECT / ".cache" / TEMPLATE)  # the last one counts
     return {own: place / own for place in places for own in PROFILES if _readable(place / own)}
 
@@ -91,7 +91,6 @@ def write(into: Path, profiles: Mapping[Path, Path] = NO_PROFILES) -> None:
 EDITOR_PLACE = "COMPUTERRL_VSCODE"  # the variable that names another folder
 EDITOR_STAMP = ".computerrl"  # written last by set-up
 EDITOR_ELSEWHERE = "/opt/computerrl-vscode"
-_PROJECT = Path(__file__).resolve().parents[3]
 
 
 def editor_place() -> Path | None:

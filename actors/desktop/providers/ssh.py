@@ -24,12 +24,12 @@ import asyncssh
 import msgspec
 
 from actors.desktop.config import MachineConfig, SshConfig
-from actors.desktop.faults import FaultCause, fault
+from actors.desktop.faults import DesktopHealth, FaultCause, fault
 from actors.desktop.files import office
 from actors.desktop.files import read_home as outside
 from actors.desktop.files.read_home import FileSeen, ReadLimits
 from actors.desktop.link import CIPHERS
-from actors.desktop.provider import Desktop, DesktopHealth, DesktopSpec, Provider, SshAddress
+from actors.desktop.provider import Desktop, DesktopSpec, Provider, SshAddress
 from actors.desktop.providers import home, ssh_files
 from actors.errors import DesktopFault
 from apis import guest_source
@@ -168,8 +168,11 @@ class _Machine:
             self._turn.release()
 
     async def close(self) -> None:
-        for line in (self._errands, *self._lines):
-            await line.close()
+        """Close all connections. Raises the first error of theirs once all were tried."""
+        lines = (self._errands, *self._lines)
+        for result in await asyncio.gather(*(line.close() for line in lines), return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
 
     async def output(self, command: str) -> str | None:
         """What a command writes there, None where the machine does not carry it out now."""
@@ -248,16 +251,16 @@ class _Session(msgspec.Struct):
 
 
 async def office_releases(config: SshConfig) -> dict[str, str]:
-    """LibreOffice's release on each machine, "" where none answers. Raises ConfigError."""
-    machines = [_Machine(one) for one in config.machines]
+    """By HOST:PORT of each machine, LibreOffice's release there, "" where none answers. Raises ConfigError."""
+    machines = [_Machine(machine) for machine in config.machines]
     try:
-        answers = await asyncio.gather(*(one.output(office.VERSION) for one in machines))
-        return {
-            one.host: office.release(answer or "none") for one, answer in zip(config.machines, answers, strict=True)
-        }
+        answers = await asyncio.gather(*(machine.output(office.VERSION) for machine in machines))
     finally:
-        for machine in machines:
-            await machine.close()
+        await asyncio.gather(*(machine.close() for machine in machines), return_exceptions=True)
+    return {
+        f"{machine.host}:{machine.port}": office.release(answer or "none")
+        for machine, answer in zip(config.machines, answers, strict=True)
+    }
 
 
 class SshProvider(Provider):
@@ -393,8 +396,8 @@ class SshProvider(Provider):
         """See `Provider.close`."""
         sessions, self._sessions = list(self._sessions.values()), {}
         results = await asyncio.gather(*(session.end() for session in sessions), return_exceptions=True)
-        for machine in self._machines:
-            await machine.close()
+        # A machine that does not answer keeps no connection to another one open.
+        results += await asyncio.gather(*(machine.close() for machine in self._machines), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result

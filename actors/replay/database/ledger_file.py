@@ -16,7 +16,8 @@ from runtime.errors import StoreError
 FORM = 7  # raise when a table changes
 BUSY_TIMEOUT_S = 60.0  # for another process that holds the file; nothing is lost meanwhile
 
-# Versions are stored as `LINEAGE.STEP`. `live` says of an episode that its payloads must stay, `place` that a
+# `stays` and `stay` are phase segments, as `segment` names a file of stored steps here. Versions are stored as
+# `LINEAGE.STEP`. `live` says of an episode that its payloads must stay, `place` that a
 # reservoir (or the set of demonstrations) holds it, `tokens` and `surprisal` what its answers add up to. Times are
 # monotonic seconds, but for `wall`: seconds since the epoch, for people. `said` is what a closed round's event says.
 # A reservoir's `failed` is the sequence number of the first failure. A dead segment goes once no reservation up to
@@ -135,10 +136,10 @@ BUSY_S = 10.0
 
 
 @contextmanager
-def reading(run: Path, *, of_this_form: bool = True) -> Iterator[sqlite3.Connection]:
+def reading(run: Path) -> Iterator[sqlite3.Connection]:
     """The ledger of the run in folder `run`, read-only, rows by name. Raises StoreError, from the body, too.
 
-    A run of an older build has another form: only what all forms hold alike may be read with `of_this_form` False.
+    Another build's is refused by its form. Form 0 is a ledger whose tables are still being made.
     """
     path = run / LEDGER
     if not path.is_file():
@@ -147,8 +148,10 @@ def reading(run: Path, *, of_this_form: bool = True) -> Iterator[sqlite3.Connect
         with closing(_connected(path.resolve())) as database:
             database.row_factory = sqlite3.Row
             form = database.execute("PRAGMA user_version").fetchone()[0]
-            if of_this_form and form != FORM:
-                raise StoreError(f"the ledger of {run} has form {form}, this build reads form {FORM}")
+            if form not in (0, FORM):
+                raise StoreError(
+                    f"the ledger of {run} has form {form}, this build reads form {FORM}: use its own build"
+                )
             yield database
     except sqlite3.Error as error:
         raise StoreError(f"the ledger of {run} can't be read: {error}") from error

@@ -1,7 +1,6 @@
 """What commands and reports ask of a ledger: the only SQL outside of the ledger's own operations.
 
-Invariant: each query reads, and changes nothing. Queries of a report know the tables of older builds too, where
-`ledger_file.reading` lets them in.
+Invariant: each query reads, and changes nothing.
 """
 
 from __future__ import annotations
@@ -106,9 +105,7 @@ def steps_since(db: Database, lease: int) -> Iterator[Row]:
 
 
 def evidence(db: Database) -> dict[int, str]:
-    """By lease, what RL steps say of themselves as JSON; empty in a ledger of a build that kept none."""
-    if not db.execute("SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'evidence')").fetchone()[0]:
-        return {}
+    """By lease, what RL steps say of themselves as JSON."""
     return dict(map(tuple, db.execute("SELECT lease, body FROM evidence")))
 
 
@@ -165,7 +162,7 @@ def rounds_closed(db: Database) -> Iterator[Row]:
 
 def round_episodes(db: Database, round_id: int) -> list[RoundEpisode]:
     """What a round was made of: its episodes as they ended, then what it lost to faults."""
-    played = db.execute("SELECT * FROM episodes WHERE round_id = ? ORDER BY seq", (round_id,))  # of any build's columns
+    played = db.execute("SELECT * FROM episodes WHERE round_id = ? ORDER BY seq", (round_id,))
     lost = db.execute("SELECT task FROM round_tasks WHERE round_id = ? AND state = 'fault' ORDER BY n", (round_id,))
     found = [
         RoundEpisode(
@@ -173,7 +170,7 @@ def round_episodes(db: Database, round_id: int) -> list[RoundEpisode]:
             success=bool(row["success"]),
             feasible=bool(row["feasible"]),
             reason=row["reason"],
-            score=dict(row).get("score"),
+            score=row["score"],
             token=row["token"],
         )
         for row in played
@@ -276,7 +273,7 @@ def episodes(db: Database) -> Iterator[Row]:
 
 
 def steps_of(db: Database, token: int) -> list[StepRef]:
-    """Where the steps of an episode are stored, in order. Raises msgspec.DecodeError for another build's."""
+    """Where the steps of an episode are stored, in order. Raises msgspec.DecodeError."""
     rows = db.execute("SELECT ref FROM steps WHERE token = ? ORDER BY n", (token,))
     return [msgspec.msgpack.decode(row["ref"], type=StepRef) for row in rows]
 

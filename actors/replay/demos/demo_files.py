@@ -1,4 +1,4 @@
-"""Recordings of demonstrations: Parquet, or the run folder that they were made in. JSON lines are still read.
+"""Recordings of demonstrations: Parquet files, and the run folders that they were made in.
 
 Invariant: a demonstration comes out as it was recorded. Each step's digest is checked, and a file that was cut short is
 refused. A file appears under its name only when it is whole. A run's ledger is opened read-only.
@@ -26,11 +26,8 @@ from actors.replay.demos.format import (
 )
 from actors.replay.messages import Reservation, StepPayload, StepRef
 from apis.actions.reasoning import spoken
-from runtime import disk
 from runtime.errors import PayloadLost, StoreError
 from runtime.segments import digest_of, read_blob
-
-MOST_BYTES = 32 << 20  # of one demonstration; one of 50 steps with prompts of 30,000 tokens takes 12
 
 
 def read(path: Path, passed: Callable[[PayloadLost], None] | None = None) -> tuple[RecordingHeader, Iterator[Demo]]:
@@ -40,12 +37,9 @@ def read(path: Path, passed: Callable[[PayloadLost], None] | None = None) -> tup
     """
     if path.is_dir():
         return _read_run(path, passed)
-    if path.suffix == ".parquet":
-        header, demos = read_parquet(path)
-    elif path.suffix == ".jsonl":
-        header, demos = _read_lines(path)
-    else:
-        raise StoreError(f"{path}: a recording is a run's folder, a .parquet or a .jsonl file")
+    if path.suffix != ".parquet":
+        raise StoreError(f"{path}: a recording is a run's folder or a .parquet file")
+    header, demos = read_parquet(path)
     if header.format != FORMAT:
         raise StoreError(f"{path} has format {header.format!r}, this build reads {FORMAT!r}: export it again")
     return header, _checked(path, header, demos)
@@ -107,40 +101,6 @@ class _Named(msgspec.Struct, frozen=True):
 
     function: str
     name: str = ""  # of an application's function
-
-
-def _read_lines(path: Path) -> tuple[RecordingHeader, Iterator[Demo]]:
-    """JSON lines: the header, then a demonstration a line. Raises StoreError, also while iterating."""
-    lines = _lines(path)
-    try:
-        text = next(lines, b"")
-        name = msgspec.json.decode(text, type=dict).get("format")
-        if name != FORMAT:
-            raise StoreError(f"{path} has format {name!r}, this build reads {FORMAT!r}: export it again")
-        header = msgspec.json.decode(text, type=RecordingHeader)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise StoreError(f"no demonstrations in {path}: {error}") from error
-    return header, _demos_of_lines(path, lines)
-
-
-def _demos_of_lines(path: Path, lines: Iterator[bytes]) -> Iterator[Demo]:
-    decoder = msgspec.json.Decoder(Demo)
-    for number, line in enumerate(lines, 2):
-        try:
-            yield decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise StoreError(f"{path}, line {number}: {error}") from error
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    number = 0
-    try:
-        with disk.opened(path) as file:
-            for line in disk.lines(file, MOST_BYTES):
-                number += 1
-                yield line
-    except OSError as error:
-        raise StoreError(f"{path}, line {number + 1}: {error.strerror}") from error
 
 
 def write(path: Path, header: RecordingHeader, demos: Iterable[Demo]) -> None:

@@ -1,9 +1,9 @@
 """The format of a recording of demonstrations: what it holds, and its rows in Parquet, one a step.
 
 Invariant: fields have the names that existing files hold; a field is only ever added, with a default. Nothing of a step
-is lost or rounded on the way out and back, and a value without a column is refused. The row groups, the order of rows
-and the types and packing of columns do not matter, up to the bounds below. They are checked before anything of that
-size is unpacked, for a file of a few kilobytes may claim gigabytes.
+is lost or rounded on the way out and back, and a value without a column is refused. Rows come by demonstration and
+step. Their groups and the types and packing of columns do not matter, up to the bounds below. Bounds are checked before
+anything of that size is unpacked, for a file of a few kilobytes may claim gigabytes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ from runtime.errors import StoreError
 from runtime.segments import digest_of
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
-    from numpy.typing import NDArray
 
 FORMAT = "computerrl-demos-3"
 KEY = b"computerrl"  # of the metadata that holds the header
@@ -35,7 +33,6 @@ MOST_ROWS = 4_000_000
 MOST_STEPS = 10_000  # of a demonstration
 MOST_DEMO = 32 << 20  # bytes of one, and of what is unpacked at once
 MOST_CHUNK, OF_ROW = 512 << 20, 128 << 10  # bytes of a column in a row group, and for each of its rows beyond MOST_DEMO
-MOST_WHOLE = 1 << 30  # bytes of a file whose rows are out of order
 OF_ID = 8  # bytes, and more while it is an object
 MAY_LACK = frozenset(("action", "refusal", "result"))  # columns that may be null
 _OF_DEMO = ("task", "route", "member", "reason", "wall_s", "busy_s")
@@ -53,11 +50,8 @@ class TaskAttempts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     mixed_wins: int = 0
 
 
-RENAMED_FORMS = {"paper": "published"}  # as recordings of before name them
-
-
 class RecordingHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a recording holds and was made with: Parquet's metadata, or the first of JSON lines."""
+    """What a recording holds and was made with, as Parquet's metadata."""
 
     format: str
     tokenizer: str  # fingerprint of what made the token ids, "" when unknown
@@ -66,10 +60,6 @@ class RecordingHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     observations: queries.Observations = queries.FIRST_OBSERVATION  # versions that its desktops showed, smallest first
     demos: int
     tasks: list[TaskAttempts] = []  # all that were tried, solved or not; [] where tasks have no strata
-
-    def __post_init__(self) -> None:
-        if self.form in RENAMED_FORMS:
-            msgspec.structs.force_setattr(self, "form", RENAMED_FORMS[self.form])
 
 
 class DemoStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -147,7 +137,7 @@ def _row(number: int, place: int, demo: Demo, step: DemoStep) -> dict[str, Any]:
 
 
 def read_parquet(path: Path) -> tuple[RecordingHeader, Iterator[Demo]]:
-    """What `write_parquet` wrote, however another writer has cut, ordered, typed or compressed it since.
+    """What `write_parquet` wrote, however another writer has cut, typed or compressed it since.
 
     Raises StoreError, also while iterating; rows are counted from 0 in the file's own order.
     """
@@ -156,8 +146,8 @@ def read_parquet(path: Path) -> tuple[RecordingHeader, Iterator[Demo]]:
 
     try:
         disk.opened(path).close()
-        found = pq.read_schema(path)
-        text = (found.metadata or {}).get(KEY)
+        written = pq.read_schema(path)
+        text = (written.metadata or {}).get(KEY)
         if text is None:
             raise StoreError(
                 f"no demonstrations in {path}: its metadata has no {KEY.decode()}, which says what they were made with"
@@ -167,7 +157,7 @@ def read_parquet(path: Path) -> tuple[RecordingHeader, Iterator[Demo]]:
         raise StoreError(f"no demonstrations in {path}: {_line(error)}") from error
     schema = _schema(header)
     for name in schema.names:
-        if (times := found.names.count(name)) != 1:
+        if (times := written.names.count(name)) != 1:
             raise StoreError(f"no demonstrations in {path}: it has {times or 'no'} column{'s' * bool(times)} {name}")
     return header, _demos(path, schema)
 
@@ -178,12 +168,8 @@ def _demos(path: Path, schema: pa.Schema) -> Iterator[Demo]:
 
     try:
         with pq.ParquetFile(path, pre_buffer=False, read_dictionary=_texts(schema)) as file:
-            total = _refuse_huge(path, file.metadata)
-            keys = _cast(path, file.read(columns=["demo", "step"]), schema)
-            order = _order(path, keys["demo"].to_numpy(), keys["step"].to_numpy())
-            if not _in_order(order) and total > MOST_WHOLE:
-                raise StoreError(f"{path}: its rows are not in the order of demo and step, and too many to be sorted")
-            for _, rows in groupby(_rows(path, file, schema, order), key=lambda row: row[1]["demo"]):
+            _refuse_huge(path, file.metadata)
+            for _, rows in groupby(_rows(path, file, schema), key=lambda row: row[1]["demo"]):
                 yield _demo(path, _collected(path, rows))
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"{path}: {_line(error)}") from error
@@ -196,11 +182,10 @@ def _texts(schema: pa.Schema) -> list[str]:
     return [field.name for field in schema if pa.types.is_string(field.type)]
 
 
-def _refuse_huge(path: Path, metadata: pq.FileMetaData) -> int:
-    """Bytes of all columns unpacked, by the file's own account. Raises StoreError where it is more than is read."""
+def _refuse_huge(path: Path, metadata: pq.FileMetaData) -> None:
+    """Raise StoreError where the file has, by its own account, more rows or larger columns than are read."""
     if metadata.num_rows > MOST_ROWS:
         raise StoreError(f"{path} has {metadata.num_rows} rows: at most {MOST_ROWS} are read")
-    total = 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         for chunk in map(group.column, range(group.num_columns)):
@@ -210,67 +195,44 @@ def _refuse_huge(path: Path, metadata: pq.FileMetaData) -> int:
                     f"{path}: row group {number}, column {chunk.path_in_schema.partition('.')[0]}: it has {size} bytes"
                     f" in {group.num_rows} rows, which is more than is read"
                 )
-            total += size
-    return total
 
 
 def _collected(path: Path, rows: Iterable[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
     """The rows of a demonstration. Raises StoreError for one that is too large."""
-    found, size = [], 0
+    collected, size = [], 0
     for number, row in rows:
-        size += sum(len(value) * (OF_ID if isinstance(value, list) else 1) for value in row.values() if _sized(value))
+        sized = [value for value in row.values() if isinstance(value, str | list)]
+        size += sum(len(value) * (OF_ID if isinstance(value, list) else 1) for value in sized)
         if size > MOST_DEMO:
             raise StoreError(f"{path}: row {number}: demonstration {row['demo']} has more than {MOST_DEMO} bytes")
-        found.append((number, row))
-    return found
-
-
-def _sized(value: object) -> bool:
-    return isinstance(value, str | list)
+        collected.append((number, row))
+    return collected
 
 
 def _line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def _order(path: Path, demos: NDArray[np.int64], steps: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The rows by demonstration and step. Raises StoreError unless each one's steps are 0 to n-1, each once."""
-    import numpy as np
-
-    order = np.lexsort((steps, demos))
-    whose, places = demos[order], steps[order]
-    begins = np.flatnonzero(np.append(True, whose[1:] != whose[:-1])[: len(whose)])
-    lengths = np.diff(np.append(begins, len(order)))
-    wanted = np.arange(len(order)) - np.repeat(begins, lengths)
-    for bad in np.flatnonzero(places != wanted)[:1]:
-        twice = wanted[bad] > 0 and places[bad] == wanted[bad] - 1
-        said = f"step {places[bad]} a second time" if twice else f"step {places[bad]} in place of {wanted[bad]}"
-        raise StoreError(f"{path}: row {order[bad]}, column step: demonstration {whose[bad]} has {said}")
-    if len(lengths) and (most := int(lengths.max())) > MOST_STEPS:
-        raise StoreError(f"{path}: demonstration {whose[begins[lengths.argmax()]]} has {most} steps")
-    return order
-
-
-def _in_order(order: NDArray[np.int64]) -> bool:
-    return bool((order[1:] > order[:-1]).all())
-
-
-def _rows(
-    path: Path, file: pq.ParquetFile, schema: pa.Schema, order: NDArray[np.int64]
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Number and values of each row in `order`; a file that lies in it is never in memory whole."""
+def _rows(path: Path, file: pq.ParquetFile, schema: pa.Schema) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Number and values of each row. Raises StoreError unless they come by demonstration and step, each once."""
     import pyarrow as pa
 
-    if _in_order(order):
-        at = 0
-        for batch in file.iter_batches(ROWS, columns=schema.names):
-            yield from _unpacked(path, pa.Table.from_batches([batch]), schema, range(at, at + batch.num_rows))
-            at += batch.num_rows
-        return
-    whole = file.read(columns=schema.names).unify_dictionaries()
-    for at in range(0, len(order), ROWS):
-        rows = order[at : at + ROWS].tolist()
-        yield from _unpacked(path, whole.take(rows), schema, rows)
+    at, demo, step = 0, None, -1
+    for batch in file.iter_batches(ROWS, columns=schema.names):
+        table = pa.Table.from_batches([batch])
+        for number, row in _unpacked(path, table, schema, range(at, at + batch.num_rows)):
+            if demo is not None and row["demo"] < demo:
+                cause = f"{row['demo']} comes after {demo}: sort the rows by demo and step"
+                raise StoreError(f"{path}: row {number}, column demo: {cause}")
+            due = step + 1 if row["demo"] == demo else 0
+            if row["step"] != due:
+                steps = f"step {row['step']} in place of {due}"
+                raise StoreError(f"{path}: row {number}, column step: demonstration {row['demo']} has {steps}")
+            if due >= MOST_STEPS:
+                raise StoreError(f"{path}: demonstration {row['demo']} has more than {MOST_STEPS} steps")
+            demo, step = row["demo"], due
+            yield number, row
+        at += batch.num_rows
 
 
 def _unpacked(

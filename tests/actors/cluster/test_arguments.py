@@ -132,7 +132,7 @@ def test_an_import_into_a_new_run_takes_the_model_that_is_named(
         ("export", "base", "m", "--at", ""),
         ("tasks", "check", "text_editor", "--out", ""),
         ("demos", "record", "text_editor", "--name", ""),
-        ("demos", "import", "a.jsonl", "x", "--model", ""),
+        ("demos", "import", "a.parquet", "x", "--model", ""),
         ("status", "--runs", ""),
         ("run", "smoke", "--set", ""),
         ("apis", "check", "--app", ""),

@@ -90,7 +90,7 @@ def test_help_of_a_verb_shows_its_own_examples(capsys: pytest.CaptureFixture[str
         (["demos", "record", "text_editor", "--max-turns", "0"], "--max-turns is 0"),
         (["runs", "--seats", "3"], "--seats: no such argument; "),
         (["demos", "show", "nope"], "no recording of that name"),
-        (["demos", "import", "nope.jsonl", "x"], "no such file"),
+        (["demos", "import", "nope.parquet", "x"], "no such file"),
         (["eval", "bse", "--tasks", "desktop"], "did you mean base?"),
         (["eval", "base"], "nothing to play: name a suite"),
         (["eval", "base", "--tasks", "desktpo"], "did you mean desktop?"),

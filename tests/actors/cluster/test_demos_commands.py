@@ -83,29 +83,18 @@ def test_one_recording_is_shared_byte_for_byte(
 
     record = (tmp_path / "runs" / "cold" / "run.json").read_bytes()
     assert run("export", "cold", "demos.parquet")["header"]["demos"] == 4
-    header, demos = demo_files.read(tmp_path / "demos.parquet")
-    (tmp_path / "demos.jsonl").write_bytes(b"\n".join(map(msgspec.json.encode, [header, *demos])))
-    for name in ("demos.jsonl", "demos.parquet"):
-        assert digests(tmp_path / name) == wanted
-        assert run("import", name, f"from-{name}")["imported"] == 4
-        assert digests(tmp_path / "runs" / f"from-{name}") == wanted
-        assert run("import", name, f"from-{name}")["imported"] == 0
-        assert run("import", name, "cold")["imported"] == 0
-        assert (tmp_path / "runs" / "cold" / "run.json").read_bytes() == record, "what it was and how it ended"
-    foreign = (tmp_path / "demos.jsonl").read_bytes().replace(b"Agent", b"Ag\xe4nt", 1)
-    (tmp_path / "latin.jsonl").write_bytes(foreign)
-    assert cli.main(["demos", "import", "latin.jsonl", "latin"]) == 2
-    assert "latin.jsonl, line 2: " in capsys.readouterr().err
-    assert {row["run"]: row["header"]["demos"] for row in run("list")} == {
-        "cold": 4,
-        "from-demos.jsonl": 4,
-        "from-demos.parquet": 4,
-    }
+    assert digests(tmp_path / "demos.parquet") == wanted
+    assert run("import", "demos.parquet", "other")["imported"] == 4
+    assert digests(tmp_path / "runs" / "other") == wanted
+    assert run("import", "demos.parquet", "other")["imported"] == 0
+    assert run("import", "demos.parquet", "cold")["imported"] == 0
+    assert (tmp_path / "runs" / "cold" / "run.json").read_bytes() == record, "what it was and how it ended"
+    assert {row["run"]: row["header"]["demos"] for row in run("list")} == {"cold": 4, "other": 4}
     assert [(f["family"], f["route"], f["demos"]) for f in run("show", "demos.parquet")["strata"]] == [
         ("file_manager", "gui", 2),
         ("text_editor", "gui", 2),
     ]
-    task = next(iter(demo_files.read(tmp_path / "demos.jsonl")[1])).task
+    task = next(iter(demo_files.read(tmp_path / "demos.parquet")[1])).task
     assert cli.main(["demos", "show", "cold", "--task", task]) == 0
     assert "Agent.exit(success=True)" in capsys.readouterr().out
     assert run_folder.read_record(tmp_path / "runs" / "cold").verdict == "ok"
@@ -150,16 +139,18 @@ def refused_where_it_does_not_fit(folder: Path) -> None:
 
     assert "holds 4 demonstrations, demos.count asks for 9" in refused(source="cold", count=9)
     assert "demos.source: cld: no recording of that name" in refused(source="cld")
-    other = (folder / "demos.jsonl").read_text().replace(models.fingerprint(models.bundled()), "0123", 1)
-    (folder / "other.jsonl").write_text(other)
-    assert "was recorded with tokenizer 0123" in refused(source=str(folder / "other.jsonl"), count=4)
-    leaking = (folder / "demos.jsonl").read_text().replace('"file_manager/train/', '"file_manager/held-out/', 1)
-    (folder / "leak.jsonl").write_text(leaking)
-    assert "leak.jsonl: file_manager/held-out/" in refused(source=str(folder / "leak.jsonl"), count=4)
-    assert cli.main(["demos", "import", str(folder / "leak.jsonl"), "leak"]) == 2
+    header, found = demo_files.read(folder / "demos.parquet")
+    first, *rest = found
+    other, leak = folder / "other.parquet", folder / "leak.parquet"
+    demo_files.write(other, msgspec.structs.replace(header, tokenizer="0123"), [first, *rest])
+    assert "was recorded with tokenizer 0123" in refused(source=str(other), count=4)
+    leaked = first.task.replace("/train/", "/held-out/")
+    demo_files.write(leak, header, [msgspec.structs.replace(first, task=leaked), *rest])
+    assert f"leak.parquet: {leaked}" in refused(source=str(leak), count=4)
+    assert cli.main(["demos", "import", str(leak), "leak"]) == 2
     assert not (folder / "runs" / "leak").exists()
-    assert f"did you mean {folder / 'other.jsonl'}?" in refused(source=str(folder / "othr.jsonl"))
-    assert f"there is no folder {folder / 'gone'}" in refused(source=str(folder / "gone" / "other.jsonl"))
+    assert f"did you mean {other}?" in refused(source=str(folder / "othr.parquet"))
+    assert f"there is no folder {folder / 'gone'}" in refused(source=str(folder / "gone" / "other.parquet"))
 
 
 def test_a_recording_of_what_the_run_must_not_have_seen_is_refused(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ seens = st.builds(
     acted=st.booleans(),
     ready=st.booleans(),
     link=st.sampled_from(LinkState),
-    sandbox_alive=st.booleans(),
+    alive=st.booleans(),
     exit_signal=st.sampled_from([0, 9, 15]),
     oom_kills=st.integers(0, 2),
     limit_hits=st.integers(0, 2),
@@ -60,9 +60,9 @@ def test_a_fault_after_an_action_has_a_cause_on_the_host(seen: Evidence):
 
 
 def test_the_guest_can_not_buy_a_fault_with_memory_or_silence():
-    greedy = Evidence(acted=True, link=LinkState.LOST, oom_kills=3, limit_hits=40, sandbox_alive=False)
+    greedy = Evidence(acted=True, link=LinkState.LOST, oom_kills=3, limit_hits=40, alive=False)
     assert cause_of(greedy) is BrokenBy.MEMORY_LIMIT
-    killed = Evidence(acted=True, link=LinkState.LOST, oom_kills=1, limit_hits=9, sandbox_alive=False, exit_signal=9)
+    killed = Evidence(acted=True, link=LinkState.LOST, oom_kills=1, limit_hits=9, alive=False, exit_signal=9)
     assert cause_of(killed) is BrokenBy.MEMORY_LIMIT, "a signal that comes of its own limit is its own doing"
     forks = Evidence(acted=True, link=LinkState.SILENT, processes_refused=70, loop_lag_s=9.0, memory_left=0.0)
     assert cause_of(forks) is BrokenBy.PROCESS_LIMIT, "what stalls the host is the doing of who wants more than it may"
@@ -74,9 +74,7 @@ def test_before_the_first_action_a_hang_and_a_lost_connection_have_names_of_thei
     for ready, silent, lost in ((True, "agent_silent", "connection_lost"), (False, "boot_timeout", "boot_failed")):
         assert cause_of(Evidence(acted=False, ready=ready, link=LinkState.SILENT)) == silent
         assert cause_of(Evidence(acted=False, ready=ready, link=LinkState.LOST)) == lost
-    assert (
-        cause_of(Evidence(acted=False, ready=True, link=LinkState.LOST, sandbox_alive=False)) is FaultCause.BOOT_FAILED
-    )
+    assert cause_of(Evidence(acted=False, ready=True, link=LinkState.LOST, alive=False)) is FaultCause.BOOT_FAILED
     assert cause_of(Evidence(acted=True, ready=True, link=LinkState.LOST)) is BrokenBy.LINK_CLOSED
 
 

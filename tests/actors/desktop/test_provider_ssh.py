@@ -117,7 +117,7 @@ async def test_a_machine_says_which_office_it_has(
     provider: SshProvider, machine: MachineConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = SshConfig(machines=[machine])
-    assert await hosts_module.office_releases(config) == {machine.host: office.release()}
+    assert await hosts_module.office_releases(config) == {f"{machine.host}:{machine.port}": office.release()}
     one_seat = ("desktops.count=1", "desktops.processes=1", "desktops.warm_pool=0")
     deploy, _ = deploy_files.load("sglang-gpu", one_seat)
     deploy = msgspec.structs.replace(deploy, desktops=msgspec.structs.replace(deploy.desktops, provider=config))

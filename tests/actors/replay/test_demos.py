@@ -1,9 +1,9 @@
-"""Demonstrations that travel: Parquet, run folders and older JSON lines; and which one is recorded next."""
+"""Demonstrations that travel as Parquet and in run folders; and which one is recorded next."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -76,16 +76,8 @@ def digests(path: Path) -> list[str]:
 
 
 def export(recorded: Recorder, path: Path) -> None:
-    """What `computerrl demos export` writes, or wrote as JSON lines."""
-    write(path, *demo_files.read(recorded.folder))
-
-
-def write(path: Path, header: RecordingHeader, demos: Iterable[Demo]) -> None:
-    """A recording in the format that the ending of its name says."""
-    if path.suffix == ".jsonl":
-        path.write_bytes(b"\n".join(map(msgspec.json.encode, [header, *demos])) + b"\n")
-    else:
-        demo_files.write(path, header, demos)
+    """What `computerrl demos export` writes."""
+    demo_files.write(path, *demo_files.read(recorded.folder))
 
 
 def test_they_are_recorded_evenly_and_travel_byte_for_byte(tmp_path: Path) -> None:
@@ -93,12 +85,11 @@ def test_they_are_recorded_evenly_and_travel_byte_for_byte(tmp_path: Path) -> No
     made = one.record(9)
     assert made == {"a/api": 3, "a/gui": 3, "b/gui": 3}
     assert one.play.figures().demo_strata == dict(made)
-    files = [tmp_path / "demos.jsonl", tmp_path / "out" / "demos.parquet"]
-    for file in files:
-        export(one, file)
+    file = tmp_path / "out" / "demos.parquet"
+    export(one, file)
     wanted = digests(one.folder)
     assert len(set(wanted)) == 9
-    for number, source in enumerate([*files, one.folder]):
+    for number, source in enumerate([file, one.folder]):
         assert digests(source) == wanted
         assert demo_files.read(source)[0] == RecordingHeader(
             format=demo_format.FORMAT, tokenizer="t1", form="compact", demos=9, observations=(OBSERVATION_VERSION,)
@@ -121,7 +112,7 @@ def test_they_are_recorded_evenly_and_travel_byte_for_byte(tmp_path: Path) -> No
 def test_one_that_is_held_is_not_taken_in_again_whatever_file_it_comes_in(tmp_path: Path) -> None:
     one = Recorder(tmp_path / "one", 4)
     one.record(2)
-    early, late = tmp_path / "early.jsonl", tmp_path / "late.parquet"
+    early, late = tmp_path / "early.parquet", tmp_path / "late.parquet"
     export(one, early)
     one.record(2)
     export(one, late)
@@ -129,7 +120,7 @@ def test_one_that_is_held_is_not_taken_in_again_whatever_file_it_comes_in(tmp_pa
     assert [other.take_in(path) for path in (early, late, one.folder, late)] == [2, 2, 0, 0]
     more = Recorder(tmp_path / "more", 99)
     more.record(1)
-    mine = tmp_path / "mine.jsonl"
+    mine = tmp_path / "mine.parquet"
     export(more, mine)
     assert more.take_in(mine) == 0, "its own recording"
 
@@ -177,39 +168,30 @@ def foreign(demo: Demo, **changed: object) -> DemoStep:
 def test_what_is_not_sound_or_not_alike_adds_nothing(tmp_path: Path) -> None:
     one = Recorder(tmp_path / "one", 3)
     one.record(3)
-    good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
-    export(one, good)
-    text = good.read_bytes()
-    other = Recorder(tmp_path / "other", 3)
+    header, found = demo_files.read(one.folder)
+    first, *rest = found
+    bad, other = tmp_path / "bad.parquet", Recorder(tmp_path / "other", 3)
 
-    def refused(content: bytes, error: type[Exception], said: str) -> None:
-        bad.write_bytes(content)
+    def refused(error: type[Exception], said: str, changed: Demo = first, others: Sequence[Demo] = rest, **of: object):
+        demo_files.write(bad, msgspec.structs.replace(header, **of), [changed, *others])
         with pytest.raises(error, match=said) as caught:
             other.take_in(bad)
         assert "\n" not in str(caught.value)
         assert other.play.figures().demos == 0
 
-    refused(text.replace(b'"t1"', b'"t2"'), LedgerError, "tokenizer t2, the model has t1: record again")
-    refused(text.replace(b'"compact"', b'"published"'), LedgerError, "form published, prompt.format is compact")
-    refused(text.replace(b"demos-3", b"demos-9"), StoreError, "format 'computerrl-demos-9'")
-    refused(text.replace(b"Agent.wait", b"Agent.wart", 1), StoreError, "is not what its digest")
-    refused(b"\n".join(text.splitlines()[:3]) + b"\n", StoreError, "2 of the 3 demonstrations")
-    refused(text[:-50], StoreError, "line 4")
-    refused(b"", StoreError, "no demonstrations")
-    for said, change in (
-        ("it has no steps", lambda demo: {"steps": []}),
-        ("response_ids of step 0 are empty", lambda demo: {"steps": [foreign(demo, response_ids=[])]}),
-        (
-            "step 0 did what its answer only thought of: None",
-            lambda demo: {"steps": [foreign(demo, response="<think>Agent.wait()")]},
-        ),
-        ("prompt_ids of step 0 are below 0", lambda demo: {"steps": [foreign(demo, prompt_ids=[3, -5])]}),
+    refused(LedgerError, "tokenizer t2, the model has t1: record again", tokenizer="t2")
+    refused(LedgerError, "form published, prompt.format is compact", form="published")
+    refused(StoreError, "format 'computerrl-demos-9'", format="computerrl-demos-9")
+    refused(StoreError, "2 of the 3 demonstrations", others=rest[:1])
+    wrong = msgspec.structs.replace(first.steps[0], digest="00")
+    refused(StoreError, "is not what its digest", msgspec.structs.replace(first, steps=[wrong, *first.steps[1:]]))
+    for said, changed in (
+        ("response_ids of step 0 are empty", foreign(first, response_ids=[])),
+        ("step 0 did what its answer only thought of: None", foreign(first, response="<think>Agent.wait()")),
+        ("prompt_ids of step 0 are below 0", foreign(first, prompt_ids=[3, -5])),
     ):
-        header, found = demo_files.read(good)
-        first, *rest = found
-        write(bad, header, [msgspec.structs.replace(first, **change(first)), *rest])
-        refused(bad.read_bytes(), StoreError, f"{first.task}: {said}")
-    for name in ("absent.jsonl", "absent.parquet", "demos.csv"):
+        refused(StoreError, f"{first.task}: {said}", msgspec.structs.replace(first, steps=[changed]))
+    for name in ("absent.parquet", "demos.csv"):
         with pytest.raises(StoreError):
             other.take_in(tmp_path / name)
     (tmp_path / "torn.parquet").write_bytes(b"PAR1 nonsense")
@@ -236,9 +218,8 @@ def test_any_step_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory,
         steps.append(DemoStep(digest=digest, well_formed=well_formed, payload=content))
     made = [Demo(task="a/train/1", route="", reason="verified", wall_s=0.1, busy_s=0.2, steps=steps)] * 2
     header = RecordingHeader(format=demo_format.FORMAT, tokenizer="", form="", demos=2)
-    for name in ("x.jsonl", "x.parquet"):
-        write(folder / name, header, made)
-        assert list(demo_files.read(folder / name)[1]) == made
+    demo_files.write(folder / "x.parquet", header, made)
+    assert list(demo_files.read(folder / "x.parquet")[1]) == made
 
 
 def test_seats_that_ask_at_once_are_spread_over_a_pools_members(tmp_path: Path) -> None:

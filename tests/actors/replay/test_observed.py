@@ -6,7 +6,7 @@ import json
 from importlib import resources
 from pathlib import Path
 
-import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from test_demos import Recorder, export
@@ -66,13 +66,11 @@ def test_what_a_build_without_versions_made_shows_the_first(tmp_path: Path) -> N
     run.record(2)
     run.play.do(lambda tx: tx.execute("DELETE FROM meta WHERE key LIKE 'observations%'"))
     assert played(run) == shown(run.folder) == (1,)
-    for file in (tmp_path / "old.jsonl", tmp_path / "old.parquet"):
-        export(run, file)
-    lines = (tmp_path / "old.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "old.jsonl").write_text("".join([_without(lines[0]) + "\n", *lines[1:]]))
+    export(run, tmp_path / "old.parquet")
     table = pq.read_table(tmp_path / "old.parquet")
-    pq.write_table(table.replace_schema_metadata({KEY: _without(table.schema.metadata[KEY])}), tmp_path / "old.parquet")
-    assert shown(tmp_path / "old.jsonl") == shown(tmp_path / "old.parquet") == (1,)
+    header = {key: value for key, value in json.loads(table.schema.metadata[KEY]).items() if key != "observations"}
+    pq.write_table(table.replace_schema_metadata({KEY: json.dumps(header)}), tmp_path / "old.parquet")
+    assert shown(tmp_path / "old.parquet") == (1,)
     run.play.do(demo_tasks.label)
     assert played(run) == (1, OBSERVATION_VERSION)
 
@@ -82,15 +80,9 @@ def test_the_recordings_that_come_along_say_what_they_show(name: str, version: i
     assert shown(Path(str(resources.files("deploy"))) / "demos" / f"{name}.parquet") == (version,)
 
 
-def _without(header: str | bytes) -> str:
-    found = json.loads(header)
-    del found["observations"]
-    return json.dumps(found)
-
-
 @pytest.mark.parametrize("bad", [[], [0], ["2"], 2, list(range(1, 99))])
 def test_versions_that_are_none_are_refused(bad: object, tmp_path: Path) -> None:
     plain = {"format": demo_format.FORMAT, "tokenizer": "", "form": "", "demos": 0, "observations": bad}
-    (tmp_path / "demos.jsonl").write_bytes(msgspec.json.encode(plain) + b"\n")
+    pq.write_table(pa.table({}).replace_schema_metadata({KEY: json.dumps(plain)}), tmp_path / "demos.parquet")
     with pytest.raises(StoreError, match="observations"):
-        demo_files.read(tmp_path / "demos.jsonl")
+        demo_files.read(tmp_path / "demos.parquet")

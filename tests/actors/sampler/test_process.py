@@ -15,9 +15,10 @@ from actors.cluster.config import models
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.typed_yaml import build
 from actors.cluster.runs import compose
-from actors.sampler import process
+from actors.sampler import engine as engines
 from actors.sampler.config import EmbeddedConfig, SamplersConfig, SamplerSettings, SglangConfig, attached_key
-from actors.sampler.process import EngineProcess, SglangProcess, environment, interpreter
+from actors.sampler.engine import EmbeddedEngine, SglangEngine, environment, interpreter
+from runtime.clock import RealClock
 from runtime.errors import ConfigError
 from runtime.program import TOKEN_ENV
 
@@ -27,14 +28,15 @@ SHIM = Path(__file__).resolve().parents[2] / "sglang" / "shim"
 @pytest.fixture
 def command(tmp_path: Path):
     """Makes a command line and its environment."""
-    made: list[SglangProcess] = []
+    made: list[SglangEngine] = []
 
     def make(python: str = sys.executable, **samplers: object) -> tuple[list[str], dict[str, str]]:
         options = samplers.pop("options", {})
         engine = SglangConfig(python=python, options=options)  # type: ignore[arg-type]
         config = SamplersConfig(engine=engine, **samplers)  # type: ignore[arg-type]
-        made.append(SglangProcess(SamplerSettings(samplers=config, model=""), engine, "s", tmp_path / "log"))
-        return made[-1].command("/model", "0.3")
+        made.append(SglangEngine(SamplerSettings(samplers=config, model=""), "s", tmp_path, RealClock()))
+        made[-1].token = "k" * 32
+        return made[-1].command("/model", "0.3")[:2]
 
     yield make
     for one in made:
@@ -45,7 +47,7 @@ def test_a_started_servers_key_is_in_no_command_line(command, tmp_path: Path) ->
     """It goes by the environment to the launcher, which takes it out and tells SGLang within its own process."""
     argv, env = command()
     key = env.pop(TOKEN_ENV)
-    assert len(key) >= 32
+    assert key == "k" * 32
     assert not any(key in word for word in argv)
     (tmp_path / "sglang").mkdir()
     shown = "import os, sys\nprint(sys.argv[1:], 'COMPUTERRL_TOKEN' in os.environ)"
@@ -77,7 +79,11 @@ def pairs(argv: list[str]) -> dict[str, str]:
 def test_the_embedded_engine_gets_its_dtype_and_its_limit(tmp_path: Path) -> None:
     def given(engine: EmbeddedConfig) -> dict[str, str]:
         settings = SamplerSettings(samplers=SamplersConfig(engine=engine), model="")
-        return pairs(EngineProcess(settings, "s", tmp_path, tmp_path / "log").command("/model", "0.3", 7))
+        engine_ = EmbeddedEngine(settings, "s", tmp_path, RealClock())
+        argv, _, (descriptor,) = engine_.command("/model", "0.3")
+        os.close(descriptor)
+        engine_.clear()
+        return {name: value for name, value in pairs(argv).items() if name != "--fd"}
 
     plain = given(EmbeddedConfig())
     assert plain["--dtype"] == "float32"
@@ -103,11 +109,8 @@ def test_on_a_cpu_it_takes_plain_torch(command, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_on_a_gpu_it_decides_itself_and_options_pass_through(command) -> None:
-    argv, env = command(
-        device="cuda", nice=3, options={"tp_size": 2, "enable-metrics": True, "disable-radix-cache": False}
-    )
+    argv, env = command(device="cuda", options={"tp_size": 2, "enable-metrics": True, "disable-radix-cache": False})
     given = pairs(argv)
-    assert argv[:3] == ["nice", "-n", "3"]
     assert (given["--device"], given["--tp-size"]) == ("cuda", "2")
     assert "--enable-metrics" in argv
     assert "--attention-backend" not in given
@@ -124,7 +127,7 @@ def test_a_compiler_of_its_own_packages_is_named_where_the_machine_has_none(
         program.touch(mode=0o755)
     monkeypatch.delenv("CUDA_HOME", raising=False)
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    monkeypatch.setattr(process, "MACHINE_NVCC", tmp_path / "none")
+    monkeypatch.setattr(engines, "MACHINE_NVCC", tmp_path / "none")
     assert command(str(python), device="cuda")[1]["CUDA_HOME"] == str(toolkit)
     monkeypatch.setenv("CUDA_HOME", "/opt/cuda")
     assert command(str(python), device="cuda")[1]["CUDA_HOME"] == "/opt/cuda"

@@ -18,7 +18,7 @@ import msgspec
 
 from actors.desktop import provider as abc
 from actors.desktop.config import SandboxConfig
-from actors.desktop.faults import FaultCause, fault
+from actors.desktop.faults import DesktopHealth, FaultCause, fault
 from actors.desktop.files import read_home as outside
 from actors.desktop.providers import home
 from actors.desktop.providers.sandbox import cgroups, command, ending, owners, shares
@@ -285,14 +285,14 @@ class SandboxProvider(abc.Provider):
             loop.remove_reader(sandbox.says)
         return int(msgspec.json.decode(said.splitlines()[0])["child-pid"])
 
-    async def probe(self, desktop: abc.Desktop) -> abc.DesktopHealth:
+    async def probe(self, desktop: abc.Desktop) -> DesktopHealth:
         """See `Provider.probe`."""
         sandbox = self._sandboxes.get(desktop.name)
         left = ending.memory_left()
         if sandbox is None or sandbox.process is None or sandbox.init is None:
-            return abc.DesktopHealth(alive=False, memory_left=left)
+            return DesktopHealth(alive=False, memory_left=left)
         code = sandbox.process.poll()
-        return abc.DesktopHealth(
+        return DesktopHealth(
             alive=code is None and sandbox.alive,
             said=sandbox.last_words(),  # also of one that seems alive: it may be closing its socket just now
             exit_signal=-code if code is not None and code < 0 else 0,
