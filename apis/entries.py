@@ -48,19 +48,19 @@ class Brought:
         where = f"package {self.package}, entry point {self._point.group}: {self.name} = {self._point.value}"
         raise ConfigError(f"{where}: {' '.join(why.split())}; mend or uninstall the package") from error
 
-    def checked(self, found: Any, kind: type, taken: Container[str], name: str) -> None:
-        """Refuse `found` where it is no `kind`, is not called as the entry point, or its name is `taken`."""
-        if not isinstance(found, kind):
-            self.refuse(f"it is a {type(found).__name__}, and no {kind.__module__}.{kind.__name__}")
-        if getattr(found, name) in taken:
-            self.refuse(f"there is a {kind.__name__} {getattr(found, name)} already: give it another name")
+    def checked(self, brought: Any, kind: type, taken: Container[str], name: str) -> None:
+        """Refuse `brought` where it is no `kind`, is not called as the entry point, or its name is `taken`."""
+        if not isinstance(brought, kind):
+            self.refuse(f"it is a {type(brought).__name__}, and no {kind.__module__}.{kind.__name__}")
+        if getattr(brought, name) in taken:
+            self.refuse(f"there is a {kind.__name__} {getattr(brought, name)} already: give it another name")
 
 
 @lru_cache(maxsize=1)
 def _all() -> tuple[EntryPoint, ...]:
     """Of all three groups, in an order that does not depend on where packages lie."""
-    found = [point for group in GROUPS for point in entry_points(group=group)]
-    return tuple(sorted(found, key=lambda point: (point.dist.name if point.dist else "", point.name)))
+    points = [point for group in GROUPS for point in entry_points(group=group)]
+    return tuple(sorted(points, key=lambda point: (point.dist.name if point.dist else "", point.name)))
 
 
 def brought(group: str) -> Iterator[Brought]:
@@ -70,9 +70,9 @@ def brought(group: str) -> Iterator[Brought]:
 
 def declaring(package: ModuleType, name: str, order: Sequence[str]) -> Iterator[ModuleType]:
     """The modules below `package`, at any depth, that declare `name`."""
-    names = [found.name for found in walk_packages(package.__path__, f"{package.__name__}.")]
-    for found in _ordered(names, order):
-        module = import_module(found)
+    names = [each.name for each in walk_packages(package.__path__, f"{package.__name__}.")]
+    for module_name in _ordered(names, order):
+        module = import_module(module_name)
         if hasattr(module, name):
             yield module
 

@@ -240,8 +240,8 @@ def without_duplicates(elements: Sequence[Element]) -> list[Element]:
 
 def _one_thing(a: Element, b: Element) -> bool:
     """Whether two elements of the same name are one: at one place, and not both with a value of their own."""
-    said = a.label == b.label or not (a.text and b.text) or a.name == b.text or b.name == a.text
-    return said and _overlap(a, b) > 0.2
+    alike = a.label == b.label or not (a.text and b.text) or a.name == b.text or b.name == a.text
+    return alike and _overlap(a, b) > 0.2
 
 
 def _overlap(a: Element, b: Element) -> float:

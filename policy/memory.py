@@ -74,8 +74,8 @@ def plan(
     ConfigError for adapters that `arch` can't have.
     """
     size = FP32 if optim.dtype == "float32" else BF16
-    held, adapters, head = parameters(arch, parallel), optim.lora.parameters(arch), parallel.vocab_rows(arch)
-    trained = adapters or held
+    weights, adapters, head = parameters(arch, parallel), optim.lora.parameters(arch), parallel.vocab_rows(arch)
+    trained = adapters or weights
     kept = size * trained if reference else 0
     mains = (FP32 if size == BF16 else 0) * trained
     state = 2 * FP32 * trained + mains
@@ -85,7 +85,7 @@ def plan(
     sizes = [math.prod(shape) for shape in expected(arch).values()]
     joined = max(sizes) if parallel.pipeline == 1 else sum(sizes) // parallel.pipeline
     return MemoryPlan(
-        weights=size * (held + adapters),
+        weights=size * (weights + adapters),
         gradients=FP32 * trained,
         optimizer=state // parallel.data,
         reference=kept if device == "cpu" else 0,

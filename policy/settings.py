@@ -40,8 +40,8 @@ class LoraConfig(Section, frozen=True, kw_only=True):
         if not self.rank:
             return {}
         linear = {
-            name: {hf: (size[0], size[1]) for hf, size in held.tensors.items() if len(size) == 2}
-            for name, held in inside(arch).items()
+            name: {hf: (size[0], size[1]) for hf, size in parameter.tensors.items() if len(size) == 2}
+            for name, parameter in inside(arch).items()
         }
         known = {projection(hf): hf for tensors in linear.values() for hf in tensors}
         if unknown := [target for target in self.targets if target not in known]:

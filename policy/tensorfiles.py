@@ -177,7 +177,7 @@ def _company(folder: Path, config: Mapping[str, Any]) -> str:
 
 
 def _misfit(folder: Path, wanted: Mapping[str, tuple[int, ...]], *, tied: bool) -> str:
-    held: dict[str, tuple[Path, Tensor]] = {}
+    stored: dict[str, tuple[Path, Tensor]] = {}
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         return "it holds no *.safetensors file"
@@ -188,31 +188,31 @@ def _misfit(folder: Path, wanted: Mapping[str, tuple[int, ...]], *, tied: bool) 
             return f"cannot read {file.name}: {error.strerror}"
         except ValueError as error:
             return f"cannot read {file.name}: {error}"
-        if twice := next((name for name in tensors if name in held), None):
-            return f"the tensor {twice} is in {held[twice][0].name} and in {file.name}"
-        held |= {name: (file, tensor) for name, tensor in tensors.items()}
-    for name, (file, tensor) in held.items():
+        if twice := next((name for name in tensors if name in stored), None):
+            return f"the tensor {twice} is in {stored[twice][0].name} and in {file.name}"
+        stored |= {name: (file, tensor) for name, tensor in tensors.items()}
+    for name, (file, tensor) in stored.items():
         if name.endswith(_DERIVED):
             continue
-        if name not in wanted and not (tied and name == HEAD and _same(held.get(EMBEDDING), (file, tensor))):
+        if name not in wanted and not (tied and name == HEAD and _same(stored.get(EMBEDDING), (file, tensor))):
             return f"{file.name} has the tensor {name}, which the model does not use{_guess(name)}"
         if tensor.dtype not in FLOATS:
             return f"{file.name}: {name} is {tensor.dtype}: weights are of {', '.join(FLOATS)}, not quantised"
     for name, shape in wanted.items():
-        if name not in held:
+        if name not in stored:
             return f"it lacks the tensor {name}"
-        if held[name][1].shape != shape:
-            return f"{name} has shape {held[name][1].shape}, its config.json says {shape}"
-    wrong = _misled(folder / f"model{_INDEX}", {name: file.name for name, (file, _) in held.items()})
-    return wrong or next((f"{name} holds numbers that are not finite" for name in _infinite(held)), "")
+        if stored[name][1].shape != shape:
+            return f"{name} has shape {stored[name][1].shape}, its config.json says {shape}"
+    wrong = _misled(folder / f"model{_INDEX}", {name: file.name for name, (file, _) in stored.items()})
+    return wrong or next((f"{name} holds numbers that are not finite" for name in _infinite(stored)), "")
 
 
-def _infinite(held: Mapping[str, tuple[Path, Tensor]]) -> Iterator[str]:
+def _infinite(stored: Mapping[str, tuple[Path, Tensor]]) -> Iterator[str]:
     """The tensors among the first `_LOOKED_AT` bytes that hold infinity or no number; what loads them looks at all."""
     import numpy as np
 
     left = _LOOKED_AT
-    for name, (file, tensor) in held.items():
+    for name, (file, tensor) in stored.items():
         if tensor.dtype not in FLOATS:
             continue
         kind, exponent = np.dtype(f"<u{_SIZES[tensor.dtype]}"), _EXPONENTS[tensor.dtype]
@@ -224,7 +224,7 @@ def _infinite(held: Mapping[str, tuple[Path, Tensor]]) -> Iterator[str]:
                 yield name
 
 
-def _misled(index: Path, held: Mapping[str, str]) -> str:
+def _misled(index: Path, stored: Mapping[str, str]) -> str:
     """What an index of the weights, which other programs go by, says of them that is not so."""
     if not os.path.lexists(index):
         return ""
@@ -234,9 +234,9 @@ def _misled(index: Path, held: Mapping[str, str]) -> str:
         return f"cannot read {index.name}: {error.strerror}"
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         return f"cannot read {index.name}: {error}"
-    for name in (*listed, *held):
-        if listed.get(name) != held.get(name):
-            there = held.get(name, "no file")
+    for name in (*listed, *stored):
+        if listed.get(name) != stored.get(name):
+            there = stored.get(name, "no file")
             return f"{index.name} says that {name} is in {listed.get(name, 'no file')!r:.80}, and {there} has it"
     return ""
 
@@ -250,11 +250,11 @@ def _guess(name: str) -> str:
     return ""
 
 
-def _same(one: tuple[Path, Tensor] | None, other: tuple[Path, Tensor]) -> bool:
+def _same(first: tuple[Path, Tensor] | None, other: tuple[Path, Tensor]) -> bool:
     """Whether both are the very same numbers."""
-    if one is None or one[1].shape != other[1].shape or one[1].dtype != other[1].dtype:
+    if first is None or first[1].shape != other[1].shape or first[1].dtype != other[1].dtype:
         return False
-    (left, tensor), (right, twin) = one, other
+    (left, tensor), (right, twin) = first, other
     begin, apart = tensor.data_offsets[0], twin.data_offsets[0] - tensor.data_offsets[0]
     return all(
         _bytes(left, at, min(at + _PIECE, tensor.data_offsets[1]))

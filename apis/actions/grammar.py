@@ -100,19 +100,19 @@ def _said(answer: str, form: str) -> tuple[str, str]:
     """The answer without its reasoning, and the form to read it in: `<answer>` tags serve as the fence."""
     if len(answer) > MAX_READ:
         raise _Refused(f"the answer is longer than {MAX_ANSWER} bytes")
-    said, thought, unclosed = spoken(answer)
+    outside, thought, unclosed = spoken(answer)
     if unclosed:
         raise _Refused(f"the reasoning that {unclosed} begins does not end: close it, then give the action")
-    if len(said) > MAX_ANSWER or len(said.encode("utf-8", "surrogatepass")) > MAX_ANSWER:
+    if len(outside) > MAX_ANSWER or len(outside.encode("utf-8", "surrogatepass")) > MAX_ANSWER:
         raise _Refused(f"the answer is longer than {MAX_ANSWER} bytes")
-    fenced = _ANSWER.findall(said)
-    if not fenced and "</answer>" not in said:
-        fenced = _OPEN_ANSWER.findall(said)
+    fenced = _ANSWER.findall(outside)
+    if not fenced and "</answer>" not in outside:
+        fenced = _OPEN_ANSWER.findall(outside)
     if fenced:
-        said, form = fenced[-1], "compact"
-    if thought and not said.strip():
+        outside, form = fenced[-1], "compact"
+    if thought and not outside.strip():
         raise _Refused("nothing stands after the reasoning: end it with one line like Agent.wait()")
-    return said, form
+    return outside, form
 
 
 def _code_line(answer: str, form: str) -> str:
@@ -174,7 +174,7 @@ def _bounded(code: str) -> str:
     """`code` with its stray backslashes doubled (what Python means by them, without its warning), or a refusal."""
     out: list[str] = []
     outside = depth = braces = at = 0
-    flat = {place for found in _VALUES.finditer(code) for place in range(*found.span())}
+    flat = {place for value in _VALUES.finditer(code) for place in range(*value.span())}
     while at < len(code):
         char = code[at]
         if char in "'\"":
@@ -287,8 +287,8 @@ def _call(code: str) -> ast.Call:
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         if long := _LONG_NUMBER.search(code):
             raise _Refused(f"{long[1] or 'a number'}: {len(long[2])} digits are too many: write a number") from error
-        said = error.msg if isinstance(error, SyntaxError) else type(error).__name__
-        raise _Refused(f"the action's line is not one Python call like Agent.wait() ({said})") from error
+        why = error.msg if isinstance(error, SyntaxError) else type(error).__name__
+        raise _Refused(f"the action's line is not one Python call like Agent.wait() ({why})") from error
     if not isinstance(tree.body, ast.Call):
         raise _Refused("the action's line is not a call: write one like Agent.wait()")
     return tree.body
@@ -308,7 +308,7 @@ def _allowed(functions: Iterable[Function]) -> str:
     names: dict[str, list[str]] = {}
     for function in functions:
         names.setdefault(function.owner, []).append(function.name)
-    return "; ".join(f"{owner} has {', '.join(found)}" for owner, found in names.items())
+    return "; ".join(f"{owner} has {', '.join(listed)}" for owner, listed in names.items())
 
 
 def _nearest(name: str, known: Collection[str]) -> str:

@@ -54,7 +54,7 @@ class Spoken(NamedTuple):
 
 def spoken(answer: str) -> Spoken:
     """`answer` without its reasoning, however that is marked. Without any mark all of it is said. Pure."""
-    said: list[str] = []
+    outside: list[str] = []
     thought: list[str] = []
     opened: list[tuple[str, str]] = []  # name and mark, outermost first
     literals = _Literals(answer)
@@ -65,7 +65,7 @@ def spoken(answer: str) -> Spoken:
     for name, mark, kind, start, end in marks:
         if not opened and literals.hold(start, at):
             continue
-        (thought if opened else said).append(answer[at:start])
+        (thought if opened else outside).append(answer[at:start])
         at = end
         if kind == "open":
             opened.append((name, mark))
@@ -77,21 +77,21 @@ def spoken(answer: str) -> Spoken:
             if kind == "said":
                 opened.clear()
         elif kind != "end":  # the answer began inside reasoning
-            thought += said
-            said.clear()
-    (thought if opened else said).append(answer[at:])
-    return Spoken("".join(said), "".join(thought).strip(), opened[0][1] if opened else "")
+            thought += outside
+            outside.clear()
+    (thought if opened else outside).append(answer[at:])
+    return Spoken("".join(outside), "".join(thought).strip(), opened[0][1] if opened else "")
 
 
 def _marks(answer: str) -> list[tuple[str, str, str, int, int]]:
     """Name, mark, kind, start and end of each mark, in order; blocks labelled as reasoning go with what they hold."""
-    found = [_read(mark) for mark in islice(_MARK.finditer(answer), MOST_MARKS + 1)]
+    marks = [_read(mark) for mark in islice(_MARK.finditer(answer), MOST_MARKS + 1)]
     for block in islice(_BLOCK.finditer(answer), MOST_MARKS + 1):
         start, end = block.span()
-        found = [mark for mark in found if not start <= mark[3] < end]
+        marks = [mark for mark in marks if not start <= mark[3] < end]
         kind = "block" if block["end"] else "open"
-        found.append(("block", block[0] if block["end"] else block[0].partition("\n")[0], kind, start, end))
-    return sorted((mark for mark in found if mark[2]), key=lambda mark: mark[3])
+        marks.append(("block", block[0] if block["end"] else block[0].partition("\n")[0], kind, start, end))
+    return sorted((mark for mark in marks if mark[2]), key=lambda mark: mark[3])
 
 
 def _read(mark: re.Match[str]) -> tuple[str, str, str, int, int]:
@@ -126,5 +126,5 @@ class _Literals:
             self._line = (start, end if end >= 0 else len(self._answer))
             self._spans = []
             if self._line[1] - start <= MOST_LINE and _CALL.match(self._answer, start, self._line[1]):
-                self._spans = [found.span() for found in _LITERAL.finditer(self._answer, *self._line)]
+                self._spans = [literal.span() for literal in _LITERAL.finditer(self._answer, *self._line)]
         return any(first < at < last for first, last in self._spans)

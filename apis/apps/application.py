@@ -98,11 +98,11 @@ def folders_brought(part: str) -> Iterator[tuple[str, Path]]:
     A folder `guest` belongs into `guest` on a desktop; ConfigError for a name that is taken there.
     """
     for name, place, package in _brought():
-        found = Path(package.__path__[0], part)
-        if part == "guest" and found.exists() and ((GUEST / name).exists() or not name.isidentifier()):
+        there = Path(package.__path__[0], part)
+        if part == "guest" and there.exists() and ((GUEST / name).exists() or not name.isidentifier()):
             place.refuse(f"guest.{name} is taken, or can't be a package's name: name the entry point otherwise")
-        if found.exists():
-            yield name, found
+        if there.exists():
+            yield name, there
 
 
 def _brought() -> Iterator[tuple[str, entries.Brought, ModuleType]]:

@@ -107,8 +107,8 @@ def read(file: Path) -> tuple[Function, ...]:
     """The functions that a YAML file declares. Raises ConfigError with the file for one of another form."""
     try:
         # The parser in C takes a tenth of the time, at every start of a process.
-        found = yaml.load(file.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
-        declared = msgspec.convert(found, _File)
+        content = yaml.load(file.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+        declared = msgspec.convert(content, _File)
     except (OSError, msgspec.ValidationError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{file}: {' '.join(str(error).split())}") from error
     functions = []

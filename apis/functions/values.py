@@ -46,8 +46,8 @@ def fit(param: Param, value: Any) -> Any:
 
 def _cell_at(text: str) -> Place | None:
     """Row and column of a cell's name, in letters of any case and with or without dollar signs."""
-    found = _CELL.fullmatch(text.strip())
-    return place_of(f"{found[1]}{found[2]}".upper()) if found is not None else None
+    parts = _CELL.fullmatch(text.strip())
+    return place_of(f"{parts[1]}{parts[2]}".upper()) if parts is not None else None
 
 
 def _integer(param: Param, value: Any) -> int:
@@ -99,10 +99,10 @@ def _range(param: Param, value: Any) -> str:
 
 
 def _letters_of(value: Any) -> str | None:
-    found = _LETTERS.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found is None or column_of(found[1].upper()) is None:
+    parts = _LETTERS.fullmatch(value.strip()) if isinstance(value, str) else None
+    if parts is None or column_of(parts[1].upper()) is None:
         return None
-    return found[1].upper()
+    return parts[1].upper()
 
 
 def _column(param: Param, value: Any) -> str:
@@ -171,10 +171,10 @@ def _rgb(param: Param, value: Any) -> int:
 
 def _colour(param: Param, value: Any) -> str:
     text = value.strip().lower() if isinstance(value, str) else ""
-    found = _HEX.fullmatch(COLOURS.get(text, text))
-    if found is None:
+    digits = _HEX.fullmatch(COLOURS.get(text, text))
+    if digits is None:
         raise Unfit(f"{param.name}: write a colour like '#ff0000' or one of {', '.join(COLOURS)}")
-    return f"#{found[1]}"
+    return f"#{digits[1]}"
 
 
 def _lines(param: Param, value: Any) -> list[int]:

@@ -43,10 +43,10 @@ def address(row: int, column: int) -> str:
 
 def place_of(text: str) -> Place | None:
     """Row and column of a cell's name; None for anything else."""
-    found = _ADDRESS.fullmatch(text)
-    if found is None or (column := column_of(found[1])) is None or int(found[2]) > ROWS:
+    parts = _ADDRESS.fullmatch(text)
+    if parts is None or (column := column_of(parts[1])) is None or int(parts[2]) > ROWS:
         return None
-    return int(found[2]) - 1, column
+    return int(parts[2]) - 1, column
 
 
 def range_of(text: str) -> tuple[Place, Place] | None:
@@ -64,7 +64,7 @@ LEAST_ROWS, LEAST_COLUMNS = 3, 2  # of a sheet that is empty
 
 def filled(first: Place, last: Place, text_of: Callable[[int, int], str], late: Callable[[], bool]) -> dict[Place, str]:
     """What the cells show, from the first filled one up to where a row or the sheet stays empty for a while."""
-    found: dict[Place, str] = {}
+    texts: dict[Place, str] = {}
     rightmost, lowest = last[1], last[0]
     for row in range(first[0], last[0] + 1):
         if row > lowest + ROWS_GAP or late():
@@ -73,9 +73,9 @@ def filled(first: Place, last: Place, text_of: Callable[[int, int], str], late: 
         while (column := column + 1) <= min(last[1], rightmost + COLUMNS_GAP):  # which grows on the way
             text = text_of(row, column)
             if text:
-                rightmost, lowest = max(rightmost, column) if found else column, row
-                found[row, column] = text[:TEXT_MAX]
-    return found
+                rightmost, lowest = max(rightmost, column) if texts else column, row
+                texts[row, column] = text[:TEXT_MAX]
+    return texts
 
 
 def chosen(texts: dict[Place, str], rows: list[int], columns: list[int], current: Place | None) -> list[Place]:

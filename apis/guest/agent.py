@@ -96,7 +96,7 @@ class Agent:
 
     def table(self) -> dict[str, Callable[..., Any]]:
         """All that can be called."""
-        found = {
+        methods = {
             "ping": self.ping,
             "ready": self.ready,
             "launch": self._programs.launch,
@@ -132,7 +132,7 @@ class Agent:
             "write_file": files.write_file,
             "make_folder": files.make_folder,
         }
-        return found | {name: self._input(found[name]) for name in INPUT}
+        return methods | {name: self._input(methods[name]) for name in INPUT}
 
     def _input(self, method: Callable[..., Any]) -> Callable[..., Any]:
         """The method, after which an application may be in the middle of something, as of typing into a cell."""
@@ -187,9 +187,9 @@ class Agent:
         if not self._link.selected and (dialog or app.lower() not in SILENT_SELECTIONS):
             return False
         row = next((row for row in self._windows.list() if row["active"]), None)
-        found = self._accessibility().added(row["pid"], typed) if row else None
+        goes_on = self._accessibility().added(row["pid"], typed) if row else None
         # Chromium's file dialogs are GTK's and not on the bus: the server knows from GTK what it has selected.
-        return self._link.selected if found is None and dialog else found
+        return self._link.selected if goes_on is None and dialog else goes_on
 
     def hotkey(self, keys: list[str]) -> None:
         """Press keys together in the focused window."""
@@ -235,9 +235,9 @@ class Agent:
 
     def tool(self, owner: str, name: str, arguments: dict[str, Any]) -> str:
         """Call an application's function; what it says. Raises Refused `tool_failed`."""
-        said = self._tools.call(owner, name, arguments, fresh=owner not in self._called)
+        answer = self._tools.call(owner, name, arguments, fresh=owner not in self._called)
         self._called.add(owner)
-        return said
+        return answer
 
     def keep(self) -> None:
         """Wait until open applications have written what was changed in them. Raises Refused `tool_failed`."""

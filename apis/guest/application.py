@@ -81,9 +81,9 @@ class _Job:
 class Lane:
     """The thread, made when first needed; `title` is what a model knows the application by."""
 
-    def __init__(self, title: str, said: Callable[[Exception], str] | None = None) -> None:
+    def __init__(self, title: str, described: Callable[[Exception], str] | None = None) -> None:
         self._title = title
-        self._said = said or _said
+        self._said = described or _said
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._last: _Job | None = None

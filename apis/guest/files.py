@@ -169,18 +169,18 @@ def short(path: str) -> str:
 
 def with_endings(folder: str, wanted: set[str]) -> tuple[list[str], bool]:
     """Paths with these endings, in order, and whether there was too much to look at; links are not followed."""
-    found: list[str] = []
+    paths: list[str] = []
     left = FILES
     for number, (above, folders, names) in enumerate(os.walk(folder)):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if number >= FOLDERS:
-            return found, True
+            return paths, True
         looked = sorted(names)[:left]
-        found += [os.path.join(above, n) for n in looked if n.rpartition(".")[2].lower() in wanted and "." in n]
+        paths += [os.path.join(above, n) for n in looked if n.rpartition(".")[2].lower() in wanted and "." in n]
         left -= len(names)
         if left < 0:
-            return found, True
-    return found, False
+            return paths, True
+    return paths, False
 
 
 HEAD_BYTES = 4096
@@ -229,6 +229,6 @@ def _of_drawing(head: bytes) -> tuple[int, int]:
     start = head[head.index(b"<svg") :].partition(b">")[0] + b">"
     width, height = _WIDTH.search(start), _HEIGHT.search(start)
     box = _BOX.search(start)
-    found = (width[1], height[1]) if width and height else box.groups() if box else ()
-    wide, high = (round(float(part)) for part in found) if found else DRAWN
+    size = (width[1], height[1]) if width and height else box.groups() if box else ()
+    wide, high = (round(float(part)) for part in size) if size else DRAWN
     return (wide, high) if wide > 0 and high > 0 else DRAWN

@@ -48,9 +48,9 @@ def search(pattern: str, replacement: str | None, texts: list[str]) -> list[Matc
     try:
         expression = re.compile(pattern)
     except (re.error, OverflowError, RecursionError, ValueError) as error:
-        said = f"pattern: {pattern[:60]!r} is no regular expression: {error}"
-        raise Unmatched(f"{said}; write \\ before a sign that stands for itself") from error
-    found, written = [], 0
+        why = f"pattern: {pattern[:60]!r} is no regular expression: {error}"
+        raise Unmatched(f"{why}; write \\ before a sign that stands for itself") from error
+    matches, written = [], 0
     for at, text in enumerate(texts):
         for match in expression.finditer(text):
             if replacement is None and match.end() == match.start():
@@ -58,15 +58,15 @@ def search(pattern: str, replacement: str | None, texts: list[str]) -> list[Matc
             try:
                 new = None if replacement is None else match.expand(replacement)
             except (re.error, IndexError) as error:
-                said = f"replacement: {error}"
-                raise Unmatched(f"{said}; \\1 is the first group in brackets, \\\\ stands for \\ itself") from error
+                why = f"replacement: {error}"
+                raise Unmatched(f"{why}; \\1 is the first group in brackets, \\\\ stands for \\ itself") from error
             written += len(new or "")
-            found.append(Match(at, *match.span(), new))
-            if len(found) > MOST:
+            matches.append(Match(at, *match.span(), new))
+            if len(matches) > MOST:
                 raise Unmatched(f"pattern: it matches in more than {MOST} places; name fewer paragraphs")
             if written > MOST_WRITTEN:
                 raise Unmatched(f"replacement: more than {MOST_WRITTEN} characters in all; name fewer paragraphs")
-    return found
+    return matches
 
 
 class Matcher:
@@ -98,10 +98,10 @@ class Matcher:
             late = self.end() == -signal.SIGVTALRM
             much = f"longer than {self._limit_s:g} s" if late else "too much memory"
             raise Unmatched(f"pattern: matching took {much}: write a simpler expression") from error
-        problem, found = json.loads(reply)
+        problem, matches = json.loads(reply)
         if problem is not None:
             raise Unmatched(problem)
-        return [Match(*row) for row in found]
+        return [Match(*row) for row in matches]
 
     def _running(self) -> Any:
         if self._child is None or self._child.poll() is not None:

@@ -145,10 +145,10 @@ class Tools:
     def cells(self, first: Place, last: Place) -> dict[Place, str] | None:
         """What the filled cells of the sheet in front show, by row and column; None where Calc does not say."""
         try:
-            found = json.loads(self._office.cells(CLASSES["libreoffice-calc"], (first, last), INFO_S))
+            rows = json.loads(self._office.cells(CLASSES["libreoffice-calc"], (first, last), INFO_S))
         except Refused:
             return None
-        return {(row, column): text for row, column, text in found}
+        return {(row, column): text for row, column, text in rows}
 
 
 def public(tools: Any, name: str, arguments: dict[str, Any]) -> str:

@@ -49,9 +49,9 @@ def compact_system(app: str, space: ActionSpace = "both") -> str:
 
 
 def _notes(notes: tuple[str, ...], space: ActionSpace) -> str:
-    said = [note for note in notes if not (space == "api" and note in _OF_THE_MOUSE)]
-    said += [f"You have {MEANING[space]}."] * (space != "both")
-    return "Notes:\n" + "\n".join(f"- {note}" for note in said)
+    lines = [note for note in notes if not (space == "api" and note in _OF_THE_MOUSE)]
+    lines += [f"You have {MEANING[space]}."] * (space != "both")
+    return "Notes:\n" + "\n".join(f"- {note}" for note in lines)
 
 
 @functools.lru_cache(maxsize=64)

@@ -61,4 +61,4 @@ class Template(Section, frozen=True, kw_only=True):
 
 def filled(text: str, values: Mapping[str, str]) -> str:
     """`text` with its places filled from `values`, which has each of them."""
-    return _PLACE.sub(lambda found: values[found[1]], text)
+    return _PLACE.sub(lambda match: values[match[1]], text)

@@ -152,19 +152,19 @@ class Updater:
         Moments, and the weights that Adam steps where they are not the parameter's own. Zeros before the first step.
         What is put together of several data ranks' parts lies in the host's memory.
         """
-        stepped, held = self._stepped(parameter)
+        stepped, part_here = self._stepped(parameter)
         state = {} if stepped is None else self._adam.optimizer.state[stepped]
         parts = {name: state.get(name) for name in MOMENTS}
         if self.model.config.bf16:
             parts[MAIN] = stepped
         whole = {}
         for name, part in parts.items():
-            if held is None:
+            if part_here is None:
                 whole[name] = torch.zeros_like(parameter, dtype=torch.float32) if part is None else part.detach()
                 continue
             flat = torch.zeros(parameter.numel(), dtype=torch.float32, device=parameter.device)
             if part is not None:
-                flat[held] = part
+                flat[part_here] = part
             dist.all_reduce(flat, group=parallel_state.get_data_parallel_group())
             whole[name] = flat.view_as(parameter).cpu()
         return whole
@@ -177,14 +177,14 @@ class Updater:
     @torch.no_grad()
     def restore(self, parameter: Parameter, whole: dict[str, Tensor], steps: float) -> None:
         """Take over what `state_of` gave for `parameter` at some layout of ranks, after `steps` steps."""
-        stepped, held = self._stepped(parameter)
+        stepped, part_here = self._stepped(parameter)
         if stepped is None:
             return
-        parts = {name: tensor if held is None else tensor.reshape(-1)[held] for name, tensor in whole.items()}
+        parts = {name: tensor if part_here is None else tensor.reshape(-1)[part_here] for name, tensor in whole.items()}
         if MAIN in parts:
             stepped.copy_(parts[MAIN])
         # A part is copied, else it would keep all of its tensor.
-        moments = {name: parts[name].to(stepped.device, copy=held is not None) for name in MOMENTS}
+        moments = {name: parts[name].to(stepped.device, copy=part_here is not None) for name in MOMENTS}
         # Adam's kernel for a GPU reads the count there.
         counted = torch.tensor(steps, device=stepped.device if stepped.is_cuda else None)
         self._adam.optimizer.state[stepped] = {"step": counted, **moments}
@@ -196,5 +196,5 @@ class Updater:
         if parameter not in self._adam.model_param_group_index_map:  # other data ranks hold all of it
             return None, slice(0, 0)
         group, place = self._adam.model_param_group_index_map[parameter]
-        held = self._adam._get_model_param_range_map(parameter)["param"]
-        return self._adam.optimizer.param_groups[group]["params"][place], slice(held.start, held.end)
+        elements = self._adam._get_model_param_range_map(parameter)["param"]
+        return self._adam.optimizer.param_groups[group]["params"][place], slice(elements.start, elements.end)

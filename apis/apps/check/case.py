@@ -112,9 +112,9 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def repeated(self, number: int) -> dict[str, Any]:
         """Arguments of the timed call with this number, from 0."""
         other = self.again[number % len(self.again)] if self.again else {}
-        said = {key: value.replace("{n}", str(number + 1)) if isinstance(value, str) else value
+        numbered = {key: value.replace("{n}", str(number + 1)) if isinstance(value, str) else value
                 for key, value in other.items()}  # fmt: skip
-        return {**self.right, **said}
+        return {**self.right, **numbered}
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -44,21 +44,21 @@ def address(area: Any) -> str:
     return first if first == last else f"{first}:{last}"
 
 
-def within(one: Any, other: Any) -> bool:
+def within(inner: Any, other: Any) -> bool:
     """Whether one range address lies in the other."""
     return bool(
-        other.StartColumn <= one.StartColumn
-        and one.EndColumn <= other.EndColumn
-        and other.StartRow <= one.StartRow
-        and one.EndRow <= other.EndRow
+        other.StartColumn <= inner.StartColumn
+        and inner.EndColumn <= other.EndColumn
+        and other.StartRow <= inner.StartRow
+        and inner.EndRow <= other.EndRow
     )
 
 
 def filled_in(cells: Any, kinds: int) -> list[Any]:
     """The addresses within a range of cells whose contents are of these CellFlags."""
-    found, area = cells.queryContentCells(kinds).RangeAddresses, cells.RangeAddress
+    areas, area = cells.queryContentCells(kinds).RangeAddresses, cells.RangeAddress
     # Asked of columns beyond the last that was ever used, the office tells of that one.
-    return [one for one in found if area.StartColumn <= one.StartColumn and one.EndColumn <= area.EndColumn]
+    return [each for each in areas if area.StartColumn <= each.StartColumn and each.EndColumn <= area.EndColumn]
 
 
 def _moment(days: Any, day_0: datetime) -> Any:
@@ -145,17 +145,17 @@ class Workbook(Document):
 
     def _matrices(self, cells: Any) -> list[Any]:
         """The addresses of the matrix formulas of which a cell lies in `cells`."""
-        found: list[Any] = []
+        areas: list[Any] = []
         for part in map(self._part, filled_in(cells, FORMULA)):
             for y, row in enumerate(part.getFormulaArray()):
                 for x, text in enumerate(row):
                     if text.startswith("{="):
                         cell = part.getCellByPosition(x, y)
-                        if not any(within(cell.RangeAddress, matrix) for matrix in found):
+                        if not any(within(cell.RangeAddress, matrix) for matrix in areas):
                             cursor = self._sheet.createCursorByRange(cell)
                             cursor.collapseToCurrentArray()
-                            found.append(cursor.RangeAddress)
-        return found
+                            areas.append(cursor.RangeAddress)
+        return areas
 
     def _open_structure(self, argument: str) -> None:
         """Raise Refused where the workbook's sheets may not be changed."""

@@ -70,10 +70,10 @@ class Reports(Workbook):
             *((name, "row_fields", "ROW") for name in row_fields or ()),
             *((name, "col_fields", "COLUMN") for name in col_fields or ()),
         ]
-        found = [(_field(name, headers, area, argument), argument, kind) for name, argument, kind in chosen]
-        if len({header for header, _, _ in found}) < len(found):
+        fields = [(_field(name, headers, area, argument), argument, kind) for name, argument, kind in chosen]
+        if len({header for header, _, _ in fields}) < len(fields):
             raise wrong("value_fields, row_fields and col_fields: a field can be named only once")
-        doubled = next((header for header, _, _ in found if headers.count(header) > 1), None)
+        doubled = next((header for header, _, _ in fields if headers.count(header) > 1), None)
         if doubled is not None:
             raise wrong(f"source_sheet: several columns are headed {doubled!r}: rename them first")
         at = self._range(target_cell).CellAddress
@@ -90,7 +90,7 @@ class Reports(Workbook):
             raise wrong(f"table_name: there is a table {table_name!r} already: choose another name")
         made = tables.createDataPilotDescriptor()
         made.setSourceRange(area)
-        for header, _, kind in found:
+        for header, _, kind in fields:
             field = made.DataPilotFields.getByName(header)
             field.Orientation = enum("sheet.DataPilotFieldOrientation", kind)
             if kind == "DATA":
@@ -220,13 +220,13 @@ def cells(desktop: Any, current: Any, first: Place, last: Place) -> str:
     sheet = Workbook(document(desktop, current, SERVICE, "workbook"))._sheet
     until = time.monotonic() + CELLS_S
     part = sheet.getCellRangeByPosition(first[1], first[0], last[1], last[0])
-    found = filled(
+    texts = filled(
         (0, 0),
         (last[0] - first[0], last[1] - first[1]),
         lambda row, column: str(part.getCellByPosition(column, row).String),
         lambda: time.monotonic() > until,
     )
-    return json.dumps([[first[0] + row, first[1] + column, text] for (row, column), text in found.items()])
+    return json.dumps([[first[0] + row, first[1] + column, text] for (row, column), text in texts.items()])
 
 
 def info(desktop: Any, current: Any) -> str:

@@ -131,7 +131,7 @@ class Sheets(Workbook):
 
 def _opened(path: str) -> str:
     """Have a program show a file, and go on at once; what is said of it."""
-    viewer = next((found for name in VIEWERS if (found := shutil.which(name))), None)
+    viewer = next(filter(None, map(shutil.which, VIEWERS)), None)
     if viewer is None:
         return "; no program here shows it"
     null = subprocess.DEVNULL
@@ -209,8 +209,8 @@ class Looks(Workbook):
         search.SearchRegularExpression = search.SearchWildcard = False
         search.SearchType = 1  # values, not formulas
         self._changeable(self._part(self._used()), "value")
-        found = self._sheet.findAll(search)
-        areas = found.RangeAddresses if found is not None else ()
+        matches = self._sheet.findAll(search)
+        areas = matches.RangeAddresses if matches is not None else ()
         rows = {row for area in areas for row in range(area.StartRow, area.EndRow + 1)}
         if not rows:
             raise wrong(f"value: no cell of the sheet {self._sheet.Name!r} holds {value[:80]!r} and nothing else")

@@ -47,7 +47,7 @@ class Seen:
     def applied(self, rows: list[list[Any]], corner: tuple[int, int], window: int) -> list[list[Any]]:
         """The elements that a click reaches, where it does; `rows` are those that were asked about."""
         left, top = corner
-        found = []
+        reached = []
         moved = {(rows[at][1], *rows[at][3:7]) for at in self.places}
         for at, row in enumerate(rows):
             if at in self.covered or (row[0] in _KINDS and min(row[5], row[6]) <= NO_SIZE):
@@ -55,10 +55,10 @@ class Seen:
             if at not in self.places and (row[1], *row[3:7]) in moved:
                 continue  # the text in a link that goes over lines
             x, y, w, h = self.places.get(at, (row[3] - left, row[4] - top, row[5], row[6]))
-            found.append([row[0], row[1], self.values.get(at, row[2]), x + left, y + top, w, h, *row[7:]])
+            reached.append([row[0], row[1], self.values.get(at, row[2]), x + left, y + top, w, h, *row[7:]])
         for kind, name, (x, y, w, h), states in self.boxes:
-            found.append([kind, name, "", x + left, y + top, w, h, states, window, -1])
-        return found
+            reached.append([kind, name, "", x + left, y + top, w, h, states, window, -1])
+        return reached
 
 
 def _box(given: list[Any]) -> Box:
@@ -165,18 +165,18 @@ def info() -> str:
     """The tabs of every window, the one in front first, with the active one marked. Raises Refused."""
     # A connection is made even after its caller has given up: the next caller finds it.
     until = soon(INFO_S if _BROWSER.ready else CONNECT_S)
-    found = _BROWSER.run(_tabs("tabs"), until)
+    shown = _BROWSER.run(_tabs("tabs"), until)
     lines: list[str] = []
-    if not found["focused"] and (hidden := _BROWSER.incognito(until)):
+    if not shown["focused"] and (hidden := _BROWSER.incognito(until)):
         lines.append(f"Incognito tabs: {len(hidden)}")
         lines += [
             f"- {clean(page['title'], TITLE_CHARS)} | {clean(page['url'], URL_CHARS)}" for page in hidden[:TABS_MAX]
         ]
-    for front, count, tabs in sorted(found["windows"], key=lambda window: not window[0]):
+    for front, count, tabs in sorted(shown["windows"], key=lambda window: not window[0]):
         lines.append(f"{'tabs' if front else 'tabs of another window'}: {count}")
         for number, (active, title, url) in enumerate(tabs, 1):
             mark = "*" if active else " "
-            extra = " | bookmarked" if front and active and found["marked"] else ""
+            extra = " | bookmarked" if front and active and shown["marked"] else ""
             lines.append(f"{mark} {number}: {clean(title, TITLE_CHARS)} | {clean(url, URL_CHARS)}{extra}")
         lines += ["..."] * (count > len(tabs))
     return "\n".join(lines)[:INFO_CHARS]
@@ -253,18 +253,18 @@ class BrowserTools:
 
     def bookmark_page(self) -> str:
         self._front()
-        found = self._browser.run(_tabs("bookmark"), self._until)
-        if found is None:
+        mark = self._browser.run(_tabs("bookmark"), self._until)
+        if mark is None:
             raise failed("the page in front has no address: open one first")
-        old, title, url, folder = found
+        old, title, url, folder = mark
         what = f"{clean(title, TITLE_CHARS)!r} ({clean(url, URL_CHARS)})"
         return f"{what} {'was bookmarked already' if old else 'is bookmarked'}, in {clean(folder, TITLE_CHARS)!r}"
 
     def bring_back_last_tab(self) -> str:
-        found = self._browser.run(_tabs("bringBack"), self._until)
-        if found is None:
+        restored = self._browser.run(_tabs("bringBack"), self._until)
+        if restored is None:
             raise failed("no tab has been closed that could be brought back")
-        count, title, url = found
+        count, title, url = restored
         what = f"{clean(title, TITLE_CHARS)!r} ({clean(url, URL_CHARS)})"
         return f"{what} is open again" if count == 1 else f"a window with {count} tabs is open again, first {what}"
 

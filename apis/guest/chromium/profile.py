@@ -96,13 +96,13 @@ class _Watch:
 
 def _names(data: bytes) -> list[bytes]:
     """The names in a sequence of `struct inotify_event`."""
-    found, at = [], 0
+    names, at = [], 0
     while at < len(data):
         *_, length = struct.unpack_from("iIII", data, at)
         at += struct.calcsize("iIII")
-        found.append(data[at : at + length].rstrip(b"\0"))
+        names.append(data[at : at + length].rstrip(b"\0"))
         at += length
-    return found
+    return names
 
 
 Visit = tuple[str, str, float]  # address, title, seconds ago
@@ -168,10 +168,10 @@ def _has_tables(file: Path) -> bool:
     """Whether the history is whole; what a killed Chromium had begun to write to it is undone first."""
     try:
         with contextlib.closing(sqlite3.connect(file)) as database:
-            found = database.execute("SELECT name FROM sqlite_master WHERE name IN ('urls', 'visits')").fetchall()
+            tables = database.execute("SELECT name FROM sqlite_master WHERE name IN ('urls', 'visits')").fetchall()
     except sqlite3.Error:
         return False
-    return len(found) == 2
+    return len(tables) == 2
 
 
 def _add(database: sqlite3.Connection, visits: Sequence[Visit], now_s: float) -> None:

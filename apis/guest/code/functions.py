@@ -45,8 +45,8 @@ def info() -> str:
 
 def state() -> str:
     """The window's folders as JSON. Raises Refused."""
-    found = code_link.ask("state", soon(CALL_S))["folders"]
-    return json.dumps({"folders": [str(folder)[:INFO_CHARS] for folder in found[:2]]})
+    folders = code_link.ask("state", soon(CALL_S))["folders"]
+    return json.dumps({"folders": [str(folder)[:INFO_CHARS] for folder in folders[:2]]})
 
 
 def ready() -> bool:
@@ -82,10 +82,10 @@ class CodeTools:
         if not os.path.exists(full):
             raise wrong(f"path: there is no file or folder {path[:80]}")
         try:
-            found = self._show("path", full) if code_link.running() else self._start(full)
+            shown = self._show("path", full) if code_link.running() else self._start(full)
         except code_link.Late:
             return f"{short(full)} is being opened; VS Code is still loading"
-        return f"{short(full)} is open\n{_told(found)}"
+        return f"{short(full)} is open\n{_told(shown)}"
 
     def _show(self, argument: str, full: str, line: int = 1, character: int = 1) -> State:
         """Open a file or a folder in the window that there is; what it shows then."""
@@ -129,14 +129,14 @@ class CodeTools:
         return f"{short(full)} is open at {at}{beyond}"
 
     def perform_merge(self, *, path1: str, path2: str, base: str, result: str) -> str:
-        one, two, old = (there_in_home(*each) for each in ((path1, "path1"), (path2, "path2"), (base, "base")))
+        left, two, old = (there_in_home(*each) for each in ((path1, "path1"), (path2, "path2"), (base, "base")))
         new = to_write(result, "result")
         code_link.ask("state", self._until)  # or nothing is written, where no window answers
         fresh = not os.path.exists(new)
         if fresh:
             shutil.copyfile(old, new)
         try:
-            code_link.ask("merge", self._until, one=one, two=two, base=old, result=new)
+            code_link.ask("merge", self._until, one=left, two=two, base=old, result=new)
         except code_link.Late:  # the merge editor may still come, and needs the file
             raise
         except Refused:
@@ -144,7 +144,9 @@ class CodeTools:
                 Path(new).unlink(missing_ok=True)
             raise
         self._active(lambda tab: (tab["other"], tab["path"]) == (old, new))
-        return f"the merge editor shows {short(one)} and {short(two)}; what is accepted goes to {short(new)} when saved"
+        return (
+            f"the merge editor shows {short(left)} and {short(two)}; what is accepted goes to {short(new)} when saved"
+        )
 
     def remove_folder(self, *, folder: str) -> str:
         full = below_home(folder, "folder")  # the window lists one that was deleted, too
@@ -199,9 +201,9 @@ class CodeTools:
         wanted = next((each for each in code_start.CATEGORIES if each.lower() == (category or "").lower()), None)
         if category is not None and wanted is None:
             raise wrong(f"category: write one of {', '.join(code_start.CATEGORIES)}")
-        found = [each for each in installed() if wanted is None or wanted in each.categories]
-        lines = [f"{each.id}@{each.version}" if show_versions else each.id for each in found]
-        return "\n".join([f"extensions: {len(found)}", *lines])
+        listed = [each for each in installed() if wanted is None or wanted in each.categories]
+        lines = [f"{each.id}@{each.version}" if show_versions else each.id for each in listed]
+        return "\n".join([f"extensions: {len(listed)}", *lines])
 
     def update_extensions(self) -> str:
         updates = []
@@ -252,8 +254,8 @@ def _version(extension_id: str) -> str:
 def _known(extension_id: str) -> Installed:
     """The extension that is installed. Raises Refused."""
     every = installed()
-    found = next((each for each in every if each.id == extension_id.lower()), None)
-    if found is None:
+    extension = next((each for each in every if each.id == extension_id.lower()), None)
+    if extension is None:
         there = ", ".join(each.id for each in every[:20]) or "none"
         raise wrong(f"extension_id: {extension_id[:80]} is not installed; there are: {there}")
-    return found
+    return extension

@@ -60,10 +60,10 @@ def running() -> bool:
     """Whether there is a window, even a loading one. The question disturbs no start."""
     try:
         with Path(os.environ["XDG_RUNTIME_DIR"], LOCK).open() as lock:
-            found = fcntl.fcntl(lock, fcntl.F_OFD_GETLK, _WHOLE)
+            taken = fcntl.fcntl(lock, fcntl.F_OFD_GETLK, _WHOLE)
     except FileNotFoundError:
         return False
-    return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)
+    return bool(struct.unpack(_FLOCK, taken)[0] != fcntl.F_UNLCK)
 
 
 def ready(wait_s: float) -> bool:
@@ -98,13 +98,13 @@ def wait(true: Callable[[State], bool], until: float) -> State:
     while True:
         asked = time.monotonic()
         try:
-            found = ask("state", until)
+            now = ask("state", until)
         except Late:
             if answered and time.monotonic() - asked < HANGS_S:  # the deadline cut the last question short
                 raise late from None
             raise
-        if true(found):
-            return found
+        if true(now):
+            return now
         answered = True
         if time.monotonic() + LOOK_S >= until:
             raise late
@@ -124,8 +124,8 @@ def _exchange(method: str, until: float, words: dict[str, Any]) -> dict[str, Any
             heard += piece
             if not piece or len(heard) > MOST_BYTES:
                 raise ConnectionError("no whole answer")
-    found: dict[str, Any] = json.loads(heard)
-    return found
+    answer: dict[str, Any] = json.loads(heard)
+    return answer
 
 
 def _patience(link: socket.socket, until: float) -> None:
@@ -135,10 +135,10 @@ def _patience(link: socket.socket, until: float) -> None:
     link.settimeout(left)
 
 
-def _value(found: dict[str, Any]) -> State:
-    if "error" in found:
-        raise Refused("tool_failed", f"VS Code says: {str(found['error'])[:300]}")
-    value: State = found["value"]
+def _value(answer: dict[str, Any]) -> State:
+    if "error" in answer:
+        raise Refused("tool_failed", f"VS Code says: {str(answer['error'])[:300]}")
+    value: State = answer["value"]
     return value
 
 
@@ -215,11 +215,11 @@ def installed() -> list[Installed]:
         return []
     except (OSError, ValueError) as error:
         raise wrong(f"the editor's list of extensions can't be read: {type(error).__name__}") from error
-    found = []
+    extensions = []
     for row in rows if isinstance(rows, list) else []:
         try:
             about = _json(folder() / str(row["relativeLocation"]).rpartition("/")[2] / "package.json")
-            found.append(
+            extensions.append(
                 Installed(
                     str(row["identifier"]["id"]).lower(), str(row["version"]),
                     tuple(map(str, about.get("categories", []))), about.get("preview") is True,
@@ -227,7 +227,7 @@ def installed() -> list[Installed]:
             )  # fmt: skip
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             continue  # one that is just going, or was never whole
-    return sorted(found)
+    return sorted(extensions)
 
 
 def _json(place: Path) -> Any:
@@ -282,11 +282,11 @@ def show(name: str, until: float, line: int = 1, character: int = 1) -> State:
     """Open a file or a folder in the window; what it shows then. Raises Refused, Late among them."""
     if not os.path.isdir(name):
         return ask("openFile", until, path=name, line=line, character=character)
-    found = ask("state", until)
-    if found["folders"] == [name] and found["folderCount"] == 1:
-        return found
+    before = ask("state", until)
+    if before["folders"] == [name] and before["folderCount"] == 1:
+        return before
     ask("openFolder", until, path=name)
-    return wait(lambda now: now["born"] != found["born"] and now["folders"] == [name], until)
+    return wait(lambda now: now["born"] != before["born"] and now["folders"] == [name], until)
 
 
 def _keep(names: list[str]) -> int:
@@ -323,21 +323,21 @@ def _keep(names: list[str]) -> int:
 
 def _listening(server: subprocess.Popen[str]) -> bool:
     """Whether the server says in time that it can be connected to; what it says later is thrown away."""
-    said = server.stdout
-    assert said is not None
+    output = server.stdout
+    assert output is not None
     timer = threading.Timer(SERVER_S, server.kill)  # its end closes the pipe; closing it here would wait for the reader
     timer.start()
     try:
-        found = any(line.startswith(code_start.READY) for line in iter(said.readline, ""))
+        listens = any(line.startswith(code_start.READY) for line in iter(output.readline, ""))
     finally:
         timer.cancel()
-    if found:
-        threading.Thread(target=_drain, args=(said,), daemon=True).start()
-    return found
+    if listens:
+        threading.Thread(target=_drain, args=(output,), daemon=True).start()
+    return listens
 
 
-def _drain(said: IO[str]) -> None:
-    while said.read(1 << 12):
+def _drain(output: IO[str]) -> None:
+    while output.read(1 << 12):
         pass
 
 

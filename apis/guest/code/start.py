@@ -132,30 +132,34 @@ def order(version: str) -> tuple[int, ...]:
 
 def best(extension_id: str, pre_release: bool) -> Offered | None:
     """The newest version of an extension; one under test only when asked for."""
-    wanted = [one for one in OFFERED if one.id == extension_id.lower() and (pre_release or not one.pre_release)]
-    return max(wanted, key=lambda one: order(one.version), default=None)
+    wanted = [
+        offered
+        for offered in OFFERED
+        if offered.id == extension_id.lower() and (pre_release or not offered.pre_release)
+    ]
+    return max(wanted, key=lambda offered: order(offered.version), default=None)
 
 
 def ids() -> list[str]:
     """All that can be had."""
-    return sorted({one.id for one in OFFERED})
+    return sorted({offered.id for offered in OFFERED})
 
 
-def packed(one: Offered) -> bytes:
+def packed(offered: Offered) -> bytes:
     """The extension as a .vsix file."""
     manifest = {
-        "name": one.name,
+        "name": offered.name,
         "publisher": PUBLISHER,
-        "displayName": one.name.replace("-", " ").capitalize(),
-        "description": one.about,
-        "version": one.version,
+        "displayName": offered.name.replace("-", " ").capitalize(),
+        "description": offered.about,
+        "version": offered.version,
         "engines": {"vscode": _ENGINE},
-        "categories": [one.category],
-        "contributes": one.contributes,
-        "preview": one.pre_release,
+        "categories": [offered.category],
+        "contributes": offered.contributes,
+        "preview": offered.pre_release,
     }
     into = BytesIO()
     with zipfile.ZipFile(into, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, text in {"package.json": json.dumps(manifest), **one.files}.items():
+        for name, text in {"package.json": json.dumps(manifest), **offered.files}.items():
             file.writestr(zipfile.ZipInfo(f"extension/{name}", _LONG_AGO), text)
     return into.getvalue()

@@ -43,9 +43,9 @@ def _slide(context: Any) -> Any:
 def _parts(context: Any) -> Iterator[list[str]]:
     """A box itself, or else in their order the cells of a table or the members of a group."""
     below = list(_below(context, MOST))
-    found = [str(each.getText()) for each in below if each.getAccessibleRole() == PARAGRAPH]
-    if found or not below:
-        yield found
+    lines = [str(each.getText()) for each in below if each.getAccessibleRole() == PARAGRAPH]
+    if lines or not below:
+        yield lines
     else:
         for each in below:
             yield from _parts(each)
@@ -80,9 +80,9 @@ def text_of(shape: Any) -> str:
     return "" if getattr(shape, "IsEmptyPresentationObject", False) else str(shape.String)
 
 
-def texts(found: Iterable[tuple[Any, str]]) -> list[Any]:
+def texts(candidates: Iterable[tuple[Any, str]]) -> list[Any]:
     """Those parts that hold text."""
-    return [part for part, kind in found if kind not in TEXTLESS and hasattr(part, "createTextCursor")]
+    return [part for part, kind in candidates if kind not in TEXTLESS and hasattr(part, "createTextCursor")]
 
 
 def parts(shape: Any, kind: str = "") -> Iterator[tuple[Any, str]]:
@@ -190,10 +190,10 @@ class Show(Document):
 
     def _texts(self, slide: int, box: int) -> list[Any]:
         """All texts of a box, one at least."""
-        found = texts(self._parts(slide, box))
-        if not found:
+        holders = texts(self._parts(slide, box))
+        if not holders:
             raise self._textless(slide, box)
-        return found
+        return holders
 
     def _textless(self, slide: int, box: int) -> Exception:
         page = self._slide(slide)
@@ -218,8 +218,8 @@ class Show(Document):
             left -= len(blocks[number]) + 1
         first, last = (min(blocks), max(blocks)) if blocks else (1, 0)
         marks = ["..." if first > 1 else "", "..." if last < count else ""]
-        said = [head, marks[0], *(blocks[number] for number in sorted(blocks)), marks[1]]
-        return "\n".join(line for line in said if line)[:limit]
+        listed = [head, marks[0], *(blocks[number] for number in sorted(blocks)), marks[1]]
+        return "\n".join(line for line in listed if line)[:limit]
 
     def _emptied(self) -> Any:
         """The text that was emptied by keys and has the caret: its box tells the old one until the caret leaves it."""
@@ -243,9 +243,9 @@ class Show(Document):
                 break
             shape = page.getByIndex(at)
             kind = kind_of(shape)
-            found = texts(islice(parts(shape, kind), MAX_PARTS))
-            said = " | ".join("" if text == emptied else text_of(text) for text in found)
-            text = clipped(said, BOX_CHARS).replace("\\", "\\\\").replace("\n", "\\n")
+            holders = texts(islice(parts(shape, kind), MAX_PARTS))
+            content = " | ".join("" if text == emptied else text_of(text) for text in holders)
+            text = clipped(content, BOX_CHARS).replace("\\", "\\\\").replace("\n", "\\n")
             lines.append(f"- Box {at} ({kind})" + (f": {text}" if text else ""))
             length += len(lines[-1])
         return lines

@@ -169,8 +169,8 @@ class Texts(Show):
     def set_style(
         self, *, slide_index: int, box_index: int, bold: bool | None, italic: bool | None, underline: bool | None
     ) -> str:
-        found, done = self._texts(slide_index, box_index), []
-        for text in map(_all, found):
+        holders, done = self._texts(slide_index, box_index), []
+        for text in map(_all, holders):
             if bold is not None:
                 _look(text, "CharWeight", BOLD if bold else REGULAR)
             if italic is not None:
@@ -193,13 +193,13 @@ class Texts(Show):
         page = self._slide(slide_index)
         self._rest()
         boxes = [(f"slide_index: box {at} of slide {slide_index}", page.getByIndex(at)) for at in range(page.Count)]
-        found = [text for name, box in boxes for text in texts(self._all_parts(box, name))]
-        if not found:
+        holders = [text for name, box in boxes for text in texts(self._all_parts(box, name))]
+        if not holders:
             raise wrong(f"slide_index: slide {slide_index} has no box with text")
-        for text in map(_all, found):
+        for text in map(_all, holders):
             _look(text, "CharFontName", font_name)
         note = "" if self._has_font(font_name) else "; this machine has no such font and shows another"
-        return f"the {len(found)} texts of slide {slide_index} have the font {font_name}{note}"
+        return f"the {len(holders)} texts of slide {slide_index} have the font {font_name}{note}"
 
     def set_text_strikethrough(self, *, slide_index: int, box_index: int, line_numbers: list[int], apply: bool) -> str:
         lines = list(paragraphs(self._text_box(slide_index, box_index)))
@@ -256,15 +256,15 @@ def _paint_numbers(shape: Any, value: int, shown: str) -> int:
     if kind == "slide number":
         _all(shape).CharColor = value
         return 1
-    found = 0
+    count = 0
     for text in texts(parts(shape, kind)):
         if shown not in text.String:  # far quicker than to look at all portions
             continue
         fields = [portion for line in paragraphs(text) for portion in paragraphs(line) if _is_number(portion)]
         for portion in fields:
             portion.CharColor = value
-        found += bool(fields)
-    return found
+        count += bool(fields)
+    return count
 
 
 def _is_number(portion: Any) -> bool:

@@ -175,7 +175,7 @@ class Media(Show):
         shape = self._doc.createInstance("com.sun.star.presentation.MediaShape")
         wanted = size or {}
         own = (2 * MM100, 2 * MM100) if sound else (page.Width // 2, page.Width * 9 // 32)
-        said = self._add(page, shape, own, (wanted.get("width"), wanted.get("height")), position)
+        placed = self._add(page, shape, own, (wanted.get("width"), wanted.get("height")), position)
         try:
             shape.Graphic = _poster()  # or the office plays the file to get one
             shape.MediaURL = self._embedded(path)
@@ -186,7 +186,7 @@ class Media(Show):
         if autoplay:
             _start_with_slide(page, shape)
         start = "; it starts with the slide" if autoplay else ""
-        return f"the {'sound' if sound else 'video'} is {said}{start}"
+        return f"the {'sound' if sound else 'video'} is {placed}{start}"
 
     def _graphic(self, path: str, argument: str) -> Any:
         """A picture from a file."""

@@ -55,10 +55,10 @@ def service(name: str, *arguments: Any) -> Any:
 
 def graphic(path: str, refusal: str) -> Any:
     """A picture from a file. Raises Refused with `refusal` where the office can't read it."""
-    found = service("graphic.GraphicProvider").queryGraphic((prop("URL", url_of(path)),))
-    if found is None or not found.SizePixel.Width:
+    picture = service("graphic.GraphicProvider").queryGraphic((prop("URL", url_of(path)),))
+    if picture is None or not picture.SizePixel.Width:
         raise wrong(refusal)
-    return found
+    return picture
 
 
 @contextlib.contextmanager

@@ -182,14 +182,14 @@ def document(desktop: Any, current: Any, service: str, kind: str) -> Any:
     """The document in front, `current`, when it is of that service, or else the newest of it. Raises Absent."""
     if _is(current, service):
         return current
-    found = None
+    newest = None
     listed = desktop.Components.createEnumeration()
     while listed.hasMoreElements():
         each = listed.nextElement()
-        found = each if _is(each, service) else found
-    if found is None:
+        newest = each if _is(each, service) else newest
+    if newest is None:
         raise Absent("tool_failed", f"no {kind} is open")
-    return found
+    return newest
 
 
 def _is(component: Any, service: str) -> bool:

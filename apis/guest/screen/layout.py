@@ -21,12 +21,12 @@ Rows = dict[int, tuple[int, int]]  # by key code: keysyms without and with Shift
 
 def runs(rows: Rows) -> list[tuple[int, list[tuple[int, int]]]]:
     """Rows as runs of neighbours: first key code, rows. Each run is one request, of which all clients hear."""
-    found: list[tuple[int, list[tuple[int, int]]]] = []
+    neighbours: list[tuple[int, list[tuple[int, int]]]] = []
     for code in sorted(rows):
-        if not found or code != found[-1][0] + len(found[-1][1]):
-            found.append((code, []))
-        found[-1][1].append(rows[code])
-    return found
+        if not neighbours or code != neighbours[-1][0] + len(neighbours[-1][1]):
+            neighbours.append((code, []))
+        neighbours[-1][1].append(rows[code])
+    return neighbours
 
 
 class Layout:

@@ -67,7 +67,7 @@ def covered(x: int, y: int, window: int, windows: list[dict[str, Any]]) -> bool:
 
 def hidden(windows: list[dict[str, Any]]) -> set[int]:
     """Indexes of windows that show nothing: minimised, or wholly under another one."""
-    found = {at for at, row in enumerate(windows) if row["minimised"]}
+    indexes = {at for at, row in enumerate(windows) if row["minimised"]}
     for at, row in enumerate(windows):
         for other in windows:
             if other["stack"] <= row["stack"] or other["minimised"]:
@@ -75,8 +75,8 @@ def hidden(windows: list[dict[str, Any]]) -> set[int]:
             wide = other["x"] <= row["x"] and row["x"] + row["w"] <= other["x"] + other["w"]
             high = other["y"] <= row["y"] and row["y"] + row["h"] <= other["y"] + other["h"]
             if wide and high:
-                found.add(at)
-    return found
+                indexes.add(at)
+    return indexes
 
 
 def held(windows: list[dict[str, Any]]) -> set[int]:
@@ -134,20 +134,20 @@ def showing(node: Any, count: int, view: Box | None, shift: Shift, late: Callabl
     hits = _hits(node, view, shift, late) if view is not None else set()
     if not hits:
         return list(range(CHILDREN_MAX))
-    found = set(_headers(node)) | hits
+    indexes = set(_headers(node)) | hits
     columns = _columns(node)
     for hit in sorted(hits):
         for step in (-1, 1) if columns < 2 else (-columns, columns, -1, 1):
             misses, at = 0, hit + step
-            while 0 <= at < count and misses < _MISSES and len(found) < SHOWN_MAX and not late():
+            while 0 <= at < count and misses < _MISSES and len(indexes) < SHOWN_MAX and not late():
                 if at in hits:
                     break
-                if at not in found:
+                if at not in indexes:
                     shows = _shows(node, at, view, shift)
                     misses = 0 if shows else misses + 1
-                    found |= {at} if shows else set()
+                    indexes |= {at} if shows else set()
                 at += step
-    return sorted(found)[:SHOWN_MAX]
+    return sorted(indexes)[:SHOWN_MAX]
 
 
 def _shows(node: Any, at: int, view: Box | None, shift: Shift) -> bool:
@@ -172,7 +172,7 @@ def _headers(node: Any) -> range:
 
 def _hits(node: Any, view: Box, shift: Shift, late: Callable[[], bool]) -> set[int]:
     """Indexes of the children at the points of a grid over `view`."""
-    found: set[int] = set()
+    indexes: set[int] = set()
     known: list[Box] = []
     wide, high = max(1, view[2] - 2 * _EDGE), max(1, view[3] - 2 * _EDGE)
     for row in range(_ROWS):
@@ -180,7 +180,7 @@ def _hits(node: Any, view: Box, shift: Shift, late: Callable[[], bool]) -> set[i
         for column in range(_COLUMNS):
             x = view[0] + _EDGE + (2 * column + 1) * wide // (2 * _COLUMNS)
             if late():
-                return found
+                return indexes
             if any(holds(box, x, y) for box in known):
                 continue
             child = _child_at(node, x + shift[0], y + shift[1])
@@ -189,21 +189,21 @@ def _hits(node: Any, view: Box, shift: Shift, late: Callable[[], bool]) -> set[i
             at = child.get_index_in_parent()
             box = box_of(child)
             if at >= 0 and box is not None:
-                found.add(at)
+                indexes.add(at)
                 known.append((box[0] - shift[0], box[1] - shift[1], box[2], box[3]))
-    return found
+    return indexes
 
 
 def _child_at(node: Any, x: int, y: int) -> Any:
     """The child of `node` that a point lies in, however deep the application looks; None where there is none."""
-    found = Atspi.Component.get_accessible_at_point(node, x, y, Atspi.CoordType.SCREEN)
+    candidate = Atspi.Component.get_accessible_at_point(node, x, y, Atspi.CoordType.SCREEN)
     for _ in range(_CLIMB):
-        if found is None or found == node:
+        if candidate is None or candidate == node:
             return None
-        parent = found.get_parent()
+        parent = candidate.get_parent()
         if parent == node:
-            return found
-        found = parent
+            return candidate
+        candidate = parent
     return None
 
 
@@ -286,8 +286,8 @@ def value_of(node: Any, role: str) -> str:
         return plain(_choice(node, 3))
     if role not in _NUMBERS or node.get_value_iface() is None:
         return ""
-    said = _attribute(node, "valuetext")
-    return said or f"{Atspi.Value.get_current_value(node):.6g}"
+    words = _attribute(node, "valuetext")
+    return words or f"{Atspi.Value.get_current_value(node):.6g}"
 
 
 def _choice(node: Any, depth: int) -> str:
@@ -304,9 +304,9 @@ def _choice(node: Any, depth: int) -> str:
         if child.get_state_set().contains(Atspi.StateType.SELECTED) and child.get_name():
             return str(child.get_name())
         if child.get_role_name() in ("menu", "list", "list box", "table", "text", "entry"):
-            found = _choice(child, depth - 1)
-            if found:
-                return found
+            below = _choice(child, depth - 1)
+            if below:
+                return below
     return ""
 
 
@@ -321,10 +321,10 @@ def name_of(node: Any, role: str, plainly: bool) -> str:
             name = plain(relation.get_target(0).get_name()).strip()
             if name:
                 return name
-    said = plain(node.get_description()).strip().partition("\n")[0]
-    hints = () if said or plainly else _HINTS
-    said = said or next((hint for key in hints if (hint := _attribute(node, key))), "")
-    return said or (role if role in CONTROLS else "")
+    text = plain(node.get_description()).strip().partition("\n")[0]
+    hints = () if text or plainly else _HINTS
+    text = text or next((hint for key in hints if (hint := _attribute(node, key))), "")
+    return text or (role if role in CONTROLS else "")
 
 
 def _attribute(node: Any, key: str) -> str:

@@ -76,11 +76,11 @@ class Sheet:
         texts = self._texts(first, last, known, until)
         current, selected = place_of(now.partition(":")[0]), range_of(now)
         rows, columns = range(first[0], last[0] + 1), range(first[1], last[1] + 1)
-        said = chosen(texts, list(rows), list(columns), current)
+        places = chosen(texts, list(rows), list(columns), current)
         # Heights by the last column and widths by the last row: titles that span several cells stand at the start.
-        heights = {row: self._extents(row, last[1]) for row in {row for row, _ in said}}
-        widths = {column: self._extents(last[0], column) for column in {column for _, column in said}}
-        for row, column in said:
+        heights = {row: self._extents(row, last[1]) for row in {row for row, _ in places}}
+        widths = {column: self._extents(last[0], column) for column in {column for _, column in places}}
+        for row, column in places:
             y, h, x, w = heights[row].y, heights[row].height, widths[column].x, widths[column].width
             states = ["sen", "edt"]
             if (row, column) == current:
@@ -167,19 +167,19 @@ def look(bar: Any, count: int, box: Box, before: Bar | None) -> tuple[Bar, list[
     """The bar as it is now, and its children that show: buttons that know themselves, or nodes. Raises GLib.Error."""
     nodes = before.nodes if before is not None and len(before.nodes) == count else _children(bar, count)
     states = [node.get_state_set() for node in nodes]
-    if before is not None and nodes is before.nodes and any(one.contains(_DEFUNCT) for one in states):
+    if before is not None and nodes is before.nodes and any(state.contains(_DEFUNCT) for state in states):
         nodes = _children(bar, count)
         states = [node.get_state_set() for node in nodes]
     known = {node: before.known[node] for node in nodes if node in before.known} if before is not None else {}
     names = [
-        _name(node, known.get(node)) if one.contains(_SHOWING) else None
-        for node, one in zip(nodes, states, strict=True)
+        _name(node, known.get(node)) if state.contains(_SHOWING) else None
+        for node, state in zip(nodes, states, strict=True)
     ]
     shown = [node for node, name in zip(nodes, names, strict=True) if name is not None]
     now = Bar(box, nodes, tuple(names), box_of(shown[-1]) if shown else None)
     kept = before is not None and (before.box, before.sign, before.last) == (box, now.sign, now.last)
     children: list[Any] = []
-    for node, one, name in zip(nodes, states, names, strict=True):
+    for node, state, name in zip(nodes, states, names, strict=True):
         old = known.get(node)
         if old is not None:
             now.known[node] = old if kept else KnownButton(old.role)
@@ -187,13 +187,13 @@ def look(bar: Any, count: int, box: Box, before: Bar | None) -> tuple[Bar, list[
             continue
         if old is None and (role := node.get_role_name()) in _LEAVES and node.get_child_count() == 0:
             now.known[node] = KnownButton(role)
-        children.append(Button(node, one, name, now.known[node]) if node in now.known else node)
+        children.append(Button(node, state, name, now.known[node]) if node in now.known else node)
     return now, children
 
 
 def _children(bar: Any, count: int) -> list[Any]:
-    found = (bar.get_child_at_index(at) for at in range(count))
-    return [node for node in found if node is not None]
+    children = (bar.get_child_at_index(at) for at in range(count))
+    return [node for node in children if node is not None]
 
 
 def _name(node: Any, known: KnownButton | None) -> str:
@@ -230,11 +230,11 @@ class Steady:
 
     def children(self, node: Any, count: int) -> list[Any]:
         """The children of a holder, None where there is no such child. Raises GLib.Error."""
-        found = self._old[1].get(node)
-        if found is None or len(found) != count:
-            found = [node.get_child_at_index(at) for at in range(count)]
-        self._inside[node] = found
-        return found
+        children = self._old[1].get(node)
+        if children is None or len(children) != count:
+            children = [node.get_child_at_index(at) for at in range(count)]
+        self._inside[node] = children
+        return children
 
     def replaced(self, node: Any, at: int) -> Any:
         """The child at a place whose object is gone; None where there is none. Raises GLib.Error."""

@@ -45,10 +45,10 @@ def undo_locks() -> None:
     """Undo locks (but that of the number keys), latches and a change of group."""
     own = display.Display()
     try:
-        found = own.query_extension("XKEYBOARD")
-        if found is None or not found.present:
+        extension = own.query_extension("XKEYBOARD")
+        if extension is None or not extension.present:
             return
-        code = found.major_opcode
+        code = extension.major_opcode
         _UseExtension(display=own.display, opcode=code, major=1, minor=0)
         _LatchLockState(
             display=own.display, opcode=code, device=CORE_KEYBOARD,
@@ -91,8 +91,8 @@ class ScreenLink:
 
     def active(self) -> int:
         """The active window, 0 for none."""
-        found = self.root.get_full_property(self.atom("_NET_ACTIVE_WINDOW"), X.AnyPropertyType)
-        return int(found.value[0]) if found and len(found.value) else 0
+        listed = self.root.get_full_property(self.atom("_NET_ACTIVE_WINDOW"), X.AnyPropertyType)
+        return int(listed.value[0]) if listed and len(listed.value) else 0
 
     def expect_activation(self) -> None:
         """A key has pressed a button of the active window: no rest before the toolkit has acted on it."""
@@ -116,9 +116,9 @@ class ScreenLink:
 
     def plain_keys(self) -> None:
         """Release every key, and undo locks (but that of the number keys), latches and a change of group."""
-        for at, held in enumerate(self.display.query_keymap()):
-            for bit in range(8) if held else ():
-                if held & 1 << bit:
+        for at, pressed in enumerate(self.display.query_keymap()):
+            for bit in range(8) if pressed else ():
+                if pressed & 1 << bit:
                     xtest.fake_input(self.display, X.KeyRelease, at * 8 + bit)
         if self.root.query_pointer().mask & STATE & ~NUMBER_LOCK:
             undo_locks()

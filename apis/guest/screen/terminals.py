@@ -271,13 +271,13 @@ class Screen:
         numbers = args.removeprefix("?")
         if final not in _COMMANDS or (private and final not in "hl") or not set(numbers) <= set("0123456789;"):
             return
-        found = [min(int(part[:5] or 0), _NUMBER_MAX) for part in numbers.split(";", 16)[:16]]
+        values = [min(int(part[:5] or 0), _NUMBER_MAX) for part in numbers.split(";", 16)[:16]]
         command = getattr(self._lines, _COMMANDS[final])
         if final in "hl":
-            command(*found, private=private)
+            command(*values, private=private)
         else:
             self._lines.ensure_hbounds()  # a line that is full wraps at the next character only
-            command(*found[: _NUMBERS.get(final, 1)])
+            command(*values[: _NUMBERS.get(final, 1)])
 
 
 def last_lines(lines: list[str], limit: int) -> str:

@@ -52,8 +52,8 @@ class Tree:
         """Applications on the bus; those that ended are left out."""
         self._refresh()
         desktop = Atspi.get_desktop(0)
-        found = [desktop.get_child_at_index(at) for at in range(min(desktop.get_child_count(), APPS_MAX))]
-        return [app for app in found if app is not None]
+        apps = [desktop.get_child_at_index(at) for at in range(min(desktop.get_child_count(), APPS_MAX))]
+        return [app for app in apps if app is not None]
 
     def answers(self, pid: int) -> bool:
         """Whether the application of process `pid` is on the bus and its main loop answers.
@@ -95,11 +95,11 @@ class Tree:
         `popups` tells where menus are open, `texts` what cells of the sheet in front show.
         """
         active = next((row["pid"] for row in windows if row["active"]), 0)
-        found, cut = self._answering()
+        apps, cut = self._answering()
         self._steady.turn()
         walk = Walk(windows, width, height, popups, texts, steady=self._steady)
         walk.cut = cut
-        for _, app in sorted(((pid != active, app) for pid, app in found), key=lambda pair: pair[0]):
+        for _, app in sorted(((pid != active, app) for pid, app in apps), key=lambda pair: pair[0]):
             walk.application(app)
         walk.behind()
         return walk
@@ -110,11 +110,11 @@ class Tree:
         One call more each, and never from the cache: of an application that hangs, every further call would wait, too,
         and some of them come back empty and not as an error.
         """
-        found, cut, until = [], False, time.monotonic() + ASK_S
+        apps, cut, until = [], False, time.monotonic() + ASK_S
         for app in self.applications():
             began = time.monotonic()
             if began > until:
-                return found, True
+                return apps, True
             try:
                 app.get_id()
                 pid = app.get_process_id()
@@ -123,8 +123,8 @@ class Tree:
             silent = time.monotonic() - began >= CALL_MS / 1000
             cut = cut or silent
             if pid and not silent:
-                found.append((pid, app))
-        return found, cut
+                apps.append((pid, app))
+        return apps, cut
 
 
 SEARCH_NODES_MAX = 1200
@@ -171,11 +171,11 @@ class _Search:
         for at in range(min(node.get_child_count(), SEARCH_CHILDREN_MAX)):
             try:
                 child = node.get_child_at_index(at)
-                found = self.focused(child, depth + 1) if child is not None else None
+                field = self.focused(child, depth + 1) if child is not None else None
             except GLib.Error:  # it is gone
                 continue
-            if found is not None:
-                return found
+            if field is not None:
+                return field
         return None
 
 
@@ -203,12 +203,12 @@ _ROLE = re.compile(r"[^a-z]+")
 def as_xml(applications: Iterable[Any]) -> str:
     """Applications and what shows in them: an element is a role with dashes, with its text; name, states and place are
     attributes."""
-    until, said, size, nodes = time.monotonic() + PASS_S, [f"<desktop-frame {SPACES}>"], 0, 0
+    until, xml, size, nodes = time.monotonic() + PASS_S, [f"<desktop-frame {SPACES}>"], 0, 0
     ends = [("</desktop-frame>", iter(list(applications)))]
     while ends:
         node = next(ends[-1][1], None)
         if node is None:
-            said.append(ends.pop()[0])
+            xml.append(ends.pop()[0])
             continue
         if nodes >= NODES_MAX or size >= CHARS_MAX or len(ends) > DEPTH_MAX or time.monotonic() > until:
             continue
@@ -224,10 +224,10 @@ def as_xml(applications: Iterable[Any]) -> str:
             below = iter(list(_children(node)))
         except GLib.Error:  # it has gone, or its application hangs
             continue
-        said.append(f"<{role} name={quoteattr(name)}{named}>{text}")
-        size, nodes = size + len(said[-1]), nodes + 1
+        xml.append(f"<{role} name={quoteattr(name)}{named}>{text}")
+        size, nodes = size + len(xml[-1]), nodes + 1
         ends.append((f"</{role}>", below))
-    return "".join(said)
+    return "".join(xml)
 
 
 def _plain(text: str) -> str:
@@ -236,17 +236,17 @@ def _plain(text: str) -> str:
 
 def _place(node: Any) -> str:
     """Where it is on the screen, and its size, in pixels."""
-    found = node.get_component_iface()
-    if found is None:
+    component = node.get_component_iface()
+    if component is None:
         return ""
-    box = found.get_extents(Atspi.CoordType.SCREEN)
+    box = component.get_extents(Atspi.CoordType.SCREEN)
     return f' cp:screencoord="({box.x}, {box.y})" cp:size="({box.width}, {box.height})"'
 
 
 def _start_of_text(node: Any) -> str:
     """The beginning of its text."""
-    found = node.get_text_iface()
-    return found.get_text(0, min(found.get_character_count(), TEXT_MAX)) if found is not None else ""
+    iface = node.get_text_iface()
+    return iface.get_text(0, min(iface.get_character_count(), TEXT_MAX)) if iface is not None else ""
 
 
 def _children(node: Any) -> Iterator[Any]:

@@ -246,14 +246,14 @@ class Walk:
                 self._left_out(began)
 
     def _cells(self, at: int, table: Any, spot: Spot) -> None:
-        found = []
+        rows = []
         active = spot.window >= 0 and self.windows[spot.window]["active"]
         known = self._texts if active else (lambda first, last: None)
         for name, text, (x, y, w, h), states in Sheet(table).cells(self._current, known, self._until):
             box = (x, y + spot.dy, w, h)
             if inside(box, self._size) and not self._covered(box, spot):
-                found.append(["table-cell", name, text, *box, states, spot.window, -1])
-        self.elements[at:at] = found
+                rows.append(["table-cell", name, text, *box, states, spot.window, -1])
+        self.elements[at:at] = rows
 
     def _node(self, node: Any, spot: Spot, *, remembered: bool = False) -> None:
         """Say a node and walk what is below it. Raises Gone for one `remembered` that says so of itself."""
@@ -331,9 +331,9 @@ class Walk:
             self._remembered(node, role, box, count, below)
             return
         shows = self._shows(box, spot)
-        found = showing(node, count, shows, spot.shift if spot.view else (0, 0), self._late)
-        self.beyond += count - len(found) if role not in _BARS else 0
-        for at in found:
+        places = showing(node, count, shows, spot.shift if spot.view else (0, 0), self._late)
+        self.beyond += count - len(places) if role not in _BARS else 0
+        for at in places:
             if self._late():
                 return
             began = time.monotonic()
@@ -415,15 +415,15 @@ class Walk:
             name = name_of(node, role, spot.office)
         if not name and not text and role not in _UNNAMED:
             return
-        said = [short for state, short in _STATES if states.contains(state)]
+        shorts = [short for state, short in _STATES if states.contains(state)]
         if (given and name == _CLOSE) or (
             spot.office and (given or spot.bar in _FULL_BARS or name in _FORMULA_BUTTONS)
         ):
-            said.append("bar")
-        if "sen" not in said and (spot.office or spot.opened or role in _SAY_SENSITIVE):
-            said.append("sen" if role in _OF_TEXT and "edt" in said else "off")
-        if role == "panel" and "edt" not in said and any(states.contains(state) for state in _TO_CHOOSE):
-            said.append("cho")  # a slide of Impress' slide pane, and no panel that only holds others
+            shorts.append("bar")
+        if "sen" not in shorts and (spot.office or spot.opened or role in _SAY_SENSITIVE):
+            shorts.append("sen" if role in _OF_TEXT and "edt" in shorts else "off")
+        if role == "panel" and "edt" not in shorts and any(states.contains(state) for state in _TO_CHOOSE):
+            shorts.append("cho")  # a slide of Impress' slide pane, and no panel that only holds others
         if spot.behind:
-            said.append("behind")
-        self.elements.append([role.replace(" ", "-"), name, text, *box, said, spot.window, caret])
+            shorts.append("behind")
+        self.elements.append([role.replace(" ", "-"), name, text, *box, shorts, spot.window, caret])

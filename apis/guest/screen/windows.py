@@ -77,17 +77,17 @@ class Windows:
         self._link = link
 
     def _root_list(self, name: str) -> list[int]:
-        found = self._link.root.get_full_property(self._link.atom(name), X.AnyPropertyType)
-        return [int(value) for value in found.value] if found else []
+        listed = self._link.root.get_full_property(self._link.atom(name), X.AnyPropertyType)
+        return [int(value) for value in listed.value] if listed else []
 
     def _text(self, window: Any, name: str) -> str:
-        found = window.get_full_property(self._link.atom(name), X.AnyPropertyType)
-        value = found.value if found else b""
+        given = window.get_full_property(self._link.atom(name), X.AnyPropertyType)
+        value = given.value if given else b""
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
     def _number(self, window: Any, name: str) -> int:
-        found = window.get_full_property(self._link.atom(name), X.AnyPropertyType)
-        return int(found.value[0]) if found and len(found.value) else 0
+        given = window.get_full_property(self._link.atom(name), X.AnyPropertyType)
+        return int(given.value[0]) if given and len(given.value) else 0
 
     def list(self) -> list[dict[str, Any]]:
         """Windows in the order they were mapped.
@@ -136,19 +136,19 @@ class Windows:
             (number, request.GetWindowAttributes(display=self._link.display.display, window=number, defer=1))
             for number in numbers
         ]
-        found = set()
+        viewable = set()
         for number, question in asked:
             try:
                 question.reply()
             except _GONE:
                 continue
             if question.map_state == X.IsViewable:
-                found.add(number)
-        return found
+                viewable.add(number)
+        return viewable
 
     def popups(self) -> list[tuple[int, int, int, int]]:
         """Where windows that the manager does not manage show, menus above all: x, y, width, height in pixels."""
-        found = []
+        boxes = []
         tops = self._link.root.query_tree().children[-POPUPS_MAX:]
         shown = self._viewable([window.id for window in tops])
         for window in tops:
@@ -156,10 +156,10 @@ class Windows:
                 if window.id not in shown or not self._number(window, "_NET_WM_WINDOW_TYPE"):
                     continue  # a frame, or a program's own invisible one
                 box = window.get_geometry()
-                found.append((box.x, box.y, box.width, box.height))
+                boxes.append((box.x, box.y, box.width, box.height))
             except _GONE:
                 continue
-        return found
+        return boxes
 
     def active(self) -> int:
         """The window with the focus, 0 for none: the manager goes on telling of one that was the last and is gone."""

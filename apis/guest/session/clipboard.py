@@ -46,8 +46,8 @@ class Kept(NamedTuple):
 
 def wanted_at_once(offered: Sequence[str]) -> list[str]:
     """The targets, of those offered, of which a copy is made before their owner ends."""
-    found = [name for name in _AT_ONCE if name in offered]
-    return found or [name for name in (*_ALIASES[:3], _PICTURE) if name in offered][:1]
+    targets = [name for name in _AT_ONCE if name in offered]
+    return targets or [name for name in (*_ALIASES[:3], _PICTURE) if name in offered][:1]
 
 
 class _Copying:
@@ -198,11 +198,11 @@ class Clipboard:
     def _read(self, copying: _Copying) -> Kept | None:
         """What the property holds, which is taken away; None where that is nothing or too much."""
         head = self._window.get_property(self._property, X.AnyPropertyType, 0, 0)
-        found = None
+        content = None
         if head is not None and head.bytes_after <= copying.room:
-            found = self._window.get_full_property(self._property, X.AnyPropertyType)
+            content = self._window.get_full_property(self._property, X.AnyPropertyType)
         self._window.delete_property(self._property)
-        return None if found is None else Kept(found.property_type, found.format, found.value)
+        return None if content is None else Kept(content.property_type, content.format, content.value)
 
     def _store(self, copying: _Copying, target: int, given: Kept | None) -> None:
         if target == self._atom(_CUT) and copying.asked is None:

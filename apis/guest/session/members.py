@@ -40,20 +40,20 @@ def _states(pid: int) -> frozenset[str]:
 
 def only(pids: Iterable[int]) -> dict[int, Member]:
     """The members of a known set of processes, parents before their children. No other process is looked at."""
-    found: dict[int, Member] = {}
+    there: dict[int, Member] = {}
     for pid in pids:
         try:
             parent = int(_fields(Path("/proc", str(pid), "stat"))[1])
         except OSError:  # it has ended
             continue
         if states := _states(pid):
-            found[pid] = Member(parent, states)
+            there[pid] = Member(parent, states)
     ordered: dict[int, Member] = {}
-    for pid in sorted(found):
+    for pid in sorted(there):
         above = [pid]
-        while (parent := found[above[-1]].parent) in found and parent not in ordered and parent not in above:
+        while (parent := there[above[-1]].parent) in there and parent not in ordered and parent not in above:
             above.append(parent)
-        ordered.update((each, found[each]) for each in reversed(above))
+        ordered.update((each, there[each]) for each in reversed(above))
     return ordered
 
 
@@ -68,16 +68,16 @@ def descendants(*roots: int) -> dict[int, Member]:
             except OSError:  # it has ended
                 continue
             children.setdefault(parent, []).append(int(entry))
-    found: dict[int, Member] = {}
+    below: dict[int, Member] = {}
     waiting = list(roots)
     while waiting:
         pid = waiting.pop()
-        if pid in found:  # its number was given away between two looks
+        if pid in below:  # its number was given away between two looks
             continue
         if states := _states(pid):
-            found[pid] = Member(parents.get(pid, 0), states)
+            below[pid] = Member(parents.get(pid, 0), states)
         waiting += children.get(pid, [])
-    return found
+    return below
 
 
 def running(members: Mapping[int, Member], signalled: set[int]) -> list[int]:

@@ -88,11 +88,11 @@ def _xauthority(cookie: bytes) -> bytes:
     Entries by Xau(3): for any address, and for this machine, since the agent's X library knows no other kind.
     """
     addresses = ((_ANY_ADDRESS, b""), (_LOCAL_ADDRESS, socket.gethostname().encode()))
-    found = b""
+    entries = b""
     for family, address in addresses:
         fields = (address, b"", b"MIT-MAGIC-COOKIE-1", cookie)
-        found += struct.pack(">H", family) + b"".join(struct.pack(">H", len(field)) + field for field in fields)
-    return found
+        entries += struct.pack(">H", family) + b"".join(struct.pack(">H", len(field)) + field for field in fields)
+    return entries
 
 
 class Session:
@@ -277,10 +277,10 @@ def _hold(session: Session, door: socket.socket, token: str) -> None:
         if door.fileno() in ready and _attach(session, door):
             waiting.unregister(door)  # there is one agent, and what it starts is not to start another
         if 0 in ready:
-            said = os.read(0, 4096)
-            if not said:
+            order = os.read(0, 4096)
+            if not order:
                 return
-            if said == b"freeze\n":
+            if order == b"freeze\n":
                 _say("frozen" if stop(token) else f"{NOT_STOPPED} within {STOP_S:g} s")
 
 
@@ -319,14 +319,14 @@ def _attach(session: Session, door: socket.socket) -> bool:
 def members(token: str) -> dict[int, Member]:
     """The session's living processes: descendants of this one, and all that carry its token, with theirs."""
     own = os.getpid()
-    found = descendants(own, *_bearing(token))
-    return {pid: member for pid, member in found.items() if pid != own and not member.states <= ENDED}
+    below = descendants(own, *_bearing(token))
+    return {pid: member for pid, member in below.items() if pid != own and not member.states <= ENDED}
 
 
 def _bearing(token: str) -> list[int]:
     """Processes of this user that carry the session's token in their environment."""
     mark = f"{MARK}={token}".encode()
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -334,8 +334,8 @@ def _bearing(token: str) -> list[int]:
             except OSError:  # it ended, or is another user's
                 continue
             if marked:
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 def sweep(token: str) -> None:

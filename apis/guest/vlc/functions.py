@@ -55,19 +55,19 @@ def ask(wait_s: float = CALL_S, **query: str) -> dict[str, Any]:
     if len(body) > MOST_BYTES:
         raise wrong("VLC's answer is too long")
     try:
-        found: dict[str, Any] = json.loads(body.decode("utf-8", "replace"), strict=False)
+        state: dict[str, Any] = json.loads(body.decode("utf-8", "replace"), strict=False)
     except ValueError as error:
         raise wrong("VLC's answer can't be read") from error
-    return found
+    return state
 
 
 def ask_until(true: Callable[[dict[str, Any]], bool], wait_s: float, **query: str) -> dict[str, Any]:
     """The first answer that is as wanted, or the last one within `wait_s`: VLC acts on orders a little later."""
     until = time.monotonic() + wait_s
     while True:
-        found = ask(**query)
-        if true(found) or time.monotonic() >= until:
-            return found
+        now = ask(**query)
+        if true(now) or time.monotonic() >= until:
+            return now
         time.sleep(LOOK_S)
 
 
@@ -188,8 +188,8 @@ class VLCTools:
     def get_settings(self) -> str:
         changed = {name: value for name, value in vlc_start.changed_settings().items() if not KEPT.fullmatch(name)}
         names = [*changed, *(name for name in COMMON if name not in changed)]
-        found = ask(names=",".join(names))["settings"]
-        lines = [f"{name} = {_shown(found[name])}" for name in names if found[name]["kind"] != "nothing"]
+        settings = ask(names=",".join(names))["settings"]
+        lines = [f"{name} = {_shown(settings[name])}" for name in names if settings[name]["kind"] != "nothing"]
         text, left = "", len(lines)
         for line in lines:
             if len(text) + len(line) > RESULT_CHARS - 30:
@@ -205,24 +205,24 @@ class VLCTools:
         if kind == "nothing":
             raise wrong(f"field: VLC has no setting {field}: write a name as in vlcrc, like 'qt-max-volume'")
         given = _fit(field, kind, value)
-        found = _shown(ask(do="set", name=field, value=given, names=field)["settings"][field])
+        kept = _shown(ask(do="set", name=field, value=given, names=field)["settings"][field])
         vlc_start.complete()  # a file with lines of another's would not be VLC's own
-        vlc_start.write_settings({field: found})
-        taken = found == given or kind != "number" or float(found) == float(given)
+        vlc_start.write_settings({field: kept})
+        taken = kept == given or kind != "number" or float(kept) == float(given)
         limited = "" if taken else f"; {given} is beyond what VLC takes"
         start = "; VLC's window goes by it from its next start on" if field.startswith("qt-") else ""
-        return f"{field} is {found}{limited}{start}"
+        return f"{field} is {kept}{limited}{start}"
 
     def get_media_files(self, *, path: str, suffix: list[str] | None) -> str:
         folder = folder_in_home(path, "path")
         wanted = MEDIA if suffix is None else {ending.strip().lstrip("*.").lower() for ending in suffix}
         if not all(wanted):
             raise wrong("suffix: write endings like ['mp3', 'mp4']")
-        found, cut = with_endings(folder, wanted)
-        lines = [f"{len(found)}{' or more' if cut else ''} media files in {short(folder)}"]
-        for number, name in enumerate(found):
+        paths, cut = with_endings(folder, wanted)
+        lines = [f"{len(paths)}{' or more' if cut else ''} media files in {short(folder)}"]
+        for number, name in enumerate(paths):
             if sum(map(len, lines)) + len(lines) + len(name) > RESULT_CHARS - 30:
-                lines.append(f"and {len(found) - number} more")
+                lines.append(f"and {len(paths) - number} more")
                 break
             lines.append(_line(short(name)))
         return "\n".join(lines)
@@ -237,15 +237,15 @@ def _window_becomes(full: bool, wait_s: float) -> bool:
         filled = screen.intern_atom("_NET_WM_STATE_FULLSCREEN")
         while True:
             listed = screen.screen().root.get_full_property(atoms["_NET_CLIENT_LIST"], X.AnyPropertyType)
-            found = False
+            fills = False
             for number in listed.value if listed else ():
                 window = screen.create_resource_object("window", number)
                 with contextlib.suppress(error.XError):  # it was closed meanwhile
                     states = window.get_full_property(atoms["_NET_WM_STATE"], X.AnyPropertyType)
                     mine = "vlc" in (window.get_wm_class() or ())
-                    found = found or (mine and states is not None and filled in states.value)
-            if found == full or time.monotonic() >= until:
-                return found == full
+                    fills = fills or (mine and states is not None and filled in states.value)
+            if fills == full or time.monotonic() >= until:
+                return fills == full
             time.sleep(LOOK_S)
     finally:
         screen.close()

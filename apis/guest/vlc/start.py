@@ -99,7 +99,7 @@ def complete() -> None:
         command = ["vlc", "--intf", "dummy", "--config", str(whole), "--reset-config", "vlc://quit"]
         subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=WRITE_S)
         lines = whole.read_text(encoding="utf-8", errors="replace").splitlines()
-        named = {found[1] for line in lines if (found := _NAME.match(line))}
+        named = {setting[1] for line in lines if (setting := _NAME.match(line))}
         whole.replace(place)
     finally:
         whole.unlink(missing_ok=True)

@@ -247,15 +247,15 @@ class TextDocument(Document):
             raise wrong("pattern: write a regular expression, or the words to be found")
         pieces = self._pieces(indices)
         try:
-            found = _MATCHER.search(pattern, replacement, [piece.string for piece in pieces])
+            matches = _MATCHER.search(pattern, replacement, [piece.string for piece in pieces])
         except Unmatched as error:
             raise wrong(str(error)) from error
-        if not found:
+        if not matches:
             where = "in these paragraphs" if indices is not None else "in the document"
             raise wrong(f"pattern: {pattern[:60]!r} matches nothing {where}; small and capital letters differ")
-        return self._over(pieces, found)
+        return self._over(pieces, matches)
 
-    def _over(self, pieces: list[Piece], found: list[Match]) -> Iterator[Any]:
+    def _over(self, pieces: list[Piece], searched: list[Match]) -> Iterator[Any]:
         """Every match, the last first: its piece, itself, and a cursor over it.
 
         Matches in a part of a field are left out, for a field can't be changed in part; and those around an object, for
@@ -263,7 +263,7 @@ class TextDocument(Document):
         the first are a `rest`, which nothing takes the place of.
         """
         by_piece: dict[int, list[Match]] = {}
-        for match in found:
+        for match in searched:
             by_piece.setdefault(match.at, []).append(match)
         places = [pieces[at] for at in by_piece]
         matches = list(by_piece.values())
@@ -297,15 +297,15 @@ class TextDocument(Document):
         except Refused as refused:
             caret, here = str(refused), ""
         lines, length, more = [], len(caret) + len(here) + 600, False  # what follows below included
-        until, found = time.monotonic() + TELL_S, self._strings()
-        for number, text in enumerate(found):
+        until, strings = time.monotonic() + TELL_S, self._strings()
+        for number, text in enumerate(strings):
             line = f"{number}: {one_line(text)}"
             length += len(line) + 1
             if length > limit or time.monotonic() > until:
                 more = True
                 break
             lines.append(line)
-        count = f"{len(found)}" if isinstance(found, list) else f"{'more than ' if more else ''}{len(lines)}"
+        count = f"{len(strings)}" if isinstance(strings, list) else f"{'more than ' if more else ''}{len(lines)}"
         names = [repr(clipped(name, 40)) for name in self._doc.TextTables.ElementNames[:10]]
         head = [
             f"paragraphs: {count}, counted from 0{self._kept()}",
@@ -316,15 +316,15 @@ class TextDocument(Document):
 
     def _about_caret(self, caret: Any) -> tuple[str, str]:
         """The caret's place, and the text of its paragraph."""
-        said = f"caret: {self._where(caret, COUNT_S)}"
+        text = f"caret: {self._where(caret, COUNT_S)}"
         cursor = caret.getText().createTextCursorByRange(caret.getStart())
         cursor.gotoStartOfParagraph(True)
-        said += f", after character {len(selected(self._doc, cursor))}"
+        text += f", after character {len(selected(self._doc, cursor))}"
         if not caret.isCollapsed():
-            said += f"; selected: {one_line(selected(self._doc, caret), 100)!r}"
+            text += f"; selected: {one_line(selected(self._doc, caret), 100)!r}"
         cursor.gotoStartOfParagraph(False)
         cursor.gotoEndOfParagraph(True)
-        return said, one_line(selected(self._doc, cursor), 300)
+        return text, one_line(selected(self._doc, cursor), 300)
 
 
 def values(**named: Any) -> tuple[tuple[str, ...], tuple[Any, ...]]:

@@ -37,20 +37,20 @@ class Place(NamedTuple):
 
 def deleted_in(document: Any) -> list[Place]:
     """The places of text that is deleted under change tracking, in their order."""
-    found: list[Place] = []
+    places: list[Place] = []
     changes = document.Redlines
     if not changes.hasElements():
-        return found
+        return places
     listed = changes.createEnumeration()
-    while listed.hasMoreElements() and len(found) < DELETED_MAX:
+    while listed.hasMoreElements() and len(places) < DELETED_MAX:
         change = listed.nextElement()
         if change.RedlineType == "Delete":
             start, end = change.RedlineStart, change.RedlineEnd
             text = start.getText()
             if text == end.getText() and text.compareRegionStarts(start, end) < 0:
                 start, end = end, start  # the caret stood behind what the keyboard deleted
-            found.append(Place(text, start, end))
-    return found
+            places.append(Place(text, start, end))
+    return places
 
 
 def selected(document: Any, cursor: Any) -> str:
@@ -106,16 +106,16 @@ def live(whole: str, deleted: tuple[Span, ...]) -> str:
 
 def parts(first: int, last: int, deleted: tuple[Span, ...]) -> list[Span]:
     """Where the characters of a live text from `first` up to `last` stand in the whole one; never empty."""
-    found, gone = [], 0
+    spans, gone = [], 0
     for begins, ends in deleted:
         here = begins - gone  # of the live text, where the deleted part is
         if first < here < last:
-            found.append((first + gone, begins))
+            spans.append((first + gone, begins))
             first = here
         elif here > first or (here == first == last):
             break
         gone += ends - begins
-    return [*found, (first + gone, last + gone)]
+    return [*spans, (first + gone, last + gone)]
 
 
 def piece(text: Any, number: int, name: str, whole: str, deleted: tuple[Span, ...]) -> Piece:

@@ -114,16 +114,16 @@ class Looks(TextDocument):
     def find_highlighted_text(self, *, highlight_color: str) -> str:
         wanted = int(highlight_color[1:], 16)
         marked = _joined(self._marked(None))
-        found = [f"{each.piece.name}: {one_line(each.string, 200)!r}" for each in marked if each.colour == wanted]
-        if not found:
+        places = [f"{each.piece.name}: {one_line(each.string, 200)!r}" for each in marked if each.colour == wanted]
+        if not places:
             others = sorted({f"#{each.colour:06x}" for each in marked})
             there = f"; the document has {', '.join(others[:20])}" if others else "; the document has no highlighting"
             return f"no text is highlighted in {highlight_color}{there}"
-        lines, length = [f"{plural(len(found), 'place')} highlighted in {highlight_color}:"], 0
-        for line in found:
+        lines, length = [f"{plural(len(places), 'place')} highlighted in {highlight_color}:"], 0
+        for line in places:
             length += len(line) + 1
             if length > RESULT_CHARS - 100:
-                lines.append(f"and {len(found) - len(lines) + 1} more")
+                lines.append(f"and {len(places) - len(lines) + 1} more")
                 break
             lines.append(line)
         return "\n".join(lines)

@@ -88,19 +88,19 @@ class Writing(TextDocument):
     def capitalize_words(self, *, paragraph_indices: list[int] | None) -> str:
         """A capital at the start of every word."""
         pieces = self._pieces(paragraph_indices)
-        found = [
+        matches = [
             Match(at, first.start(), first.end(), first[0].upper())
             for at, piece in enumerate(pieces)
             for first in FIRST.finditer(piece.string)
             if first[0].upper() != first[0] and len(first[0].upper()) == 1
         ]
-        if len(found) > MOST:
+        if len(matches) > MOST:
             raise wrong(
-                f"paragraph_indices: {len(found)} words begin small, {MOST} are the most for one call: name some"
+                f"paragraph_indices: {len(matches)} words begin small, {MOST} are the most for one call: name some"
             )
         count = 0
         with self._one_step("capitalize_words"):
-            for piece, match, cursor in self._over(pieces, found):
+            for piece, match, cursor in self._over(pieces, matches):
                 rewrite(piece.text, cursor, match.new)
                 count += 1
         return f"{plural(count, 'word')} changed: every word there that begins with a letter has a capital"
