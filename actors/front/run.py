@@ -20,7 +20,7 @@ from actors.cluster import paths as places
 from actors.cluster.report.run_data import RunFigures, read_run
 from actors.cluster.runs import run_folder
 from actors.cluster.runs.run_folder import RunRecord
-from actors.cluster.web.run_reader import RunNow, RunReader
+from actors.cluster.runs.run_reader import RunNow, RunReader
 from runtime.errors import ConfigError, DeadlineExceeded
 
 START_S = 120.0  # from the command to a run that owns its folder

@@ -18,9 +18,8 @@ from actors.cluster.runs import cpu, progress, trackers
 from actors.cluster.runs.apply import LivePlan
 from actors.cluster.runs.compose import Plan
 from actors.cluster.runs.criterion import Verdict
-from actors.cluster.runs.placement import LEARNER
 from actors.cluster.runs.run_folder import OUT_OF_TIME, RunRecord
-from actors.learner.messages import GetLearnerState
+from actors.cluster.runs.run_reader import RunReader
 from actors.replay.messages import CloseRun, Figures, GetFigures, PhaseRef, WaitFigures
 from runtime.disk import refusal
 from runtime.errors import ComputerRLError, ConfigError
@@ -28,7 +27,7 @@ from runtime.messaging.message import Request
 from runtime.program import stop_event
 from runtime.system import ActorSystem
 
-REFRESH_S = 1.0  # a display's rate; what it shows comes as it changes
+REFRESH_S = 1.0  # at least between two answers of the ledger
 ASK_S = 30.0
 WAITS_S = 15.0  # between two lines on what is waited for
 LOOK_S = 10.0  # no event tells of a disk that has filled up
@@ -51,7 +50,7 @@ class LiveRun:
         self.plan = plan  # that it began with
         self.live = LivePlan(system, plan, job.plan)
         self.limit: asyncio.Timeout | None = None
-        self._system, self._job, self._shown = system, job, shown
+        self._system, self._shown = system, shown
         self._figures: Figures | None = None
         self._changed = asyncio.Condition()
 
@@ -89,29 +88,27 @@ class LiveRun:
         return await self.until(lambda _: True)
 
     async def follow(self) -> None:
-        """Take the ledger's figures whenever they change, and show them. Raises what its supervisor gives up with."""
-        started, revision = time.monotonic(), -1
-        learner: tuple[float | None, float | None] = 0.0, None
-        meter = progress.Meter(self.plan.deploy.desktops.count, self.plan.deploy.demos.count, self._job.round)
+        """Take the ledger's figures whenever they change. Raises what its supervisor gives up with."""
+        revision = -1
         while True:
             figures = await self.request("replay", WaitFigures(since=revision, wait_s=5.0))
             revision = figures.revision
-            learner = await self._learner() or learner
-            meter.seats = sum(name.startswith("desktop/") for name in self._system.names())  # `apply` changes it
-            self._shown.show(meter.read(time.monotonic(), started, figures, *learner))
             async with self._changed:
                 self._figures = figures
                 self._changed.notify_all()
             await asyncio.sleep(REFRESH_S)
 
-    async def _learner(self) -> tuple[float | None, float | None] | None:
-        """For how many seconds the learner was busy, and its newest loss; None while it gives no answer."""
-        if not any(spec.name == LEARNER for stage in self.plan.stages for spec in stage):
-            return None, None
-        with suppress(ComputerRLError):  # it may be restarting
-            state = await self._system.ref(LEARNER, "progress").ask(GetLearnerState(), timeout_s=1.0)
-            return state.busy_s, state.loss
-        return None
+    async def show(self) -> None:
+        """Show what the run does, until cancelled."""
+        reader, started = RunReader(self.plan.run_dir), time.monotonic()
+        try:
+            while True:
+                now = await asyncio.to_thread(reader.look)
+                seats = sum(name.startswith("desktop/") for name in self._system.names())  # `apply` changes it
+                self._shown.show(now, seats, time.monotonic() - started)
+                await asyncio.sleep(self._shown.every_s)
+        finally:
+            reader.close()
 
 
 async def execute(plan: Plan, record: RunRecord, job: Job) -> Verdict:
@@ -141,6 +138,7 @@ async def _until_the_end(system: ActorSystem, run: LiveRun, job: Job, stop: asyn
         asyncio.ensure_future(work)
         for work in (
             run.follow(),
+            run.show(),
             cpu.log_cpu(system.log, system.cpu_placed),
             trackers.follow(folder, deploy.run.trackers, system.log),
             watch_disk(folder, run.note),

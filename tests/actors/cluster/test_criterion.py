@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.cluster.runs import progress
 from actors.cluster.runs.criterion import RequireConfig, complete, gain_line, unmet
 from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound, compare, gains
 from actors.replay.messages import EvalFigures, Figures, Phase, PhaseRef
@@ -115,24 +114,3 @@ def test_a_greedy_twin_is_not_what_a_run_is_judged_by() -> None:
     evals = [first, greedy, later(6, temperature=1.0), later(5)]
     assert [(one.temperature, one.successes) for one in complete(figures(evals=evals))] == [(1.0, 4), (1.0, 6)]
     assert unmet(RequireConfig(gain=0.15), figures(evals=evals)) == []
-
-
-def test_progress_shows_rates_over_the_last_minute() -> None:
-    meter = progress.Meter(seats=4, demos_wanted=16)
-    meter.read(0.0, 0.0, figures(), 0.0)
-    shot = meter.read(30.0, 0.0, figures(episodes={"train": 60}), 15.0)
-    assert (shot.episodes_min, shot.learner_busy, shot.staleness, shot.success) == (40.0, 0.5, 0.5, 0.5)
-    shown = dict(progress.cells(shot))
-    assert shown["step"] == "3/10"
-    assert shown["held-out"] == "0.40"
-    assert not {"left", "loss"} & shown.keys(), "no step was made while it was looked at"
-    shown = dict(progress.cells(meter.read(60.0, 0.0, figures(phase_steps=5), 15.0, loss=0.125)))
-    assert (shown["left"], shown["loss"]) == ("2m30s", "0.12")  # two of ten steps a minute, five are left
-
-
-def test_plain_lines_are_few(capsys: Any) -> None:
-    meter, lines = progress.Meter(seats=4, demos_wanted=16), progress.PlainLines(every_s=5.0)
-    for second in range(11):
-        lines.show(meter.read(float(second), 0.0, figures(), 0.0))
-    lines.show(meter.read(11.0, 0.0, figures(phase=PhaseRef(phase=Phase.PULSE, index=3)), 0.0))
-    assert len(capsys.readouterr().out.splitlines()) == 4

@@ -15,7 +15,6 @@ from actors.cluster.runs import compose, execute, loop, progress
 from actors.cluster.runs.criterion import ROUND
 from actors.cluster.runs.run_folder import RunRecord
 from actors.errors import LedgerError
-from actors.learner.messages import GetLearnerState
 from actors.replay.messages import Figures, Phase, PhaseRef, WaitFigures
 from runtime.errors import ActorFailed, ActorGone, StoreError
 from runtime.messaging.message import Version
@@ -46,8 +45,6 @@ class Parts(Ref):
         """Nobody commands it."""
 
     async def ask(self, msg: Any, *, timeout_s: float, trace: str | None = None) -> Any:
-        if isinstance(msg, GetLearnerState):
-            raise ActorGone("learner")
         if not isinstance(msg, WaitFigures):
             self.asked.append(msg)
             return None
@@ -81,13 +78,9 @@ class Kept(progress.PlainLines):
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[str] = []
-        self.phases: list[str] = []
 
     def note(self, text: str) -> None:
         self.lines.append(text)
-
-    def show(self, shot: progress.Snapshot) -> None:
-        self.phases.append(shot.phase)
 
 
 async def played(run: Started, job: execute.Job) -> Figures:
@@ -116,7 +109,6 @@ async def test_the_loop_goes_from_phase_to_phase_wherever_it_begins(plan: compos
         assert await played(run, job) is DONE
         shown = run._shown
         assert isinstance(shown, Kept)
-        assert shown.phases == [*(str(phase) for phase in order[first:]), "done"]
         assert shown.lines == ([] if first else ["a/gui 1", "a/gui 3"]), "what each part of the cold start recorded"
 
 

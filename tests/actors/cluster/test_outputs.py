@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from actors.cluster import output, tables
 from actors.cluster import paths as places
 from actors.cluster.runs import ledgers, progress
+from actors.cluster.runs.run_reader import RoundNow, RunNow, SeatNow, StepNow
 from actors.replay.database.ledger_file import connect
 
 COMPUTERRL = [sys.executable, "-P", "-m", "actors.cluster.cli"]
@@ -93,14 +94,33 @@ def test_a_terminal_that_is_gone_ends_the_telling_and_not_the_work(monkeypatch: 
 
 
 def test_the_live_block_shows_all_of_its_labels_in_a_narrow_terminal() -> None:
-    shot = progress.Snapshot(
-        phase="rl", step=3, steps=9, success=0.5, held_out=0.25, loss=0.1, entropy=0.3, episodes_min=12.0,
-        seats_busy=3, seats=4, learner_busy=0.5, staleness=0.1, demos="", left_s=70.0, elapsed_s=99.0,
+    step = StepNow(version="0.3", phase="rl", success=0.5, figures={"loss": 0.1, "entropy": 0.3})
+    played = RoundNow(
+        name="after_bc", version="0.1", played=4, planned=4, successes=1, closed=True, step=1, temperature=1.0,
+        low=0.0, high=0.7,
     )  # fmt: skip
+    seats = [
+        SeatNow(name=f"desktop/{n}", trace="g1.0" * n, task="", token=0, success=False, quarantine="") for n in (0, 1)
+    ]
+    now = RunNow(
+        run="x", state="running", reason="", file="smoke", started_s=0.0, harder=False, phase="rl", done=3, whole=9,
+        left_s=70.0, trained="0.3", steps={}, curve=[step], rounds=[played], samplers=[], episodes={},
+        episodes_per_min=12.0, faults={}, staleness={"0": 3, "1": 1}, groups={}, endings={}, stages_s={}, quarantine={},
+        machines={}, seats=seats,
+    )  # fmt: skip
+    known = {
+        "step": "3/9",
+        "left": "1m10s",
+        "success": "0.50",
+        "held-out": "0.25",
+        "seats busy": "1/4",
+        "staleness": "0.25",
+    }
+    assert known.items() <= dict(progress.cells(now, 4)).items()
     with terminal(60) as out, progress.display("run x") as shown:
-        shown.show(shot)
+        shown.show(now, 4, 99.0)
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", out.getvalue())
-    assert all(label in text and value in text for label, value in progress.cells(shot)), text
+    assert all(label in text and value in text for label, value in progress.cells(now, 4)), text
     assert max(map(len, text.splitlines())) <= 60
 
 

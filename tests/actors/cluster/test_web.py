@@ -20,9 +20,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from actors.cluster import cli, tables
 from actors.cluster.runs import evaluation_rounds, run_folder
+from actors.cluster.runs.run_reader import LOST, RunReader
 from actors.cluster.views import episodes
 from actors.cluster.web import shared_look
-from actors.cluster.web.run_reader import LOST, RunReader
 from actors.cluster.web.serve import live_page
 from actors.cluster.web.server import LiveServer
 from actors.cluster.web.shared_look import SharedLook

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from actors.cluster.report.run_data import deploy_of
+from actors.cluster.config import deploy_files
 from actors.cluster.runs import ledgers, run_folder
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER
@@ -147,7 +147,8 @@ class RunReader:
             "file": record.file, "started_s": record.started_s,
         }  # fmt: skip
         self._read_logs()
-        self._deploy = self._deploy or deploy_of(self.path)
+        if not self._deploy and (self.path / deploy_files.STORED).is_file():
+            self._deploy = deploy_files.stored_plain(self.path)
         self._now = time.time() if base["state"] == "running" else None
         base |= {
             "stages_s": self._stages(), "quarantine": dict(self._quarantine), "machines": dict(self._machines),
