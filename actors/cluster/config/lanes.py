@@ -120,12 +120,8 @@ def routes_of(ids: list[str], wanted: Sequence[str], space: ActionSpace = "both"
 
     Raises ConfigError.
     """
-    known = sorted({route for family in tasks.FAMILIES.values() for route in family.routes})
     for route in wanted:
-        if route not in known:
-            raise ConfigError(f"demos.routes: {route}: no such route; {hint(route, known)}")
-        if not routes_in(space, [route]):
-            raise ConfigError(f"demos.routes: {route} needs more actions than prompt.action_space ({space}) has")
+        _refuse_route(f"demos.routes: {route}", route, space)
     found: dict[str, list[str]] = {}
     for name in dict.fromkeys(task_id.partition("/")[0] for task_id in ids):
         has = routes_in(space, tasks.FAMILIES[name].routes)
@@ -146,31 +142,29 @@ def pool_of(config: DemonstrationsConfig, space: ActionSpace = "both") -> list[M
     if config.demonstrators:
         refuse_bad_pool(config.demonstrators)
         for member in config.demonstrators:
-            _refuse_unknown_route(member, space)
+            if isinstance(member, OracleMember) and member.route:
+                _refuse_route(f"demos.demonstrators: {member.name}: route {member.route}", member.route, space)
         if config.routes or config.noise:
             key = "routes" if config.routes else "noise"
             raise ConfigError(f"demos.{key} is for runs without demos.demonstrators: give each of them its own")
         return list(config.demonstrators)
     if not config.attempts_per_task:
         return []
-    known = {route for family in tasks.FAMILIES.values() for route in family.routes}
     return [
         OracleMember(name=BY_TURNS if route == MIXED else route, route=route, noise=config.noise)  # type: ignore[arg-type]
-        for route in config.routes or routes_in(space, known)
+        for route in config.routes or routes_in(space, _known_routes())
     ]
 
 
-def _refuse_unknown_route(member: Member, space: ActionSpace) -> None:
-    known = sorted({route for family in tasks.FAMILIES.values() for route in family.routes})
-    if isinstance(member, OracleMember) and member.route and member.route not in known:
-        raise ConfigError(
-            f"demos.demonstrators: {member.name}: there is no route {member.route}, only {', '.join(known)}"
-        )
-    if isinstance(member, OracleMember) and member.route and not routes_in(space, [member.route]):
-        raise ConfigError(
-            f"demos.demonstrators: {member.name}: route {member.route} needs more actions than"
-            f" prompt.action_space ({space}) has"
-        )
+def _known_routes() -> list[str]:
+    return sorted({route for family in tasks.FAMILIES.values() for route in family.routes})
+
+
+def _refuse_route(what: str, route: str, space: ActionSpace) -> None:
+    if route not in _known_routes():
+        raise ConfigError(f"{what}: no such route; {hint(route, _known_routes())}")
+    if not routes_in(space, [route]):
+        raise ConfigError(f"{what} needs more actions than prompt.action_space ({space}) has")
 
 
 def members_of(ids: Sequence[str], pool: Sequence[Member], space: ActionSpace = "both") -> dict[str, list[str]]:
@@ -183,14 +177,9 @@ def members_of(ids: Sequence[str], pool: Sequence[Member], space: ActionSpace = 
         if family not in found:
             found[family] = fitting(pool, task, space)
             if not found[family]:
-                raise ConfigError(
-                    f"demos.demonstrators: no member can show {family}: it goes by {_routes(family)} only"
-                )
+                by = ", ".join(sorted(tasks.FAMILIES[family].routes))
+                raise ConfigError(f"demos.demonstrators: no member can show {family}: it goes by {by} only")
     return found
-
-
-def _routes(family: str) -> str:
-    return ", ".join(sorted(tasks.FAMILIES[family].routes))
 
 
 def refuse_missing_keys(pool: Sequence[Member], environment: Mapping[str, str]) -> None:

@@ -127,29 +127,21 @@ def refuse_unknown(task_id: str) -> None:
     name, split, number = [*task_id.split("/", 2), "", ""][:3]
     none = f"there is no task {task_id}"
     if name not in tasks.FAMILIES:
-        words = [*re.split(r"[/:.# ]+", task_id), "", ""][:3]
+        words = re.split(r"[/:.# ]+", task_id)
         family = nearest(words[0], tasks.FAMILIES)
         if family is None:
             raise ConfigError(f"{none}: {hint(name, tasks.FAMILIES)}")
-        of_it = splits_of(tasks.FAMILIES[family])
-        meant = (
-            family,
-            words[1] if words[1] in of_it else of_it[0],
-            words[2] if len(words[2]) < 6 and tasks.is_number(words[2]) else "0",
-        )
-        raise ConfigError(f"{none}: did you mean {'/'.join(meant)}?")
-    if not split:
-        own = splits_of(tasks.FAMILIES[name])[0]
-        raise ConfigError(f"{none}: a task is FAMILY/SPLIT/NUMBER, for example {name}/{own}/0")
-    if split not in SPLITS:
+        own = splits_of(tasks.FAMILIES[family])
+        split = words[1] if words[1:] and words[1] in own else own[0]
+        number = words[2] if words[2:] and len(words[2]) < 6 and tasks.is_number(words[2]) else "0"
+        raise ConfigError(f"{none}: did you mean {family}/{split}/{number}?")
+    if split and split not in SPLITS:
         raise ConfigError(f"{none}: there is no split {split}; {hint(split, SPLITS)}")
+    split = split or splits_of(tasks.FAMILIES[name])[0]
     last = INSTANCES[split] - 1
-    if not number:
-        raise ConfigError(f"{none}: its number is missing, 0 to {last}, for example {name}/{split}/0")
-    if not tasks.is_number(number):
-        raise ConfigError(f"{none}: {number} is no number from 0 to {last} in plain digits, without a 0 before others")
-    if len(number) > len(str(last)) or int(number) > last:
-        raise ConfigError(f"{none}: the last of split {split} is number {last}")
+    if not tasks.is_number(number) or len(number) > len(str(last)) or int(number) > last:
+        plain = "in plain digits, without a 0 before others"
+        raise ConfigError(f"{none}: its number is one from 0 to {last} {plain}, for example {name}/{split}/0")
 
 
 def bundled() -> dict[str, Path]:

@@ -96,25 +96,25 @@ class RunNow(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     started_s: float  # since the epoch
     harder: bool  # whether a curriculum gives the policy harder tasks as it learns
-    phase: str
-    done: int  # of the phase's segment: optimizer steps, or demonstrations
-    whole: int | None  # of the same as planned; None where another condition ends it
-    left_s: float | None  # of the segment at its pace; None where none is known
-    trained: str  # version of the newest weights
-    steps: dict[str, int]  # phase -> optimizer steps
-    curve: list[StepNow]
-    rounds: list[RoundNow]
-    samplers: list[SamplerNow]
-    episodes: dict[str, int]  # lane -> episodes with an outcome
+    phase: str = ""
+    done: int = 0  # of the phase's segment: optimizer steps, or demonstrations
+    whole: int | None = None  # of the same as planned; None where another condition ends it
+    left_s: float | None = None  # of the segment at its pace; None where none is known
+    trained: str = ""  # version of the newest weights
+    steps: dict[str, int] = {}  # phase -> optimizer steps
+    curve: list[StepNow] = []
+    rounds: list[RoundNow] = []
+    samplers: list[SamplerNow] = []
+    episodes: dict[str, int] = {}  # lane -> episodes with an outcome
     episodes_per_min: float | None  # over the last minute at most; None of a run that has ended
-    faults: dict[str, int]  # cause -> episodes
-    staleness: dict[str, int]  # optimizer steps -> trained trajectories
-    groups: dict[str, int]  # open, ready and leased: the queues between seats and learner
-    endings: dict[str, int]  # how groups ended
+    faults: dict[str, int] = {}  # cause -> episodes
+    staleness: dict[str, int] = {}  # optimizer steps -> trained trajectories
+    groups: dict[str, int] = {}  # open, ready and leased: the queues between seats and learner
+    endings: dict[str, int] = {}  # how groups ended
     stages_s: dict[str, float]  # where seats spent their time of late
     quarantine: dict[str, str]  # "seat desktop/3" -> cause
     machines: dict[str, str]  # process -> the machine it is on, "" for this one, or LOST
-    seats: list[SeatNow]
+    seats: list[SeatNow] = []
     trouble: str = ""  # why this look saw less than the one before
 
 
@@ -156,7 +156,7 @@ class RunReader:
             "episodes_per_min": self._per_min(record.started_s),
         }  # fmt: skip
         try:
-            ledger = self._read_ledger() if (self.path / LEDGER).is_file() else _NOTHING
+            ledger = self._read_ledger() if (self.path / LEDGER).is_file() else {}
             self._last = RunNow(**base, **ledger)
         except ConfigError as error:
             if self._last is None:
@@ -169,7 +169,11 @@ class RunReader:
             queries.at_one_moment(db)
             counters = queries.counters(db)
             episodes = {lane: counters.get(f"episodes:{lane}", 0) for lane in Lane}
-            self._note_episodes(db)
+            if self._seq < 0:
+                self._seq = max(self._seq, queries.newest_episode(db) - OLD_EPISODES)
+            for row in queries.episodes_since(db, self._seq):
+                self._seq = row["seq"]
+                self._finished[row["seat"]] = row["token"], bool(row["success"])
             newest = queries.newest_optimizer_steps(db, CURVE)
             return {
                 **self._segment(db, newest),
@@ -185,13 +189,6 @@ class RunReader:
                 "endings": _named(counters, "ending:"),
                 "seats": self._seats(queries.reservations_out(db)),
             }
-
-    def _note_episodes(self, db: queries.Database) -> None:
-        if self._seq < 0:
-            self._seq = max(self._seq, queries.newest_episode(db) - OLD_EPISODES)
-        for row in queries.episodes_since(db, self._seq):
-            self._seq = row["seq"]
-            self._finished[row["seat"]] = row["token"], bool(row["success"])
 
     def _per_min(self, started_s: float) -> float | None:
         """Episodes a minute, as the seats log them; None of a run that has ended."""
@@ -273,12 +270,6 @@ class RunReader:
             for stage, spent in seconds.items():
                 stages[stage] += spent
         return dict(stages)
-
-
-_NOTHING: dict[str, Any] = {
-    "phase": "", "done": 0, "whole": None, "left_s": None, "trained": "", "steps": {}, "curve": [], "rounds": [],
-    "samplers": [], "episodes": {}, "faults": {}, "staleness": {}, "groups": {}, "endings": {}, "seats": [],
-}  # fmt: skip
 
 
 def _round(db: queries.Database, row: queries.Row) -> RoundNow:

@@ -65,7 +65,7 @@ def test_help_of_a_verb_shows_its_own_examples(capsys: pytest.CaptureFixture[str
         (["tasks", "check", "."], "no task files"),
         (["tasks", "show", "text_editr/train/1"], "did you mean text_editor/train/1?"),
         (["tasks", "show", "text_editor/trian/3"], "there is no split trian; did you mean train?"),
-        (["tasks", "show", "text_editor/train/1000000"], "the last of split train is number 999999"),
+        (["tasks", "show", "text_editor/train/1000000"], "its number is one from 0 to 999999"),
         (["eval", "base", "--tasks", "text_editor", "--instances", "100001"], "0 to 100000 is not within"),
         (["demos", "record", "text_editor", "--count", "99999999999"], "text_editor has 1000000 tasks"),
         (["demos", "recrod"], "did you mean record?"),
