@@ -15,7 +15,7 @@ import msgspec
 from actors.cluster.config import keys
 from actors.cluster.config.lanes import Lanes, members_of, pool_of, routes_of
 from actors.cluster.config.schema import Deploy, SeatsConfig
-from actors.cluster.runs import placement, recordings, refusals
+from actors.cluster.runs import placement, recordings
 from actors.cluster.runs.placement import LEARNER, ROUTER
 from actors.cluster.runs.refusals import Named
 from actors.desktop.actor import DesktopSeat
@@ -30,7 +30,6 @@ from actors.sampler.messages import BEGIN
 from actors.sampler.router import DispatchSettings
 from apis.tasks.registry import kind_of
 from policy.advantage import Baseline
-from policy.tokenizer import Tokenizer
 from runtime.hosts.frames import wanted
 from runtime.messaging.message import Version
 from runtime.spec import MAIN
@@ -130,64 +129,51 @@ def _range(kind: str, found: list[str]) -> str:
     return f"{kind}/{found[0]}{second}..{found[-1]}" if not second or len(found) > 2 else f"{kind}/{found[0]}{second}"
 
 
-def plan(deploy: Deploy, *, run_dir: Path, incarnation: str, dry: bool = False) -> Plan:
-    """The plan of `deploy`, which a `dry` run only shows: its model may then be elsewhere.
-
-    Raises ConfigError for tasks, models or numbers that don't fit together.
-    """
-    named = refusals.look_up(deploy, run_dir=run_dir, dry=dry)
-    refusals.refuse(deploy, named, trains=True)
-    memory, samplers = refusals.learner_memory(deploy, named.architecture), _sampler_names(deploy.samplers)
+def plan(named: Named, *, run_dir: Path, incarnation: str) -> Plan:
+    """The plan of a run that trains."""
+    deploy, model = named.deploy, named.model
+    samplers = _sampler_names(deploy.samplers)
     parts = [
-        *_learner(deploy.learner, named.model, deploy.run.seed, samplers, _groups(deploy)),
-        *_samplers(deploy.samplers, deploy.weight_sync, named.model),
+        *_learner(deploy.learner, model, deploy.run.seed, samplers, _groups(deploy)),
+        *_samplers(deploy.samplers, deploy.weight_sync, model, named.stop_ids),
         _supervisor(deploy, named.lanes, samplers),
-        *_seats(deploy, named.model, ROUTER),
+        *_seats(deploy, model, ROUTER),
     ]
-    return _placed(deploy, named, run_dir, incarnation, parts, sums=sums_of(deploy.desktops), memory=memory)
+    return _placed(named, run_dir, incarnation, parts, sums=sums_of(deploy.desktops))
 
 
-def recording(deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
-    """The plan of a run that only records demonstrations: the ledger and the seats. Raises ConfigError like `plan`."""
-    named = refusals.look_up(deploy, run_dir=run_dir)
-    refusals.refuse(deploy, named, trains=False)
-    return _placed(deploy, named, run_dir, incarnation, _seats(deploy, named.model, ""))
+def recording(named: Named, *, run_dir: Path, incarnation: str) -> Plan:
+    """The plan of a run that only records demonstrations: the ledger and the seats."""
+    return _placed(named, run_dir, incarnation, _seats(named.deploy, named.model, ""))
 
 
-def evaluating(deploy: Deploy, *, version: Version, run_dir: Path, incarnation: str) -> Plan:
+def evaluating(named: Named, *, version: Version, run_dir: Path, incarnation: str) -> Plan:
     """The plan of a run that only plays an evaluation round: the ledger, samplers that serve the base model as
-    `version`, unless an endpoint answers, and the seats. Raises ConfigError like `plan`.
+    `version`, unless an endpoint answers, and the seats.
     """
-    named = refusals.look_up(deploy, run_dir=run_dir)
-    refusals.refuse(deploy, named, trains=False)
-    if deploy.model.endpoint is not None:
-        return _placed(deploy, named, run_dir, incarnation, _seats(deploy, named.model, ""))
-    samplers = _samplers(deploy.samplers, deploy.weight_sync, named.model, version)
-    return _placed(deploy, named, run_dir, incarnation, [*samplers, *_seats(deploy, named.model, ROUTER)])
+    deploy, model = named.deploy, named.model
+    samplers = []
+    if deploy.model.endpoint is None:
+        samplers = _samplers(deploy.samplers, deploy.weight_sync, model, named.stop_ids, version)
+    seats = _seats(deploy, model, ROUTER if samplers else "")
+    return _placed(named, run_dir, incarnation, [*samplers, *seats])
 
 
 def _placed(
-    deploy: Deploy,
-    named: Named,
-    run_dir: Path,
-    incarnation: str,
-    parts: list[ActorSpec],
-    *,
-    sums: tuple[shares.Sum, ...] = (),
-    memory: str = "",
+    named: Named, run_dir: Path, incarnation: str, parts: list[ActorSpec], *, sums: tuple[shares.Sum, ...] = ()
 ) -> Plan:
     """The ledger, and the other parts on the processes that they name."""
-    used = {spec.host for spec in parts}
-    hosts = tuple(host for several in placement.placed(deploy).values() for host in several if host.name in used)
+    deploy, used = named.deploy, {spec.host for spec in parts}
+    places = placement.placed(deploy).values()
     return Plan(
         deploy=deploy,
         run_dir=run_dir,
         lanes=named.lanes,
-        hosts=hosts,
+        hosts=tuple(host for several in places for host in several if host.name in used),
         stages=((_ledger(deploy, named, incarnation),), tuple(parts)),
         placer=placement.placer_of(deploy),
         sums=sums,
-        memory=memory,
+        memory=named.memory,
     )
 
 
@@ -265,12 +251,10 @@ def _sampler_names(samplers: SamplersConfig) -> list[str]:
 
 
 def _samplers(
-    samplers: SamplersConfig, sync: WeightSyncConfig, model: str, version: Version = BEGIN
+    samplers: SamplersConfig, sync: WeightSyncConfig, model: str, stop_ids: list[int], version: Version = BEGIN
 ) -> list[ActorSpec]:
     """An actor in front of each engine, and the router in front of them."""
     names = _sampler_names(samplers)
-    # A plan by a shape alone has no tokenizer, and starts nothing that would stop by its ids.
-    stops = list(Tokenizer.load(model).stop_ids) if (Path(model) / "tokenizer.json").is_file() else []
     made = [
         ActorSpec(
             name=name,
@@ -282,7 +266,7 @@ def _samplers(
                 attach=url,
                 gpus=gpus,
                 version=version,
-                stop_ids=stops,
+                stop_ids=stop_ids,
                 hung_after_s=SGLANG_HUNG_S if samplers.sglang else HUNG_S,
             ),
             host=f"samplers/{name.rpartition('/')[2]}" if samplers.place else MAIN,

@@ -14,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from actors.cluster.runs import cpu, progress, trackers
+from actors.cluster.config.schema import Deploy
+from actors.cluster.runs import cpu, progress, refusals, trackers
 from actors.cluster.runs.apply import LivePlan
 from actors.cluster.runs.compose import Plan
 from actors.cluster.runs.criterion import Verdict
@@ -35,12 +36,17 @@ LOOK_S = 10.0  # no event tells of a disk that has filled up
 
 class Job(NamedTuple):
     """One kind of run. `plan` makes a deploy file's actors (keywords `run_dir`, `incarnation`), `program` is its loop,
-    `judge` gives its verdict. `round` names the one evaluation round that it plays, or is empty."""
+    `judge` gives its verdict."""
 
     plan: Callable[..., Plan]
     program: Callable[[LiveRun], Coroutine[Any, Any, Figures]]
     judge: Callable[[Plan, Figures], Verdict]
-    round: str = ""
+    trains: bool = False
+
+    def planned(self, deploy: Deploy, *, run_dir: Path, incarnation: str) -> Plan:
+        """The plan of `deploy`. Raises ConfigError for tasks, models or numbers that don't fit together."""
+        named = refusals.look_up(deploy, run_dir=run_dir, trains=self.trains)
+        return self.plan(named, run_dir=run_dir, incarnation=incarnation)
 
 
 class LiveRun:
@@ -48,7 +54,7 @@ class LiveRun:
 
     def __init__(self, system: ActorSystem, plan: Plan, job: Job, shown: progress.Display) -> None:
         self.plan = plan  # that it began with
-        self.live = LivePlan(system, plan, job.plan)
+        self.live = LivePlan(system, plan, job.planned)
         self.limit: asyncio.Timeout | None = None
         self._system, self._shown = system, shown
         self._figures: Figures | None = None

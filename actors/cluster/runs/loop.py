@@ -27,7 +27,7 @@ PIN_S = 120.0  # for an engine to load the weights of a round
 
 def training() -> Job:
     """`run FILE`."""
-    return Job(compose.plan, train, judge_training)
+    return Job(compose.plan, train, judge_training, trains=True)
 
 
 def recording() -> Job:
@@ -38,7 +38,7 @@ def recording() -> Job:
 def evaluation(version: Version) -> Job:
     """`eval MODEL`, whose weights are called `version`."""
     plan = partial(compose.evaluating, version=version)
-    return Job(plan, partial(evaluate, version=version), judge_round, round=ROUND)
+    return Job(plan, partial(evaluate, version=version), judge_round)
 
 
 async def train(run: LiveRun) -> Figures:

@@ -32,17 +32,24 @@ ASK_S = 20.0  # for nvidia-smi to answer
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
-    """What a deploy file means by the names in it."""
+    """A deploy file, and what it means by the names in it."""
 
+    deploy: Deploy
     model: str  # folder
     tokenizer: str  # fingerprint
     architecture: Architecture
     lanes: Lanes
     recording: str  # of demonstrations: a file or a run's folder; "" where none is to be taken in
+    stop_ids: list[int]
+    memory: str = ""  # of each rank of the learner, and what there is
 
 
-def look_up(deploy: Deploy, *, run_dir: Path, dry: bool = False) -> Named:
-    """What `deploy` names. The model of a `dry` run, which is only shown, may be elsewhere. Raises ConfigError."""
+def look_up(deploy: Deploy, *, run_dir: Path, trains: bool, dry: bool = False) -> Named:
+    """What `deploy` names, where all that it asks for can come true together.
+
+    The model of a `dry` run, which is only shown, may be elsewhere. Raises ConfigError for the first thing that can't
+    come true; of a run that only plays the first three look.
+    """
     path, shape = deploy.model.path, deploy.model.shape
     try:
         model = models.planned(path, shape) if dry else models.locate(path)
@@ -55,19 +62,21 @@ def look_up(deploy: Deploy, *, run_dir: Path, dry: bool = False) -> Named:
             recording = str(recordings.locate(deploy.demos.source, run_dir.parent))
         except ConfigError as error:
             raise ConfigError(f"demos.source: {error}") from None
-    return Named(
+    architecture = read_architecture(model)
+    # A plan by a shape alone has no tokenizer, and starts nothing that would stop by its ids.
+    tokenized = (model / "tokenizer.json").is_file()
+    named = Named(
+        deploy=deploy,
         model=str(model),
         tokenizer=models.fingerprint(model),
-        architecture=read_architecture(model),
+        architecture=architecture,
         lanes=lanes_of(deploy.tasks),
         recording=recording,
+        stop_ids=list(Tokenizer.load(model).stop_ids) if tokenized else [],
     )
-
-
-def refuse(deploy: Deploy, named: Named, *, trains: bool) -> None:
-    """Raise ConfigError for the first thing that can't come true; of a run that only plays the first two look."""
     for look in (_prompts, _memo, _demonstrations, *(_TRAINING if trains else ())):
         look(deploy, named)
+    return msgspec.structs.replace(named, memory=learner_memory(deploy, architecture)) if trains else named
 
 
 def _prompts(deploy: Deploy, named: Named) -> None:

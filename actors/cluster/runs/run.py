@@ -19,7 +19,7 @@ from pathlib import Path
 from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
-from actors.cluster.runs import compose, doctor, execute, ledgers, loop, machines, run_folder
+from actors.cluster.runs import compose, doctor, execute, ledgers, loop, machines, refusals, run_folder
 from actors.cluster.runs.requests import RunRequest, resolve
 from actors.cluster.runs.run_folder import RunFolder, RunRecord
 from actors.desktop.config import SshConfig
@@ -46,7 +46,8 @@ def dry_run(args: argparse.Namespace) -> int:
             run_folder.refuse_held(request.folder)
             _refuse_lost(request)
     first = runs[0]
-    plan = compose.plan(first.deploy, run_dir=first.folder, incarnation=uuid.uuid4().hex, dry=True)
+    named = refusals.look_up(first.deploy, run_dir=first.folder, trains=True, dry=True)
+    plan = compose.plan(named, run_dir=first.folder, incarnation=uuid.uuid4().hex)
     if caution := plan.caution():
         output.line(caution, to=sys.stderr)
     goes_on = [one for one in runs if one.resume and one.ended() is None]
@@ -146,7 +147,7 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
         for check in system.run(machines.offices(request.deploy)):
             output.line(f"{check.name}: {check.found}; {check.mend}", to=sys.stderr)
     raise_file_limit()
-    plan = job.plan(request.deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
+    plan = job.planned(request.deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
     if caution := plan.caution():
         output.line(caution, to=sys.stderr)
     run = claim(request)

@@ -13,7 +13,7 @@ from actors.cluster.config import deploy_files, lanes, suites
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy
 from actors.cluster.config.typed_yaml import build
 from actors.cluster.demos import record
-from actors.cluster.runs import changes, compose, recordings
+from actors.cluster.runs import changes, loop, recordings
 from actors.desktop.actor import DesktopSeat
 from actors.replay.config import LedgerSettings
 from actors.replay.demos import demo_files
@@ -30,7 +30,7 @@ ROUTES = {"gui": ["gui"], "api": ["api"], "both": ["api", "gui", "mixed"]}
 
 
 def planned(deploy: Deploy) -> tuple[LedgerSettings, DesktopSeat]:
-    stages = compose.plan(deploy, run_dir=Path("runs/x"), incarnation="i").stages
+    stages = loop.training().planned(deploy, run_dir=Path("runs/x"), incarnation="i").stages
     seat = next(spec.config for spec in stages[1] if spec.name == "desktop/0")
     ledger = stages[0][0].config
     assert isinstance(ledger, LedgerSettings)

@@ -62,7 +62,7 @@ def written(task: str = "text_editor/train/1", steps: int = 1, **header: Any) ->
     ("changes", "expected"),
     [
         ({"task": "nosuch/train/1"}, "there is no task nosuch/train/1"),
-        ({"task": "text_editor/train/01"}, "01 is no number"),
+        ({"task": "text_editor/train/01"}, "its number is one from 0"),
         ({"tokenizer": "0123"}, "was recorded with tokenizer 0123"),
         ({"actions": "foo"}, "names actions 'foo'; known: both, gui, api"),
         ({"form": "publishd"}, "names form 'publishd'; did you mean published?"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import apply, changes, compose
+from actors.cluster.runs import apply, changes, compose, loop
 from actors.cluster.runs.changes import Layout, LiveChange
 from actors.desktop.actor import DesktopSeat, Drain
 from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, SeatConfig
@@ -124,7 +124,7 @@ def test_an_actor_that_would_begin_anew_is_refused() -> None:
 
 def planned(**changed: Any) -> tuple[Deploy, compose.Plan]:
     deploy, _ = deploy_files.load("smoke", [f"{name}={value}" for name, value in changed.items()])
-    return deploy, compose.plan(deploy, run_dir=Path("run"), incarnation="i")
+    return deploy, loop.training().planned(deploy, run_dir=Path("run"), incarnation="i")
 
 
 def test_a_plan_becomes_another_by_what_its_file_says() -> None:
@@ -252,7 +252,7 @@ async def test_seats_fit_again_where_others_came_and_did_not_stay(tmp_path: Path
 
 async def test_a_run_goes_on_as_before_where_a_change_can_not_start(tmp_path: Path) -> None:
     def of_seats(deploy: Deploy, *, run_dir: Path, incarnation: str) -> compose.Plan:
-        made = compose.plan(deploy, run_dir=run_dir, incarnation=incarnation)
+        made = loop.training().planned(deploy, run_dir=run_dir, incarnation=incarnation)
         seats = [
             msgspec.structs.replace(spec, factory=ShortSeat, host=MAIN)
             for spec in made.stages[1]

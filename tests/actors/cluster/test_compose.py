@@ -8,7 +8,7 @@ import pytest
 
 from actors.cluster.config import deploy_files, lanes
 from actors.cluster.config.lanes import lanes_of
-from actors.cluster.runs import compose
+from actors.cluster.runs import compose, loop
 from actors.cluster.views import runs as views
 from actors.learner.rank import MEET_S
 from apis.tasks.registry import kind_of
@@ -27,7 +27,7 @@ def _model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def planned(*overrides: str, name: str = "local") -> compose.Plan:
     deploy, _ = deploy_files.load(name, overrides)
-    return compose.plan(deploy, run_dir=Path("run"), incarnation="i")
+    return loop.training().planned(deploy, run_dir=Path("run"), incarnation="i")
 
 
 def specs(plan: compose.Plan) -> dict[str, object]:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from actors.cluster import cli
 from actors.cluster.config import deploy_files, typed_yaml
 from actors.cluster.config.schema import DESKTOPS_MOST, PROCESSES_MOST, SEED_MOST, Deploy, SeatsConfig
-from actors.cluster.runs import compose
+from actors.cluster.runs import compose, loop
 from actors.learner.config import EPOCHS_MOST
 from actors.sampler.config import COUNT_MOST
 from actors.settings import NEW_TOKENS_MOST
@@ -178,7 +178,7 @@ def test_processes_share_seats_as_their_number_says(seats: int, hosts: int) -> N
 
 
 def planned(*overrides: str) -> compose.Plan:
-    return compose.plan(deploy_files.load("local", overrides)[0], run_dir=Path("run"), incarnation="i")
+    return loop.training().planned(deploy_files.load("local", overrides)[0], run_dir=Path("run"), incarnation="i")
 
 
 def test_a_plan_names_the_key_of_a_model_that_is_not_there() -> None:

@@ -18,7 +18,7 @@ from actors.cluster.config import deploy_files, models
 from actors.cluster.config.lanes import lanes_of
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.typed_yaml import build, read
-from actors.cluster.runs import compose, recordings, run_folder
+from actors.cluster.runs import loop, recordings, run_folder
 from actors.replay.demos import demo_files
 from actors.replay.demos.format import FORMAT, RecordingHeader, TaskAttempts
 from runtime.errors import ConfigError, StoreError
@@ -121,8 +121,8 @@ def used_by_another_run(folder: Path) -> None:
     (folder / "runs" / "cold").rename(folder / "runs" / "moved")
     deploy = read(folder / "runs" / "second" / "deploy.yaml", Deploy)
     with pytest.raises(ConfigError, match="cold: no recording of that name"):
-        compose.plan(deploy, run_dir=folder / "runs" / "third", incarnation="")
-    again = compose.plan(deploy, run_dir=folder / "runs" / "second", incarnation="")
+        loop.training().planned(deploy, run_dir=folder / "runs" / "third", incarnation="")
+    again = loop.training().planned(deploy, run_dir=folder / "runs" / "second", incarnation="")
     assert again.stages[0][0].config.demos.source == "", "what it has taken in it needs no more"  # type: ignore[attr-defined]
     (folder / "runs" / "moved").rename(folder / "runs" / "cold")
 
@@ -134,7 +134,7 @@ def refused_where_it_does_not_fit(folder: Path) -> None:
         tasks = {"train": ["text_editor/train/1"]}
         data = {"tasks": tasks, "demos": demos, "evaluation": {"enabled": False}}
         with pytest.raises(ConfigError) as caught:
-            compose.plan(build(data, Deploy, source="x"), run_dir=folder / "runs" / "x", incarnation="")
+            loop.training().planned(build(data, Deploy, source="x"), run_dir=folder / "runs" / "x", incarnation="")
         return str(caught.value)
 
     assert "holds 4 demonstrations, demos.count asks for 9" in refused(source="cold", count=9)

@@ -58,7 +58,7 @@ class Parts(Ref):
 def plan(monkeypatch: pytest.MonkeyPatch) -> compose.Plan:
     monkeypatch.setattr(execute, "REFRESH_S", 0.005)
     deploy, _ = deploy_files.load("smoke", ())
-    return compose.plan(deploy, run_dir=Path("run"), incarnation="i")
+    return loop.training().planned(deploy, run_dir=Path("run"), incarnation="i")
 
 
 class Started(execute.LiveRun):

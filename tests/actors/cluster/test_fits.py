@@ -19,7 +19,9 @@ OTHERS = {
 
 def planned(name: str, *overrides: str, dry: bool = True) -> compose.Plan:
     deploy = deploy_files.load(name, overrides)[0]
-    return compose.plan(deploy, run_dir=Path("nowhere"), incarnation="i", dry=dry)
+    run = Path("nowhere")
+    named = refusals.look_up(deploy, run_dir=run, trains=True, dry=dry)
+    return compose.plan(named, run_dir=run, incarnation="i")
 
 
 @pytest.mark.parametrize("name", OTHERS)

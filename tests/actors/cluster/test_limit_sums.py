@@ -8,7 +8,7 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.config import deploy_files
-from actors.cluster.runs import compose, doctor
+from actors.cluster.runs import doctor, loop
 from actors.desktop.actor import DesktopSeat
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox import cgroups, shares
@@ -26,7 +26,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_processes_of_one_plan_share_what_is_there(tmp_path: Path) -> None:
     deploy = deploy_files.load("local", ["desktops.count=7", "desktops.processes=2", "desktops.warm_pool=2"])[0]
-    plan = compose.plan(deploy, run_dir=tmp_path / "x", incarnation="i")
+    plan = loop.training().planned(deploy, run_dir=tmp_path / "x", incarnation="i")
     seats = {spec.host: spec.config for stage in plan.stages for spec in stage if isinstance(spec.config, DesktopSeat)}
     assert len(seats) == 2
     total = 0

@@ -13,7 +13,7 @@ import yaml
 
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import compose, doctor, machines, placement
+from actors.cluster.runs import compose, doctor, loop, machines, placement
 from actors.desktop.config import SandboxConfig
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
@@ -30,7 +30,7 @@ def deployed(*overrides: str) -> Deploy:
 
 
 def planned(*overrides: str) -> compose.Plan:
-    return compose.plan(deployed(*overrides), run_dir=Path("/r/one"), incarnation="i")
+    return loop.training().planned(deployed(*overrides), run_dir=Path("/r/one"), incarnation="i")
 
 
 def test_a_run_without_places_has_no_placer() -> None:
@@ -99,7 +99,7 @@ def test_router_and_learner_are_placed() -> None:
     assert plan.placer.arguments[1] == '--resources={"CPU":3.0}'
     assert specs["learner"].config.groups is None  # type: ignore[attr-defined]
     zero = Version(lineage=0, step=0)
-    round_alone = compose.evaluating(deployed(*elsewhere), version=zero, run_dir=Path("/r/one"), incarnation="i")
+    round_alone = loop.evaluation(zero).planned(deployed(*elsewhere), run_dir=Path("/r/one"), incarnation="i")
     assert [host.name for host in round_alone.hosts] == ["router", "desktops/0"]
 
 
