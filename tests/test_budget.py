@@ -18,13 +18,13 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (132, 3),
-    "actors/cluster": (15673, 100),
-    "actors/desktop": (8968, 40),
+    "actors/cluster": (15563, 100),
+    "actors/desktop": (8945, 40),
     "actors/entropulse": (757, 4),
     "actors/front": (1233, 8),
     "actors/learner": (2117, 8),
-    "actors/replay": (6280, 27),
-    "actors/sampler": (2987, 14),
+    "actors/replay": (6202, 27),
+    "actors/sampler": (2911, 13),
     "apis": (587, 6),
     "apis/actions": (830, 6),
     "apis/apps": (805, 7),
@@ -40,15 +40,15 @@ BUDGET: dict[str, tuple[int, int]] = {
     "policy/base": (432, 2),
     "policy/engine": (2448, 12),
     "policy/megatron": (2121, 9),
-    "runtime": (2923, 15),
-    "runtime/hosts": (2306, 9),
+    "runtime": (2888, 15),
+    "runtime/hosts": (2261, 9),
     "runtime/logs": (618, 4),
     "runtime/messaging": (613, 4),
 }
 
 # Comments that fight the formatter, and words that engineers elsewhere do not use: most uses in the product's Python.
 WORDS: dict[str, int] = {
-    "fmt: skip": 241,
+    "fmt: skip": 239,
     "told": 34,
     "anew": 1,
     "stands": 17,
