@@ -28,6 +28,16 @@ CPUS = 4  # that each machine's Ray says it has
 RAY = str(Path(sys.executable).parent / "ray")
 JOINED = "Ray runtime started"
 OWN = ("/tmp", "/run")
+SERVICES = ("sshd", "sshfs", "ssh", "sftp-server")  # of a machine's own system: they outlive its Ray
+SSHD = """
+HostKey {keys}/host
+AuthorizedKeysFile {keys}/client.pub
+PidFile none
+StrictModes no
+UsePAM no
+PermitRootLogin yes
+Subsystem sftp internal-sftp
+"""
 OWN_FOLDERS = 'mount -t tmpfs tmpfs /tmp && mount -t tmpfs tmpfs /run && hostname "$0" && exec sleep infinity'
 LOOK_S, END_S = 0.2, 20.0
 SHOWN = 12  # lines of the log of a Ray that does not come up
@@ -47,6 +57,7 @@ class Machines:
         self._has, self._logs = has, logs
         self._anchors: list[subprocess.Popen[bytes]] = []
         self._services: list[threading.Thread] = []
+        self._mounting: list[subprocess.Popen[bytes]] = []
         self._over = threading.Event()
         # A raylet has its workers, and thereby the hosts, at niceness 15: beside other work here they would starve.
         ray = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_worker_niceness": "0"}
@@ -106,6 +117,23 @@ class Machines:
                 self.entered(number, words), env=self.env, stdout=said, stderr=said, start_new_session=True
             )
 
+    def mount(self, number: int, folder: Path) -> None:
+        """Have a machine see `folder` of machine 0 by sshfs, and as nothing else. Raises TimeoutError."""
+        keys = self._logs / "keys"
+        keys.mkdir()
+        for name in ("host", "client"):
+            words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(keys / name)]
+            subprocess.run(words, check=True, timeout=END_S)
+        (keys / "sshd").write_text(SSHD.format(keys=keys))
+        serve = f"mkdir -p /run/sshd && exec /usr/sbin/sshd -D -e -f {keys}/sshd"
+        options = f"ssh_command=ssh -i {keys}/client -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
+        source = f"root@{self._address(0)}:{folder}"
+        # Without a cache of its folders, so that a file which another machine has just made is there.
+        look = f"until sshfs -f -o dir_cache=no,reconnect -o '{options}' {source} {folder}; do sleep {LOOK_S}; done"
+        for at, words in ((0, serve), (number, f"mount -t tmpfs tmpfs {folder} && {look}")):
+            self._mounting.append(self.start(at, ["bash", "-c", words], self._logs / f"ssh-{at}.log"))
+        until(lambda: f"{folder} fuse.sshfs" in self.mounts(number).read_text(), END_S, f"sshfs on machine {number}")
+
     def serve(self) -> None:
         """Have every machine's Ray started, and started again where it ends, as a service of the machine does.
 
@@ -153,8 +181,9 @@ class Machines:
 
     def processes(self, number: int) -> list[int]:
         """What runs in its network, without what holds its folders. A desktop's network is its own."""
-        found = map(int, _ip("netns", "pids", self.name(number)).split())
-        return [pid for pid in found if pid != self._anchors[number].pid]
+        there = map(int, _ip("netns", "pids", self.name(number)).split())
+        kept = {self._anchors[number].pid, *(mounting.pid for mounting in self._mounting)}
+        return [pid for pid in there if pid not in kept and _comm(pid) not in SERVICES]
 
     def hosts(self, number: int) -> list[int]:
         """Processes of runs that a cluster has placed there."""
@@ -177,6 +206,9 @@ class Machines:
                 last_first.callback(subprocess.run, words, check=False, capture_output=True, timeout=END_S)
             for service in self._services:
                 last_first.callback(service.join, END_S)
+            for mounting in self._mounting:
+                last_first.callback(mounting.wait, END_S)
+                last_first.callback(os.killpg, mounting.pid, signal.SIGKILL)
             for k, anchor in enumerate(self._anchors):
                 last_first.callback(anchor.wait, END_S)
                 last_first.callback(anchor.kill)

@@ -1,6 +1,6 @@
 """A run on three machines, one of which is cut off, and one loses its Ray.
 
-Desktops are on two of them; engine, router, learner and a rank on the third.
+Desktops are on two of them; engine, router, learner and a rank on the third, which has the folder of runs by sshfs.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tests.soak.verdict import left
 pytestmark = [
     pytest.mark.skipif(os.environ.get("COMPUTERRL_TEST_RAY") != "1", reason="COMPUTERRL_TEST_RAY=1 asks for it"),
     pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="network namespaces need root and ip"),
+    pytest.mark.skipif(not shutil.which("sshfs"), reason="a machine mounts by sshfs, which is not installed"),
     pytest.mark.timeout(2400),
 ]
 
@@ -152,13 +153,15 @@ def names(folder: Path) -> set[str]:
 
 def test_a_run_goes_on_when_a_machine_is_cut_off_and_another_loses_its_ray():
     folder = ROOT / ".cache" / f"cluster-{os.getpid()}"  # /tmp of a machine is its own
-    folder.mkdir(parents=True)
+    runs = folder / "runs"  # the third machine mounts it, the others have it
+    runs.mkdir(parents=True)
     began = time.monotonic()
     try:
         with Machines(HAS, folder) as cluster:
             cluster.serve()
             cluster.until_served(STEP_S)
             say(time.monotonic() - began, "until Ray is on three machines")
+            cluster.mount(THIRD, runs)
             with closing(Run(cluster, folder)) as run:
                 play(cluster, run)
                 say(run.cpu_s(), "of processor time without guests and Ray")
