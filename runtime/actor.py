@@ -132,7 +132,7 @@ class Context:
 
     def segments(self) -> SegmentStore:
         """A new writer of the run's segments, in this actor's name. Raises StoreError."""
-        return SegmentStore(self.home / SEGMENTS, self.name, alone=not self.apart)
+        return SegmentStore(self.home / SEGMENTS, self.name)
 
     def payloads(self, refs: Iterable[BlobRef]) -> Iterator[bytes | PayloadLost]:
         """What `refs` name in the run's segments, as `read_blobs` gives it. Blocks. Raises StoreError."""

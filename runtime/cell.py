@@ -57,7 +57,7 @@ class Cell:
         self.name = spec.name
         self.state = "starting"
         self.restarts = 0
-        self.in_flight: dict[str, tuple[Envelope, float, Handler]] = {}  # envelope id -> envelope, since, handler
+        self.in_flight: dict[str, Busy] = {}  # by envelope id
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.mailbox = Mailbox(spec.name, spec.mailbox)
         self._node = node
@@ -121,7 +121,7 @@ class Cell:
     def status(self, mine: Sequence[PendingWait]) -> ActorStatus:
         """What the actor is doing. `mine` are its waits, oldest first."""
         now = time.monotonic()
-        oldest = min(self.in_flight.values(), key=lambda entry: entry[1], default=None)
+        oldest = min(self.in_flight.values(), key=lambda work: work.since, default=None)
         waits = [
             WaitStatus(whom=w.whom, what=w.what, waited_s=now - w.since, left_s=w.deadline - now, trace=w.trace)
             for w in mine[:MOST_WAITS]
@@ -134,9 +134,9 @@ class Cell:
             doing=self._doing(),
             mailbox=len(self.mailbox),
             in_flight=len(self.in_flight),
-            current=oldest[0].message if oldest else None,
-            sender=oldest[0].sender if oldest else None,
-            busy_s=now - oldest[1] if oldest else 0.0,
+            current=oldest.message if oldest else None,
+            sender=oldest.sender if oldest else None,
+            busy_s=now - oldest.since if oldest else 0.0,
             restarts=self.restarts,
             waits=waits,
         )
@@ -221,7 +221,15 @@ class Cell:
             elif envelope.kind == "tell" or envelope.left_s(self._node.clock.now()) > 0:
                 # An ask that has expired has no asker left.
                 self._running[slot(envelope)] += 1
-                self.in_flight[envelope.id] = (envelope, time.monotonic(), handler)
+                self.in_flight[envelope.id] = Busy(
+                    id=envelope.id,
+                    actor=self.name,
+                    message=envelope.message,
+                    sender=envelope.sender,
+                    since=time.monotonic(),
+                    trace=envelope.trace,
+                    limit_s=handler.slow_after_s,
+                )
                 scope.spawn(self._handle(actor, envelope, handler, slot(envelope)), f"{self.name}:{envelope.message}")
 
     async def _handle(self, actor: Actor, envelope: Envelope, handler: Handler, slot: str) -> None:
@@ -371,20 +379,8 @@ class StallWatch:
 
     def look(self, now: float) -> list[Stall]:
         """Log the stalls that are new at `now` and return all."""
-        busy = [
-            Busy(
-                id=envelope.id,
-                actor=cell.name,
-                message=envelope.message,
-                sender=envelope.sender,
-                since=since,
-                trace=envelope.trace,
-                limit_s=handler.slow_after_s if handler.slow_after_s is not None else self._after_s,
-            )
-            for cell in self._host.cells.values()
-            for envelope, since, handler in cell.in_flight.values()
-        ]
-        stalls = diagnose(now, waits_now(), busy)
+        busy = (work for cell in self._host.cells.values() for work in cell.in_flight.values())
+        stalls = diagnose(now, waits_now(), busy, self._after_s)
         for stall in stalls:
             if stall.id not in self._reported:
                 self._host.node.log.emit(

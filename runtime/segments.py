@@ -1,8 +1,9 @@
 """Append-only, content-addressed payload storage: steps, screenshots.
 
 Invariant: a flushed `BlobRef` reads back as exactly the bytes that were appended, whatever was killed since. Equal
-payloads that one writer appends within a minute are stored once. Reopening cuts off a torn tail, which no flushed
-reference points at.
+payloads that one writer appends within a minute are stored once. Each life of a writer begins files of its own, so one
+that was given up and still writes spoils none of its successor's. A torn tail is at the end of a file that is over, and
+no reference points at it.
 
 A segment is a sequence of records: magic (4 bytes), payload size (u32, little endian), blake2b-128 of the payload (16
 bytes), payload. A `BlobRef.offset` points at the payload.
@@ -13,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import fcntl
 import hashlib
 import os
 import re
@@ -46,14 +46,12 @@ def digest_of(payload: bytes) -> bytes:
 
 
 class SegmentStore:
-    """The one writer of the segments `<writer>-000000.seg`, `-000001.seg`, ... in `folder`. Thread-safe.
+    """A writer of segments `<writer>-000000.seg`, `-000001.seg`, ... in `folder`, none of which existed. Thread-safe.
 
-    A file is closed once it holds `max_bytes`. The store goes on with the writer's last file, and raises StoreError
-    when another process writes under that name. With `alone=False` it begins a file that no other process has opened:
-    on a folder of several machines, one that was given up may still write.
+    A file is closed once it holds `max_bytes`.
     """
 
-    def __init__(self, folder: Path, writer: str, max_bytes: int = 256 << 20, *, alone: bool = True) -> None:
+    def __init__(self, folder: Path, writer: str, max_bytes: int = 256 << 20) -> None:
         writer = writer.replace("/", "-")
         self._folder = folder
         self._writer = writer
@@ -65,14 +63,8 @@ class SegmentStore:
         if not _NAME.fullmatch(f"{writer}-000000.seg"):
             raise StoreError(f"{writer!r} can't name segments")
         folder.mkdir(parents=True, exist_ok=True)
-        self._owner = _lock(folder, writer) if alone else None
         names = [_NAME.fullmatch(path.name) for path in folder.iterdir()]
-        last = max((int(m.group(2)) for m in names if m and m.group(1) == writer), default=0 if alone else -1)
-        try:
-            self._open(last if alone else last + 1)
-        except BaseException:
-            self._unlock()
-            raise
+        self._open(1 + max((int(m.group(2)) for m in names if m and m.group(1) == writer), default=-1))
 
     @property
     def folder(self) -> Path:
@@ -126,40 +118,26 @@ class SegmentStore:
             with self._lock:
                 if self._fd >= 0:
                     os.close(self._fd)
-                    self._unlock()
                     self._fd = -1
-
-    def _unlock(self) -> None:
-        if self._owner is not None:
-            os.close(self._owner)
-            self._owner = None
+                    if not self._end:
+                        (self._folder / self._name).unlink(missing_ok=True)
 
     def _open(self, number: int) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        """Begin a file that no process has opened; a folder's listing from another machine may be an old one."""
         while True:
             name = f"{self._writer}-{number:06d}.seg"
-            path = self._folder / name
             try:
-                fd, end = os.open(path, flags if self._owner is not None else flags | os.O_EXCL, 0o644), 0
+                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+                fd = os.open(self._folder / name, flags, 0o644)
                 break
             except FileExistsError:  # of another life of this writer
                 number += 1
         try:
-            for digest, ref, intact in _scan(path):
-                if intact:
-                    self._remember(digest, ref)
-                end = ref.offset + ref.size
-            os.ftruncate(fd, end)
-            folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            disk.flush(self._folder)
         except BaseException:
             os.close(fd)
             raise
-        self._number, self._name, self._fd, self._end = number, name, fd, end
-        self._dirty = end > 0  # by a writer that was killed before it flushed, perhaps
+        self._number, self._name, self._fd, self._end, self._dirty = number, name, fd, 0, False
 
     def _sync(self) -> None:
         try:
@@ -173,7 +151,6 @@ class SegmentStore:
                 self._open(self._number + 1)
             except OSError as worse:
                 raise store_error(f"{refused}; nor can another file be begun", worse) from error
-            self._dirty = False
             os.close(broken)
             raise refused from error
 
@@ -211,16 +188,6 @@ class SegmentStore:
         self._index.move_to_end(digest)
         while len(self._index) > MAX_INDEX:
             self._index.popitem(last=False)
-
-
-def _lock(folder: Path, writer: str) -> int:
-    owner = os.open(folder / f"{writer}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(owner)
-        raise StoreError(f"another process writes the segments of {writer} in {folder}") from error
-    return owner
 
 
 def read_blob(folder: Path, ref: BlobRef) -> bytes:
@@ -286,28 +253,3 @@ def _pread(path: Path, ref: BlobRef) -> bytes:
         return os.pread(fd, ref.size, ref.offset)
     finally:
         os.close(fd)
-
-
-def _scan(path: Path) -> Iterator[tuple[bytes, BlobRef, bool]]:
-    """The records of a segment up to a torn tail, each with whether its payload is what its digest says.
-
-    A freed payload in the middle is no tear; a last record that does not match its digest is one.
-    """
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        offset = 0
-        while offset + _HEADER.size <= size:
-            file.seek(offset)
-            magic, length, digest = _HEADER.unpack(file.read(_HEADER.size))
-            end = offset + _HEADER.size + length
-            if magic != MAGIC or length > MAX_BLOB_BYTES or end > size:
-                return
-            intact = digest_of(file.read(length)) == digest
-            if not intact and end == size:
-                return
-            yield (
-                digest,
-                BlobRef(segment=path.name, offset=offset + _HEADER.size, size=length, digest=digest.hex()),
-                intact,
-            )
-            offset = end

@@ -152,7 +152,10 @@ GRACE_S = 2.0  # a wait this far past its deadline was not ended by it
 
 
 class Busy(msgspec.Struct, frozen=True, kw_only=True):
-    """A message in a handler: `actor` works on `message` from `sender` since `since` (monotonic seconds)."""
+    """A message in a handler: `actor` works on `message` from `sender` since `since` (monotonic seconds).
+
+    `limit_s` is its own limit in place of the usual one.
+    """
 
     id: str
     actor: str
@@ -160,10 +163,10 @@ class Busy(msgspec.Struct, frozen=True, kw_only=True):
     sender: str
     since: float
     trace: str | None
-    limit_s: float
+    limit_s: float | None
 
 
-class Stall(msgspec.Struct, frozen=True, kw_only=True):
+class Stall(msgspec.Struct, frozen=True):
     """`who` waits for `what` from `whom` for `waited_s` seconds."""
 
     id: str
@@ -175,32 +178,16 @@ class Stall(msgspec.Struct, frozen=True, kw_only=True):
     trace: str | None
 
 
-def diagnose(now: float, waits: Iterable[tuple[int, PendingWait]], busy: Iterable[Busy]) -> list[Stall]:
-    """All stalls at `now`, longest first. Pure."""
+def diagnose(now: float, waits: Iterable[tuple[int, PendingWait]], busy: Iterable[Busy], after_s: float) -> list[Stall]:
+    """All stalls at `now`, longest first; a message has `after_s` unless it has a limit of its own. Pure."""
     stalls = [
-        Stall(
-            id=f"wait {key}",
-            who=wait.who,
-            what=wait.what,
-            whom=wait.whom,
-            waited_s=now - wait.since,
-            cause="overdue",
-            trace=wait.trace,
-        )
+        Stall(f"wait {key}", wait.who, wait.what, wait.whom, now - wait.since, "overdue", wait.trace)
         for key, wait in waits
         if now > wait.deadline + GRACE_S
     ]
     stalls += [
-        Stall(
-            id=f"message {work.id}",
-            who=work.sender,
-            what=work.message,
-            whom=work.actor,
-            waited_s=now - work.since,
-            cause="busy",
-            trace=work.trace,
-        )
+        Stall(f"message {work.id}", work.sender, work.message, work.actor, now - work.since, "busy", work.trace)
         for work in busy
-        if now - work.since > work.limit_s
+        if now - work.since > (after_s if work.limit_s is None else work.limit_s)
     ]
     return sorted(stalls, key=lambda stall: -stall.waited_s)

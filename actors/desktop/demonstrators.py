@@ -35,25 +35,12 @@ MIXED = "mixed"  # the ledger's word for an attempt in which every member takes 
 DONE = "that is done"
 
 
-class Question(msgspec.Struct, frozen=True):
-    """One step as a member sees it."""
-
-    step: int
-    observation: Observation
-    history: list[Turn]
-    last: str | None
-
-
-class Said(msgspec.Struct, frozen=True):
-    """A member's answer in the run's form, and why it was no action in the member's own, where it was none."""
-
-    text: str
-    refusal: str = ""
+Said = tuple[str, str]  # an answer in the run's form, and why it was no action in the member's own, where it was none
 
 
 class _Voice(Protocol):
-    async def say(self, asked: Question) -> Said:
-        """The answer."""
+    async def say(self, step: int, observation: Observation, history: list[Turn], last: str | None) -> Said:
+        """The member's answer."""
 
 
 class DemonstratorPool:
@@ -128,11 +115,10 @@ class PoolAnswers:
         """What the member whose turn it is says. Raises DesktopFault when it can't be reached."""
         name = who(list(self._voices), self._seed, step)
         start = time.monotonic()
-        said = await self._voices[name].say(Question(step, observation, history, last))
-        text = said.text
+        text, refusal = await self._voices[name].say(step, observation, history, last)
         return Answer(
             text=text,
-            refusal=said.refusal,
+            refusal=refusal,
             prompt_ids=await packed_prompt(self._tokenizer, prompt),
             response_ids=self._tokenizer.response_ids(text),
             logprobs=[],
@@ -157,12 +143,12 @@ class _OracleVoice:
     def __init__(self, oracle: Oracle, haste: float, seed: int, form: str) -> None:
         self._oracle, self._haste, self._seed, self._form = oracle, haste, seed, form
 
-    async def say(self, asked: Question) -> Said:
-        if hasty(self._haste, self._seed, asked.step):
+    async def say(self, step: int, observation: Observation, history: list[Turn], last: str | None) -> Said:
+        if hasty(self._haste, self._seed, step):
             done = line(Exit(success=True))
-            paper = f"<think>{DONE}</think>\n```python\n{done}\n```"
-            return Said(f"{DONE}\n{done}" if self._form == "compact" else paper)
-        return Said(self._oracle.answer(asked.observation, asked.history, self._form))
+            published = f"<think>{DONE}</think>\n```python\n{done}\n```"
+            return f"{DONE}\n{done}" if self._form == "compact" else published, ""
+        return self._oracle.answer(observation, history, self._form), ""
 
 
 class _EndpointVoice:
@@ -175,19 +161,19 @@ class _EndpointVoice:
         self._seed = work.seed
         self._form = form
 
-    async def say(self, asked: Question) -> Said:
-        observation, chat, member = asked.observation, self._chat, self._member
-        messages = chat.messages(observation, chat.remembered(asked.history), asked.last)
+    async def say(self, step: int, observation: Observation, history: list[Turn], last: str | None) -> Said:
+        chat, member = self._chat, self._member
+        messages = chat.messages(observation, chat.remembered(history), last)
         try:
-            found = await self._endpoint.complete(
-                messages, self._seed + asked.step, temperature=member.temperature, max_tokens=member.max_tokens
+            answer = await self._endpoint.complete(
+                messages, self._seed + step, temperature=member.temperature, max_tokens=member.max_tokens
             )
         except EndpointDown as error:
             raise DesktopFault("demonstrator_unavailable", str(error), "sampler") from error
-        chat.answered(asked.step, found.text)
-        action = understood(found.text, observation, asked=self._member.format, cut=found.cut)
-        answer = rewritten(found.text, observation, asked=self._member.format, wanted=self._form, cut=found.cut)
-        return Said(answer, action.reason if isinstance(action, RefusedAnswer) else "")
+        chat.answered(step, answer.text)
+        action = understood(answer.text, observation, asked=member.format, cut=answer.cut)
+        text = rewritten(answer.text, observation, asked=member.format, wanted=self._form, cut=answer.cut)
+        return text, action.reason if isinstance(action, RefusedAnswer) else ""
 
 
 MAX_THOUGHT = 120  # characters kept of what it thought

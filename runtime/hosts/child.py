@@ -33,8 +33,8 @@ from runtime.hosts.frames import (
     AskStatus,
     Beat,
     Beaten,
+    CarriedOut,
     Configure,
-    Configured,
     FromChild,
     FromMain,
     GaveUp,
@@ -48,7 +48,6 @@ from runtime.hosts.frames import (
     Statuses,
     StopActors,
     StopHost,
-    Stopped,
 )
 from runtime.logs.writer import HOST_STOPPING, SHUTDOWN_FAILED, host_log
 from runtime.messaging.message import Envelope
@@ -221,18 +220,18 @@ class ChildHost:
 
     async def _stop_actors(self, frame: StopActors) -> None:
         await self._inline.remove(frame.names)
-        self._report(Stopped(id=frame.id))
+        self._report(CarriedOut(id=frame.id))
 
     async def _configure(self, frame: Configure) -> None:
         await self._inline.configure(frame.specs)
-        self._report(Configured(id=frame.id))
+        self._report(CarriedOut(id=frame.id))
 
     def _beaten(self, frame: Beat) -> Beaten:
         clock, lag_s = self._clock.own.now(), self._watch.take_lag_s()
         cpu_s = process_s() + (0.0 if self._below is None else self._below.read_s())
         return Beaten(id=frame.id, clock=clock, cpu_s=cpu_s, machine_cpu_s=machine_s(), lag_s=lag_s)
 
-    def _report(self, frame: Started | GaveUp | Stopped | Configured | Beaten | Statuses) -> None:
+    def _report(self, frame: Started | GaveUp | CarriedOut | Beaten | Statuses) -> None:
         with contextlib.suppress(HostLost):  # `run` is about to see the end of the link and to stop
             self._link.write(frame)
 

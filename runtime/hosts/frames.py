@@ -126,27 +126,21 @@ class GaveUp(Message):
 
 
 class StopActors(Message):
-    """Main: stop these actors, then answer `Stopped` with the same id."""
+    """Main: stop these actors, then answer `CarriedOut` with the same id."""
 
     id: int
     names: list[str]
 
 
 class Configure(Message):
-    """Main: give these actors their new configs, then answer `Configured` with the same id."""
+    """Main: give these actors their new configs, then answer `CarriedOut` with the same id."""
 
     id: int
     specs: list[WireSpec]
 
 
-class Stopped(Message):
-    """Child: done."""
-
-    id: int
-
-
-class Configured(Message):
-    """Child: they have taken them."""
+class CarriedOut(Message):
+    """Child: the order with this id is."""
 
     id: int
 
@@ -210,7 +204,7 @@ class StopHost(Message):
     """Main: stop everything and exit."""
 
 
-FromChild = Envelope | Hello | LogLine | Started | GaveUp | Stopped | Configured | Beaten | Statuses
+FromChild = Envelope | Hello | LogLine | Started | GaveUp | CarriedOut | Beaten | Statuses
 FromMain = Envelope | Start | StopActors | Configure | Beat | SetClock | AskStatus | PeersLost | StopHost
 
 

@@ -12,9 +12,10 @@ import signal
 import socket
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from runtime.hosts.frames import Link
 from runtime.program import check_origin, passed
@@ -24,43 +25,58 @@ EXIT_AFTER_LINK_S = 2.0
 MAX_LINE = 2000
 
 
-class Launched(Protocol):
+class Launched(ABC):
     """One life of a host, wherever it is."""
 
-    pid: int
-    machine: str  # "" is this one
+    pid = 0
+    machine = ""  # "" is this one
 
+    @abstractmethod
     async def link(self, frame_type: object) -> Link[Any]:
         """The link to it, once it is there; the caller closes it. Raises HostLost or ConfigError."""
-        ...
 
+    @abstractmethod
     async def output(self, line: Callable[[str], None]) -> None:
         """Pass what it writes to stdout and stderr to `line`, one line at a time, until it ends."""
-        ...
 
-    async def until_exit_or(self, reading: Coroutine[None, None, None]) -> None:
-        """Run `reading` until it ends, or until shortly after the host's exit, when all it sent has been read."""
-        ...
+    @property
+    @abstractmethod
+    def exited(self) -> asyncio.Event:
+        """Set once it has ended, or was ordered to."""
 
+    @abstractmethod
     def kill(self) -> None:
         """End it at once."""
-        ...
 
+    @abstractmethod
     async def reap(self, stopped_by: float) -> int | None:
         """See to it that it has ended; returns its exit code, None where that can't be known.
 
         `stopped_by` is the moment (monotonic seconds) by which it has ended by itself, if its machine can't be reached.
         """
-        ...
+
+    async def until_exit_or(self, reading: Coroutine[None, None, None]) -> None:
+        """Run `reading` until it ends, or until shortly after the exit, when all it sent has been read.
+
+        Raises what `reading` raises.
+        """
+        task, gone = asyncio.ensure_future(reading), asyncio.ensure_future(self.exited.wait())
+        try:
+            await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, gone}, timeout=EXIT_AFTER_LINK_S)
+            if task.done():
+                await task
+        finally:
+            task.cancel()
+            gone.cancel()
+            await asyncio.gather(task, gone, return_exceptions=True)
 
 
-class Child:
+class Child(Launched):
     """One child process, in a session and process group of its own: `python -P -m MODULE --fd=N --parent=PID ...`.
 
     Raises OSError when it can't start.
     """
-
-    machine = ""
 
     def __init__(self, module: str, arguments: Sequence[str], env: Mapping[str, str]) -> None:
         ours, theirs = socket.socketpair()
@@ -92,17 +108,15 @@ class Child:
         asyncio.get_running_loop().add_reader(self._pidfd, self._exited.set)
 
     async def link(self, frame_type: object) -> Link[Any]:
-        """The link to it; the caller closes it."""
         taken, self._socket = self._socket, None
         assert taken is not None
         return await Link.of_socket(taken, frame_type)
 
-    async def until_exit_or(self, reading: Coroutine[None, None, None]) -> None:
-        """Run `reading` until it ends, or until shortly after the child's exit, when all it sent has been read."""
-        await until_exit_or(self._exited, reading)
+    @property
+    def exited(self) -> asyncio.Event:
+        return self._exited
 
     async def output(self, line: Callable[[str], None]) -> None:
-        """Pass what the child writes to stdout and stderr to `line`, one line at a time, until it ends."""
         reader = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), self._read_end
@@ -144,20 +158,6 @@ class Child:
             async with asyncio.timeout(within_s):
                 await self._exited.wait()
         return self._exited.is_set()
-
-
-async def until_exit_or(exited: asyncio.Event, reading: Coroutine[None, None, None]) -> None:
-    """Run `reading` until it ends or until shortly after `exited`. Raises what `reading` raises."""
-    task, gone = asyncio.ensure_future(reading), asyncio.ensure_future(exited.wait())
-    try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        await asyncio.wait({task, gone}, timeout=EXIT_AFTER_LINK_S)
-        if task.done():
-            await task
-    finally:
-        task.cancel()
-        gone.cancel()
-        await asyncio.gather(task, gone, return_exceptions=True)
 
 
 def arguments(spec: HostSpec, log_level: str, stall_after_s: float) -> list[str]:

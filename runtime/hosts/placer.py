@@ -34,7 +34,7 @@ from runtime.hosts.frames import (
     Unusable,
     wanted,
 )
-from runtime.hosts.launch import Child, until_exit_or
+from runtime.hosts.launch import Child, Launched
 from runtime.logs.writer import HOST_WAITS, PLACER_LOST, PLACER_READY, ActorLog
 from runtime.program import FAMILIES, NAMES, check_origin, passed
 from runtime.spec import HostSpec
@@ -258,11 +258,10 @@ def _keep_last(lines: list[str], line: str) -> None:
 GONE_S = 3.0  # for the word that a host has ended whose link has closed
 
 
-class PlacedHost:
+class PlacedHost(Launched):
     """One life of a host on a machine of the cluster's choice, as `launch.Child` is one on this machine."""
 
     def __init__(self, placer: Placer, spec: HostSpec, arguments: list[str], *, first: bool) -> None:
-        self.pid, self.machine = 0, ""
         self._placer, self._spec, self._arguments = placer, spec, arguments
         self._first = first
         self._life: Life | None = None
@@ -305,18 +304,19 @@ class PlacedHost:
         while (text := await self._life.lines.get()) is not None:
             line(text)
 
-    async def until_exit_or(self, reading: Coroutine[None, None, None]) -> None:
-        """Run `reading` until it ends, or until shortly after the host's exit or the order to end it.
-
-        Of a machine that can't be reached no word comes that it has ended: `reap` then waits for its own limit.
-        """
+    @property
+    def exited(self) -> asyncio.Event:
         assert self._life is not None
+        return self._life.over
+
+    async def until_exit_or(self, reading: Coroutine[None, None, None]) -> None:
+        """As `Launched.until_exit_or`; of a machine that can't be reached `reap` waits for its own limit then."""
 
         async def to_the_end() -> None:
             await reading
             self._closed = True
 
-        await until_exit_or(self._life.over, to_the_end())
+        await super().until_exit_or(to_the_end())
 
     def kill(self) -> None:
         """Have it ended where it is."""

@@ -25,8 +25,8 @@ from runtime.hosts.frames import (
     AskStatus,
     Beat,
     Beaten,
+    CarriedOut,
     Configure,
-    Configured,
     FromChild,
     FromMain,
     GaveUp,
@@ -39,7 +39,6 @@ from runtime.hosts.frames import (
     Statuses,
     StopActors,
     StopHost,
-    Stopped,
 )
 from runtime.hosts.launch import Launched
 from runtime.logs.writer import HOST_BEATS, HOST_LOST, HOST_OUTPUT, HOST_RESTARTS, HOST_STARTED, STALL, HostLines
@@ -70,7 +69,7 @@ class Hub(Protocol):
 STATUS_TIMEOUT_S = 5.0
 
 ChildLink = Link[FromChild | FromMain]
-Answer = Stopped | Configured | Statuses
+Answer = CarriedOut | Statuses
 
 
 class ProcessHost:
@@ -360,7 +359,7 @@ class ProcessHost:
                     self._hub.give_up(frame.name, frame.reason)
                 case Beaten():
                     self._beaten(frame)
-                case Stopped() | Configured() | Statuses():
+                case CarriedOut() | Statuses():
                     if (answer := self._answers.get(frame.id)) is not None and not answer.done():
                         answer.set_result(frame)
 

@@ -99,22 +99,16 @@ def read_logs(
     Following blocks the calling thread between lines. It ends once `going` says that no process writes any more and all
     lines are read. New hosts' files are found on the way. Raises ConfigError when the run has no logs.
     """
-    wanted = Filter(actor, event, trace, level)
+    shown = Filter(actor, event, trace, level)
     folder = log_folder(run_dir)
     if not folder.is_dir():
         raise ConfigError(f"{run_dir} holds no logs")
     with ExitStack() as stack:
         watch = stack.enter_context(FolderWatch(folder)) if follow else None
-        tails: dict[Path, _Tail] = {}
-        rolled_too = True  # at first; afterwards a file that rolls away is read to its end through its open tail
+        logs = stack.enter_context(closing(LogWatch(run_dir)))
         while True:
             last = watch is None or not going()  # asked before reading, so that what was written last is read
-            for path in log_files(run_dir):
-                if path not in tails and (rolled_too or not _is_rolled(path)):
-                    tails[path] = stack.enter_context(closing(_Tail(path)))
-            rolled_too = False
-            streams = [filter(wanted.passes, tail.lines(wanted.may_pass)) for tail in tails.values()]
-            yield from heapq.merge(*streams, key=lambda line: str(line["ts"]))
+            yield from filter(shown.passes, logs.lines(shown.may_pass))
             if watch is None or last:
                 return
             watch.wait()
@@ -194,23 +188,21 @@ class LogWatch:
         self._newest_bytes = newest_bytes
         self._tails: dict[Path, _Tail] = {}
 
-    def new(self, events: Collection[str] | None = None) -> list[dict[str, Any]]:
-        """New lines of all actors, or those of some `events`, in the order of their times.
-
-        None while the run has no logs yet.
-        """
-        words = [event.encode() for event in events or ()]
-
-        def wanted(raw: bytes) -> bool:
-            return events is None or any(word in raw for word in words)
-
+    def lines(self, wanted: Callable[[bytes], bool]) -> Iterator[dict[str, Any]]:
+        """New lines of all actors that are `wanted`, in the order of their times. None while the run has no logs."""
         if log_folder(self._run_dir).is_dir():
             first = not self._tails  # a file that rolls later is read to its end by the tail that it had
             rolled_too = first and self._newest_bytes is None
             for path in log_files(self._run_dir):
                 if path not in self._tails and (rolled_too or not _is_rolled(path)):
                     self._tails[path] = _Tail(path, self._newest_bytes if first else None)
-        lines = heapq.merge(*(tail.lines(wanted) for tail in self._tails.values()), key=lambda line: str(line["ts"]))
+        streams = [tail.lines(wanted) for tail in self._tails.values()]
+        yield from heapq.merge(*streams, key=lambda line: str(line["ts"]))
+
+    def new(self, events: Collection[str] | None = None) -> list[dict[str, Any]]:
+        """New lines of all actors, or those of some `events`, as `lines` gives them."""
+        words = [event.encode() for event in events or ()]
+        lines = self.lines(lambda raw: events is None or any(word in raw for word in words))
         return [line for line in lines if events is None or line["event"] in events]
 
     def close(self) -> None:

@@ -41,7 +41,7 @@ WITHOUT = {
     "runtime/cell.py:Cell._serve": IDLE,
     "runtime/cell.py:Cell._sleep_unless_stopped": "the back-off's own sleep ends it",
     "runtime/cell.py:Cell._one_life": STOP,
-    "runtime/hosts/launch.py:until_exit_or": STOP,
+    "runtime/hosts/launch.py:Launched.until_exit_or": STOP,
     "runtime/hosts/placer.py:PlacedHost.output": STOP,
     "runtime/hosts/placer.py:PlacedHost.until_exit_or.to_the_end": STOP,
     "runtime/hosts/placer.py:Placer._read": IDLE,

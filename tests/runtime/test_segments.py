@@ -32,31 +32,9 @@ def test_what_was_appended_reads_back(tmp_path_factory, payloads, max_bytes):
     store.close()
     assert [read_blob(folder, r) for r in refs] == payloads
     assert len({(r.segment, r.offset) for r in refs}) == len(set(payloads))
-    again = SegmentStore(folder, "desktop/3", max_bytes)
-    assert [read_blob(folder, again.append(p)) for p in payloads] == payloads
-    again.close()
-
-
-@given(payloads=st.lists(st.binary(min_size=1, max_size=80), min_size=1, max_size=6), data=st.data())
-@pytest.mark.slow
-def test_a_torn_tail_costs_only_the_torn_record(tmp_path_factory, payloads, data):
-    folder = tmp_path_factory.mktemp("torn")
-    store = SegmentStore(folder, "w")
-    refs = [store.append(p) for p in payloads]
-    store.close()
-    path = folder / refs[0].segment
-    cut = data.draw(st.integers(0, path.stat().st_size))
-    with path.open("r+b") as file:
-        file.truncate(cut)
-        file.seek(0, os.SEEK_END)
-        file.write(data.draw(st.binary(max_size=40)) if cut == refs[-1].offset + refs[-1].size else b"")
-    again = SegmentStore(folder, "w")
-    for payload, ref in zip(payloads, refs, strict=True):
-        if ref.offset + ref.size <= cut:
-            assert read_blob(folder, ref) == payload
-    fresh = again.append(b"after the crash")
-    again.close()
-    assert read_blob(folder, fresh) == b"after the crash"
+    files = len(list(folder.iterdir()))
+    SegmentStore(folder, "desktop/3").close()
+    assert len(list(folder.iterdir())) == files == len({r.segment for r in refs}), "an empty one is not left"
 
 
 def test_files_roll_at_their_size(tmp_path):
@@ -67,14 +45,6 @@ def test_files_roll_at_their_size(tmp_path):
     sizes = [p.stat().st_size for p in tmp_path.glob("*.seg")]
     assert len(sizes) > 3
     assert max(sizes) <= 1000 + 300 + 24
-
-
-def test_one_writer_per_name(tmp_path):
-    store = SegmentStore(tmp_path, "w")
-    with pytest.raises(StoreError, match="another process"):
-        SegmentStore(tmp_path, "w")
-    store.close()
-    SegmentStore(tmp_path, "w").close()
 
 
 @pytest.mark.parametrize("change", [{"digest": "00" * 16}, {"offset": 30}, {"size": 3}, {"segment": "w-000009.seg"}])
@@ -119,9 +89,6 @@ def test_freed_payloads_are_gone_and_can_be_stored_again(tmp_path):
     assert read_blob(tmp_path, second) == b"b" * 9000
     assert read_blob(tmp_path, store.append(b"a" * 9000)) == b"a" * 9000
     store.close()
-    again = SegmentStore(tmp_path, "w")
-    assert read_blob(tmp_path, second) == b"b" * 9000
-    again.close()
     with pytest.raises(StoreError):
         free_blob(tmp_path, msgspec.structs.replace(second, offset=second.offset + 1))
 
@@ -140,10 +107,10 @@ def test_a_file_server_that_does_not_answer_says_nothing_of_a_payload(tmp_path, 
 
 def test_lives_that_may_overlap_write_files_of_their_own(tmp_path):
     """Of two machines: the first was given up and still writes; the listing of the second's folder is an old one."""
-    first = SegmentStore(tmp_path, "seat/0", alone=False)
+    first = SegmentStore(tmp_path, "seat/0")
     ref = first.append(b"one")
     with patch.object(Path, "iterdir", return_value=iter(())):
-        second = SegmentStore(tmp_path, "seat/0", alone=False)
+        second = SegmentStore(tmp_path, "seat/0")
     refs = [ref, second.append(b"two"), first.append(b"three")]
     assert [ref.segment for ref in refs] == ["seat-0-000000.seg", "seat-0-000001.seg", "seat-0-000000.seg"]
     second.close()
@@ -205,14 +172,6 @@ def test_what_a_failed_flush_may_have_lost_is_never_called_safe(tmp_path, monkey
     store.close()
 
 
-def test_a_store_that_can_not_be_opened_holds_nothing(tmp_path, monkeypatch):
-    with monkeypatch.context() as broken:
-        broken.setattr("runtime.segments.os.ftruncate", Mock(side_effect=OSError(errno.EIO, "broken")))
-        with pytest.raises(OSError, match="broken"):
-            SegmentStore(tmp_path, "seat")
-    SegmentStore(tmp_path, "seat").close()
-
-
 def test_every_reported_blob_survives_kill_9(tmp_path):
     script = """
 import sys
@@ -236,6 +195,8 @@ while True:
     child.send_signal(signal.SIGKILL)
     rest, _ = child.communicate()
     lines += [line for line in rest.splitlines(keepends=True) if line.endswith(b"\n")]
-    SegmentStore(tmp_path, "w", 50_000).close()
+    fresh = SegmentStore(tmp_path, "w", 50_000)
+    assert fresh.append(b"after").segment not in {msgspec.json.decode(line, type=BlobRef).segment for line in lines}
+    fresh.close()
     for n, line in enumerate(lines):
         assert read_blob(tmp_path, msgspec.json.decode(line, type=BlobRef)) == n.to_bytes(4, "big") * (n % 700)

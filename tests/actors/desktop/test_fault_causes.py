@@ -1,6 +1,8 @@
-"""What a desktop in trouble is judged by: each cause at the edge of the one before it. Pure."""
+"""What a desktop in trouble is judged by: a fault needs a cause that the host has seen. Pure."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from actors.desktop.faults import (
     LOOP_LAG_MOST_S,
@@ -34,6 +36,9 @@ CASES: list[tuple[dict[str, object], FaultCause | BrokenBy]] = [
     ({"link": LOST, "processes_refused": 1, "oom_kills": 1}, FaultCause.HOST_MEMORY),
     ({"link": LOST, "processes_refused": 1, "oom_kills": 1, "limit_hits": 1}, BrokenBy.MEMORY_LIMIT),
     ({"link": LOST, "limit_hits": 1}, BrokenBy.LINK_CLOSED),
+    ({"link": LOST, "oom_kills": 1, "limit_hits": 9, "alive": False, "exit_signal": 9}, BrokenBy.MEMORY_LIMIT),
+    ({"link": NONSENSE, "memory_left": 0.0}, BrokenBy.NONSENSE),
+    ({"ready": True, "link": LOST}, BrokenBy.LINK_CLOSED),
     ({"link": LOST, "exit_signal": 9}, FaultCause.SANDBOX_KILLED),
     ({"link": LOST, "exit_signal": 9, "reachable": False}, FaultCause.MACHINE_UNREACHABLE),
     ({"acted": False, "ready": True, "link": SILENT}, FaultCause.AGENT_SILENT),
@@ -59,3 +64,44 @@ def test_what_ended_it(seen: dict[str, object], cause: FaultCause | BrokenBy) ->
 
 def test_every_cause_has_a_culprit() -> None:
     assert {cause.culprit for cause in FaultCause} == set(Culprit)
+
+
+seens = st.builds(
+    Evidence,
+    acted=st.booleans(),
+    ready=st.booleans(),
+    link=st.sampled_from(LinkState),
+    alive=st.booleans(),
+    exit_signal=st.sampled_from([0, 9, 15]),
+    oom_kills=st.integers(0, 2),
+    limit_hits=st.integers(0, 2),
+    processes_refused=st.integers(0, 2),
+    reachable=st.booleans(),
+    memory_left=st.floats(0, 1),
+    loop_lag_s=st.floats(0, 20),
+    detail=st.text(max_size=5),
+)
+
+
+@given(seens)
+def test_before_the_first_action_nobody_else_is_to_blame(seen: Evidence):
+    if not seen.acted:
+        assert isinstance(error_for(seen), DesktopFault)
+
+
+@given(seens)
+def test_a_fault_after_an_action_has_a_cause_on_the_host(seen: Evidence):
+    evidence = (
+        not seen.reachable
+        or seen.exit_signal != 0
+        or (seen.oom_kills > 0 and seen.limit_hits == 0)
+        or seen.memory_left < MEMORY_LEFT_LEAST
+        or seen.loop_lag_s > LOOP_LAG_MOST_S
+    )
+    error = error_for(seen)
+    if seen.acted and not evidence:
+        assert isinstance(error, AgentBrokeDesktop)
+        assert BrokenBy(error.cause)
+    if isinstance(error, DesktopFault):
+        assert evidence or not seen.acted
+        assert Culprit(error.culprit) is FaultCause(error.cause).culprit
