@@ -46,6 +46,7 @@ class PublishedScore(msgspec.Struct, frozen=True):
 
     score: float = 0.0
     refused: str = ""
+    fault: str = ""  # of the task: why no result can be right
     raised: str = ""
     missing: str = ""
 
@@ -134,7 +135,8 @@ def score(name: str, result: Any, expected: Any, options: Mapping[str, Any], sta
     """What the published metric `name` gives; 0 where it raises, or where its guard refuses what it accepts.
 
     A full score counts only where a file of nothing but zeros gets less. Raises PublishedError as
-    `answers` does, ConfigError where that file gets a full score, too, and for what the metric's environment lacks.
+    `answers` does, ConfigError where that file gets a full score, too, where no result can be right, and for what the
+    metric's environment lacks.
     """
     blank = _blank(result)
     given = [result] if blank is None else [result, blank]
@@ -143,6 +145,8 @@ def score(name: str, result: Any, expected: Any, options: Mapping[str, Any], sta
         raise ConfigError(f"the published metric {name} needs {found.missing}, which is not here")
     if found.raised:
         return Score(0.0, f"the published metric raised {found.raised[:80]}")
+    if found.fault:
+        raise ConfigError(f"{name} can't take this task's expectation: {found.fault}")
     if found.refused:
         return Score(0.0, f"the published metric accepts it, but {found.refused}")
     value = min(1.0, max(0.0, found.score))

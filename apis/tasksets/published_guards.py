@@ -47,6 +47,22 @@ def refused(metric: str, arguments: list[Any], options: dict[str, Any], starts: 
         return f"it can't be read ({type(error).__name__})"
 
 
+def at_fault(metric: str, arguments: list[Any], options: dict[str, Any]) -> str:
+    """Why no result can be right, by what is expected; "" where nothing says so."""
+    compared = any(rule.get("type") in ("sheet_data", "sheet_fuzzy") for rule in options.get("rules", []))
+    if metric != "compare_table" or not compared or len(arguments) < 2:
+        return ""
+    from openpyxl import load_workbook
+
+    written, shown = (load_workbook(arguments[1], data_only=values) for values in (False, True))
+    formulas = [
+        (sheet, at) for sheet in written.worksheets for at, cell in sheet._cells.items() if cell.data_type == "f"
+    ]
+    if formulas and not any(shown[sheet.title].cell(*at).value is not None for sheet, at in formulas):
+        return "what is expected was never calculated: no formula in it has a result"
+    return ""
+
+
 def _local(element: Any) -> str:
     return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
 

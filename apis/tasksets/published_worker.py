@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,12 +39,19 @@ HOME = "/home/user/"
 CPU_S, MEMORY_BYTES, FILE_BYTES = 20, 2 << 30, 64 << 20
 WALL_S = 300.0  # of an order, for a metric that waits; on a busy machine `CPU_S` may take most of it
 touched: list[str] = []
-Refused = Callable[[str, list[Any], dict[str, Any], list[str]], str]
 
 
-def _free(*_: Any) -> str:
-    """Refuses nothing."""
-    return ""
+class Unguarded:
+    """Refuses nothing, as `published_guards` does where a metric has no guard."""
+
+    def refused(self, *_: Any) -> str:
+        return ""
+
+    def at_fault(self, *_: Any) -> str:
+        return ""
+
+
+NO_GUARDS = Unguarded()
 
 
 class Missing(types.ModuleType):
@@ -142,8 +149,8 @@ def given(value: Any, folder: Path) -> Any:
     return str(folder / value["name"])
 
 
-def judge(metrics: types.ModuleType, order: dict[str, Any], refused: Refused = _free) -> dict[str, Any]:
-    """The answer to one order; a score that is `refused` is 0."""
+def judge(metrics: types.ModuleType, order: dict[str, Any], guards: Any = NO_GUARDS) -> dict[str, Any]:
+    """The answer to one order; a score that the `guards` refuse is 0."""
     metric = getattr(metrics, order["metric"], None)
     if metric is None:
         return {"missing": "not in the package"}
@@ -155,15 +162,18 @@ def judge(metrics: types.ModuleType, order: dict[str, Any], refused: Refused = _
         try:
             score = float(metric(*arguments, **order["options"]))
             answer = {"score": score} if math.isfinite(score) else {"raised": f"no score but {score}"}
-            if score > 0 and (why := refused(order["metric"], arguments, order["options"], starts)):
+            asked = (order["metric"], arguments, order["options"])
+            if score > 0 and (why := guards.refused(*asked, starts)):
                 answer = {"score": 0.0, "refused": why.encode("utf-8", "replace").decode()}
+            elif not score > 0 and (why := guards.at_fault(*asked)):
+                answer = {"fault": why}
         except Exception as error:  # noqa: BLE001 - whatever a published metric raises is the answer
             said = f"{type(error).__name__}: {error}"[:200]
             answer = {"raised": said.encode("utf-8", "replace").decode()}
     return {"missing": touched[0]} if touched else answer
 
 
-def apart(metrics: types.ModuleType, order: dict[str, Any], refused: Refused = _free) -> dict[str, Any]:
+def apart(metrics: types.ModuleType, order: dict[str, Any], guards: Any = NO_GUARDS) -> dict[str, Any]:
     """The answer of a process of its own, which is then killed with all that it started."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -175,7 +185,7 @@ def apart(metrics: types.ModuleType, order: dict[str, Any], refused: Refused = _
                 (resource.RLIMIT_FSIZE, FILE_BYTES),
             ):
                 resource.setrlimit(what, (most, most))
-            os.write(writing, json.dumps(judge(metrics, order, refused)).encode() + b"\n")
+            os.write(writing, json.dumps(judge(metrics, order, guards)).encode() + b"\n")
         finally:
             os._exit(1)
     os.setpgid(child, child)
@@ -214,10 +224,10 @@ def main() -> None:
     importlib.import_module("desktop_env.evaluators.getters")  # before what it lacks counts
     metrics = importlib.import_module("desktop_env.evaluators.metrics")
     sys.path.append(str(Path(__file__).parent))
-    refused = importlib.import_module(GUARDS).refused
+    guards = importlib.import_module(GUARDS)
     for line in sys.stdin:
         order = json.loads(line)
-        answers.write(json.dumps(apart(metrics, order, refused)) + "\n")
+        answers.write(json.dumps(apart(metrics, order, guards)) + "\n")
         answers.flush()
 
 

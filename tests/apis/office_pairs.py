@@ -144,10 +144,27 @@ def inserted(said: str) -> str:
     return f'<w:ins w:id="1" w:author="a">{run(said)}</w:ins>'
 
 
+def taken_away(said: str) -> str:
+    """A run that was moved elsewhere under tracking."""
+    return f'<w:moveFrom w:id="1" w:author="a">{run(said)}</w:moveFrom>'
+
+
 def boxed(said: str) -> str:
     """The markup of a text box as old Word has it."""
     inside = f"<v:textbox><w:txbxContent><w:p>{run(said)}</w:p></w:txbxContent></v:textbox>"
     return f"<w:r><w:pict><v:rect>{inside}</v:rect></w:pict></w:r>"
+
+
+def branched(said: str) -> str:
+    """A text box as new Word has it: a shape, and for old programs the same text once more."""
+    shape = f"<w:drawing><wps:txbx><w:txbxContent><w:p>{run(said)}</w:p></w:txbxContent></wps:txbx></w:drawing>"
+    old = boxed(said).removeprefix("<w:r>").removesuffix("</w:r>")
+    branches = f'<mc:Choice Requires="wps">{shape}</mc:Choice><mc:Fallback>{old}</mc:Fallback>'
+    spaces = (
+        'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
+        ' xmlns:wps="http://schemas.microsoft.com/office/word/2010/wordprocessingShape"'
+    )
+    return f"<w:r><mc:AlternateContent {spaces}>{branches}</mc:AlternateContent></w:r>"
 
 
 def noted(said: str, *, separators: bool = True) -> Step:
@@ -201,6 +218,9 @@ TEXTS: list[tuple[str, bytes, bytes, bool]] = [
     ("a link", text(xml(linked("one"))), text("one"), True),
     ("a link's text", text(xml(linked("one"))), text(xml(linked("two"))), False),
     ("recorded insertion", text("one"), text("one", xml(inserted("two"))), True),
+    ("moved away under tracking", text("one"), text("one", xml(taken_away("two"))), True),
+    ("a text box in two branches", text("one", xml(boxed("in"))), text("one", xml(branched("in"))), True),
+    ("another text box in one branch", text("one", xml(boxed("in"))), text("one", xml(branched("out"))), False),
     ("a footnote", text(noted("source")), text(noted("source", separators=False)), True),
     ("another footnote", text(noted("source")), text(noted("sources")), False),
     ("a footnote in the body", text(noted("source")), text("seesource"), False),

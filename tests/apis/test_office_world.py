@@ -9,7 +9,7 @@ from apis.tasks.metrics.metric import scored
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.verify.verify import FileView
 from runtime.errors import ConfigError
-from tests.apis.office_pairs import PAIRS, Pair
+from tests.apis.office_pairs import PAIRS, Pair, book
 from tests.apis.twins import as_read, file
 
 
@@ -25,3 +25,10 @@ def test_a_pair_is_judged_by_the_published_rules(pair: Pair) -> None:
     assert not scored(metric, FileView("missing"), expected, pair.options).solved
     with pytest.raises(ConfigError, match=pair.metric):
         scored(metric, left, file(b"no document"), pair.options)
+
+
+def test_an_expected_workbook_that_was_never_calculated_is_the_tasks_fault() -> None:
+    metric, options = METRICS["compare_spreadsheet"], {"answer_position": "B1"}
+    never = replace(file(book({"A1": 1, "B1": "=A1+1"})), of_task=True)
+    with pytest.raises(ConfigError, match="never calculated"):
+        scored(metric, as_read(file(book({"A1": 1, "B1": 2})), metric.reads), never, options)

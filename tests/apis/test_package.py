@@ -19,6 +19,8 @@ from apis.tasks.osworld import Step, UnknownStep
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import getters, package, published, published_guards
 from apis.tasksets.getters import AskedOfPackage
+from runtime.errors import ConfigError
+from tests.apis.office_pairs import book
 
 OFFICEWORLD = {"compare_spreadsheet", "simple_docx_compare", "simple_pptx_compare"}  # of no package
 INFEASIBLE = "infeasible"  # no metric: it says that giving up is the solution
@@ -134,6 +136,19 @@ def test_a_guard_refuses_the_wrong_ends_that_a_published_metric_accepts() -> Non
     ]
     answers = zip(weak, published.answers(orders), strict=True)
     assert {case["metric"]: one for case, one in answers if not one.refused or "can't be read" in one.refused} == {}
+
+
+@pytest.mark.slow
+def test_an_expected_workbook_that_was_never_calculated_is_the_tasks_fault() -> None:
+    if not published.is_here():
+        pytest.skip("make osworld-judge")
+    rules = {"rules": [{"type": "sheet_data", "sheet_idx0": 0, "sheet_idx1": "EI0"}]}
+    right, never = (
+        FileView("file", data=book({"A1": 1, "B1": value}), name="a.xlsx", of_task=True) for value in (2, "=A1+1")
+    )
+    assert published.score("compare_table", right, right, rules).solved
+    with pytest.raises(ConfigError, match="never calculated"):
+        published.score("compare_table", right, never, rules)
 
 
 @pytest.mark.slow

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import io
 import posixpath
+import re
+from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
 _COMPOUND = bytes.fromhex("d0cf11e0a1b11ae1")  # what an encrypted xlsx is wrapped into, and what old formats are
 _MARKUP, _NAMING = (".xml", ".rels"), (".rels", "[Content_Types].xml")  # of which the latter name parts
+_FORMULA, _RESULT = (
+    re.compile(rb"<(?:\w+:)?f[ />]"),
+    re.compile(rb"(?:</(?:\w+:)?f>|<(?:\w+:)?f[^>]*/>)<(?:\w+:)?v>[^<]"),
+)
 _FIRST_DAY = datetime(1899, 12, 30)
 _DAY, _MS = timedelta(days=1), timedelta(milliseconds=1)
 
@@ -32,16 +38,22 @@ def read(data: bytes, budget: Budget) -> dict[str, Any]:
 
     if data.startswith(_COMPOUND):
         raise RefusedError("encrypted" if "EncryptedPackage".encode("utf-16-le") in data else "not_a_workbook")
-    package = zipped(_parts(Archive(data, budget), budget))
+    parts = _parts(Archive(data, budget), budget)
+    package = zipped(parts)
     try:
         book = openpyxl.load_workbook(io.BytesIO(package), read_only=True, data_only=True, keep_links=False)
         if not 0 < len(book.worksheets) <= budget.bounds.sheets:
             raise RefusedError("too_big" if book.worksheets else "not_a_workbook")
-        return {"sheets": [_sheet(sheet, budget) for sheet in book.worksheets]}
+        sheets = [_sheet(sheet, budget) for sheet in book.worksheets]
+        return {"sheets": sheets, "calculated": _any(_RESULT, parts) or not _any(_FORMULA, parts)}
     except (RefusedError, MemoryError):
         raise
     except Exception:  # noqa: BLE001 - of a broken file openpyxl raises nearly every error there is
         raise RefusedError("not_a_workbook") from None
+
+
+def _any(pattern: re.Pattern[bytes], parts: Mapping[str, bytes]) -> bool:
+    return any(pattern.search(data) for name, data in parts.items() if "sheet" in name.lower())
 
 
 def _parts(archive: Archive, budget: Budget) -> dict[str, bytes]:

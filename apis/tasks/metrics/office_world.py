@@ -79,6 +79,8 @@ def compare_spreadsheet(result: Value, expected: Value, options: Options) -> Sco
     one, other = _sheet(there, name), _sheet(wanted, name)
     if other is None:
         raise LookupError(f"what is expected has no sheet {name!r}")
+    if not wanted.calculated:
+        raise LookupError("what is expected was never calculated: no formula in it has a result")
     if one is None:
         return Score(0.0, f"it has no sheet {name[:40]!r}")
     coloured = isinstance(result, FileView) and COLOURED in result.name

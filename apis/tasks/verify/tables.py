@@ -49,6 +49,7 @@ class Sheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Workbook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A spreadsheet file's sheets, in their order."""
+    """A spreadsheet file's sheets, in their order. `calculated`: it has no formula, or the result of one."""
 
     sheets: tuple[Sheet, ...]
+    calculated: bool = True
