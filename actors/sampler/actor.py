@@ -41,10 +41,13 @@ class EngineSupervisor:
         self.gate = Gate()
         self.limits = Limits(vocabulary=0, context=0)
         self._report = ServingReport(ctx, settings.replay)
-        engine = engine_of(settings, ctx.name, ctx.run_dir, ctx.clock)
+        engine = engine_of(settings, ctx.name, ctx.run_dir, ctx.clock, self._starting)
         self.record = EngineRecord(engine, settings.version, self._report.serves)
         self.weights = SamplerWeights(settings, ctx, self.record, self.gate, self.suspect)
         self._budget = RestartBudget(f"engine of {ctx.name}", settings.restart)
+
+    def _starting(self, waited_s: float, last_output: str) -> None:
+        self._ctx.log.emit(events.ENGINE_STARTING, waited_s=waited_s, last_output=last_output)
 
     async def start(self) -> None:
         """Bring the engine up and keep it so. Raises SamplerError or ConfigError when it does not come up."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from runtime.settings import Section, is_loopback, key, refuse_bad_url, tuning
 from runtime.supervision import RestartPolicy
 
 LOOPBACK = "127.0.0.1"
+LOADED_PER_S = 100e6  # bytes, of a slow disk
 COUNT_MOST = 1024  # engines: each is a process that holds the whole model
 # SGLang's options by which a file that is not the deploy file's author's would run code or set others of them.
 REFUSED = {
@@ -137,6 +139,17 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
         ),
     ] = 0.0
     generate_timeout_s: Annotated[float, tuning("Limits one answer, in seconds.", gt=0)] = 120.0
+    start_timeout_s: Annotated[
+        float,
+        tuning(
+            "Gives a starting engine up once it has neither written nor computed for so long, in seconds. Loading, CUDA"
+            " graphs and compilers are no silence.",
+            gt=0,
+        ),
+    ] = 240.0
+    load_timeout_s: Annotated[
+        float, tuning("Limits one load of weights, in seconds, to this and a second for each 100 MB.", gt=0)
+    ] = 120.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -241,12 +254,15 @@ class SamplerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     version: Version = Version(lineage=0, step=0)  # of the weights in `model`
     replay: str = "replay"  # the actor that gets serving reports; empty: none
     stop_ids: list[int] = []  # besides the end-of-sequence ids that the model folder names
-    start_timeout_s: float = 240.0  # until a started engine has generated its first token
-    load_timeout_s: float = 120.0
     hung_after_s: float = 20.0  # without an answer for so long: the engine is asked whether it still generates
     restart: RestartPolicy = RestartPolicy(max_restarts=10, window_s=300.0)  # of the engine
     answers_kept: int = 256  # answers remembered for repeated requests
     log_bytes: int = 1 << 20  # of an engine's output kept on disk, twice
+
+    def load_limit_s(self, location: str) -> float:
+        """Seconds that a load of the weights at `location` may take."""
+        files = Path(location).glob("*.safetensors")
+        return self.samplers.load_timeout_s + sum(file.stat().st_size for file in files) / LOADED_PER_S
 
     @property
     def sglang(self) -> bool:

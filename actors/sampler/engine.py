@@ -19,7 +19,9 @@ import sys
 import tempfile
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -27,6 +29,7 @@ from actors.errors import EngineGone, SamplerError
 from actors.sampler.client import EngineClient
 from actors.sampler.config import LOOPBACK, EmbeddedConfig, SamplerSettings, SglangConfig, attached_key
 from actors.sampler.messages import Weights
+from actors.sampler.progress import Progress, session_cpu_s
 from policy.errors import EngineBusy, EngineError
 from runtime.clock import Clock
 from runtime.control import listen_unix
@@ -37,10 +40,15 @@ _PROBE_PERIOD_S = 5.0
 _EXIT_AFTER_BREAK_S = 5.0
 _PROBE_TOKEN = 0
 _KNOCK_S = 0.5  # between two tries to reach a server that does not listen yet
+_LOOK_S, _SAY_S = 2.0, 30.0  # between two looks at a start's progress, and two reports of it
+_MOST_S = 7200.0  # of a start, whatever goes on in it
 _STOP_GRACE_S = 5.0
 _LINES_KEPT = 20
 _LINE_BYTES = 2000
 _UNUSABLE = 2  # the exit status that a restart can't cure, of SGLang's own parser of options, too
+
+
+Starting = Callable[[float, str], None]  # takes seconds since the start, and the last line of output
 
 
 class Engine(ABC):
@@ -88,8 +96,9 @@ class Engine(ABC):
 class StartedEngine(Engine):
     """A child process serving the newest weights from its start, and all that it spawned."""
 
-    def __init__(self, settings: SamplerSettings, name: str, run_dir: Path, clock: Clock) -> None:
+    def __init__(self, settings: SamplerSettings, name: str, run_dir: Path, clock: Clock, starting: Starting) -> None:
         super().__init__(settings, clock)
+        self._starting, self._written = starting, 0
         self._name, self._run_dir = name.replace("/", "-"), run_dir
         self._log = run_dir / "logs" / f"{self._name}.engine.log"
         self._process: asyncio.subprocess.Process | None = None
@@ -137,7 +146,7 @@ class StartedEngine(Engine):
         answered = asyncio.ensure_future(self._first_token())
         ended = asyncio.ensure_future(self._exited())
         try:
-            await asyncio.wait({answered, ended}, return_when=asyncio.FIRST_COMPLETED)
+            await self._watch({answered, ended})
             if answered.done() and answered.exception() is not None:
                 # A connection that broke is most often the process ending: its own reason says more.
                 await asyncio.wait({ended}, timeout=_EXIT_AFTER_BREAK_S)
@@ -205,18 +214,26 @@ class StartedEngine(Engine):
 
     async def _first_token(self) -> None:
         """Return after a real generation; SGLang listens only once it has loaded, and says so by no event."""
-        limit_s = self._settings.start_timeout_s
-        try:
-            async with asyncio.timeout(limit_s):
-                while True:
-                    try:
-                        return await self.client.first_token(_PROBE_TOKEN, limit_s)
-                    except EngineGone:
-                        if self.kind == "embedded":
-                            raise
-                    await self._clock.sleep(_KNOCK_S)
-        except TimeoutError as error:
-            raise EngineGone(f"no token within {limit_s:g} s: {self._tail()}") from error
+        while True:
+            try:
+                return await self.client.first_token(_PROBE_TOKEN, _MOST_S)
+            except EngineGone:
+                if self.kind == "embedded":
+                    raise
+            await self._clock.sleep(_KNOCK_S)
+
+    async def _watch(self, watched: set[asyncio.Future[Any]]) -> None:
+        """Return once one of `watched` is done. Raises EngineGone where nothing moves any more."""
+        limit_s, began = self._settings.samplers.start_timeout_s, self._clock.now()
+        progress, said = Progress(began), began
+        while not (await asyncio.wait(watched, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED))[0]:
+            now = self._clock.now()
+            silent_s, waited_s = progress.silent_s(self._written, session_cpu_s(self.pid), now), now - began
+            if silent_s > limit_s or waited_s > _MOST_S:
+                raise EngineGone(f"no token in {waited_s:.0f} s, no sign of life for {silent_s:.0f} s: {self._tail()}")
+            if now - said >= _SAY_S:
+                said = now
+                self._starting(round(waited_s, 1), self._tail())
 
     async def _exited(self) -> int:
         """The exit code, once it has ended. Raises ConfigError when the engine said that the model can't be served."""
@@ -244,6 +261,7 @@ class StartedEngine(Engine):
             return
         size = self._log.stat().st_size if self._log.exists() else 0
         while chunk := await self._process.stdout.read(4096):
+            self._written += len(chunk)
             try:
                 if size + len(chunk) > self._settings.log_bytes:
                     self._log.replace(self._log.with_suffix(self._log.suffix + ".1"))
@@ -407,7 +425,7 @@ class AttachedEngine(Engine):
         self.client = EngineClient(
             self._url, aiohttp.TCPConnector(limit=0), attached_key(self._settings.samplers, os.environ)
         )
-        limit_s = self._settings.start_timeout_s
+        limit_s = self._settings.samplers.start_timeout_s
         try:
             async with asyncio.timeout(limit_s):
                 while True:
@@ -451,9 +469,9 @@ class AttachedEngine(Engine):
         self._condemned.set()
 
 
-def engine_of(settings: SamplerSettings, name: str, run_dir: Path, clock: Clock) -> Engine:
-    """The engine of the sampler actor `name`, not yet up."""
+def engine_of(settings: SamplerSettings, name: str, run_dir: Path, clock: Clock, starting: Starting) -> Engine:
+    """The engine of the sampler actor `name`, not yet up; `starting` is called while a start takes long."""
     if settings.attach:
         return AttachedEngine(settings, clock)
     kind = SglangEngine if isinstance(settings.samplers.engine, SglangConfig) else EmbeddedEngine
-    return kind(settings, name, run_dir, clock)
+    return kind(settings, name, run_dir, clock, starting)

@@ -24,6 +24,7 @@ WEIGHTS_NOT_LOADED = declare("weights_not_loaded", "warning", version=str, attem
 WEIGHTS_PINNED = declare("weights_pinned", "info", version=str, location=str)
 WEIGHTS_UNPINNED = declare("weights_unpinned", "info", version=str)
 SERVING_NOT_REPORTED = declare("serving_not_reported", "warning", version=str, cause=str)
+ENGINE_STARTING = declare("engine_starting", "info", waited_s=float, last_output=str)
 ENGINE_SILENT = declare("engine_silent", "warning", rid=str, waited_s=float, pid=int)
 ENGINE_DIED = declare("engine_died", "warning", cause=str, exit_code=int | None, last_output=list)
 ENGINE_NOT_BACK = declare("engine_not_back", "warning", attempt=int, cause=str)

@@ -111,7 +111,7 @@ class Loader:
                     await client.update(
                         latest.location,
                         str(latest.version),
-                        self._settings.load_timeout_s,
+                        self._settings.load_limit_s(latest.location),
                         digest=latest.digest,
                         retract=mode == "retract",
                     )
@@ -157,7 +157,7 @@ class Loader:
 
     async def _score(self, client: EngineClient, ids: list[int]) -> list[float]:
         """A line that is full says nothing of the weights: ask again, as a request would. Raises EngineGone."""
-        timeout_s = self._settings.load_timeout_s
+        timeout_s = self._settings.samplers.load_timeout_s
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
@@ -177,7 +177,7 @@ class Loader:
         if check:
             await self.check_digest(latest)
         what, flush = (latest.location, str(latest.version)), self._flush
-        timeout_s = self._settings.load_timeout_s
+        timeout_s = self._settings.load_limit_s(latest.location)
         try:
             await client.update_from_disk(*what, timeout_s, flush=flush)
         except EngineError:

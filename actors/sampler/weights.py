@@ -190,7 +190,7 @@ class SamplerWeights:
 
     async def _pin_resident(self, version: Version, location: str) -> bool:
         try:
-            await self._record.engine.client.pin(str(version), location, self._settings.load_timeout_s)
+            await self._record.engine.client.pin(str(version), location, self._settings.load_limit_s(location))
         except EngineGone as error:
             self._suspect(error)  # its successor pins before it takes requests
         except EngineError as error:
@@ -265,7 +265,7 @@ class SamplerWeights:
         """Pin what the engine's predecessor had pinned. A round whose version is gone pins it again, or fails."""
         for version, location in list(self.wanted.pinned.items()):
             try:
-                await self._record.engine.client.pin(str(version), location, self._settings.load_timeout_s)
+                await self._record.engine.client.pin(str(version), location, self._settings.load_limit_s(location))
             except EngineError as error:
                 self.wanted.refuse(version)
                 self._refused(Weights(version=version, location=location), error)

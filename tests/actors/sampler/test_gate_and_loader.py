@@ -147,12 +147,10 @@ class Server(EngineClient):
         self.calls.append("resume")
 
 
-def loader(in_flight: str | None = None, load_timeout_s: float = 120.0, **options: float) -> Loader:
+def loader(in_flight: str | None = None, **options: float) -> Loader:
     sync = WeightSyncConfig(in_flight=in_flight)  # type: ignore[arg-type]
     samplers = SamplersConfig(attach=["http://127.0.0.1:1"], **options)  # type: ignore[arg-type]
-    settings = SamplerSettings(
-        samplers=samplers, weight_sync=sync, model="", attach="http://127.0.0.1:1", load_timeout_s=load_timeout_s
-    )
+    settings = SamplerSettings(samplers=samplers, weight_sync=sync, model="", attach="http://127.0.0.1:1")
     return Loader(settings, Gate())
 
 

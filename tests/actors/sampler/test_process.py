@@ -34,7 +34,7 @@ def command(tmp_path: Path):
         options = samplers.pop("options", {})
         engine = SglangConfig(python=python, options=options)  # type: ignore[arg-type]
         config = SamplersConfig(engine=engine, **samplers)  # type: ignore[arg-type]
-        made.append(SglangEngine(SamplerSettings(samplers=config, model=""), "s", tmp_path, RealClock()))
+        made.append(SglangEngine(SamplerSettings(samplers=config, model=""), "s", tmp_path, RealClock(), print))
         made[-1].token = "k" * 32
         return made[-1].command("/model", "0.3")[:2]
 
@@ -79,7 +79,7 @@ def pairs(argv: list[str]) -> dict[str, str]:
 def test_the_embedded_engine_gets_its_dtype_and_its_limit(tmp_path: Path) -> None:
     def given(engine: EmbeddedConfig) -> dict[str, str]:
         settings = SamplerSettings(samplers=SamplersConfig(engine=engine), model="")
-        engine_ = EmbeddedEngine(settings, "s", tmp_path, RealClock())
+        engine_ = EmbeddedEngine(settings, "s", tmp_path, RealClock(), print)
         argv, _, (descriptor,) = engine_.command("/model", "0.3")
         os.close(descriptor)
         engine_.clear()
