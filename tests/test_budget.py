@@ -24,7 +24,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "actors/front": (1233, 8),
     "actors/learner": (2117, 8),
     "actors/replay": (6202, 27),
-    "actors/sampler": (2911, 13),
+    "actors/sampler": (2981, 14),
     "apis": (587, 6),
     "apis/actions": (830, 6),
     "apis/apps": (805, 7),
