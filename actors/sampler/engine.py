@@ -29,7 +29,7 @@ from actors.errors import EngineGone, SamplerError
 from actors.sampler.client import EngineClient
 from actors.sampler.config import LOOPBACK, EmbeddedConfig, SamplerSettings, SglangConfig, attached_key
 from actors.sampler.messages import Weights
-from actors.sampler.progress import Progress, session_cpu_s
+from actors.sampler.progress import StartProgress, session_cpu_s
 from policy.errors import EngineBusy, EngineError
 from runtime.clock import Clock
 from runtime.control import listen_unix
@@ -225,7 +225,7 @@ class StartedEngine(Engine):
     async def _watch(self, watched: set[asyncio.Future[Any]]) -> None:
         """Return once one of `watched` is done. Raises EngineGone where nothing moves any more."""
         limit_s, began = self._settings.samplers.start_timeout_s, self._clock.now()
-        progress, said = Progress(began), began
+        progress, said = StartProgress(began), began
         while not (await asyncio.wait(watched, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED))[0]:
             now = self._clock.now()
             silent_s, waited_s = progress.silent_s(self._written, session_cpu_s(self.pid), now), now - began

@@ -9,7 +9,7 @@ from pathlib import Path
 _BUSY = 0.05  # processors: a process that waits uses less
 
 
-class Progress:
+class StartProgress:
     """Since when a process neither wrote nor computed. Pure."""
 
     def __init__(self, now: float) -> None:

@@ -117,7 +117,7 @@ async def started(kind: str, wanted: Options, model: Path) -> AsyncIterator[Star
     )
     settings = SamplerSettings(samplers=samplers, model=str(model), replay="")
     with tempfile.TemporaryDirectory(prefix="crl-bench-") as folder:
-        engine = engine_of(settings, f"bench-{kind}", Path(folder), RealClock())
+        engine = engine_of(settings, f"bench-{kind}", Path(folder), RealClock(), print)
         assert isinstance(engine, StartedEngine)
         try:
             try:

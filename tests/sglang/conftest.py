@@ -73,7 +73,7 @@ def real_settings(model: Path, **options: object) -> SamplerSettings:
 def sglang_server(model: Path, folder: Path) -> Iterator[Server]:
     """A real server with the product's own command line, outside any event loop."""
     settings = real_settings(model)
-    started = SglangEngine(settings, "contract", folder, RealClock())
+    started = SglangEngine(settings, "contract", folder, RealClock(), print)
     started.token = TOKEN
     argv, env, _ = started.command(str(model), "0.0")
     with (folder / "sglang.log").open("wb") as log:

@@ -16,13 +16,13 @@ from actors.sampler.client import EngineClient
 from actors.sampler.config import SamplersConfig, SamplerSettings
 from actors.sampler.engine import StartedEngine
 from actors.sampler.messages import Weights
-from actors.sampler.progress import Progress
+from actors.sampler.progress import StartProgress
 from runtime.clock import RealClock
 from runtime.messaging.message import Version
 
 
 def test_output_and_computation_are_progress_and_idling_is_none() -> None:
-    progress = Progress(0.0)
+    progress = StartProgress(0.0)
     assert progress.silent_s(0, 0.1, 60.0) == 60.0  # a process that polls
     assert progress.silent_s(10, 0.1, 70.0) == 0.0
     assert progress.silent_s(10, 30.0, 100.0) == 0.0
