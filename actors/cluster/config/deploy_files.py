@@ -24,7 +24,7 @@ from runtime.settings import masked
 
 STORED = "deploy.yaml"  # in a run's folder
 PROVIDER = "desktops.provider"
-KUBERAY = "kuberay"  # lies with the deploy files, and is for kubectl
+APART = ("kuberay", "programme")  # lie with the deploy files, for kubectl and for `computerrl programme`
 
 
 def bundled() -> dict[str, Path]:
@@ -34,7 +34,7 @@ def bundled() -> dict[str, Path]:
 
 def _deploy_files(folder: Path) -> list[Path]:
     """The deploy files in a folder."""
-    return [path for path in sorted(folder.glob("*.yaml")) if path.stem != KUBERAY]
+    return [path for path in sorted(folder.glob("*.yaml")) if path.stem not in APART]
 
 
 def locate(name: str) -> Path:
