@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench soak scripted standins sglang-cpu sglang-gpu vscode osworld-apps osworld-judge agree ray extras smollm chat-templates fresh-root clean
+.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench programme soak scripted standins sglang-cpu sglang-gpu vscode osworld-apps osworld-judge agree ray extras smollm chat-templates fresh-root clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -123,6 +123,11 @@ fresh-root: setup
 NAME ?= startup
 bench: setup
 	$(PY) -m tests.bench $(NAME) $(ARGS)
+
+# The next missing runs of deploy/programme.yaml for so many hours, at the lowest priority, beside whatever else runs.
+HOURS ?= 2.5
+programme: setup
+	.venv/bin/computerrl programme --hours $(HOURS)
 
 # A real run whose parts are broken at random: ARGS="--minutes 30 --seed 0 --out soak/".
 soak: setup

@@ -21,8 +21,8 @@ from runtime.errors import ConfigError
 from runtime.program import NAME, program
 
 COMMANDS = (
-    "run", "apply", "logs", "runs", "status", "web", "play", "serve-env", "episodes", "rerun", "reverify", "report",
-    "audit", "keys", "parse", "doctor", "tasks", "apis", "demos", "eval", "export", "model",
+    "run", "programme", "apply", "logs", "runs", "status", "web", "play", "serve-env", "episodes", "rerun", "reverify",
+    "report", "audit", "keys", "parse", "doctor", "tasks", "apis", "demos", "eval", "export", "model",
 )  # fmt: skip
 MODULES = ("run", "look", "played", "play", "machine", "tasks", "demos", "models")
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")

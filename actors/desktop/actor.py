@@ -311,8 +311,12 @@ class DesktopController(Actor):
             )
         if self._endpoint is not None:
             return EndpointAnswers(self._endpoint, work, self.config.seat)
-        timeout_s = self.config.seat.generate_timeout_s
-        return SampledAnswers(self._samplers, self._tokenizer, work, trace, timeout_s)
+        seat = self.config.seat
+        answers = SampledAnswers(self._samplers, self._tokenizer, work, trace, seat.generate_timeout_s)
+        if work.lane is not Lane.TRAIN or not seat.relabel:
+            return answers
+        oracle = demonstrators.of_oracle(work, self._tokenizer, seat.format, 0.0, space=seat.action_space)
+        return demonstrators.Labelled(answers, oracle)
 
     async def _report(self, message: Commit | Release, trace: str) -> None:
         """Deliver the report, over a restart of the ledger if need be: a repeat gets the first answer."""

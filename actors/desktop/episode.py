@@ -317,6 +317,7 @@ class Episode:
             result=result,
             screenshot=stored,
             by=answer.by,
+            label_ids=answer.label_ids,
             **timing,
         )
         kept = await self._recorder.step(payload, well_formed=not refused)

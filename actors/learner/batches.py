@@ -186,7 +186,10 @@ def plan(
     from.
     """
     figures = {"stay_step": float(batch.stay_step)}
-    rl = batch.phase.phase is Phase.RL
+    played = [step for group in batch.groups for t in group.trajectories for step in t.steps]
+    # The oracle's answers to the states that RL visits are learned in place of rewards.
+    labelled = [step for step in played if payloads[step.blob].label_ids]
+    rl, without_signal = batch.phase.phase is Phase.RL and not labelled, list[str]()
     if rl:
         before = msgspec.structs.replace(version, step=version.step - 1)
         samples, without_signal = _grpo(batch.groups, payloads, config, before)
@@ -200,7 +203,7 @@ def plan(
             figures["staleness_mean"] = sum(batch.staleness) / len(batch.staleness)
             figures["staleness_max"] = float(max(batch.staleness))
     else:
-        micro_batches, without_signal = _cross_entropy(batch.samples, payloads, config), []
+        micro_batches = _cross_entropy(labelled or batch.samples, payloads, config)
     if not micro_batches:
         raise LearnerError(f"lease {batch.lease} ({batch.phase.phase}) holds nothing to learn from")
     return PlannedStep(
@@ -296,13 +299,12 @@ def _grpo(
 
 
 def _cross_entropy(steps: Sequence[StepRef], payloads: Payloads, config: LearnerConfig) -> list[MicroBatch]:
-    chosen = [payloads[step.blob] for step in steps]
-    weights = sample_weights([len(payload.response_ids) for payload in chosen], config.loss_aggregation)
+    read = (payloads[step.blob] for step in steps)
+    chosen = [(payload.prompt_ids, payload.label_ids or payload.response_ids) for payload in read]
+    weights = sample_weights([len(answer) for _, answer in chosen], config.loss_aggregation)
     samples = [
-        PackedSample(
-            ids=payload.prompt_ids + payload.response_ids, response_len=len(payload.response_ids), weight=weight
-        )
-        for payload, weight in zip(chosen, weights, strict=True)
+        PackedSample(ids=prompt + answer, response_len=len(answer), weight=weight)
+        for (prompt, answer), weight in zip(chosen, weights, strict=True)
     ]
     return pack(samples, config.token_budget, config.parallel.data)
 

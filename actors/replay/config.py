@@ -104,6 +104,9 @@ class ReplayConfig(Section, frozen=True, kw_only=True):
     pulse_demos: Annotated[
         int, key("Adds this many demonstrations to a pulse, other ones each time.", ge=0, le=PULSE_DEMOS_MOST)
     ] = 0
+    success_replay: Annotated[
+        bool, tuning("Adds a success of the reservoir to a group of its task whose episodes all failed.")
+    ] = False
     keep_payload_steps: Annotated[
         int, tuning("Keeps payloads of failures for this many optimizer steps after their group.", ge=0)
     ] = 4

@@ -71,6 +71,7 @@ class StepPayload(Value):
     generate_ms: float
     act_ms: float
     by: str = ""  # of a demonstration: the member of the pool that took the step, or "policy"
+    label_ids: list[int] = []  # what the task's oracle would have answered, where `demos.relabel` asks it
 
 
 class StepRef(Value):
@@ -123,6 +124,7 @@ class TrajectoryRef(Value):
     token: int
     success: bool
     steps: list[StepRef]
+    replayed: bool = False  # of the reservoir, for a group without a success: older than its staleness says
 
 
 class GroupRef(Value):
@@ -190,6 +192,7 @@ class StepEvidence(Value):
     # Of the groups whose last episode was committed since the step before, those of equal rewards among them:
     pass_at_1: float | None = None  # share of their episodes that succeeded; None without such a group
     pass_at_8: float | None = None  # chance that one of 8 episodes succeeds; None where none has 8
+    equal_groups: float | None = None  # share of groups whose episodes all succeeded, or all failed
     all_right: dict[str, float] = {}  # family -> share of its groups whose every episode succeeded
     all_wrong: dict[str, float] = {}  # the same of those without a success
     sampled_entropy_nats: float | None = None  # per token, of the same episodes as `success`; see `task_choice.played`
@@ -314,7 +317,7 @@ class Batch(Message):
     phase: PhaseRef
     groups: list[GroupRef]
     samples: list[StepRef]
-    staleness: list[int]  # per trajectory of `groups`, in optimizer steps
+    staleness: list[int]  # per trajectory of `groups` that is not replayed, in optimizer steps
     fresh_optimizer: bool  # true on a phase's first batch after BC, unless it only renews the reference
     new_reference: bool  # the current weights become the reference policy before this step
     stay_step: int = 0  # versions made in this segment before this one, those before a resume included

@@ -183,18 +183,30 @@ def spread(cells: Sequence[Sequence[float]]) -> VarianceParts:
 
 @functools.lru_cache(256)
 def quantile95(freedom: float) -> float:
-    """The two-sided 95 % quantile of Student's t with `freedom` degrees of freedom, 1 or more, whole or not.
+    """The two-sided 95 % quantile of Student's t with `freedom` degrees of freedom, 1 or more, whole or not."""
+    low, high = 0.0, math.pi / 2
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _inside(middle, freedom) < 0.95 else (low, middle)
+    return math.sqrt(freedom) * math.tan((low + high) / 2)
+
+
+def _inside(angle: float, freedom: float) -> float:
+    """The share of Student's t within sqrt(freedom) tan(angle) of 0.
 
     With t = sqrt(freedom) tan(a) the density is that of cos(a) ** (freedom - 1), which is integrated by Simpson's rule.
     """
     whole = math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2)) * math.sqrt(math.pi) / 2
-    low, high = 0.0, math.pi / 2
-    while high - low > 1e-9:
-        middle = (low + high) / 2
-        at = [math.cos(middle * n / _PARTS) ** (freedom - 1) for n in range(_PARTS + 1)]
-        inside = middle / (3 * _PARTS) * (at[0] + at[-1] + 4 * sum(at[1:-1:2]) + 2 * sum(at[2:-1:2]))
-        low, high = (middle, high) if inside < 0.95 * whole else (low, middle)
-    return math.sqrt(freedom) * math.tan((low + high) / 2)
+    at = [math.cos(angle * n / _PARTS) ** (freedom - 1) for n in range(_PARTS + 1)]
+    return angle / (3 * _PARTS) * (at[0] + at[-1] + 4 * sum(at[1:-1:2]) + 2 * sum(at[2:-1:2])) / whole
+
+
+def p_value(value: float, parts: VarianceParts) -> float:
+    """Two-sided chance of a mean as far from 0 as `value`, if it is 0 but for what `parts` says varies."""
+    if not parts.half:
+        return float(value == 0.0)
+    t = abs(value) * quantile95(parts.freedom) / parts.half
+    return max(0.0, 1.0 - _inside(math.atan(t / math.sqrt(parts.freedom)), parts.freedom))
 
 
 class RoundEpisode(msgspec.Struct, frozen=True, kw_only=True):

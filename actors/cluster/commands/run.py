@@ -26,9 +26,18 @@ RUN_HELP = Help(
     "  computerrl run smoke --web                             with a live page in the browser\n"
     "  computerrl run smoke --set desktops.count=2 --set run.seed=7\n"
     "  computerrl run local --resume                          continue what is newest of that file\n"
+    "  computerrl run local --from cold@0.900 --name warm     a new run from another's checkpoint\n"
     "  computerrl run local --seed 0 1 2 --name three         the same job from three seeds\n"
     "  computerrl run local --resume --name three             what is left of it\n"
     "  computerrl run ablation-async --set replay.max_staleness=0 --seed 0 1 2   the same file with another key\n",
+)
+PROGRAMME_HELP = Help(
+    "play the arms and seeds of a programme, one run at a time",
+    "Play the next run of FILE that has no result, at the lowest priority, until H hours are over. What was\n"
+    "interrupted goes on. Figures of a run that has ended go to results/programme in FILE's folder, and one table\n"
+    "with intervals into results/programme.md, below its line ---.\n"
+    "Exit status: 0 nothing is left, or its CPU-hours are spent; 1 the time is up; 2 bad input; 130 interrupted.",
+    "examples:\n  computerrl programme --hours 2.5\n  computerrl programme mine.yaml --hours 8 --runs runs/mine\n",
 )
 APPLY_HELP = Help(
     "change a live run: more or fewer desktops, processes, samplers",
@@ -54,6 +63,8 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     printed = "print the file with all that it extends, --set and defaults; start nothing"
     parser.add_argument("--print", action="store_true", help=printed)
     parser.add_argument("--name", metavar="NAME", help="name of the run (default: file's name and the time)")
+    forked = "begin from another run's checkpoint (default: its newest), with optimizer, reservoir and curriculum"
+    parser.add_argument("--from", dest="fork", metavar="RUN[@VERSION]", help=forked)
     take_runs(parser)
     served = f"serve the live page at this machine's PORT meanwhile (default: {WEB_PORT}; 0: any free one)"
     parser.add_argument("--web", nargs="?", const=WEB_PORT, type=_port, metavar="PORT", help=served)
@@ -83,10 +94,11 @@ def _run(args: argparse.Namespace) -> int:
 def _print(args: argparse.Namespace) -> int:
     from actors.cluster import output
     from actors.cluster.config import deploy_files
+    from actors.cluster.runs.requests import flag_of
 
-    said = [flag for flag in ("seed", "resume", "dry_run", "json") if getattr(args, flag)]
+    said = [flag for flag in ("seed", "resume", "dry_run", "json", "fork") if getattr(args, flag)]
     if said:
-        args.parser.error(f"--print is of the whole file: leave --{said[0].replace('_', '-')} out")
+        args.parser.error(f"--print is of the whole file: leave {flag_of(said[0])} out")
     output.write(deploy_files.resolved(args.file, args.overrides), sys.stdout)
     return 0
 
@@ -127,7 +139,27 @@ def _apply(args: argparse.Namespace) -> int:
     return 0
 
 
+def _programme_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", nargs="?", help="the programme (default: the bundled one)")
+    parser.add_argument("--hours", type=float, default=2.5, metavar="H", help="wall time at most (default: 2.5)")
+    parser.add_argument("--runs", default="runs/programme", metavar="DIR", help="where its runs are (runs/programme)")
+
+
+def _programme(args: argparse.Namespace) -> int:
+    """Play what is missing of it."""
+    from importlib import resources
+
+    from actors.cluster.report import programme
+    from runtime.errors import ConfigError
+
+    if not 0 < args.hours < float("inf"):
+        raise ConfigError(f"--hours is {args.hours:g}: it is above 0")
+    bundled = Path(str(resources.files("deploy"))) / "programme.yaml"
+    return programme.carry_out(Path(args.file) if args.file else bundled, Path(args.runs), args.hours)
+
+
 COMMANDS = {
     "run": (RUN_HELP, _run_arguments, _run),
+    "programme": (PROGRAMME_HELP, _programme_arguments, _programme),
     "apply": (APPLY_HELP, _apply_arguments, _apply),
 }

@@ -306,6 +306,7 @@ def _seats(deploy: Deploy, model: str, router: str) -> list[ActorSpec]:
         # A little longer than the sampler's own limit, so that its word for what went wrong arrives.
         generate_timeout_s=deploy.samplers.generate_timeout_s + ANSWER_MARGIN_S,
         published_metrics=deploy.evaluation.published_metrics,
+        relabel=deploy.demos.relabel,
     )
     pool = pool_of(deploy.demos, deploy.prompt.action_space)
     configs = [

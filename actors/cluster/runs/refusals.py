@@ -187,7 +187,7 @@ def _collective(deploy: Deploy, _: Named) -> None:
         raise ConfigError(f"weight_sync.transport is collective: {wrong}; make sglang-gpu gives both one, or take disk")
 
 
-def _no_effect(deploy: Deploy, _: Named) -> None:
+def _no_effect(deploy: Deploy, named: Named) -> None:
     """An option of RL lacks what it works on."""
     rl = deploy.learner.rl
     if rl.baseline is Baseline.POSTERIOR and deploy.replay.curriculum == "none":
@@ -195,6 +195,8 @@ def _no_effect(deploy: Deploy, _: Named) -> None:
             "learner.rl.baseline is posterior: it takes the success of kinds of tasks, which are counted with"
             " replay.curriculum=learnability"
         )
+    if deploy.demos.relabel and (without := next((task for task in named.lanes.train if of_set(task)), "")):
+        raise ConfigError(f"demos.relabel is true: {without} of tasks.train has no oracle that could label its states")
     if deploy.entropulse.pulse == "reference_reset" and deploy.entropulse.pulses and not rl.kl_coef:
         raise ConfigError(
             "entropulse.pulse is reference_reset: with learner.rl.kl_coef 0 there is no reference to renew; 0.05 keeps"

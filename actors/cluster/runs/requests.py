@@ -21,7 +21,8 @@ from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import hint
-from actors.cluster.runs import changes, ledgers, recordings, run_folder
+from actors.cluster.runs import changes, fork, ledgers, recordings, run_folder
+from actors.cluster.runs.fork import ForkPoint
 from actors.cluster.runs.run_folder import Asked, RunRecord
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER
@@ -57,6 +58,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     experiment: str = ""  # what the run is one of
     settings: str = ""  # digest of what the file says
     asked: Asked | None = None  # by the command
+    fork: ForkPoint | None = None  # a new run: what it goes on from
     news: str = ""  # printed before it
     warning: str = ""  # printed before all
 
@@ -74,7 +76,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def flag_of(name: str) -> str:
     """The flag whose value the arguments hold as `name`."""
-    return "--set" if name == "overrides" else f"--{name.replace('_', '-')}"
+    return {"overrides": "--set", "fork": "--from"}.get(name, f"--{name.replace('_', '-')}")
 
 
 def refuse_given(args: argparse.Namespace, names: Iterable[str], why: str) -> None:
@@ -90,6 +92,7 @@ def resolve(args: argparse.Namespace) -> list[RunRequest]:
     file, runs = args.file, Path(args.runs)
     asked = Asked(seeds=list(dict.fromkeys(args.seed)), overrides=recordings.pinned(args.overrides, runs))
     if args.resume:
+        refuse_given(args, ["fork"], "a run that goes on has its own checkpoint")
         name = _experiment(runs, args.name, file, seeds=asked.seeds)
         return _of_experiment(runs, name, file, asked) if name else [_alone(runs, args.name, file, asked)]
     name = args.name or places.unnamed(deploy_files.locate(file).stem, time.time())
@@ -99,10 +102,13 @@ def resolve(args: argparse.Namespace) -> list[RunRequest]:
         raise ConfigError(
             f"--name {name}: there is an experiment {name}: go on with it with --resume, or give another --name"
         )
+    point = None if args.fork is None else fork.locate(args.fork, runs)
     made = [_begun(runs, name, file, asked, seed) for seed in asked.seeds] or [_begun(runs, name, file, asked, None)]
     for request in made:
         run_folder.refuse_taken(request.folder)
-    return made
+        if point is not None:
+            fork.refuse_changes(point, request.deploy)
+    return [msgspec.structs.replace(request, fork=point) for request in made]
 
 
 def _begun(runs: Path, name: str, file: str, asked: Asked, seed: int | None) -> RunRequest:

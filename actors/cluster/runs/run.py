@@ -19,7 +19,7 @@ from pathlib import Path
 from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
-from actors.cluster.runs import compose, doctor, execute, ledgers, loop, machines, refusals, run_folder
+from actors.cluster.runs import compose, doctor, execute, fork, ledgers, loop, machines, refusals, run_folder
 from actors.cluster.runs.requests import RunRequest, resolve
 from actors.cluster.runs.run_folder import RunFolder, RunRecord
 from actors.desktop.config import SshConfig
@@ -60,7 +60,8 @@ def dry_run(args: argparse.Namespace) -> int:
     else:
         for request in runs:
             run = f"run {request.folder.name}"
-            comes = f"good; {run} would {'go on' if request.resume else 'begin'}"
+            origin = "" if request.fork is None else f" from {request.fork}"
+            comes = f"good; {run} would {'go on' if request.resume else 'begin'}{origin}"
             if unfit:
                 comes = f"its keys are right, but {unfit.partition(': ')[0]}; the plan:"
             if (record := request.ended()) is not None:
@@ -150,6 +151,8 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
     plan = job.planned(request.deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
     if caution := plan.caution():
         output.line(caution, to=sys.stderr)
+    if request.fork is not None:
+        fork.make(request.fork, folder)
     run = claim(request)
     named = run_folder.words_for(folder)
     verdict: str = "crashed"

@@ -7,7 +7,7 @@ the disk before its caller is answered (WAL with full synchronisation). Looking 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -155,6 +155,25 @@ def reading(run: Path) -> Iterator[sqlite3.Connection]:
             yield database
     except sqlite3.Error as error:
         raise StoreError(f"the ledger of {run} can't be read: {error}") from error
+
+
+def copy_ledger(run: Path, into: Path, again: Sequence[str]) -> None:
+    """Copy the ledger of the run in folder `run` into folder `into`, as of before the run was over.
+
+    The rounds in `again`, and those still open, are to be played again. Raises StoreError.
+    """
+    try:
+        with reading(run) as source, closing(sqlite3.connect(into / LEDGER, isolation_level=None)) as copy:
+            source.backup(copy)
+            copy.execute("DELETE FROM stays WHERE phase = 'done' AND idx = (SELECT max(idx) FROM stays)")
+            marks = ", ".join("?" * len(again))
+            copy.execute(
+                f"UPDATE rounds SET abandoned = 1, closed = 1 WHERE NOT closed OR name IN ({marks})",  # noqa: S608
+                again,
+            )
+            copy.execute("DELETE FROM round_tasks WHERE state = 'free'")
+    except sqlite3.Error as error:
+        raise StoreError(f"the ledger of {run} can't be copied: {error}") from error
 
 
 def taken(run: Path) -> sqlite3.Connection | None:

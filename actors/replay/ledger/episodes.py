@@ -31,7 +31,6 @@ from actors.replay.messages import (
 )
 from actors.replay.rules import admission, cold_start, groups
 from actors.replay.rules.groups import GroupEnding, GroupState, SlotState
-from policy.advantage import Prior, teaches
 from runtime.messaging.message import Done, Version
 from runtime.settings import stable_seed
 
@@ -299,7 +298,7 @@ def _settle(tx: Transaction, group_id: int) -> None:
     if groups.is_lost(slots, tx.rules.min_group_size):
         tx.end_group(group, GroupEnding.LOST)
     elif groups.is_complete(slots):
-        if not _teaches(tx, group):
+        if not task_choice.group_teaches(tx, group):
             tx.end_group(group, GroupEnding.ZERO_VARIANCE)
         else:
             tx.move_group(group, GroupState.READY)
@@ -308,20 +307,6 @@ def _settle(tx: Transaction, group_id: int) -> None:
             tx.emit(
                 events.GROUP_READY, group=str(group_id), task=group["task"], episodes=counts[0], successes=counts[1]
             )
-
-
-def _teaches(tx: Transaction, group: Row) -> bool:
-    """Whether the learner finds signal in a complete group."""
-    # A trajectory's reward is its verifier's verdict; a step's also needs the step to be well formed.
-    reward = "e.success" if tx.settings.advantage.by_verdict else "e.success AND s.well_formed"
-    rewards = dict[int, list[float]]()
-    for row in tx.rows(
-        f"SELECT e.token, {reward} FROM episodes e JOIN steps s ON s.token = e.token WHERE e.group_id = ?",  # noqa: S608
-        group["id"],
-    ):
-        rewards.setdefault(row[0], []).append(float(bool(row[1])))
-    success, weight = task_choice.prior(tx, group), tx.settings.prior_weight
-    return teaches(list(rewards.values()), None if success is None or weight is None else Prior(success, weight))
 
 
 def release(tx: Transaction, msg: Release) -> Done:

@@ -125,6 +125,7 @@ class GroupShares(msgspec.Struct, frozen=True, kw_only=True):
 
     pass_at_1: float | None
     pass_at_8: float | None
+    equal: float | None
     all_right: dict[str, float]
     all_wrong: dict[str, float]
 
@@ -146,6 +147,7 @@ def group_shares(groups: Sequence[tuple[str, int, int]]) -> GroupShares:
     return GroupShares(
         pass_at_1=sum(k for _, _, k in groups) / tries if tries else None,
         pass_at_8=sum(pass_at(n, k, PICKS) for n, k in enough) / len(enough) if enough else None,
+        equal=sum(k in (0, n) for _, n, k in groups) / len(groups) if groups else None,
         all_right={name: sum(k == n for n, k in own) / len(own) for name, own in sorted(of_family.items())},
         all_wrong={name: sum(k == 0 for _, k in own) / len(own) for name, own in sorted(of_family.items())},
     )
@@ -192,8 +194,9 @@ def step_made(
         segment.root, MEAN_OVER,
     )  # fmt: skip
     assert recent is not None
-    groups = [[trajectory.steps for trajectory in group.trajectories] for group in batch.groups]
-    outcomes = [trajectory.success for group in batch.groups for trajectory in group.trajectories]
+    played_now = [[one for one in group.trajectories if not one.replayed] for group in batch.groups]
+    groups = [[one.steps for one in trajectories] for trajectories in played_now]
+    outcomes = [one.success for trajectories in played_now for one in trajectories]
     varied = diversity(groups)
     solved = tx.number("SELECT COUNT(*) FROM solved")
     wasted_total = {str(end): tx.counter(f"ending:{end}") for end in GroupEnding if end is not GroupEnding.TRAINED}
@@ -216,6 +219,7 @@ def step_made(
         success_by_kind=task_choice.success_by_kind(tx),
         pass_at_1=shares.pass_at_1,
         pass_at_8=shares.pass_at_8,
+        equal_groups=shares.equal,
         all_right=shares.all_right,
         all_wrong=shares.all_wrong,
         success_batch=sum(outcomes) / len(outcomes) if outcomes else 0.0,

@@ -128,6 +128,21 @@ def keep_success(tx: Transaction, seq: int, root: int, task: str) -> None:
         tx.execute("UPDATE episodes SET stay = ?, place = ? WHERE seq = ?", root, where, seq)
 
 
+def kept_success(tx: Transaction, group: Row) -> int | None:
+    """The episode that joins a group without a success: one of its task that a reservoir holds, the same each time.
+
+    None where there is none, and without `replay.success_replay`. (ARPO, arXiv 2505.16282)
+    """
+    if not tx.rules.success_replay:
+        return None
+    kept = tx.rows(
+        "SELECT token FROM episodes WHERE lane = ? AND task = ? AND place IS NOT NULL AND live = 1 ORDER BY seq",
+        *(Lane.TRAIN, group["task"]),
+    )
+    tokens_ = [row["token"] for row in kept]
+    return choose(tokens_, 1, stable_seed(tx.settings.seed, "replayed", group["id"]))[0] if tokens_ else None
+
+
 def note_failure(tx: Transaction, seq: int, root: int, task: str) -> None:
     """An episode of the (segment, task) failed: the first is remembered, for pulses on what is not yet mastered."""
     tx.execute(

@@ -18,8 +18,10 @@ from typing import NamedTuple
 
 from actors.replay import events
 from actors.replay.database.transaction import Row, Transaction
+from actors.replay.ledger import retention
 from actors.replay.messages import Fault, Lane
 from actors.replay.rules.groups import GroupEnding, GroupState, nth_of_epochs
+from policy.advantage import Prior, teaches
 from runtime.settings import stable_seed
 from runtime.supervision import Quarantine, QuarantinePolicy, QuarantineState
 
@@ -103,6 +105,24 @@ def prior(tx: Transaction, group: Row) -> float | None:
         return None
     first = tx.number("SELECT min(seq) FROM episodes WHERE group_id = ?", group["id"])
     return tallies(tx, first - 1).get(tx.kind_of.get(group["task"], ""), KindTally()).success
+
+
+def group_teaches(tx: Transaction, group: Row) -> bool:
+    """Whether the learner finds signal in a complete group, or in it and a success of the reservoir, or in labels."""
+    if tx.settings.demos.relabel:
+        return True
+    # A trajectory's reward is its verifier's verdict; a step's also needs the step to be well formed.
+    reward = "e.success" if tx.settings.advantage.by_verdict else "e.success AND s.well_formed"
+    rewards = dict[int, list[float]]()
+    for row in tx.rows(
+        f"SELECT e.token, {reward} FROM episodes e JOIN steps s ON s.token = e.token WHERE e.group_id = ?",  # noqa: S608
+        group["id"],
+    ):
+        rewards.setdefault(row[0], []).append(float(bool(row[1])))
+    success, weight = prior(tx, group), tx.settings.prior_weight
+    if teaches(list(rewards.values()), None if success is None or weight is None else Prior(success, weight)):
+        return True
+    return not any(map(any, rewards.values())) and retention.kept_success(tx, group) is not None
 
 
 class PolicyEstimate(NamedTuple):

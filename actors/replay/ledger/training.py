@@ -77,13 +77,16 @@ def _take_groups(tx: Transaction, segment: LedgerPhaseSegment, msg: Take, done: 
             tx.end_group(row, GroupEnding.ORPHANED)
         elif too_stale(behind, rules.max_staleness):
             tx.end_group(row, GroupEnding.STALE)
+        elif tx.rules.success_replay and not task_choice.group_teaches(tx, row):
+            tx.end_group(row, GroupEnding.ZERO_VARIANCE)
         else:
             fresh.append(row)
     if len(fresh) < rules.groups_per_step:
         return None
     taken = fresh[: rules.groups_per_step]
     trajectories = [_trajectories(tx, row) for row in taken]
-    staleness = [_oldest_of(lineages, msg.trained, trajectory) for group in trajectories for trajectory in group]
+    own = [trajectory for group in trajectories for trajectory in group if not trajectory.replayed]
+    staleness = [_oldest_of(lineages, msg.trained, trajectory) for trajectory in own]
     refs = [
         GroupRef(group=str(row["id"]), task=row["task"], trajectories=group, prior=task_choice.prior(tx, row))
         for row, group in zip(taken, trajectories, strict=True)
@@ -107,10 +110,13 @@ def _oldest_of(lineages: Lineages, trained: Version, trajectory: TrajectoryRef) 
 
 def _trajectories(tx: Transaction, row: Row) -> list[TrajectoryRef]:
     episodes = tx.rows("SELECT token, success FROM episodes WHERE group_id = ? ORDER BY token", row["id"])
-    return [
+    found = [
         TrajectoryRef(token=episode["token"], success=bool(episode["success"]), steps=load_steps(tx, episode["token"]))
         for episode in episodes
     ]
+    if not any(one.success for one in found) and (token := retention.kept_success(tx, row)) is not None:
+        found.append(TrajectoryRef(token=token, success=True, steps=load_steps(tx, token), replayed=True))
+    return found
 
 
 def _lease(
@@ -204,7 +210,7 @@ def _played_since(tx: Transaction, last: int, now: int, batch: Batch) -> task_ch
     found = task_choice.played(tx, last, now)
     if found is not None:
         return found
-    outcomes = [trajectory.success for group in batch.groups for trajectory in group.trajectories]
+    outcomes = [one.success for group in batch.groups for one in group.trajectories if not one.replayed]
     return task_choice.PolicyEstimate(sum(outcomes) / len(outcomes) if outcomes else 0.0, None)
 
 
@@ -338,8 +344,11 @@ def unreadable(tx: Transaction, msg: Unreadable) -> Done:
     batch = msgspec.msgpack.decode(lease["reply"], type=Batch)
     bad = set(msg.blobs)
     lost = 0
+    unread = {
+        group.group for group in batch.groups if any(step.blob in bad for t in group.trajectories for step in t.steps)
+    }
     for group in tx.rows("SELECT * FROM groups WHERE lease = ? AND state = 'leased'", msg.lease):
-        if _holds(tx, group["id"], bad):
+        if str(group["id"]) in unread:
             tx.end_group(group, GroupEnding.LOST)
             lost += 1
     samples = _leave_out(tx, tx.segment(lease["stay"]), bad) if batch.samples else 0
@@ -350,11 +359,6 @@ def unreadable(tx: Transaction, msg: Unreadable) -> Done:
     give_back(tx, lease, "payloads can't be read")
     tx.execute("UPDATE leases SET state = ? WHERE id = ?", UNREADABLE_LEASE, msg.lease)
     return Done()
-
-
-def _holds(tx: Transaction, group: int, bad: set[BlobRef]) -> bool:
-    tokens = [row["token"] for row in tx.rows("SELECT token FROM episodes WHERE group_id = ?", group)]
-    return any(step.blob in bad for token in tokens for step in load_steps(tx, token))
 
 
 def _leave_out(tx: Transaction, segment: LedgerPhaseSegment, bad: set[BlobRef]) -> int:

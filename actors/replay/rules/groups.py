@@ -66,7 +66,7 @@ class GroupStatus(msgspec.Struct, frozen=True):
 _ENDS_FROM = {
     GroupEnding.TRAINED: {GroupState.LEASED},
     GroupEnding.STALE: {GroupState.READY},
-    GroupEnding.ZERO_VARIANCE: {GroupState.OPEN},
+    GroupEnding.ZERO_VARIANCE: {GroupState.OPEN, GroupState.READY},  # from ready: no success is left to replay
     GroupEnding.LOST: {GroupState.OPEN, GroupState.LEASED},  # from leased: its payloads can't be read
     GroupEnding.PHASE_CLOSED: {GroupState.OPEN, GroupState.READY, GroupState.LEASED},
     GroupEnding.ORPHANED: {GroupState.OPEN, GroupState.READY, GroupState.LEASED},

@@ -253,6 +253,18 @@ def test_other_batches_are_cross_entropy_on_responses(phase: Phase, lr: float) -
     assert {n: s.weight for n, s in samples.items()} == {2: 1 / 8, 6: 1 / 8}
 
 
+def test_labels_of_visited_states_are_learned_in_place_of_rewards() -> None:
+    stored = Stored()
+    refs = [stored.step(2), stored.step(3), stored.step(4)]
+    for ref, label in zip(refs[:2], ([7, 8, 9, 1], [6, 1]), strict=True):
+        stored.payloads[ref.blob] = msgspec.structs.replace(stored.payloads[ref.blob], label_ids=label)
+    taken = batch(Phase.RL, [group("g", (False, refs[:1]), (False, refs[1:]))], [])
+    planned = plan(taken, stored.payloads, LearnerConfig(rl=RlConfig(lr=1e-3, warmup_steps=0)), plan_id="p", version=V1)
+    assert (planned.plan.kind, planned.plan.lr, planned.without_signal) == ("cross_entropy", 1e-3, [])
+    samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
+    assert {n: (s.ids[-n:], s.weight) for n, s in samples.items()} == {4: ([7, 8, 9, 1], 1 / 6), 2: ([6, 1], 1 / 6)}
+
+
 def test_a_plan_rehearses_what_it_is_given_and_its_samples_keep_their_shares() -> None:
     stored = Stored()
     taken = batch(Phase.BC, [], [stored.step(3), stored.step(5)])

@@ -66,10 +66,12 @@ def test_pass_at_and_shares_of_groups_by_hand() -> None:
     found = group_shares([("calc", 8, 8), ("calc", 8, 0), ("files", 8, 2), ("files", 4, 4)])
     assert found.pass_at_1 == 14 / 28
     assert found.pass_at_8 == pytest.approx(2 / 3), "a group of four says nothing of eight"
+    assert found.equal == 0.75
     assert found.all_right == {"calc": 0.5, "files": 0.5}
     assert found.all_wrong == {"calc": 0.5, "files": 0.0}
     nothing = group_shares([])
-    assert (nothing.pass_at_1, nothing.pass_at_8, nothing.all_right, nothing.all_wrong) == (None, None, {}, {})
+    assert (nothing.pass_at_1, nothing.pass_at_8, nothing.equal) == (None, None, None)
+    assert (nothing.all_right, nothing.all_wrong) == ({}, {})
 
 
 def test_an_action_is_named_by_what_it_calls() -> None:

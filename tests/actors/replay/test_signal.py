@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from actors.settings import DemosConfig
 from policy.advantage import AdvantageLevel
 from tests.actors.replay.ledger_tools import Play, settings, step
 
@@ -45,6 +46,43 @@ def test_an_action_that_broke_its_desktop_at_once_is_a_signal(tmp_path: Path, ad
     (group,) = play.batch().groups
     assert [one.blob for one in group.trajectories[0].steps] == [fatal.blob]
     assert [one.success for one in group.trajectories] == [False, *[True] * 7]
+
+
+def test_every_group_teaches_where_an_oracle_labels_its_states(tmp_path: Path) -> None:
+    play = Play(tmp_path, msgspec.structs.replace(settings(), demos=DemosConfig(relabel=True)))
+    play.rl()
+    play.group([False, False])
+    assert len(play.batch().groups) == 1
+
+
+def test_a_kept_success_joins_a_group_of_its_task_without_one(tmp_path: Path) -> None:
+    play = Play(tmp_path, msgspec.structs.replace(settings(success_replay=True, max_staleness=3), train_tasks=["a/0"]))
+    play.rl()
+    play.group([False, False])
+    assert play.figures().endings["zero_variance"] == 1, "the reservoir is empty"
+    play.group([True, False])
+    first = play.batch()
+    play.trained(first)
+    play.checkpointed("0.1")  # its success is kept for good
+    play.group([False, False], "0.1")
+    (group,) = play.batch().groups
+    assert [(one.success, one.replayed) for one in group.trajectories] == [
+        (False, False), (False, False), (True, True),
+    ]  # fmt: skip
+    assert group.trajectories[2].token == next(one.token for one in first.groups[0].trajectories if one.success)
+
+
+def test_what_can_t_be_replayed_any_more_is_no_signal(tmp_path: Path) -> None:
+    play = Play(tmp_path, msgspec.structs.replace(settings(success_replay=True, max_staleness=3), train_tasks=["a/0"]))
+    play.rl()
+    play.group([True, False])
+    batch = play.batch()
+    play.group([False, False])
+    assert play.figures().groups_ready == 1
+    play.do(lambda tx: tx.execute("UPDATE episodes SET place = NULL"))
+    play.trained(batch)
+    assert play.take() is None
+    assert play.figures().endings["zero_variance"] == 1
 
 
 def test_equal_rewards_teach_where_the_kind_is_solved_now_and_then(tmp_path: Path) -> None:

@@ -1,0 +1,91 @@
+"""What a run that goes on from another's checkpoint begins with, and what it may not change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from actors.cluster import cli
+from actors.cluster.config import deploy_files
+from actors.cluster.runs import fork, requests, run_folder
+from actors.replay.messages import Phase
+from policy import checkpoints
+from runtime.errors import ConfigError
+from tests.actors.replay.ledger_tools import Play, settings, step
+
+
+def trunk(runs: Path) -> Play:
+    """A run that cloned two steps, made one of RL, played its last round and ended; 0.2 and 0.3 are checkpoints."""
+    folder = runs / "trunk"
+    for version in ("0.2", "0.3"):
+        (folder / "checkpoints" / version).mkdir(parents=True)
+        info = checkpoints.CheckpointInfo(version=version, has_reference=False, dtype="float32")
+        (folder / "checkpoints" / version / checkpoints.MARKER).write_bytes(msgspec.json.encode(info))
+    (folder / "segments").mkdir()
+    (folder / "segments" / "seat-000000.seg").write_bytes(b"stored")
+    record = run_folder.RunRecord(
+        name="trunk", file="smoke", seed=0, build="x", versions={}, started="2026-11-28T00:00:00Z", started_s=0.0,
+        verdict="ok",
+    )  # fmt: skip
+    (folder / "run.json").write_bytes(msgspec.json.encode(record))
+    (folder / "deploy.yaml").write_text(deploy_files.dump(deploy_files.load("smoke")[0]))
+    play = Play(folder, settings(demos=2, rl_steps_in_all=1))
+    play.demonstrate(2)
+    play.phase(Phase.BC, steps=2)
+    for _ in range(2):
+        play.trained(play.batch())
+    play.checkpointed("0.2")
+    play.rl()
+    play.group([True, False], "0.2")
+    play.trained(play.batch())
+    play.checkpointed("0.3")
+    play.open_eval("final", "0.3", ["a/0"])
+    play.commit(play.reserve(), True, [step("0.3")])
+    assert play.figures().evals[0].closed
+    play.phase(Phase.DONE)
+    play.ledger.close()
+    return play
+
+
+def forked(runs: Path, play: Play, named: str) -> Play:
+    fork.make(fork.locate(named, runs), runs / "new")
+    return Play(runs / "new", msgspec.structs.replace(play.settings, incarnation="new"))
+
+
+def test_a_fork_goes_on_from_the_newest_checkpoint_as_if_the_run_had_not_ended(tmp_path: Path) -> None:
+    new = forked(tmp_path, trunk(tmp_path), "trunk")
+    found = new.figures()
+    assert (found.phase.phase, str(found.trained), found.demos) == (Phase.RL, "0.3", 2)
+    assert found.successes_kept == 1, "the reservoir came along"
+    assert not found.evals, "the last round is played again"
+    assert [path.name for path in (tmp_path / "new" / "checkpoints").iterdir()] == ["0.3"]
+    assert (tmp_path / "new" / "segments" / "seat-000000.seg").read_bytes() == b"stored"
+    assert not (tmp_path / "new" / "run.json").exists(), "it is claimed like any new run"
+    fork.make(fork.locate("trunk@0.2", tmp_path), tmp_path / "new")
+    assert new.figures().trained == found.trained, "what was made already stays"
+
+
+def test_a_fork_from_an_older_checkpoint_undoes_what_came_after_it(tmp_path: Path) -> None:
+    new = forked(tmp_path, trunk(tmp_path), "trunk@0.2")
+    new.resumed("1.2", "0.2")
+    found = new.figures()
+    assert (found.phase.phase, str(found.trained), found.steps.get("rl", 0)) == (Phase.RL, "1.2", 0)
+    assert found.steps["bc"] == 2
+
+
+def test_a_fork_is_refused_by_its_flag_or_by_its_key(tmp_path: Path) -> None:
+    trunk(tmp_path)
+    for named, said in (("trunk@0.9", r"no checkpoint 0\.9; did you mean 0\.3"), ("trnk", "no run trnk")):
+        with pytest.raises(ConfigError, match=said):
+            fork.locate(named, tmp_path)
+    point = fork.locate("trunk", tmp_path)
+    fork.refuse_changes(point, deploy_files.load("smoke", ["run.seed=7", "learner.rl.advantage=gigpo"])[0])
+    with pytest.raises(ConfigError, match=r"--set learner\.dtype: trunk@0\.3 was trained with float32"):
+        fork.refuse_changes(point, deploy_files.load("smoke", ["learner.dtype=bfloat16"])[0])
+    words = ["run", "smoke", "--runs", str(tmp_path), "--from", "trunk"]
+    (one,) = requests.resolve(cli.build_parser().parse_args([*words, "--name", "new"]))
+    assert str(one.fork) == "trunk@0.3"
+    with pytest.raises(ConfigError, match="--from: a run that goes on"):
+        requests.resolve(cli.build_parser().parse_args([*words, "--resume", "--name", "trunk"]))

@@ -1,0 +1,193 @@
+"""What a programme plays next, from which run, with which keys, and what its table says."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from actors.cluster.report import programme as table
+from actors.cluster.report import run_data
+from actors.cluster.report.run_data import SUFFIX, RunFigures, StepFigures
+from actors.cluster.report.time_spent import MachineTime, overlap
+from actors.cluster.runs import programme, run_folder
+from actors.cluster.runs.evaluation_rounds import EvaluationRound
+from actors.cluster.runs.programme import Cell
+from actors.replay.statistics import RoundEpisode, p_value, quantile95, spread, summarise
+from runtime.errors import ConfigError
+
+FILE = """
+file: smoke
+most_cpu_hours: 1
+base: base
+set: [entropulse.pulses=0]
+trunks: {cloned: [entropulse.total_rl_steps=0]}
+arms:
+  base: {}
+  aa: {seed_shift: 100}
+  pos: {set: [learner.rl.negative_scale=0]}
+  loo: {set: [learner.rl.baseline=leave_one_out], steps_share: 0.5}
+  bc: {trunk: null, steps_share: 0, set: [entropulse.bc_steps=90]}
+stages:
+  - {name: screen, seeds: [0, 1], steps: 4, every: 2, rounds: 1, arms: [base, aa, pos, loo]}
+  - {name: final, seeds: [0, 1, 2], steps: 8, every: 2, rounds: 2, arms: [base, bc], best: 1, never: [pos]}
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> programme.Programme:
+    (tmp_path / "p.yaml").write_text(FILE)
+    return programme.load(tmp_path / "p.yaml")
+
+
+def ended(runs: Path, name: str, verdict: str | None = "ok", resumed: int = 0) -> None:
+    """A run as it is found later."""
+    (runs / name).mkdir(parents=True)
+    record = run_folder.RunRecord(
+        name=name, file="smoke", seed=0, build="x", versions={}, started="2026-11-28T00:00:00Z", started_s=0.0,
+        verdict=verdict, resumed=resumed, reason="it fell",
+    )  # fmt: skip
+    (runs / name / "run.json").write_bytes(msgspec.json.encode(record))
+
+
+def played(name: str, solved: dict[str, list[bool]], cpu_s: float = 60.0) -> RunFigures:
+    """Figures of a run whose rounds, one by key, solved the instances 0, 1, ... or not."""
+    machine = MachineTime(cores=2, span_s=1.0, cpu_s={"learner": cpu_s}, desktops=0, desktops_up=0.0, spares=0.0)
+    rounds = []
+    for number, (called, wins) in enumerate(solved.items()):
+        episodes = [RoundEpisode(task=f"calc/held-out/{n}", success=won) for n, won in enumerate(wins)]
+        rounds.append(
+            EvaluationRound(
+                name=called, version=f"0.{number}", step=number, temperature=1.0, max_new_tokens=64, task_set="t",
+                closed=True, summary=summarise(episodes), episodes=episodes,
+            )
+        )  # fmt: skip
+    return RunFigures(
+        name=name, state="ok", reason="", file="smoke", experiment="", seed=0, started="", key=name, switches=[],
+        rounds=rounds, gains=[], steps=[], endings={}, episodes={}, overlap=overlap([]), machine=machine,
+    )  # fmt: skip
+
+
+def test_the_bundled_programme_is_good() -> None:
+    plan = programme.load(Path("deploy/programme.yaml"))
+    assert plan.base == "base"
+    assert {"aa", "bc"} <= plan.arms.keys()
+
+
+def test_a_wrong_name_is_refused_with_its_place(tmp_path: Path) -> None:
+    for was, now, said in (
+        ("base: base", "base: bse", r"base: bse: no such arm; nearest is base|did you mean|known"),
+        ("trunk: null", "trunk: clond", r"arms\.bc\.trunk: clond: no such trunk"),
+        ("never: [pos]", "never: [pso]", r"stages\.final\.never: pso: no such arm"),
+        ("negative_scale=0", "negative_scle=0", r"learner\.rl\.negative_scle"),
+        ("best: 1", "bst: 1", r"stages\.1\.bst"),
+    ):
+        (tmp_path / "p.yaml").write_text(FILE.replace(was, now))
+        with pytest.raises(ConfigError, match=said):
+            programme.load(tmp_path / "p.yaml")
+
+
+def test_trunks_come_first_and_stages_wait_for_each_other(plan: programme.Programme, tmp_path: Path) -> None:
+    found: dict[str, RunFigures] = {}
+    order = []
+    while (cell := table.next_cell(plan, found, tmp_path)) is not None and cell.stage != "final":
+        order.append(cell.name)
+        ended(tmp_path, cell.name)
+        # `loo` solves both instances, `pos` one of them.
+        wins = {"loo": [True, True], "pos": [True, False]}.get(cell.arm, [False, False])
+        found[cell.name] = played(cell.name, {"final": wins})
+    arms = ["base", "aa", "pos", "loo"]
+    assert order == [
+        "trunk-cloned-0", *(f"screen-{arm}-0" for arm in arms), "trunk-cloned-1", *(f"screen-{arm}-1" for arm in arms),
+    ]  # fmt: skip
+    assert table.best(plan, plan.stages[1], found) == ["loo"]
+    rest = [cell.name for cell in programme.cells(plan, plan.stages[1], ["loo"], tmp_path)]
+    assert rest[:3] == ["final-base-0", "final-bc-0", "final-loo-0"], "seeds that were screened need no trunk"
+    assert rest[6:] == ["trunk-cloned-2", "final-base-2", "final-bc-2", "trunk-cloned-2", "final-loo-2"]
+
+
+def test_a_run_has_its_keys_and_its_origin_from_the_file(plan: programme.Programme, tmp_path: Path) -> None:
+    assert programme.overrides(plan, Cell("screen", "loo", 1)) == [
+        "entropulse.pulses=0", "entropulse.total_rl_steps=2", "evaluation.interval=1", "learner.rl.lr_cycle_steps=1",
+        "learner.rl.baseline=leave_one_out", "run.seed=1",
+    ]  # fmt: skip
+    assert programme.overrides(plan, Cell("screen", "aa", 1))[-1] == "run.seed=101"
+    begin = programme.words(plan, Cell("screen", "pos", 0), tmp_path)
+    assert begin[:8] == [
+        "run", "smoke", "--name", "screen-pos-0", "--runs", str(tmp_path), "--from", "trunk-cloned-0",
+    ]  # fmt: skip
+    assert "--from" not in programme.words(plan, Cell("final", "bc", 0), tmp_path)
+    ended(tmp_path, "screen-pos-0")
+    assert "screen-pos-0" in programme.words(plan, Cell("final", "pos", 0), tmp_path), "it goes on from its screen"
+    ended(tmp_path, "final-pos-0", None)
+    assert programme.words(plan, Cell("final", "pos", 0), tmp_path)[2:5] == ["--resume", "--name", "final-pos-0"]
+
+
+def test_a_run_that_crashed_three_times_is_passed_by(plan: programme.Programme, tmp_path: Path) -> None:
+    ended(tmp_path, "trunk-cloned-0", "crashed", resumed=1)
+    assert table.next_cell(plan, {}, tmp_path) == Cell("trunk", "cloned", 0)
+    ended(tmp_path, "screen-base-0", "crashed", resumed=2)
+    assert programme.left_out(tmp_path / "screen-base-0") == "it crashed 3 times: it fell"
+
+
+def test_a_table_compares_with_the_base_over_seeds_and_corrects_for_the_arms(plan: programme.Programme) -> None:
+    """Four instances, two seeds: the base solves 2, `pos` one more in both seeds, `aa` as many."""
+    base, more = [True, True, False, False], [True, True, True, False]
+    found = {
+        f"screen-{arm}-{seed}": played(f"screen-{arm}-{seed}", {"rl2": [False] * 4, "final": wins})
+        for arm, wins in (("base", base), ("aa", base), ("pos", more), ("loo", more))
+        for seed in (0, 1)
+    }
+    rows = {row.arm: row for row in table.rows(plan, found)}
+    assert rows["base"].success == 0.5, "the last round alone"
+    assert rows["base"].gain is None
+    assert rows["pos"].gain is not None
+    assert rows["pos"].gain.value == 0.25
+    assert (rows["aa"].p, rows["aa"].holm) == (1.0, None)
+    assert rows["pos"].holm == pytest.approx(2 * rows["pos"].p), "two arms are tested, and the repeat is none of them"
+    assert rows["pos"].cpu_s == 120.0
+    text = table.table(plan, found)
+    assert "8 runs have ended, in 0.1 of at most 1 CPU-hours." in text
+    assert "| screen | pos | 0 1 | 0.750 | +25.0 (" in text
+
+
+def test_p_of_student_s_t_by_hand() -> None:
+    parts = spread([[0.0, 0.2], [0.2, 0.0]])
+    assert p_value(parts.half, parts) == pytest.approx(0.05, abs=1e-6), "the interval's end"
+    assert p_value(0.0, parts) == pytest.approx(1.0)
+    one = msgspec.structs.replace(parts, freedom=1.0, half=quantile95(1.0))  # a standard error of 1
+    assert p_value(1.0, one) == pytest.approx(0.5, abs=1e-6)  # Cauchy's quartile
+    assert p_value(1.0, msgspec.structs.replace(one, half=0.0)) == 0.0
+
+
+def test_kept_figures_are_small_and_read_as_others_are(tmp_path: Path) -> None:
+    run = played("screen-base-0", {"final": [True, False]})
+    figures = {"entropy": 0.123456789, "pass_at_1": 0.5, "forward_s": 1.0}
+    steps = [StepFigures(step=n, phase=phase, figures=figures) for n, phase in ((1, "bc"), (2, "rl"))]
+    packed = table.slim(msgspec.structs.replace(run, steps=steps))
+    (tmp_path / f"screen-base-0{SUFFIX}").write_bytes(packed)
+    back = table.results(tmp_path)["screen-base-0"]
+    assert [(step.step, step.figures) for step in back.steps] == [(2, {"entropy": 0.1235, "pass_at_1": 0.5})]
+    assert table.judged(back, 1) == [RoundEpisode(task="calc/held-out/0", success=True),
+                                     RoundEpisode(task="calc/held-out/1")]  # fmt: skip
+    assert run_data.read_file(tmp_path / f"screen-base-0{SUFFIX}").name == "screen-base-0"
+    many = {f"r{n}": [bool(hash((n, k)) % 2) for k in range(9000)] for n in range(6)}
+    with pytest.raises(ConfigError, match="screen-base-0: its figures take"):
+        table.slim(played("screen-base-0", many))
+
+
+def test_the_page_keeps_what_is_above_its_line(tmp_path: Path) -> None:
+    page = tmp_path / "programme.md"
+    page.write_text("# Plan\n\nsaid before\n\n---\nold\n")
+    table.write_page(page, "new\n")
+    assert page.read_text() == "# Plan\n\nsaid before\n\n---\n\nnew\n"
+    page.write_text("no line")
+    with pytest.raises(ConfigError, match="there is none"):
+        table.write_page(page, "new\n")
+
+
+def test_a_run_is_asked_to_end_when_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert programme.play(["keys", "learner.rl.lr"], time.monotonic() + 60) is True
+    assert programme.play(["keys"], time.monotonic()) is False
