@@ -1,6 +1,6 @@
 """What a programme's runs come to: a small file of figures each, and one table with intervals.
 
-Invariant: the table is a function of the files of figures. Arms are compared with the base over seeds and instances
+The table is a function of the files of figures. Arms are compared with the base over seeds and instances
 that both have, by the mean of their stage's last rounds.
 """
 
@@ -20,7 +20,7 @@ from actors.cluster.report import run_data
 from actors.cluster.report.pooled import closed
 from actors.cluster.report.run_data import SUFFIX, RunFigures
 from actors.cluster.runs import programme, run_folder
-from actors.cluster.runs.programme import Cell, Programme, Stage
+from actors.cluster.runs.programme import ArmStage, Programme, ProgrammeRun
 from actors.replay.messages import Phase
 from actors.replay.statistics import Gain, RoundEpisode, gain_of_pairs, p_value
 from runtime.errors import ConfigError
@@ -29,14 +29,18 @@ MOST_BYTES = 40 << 10  # of a run's figures
 LAST_STEPS = 12  # of RL, over which an arm's other figures are means
 # Of an RL step, what is kept and shown; the rest can be had by playing the run again.
 SHOWN = {
-    "pass_at_1": "pass@1", "pass_at_8": "pass@8", "equal_groups": "equal groups",
-    "distinct_trajectories": "distinct", "entropy": "entropy", "effective_samples": "ESS",
-}  # fmt: skip
+    "pass_at_1": "pass@1",
+    "pass_at_8": "pass@8",
+    "equal_groups": "equal groups",
+    "distinct_trajectories": "distinct",
+    "entropy": "entropy",
+    "effective_samples": "ESS",
+}
 KEPT = (*SHOWN, "success", "grad_norm", "advantage_logprob_cov", "sampled_entropy_nats", "loss")
 MARK = "\n---\n"  # of the page: what follows is written again
 
 
-class Row(NamedTuple):
+class ArmRow(NamedTuple):
     """An arm in a stage."""
 
     stage: str
@@ -81,29 +85,29 @@ def judged(run: RunFigures, rounds: int) -> list[RoundEpisode]:
     return [episode for one in closed(run)[-rounds:] for episode in one.judged]
 
 
-def _ends(stage: Stage, arm: str, found: Mapping[str, RunFigures]) -> dict[int, list[RoundEpisode]]:
-    names = {seed: Cell(stage.name, arm, seed).name for seed in stage.seeds}
+def _ends(stage: ArmStage, arm: str, found: Mapping[str, RunFigures]) -> dict[int, list[RoundEpisode]]:
+    names = {seed: ProgrammeRun(stage.name, arm, seed).name for seed in stage.seeds}
     return {seed: judged(found[name], stage.rounds) for seed, name in names.items() if name in found}
 
 
-def rows(plan: Programme, found: Mapping[str, RunFigures]) -> list[Row]:
+def rows(plan: Programme, found: Mapping[str, RunFigures]) -> list[ArmRow]:
     """Trunks and arms with a result, by stage in the order of play."""
     seeds = sorted({seed for stage in plan.stages for seed in stage.seeds})
-    trunks = Stage(name=programme.TRUNK, seeds=seeds, arms=[], steps=1, every=1, rounds=2)
+    trunks = ArmStage(name=programme.TRUNK, seeds=seeds, arms=[], steps=1, every=1, rounds=2)
     return [row for stage in (trunks, *plan.stages) for row in _corrected(plan, _rows_of(plan, stage, found))]
 
 
-def _rows_of(plan: Programme, stage: Stage, found: Mapping[str, RunFigures]) -> list[Row]:
+def _rows_of(plan: Programme, stage: ArmStage, found: Mapping[str, RunFigures]) -> list[ArmRow]:
     made, bases = [], _ends(stage, plan.base, found)
     for arm in plan.trunks if stage.name == programme.TRUNK else plan.arms:
         if not (ends := _ends(stage, arm, found)):
             continue
-        runs = [found[Cell(stage.name, arm, seed).name] for seed in ends]
+        runs = [found[ProgrammeRun(stage.name, arm, seed).name] for seed in ends]
         pairs = [(bases[seed], episodes) for seed, episodes in ends.items() if seed in bases]
         gain = gain_of_pairs(pairs) if arm != plan.base and pairs else None
         spread = gain.spread if gain is not None else None
         made.append(
-            Row(
+            ArmRow(
                 stage=stage.name,
                 arm=arm,
                 seeds=[*ends],
@@ -124,7 +128,7 @@ def _means(runs: Iterable[RunFigures]) -> dict[str, float]:
     return {name: fmean(of) for name, of in values.items() if of}
 
 
-def _corrected(plan: Programme, made: list[Row]) -> list[Row]:
+def _corrected(plan: Programme, made: list[ArmRow]) -> list[ArmRow]:
     """With Holm's correction (S. Holm, Scandinavian Journal of Statistics 6, 1979) over the arms that are no repeat."""
     tested = sorted((row.p, row.arm) for row in made if row.p is not None and not _repeats(plan, row.arm))
     most, corrected = 0.0, dict[str, float]()
@@ -138,7 +142,7 @@ def _repeats(plan: Programme, arm: str) -> bool:
     return plan.arms[arm].seed_shift != 0 and not plan.arms[arm].set
 
 
-def best(plan: Programme, stage: Stage, found: Mapping[str, RunFigures]) -> list[str]:
+def best(plan: Programme, stage: ArmStage, found: Mapping[str, RunFigures]) -> list[str]:
     """The arms of the stage before `stage` that it takes over: the largest gains over the base."""
     before = plan.stages[plan.stages.index(stage) - 1]
     gains = [
@@ -208,7 +212,7 @@ def carry_out(file: Path, runs: Path, hours: float) -> int:
     return 1
 
 
-def next_cell(plan: Programme, found: Mapping[str, RunFigures], runs: Path) -> Cell | None:
+def next_cell(plan: Programme, found: Mapping[str, RunFigures], runs: Path) -> ProgrammeRun | None:
     """The first run without a result; of a stage, only once the stages before it have theirs."""
     for stage in plan.stages:
         chosen = best(plan, stage, found) if stage.best else []

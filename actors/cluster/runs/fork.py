@@ -1,6 +1,6 @@
 """A new run that goes on from another's checkpoint: with its weights, optimizer, reservoir, curriculum and rounds.
 
-Invariant: the trunk's folder is only read. What a fork begins with appears whole or not at all, and holds one
+The trunk's folder is only read. What a fork begins with appears whole or not at all, and holds one
 checkpoint: what the trunk did after it is undone as after a crash.
 """
 

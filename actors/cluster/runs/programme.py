@@ -1,7 +1,7 @@
 """A programme: arms over seeds, by stages, played one run at a time at the lowest priority until the time is up.
 
-Invariant: what is played next is a function of the file, of the results that are there and of the runs' records. A run
-has its keys from the file alone. Results are written when a run has ended, and are never written over.
+What is played next is a function of the file, of the results that are there and of the runs' records. A run has its
+keys from the file alone. Results are written when a run has ended, and are never written over.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Arm(_Part, frozen=True, kw_only=True):
     steps_share: Share = 1.0  # of the stage's RL steps and of those between two rounds
 
 
-class Stage(_Part, frozen=True, kw_only=True):
+class ArmStage(_Part, frozen=True, kw_only=True):
     """Arms and seeds that are compared with each other. Runs of a stage before it go on."""
 
     name: str
@@ -68,10 +68,10 @@ class Programme(_Part, frozen=True, kw_only=True):
     set: list[str] = []
     trunks: dict[str, list[str]] = {}
     arms: dict[str, Arm]
-    stages: list[Stage]
+    stages: list[ArmStage]
 
 
-class Cell(NamedTuple):
+class ProgrammeRun(NamedTuple):
     """One run: a trunk's, or a stage's arm with a seed."""
 
     stage: str  # "trunk" of a trunk
@@ -101,11 +101,11 @@ def load(path: Path) -> Programme:
             raise ConfigError(f"{path}: arms.{name}.trunk: {one.trunk}: no such trunk; {hint(one.trunk, found.trunks)}")
     for stage in found.stages:
         for arm in stage.arms:  # what a run would refuse is refused before the first one
-            deploy_files.load(found.file, overrides(found, Cell(stage.name, arm, 0)))
+            deploy_files.load(found.file, overrides(found, ProgrammeRun(stage.name, arm, 0)))
     return found
 
 
-def overrides(programme: Programme, cell: Cell) -> list[str]:
+def overrides(programme: Programme, cell: ProgrammeRun) -> list[str]:
     """The keys of a run, later ones over earlier ones."""
     if cell.stage == TRUNK:
         return [*programme.set, *programme.trunks[cell.arm], f"run.seed={cell.seed}"]
@@ -121,32 +121,32 @@ def overrides(programme: Programme, cell: Cell) -> list[str]:
     ]
 
 
-def origin(programme: Programme, cell: Cell, runs: Path) -> Cell | None:
-    """The run that a run goes on from: its own of a stage before, else its arm's trunk; None where it begins anew."""
+def origin(programme: Programme, cell: ProgrammeRun, runs: Path) -> ProgrammeRun | None:
+    """The run that a run goes on from: its own of a stage before, else its arm's trunk; None: from none."""
     arm = programme.arms.get(cell.arm)
     if cell.stage == TRUNK or arm is None or arm.trunk is None:
         return None
     for stage in programme.stages:
-        before = Cell(stage.name, cell.arm, cell.seed)
+        before = ProgrammeRun(stage.name, cell.arm, cell.seed)
         if stage.name == cell.stage:
             break
         if run_folder.is_run(runs / before.name) and run_folder.read_record(runs / before.name).has_ended:
             return before
-    return Cell(TRUNK, arm.trunk, cell.seed)
+    return ProgrammeRun(TRUNK, arm.trunk, cell.seed)
 
 
-def cells(programme: Programme, stage: Stage, best: Sequence[str], runs: Path) -> Iterator[Cell]:
+def cells(programme: Programme, stage: ArmStage, best: Sequence[str], runs: Path) -> Iterator[ProgrammeRun]:
     """The runs of a stage in the order of play, each after what it goes on from."""
     for seed in stage.seeds:
         for arm in dict.fromkeys([*stage.arms, *best]):
-            cell = Cell(stage.name, arm, seed)
+            cell = ProgrammeRun(stage.name, arm, seed)
             before = origin(programme, cell, runs)
             if before is not None and before.stage == TRUNK:
                 yield before
             yield cell
 
 
-def words(programme: Programme, cell: Cell, runs: Path) -> list[str]:
+def words(programme: Programme, cell: ProgrammeRun, runs: Path) -> list[str]:
     """The command that begins a run, or goes on with it."""
     if run_folder.is_run(runs / cell.name):
         return ["run", programme.file, "--resume", "--name", cell.name, "--runs", str(runs)]

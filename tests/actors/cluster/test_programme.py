@@ -14,7 +14,7 @@ from actors.cluster.report.run_data import SUFFIX, RunFigures, StepFigures
 from actors.cluster.report.time_spent import MachineTime, overlap
 from actors.cluster.runs import programme, run_folder
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
-from actors.cluster.runs.programme import Cell
+from actors.cluster.runs.programme import ProgrammeRun
 from actors.replay.statistics import RoundEpisode, p_value, quantile95, spread, summarise
 from runtime.errors import ConfigError
 
@@ -109,25 +109,31 @@ def test_trunks_come_first_and_stages_wait_for_each_other(plan: programme.Progra
 
 
 def test_a_run_has_its_keys_and_its_origin_from_the_file(plan: programme.Programme, tmp_path: Path) -> None:
-    assert programme.overrides(plan, Cell("screen", "loo", 1)) == [
+    assert programme.overrides(plan, ProgrammeRun("screen", "loo", 1)) == [
         "entropulse.pulses=0", "entropulse.total_rl_steps=2", "evaluation.interval=1", "learner.rl.lr_cycle_steps=1",
         "learner.rl.baseline=leave_one_out", "run.seed=1",
     ]  # fmt: skip
-    assert programme.overrides(plan, Cell("screen", "aa", 1))[-1] == "run.seed=101"
-    begin = programme.words(plan, Cell("screen", "pos", 0), tmp_path)
+    assert programme.overrides(plan, ProgrammeRun("screen", "aa", 1))[-1] == "run.seed=101"
+    begin = programme.words(plan, ProgrammeRun("screen", "pos", 0), tmp_path)
     assert begin[:8] == [
         "run", "smoke", "--name", "screen-pos-0", "--runs", str(tmp_path), "--from", "trunk-cloned-0",
     ]  # fmt: skip
-    assert "--from" not in programme.words(plan, Cell("final", "bc", 0), tmp_path)
+    assert "--from" not in programme.words(plan, ProgrammeRun("final", "bc", 0), tmp_path)
     ended(tmp_path, "screen-pos-0")
-    assert "screen-pos-0" in programme.words(plan, Cell("final", "pos", 0), tmp_path), "it goes on from its screen"
+    assert "screen-pos-0" in programme.words(plan, ProgrammeRun("final", "pos", 0), tmp_path), (
+        "it goes on from its screen"
+    )
     ended(tmp_path, "final-pos-0", None)
-    assert programme.words(plan, Cell("final", "pos", 0), tmp_path)[2:5] == ["--resume", "--name", "final-pos-0"]
+    assert programme.words(plan, ProgrammeRun("final", "pos", 0), tmp_path)[2:5] == [
+        "--resume",
+        "--name",
+        "final-pos-0",
+    ]
 
 
 def test_a_run_that_crashed_three_times_is_passed_by(plan: programme.Programme, tmp_path: Path) -> None:
     ended(tmp_path, "trunk-cloned-0", "crashed", resumed=1)
-    assert table.next_cell(plan, {}, tmp_path) == Cell("trunk", "cloned", 0)
+    assert table.next_cell(plan, {}, tmp_path) == ProgrammeRun("trunk", "cloned", 0)
     ended(tmp_path, "screen-base-0", "crashed", resumed=2)
     assert programme.left_out(tmp_path / "screen-base-0") == "it crashed 3 times: it fell"
 
