@@ -188,7 +188,7 @@ def write_page(page: Path, content: str) -> None:
 def carry_out(file: Path, runs: Path, hours: float) -> int:
     """Play what is missing of the programme in `file` for `hours`; 0 where nothing is left, 1 where the time is up.
 
-    Figures go to `results/programme` beside `file`, and the table into `results/programme.md`.
+    Figures go to `results/programme` in the folder of `file`, and the table into `results/programme.md`.
     """
     plan, into = programme.load(file), file.parent / "results" / "programme"
     into.mkdir(parents=True, exist_ok=True)
