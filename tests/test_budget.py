@@ -17,13 +17,13 @@ LONGEST_FILE = 500
 
 # Package: most lines, most files of Python.
 BUDGET: dict[str, tuple[int, int]] = {
-    "actors": (132, 3),
-    "actors/cluster": (15563, 100),
-    "actors/desktop": (8945, 40),
+    "actors": (137, 3),
+    "actors/cluster": (16124, 103),
+    "actors/desktop": (8956, 40),
     "actors/entropulse": (757, 4),
     "actors/front": (1233, 8),
-    "actors/learner": (2117, 8),
-    "actors/replay": (6202, 27),
+    "actors/learner": (2119, 8),
+    "actors/replay": (6267, 27),
     "actors/sampler": (2981, 14),
     "apis": (587, 6),
     "apis/actions": (830, 6),
@@ -40,9 +40,9 @@ BUDGET: dict[str, tuple[int, int]] = {
     "policy/base": (432, 2),
     "policy/engine": (2448, 12),
     "policy/megatron": (2121, 9),
-    "runtime": (2888, 15),
-    "runtime/hosts": (2261, 9),
-    "runtime/logs": (618, 4),
+    "runtime": (2813, 15),
+    "runtime/hosts": (2253, 9),
+    "runtime/logs": (610, 4),
     "runtime/messaging": (613, 4),
 }
 
