@@ -1,6 +1,6 @@
 """What other installed packages bring: task families, applications and metrics, found by entry points.
 
-Invariant: an entry point is used or refused by a line that names its package, itself and the reason. What it brings
+An entry point is used or refused by a line that names its package, itself and the reason. What it brings
 comes after the program's own and replaces none of it. A package that is installed is trusted like the program itself.
 """
 

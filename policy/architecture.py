@@ -1,6 +1,6 @@
 """What a Hugging Face `config.json` says about a decoder that this program runs and trains.
 
-Invariant: planning, learner and engine read a model's shape here and nowhere else. A folder that holds anything
+Planning, learner and engine read a model's shape here and nowhere else. A folder that holds anything
 else (unknown scalings of positions, sliding windows, other activations) is refused by its key, and never run
 approximately.
 """

@@ -2,7 +2,7 @@
 
 The kinds here refer to what is on the screen. `apis.functions.values` has the kinds of plain values.
 
-Invariant: a value leaves this module only if it is a literal of the declared kind inside the declared bounds.
+A value leaves this module only if it is a literal of the declared kind inside the declared bounds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """SmolLM2-135M-Instruct as an ordinary model folder: `make smollm` runs it on a GGUF file, in which the weights come.
 
-Invariant: the folder appears complete or not at all. Its weights are the file's 4-bit numbers, written out in float32.
+The folder appears complete or not at all. Its weights are the file's 4-bit numbers, written out in float32.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Runs the cases of a table on a desk.
 
-Invariant: every case gets one verdict, whatever the others did. A function counts as ok only when its right call had
+Every case gets one verdict, whatever the others did. A function counts as ok only when its right call had
 its effect and its wrong call was refused by the argument's name. An application that ended is that case's problem
 alone: the others go on with a fresh one. A case prepares what it needs itself, so any of them can run alone.
 """

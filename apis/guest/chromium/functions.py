@@ -3,7 +3,7 @@
 `BrowserTools` has the public methods that `apis/apps/chromium.yaml` declares. An answer is one bounded text that says
 what Chromium has after the call.
 
-Invariant: a page is asked once for each observation and never beyond `until`. What it answers is bounded and typed. A
+A page is asked once for each observation and never beyond `until`. What it answers is bounded and typed. A
 page that does not answer, as one behind a dialog of its own, is not asked again for `SILENT_S`.
 """
 

@@ -1,6 +1,6 @@
 """Chromium's profile: waiting until it has written its bookmarks, and visits written before it starts.
 
-Invariant: waits end by `until`. The history's tables are made by the installed Chromium itself, in a folder of its own
+Waits end by `until`. The history's tables are made by the installed Chromium itself, in a folder of its own
 that goes again; its profile gets nothing but the history. A Chromium that runs holds its history, so nothing is written
 next to it.
 """

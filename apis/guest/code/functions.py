@@ -1,6 +1,6 @@
 """The functions of VS Code, as the agent calls them.
 
-Invariant: `CodeTools` has the public methods that `apis/apps/code.yaml` declares. An answer is one bounded text
+`CodeTools` has the public methods that `apis/apps/code.yaml` declares. An answer is one bounded text
 that says what the window holds after the call, read back from it.
 """
 
@@ -235,7 +235,7 @@ class CodeTools:
         there = method == "addFolder"
 
         def changed(now: State) -> bool:
-            return (full in now["folders"]) == there and not (after["anew"] and now["born"] == before["born"])
+            return (full in now["folders"]) == there and not (after["reloads"] and now["born"] == before["born"])
 
         try:
             return f"{done}\n{_told(code_link.wait(changed, self._until))}"

@@ -83,7 +83,7 @@ function leave() {
 const rest = (ms) => new Promise((done) => { setTimeout(done, ms); });
 
 // A window that gets a list of folders may read it while it is still being written, and then shows none of them. It
-// reads it again when the file changes, and has its extensions start anew: this process then waits for its end.
+// reads it again when the file changes, and has its extensions start again: this process then waits for its end.
 async function reread() {
   for (let tries = 0; tries < REREADS && unread(); tries += 1) {
     const list = vscode.workspace.workspaceFile.path;
@@ -103,19 +103,19 @@ function unread() {
   }
 }
 
-// Change the window's folders. That ends this process (`anew`) in a window without a list of folders, which gets one and
+// Change the window's folders. That ends this process (`reloads`) in a window without a list of folders, which gets one and
 // with it another page, and with another first folder. Else it is done once the window has confirmed it.
 async function change(at, count, ...added) {
-  const anew = !vscode.workspace.workspaceFile || at === 0;
+  const reloads = !vscode.workspace.workspaceFile || at === 0;
   let confirmed;
   const heard = new Promise((done) => { confirmed = done; });
   const listener = vscode.workspace.onDidChangeWorkspaceFolders(() => confirmed());
   const timer = setTimeout(confirmed, CONFIRM_MS);
   try {
     const done = vscode.workspace.updateWorkspaceFolders(at, count, ...added);
-    if (done && anew) leave();
-    if (done && !anew) await heard;
-    return { ...state(), done, anew };
+    if (done && reloads) leave();
+    if (done && !reloads) await heard;
+    return { ...state(), done, reloads };
   } finally {
     clearTimeout(timer);
     listener.dispose();
@@ -134,7 +134,7 @@ const METHODS = {
     return state();
   },
   async openFolder({ path: name }) {
-    // The page is loaded anew and this process ends with it: whoever asked must hear of it before.
+    // The page is loaded again and this process ends with it: whoever asked must hear of it before.
     leave();
     setImmediate(() => command('vscode.openFolder', file(name), { forceReuseWindow: true }));
     return state();
@@ -142,12 +142,12 @@ const METHODS = {
   async addFolder({ path: name }) {
     const folders = vscode.workspace.workspaceFolders || [];
     const there = folders.some((each) => each.uri.path === name);
-    return there ? { ...state(), done: true, anew: false } : change(folders.length, 0, { uri: file(name) });
+    return there ? { ...state(), done: true, reloads: false } : change(folders.length, 0, { uri: file(name) });
   },
   async removeFolder({ path: name }) {
     const folders = vscode.workspace.workspaceFolders || [];
     const at = folders.findIndex((each) => each.uri.path === name);
-    return at < 0 ? { ...state(), done: true, anew: false } : change(at, 1);
+    return at < 0 ? { ...state(), done: true, reloads: false } : change(at, 1);
   },
   async compare({ left, right }) {
     const title = `${path.basename(left)} ↔ ${path.basename(right)}`;

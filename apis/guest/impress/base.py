@@ -1,6 +1,6 @@
 """What all functions of Impress share: the presentation in front, its slides and boxes, and what is said of them.
 
-Invariant: slides are counted from 1. Boxes, the shapes that stand on a slide by themselves, are counted from 0 in the
+Slides are counted from 1. Boxes, the shapes that stand on a slide by themselves, are counted from 0 in the
 office's order. One that there is not is refused with what there is, before anything is changed.
 """
 

@@ -1,6 +1,6 @@
 """Impress: the presentation's files, settings of the office, and pictures, sound and video on slides.
 
-Invariant: files are read and written below HOME only. A setting is written through to the user's profile before it is
+Files are read and written below HOME only. A setting is written through to the user's profile before it is
 confirmed. What is inserted becomes part of the presentation.
 """
 

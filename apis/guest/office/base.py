@@ -1,6 +1,6 @@
 """What all office applications' functions share: typed values, and the document's own file.
 
-Invariant: values reach the office as typed arguments of its interface only, never inside a command, macro or URL. The
+Values reach the office as typed arguments of its interface only, never inside a command, macro or URL. The
 document itself is written in its own format only.
 """
 

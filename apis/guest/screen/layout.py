@@ -1,6 +1,6 @@
 """Which key types what: the layout in force, and the spare keys that take signs which the layout lacks.
 
-Invariant: pure. A sign keeps its key until no place is free, and `gives_way` tells so beforehand. Clients look a stroke
+Pure. A sign keeps its key until no place is free, and `gives_way` tells so beforehand. Clients look a stroke
 up when they read it, in the layout of that moment. So the last strokes must have been read by then.
 """
 

@@ -2,7 +2,7 @@
 
 Boxes are x, y, width and height in screen pixels.
 
-Invariant: calls are bounded. Of few children all are given, of many at most `SHOWN_MAX`, in their order: those at
+Calls are bounded. Of few children all are given, of many at most `SHOWN_MAX`, in their order: those at
 points of the visible part, and their visible neighbours. A name, text or value has at most `TEXT_MAX` characters.
 """
 

@@ -5,7 +5,7 @@ A table of LibreOffice has 2^34 children, so cells are asked for by row and colu
 once where they answer, and the bus gives the same texts. Most of the 300 nodes around a sheet hold other nodes and
 never change. Asking for all of it again takes more than half of an observation's time.
 
-Invariant: states and names are read again each time, and nothing is remembered of documents, lists and menus, or while
+States and names are read again each time, and nothing is remembered of documents, lists and menus, or while
 a menu is open. An object's role is remembered as long as the object. A panel's children are, as long as they are as
 many and none of them is gone. A button's box is, as long as the box of its bar, the names in the bar, which of its
 children show, and the place of the last of these are. What the last observation did not meet is forgotten.

@@ -1,6 +1,6 @@
 """Mouse actions through XTEST.
 
-Invariant: two separate clicks are never taken for a double click. A press that follows another press at about the same
+Two separate clicks are never taken for a double click. A press that follows another press at about the same
 place waits until the toolkit's double-click time has passed.
 """
 

@@ -1,6 +1,6 @@
 """The agent's connections to the X server, and waiting on their events.
 
-Invariant: nothing here sleeps blindly, and every wait is on an X connection with a deadline.
+Nothing here sleeps blindly, and every wait is on an X connection with a deadline.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The accessibility bus of one desktop: its applications, and what of them shows.
 
-Invariant: every look is bounded in nodes, text and time. An application that hangs costs one deadline and is left out
+Every look is bounded in nodes, text and time. An application that hangs costs one deadline and is left out
 of what is observed; that something was left out is said.
 """
 

@@ -1,6 +1,6 @@
 """What all functions of Writer share: the text in front, its paragraphs, the caret and places that match.
 
-Invariant: every function counts the paragraphs of the document's body alike, from 0. Paragraphs in tables are not
+Every function counts the paragraphs of the document's body alike, from 0. Paragraphs in tables are not
 counted. A cursor moves by characters as Python counts them. The caret is the view's own.
 """
 

@@ -1,6 +1,6 @@
 """Writer's text under change tracking: what is deleted is still in the document, and nothing of it is read or changed.
 
-Invariant: the characters of a live text and of the whole one that holds deleted parts too are kept apart everywhere. At
+The characters of a live text and of the whole one that holds deleted parts too are kept apart everywhere. At
 most `DELETED_MAX` deleted places are known.
 """
 

@@ -1,6 +1,6 @@
 """Writer: writing, replacing, and what is inserted at the caret.
 
-Invariant: what is inserted takes the place of the selection and the caret ends behind it. A replaced text keeps the
+What is inserted takes the place of the selection and the caret ends behind it. A replaced text keeps the
 looks of its first character, a text that changes its case keeps all of them.
 """
 
