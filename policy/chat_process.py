@@ -20,6 +20,7 @@ import sys
 import threading
 from array import array
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -154,28 +155,19 @@ _MARK = "Qs7Xv"  # begins a content whose place in a rendered text is looked for
 _FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "config.json")
 
 
-class _Tokenizers:
-    """The tokenizers of the last folders that were asked for."""
+@lru_cache(maxsize=KEPT)
+def _loaded(folder: str, *_: tuple[int, int] | None) -> Any:
+    """The tokenizer of a folder whose files have these times and sizes."""
+    from transformers import AutoTokenizer
 
-    def __init__(self) -> None:
-        self._kept: dict[tuple[Any, ...], Any] = {}
-
-    def of(self, folder: str) -> Any:
-        from transformers import AutoTokenizer
-
-        key = (folder, *((Path(folder) / name).exists() and _changed(Path(folder) / name) for name in _FILES))
-        if key not in self._kept:
-            with _memory(LOAD_BYTES):
-                tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            if len(self._kept) == KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[key] = tokenizer
-        return self._kept[key]
+    with _memory(LOAD_BYTES):
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
-def _changed(file: Path) -> tuple[int, int]:
-    status = file.stat()
-    return status.st_mtime_ns, status.st_size
+def _changed(file: Path) -> tuple[int, int] | None:
+    """When a file was changed, and its size; None where there is none."""
+    status = file.stat() if file.exists() else None
+    return (status.st_mtime_ns, status.st_size) if status else None
 
 
 @contextlib.contextmanager
@@ -278,9 +270,9 @@ def line(error: BaseException) -> str:
     return next((text for text in str(error).splitlines() if text.strip()), type(error).__name__)[:200]
 
 
-def _answer(tokenizers: _Tokenizers, request: ChatRequest) -> ChatResponse:
+def _answer(request: ChatRequest) -> ChatResponse:
     try:
-        tokenizer = tokenizers.of(request.folder)
+        tokenizer = _loaded(request.folder, *(_changed(Path(request.folder) / name) for name in _FILES))
     except Exception as error:  # noqa: BLE001 - whatever a stranger's files make the library raise
         return ChatResponse(error=line(error))
     try:
@@ -300,7 +292,7 @@ def main(descriptor: int) -> None:
     import transformers
 
     transformers.logging.set_verbosity_error()
-    tokenizers, decoder = _Tokenizers(), msgspec.msgpack.Decoder(ChatRequest)
+    decoder = msgspec.msgpack.Decoder(ChatRequest)
     with Connection(descriptor) as link:
         link.send_bytes(b"")
         while True:
@@ -309,7 +301,7 @@ def main(descriptor: int) -> None:
             except EOFError:
                 return
             signal.setitimer(signal.ITIMER_PROF, request.limit_s)  # its signal ends the process, whatever it does
-            response = _answer(tokenizers, request)
+            response = _answer(request)
             signal.setitimer(signal.ITIMER_PROF, 0.0)
             link.send_bytes(msgspec.msgpack.encode(response))
 

@@ -11,9 +11,10 @@ are reordered so that each rotary pair lies side by side: one complex product ro
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -26,10 +27,6 @@ from policy.engine.cache import KeyValueCache
 from policy.errors import EngineError
 from runtime import disk
 from runtime.errors import ConfigError
-
-
-class _Take(Protocol):
-    def __call__(self, name: str) -> Tensor: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +106,7 @@ def _read_tensors(folder: Path) -> tuple[dict[str, Tensor], str]:
     return tensors, digest.hexdigest()
 
 
-def _layer(arch: Architecture, take: _Take, prefix: str) -> Layer:
+def _layer(arch: Architecture, take: Callable[[str], Tensor], prefix: str) -> Layer:
     traits = arch.traits
 
     def rows(name: str) -> Tensor:

@@ -109,7 +109,7 @@ def test_a_folder_that_was_deleted_can_still_be_taken_out_of_the_window(
             asked.append(path)
             folders.remove(path)
         told = {"folders": list(folders), "folderCount": len(folders), "tabs": [], "tabCount": 0}
-        return {**told, "born": "1", "done": True, "anew": False}
+        return {**told, "born": "1", "done": True, "reloads": False}
 
     monkeypatch.setattr(code.code_link, "ask", ask)
     (tmp_path / "out").symlink_to("/etc")
