@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 
 from policy.engine.protocol import BadRequest, GenerateBody, SamplingParams, read_body, read_params, refuse
 from policy.engine.scheduler import Draw, Finish, Sequence
-from policy.engine.worker import EngineThread, SequenceSnapshot
+from policy.engine.worker import EngineThread
 from policy.errors import EngineBusy, EngineError
 
 
@@ -175,35 +175,35 @@ class GenerateHandler:
 
     # --- answer --------------------------------------------------------------------------------------------------
 
-    def _answer(self, snapshot: SequenceSnapshot, wanted: _Wanted) -> dict[str, Any]:
-        shown = snapshot.output
-        finish = snapshot.finish
+    def _answer(self, snapshot: Sequence, wanted: _Wanted) -> dict[str, Any]:
+        output = shown = snapshot.output
+        finish, now = snapshot.finish, snapshot.finished_s or time.monotonic()
         if finish is not None and finish.kind == "stop" and not wanted.params.no_stop_trim:
             shown = shown[:-1]
         spans = [{"version": span.version, "start": span.start, "end": span.end} for span in snapshot.spans]
         meta: dict[str, Any] = {
             "id": snapshot.rid,
-            "finish_reason": _finish_reason(finish, len(snapshot.output)),
-            "prompt_tokens": len(snapshot.prompt),
+            "finish_reason": _finish_reason(finish, len(output)),
+            "prompt_tokens": snapshot.prompt_len,
             "weight_version": snapshot.version,
             "weight_versions": spans,
             "num_retractions": snapshot.retractions,
-            "completion_tokens": len(snapshot.output),
-            "cached_tokens": snapshot.cached,
-            "e2e_latency": snapshot.wall_s,
-            "queue_time": snapshot.queue_s,
-            "first_token_latency": snapshot.first_token_s,
+            "completion_tokens": len(output),
+            "cached_tokens": snapshot.cached or 0,
+            "e2e_latency": max(0.0, now - snapshot.received_s),
+            "queue_time": max(0.0, (snapshot.admitted_s or now) - snapshot.received_s),
+            "first_token_latency": max(0.0, (snapshot.first_token_s or now) - snapshot.received_s),
         }
         if wanted.logprobs:
             meta["input_token_logprobs"] = self._scored(snapshot, wanted)
-            meta["output_token_logprobs"] = _triples(snapshot.logprobs, snapshot.output)
-            meta["output_token_logprobs_length"] = len(snapshot.output)
+            meta["output_token_logprobs"] = _triples(snapshot.logprobs, output)
+            meta["output_token_logprobs_length"] = len(output)
         text = self._text.decode(shown, skip_special=wanted.params.skip_special_tokens)
-        return {"text": text, "output_ids": snapshot.output, "meta_info": meta}
+        return {"text": text, "output_ids": output, "meta_info": meta}
 
     @staticmethod
-    def _scored(snapshot: SequenceSnapshot, wanted: _Wanted) -> list[list[Any]]:
-        ids = snapshot.prompt[wanted.score_from :]
+    def _scored(snapshot: Sequence, wanted: _Wanted) -> list[list[Any]]:
+        ids = snapshot.ids[wanted.score_from : snapshot.prompt_len]
         return _triples([None, *snapshot.prompt_logprobs], ids) if ids else []
 
 

@@ -7,6 +7,7 @@ weights and at most `prefill_tokens` tokens beyond one per running sequence. No 
 
 from __future__ import annotations
 
+import copy
 import heapq
 import random
 from collections import deque
@@ -104,6 +105,14 @@ class Sequence:
         if self.score_at is not None:
             return max(0, end - max(start, self.score_at))
         return 1 if end == len(self.ids) else 0
+
+    def snapshot(self, version: str) -> Sequence:
+        """What it has come to, safe to read from another thread; `version` is named where it was never computed."""
+        taken = copy.copy(self)
+        taken.ids, taken.version = list(self.ids), self.version or version
+        taken.logprobs, taken.prompt_logprobs = list(self.logprobs), list(self.prompt_logprobs)
+        taken.spans = [copy.copy(span) for span in self.spans]
+        return taken
 
     def append(self, token: int, logprob: float, version: str) -> None:
         """Take a drawn token on and decide whether it ends the response: length first, as SGLang does."""

@@ -9,47 +9,27 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from policy.engine.core import EngineCore
-from policy.engine.scheduler import DrawnSpan, Finish, Sequence
+from policy.engine.scheduler import Sequence
 from policy.errors import EngineError
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceSnapshot:
-    """What a sequence has come to; safe to read from the event loop."""
-
-    rid: str
-    prompt: list[int]
-    output: list[int]
-    logprobs: list[float]
-    prompt_logprobs: list[float]
-    spans: list[DrawnSpan]
-    version: str  # of the last token, or the one it would be drawn from
-    cached: int
-    retractions: int
-    finish: Finish | None
-    queue_s: float
-    first_token_s: float  # after arrival
-    wall_s: float
-
-
 @dataclass(slots=True)
 class Subscription:
-    """Where the event loop waits for a sequence; holds the newest snapshot only."""
+    """Where the event loop waits for a sequence; holds its newest snapshot only."""
 
     sequence: Sequence
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    latest: SequenceSnapshot | None = None
+    latest: Sequence | None = None
     error: str | None = None
 
-    async def next(self) -> SequenceSnapshot:
+    async def next(self) -> Sequence:
         """The newest snapshot, once there is a new one. Raises EngineError when the engine failed."""
         await self.changed.wait()
         self.changed.clear()
@@ -160,7 +140,7 @@ class EngineThread:
 
     def _deliver(self, sequences: list[Sequence]) -> None:
         if sequences:
-            self._post(self._hand_out, [_snapshot(sequence, self.core) for sequence in sequences])
+            self._post(self._hand_out, [sequence.snapshot(self.core.current.name) for sequence in sequences])
 
     def _post(self, function: Callable[..., None], *arguments: Any) -> None:
         if not self._loop.is_closed():
@@ -168,7 +148,7 @@ class EngineThread:
 
     # --- event loop ----------------------------------------------------------------------------------------------
 
-    def _hand_out(self, snapshots: list[SequenceSnapshot]) -> None:
+    def _hand_out(self, snapshots: list[Sequence]) -> None:
         for snapshot in snapshots:
             subscription = self._subscriptions.get(snapshot.rid)
             if subscription is None:
@@ -195,22 +175,3 @@ def _resolve(future: asyncio.Future[T], result: T) -> None:
 def _fail(future: asyncio.Future[T], error: EngineError) -> None:
     if not future.done():
         future.set_exception(error)
-
-
-def _snapshot(sequence: Sequence, core: EngineCore) -> SequenceSnapshot:
-    now = sequence.finished_s or time.monotonic()
-    return SequenceSnapshot(
-        rid=sequence.rid,
-        prompt=sequence.ids[: sequence.prompt_len],
-        output=sequence.output,
-        logprobs=list(sequence.logprobs),
-        prompt_logprobs=list(sequence.prompt_logprobs),
-        spans=[DrawnSpan(span.version, span.start, span.end) for span in sequence.spans],
-        version=sequence.version or core.current.name,
-        cached=sequence.cached or 0,
-        retractions=sequence.retractions,
-        finish=sequence.finish,
-        queue_s=max(0.0, (sequence.admitted_s or now) - sequence.received_s),
-        first_token_s=max(0.0, (sequence.first_token_s or now) - sequence.received_s),
-        wall_s=max(0.0, now - sequence.received_s),
-    )
