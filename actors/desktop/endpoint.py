@@ -265,6 +265,7 @@ class _Message(msgspec.Struct, frozen=True):
     refusal: str | None = None  # OpenAI's, in place of a content
     reasoning_content: Any = None
     reasoning: Any = None  # newer servers' name of it
+    thinking: Any = None  # and others'
 
     @property
     def text(self) -> str:
@@ -274,7 +275,8 @@ class _Message(msgspec.Struct, frozen=True):
 
     @property
     def thought(self) -> str:
-        return next((one for one in (self.reasoning_content, self.reasoning) if isinstance(one, str)), "")
+        thoughts = (self.reasoning_content, self.reasoning, self.thinking)
+        return next((text for text in thoughts if isinstance(text, str) and text), "")
 
 
 class _Choice(msgspec.Struct, frozen=True):
@@ -282,6 +284,7 @@ class _Choice(msgspec.Struct, frozen=True):
     message: _Message | None = None
     delta: _Message | None = None  # of a stream's event
     finish_reason: Any = None
+    error: Any = None
 
 
 class _Completion(msgspec.Struct, frozen=True):
@@ -320,11 +323,12 @@ class AnswerReader:
 
     def _take(self, raw: bytes) -> None:
         found = _decoded(raw)
-        if found.error and not found.choices:
-            raise GivenUpError(f"the server reports {found.error}")
-        for choice in (found.choices or [])[:1]:
+        first = [choice for choice in found.choices or [] if choice.index == 0][:1]
+        if error := found.error or next((choice.error for choice in first), None):
+            raise GivenUpError(f"the server reports {error}")
+        for choice in first:
             message = choice.message or choice.delta
-            if message is not None and choice.index == 0:
+            if message is not None:
                 self._messages += 1
                 self._size += len(message.text) + len(message.thought)
                 if self._size > MAX_TEXT:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from actors.desktop.answers import EndpointAnswers, Prompt
 from actors.desktop.config import EndpointConfig, SeatConfig
-from actors.desktop.endpoint import MAX_ANSWER_BYTES, Endpoint, NoCompletionError, retry_after_s
+from actors.desktop.endpoint import MAX_ANSWER_BYTES, AnswerReader, Endpoint, NoCompletionError, retry_after_s
 from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Observation, from_guest
@@ -225,6 +225,12 @@ REPORTED = {
     "a body": '{"error": {"message": "out of memory, sesame"}}',
     "an event": 'data: {"error": {"message": "out of memory, sesame"}}\n\n',
     "an event of that name": "event: error\ndata: out of memory, sesame\n\n",
+    "beside an answer": (
+        '{"error": "out of memory, sesame", "choices": [{"message": {"content": "A"}, "finish_reason": "stop"}]}'
+    ),
+    "of a choice": (
+        'data: {"choices": [{"delta": {"content": "A"}, "finish_reason": "stop", "error": "out of memory, sesame"}]}\n\n'
+    ),
 }
 
 
@@ -240,7 +246,17 @@ async def test_an_error_that_comes_with_status_200_is_a_fault(body: str) -> None
     assert "sesame" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_the_first_of_several_choices_is_the_answer_whatever_their_order() -> None:
+    choices = [{"index": at, "message": {"content": "ABC"[at]}, "finish_reason": "stop"} for at in (1, 2, 0)]
+    assert completed(msgspec.json.encode({"choices": choices}), 9).text == "A"
+    reader = AnswerReader()
+    reader._take(msgspec.json.encode({"choices": [{"index": 0, "delta": {"content": "A"}}]}))
+    reader._take(msgspec.json.encode({"choices": [{"index": 1, "delta": {"content": "B"}, "finish_reason": "stop"}]}))
+    with pytest.raises(NoCompletionError, match="the stream ended before"):
+        reader.completed(9)
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking"])
 def test_an_answer_that_the_server_took_for_reasoning_is_taken_from_there(name: str) -> None:
     for content in ("", None, "\n"):
         message = {"role": "assistant", "content": content, name: "Agent.wait()"}
