@@ -228,9 +228,7 @@ REPORTED = {
     "beside an answer": (
         '{"error": "out of memory, sesame", "choices": [{"message": {"content": "A"}, "finish_reason": "stop"}]}'
     ),
-    "of a choice": (
-        'data: {"choices": [{"delta": {"content": "A"}, "finish_reason": "stop", "error": "out of memory, sesame"}]}\n\n'
-    ),
+    "of a choice": 'data: {"choices": [{"delta": {}, "finish_reason": "stop", "error": "out of memory, sesame"}]}\n\n',
 }
 
 
