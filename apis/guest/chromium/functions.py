@@ -26,6 +26,7 @@ from Xlib.ext import xtest
 SILENT_S = 5.0
 PAGES_MAX = 4  # of the same address
 BOXES_MAX = 50
+FRAMES_MAX = 8  # of other origins
 NO_SIZE = 2  # pixels, up to which a check box is only there for programs
 TEXT_MAX = 500
 PIXEL_MAX = 1 << 15
@@ -105,9 +106,33 @@ class Sight:
                 self._silent = plain, time.monotonic()
             raise
         try:
-            return None if answer is None else Seen(answer, len(elements))
+            if answer is None:
+                return None
+            for frame in answer["frames"][:FRAMES_MAX]:
+                try:
+                    self._into(answer, frame, elements, until)
+                except (Refused, LookupError):  # it has gone, or is a process of its own
+                    self._browser.unlook()
+            return Seen(answer, len(elements))
         except (ValueError, TypeError, LookupError, AttributeError):
             return None
+
+    def _into(self, answer: dict[str, Any], frame: list[Any], elements: list[list[Any]], until: float) -> None:
+        """Add to the page's answer what a frame of another origin says of its elements. Raises Refused.
+
+        A frame in it of yet another origin is not looked into.
+        """
+        path, left, top, clear, indexes = frame
+        asked = [[elements[at][0] - left, elements[at][1] - top, *elements[at][2:]] for at in indexes]
+        inner = self._browser.look(self._page, f"({_SCRIPT})({json.dumps(asked)})", until, path)
+
+        def moved(box: list[int]) -> list[int]:
+            return [box[0] + left, box[1] + top, *box[2:]]
+
+        answer["at"] |= {str(indexes[int(at)]): box and moved(box) for at, box in inner["at"].items()}
+        answer["value"] |= {str(indexes[int(at)]): text for at, text in inner["value"].items()}
+        if clear:
+            answer["boxes"] += [[*row[:2], *moved(row[2:6]), *row[6:]] for row in inner["boxes"]]
 
     def _again(self, call: str, until: float) -> Any:
         """What the page says that was looked into before; None where that shows no more."""

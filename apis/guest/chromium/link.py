@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,7 @@ class Browser:
         self._helper = ""  # session of the hidden page
         self._context = ""  # of the profile's own pages
         self._kept = ("", "")  # a page that is looked into again and again, and the session with it
+        self._worlds: dict[tuple[int, ...], int] = {}  # of this page, by the way to its frames
 
     @property
     def ready(self) -> bool:
@@ -144,17 +145,33 @@ class Browser:
                     raise failed("the page did not finish loading")
                 time.sleep(LOOK_S)
 
-    def look(self, target: str, expression: str, until: float) -> Any:
-        """What an expression gives in a page now, over a session that is kept. Raises Refused."""
+    def look(self, target: str, expression: str, until: float, path: Sequence[int] = ()) -> Any:
+        """What an expression gives in a page now, over a session that is kept. Raises Refused.
+
+        `path` leads to a frame of the page: the number of each frame in the one that holds it. The expression runs in a
+        world that no script of the page has changed.
+        """
         if self._kept[0] != target:
             self.unlook()
             made = self.ask("Target.attachToTarget", until, targetId=target, flatten=True)
             self._kept = target, str(made["sessionId"])
-        return self._value(self.ask("Runtime.evaluate", until, self._kept[1], **_evaluated(expression)))
+        session, where = self._kept[1], tuple(path)
+        if where not in self._worlds:
+            frame = target
+            if path:
+                tree = self.ask("Page.getFrameTree", until, session)["frameTree"]
+                for number in path:
+                    tree = tree["childFrames"][number]
+                frame = tree["frame"]["id"]
+            made = self.ask("Page.createIsolatedWorld", until, session, frameId=frame, worldName="sight")
+            self._worlds[where] = made["executionContextId"]
+        evaluated = _evaluated(expression) | {"contextId": self._worlds[where]}
+        return self._value(self.ask("Runtime.evaluate", until, session, **evaluated))
 
     def unlook(self) -> None:
         """Let go of the session that is kept."""
         session, self._kept = self._kept[1], ("", "")
+        self._worlds.clear()
         if session and self._tools is not None:
             with contextlib.suppress(Refused):
                 self.ask("Target.detachFromTarget", soon(SHORT_S), sessionId=session)

@@ -1,21 +1,23 @@
 // What of a page a click reaches. `given` holds [x, y, w, h, role, name] of each listed element, in pixels of the screen
 // from the page's left upper corner. The answer: {at: {index: null (covered) or [x, y, w, h]}, value: {index: text},
-// boxes: [[role, name, x, y, w, h, checked, disabled, focused], ...]}; what is not found in the page is not in it.
+// boxes: [[role, name, x, y, w, h, checked, disabled, focused], ...], frames: [[path, left, top, clear, [index, ...]],
+// ...]}; what is not found in the page is not in it. Frames are those of another origin: a script in each is to be asked.
 (given) => {
-  const EDGE = 2, MOST_BOXES = 200, MOST_DEPTH = 8, MOST_TEXT = 20000;
+  const EDGE = 2, MOST_BOXES = 200, MOST_DEPTH = 8, MOST_TEXT = 20000, MOST_NODES = 5000;
   const TEXTS = new Set(['static', 'heading', 'paragraph', 'list-item', 'label', 'section', 'text-frame', 'image']);
   const ACTIVE = 'a,area,button,summary,input,select,textarea,label,[role],[tabindex],[contenteditable],[onclick]';
   const scale = window.devicePixelRatio;
   const at = {}, value = {}, boxes = [], shown = new Set();
   if (window.visualViewport.scale !== 1) return null;
 
+  const framed = element => ['IFRAME', 'FRAME', 'OBJECT'].includes(element.tagName) ? element.contentDocument : null;
   // Elements at a point of the page, the uppermost first, in frames and shadows too: [element, dx, dy of its frame].
   const under = (root, x, y, dx, dy, depth) => {
     const found = [];
     for (const element of root.elementsFromPoint(x, y)) {
       if (depth < MOST_DEPTH && element.shadowRoot && element.shadowRoot !== root)
         found.push(...under(element.shadowRoot, x, y, dx, dy, depth + 1).filter(([each]) => each.getRootNode() !== root));
-      const inner = depth < MOST_DEPTH && element.tagName === 'IFRAME' ? element.contentDocument : null;
+      const inner = depth < MOST_DEPTH ? framed(element) : null;
       if (inner) {
         const box = element.getBoundingClientRect();
         const left = box.left + element.clientLeft, top = box.top + element.clientTop;
@@ -33,7 +35,7 @@
       const next = root.elementFromPoint(x - dx, y - dy);
       if (!next || next === element) break;
       element = next;
-      root = element.shadowRoot ?? (element.tagName === 'IFRAME' ? element.contentDocument : null);
+      root = element.shadowRoot ?? framed(element);
       if (root && !element.shadowRoot) {
         const box = element.getBoundingClientRect();
         [dx, dy] = [dx + box.left + element.clientLeft, dy + box.top + element.clientTop];
@@ -61,7 +63,7 @@
   };
   const opaque = element => {
     const style = getComputedStyle(element), [, , , alpha = 1] = style.backgroundColor.match(/[\d.]+/g) ?? [];
-    const solid = Number(alpha) > 0.9 || ['IMG', 'CANVAS', 'VIDEO', 'IFRAME'].includes(element.tagName);
+    const solid = Number(alpha) > 0.9 || ['IMG', 'CANVAS', 'VIDEO', 'IFRAME', 'FRAME', 'OBJECT'].includes(element.tagName);
     return solid && Number(style.opacity) > 0.9;
   };
   const middle = box => [box.left + box.width / 2, box.top + box.height / 2];
@@ -76,6 +78,29 @@
     .find(box => reached(element, ...middle(box)));
   const pixels = box => [box.left, box.top, box.width, box.height].map(each => Math.round(each * scale));
 
+  // Documents and shadows of the page, with where their frames are. Frames that no script here sees into are `foreign`.
+  const foreign = new Map();
+  const within = (element, dx, dy) => {
+    const box = element.getBoundingClientRect();
+    return [dx + box.left + element.clientLeft, dy + box.top + element.clientTop];
+  };
+  const roots = (root, dx, dy, depth) => depth > MOST_DEPTH ? [] : [[root, dx, dy]].concat(
+    ...[...root.querySelectorAll('*')].slice(0, MOST_NODES).map(element => {
+      if (element.shadowRoot) return roots(element.shadowRoot, dx, dy, depth + 1);
+      const inner = framed(element);
+      if (inner) return roots(inner, ...within(element, dx, dy), depth + 1);
+      if (element.contentWindow) foreign.set(element, [...within(element, dx, dy), []]);
+      return [];
+    }));
+  const all = roots(document, 0, 0, 0);
+  // What lies in a frame of another origin, unless something of this page is above it.
+  const beyond = ([x, y, w, h], index, covers) => {
+    const layers = stack(x + w / 2, y + h / 2), depth = layers.findIndex(([element]) => foreign.has(element));
+    const above = layers.slice(0, Math.max(0, depth));
+    if (depth < 0 || above.some(each => same(each, [x, y, w, h]))) return;
+    if (above.some(([element]) => covers(element))) at[index] = null;
+    else foreign.get(layers[depth][0])[2].push(index);
+  };
   const note = (element, index) => {
     shown.add(element);
     if (element.type === 'range') value[index] = element.ariaValueText ?? element.value;
@@ -87,8 +112,8 @@
     for (let node = top; node; node = node.parentNode || node.host)
       if (node.matches?.(ACTIVE) && same([node, left, above], place) && (!name || named(node, name))) return note(node, index);
     for (const point of points) {
-      const all = stack(...point).filter(each => each[0].matches(ACTIVE) && same(each, place));
-      const found = all.find(([element]) => name && named(element, name)) ?? all[0];
+      const layers = stack(...point).filter(each => each[0].matches(ACTIVE) && same(each, place));
+      const found = layers.find(([element]) => name && named(element, name)) ?? layers[0];
       if (!found) continue;
       const [element, dx, dy] = found;
       note(element, index);
@@ -97,14 +122,16 @@
       at[index] = box ? pixels(box) : null;
       return;
     }
+    beyond(place, index, () => true);
   };
   const says = (element, name) => element.textContent.length < MOST_TEXT && named(element, name);
   const read = ([x, y, w, h], name, index) => {
     const [top] = uppermost(x + w / 2, y + h / 2);
     if (!top || says(top, name)) return;
-    const all = stack(x + w / 2, y + h / 2).filter(([{parentElement}]) => parentElement?.parentElement);
-    const own = all.findIndex(([element]) => says(element, name));
-    const above = all.slice(0, Math.max(0, own)).filter(([element]) => !holds(all[own][0], element));
+    const layers = stack(x + w / 2, y + h / 2).filter(([{parentElement}]) => parentElement?.parentElement);
+    const own = layers.findIndex(([element]) => says(element, name));
+    if (own < 0) return beyond([x, y, w, h], index, opaque);
+    const above = layers.slice(0, own).filter(([element]) => !holds(layers[own][0], element));
     if (above.some(([element]) => opaque(element))) at[index] = null;
   };
   given.forEach(([x, y, w, h, role, name], index) => {
@@ -116,17 +143,25 @@
   });
 
   // Styled check boxes and radio buttons: they have no size or lie elsewhere, and their labels take the clicks.
-  for (const box of [...document.querySelectorAll('input[type=checkbox],input[type=radio]')].slice(0, MOST_BOXES)) {
-    const own = box.getBoundingClientRect();
-    if (shown.has(box) || (own.width > 2 && own.height > 2 && reached(box, ...middle(own)))) continue;
+  for (const [box, dx, dy] of all.flatMap(([root, dx, dy]) =>
+    [...root.querySelectorAll('input[type=checkbox],input[type=radio]')].map(box => [box, dx, dy])).slice(0, MOST_BOXES)) {
+    const own = box.getBoundingClientRect(), [x, y] = middle(own);
+    if (shown.has(box) || (own.width > 2 && own.height > 2 && reached(box, x + dx, y + dy))) continue;
     for (const label of box.labels) {
-      const place = part(label, 0, 0);
+      const place = part(label, dx, dy);
       if (!place) continue;
       const name = flat(box.ariaLabel ?? label.innerText).slice(0, 500);
       boxes.push([box.type === 'radio' ? 'radio-button' : 'check-box', name, ...pixels(place), box.checked,
-        box.matches(':disabled'), document.activeElement === box]);
+        box.matches(':disabled'), box.getRootNode().activeElement === box]);
       break;
     }
   }
-  return {at, value, boxes};
+  const path = view => view === window ? []
+    : [...path(view.parent), [...Array(view.parent.length).keys()].findIndex(number => view.parent[number] === view)];
+  const frames = [...foreign].map(([element, [left, top, indexes]]) => {
+    const points = [0.1, 0.5, 0.9].flatMap(x => [0.1, 0.5, 0.9].map(y => [x * element.clientWidth, y * element.clientHeight]));
+    const clear = points.every(([x, y]) => uppermost(left + x, top + y)[0] === element);
+    return [path(element.contentWindow), Math.round(left * scale), Math.round(top * scale), clear, indexes];
+  }).filter(([numbers, , , clear, indexes]) => !numbers.includes(-1) && (clear || indexes.length));
+  return {at, value, boxes, frames};
 }

@@ -9,7 +9,11 @@ HELPER = "helper"  # folder next to this file: an extension that does nothing by
 HELPER_ID = "kiebdjkcbfffdcohmcjchhkncbflgoia"  # of the key in its manifest
 PROFILE = ".config/chromium"
 # WebUIOmniboxAimPopup is a hidden page of an AI mode that needs a network: it took 0.6 s of processor time at a start.
-OFF = ("Translate", "OptimizationHints", "SpareRendererForSitePerProcess", "WebUIOmniboxAimPopup")
+# A frame of another origin in a process of its own could not be asked for what lies on its elements.
+OFF = (
+    *("Translate", "OptimizationHints", "SpareRendererForSitePerProcess", "WebUIOmniboxAimPopup"),
+    *("IsolateOrigins", "SitePerProcess", "IsolateSandboxedIframes", "OriginKeyedProcessesByDefault"),
+)
 # A little memory for the disk cache: HOME is in memory.
 CACHE_BYTES = 8 << 20
 # The user is asked nothing at the start, nothing is fetched in the background and nothing moves by itself; there is no

@@ -49,9 +49,9 @@ STYLED = (
 )
 
 
-async def page(guest: Guest, name: str, body: str) -> Observation:
+async def page(guest: Guest, name: str, body: str, folder: str = "") -> Observation:
     await guest("write_file", path=f"{name}.html", data=f"<meta charset=utf-8><title>{name}</title>{body}".encode())
-    await guest.open("chromium", f"{name}.html", title=name)
+    await guest.open("chromium", f"{folder}{name}.html", title=name)
     return await look(guest)
 
 
@@ -115,3 +115,47 @@ async def test_a_styled_box_has_its_state_at_its_label_and_a_slider_its_value(gu
     await guest.act("drag", x=across, y=slider.cy, x2=slider.x + 8 + 8 * (slider.w - 16) // 10, y2=slider.cy)
     assert "Volume (8)" in rows(await look(guest), "slider")
     assert (await look(guest)).windows[0].title.startswith("8 ")
+
+
+FRAMED = (
+    "<button>Behind</button><style>input{position:absolute;opacity:0;width:0;height:0}</style>"
+    "<div style='position:fixed;inset:0;background:#eee'><p style='margin:40px'><button>Accept</button>"
+    "<input type=checkbox id=box checked><label for=box>Fancy</label></div>"
+)
+SANDBOXED = f'<iframe width=600 height=200 sandbox srcdoc="{FRAMED}"></iframe>'
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "<iframe width=600 height=200 src=inner.html></iframe>",
+        SANDBOXED,
+        "<object width=600 height=200 type=text/html data=inner.html></object>",
+        "<iframe width=600 height=200 src=http://localhost:8731/inner.html></iframe>",
+    ],
+    ids=["a file", "a sandbox", "an object", "another host"],
+)
+async def test_what_a_frame_of_another_origin_covers_is_not_listed(guest: Guest, frame: str) -> None:
+    await guest("write_file", path="inner.html", data=f"<meta charset=utf-8>{FRAMED}".encode())
+    folder = ""
+    if "localhost" in frame:
+        folder = "http://127.0.0.1:8731/"
+        await guest("launch", argv=["python3", "-m", "http.server", "8731"])
+    over = "<div id=over style='position:fixed;inset:0;background:#eee'><p style='margin:300px'>" + (
+        "<button onclick='over.remove()'>Free</button></div>"
+    )
+    seen = await page(guest, "Frames", frame + over, folder)
+    assert [*rows(seen, "push-button", "check-box")] == ["Free"]
+    free = await click(guest, rows(seen, "push-button")["Free"])
+    assert [*rows(free, "push-button", "check-box")] == ["Accept", "Fancy"]
+    box = rows(free, "check-box")["Fancy"]
+    assert "chk" in box.states
+    assert "chk" not in rows(await click(guest, box), "check-box")["Fancy"].states
+
+
+async def test_a_page_can_not_change_what_is_seen_of_it(guest: Guest) -> None:
+    lies = (
+        "<script>Document.prototype.elementFromPoint = () => document.body; Element.prototype.matches = null</script>"
+    )
+    seen = await page(guest, "Lies", lies + COVERED)
+    assert [*rows(seen, "push-button")] == ["Accept"]
