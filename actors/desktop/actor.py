@@ -16,7 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from actors.desktop import demonstrators, memo
+from actors.desktop import demonstrators
+from actors.desktop import memo as memos
 from actors.desktop.answers import POLICY, Answerer, EndpointAnswers, SampledAnswers
 from actors.desktop.config import DesktopsConfig, EndpointConfig, Member, SeatConfig, key_of
 from actors.desktop.endpoint import Endpoint
@@ -138,8 +139,8 @@ class DesktopController(Actor):
 
     async def _make_memo(self) -> Memo:
         seat = self.config.seat
-        file = Path(seat.memo_file) if seat.memo_file else self.ctx.home.parent / memo.FILE
-        return await Memo.open(memo.scope(seat, self.config.desktops), file, self.ctx.log, only=seat.memo == "only")
+        file = Path(seat.memo_file) if seat.memo_file else self.ctx.home.parent / memos.FILE
+        return await Memo.open(memos.scope(seat, self.config.desktops), file, self.ctx.log, only=seat.memo == "only")
 
     async def _make_pool(self) -> DesktopPool | NoDesktops:
         config = self.config
@@ -287,7 +288,9 @@ class DesktopController(Actor):
                 self._enter(Stage.ACTING if came is Stage.GENERATING else came)
 
         try:
-            scene = RememberedScene(work.task, self._memo, lease, back) if self._memo is not None else await lease()
+            # Demonstrators may read forms of prompts that show what no two desktops have alike.
+            memo = self._memo if work.lane is not Lane.DEMO or work.member == POLICY else None
+            scene = await lease() if memo is None else RememberedScene(work.task, memo, lease, back)
             self._episode = Episode(
                 work,
                 scene,

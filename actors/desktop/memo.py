@@ -147,9 +147,8 @@ class Memo:
     ) -> bool:
         """Remember what a desktop has just shown, answered or been judged; False, and the line is dropped, where it was
         remembered otherwise. `of` is the task's id."""
-        fresh = MemoLine(
-            self.scope, key, of, result, None if seen is None else msgspec.msgpack.encode(seen), verdict, 1
-        )
+        packed = None if seen is None else msgspec.msgpack.encode(_by_place(seen))
+        fresh = MemoLine(self.scope, key, of, result, packed, verdict, 1)
         known = self._lines.get(key)
         if known is not None and (other := known.contradicts(fresh)):
             self._drop(key, of, other)
@@ -199,6 +198,12 @@ class Memo:
             await self._merging
         if self._changes:
             await self._merge()
+
+
+def _by_place(seen: Observation) -> Observation:
+    """The same with windows numbered by their place: a desktop draws the numbers, and no compact prompt shows them."""
+    windows = tuple(msgspec.structs.replace(window, number=n) for n, window in enumerate(seen.windows, 1))
+    return msgspec.structs.replace(seen, windows=windows)
 
 
 def _digest(*parts: bytes) -> Key:

@@ -188,6 +188,7 @@ class StepEvidence(Value):
     episodes_per_min: float  # train lane
     steps_per_min: float  # answers of the model, train lane
     elapsed_s: float
+    remembered: float = 0.0  # share of the batch's steps whose screen and result a memo gave
     success_by_kind: dict[str, float] = {}  # of late; empty without a curriculum
     # Of the groups whose last episode was committed since the step before, those of equal rewards among them:
     pass_at_1: float | None = None  # share of their episodes that succeeded; None without such a group

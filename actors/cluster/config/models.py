@@ -27,13 +27,18 @@ from runtime.errors import ConfigError
 _OF_TOKENS = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 FILES = ("config.json", "tokenizer.json")  # next to the weights, in one file or in several
 
-BASE = "base"  # the bundled model's name
+BASE, CLONED = NAMES = "base", "cloned"  # models that come with the program: the base model, and it after cloning
 MADE = {"smollm2": "smollm"}  # model folders that a target of the Makefile makes, by name
 
 
 def bundled() -> Path:
     """The base model that comes with the program."""
     return Path(str(resources.files("policy"))) / "base" / "model"
+
+
+def cloned() -> Path:
+    """The same after cloning demonstrations, as `run learn` begins from it (deploy/recipes/cloned.py)."""
+    return Path(str(resources.files("deploy"))) / "learn"
 
 
 def of_flag(base: str | None, flag: str) -> Path:
@@ -66,12 +71,12 @@ def shapes() -> Path:
 
 
 def folder_of(base: str, *, weights: bool = True) -> Path:
-    """Where the files of `base` are, whatever they are: a Hugging Face folder, "base", or a name on the hub.
+    """Where the files of `base` are, whatever they are: a Hugging Face folder, one of `NAMES`, or a name on the hub.
 
     The files of a name are fetched where the cache lacks them, without `weights` where they are not wanted. Raises
     ConfigError.
     """
-    folder = bundled() if base == BASE else Path(base).resolve()
+    folder = {BASE: bundled, CLONED: cloned}.get(base, Path(base).resolve)()
     if folder.is_dir():
         return folder
     if "://" in base:

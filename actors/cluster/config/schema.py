@@ -301,10 +301,10 @@ class Deploy(Section, frozen=True, kw_only=True):
                 "prompt.observation, prompt.coordinates and prompt.template are of a model at a URL, and model.endpoint"
                 " names none: leave them out"
             )
-        if self.desktops.memo != "off" and self.prompt.sight.picture:
+        if self.desktops.memo != "off" and self.prompt.format != "compact":
             raise ConfigError(
-                f"desktops.memo is {self.desktops.memo} and prompt.observation is {self.prompt.observation}: a memo has"
-                " no pictures; set desktops.memo to off"
+                f"desktops.memo is {self.desktops.memo} and prompt.format is {self.prompt.format}: such prompts show"
+                " pictures or numbers of windows, which differ from desktop to desktop; set desktops.memo to off"
             )
         self.samplers.refuse_unreachable(self.weight_sync)
         if self.learner.place and self.weight_sync.transport == "collective":

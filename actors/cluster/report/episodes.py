@@ -7,10 +7,12 @@ never shown in part.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from actors.cluster.runs import ledgers
+from actors.cluster.runs.evaluation_rounds import gains, rounds_of
 from actors.cluster.words import plain
 from actors.desktop.config import WHOLE_ONE_IN
 from actors.replay.database import queries
@@ -22,6 +24,7 @@ from runtime.messaging.message import BlobRef
 from runtime.segments import read_blob
 
 MOST_LOOKED_AT = 4000
+LEARNED_LOOKED_AT = 40
 
 
 class ShownStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +62,12 @@ class EpisodeView(msgspec.Struct, frozen=True, kw_only=True):
         return self.task.partition("/")[0]
 
     @property
+    def task_line(self) -> str:
+        """What the task asks for, as the first prompt has it; "" where the prompt has another form."""
+        first = self.steps[0].observation.partition("\n")[0]
+        return first.removeprefix("task: ") if first.startswith("task: ") else ""
+
+    @property
     def verdict(self) -> str:
         """How it ended, and why."""
         return f"{'success' if self.success else 'failure'} ({plain(self.reason)})"
@@ -81,6 +90,37 @@ def choose(run: Path, most: int = 24) -> list[EpisodeView]:
     lines = read_logs(run, event="episode_ended") if log_folder(run).is_dir() else iter(())
     details = {line["token"]: str(line.get("detail", "")) for line in lines if line["token"] in tokens}
     return [msgspec.structs.replace(episode, detail=details.get(episode.token, "")) for episode in shown]
+
+
+class BeforeAndAfter(NamedTuple):
+    """One held-out task as it was played in an early round and in a late one."""
+
+    before: EpisodeView
+    after: EpisodeView
+
+
+def learned(run: Path, most: int = 3) -> list[BeforeAndAfter]:
+    """Tasks that the first closed round missed and the last one solved, of another family each, at most `most`.
+
+    Short ones with a screenshot first; none without two rounds of one decoding. Raises ConfigError without a ledger.
+    """
+    with ledgers.opened(run) as db:
+        compared = gains(rounds_of(db))
+        if not compared:
+            return []
+        names = compared[0].before, compared[0].after
+        rows = [row for row in queries.episodes(db) if row["whereto"] in names and row["stored"]]
+        first, last = ({row["task"]: row for row in rows if row["whereto"] == name} for name in names)
+        tasks = [task for task in last if task in first and last[task]["success"] and not first[task]["success"]]
+        tasks.sort(key=lambda task: (last[task]["steps"] + first[task]["steps"], task))
+        pairs: dict[str, BeforeAndAfter] = {}
+        for task in tasks[:LEARNED_LOOKED_AT]:
+            before, after = read(run, db, first[task]), read(run, db, last[task])
+            if before is not None and after is not None:
+                best = pairs.get(after.family)
+                if best is None or (after.pictures and not best.after.pictures):
+                    pairs[after.family] = BeforeAndAfter(before, after)
+    return sorted(pairs.values(), key=lambda pair: not pair.after.pictures)[:most]
 
 
 def read(run: Path, db: queries.Database, row: queries.Row) -> EpisodeView | None:

@@ -60,6 +60,10 @@ FIGURES = (
         "diversity", "Diversity", "Distinct trajectories among the episodes of one task, as a share.",
         ("distinct_trajectories",), "share distinct", window=WINDOW, share=True,
     ),
+    Figure(
+        "remembered", "Remembered desktops", "Steps of a batch whose screen and result a memo gave: none was booted.",
+        ("remembered",), "share of steps", share=True,
+    ),
     Figure("coverage", "Coverage", "Training tasks solved at least once so far.", ("coverage",), "share", share=True),
     Figure(
         "kl", "KL", "k3 estimate of the divergence from the reference policy.", ("kl",), "nats per token", live=True

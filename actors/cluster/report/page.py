@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from actors.cluster import output, tables
 from actors.cluster.report import pooled
 from actors.cluster.report.drawing import Picture
-from actors.cluster.report.episodes import EpisodeView
+from actors.cluster.report.episodes import BeforeAndAfter, EpisodeView
 from actors.cluster.report.pooled import Difference, Group, PooledGain, PooledRound
 from actors.cluster.report.run_data import RunFigures
 from actors.cluster.report.time_spent import Overlap
@@ -33,8 +33,13 @@ STEP_PARTS = ("wait_s", "read_s", "pack_s", "reference_s", "forward_s", "backwar
 FIRST, SECOND = "_first_half", "_second_half"
 
 
-def page(groups: Sequence[Group], pictures: Sequence[Picture], episodes: Mapping[str, list[EpisodeView]]) -> str:
-    """The page of `groups` with their `pictures`, and the `episodes` of a run by its name."""
+def page(
+    groups: Sequence[Group],
+    pictures: Sequence[Picture],
+    episodes: Mapping[str, list[EpisodeView]],
+    learned: Mapping[str, list[BeforeAndAfter]],
+) -> str:
+    """The page of `groups` with their `pictures`; by a run's name its `episodes`, and what it has `learned`."""
     runs = [run for group in groups for run in group.runs]
     gains = [(group, pooled.pooled_gains(group.runs)) for group in groups]
     return tables.render(
@@ -62,6 +67,7 @@ def page(groups: Sequence[Group], pictures: Sequence[Picture], episodes: Mapping
         overlap=overlapped,
         times={run.name: times_of(run) for run in runs},
         episodes=episodes,
+        learned=learned,
         shown={
             name: TextTable(
                 ("Family", "Task", "Verdict", "Steps", "Played in"),
@@ -100,7 +106,7 @@ def rounds_of(run: RunFigures) -> TextTable:
     # Steps alone where all are of one lineage: `0.1118` looks like less than `0.900`.
     lineages = len({version.lineage for version in versions}) > 1
     head = ("Round", "Lineage.step" if lineages else "Step", "Decoding", "Success, 95 %", "Feasible", "No fault",
-            "Trained families", "Never trained", "Pass", "Task set")  # fmt: skip
+            "Trained families", "Never trained", "Pass", "Remembered", "Task set")  # fmt: skip
     rows = []
     for played, version in zip(run.rounds, versions, strict=True):
         whole, summary = played.summary.whole, played.summary
@@ -108,7 +114,16 @@ def rounds_of(run: RunFigures) -> TextTable:
         passed = ", ".join(f"@{k} {value:.3f}" for k, value in summary.pass_at.items())
         name = played.name if played.closed else f"{played.name} (going on)"
         made = played.version if lineages else version.step
-        cells = (name, made, played.decoding, rate(whole.all), *map(share, rates), passed, played.task_set[:12])
+        cells = (
+            name,
+            made,
+            played.decoding,
+            rate(whole.all),
+            *map(share, rates),
+            passed,
+            f"{played.remembered:.0%}",
+            played.task_set[:12],
+        )
         rows.append(cells)
     return TextTable(head, rows)
 

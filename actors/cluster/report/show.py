@@ -19,7 +19,7 @@ from actors.cluster import paths as places
 from actors.cluster.config.suggest import hint
 from actors.cluster.report import page, pooled, run_data
 from actors.cluster.report.drawing import pictures
-from actors.cluster.report.episodes import choose
+from actors.cluster.report.episodes import BeforeAndAfter, choose, learned
 from actors.cluster.report.pooled import Group
 from actors.cluster.report.run_data import SUFFIX, RunFigures
 from actors.cluster.runs import criterion, run_folder
@@ -82,6 +82,8 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
             reason = f": {run.reason}" if run.reason else ""
             output.line("\n" * bool(number) + output.clean(f"{name}{where}   {run.state}{reason}"))
             _print(run)
+            if path.is_dir():
+                _print_learned(learned(path, most=1))
         for group in (group for group in groups if len(group.runs) > 1):
             names = [run.name for run in group.runs]
             output.line(f"\n{group.label}: {len(names)} {group.called} ({', '.join(names)})")
@@ -142,8 +144,10 @@ def write(runs: Sequence[RunFigures], paths: Sequence[Path], out: Path) -> list[
     out.mkdir(parents=True, exist_ok=True)
     groups = pooled.grouped(runs)
     drawn = pictures(groups)
-    episodes = {run.name: choose(path) if path.is_dir() else [] for run, path in zip(runs, paths, strict=True)}
-    files = {"report.html": page.page(groups, drawn, episodes).encode()}
+    folders = {run.name: path for run, path in zip(runs, paths, strict=True) if path.is_dir()}
+    episodes = {run.name: choose(folders[run.name]) if run.name in folders else [] for run in runs}
+    pairs = {name: learned(path) for name, path in folders.items()}
+    files = {"report.html": page.page(groups, drawn, episodes, pairs).encode()}
     files |= {f"{picture.name}.png": picture.png for picture in drawn if picture.png}
     files |= {f"{run.name}{SUFFIX}": run_data.packed(run) for run in runs}
     for name, content in files.items():
@@ -160,6 +164,15 @@ def _document(groups: Sequence[Group], runs: Sequence[RunFigures]) -> dict[str, 
         for group in groups if len(group.runs) > 1
     ]  # fmt: skip
     return {"runs": runs, "seeds": seeds, "differences": pooled.differences(groups)}
+
+
+def _print_learned(pairs: Sequence[BeforeAndAfter]) -> None:
+    """One task before and after, an answer a line."""
+    for pair in pairs:
+        output.line(output.clean(f"\n{pair.after.task} before and after: {pair.after.task_line}"))
+        for episode in pair:
+            output.line(output.clean(f"{episode.where}: {episode.verdict}"))
+            output.quoted("\n".join(step.response for step in episode.steps))
 
 
 def _print(run: RunFigures) -> None:

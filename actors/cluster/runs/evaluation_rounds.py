@@ -31,6 +31,7 @@ class EvaluationRound(msgspec.Struct, frozen=True, kw_only=True):
     closed: bool
     summary: Summary
     episodes: list[RoundEpisode]  # what it was made of: episodes still to be played are not among them
+    remembered: float = 0.0  # share of its steps that a memo gave
     trained: frozenset[str] = frozenset()  # families that its run trains on; none where nothing was trained
 
     @property
@@ -76,10 +77,15 @@ def read_rounds(run: Path) -> list[EvaluationRound]:
 def rounds_of(db: queries.Database) -> list[EvaluationRound]:
     """The same from an open ledger whose rows have names."""
     trained = frozenset(queries.trained_families(db))
-    return [_round(row, queries.round_episodes(db, row["id"]), trained) for row in queries.rounds(db)]
+    return [
+        _round(row, queries.round_episodes(db, row["id"]), trained, queries.round_remembered(db, row["id"]))
+        for row in queries.rounds(db)
+    ]
 
 
-def _round(row: queries.Row, episodes: list[RoundEpisode], trained: frozenset[str]) -> EvaluationRound:
+def _round(
+    row: queries.Row, episodes: list[RoundEpisode], trained: frozenset[str], remembered: float
+) -> EvaluationRound:
     return EvaluationRound(
         name=row["name"],
         version=row["version"],
@@ -91,6 +97,7 @@ def _round(row: queries.Row, episodes: list[RoundEpisode], trained: frozenset[st
         summary=summarise(episodes, untrained_families({episode.family for episode in episodes}, trained)),
         episodes=episodes,
         trained=trained,
+        remembered=remembered,
     )
 
 

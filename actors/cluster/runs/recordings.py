@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
+from importlib import resources
 from pathlib import Path
 
 from actors.cluster.config import suites
@@ -34,6 +35,9 @@ def locate(name: str, runs: Path) -> Path:
     Raises ConfigError with the nearest name.
     """
     if Path(name).suffix == SUFFIX:
+        bundled = Path(str(resources.files("deploy"))).parent / name
+        if not os.path.isfile(name) and name.startswith("deploy/") and bundled.is_file():
+            return bundled
         if not os.path.isfile(name):
             near = sorted(Path(name).parent.glob("*")) if Path(name).parent.is_dir() else []
             why = hint(name, [str(file) for file in near if file.suffix == SUFFIX])

@@ -52,11 +52,11 @@ def locate(name: str, runs: Path, at: str = "") -> NamedWeights:
     """
     if (run := run_of(name, runs)) is not None:
         return _of_run(run, at or NEWEST)
-    if at and (name == models.BASE or os.path.isdir(name)):
+    if at and (name in models.NAMES or os.path.isdir(name)):
         raise ConfigError(f"--at {at}: {name} is a model, only a run has weights at several points")
-    if name == models.BASE or "://" in name or os.path.isdir(name) or models.hub_name(name):
+    if name in models.NAMES or "://" in name or os.path.isdir(name) or models.hub_name(name):
         return NamedWeights(folder=str(models.locate(name)), name=name)
-    known = [models.BASE, *(path.name for path, record in run_folder.all_runs(runs) if _trained(path, record))]
+    known = [*models.NAMES, *(path.name for path, record in run_folder.all_runs(runs) if _trained(path, record))]
     raise ConfigError(f"{name}: no such run in {runs} and no such model folder; {hint(name, known)}")
 
 

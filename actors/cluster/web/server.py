@@ -24,6 +24,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from actors.cluster import tables
 from actors.cluster.config.suggest import hint
 from actors.cluster.output import duration
+from actors.cluster.report.episodes import learned
 from actors.cluster.runs import run_folder
 from actors.cluster.tables import TableCell, TextTable
 from actors.cluster.views import episodes
@@ -45,7 +46,8 @@ ENDINGS = ("success", "failure", episodes.FAULT)
 BEFORE = "before"  # the token that a page of the list begins below
 _ASSETS = {"live.js": "text/javascript", "live.css": "text/css", "icon.svg": "image/svg+xml"}
 _EMPTY: dict[str, Any] = {
-    "back": "", "live": False, "filters": {}, "links": {}, "at": "", "episode": None, "rows": TextTable((), []),
+    "back": "", "live": False, "filters": {}, "links": {}, "at": "", "episode": None, "pairs": [],
+    "rows": TextTable((), []),
     "nothing": "", "command": "",
 }  # fmt: skip
 
@@ -68,6 +70,7 @@ class LiveServer:
             web.get("/runs/{run}/live", self._live),
             web.get("/runs/{run}/logs", self._logs),
             web.get("/runs/{run}/actors", self._actors),
+            web.get("/runs/{run}/learned", self._learned),
             web.get("/runs/{run}/episodes", self._episodes),
             web.get("/runs/{run}/episodes/{token:[0-9]{1,18}}", self._episode),
             web.get("/runs/{run}/pictures/{token:[0-9]{1,18}}.jpg", self._picture),
@@ -166,6 +169,15 @@ class LiveServer:
         ]
         heading = "Who waits for whom"
         return _page(path.name, heading=heading, path=path, rows=TextTable(head, rows), nothing=nothing)
+
+    async def _learned(self, request: web.Request) -> web.Response:
+        """The same tasks before and after."""
+        path = await self._path(request)
+        pairs = await asyncio.to_thread(learned, path)
+        nothing = "Tasks show here that the first round missed and the last one solved, once two rounds are over."
+        return await asyncio.to_thread(
+            _page, path.name, heading="Before and after", path=path, pairs=pairs, nothing=nothing
+        )
 
     async def _episodes(self, request: web.Request) -> web.Response:
         path = await self._path(request)

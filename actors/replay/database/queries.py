@@ -132,6 +132,15 @@ def steps_by_phase(db: Database) -> dict[str, int]:
 # -- evaluation rounds
 
 
+def round_remembered(db: Database, round_id: int) -> float:
+    """The share of a round's steps that a memo gave; 0 of none."""
+    rows = db.execute(
+        "SELECT s.ref FROM episodes e JOIN steps s ON s.token = e.token WHERE e.round_id = ?", (round_id,)
+    )
+    given = [msgspec.msgpack.decode(row[0], type=StepRef).remembered for row in rows]
+    return sum(given) / len(given) if given else 0.0
+
+
 def rounds_so_far(db: Database) -> list[Row]:
     """The rounds that count: id, name, version, temperature, played, planned and successes (episodes), closed."""
     return db.execute(

@@ -78,6 +78,12 @@ def _named(counters: dict[str, int], prefix: str) -> dict[str, int]:
 Group = Sequence[Sequence[StepRef]]  # the steps of each trajectory of one task
 
 
+def remembered_share(steps: Iterable[StepRef]) -> float:
+    """The share of steps for which no desktop was needed; 0 of none."""
+    given = [step.remembered for step in steps]
+    return sum(given) / len(given) if given else 0.0
+
+
 class Diversity(msgspec.Struct, frozen=True, kw_only=True):
     """Entropies in nats. An action's *line* is its function with its arguments."""
 
@@ -238,6 +244,7 @@ def step_made(
         episodes_per_min=(tx.counter(f"episodes:{Lane.TRAIN}") - mark.episodes) / minutes,
         steps_per_min=(tx.counter("answers") - mark.answers) / minutes,
         elapsed_s=tx.now - mark.since,
+        remembered=remembered_share(step for group in groups for steps in group for step in steps),
     )
     body = msgspec.json.encode(found).decode()
     tx.execute("INSERT INTO evidence VALUES(?, ?, ?)", batch.lease, msgspec.json.encode(wasted_total).decode(), body)

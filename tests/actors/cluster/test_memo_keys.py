@@ -10,14 +10,11 @@ from actors.cluster import cli
 
 REFUSED = {
     "desktops.memo_file": ["desktops.memo=on", "desktops.memo_file=memo.json"],
-    "prompt.observation": [
-        "desktops.memo=on", "prompt.format=published", "prompt.observation=picture",
-        "model.endpoint={url: 'http://127.0.0.1:1/v1', model: m}",
-    ],
+    "prompt.format": ["desktops.memo=on", "prompt.format=published"],
     "tasks.eval": ["desktops.memo=on", "tasks.eval=[{set: files}]"],
     "desktops.provider": ["desktops.memo=on", "desktops.provider={type: ssh, machines: []}"],
     "desktops.memo": ["desktops.memo=sometimes"],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("key", REFUSED)

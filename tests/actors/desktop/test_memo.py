@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,11 +18,13 @@ from actors.desktop.scene import EpisodeScene, Judged
 from actors.errors import DesktopFault
 from apis.actions.gui import Action, Click, Exit, Hotkey, Wait
 from apis.observation import Element, Observation, Window
+from apis.prompts.compact import render_compact
 from apis.tasks.verify.manifest import Manifest
 from apis.tasks.verify.verify import TaskVerdict
 
 TASK = "file_manager/train/1"
 ACTIONS: list[Action] = [Click(coordinates=(1, 2)), Hotkey(keys=["ctrl", "s"]), Wait()]
+NUMBERS = itertools.count(7)
 SOLVED = (0, 1)  # by these actions, as their numbers
 
 
@@ -34,6 +37,7 @@ class FakeDesktop:
         self.done: list[Action] = []
         self.prepared = False
         self.late_at = late_at
+        self.number = next(NUMBERS)  # of its window, which each desktop draws
 
     async def prepare(self) -> None:
         self.prepared = True
@@ -41,7 +45,7 @@ class FakeDesktop:
     async def observe(self) -> Observation:
         assert self.prepared
         title = "late" if len(self.done) == self.late_at else " ".join(str(ACTIONS.index(one)) for one in self.done)
-        window = Window(number=7, wm_class="Pcmanfm", title=title, active=True)
+        window = Window(number=self.number, wm_class="Pcmanfm", title=title, active=True)
         return Observation(windows=(window,), elements=(Element("icon", title, "", 0, 0, 9, 9),))
 
     async def act(self, action: Action, observation: Observation) -> tuple[str, bool | None]:
@@ -77,7 +81,7 @@ class Leases:
         return self.given[-1]
 
 
-Trace = tuple[list[Observation], list[str], bool]
+Trace = tuple[list[str], list[str], bool]
 
 
 async def played(scene: EpisodeScene, moves: Sequence[int]) -> Trace:
@@ -85,10 +89,12 @@ async def played(scene: EpisodeScene, moves: Sequence[int]) -> Trace:
     await scene.prepare()
     shown, answered = [], []
     for move in moves:
-        shown.append(await scene.observe())
-        answered.append((await scene.act(ACTIONS[move], shown[-1]))[0])
-    shown.append(await scene.observe())
-    await scene.act(Exit(success=True), shown[-1])
+        now = await scene.observe()
+        shown.append(render_compact("", [], now, None))
+        answered.append((await scene.act(ACTIONS[move], now))[0])
+    now = await scene.observe()
+    shown.append(render_compact("", [], now, None))
+    await scene.act(Exit(success=True), now)
     await scene.reach_verdict()
     return shown, answered, (await scene.judged()).verdict.success
 
