@@ -19,6 +19,8 @@ from actors.desktop.files import office as judge
 from actors.desktop.files.office import PROGRAM
 from actors.desktop.files.read_home import FileSeen, ReadLimits, as_wanted
 from actors.desktop.providers import home
+from apis.documents.read.bounds import Bounds, Budget
+from apis.documents.read.written import strange
 from apis.tasks.verify import office
 from apis.tasks.verify.verify import OFFICE, WantedFile
 
@@ -238,5 +240,9 @@ async def test_a_verdict_takes_far_less_of_the_processor_than_an_episode(
         began = spent_s()
         assert await judged(ends) == {f"end.{ending}": ""}
         took.append(spent_s() - began)
-    sys.stdout.write(f"\n{ending}: {min(took):.2f} to {max(took):.2f} CPU-seconds a verdict\n")
+    end, began = next(iter(ends.values())), spent_s()
+    assert all(strange(end, [end, end], lambda: Budget(Bounds())) == "" for _ in range(20))
+    packages = (spent_s() - began) / 20
+    said = f"{ending}: {min(took):.2f} to {max(took):.2f} CPU-seconds a verdict, {packages:.3f} of packages alone"
+    sys.stdout.write(f"\n{said}\n")
     assert min(took) < EPISODE_CPU_S / 2
