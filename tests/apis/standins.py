@@ -13,6 +13,7 @@ import re
 import struct
 import sys
 import tarfile
+import time
 import uuid
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -158,7 +159,8 @@ def drawn(said: str, kind: str) -> bytes:
     out, seen = io.BytesIO(), hashlib.sha256(said.encode()).digest()
     picture = Image.new("RGB", (64, 48), tuple(seen[:3]))
     picture.paste(tuple(seen[3:6]), (0, 0, 20 + seen[6] % 12, 12 + seen[7] % 12))
-    picture.save(out, kind)
+    dates = {"creationDate": time.gmtime(0), "modDate": time.gmtime(0)} if kind == "PDF" else {}
+    picture.save(out, kind, **dates)
     return out.getvalue()
 
 
