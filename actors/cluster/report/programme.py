@@ -192,7 +192,7 @@ def carry_out(file: Path, runs: Path, hours: float) -> int:
     """
     plan, into = programme.load(file), file.parent / "results" / "programme"
     into.mkdir(parents=True, exist_ok=True)
-    programme.lowest_priority()
+    programme.in_background()
     until = time.monotonic() + 3600 * hours
     while time.monotonic() < until:
         found = results(into)
@@ -204,8 +204,11 @@ def carry_out(file: Path, runs: Path, hours: float) -> int:
             return 0
         if not _ended(runs / cell.name):
             output.news(f"programme: {cell.name}")
+            before = _record(runs / cell.name)
             if not programme.play(programme.words(plan, cell, runs), until):
                 return 1
+            if _record(runs / cell.name) == before:
+                raise ConfigError(f"{cell.name} was refused, as said above: mend that, and start the programme again")
         if _ended(runs / cell.name):
             _keep(into / f"{cell.name}{SUFFIX}", slim(run_data.read_run(runs / cell.name)))
             write_page(into.with_suffix(".md"), table(plan, results(into)))
@@ -225,7 +228,12 @@ def next_cell(plan: Programme, found: Mapping[str, RunFigures], runs: Path) -> P
 
 
 def _ended(run: Path) -> bool:
-    return run_folder.is_run(run) and run_folder.read_record(run).has_ended
+    record = _record(run)
+    return record is not None and record.has_ended
+
+
+def _record(run: Path) -> run_folder.RunRecord | None:
+    return run_folder.read_record(run) if run_folder.is_run(run) else None
 
 
 def _keep(path: Path, content: bytes) -> None:

@@ -168,8 +168,10 @@ def left_out(run: Path) -> str:
     return ""
 
 
-def lowest_priority() -> None:
-    """Let everything else on the machine go first, for this process and those that it starts."""
+def in_background() -> None:
+    """Let all else on the machine go first, also of what is started from here, and end by a signal as by Ctrl-C."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell has its background jobs ignore the first
+        signal.signal(number, signal.default_int_handler)
     os.nice(LOWEST - os.nice(0))
     psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
 

@@ -21,13 +21,14 @@ from actors.replay.demos.format import (
     DemoStep,
     RecordingHeader,
     TaskAttempts,
+    digest_of_step,
     read_parquet,
     write_parquet,
 )
 from actors.replay.messages import Reservation, StepPayload, StepRef
 from apis.actions.reasoning import spoken
 from runtime.errors import PayloadLost, StoreError
-from runtime.segments import digest_of, read_blob
+from runtime.segments import read_blob
 
 
 def read(path: Path, passed: Callable[[PayloadLost], None] | None = None) -> tuple[RecordingHeader, Iterator[Demo]]:
@@ -57,7 +58,7 @@ def _checked(path: Path, header: RecordingHeader, demos: Iterable[Demo]) -> Iter
         if count == header.demos:
             raise StoreError(f"{path} holds more than the {count} demonstrations that it says it holds")
         for number, step in enumerate(demo.steps):
-            if digest_of(msgspec.msgpack.encode(step.payload)).hex() != step.digest:
+            if digest_of_step(step.payload) != step.digest:
                 raise StoreError(f"{path}: step {number} of {demo.task} is not what its digest {step.digest} says")
         count += 1
         yield demo

@@ -62,8 +62,15 @@ class RecordingHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     tasks: list[TaskAttempts] = []  # all that were tried, solved or not; [] where tasks have no strata
 
 
+def digest_of_step(payload: StepPayload) -> str:
+    """blake2b-128 of the payload as MessagePack, hex, without what no recording holds: labels came after recordings."""
+    fields = msgspec.structs.asdict(payload)
+    del fields["label_ids"]
+    return digest_of(msgspec.msgpack.encode(fields)).hex()
+
+
 class DemoStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One step. `digest` is blake2b-128 of the payload as MessagePack, hex."""
+    """One step and its `digest_of_step`."""
 
     digest: str
     well_formed: bool
@@ -72,8 +79,8 @@ class DemoStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     @classmethod
     def of(cls, payload: StepPayload, *, well_formed: bool) -> Self:
         """A step without its screenshot, which is a file of its run, and without what its run's weights drew."""
-        alone = msgspec.structs.replace(payload, screenshot=None, logprobs=[], spans=[])
-        return cls(digest=digest_of(msgspec.msgpack.encode(alone)).hex(), well_formed=well_formed, payload=alone)
+        alone = msgspec.structs.replace(payload, screenshot=None, logprobs=[], spans=[], label_ids=[])
+        return cls(digest=digest_of_step(alone), well_formed=well_formed, payload=alone)
 
 
 class Demo(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

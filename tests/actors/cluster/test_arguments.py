@@ -18,13 +18,12 @@ from actors.cluster.runs import recordings
 from actors.front.library import TaskHandle
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
-from actors.replay.demos.format import Demo, DemoStep, RecordingHeader
+from actors.replay.demos.format import Demo, DemoStep, RecordingHeader, digest_of_step
 from actors.replay.messages import StepPayload
 from apis.observation import OBSERVATION_VERSION
 from apis.tasks import registry as tasks
 from runtime.errors import ConfigError
 from runtime.program import program
-from runtime.segments import digest_of
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +46,7 @@ def step() -> DemoStep:
         "observe_ms": 1.0, "generate_ms": 0.0, "act_ms": 1.0,
     }  # fmt: skip
     payload = msgspec.convert(plain, StepPayload)
-    return DemoStep(digest=digest_of(msgspec.msgpack.encode(payload)).hex(), well_formed=True, payload=payload)
+    return DemoStep(digest=digest_of_step(payload), well_formed=True, payload=payload)
 
 
 def written(task: str = "text_editor/train/1", steps: int = 1, **header: Any) -> str:

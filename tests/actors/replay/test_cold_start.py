@@ -15,13 +15,14 @@ from ledger_tools import BROKEN, FAULT, Play, demo_tasks_begun, settings, step
 
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
+from actors.replay.demos.format import digest_of_step
 from actors.replay.ledger import demo_tasks, retention
 from actors.replay.messages import Lane, Phase, Reservation, StepPayload
 from actors.replay.rules import cold_start
 from actors.replay.rules.cold_start import MIXED, POLICY, AttemptStage, AttemptTally, DemoTask, Rules, Stratum
 from actors.settings import DemosConfig
 from runtime.errors import ConfigError
-from runtime.segments import SegmentStore, digest_of
+from runtime.segments import SegmentStore
 
 RULES = Rules(attempts=3, mixed=2, resamples=2, retries=1)
 FIELDS = {AttemptStage.FIRST: "first", AttemptStage.MIXED: "mixed", AttemptStage.POLICY: "policy"}
@@ -294,7 +295,7 @@ def demo(task: str, member: str) -> demo_format.Demo:
         },
         StepPayload,
     )  # fmt: skip
-    digest = digest_of(msgspec.msgpack.encode(content)).hex()
+    digest = digest_of_step(content)
     one = demo_format.DemoStep(digest=digest, well_formed=True, payload=content)
     return demo_format.Demo(task=task, route="", member=member, reason="verified", wall_s=1.0, busy_s=1.0, steps=[one])
 

@@ -15,13 +15,13 @@ from ledger_tools import Play, settings, step
 from actors.errors import LedgerError
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
-from actors.replay.demos.format import Demo, DemoStep, RecordingHeader
+from actors.replay.demos.format import Demo, DemoStep, RecordingHeader, digest_of_step
 from actors.replay.ledger import demo_tasks
 from actors.replay.messages import Phase, StepPayload, StepRef
 from actors.replay.rules.cold_start import order, strata
 from apis.observation import OBSERVATION_VERSION
 from runtime.errors import StoreError
-from runtime.segments import SegmentStore, digest_of, read_blob
+from runtime.segments import SegmentStore, read_blob
 
 ROUTES = {"a": ["api", "gui"], "b": ["gui"]}
 TASKS = [f"{family}/train/{n}" for n in range(4) for family in "ab"]
@@ -161,7 +161,7 @@ def test_what_was_thought_only_is_not_what_was_done() -> None:
 def foreign(demo: Demo, **changed: object) -> DemoStep:
     """The first step of it with another payload, and the digest of that."""
     content = msgspec.structs.replace(demo.steps[0].payload, **changed)
-    digest = digest_of(msgspec.msgpack.encode(content)).hex()
+    digest = digest_of_step(content)
     return msgspec.structs.replace(demo.steps[0], digest=digest, payload=content)
 
 
@@ -214,7 +214,7 @@ def test_any_step_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory,
     steps = []
     for text, numbers, real, maybe, well_formed in rows:
         content = payload(text, prompt_ids=numbers, act_ms=real, temperature=real, refusal=maybe, result=maybe)
-        digest = digest_of(msgspec.msgpack.encode(content)).hex()
+        digest = digest_of_step(content)
         steps.append(DemoStep(digest=digest, well_formed=well_formed, payload=content))
     made = [Demo(task="a/train/1", route="", reason="verified", wall_s=0.1, busy_s=0.2, steps=steps)] * 2
     header = RecordingHeader(format=demo_format.FORMAT, tokenizer="", form="", demos=2)

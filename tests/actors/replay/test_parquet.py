@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -16,10 +15,9 @@ import pytest
 
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
-from actors.replay.demos.format import Demo, DemoStep, RecordingHeader
+from actors.replay.demos.format import Demo, DemoStep, RecordingHeader, digest_of_step
 from actors.replay.messages import StepPayload
 from runtime.errors import StoreError
-from runtime.segments import digest_of
 
 
 def step(text: str, refusal: str | None) -> DemoStep:
@@ -28,7 +26,7 @@ def step(text: str, refusal: str | None) -> DemoStep:
         response="Agent.wait()", action=None, refusal=refusal, result=None, screenshot=None, observe_ms=1 / 3,
         generate_ms=0.0, act_ms=1e-9,
     )  # fmt: skip
-    return DemoStep(digest=digest_of(msgspec.msgpack.encode(content)).hex(), well_formed=True, payload=content)
+    return DemoStep(digest=digest_of_step(content), well_formed=True, payload=content)
 
 
 MADE = [
@@ -193,3 +191,10 @@ def test_what_is_no_file_and_rows_out_of_order_are_refused(table: pa.Table, tmp_
     pq.write_table(table.take(list(range(table.num_rows - 1, -1, -1))), tmp_path / "back.parquet")
     with pytest.raises(StoreError, match="row 1, column demo"):
         list(demo_files.read(tmp_path / "back.parquet")[1])
+
+
+def test_recordings_of_earlier_builds_keep_their_digests() -> None:
+    """A field that a build adds to a stored step is none of its digest's."""
+    header, found = demo_files.read(Path("deploy/demos/local.parquet"))
+    assert len([demo for demo, _ in zip(found, range(3), strict=False)]) == 3
+    assert header.demos == 800
