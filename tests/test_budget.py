@@ -18,12 +18,12 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (16124, 103),
+    "actors/cluster": (16134, 103),
     "actors/desktop": (8956, 40),
     "actors/entropulse": (757, 4),
     "actors/front": (1233, 8),
     "actors/learner": (2119, 8),
-    "actors/replay": (6267, 27),
+    "actors/replay": (6275, 27),
     "actors/sampler": (2981, 14),
     "apis": (550, 6),
     "apis/actions": (830, 6),
