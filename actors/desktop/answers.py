@@ -203,19 +203,19 @@ class EndpointAnswers:
         """
         start = time.monotonic()
         try:
-            found = await self._asked(step, prompt.picture, observation, self._chat.remembered(history), last)
+            completed = await self._asked(step, prompt.picture, observation, self._chat.remembered(history), last)
         except EndpointDown as error:
             raise DesktopFault(error.cause, str(error), "sampler") from error
-        self._chat.answered(step, found.text)
+        self._chat.answered(step, completed.text)
         pin = self._work.pin
         return Answer(
-            text=found.text,
+            text=completed.text,
             prompt_ids=[],
             response_ids=[],
             logprobs=[],
             spans=[] if pin is None else [VersionSpan(version=pin, start=0, end=0)],
             seconds=time.monotonic() - start,
-            cut=found.cut,
+            cut=completed.cut,
         )
 
     async def _asked(

@@ -109,7 +109,7 @@ class SshConfig(Section, frozen=True, kw_only=True, tag="ssh"):
             for number, machine in enumerate(self.machines)
         ]
         return SshConfig(
-            machines=[msgspec.structs.replace(one, desktops=desktops) for one, desktops in parts if desktops]
+            machines=[msgspec.structs.replace(machine, desktops=desktops) for machine, desktops in parts if desktops]
         )
 
 
@@ -281,10 +281,10 @@ def key_of(endpoint: EndpointConfig, environment: Mapping[str, str]) -> str:
     """The endpoint's key, "" when it needs none. Raises ConfigError naming the variable that is not set."""
     if not endpoint.key_env:
         return ""
-    found = environment.get(endpoint.key_env, "")
-    if not found:
+    key = environment.get(endpoint.key_env, "")
+    if not key:
         raise ConfigError(f"{endpoint.at}: key_env names {endpoint.key_env}, which is not set: export it first")
-    return found
+    return key
 
 
 RESERVED = ("mixed", "policy", "")  # what the ledger says in place of a member's name

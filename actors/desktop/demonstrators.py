@@ -95,9 +95,9 @@ def fitting(members: Sequence[Member], task: str, space: ActionSpace = "both") -
     """
     routes = routes_in(space, tasks.family(task).routes)
     return [
-        one.name
-        for one in members
-        if isinstance(one, EndpointMember) or (one.route in routes if one.route else bool(routes))
+        member.name
+        for member in members
+        if isinstance(member, EndpointMember) or (member.route in routes if member.route else bool(routes))
     ]
 
 
@@ -217,20 +217,20 @@ def rewritten(text: str, observation: Observation, *, asked: str, wanted: str, c
 
 def _refused(text: str, observation: Observation, wanted: str) -> str:
     """The answer that was no action, so that it is none in the other form either."""
-    said = "" if len(text) > MAX_READ else spoken(text).said
-    shown = escaped(said.strip()[: 2 * MAX_REFUSED], MAX_REFUSED).replace("`", "'")
+    answer = "" if len(text) > MAX_READ else spoken(text).said
+    shown = escaped(answer.strip()[: 2 * MAX_REFUSED], MAX_REFUSED).replace("`", "'")
     names = element_names(observation), window_names(observation)
-    for said in (shown, f"no action: {shown}"):
-        if shown and isinstance(parse(said, observation.app, *names, wanted), RefusedAnswer):
-            return said
+    for answer in (shown, f"no action: {shown}"):
+        if shown and isinstance(parse(answer, observation.app, *names, wanted), RefusedAnswer):
+            return answer
     return NOTHING
 
 
 def _thought(text: str) -> str:
     """The first line of its reasoning, or of what comes before the action."""
-    said, thought, _ = spoken(text)
-    before = thought or (said.partition("```")[0] if "```" in said else said.strip().rpartition("\n")[0])
-    return next((one for one in before.splitlines() if one.strip()), "").replace("<", "(").replace(">", ")")
+    answer, thought, _ = spoken(text)
+    before = thought or (answer.partition("```")[0] if "```" in answer else answer.strip().rpartition("\n")[0])
+    return next((line for line in before.splitlines() if line.strip()), "").replace("<", "(").replace(">", ")")
 
 
 def by_name(action: Action, observation: Observation) -> Action:

@@ -41,8 +41,8 @@ class EndpointDown(Exception):  # noqa: N818 - becomes a fault of the infrastruc
     `status` is that of the server's answer where it refused, else 0.
     """
 
-    def __init__(self, cause: str, said: str, status: int = 0) -> None:
-        super().__init__(said)
+    def __init__(self, cause: str, text: str, status: int = 0) -> None:
+        super().__init__(text)
         self.cause = cause
         self.status = status
 
@@ -62,8 +62,8 @@ class PromptRefused(EndpointDown):
 class _AgainError(Exception):
     """This try failed; the next may not."""
 
-    def __init__(self, cause: str, said: str, after_s: float = 0.0) -> None:
-        super().__init__(said)
+    def __init__(self, cause: str, text: str, after_s: float = 0.0) -> None:
+        super().__init__(text)
         self.cause = cause
         self.after_s = after_s
 
@@ -125,7 +125,7 @@ class Endpoint:
         try:
             async with asyncio.timeout(self._config.timeout_s), self._client.stream("GET", self._at("models")) as reply:
                 raw = await _whole(_bounded(reply, MAX_ANSWER_BYTES))
-            return [one.id for one in msgspec.json.decode(raw, type=_Models).data]
+            return [model.id for model in msgspec.json.decode(raw, type=_Models).data]
         except (TimeoutError, httpx2.HTTPError, TooLongError, msgspec.DecodeError, UnicodeDecodeError):
             return []
 
@@ -133,8 +133,8 @@ class Endpoint:
         """Wait as long as the server asked any request to. Raises EndpointDown where that ends past `deadline`."""
         wait_s = self._not_before - time.monotonic()
         if self._not_before > deadline:
-            said = f"{self._name}: it asks to wait {wait_s:.0f} s more, longer than an answer may take"
-            raise EndpointDown("endpoint_limited", said)
+            text = f"{self._name}: it asks to wait {wait_s:.0f} s more, longer than an answer may take"
+            raise EndpointDown("endpoint_limited", text)
         await asyncio.sleep(max(0.0, wait_s))
 
     def _at(self, path: str) -> str:
@@ -215,12 +215,12 @@ async def _joined(start: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[b
 
 async def _whole(pieces: AsyncIterator[bytes], most: int = MAX_ANSWER_BYTES) -> bytes:
     """All pieces as one. Raises TooLongError where they are more than `most` bytes."""
-    found = bytearray()
+    whole = bytearray()
     async for piece in pieces:
-        found += piece
-        if len(found) > most:
+        whole += piece
+        if len(whole) > most:
             raise TooLongError(f"an answer of more than {MAX_ANSWER_BYTES} bytes")
-    return bytes(found)
+    return bytes(whole)
 
 
 # Reasons to end by which the model ended its answer: OpenAI's, and those of TGI, Anthropic, Cohere and Gemini.
@@ -322,9 +322,9 @@ class AnswerReader:
         self.ended = True
 
     def _take(self, raw: bytes) -> None:
-        found = _decoded(raw)
-        first = [choice for choice in found.choices or [] if choice.index == 0][:1]
-        if error := found.error or next((choice.error for choice in first), None):
+        completion = _decoded(raw)
+        first = [choice for choice in completion.choices or [] if choice.index == 0][:1]
+        if error := completion.error or next((choice.error for choice in first), None):
             raise GivenUpError(f"the server reports {error}")
         for choice in first:
             message = choice.message or choice.delta
@@ -414,15 +414,15 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float:
 
 def _number(text: str) -> float:
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
         return 0.0
-    return found if math.isfinite(found) else 0.0
+    return number if math.isfinite(number) else 0.0
 
 
 def _date_s(text: str) -> float | None:
     try:
-        found = parsedate_to_datetime(text)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        date = parsedate_to_datetime(text)
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
     except (ValueError, TypeError, OverflowError, OSError):
         return None

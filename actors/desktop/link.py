@@ -129,8 +129,8 @@ def decoded(method: str, raw: msgspec.Raw) -> Any:
 
     Raises msgspec.DecodeError, UnicodeDecodeError, RecursionError for anything else.
     """
-    found = neat(bytes(raw)) if method == "observe" else None
-    return _DECODERS[method].decode(raw) if found is None else found
+    frame = neat(bytes(raw)) if method == "observe" else None
+    return _DECODERS[method].decode(raw) if frame is None else frame
 
 
 def is_jpeg(picture: object) -> TypeGuard[bytes]:
@@ -343,11 +343,11 @@ class GuestLink:
 
     async def _last_words(self) -> str:
         """What the agent or its server said at the end; for the log only."""
-        said = b""
+        output = b""
         with contextlib.suppress(TimeoutError, asyncssh.Error, OSError):
             async with asyncio.timeout(0.5):
-                said = await self._process.stderr.read(_STDERR_CHARS)
-        text = said.decode("utf-8", "backslashreplace").strip().splitlines()[-1:]
+                output = await self._process.stderr.read(_STDERR_CHARS)
+        text = output.decode("utf-8", "backslashreplace").strip().splitlines()[-1:]
         return f"the agent ended: {''.join(text)[:200]}" if text else "the agent ended"
 
     async def close(self) -> None:

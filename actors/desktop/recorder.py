@@ -61,10 +61,10 @@ class EndState(msgspec.Struct, frozen=True):
 
     def parts(self) -> list[bytes]:
         """The record, HOME before, then the files; nothing where the files are too large to be kept."""
-        held = [file.data for file in self.files if file.data is not None]
-        if sum(map(len, held)) > MOST_BYTES:
+        contents = [file.data for file in self.files if file.data is not None]
+        if sum(map(len, contents)) > MOST_BYTES:
             return []
-        numbers = iter(range(2, 2 + len(held)))
+        numbers = iter(range(2, 2 + len(contents)))
         before, after = self.before.entries, self.after.entries
         record = _Record(
             paths=[
@@ -77,7 +77,7 @@ class EndState(msgspec.Struct, frozen=True):
             cut=self.after.cut,
             home=self.home,
         )
-        return [_packed(record), _packed(self.before), *held]
+        return [_packed(record), _packed(self.before), *contents]
 
     @classmethod
     def of(cls, parts: Sequence[bytes]) -> Self:
@@ -85,9 +85,9 @@ class EndState(msgspec.Struct, frozen=True):
         try:
             record, before = _unpacked(parts[0], _Record), _unpacked(parts[1], Manifest)
             files = [
-                FileSeen(path=one.path, data=None if one.blob == _NO_BLOB else parts[one.blob], names=one.names,
-                         refusal=one.refusal)
-                for one in record.paths
+                FileSeen(path=path.path, data=None if path.blob == _NO_BLOB else parts[path.blob], names=path.names,
+                         refusal=path.refusal)
+                for path in record.paths
             ]  # fmt: skip
         except (msgspec.DecodeError, zlib.error, IndexError) as error:
             raise PayloadLost(f"it holds no end state: {error}") from error

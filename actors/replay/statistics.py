@@ -94,16 +94,16 @@ def paired(before: Sequence[Tally], after: Sequence[Tally], left_out: int = 0) -
     R. G. Newcombe, Statistics in Medicine 17, 1998, for paired shares. With several episodes per instance the shares'
     intervals are those of `rate` and the correlation is that of the instances' means.
     """
-    one, two = rate(before), rate(after)
-    value = two.value - one.value
-    (low_1, high_1), (low_2, high_2) = one.interval, two.interval
+    first, second = rate(before), rate(after)
+    value = second.value - first.value
+    (low_1, high_1), (low_2, high_2) = first.interval, second.interval
     if not before:
-        return Gain(before=one, after=two, value=0.0, low=-1.0, high=1.0, instances=0, left_out=left_out)
+        return Gain(before=first, after=second, value=0.0, low=-1.0, high=1.0, instances=0, left_out=left_out)
     r = _correlation(before, after)
-    down, up = (two.value - low_2, high_1 - one.value), (high_2 - two.value, one.value - low_1)
+    down, up = (second.value - low_2, high_1 - first.value), (high_2 - second.value, first.value - low_1)
     return Gain(
-        before=one,
-        after=two,
+        before=first,
+        after=second,
         value=value,
         low=max(-1.0, value - _added(*down, r)),
         high=min(1.0, value + _added(*up, r)),
@@ -117,12 +117,12 @@ def with_seeds(gain: Gain, cells: Sequence[Sequence[float]]) -> Gain:
 
     The interval is never narrower than that of the instances alone, which knows that shares end at 0 and 1.
     """
-    found = spread(cells)
+    parts = spread(cells)
     return msgspec.structs.replace(
         gain,
-        low=max(-1.0, min(gain.low, gain.value - found.half)),
-        high=min(1.0, max(gain.high, gain.value + found.half)),
-        spread=found,
+        low=max(-1.0, min(gain.low, gain.value - parts.half)),
+        high=min(1.0, max(gain.high, gain.value + parts.half)),
+        spread=parts,
     )
 
 
@@ -249,19 +249,19 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 def summarise(episodes: Iterable[RoundEpisode], untrained: Collection[str] = ()) -> Summary:
     """The summary of a round; `untrained` names the families that are never trained on."""
-    found = list(episodes)
-    played = [episode for episode in found if not episode.fault]
+    listed = list(episodes)
+    played = [episode for episode in listed if not episode.fault]
     each = _tallies(played)
     return Summary(
-        instances=len({episode.task for episode in found}),
-        episodes=len(found),
-        faults=len(found) - len(played),
-        whole=_rates(found),
-        trained=_rates([episode for episode in found if episode.family not in untrained]),
-        untrained=_rates([episode for episode in found if episode.family in untrained]),
+        instances=len({episode.task for episode in listed}),
+        episodes=len(listed),
+        faults=len(listed) - len(played),
+        whole=_rates(listed),
+        trained=_rates([episode for episode in listed if episode.family not in untrained]),
+        untrained=_rates([episode for episode in listed if episode.family in untrained]),
         families={
-            family: _rates([episode for episode in found if episode.family == family])
-            for family in sorted({episode.family for episode in found})
+            family: _rates([episode for episode in listed if episode.family == family])
+            for family in sorted({episode.family for episode in listed})
         },
         pass_at=_passes(list(each.values())),
     )
@@ -285,7 +285,7 @@ def gain_of_pairs(pairs: Iterable[tuple[Sequence[RoundEpisode], Sequence[RoundEp
     tasks = {episode.task for episode in every}
     sound = tasks - {episode.task for episode in every if episode.fault}
     each = [[_tallies(e for e in episodes if e.task in sound) for episodes in pair] for pair in listed]
-    both = sorted(set.intersection(*(set(found) for pair in each for found in pair))) if each else []
+    both = sorted(set.intersection(*(set(tallies) for pair in each for tallies in pair))) if each else []
     before, after = (_summed(both, [pair[side] for pair in each]) for side in (0, 1))
     whole = paired(before, after, len(tasks) - len(both))
     if len(each) < 2 or len(both) < 2:
@@ -293,8 +293,8 @@ def gain_of_pairs(pairs: Iterable[tuple[Sequence[RoundEpisode], Sequence[RoundEp
     return with_seeds(whole, [[_share(last[task]) - _share(first[task]) for task in both] for first, last in each])
 
 
-def _summed(tasks: Sequence[str], found: Sequence[dict[str, Tally]]) -> list[Tally]:
-    return [(sum(one[task][0] for one in found), sum(one[task][1] for one in found)) for task in tasks]
+def _summed(tasks: Sequence[str], rounds: Sequence[dict[str, Tally]]) -> list[Tally]:
+    return [(sum(each[task][0] for each in rounds), sum(each[task][1] for each in rounds)) for task in tasks]
 
 
 def _share(tally: Tally) -> float:
@@ -310,11 +310,11 @@ def _rates(episodes: Sequence[RoundEpisode]) -> Rates:
 
 
 def _tallies(episodes: Iterable[RoundEpisode]) -> dict[str, Tally]:
-    found: dict[str, Tally] = {}
+    by_task: dict[str, Tally] = {}
     for episode in episodes:
-        won, played = found.get(episode.task, (0, 0))
-        found[episode.task] = (won + episode.success, played + 1)
-    return found
+        won, played = by_task.get(episode.task, (0, 0))
+        by_task[episode.task] = (won + episode.success, played + 1)
+    return by_task
 
 
 def _passes(tallies: Sequence[Tally]) -> dict[int, float]:

@@ -234,7 +234,7 @@ class RayEngine:
             if node["Alive"]
         ]
 
-    async def place(self, order: PlaceHost, placed: Callable[[str, int], None], said: Callable[[str], None]) -> int:
+    async def place(self, order: PlaceHost, placed: Callable[[str, int], None], say: Callable[[str], None]) -> int:
         """Start a far process where there is room and watch it to its end."""
         made = None
         try:
@@ -248,7 +248,7 @@ class RayEngine:
                     await asyncio.sleep(AGAIN_S)  # Ray does not know yet whether it is over
                     continue
                 for line in lines:
-                    said(line)
+                    say(line)
                 if code is not None:
                     return int(code)
         except self._ray.exceptions.RayError as error:

@@ -54,7 +54,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
         ],
         "actors/desktop/faults.py": [
             "tests/actors/desktop/test_fault_causes.py", "tests/invariants/test_faults_are_not_outcomes.py",
-            "tests/actors/desktop/test_episode_faults.py", "tests/actors/desktop/test_fault_causes.py",
+            "tests/actors/desktop/test_episode_faults.py",
         ],
         "apis/actions/grammar.py": GRAMMAR,
         "actors/desktop/files/read_home.py": OUTSIDE,

@@ -40,7 +40,7 @@ class _Over(Exception):  # noqa: N818 - an answer, not a defect
 
 class _Census:
     def __init__(self, bounds: dict[str, Any], sought: Sequence[str]) -> None:
-        self.sought = [bytes.fromhex(one) for one in sought]
+        self.sought = [bytes.fromhex(digits) for digits in sought]
         self.entries: dict[str, list[Any]] = {}
         self.owner = (-1, -1)
         self.cut = ""
@@ -64,9 +64,9 @@ class _Census:
 
     def more(self, file: int, seen: os.stat_result) -> str:
         """What else is known of an open file or folder: "" where nothing is out of the ordinary."""
-        found = [] if (seen.st_uid, seen.st_gid) == self.owner else [f"owner {seen.st_uid} {seen.st_gid}"]
+        notes = [] if (seen.st_uid, seen.st_gid) == self.owner else [f"owner {seen.st_uid} {seen.st_gid}"]
         if stat.S_ISREG(seen.st_mode) and seen.st_nlink > 1:
-            found.append(f"{seen.st_nlink} names")
+            notes.append(f"{seen.st_nlink} names")
         try:
             names = [name for name in os.listxattr(file) if name.startswith(OWN_ATTRIBUTES)]
             values = blake2b(digest_size=DIGEST_BYTES)
@@ -74,7 +74,7 @@ class _Census:
                 values.update(os.fsencode(name) + b"\0" + os.getxattr(file, name) + b"\0")
         except OSError:  # a file system without any, or one that was taken away meanwhile
             names = []
-        return ", ".join([*found, *([f"attributes {values.hexdigest()}"] if names else [])])
+        return ", ".join([*notes, *([f"attributes {values.hexdigest()}"] if names else [])])
 
     def folder(self, at: int, above: str, depth: int) -> None:
         """All that lies in the open folder `at`, whose own path is `above`."""
@@ -110,8 +110,8 @@ class _Census:
                 seen = os.fstat(file)
                 if not stat.S_ISREG(seen.st_mode):
                     raise OSError(errno.ENOENT, "replaced while it was looked at")
-                kind, (mark, held) = self.kind(name, file, seen), self.mark(file, seen)
-                more = ", ".join(filter(None, (self.more(file, seen), held)))
+                kind, (mark, holds) = self.kind(name, file, seen), self.mark(file, seen)
+                more = ", ".join(filter(None, (self.more(file, seen), holds)))
                 self.add(path, [kind, seen.st_size, stat.S_IMODE(seen.st_mode), mark, more])
             finally:
                 os.close(file)
@@ -145,16 +145,16 @@ class _Census:
         """
         if seen.st_size > min(self.file_bytes, self.bytes):
             return f"unread {seen.st_ino} {seen.st_ctime_ns} {seen.st_mtime_ns}", ""
-        found = blake2b(digest_size=DIGEST_BYTES)
-        left, last, held = seen.st_size, b"", set[int]()
+        digest = blake2b(digest_size=DIGEST_BYTES)
+        left, last, numbers = seen.st_size, b"", set[int]()
         longest = max(map(len, self.sought), default=0)
         while left > 0 and (piece := os.read(file, min(PIECE, left))):
-            found.update(piece)
+            digest.update(piece)
             left -= len(piece)
             last = last[-longest:] + piece if longest else b""
-            held.update(number for number, one in enumerate(self.sought) if _holds(last, one, seen.st_size))
+            numbers.update(number for number, text in enumerate(self.sought) if _holds(last, text, seen.st_size))
         self.bytes -= seen.st_size - left
-        return found.hexdigest(), f"{HOLDS} {' '.join(map(str, sorted(held)))}" if held else ""
+        return digest.hexdigest(), f"{HOLDS} {' '.join(map(str, sorted(numbers)))}" if numbers else ""
 
 
 def _holds(data: bytes, sought: bytes, size: int) -> bool:

@@ -58,10 +58,12 @@ def may_be(data: bytes) -> bool:
     return data[:4] == b"PK\x03\x04" and bool(data[7:8]) and bool(data[7] & 8)
 
 
-def release(said: str = "") -> str:
+def release(output: str = "") -> str:
     """Major and minor number in what `VERSION` writes, here or as `said` on another machine; "" for neither."""
-    said = said or subprocess.run(VERSION.split(), capture_output=True, text=True, timeout=WALL_S, check=False).stdout
-    return "".join(re.findall(r"^LibreOffice (\d+\.\d+)", said))
+    output = (
+        output or subprocess.run(VERSION.split(), capture_output=True, text=True, timeout=WALL_S, check=False).stdout
+    )
+    return "".join(re.findall(r"^LibreOffice (\d+\.\d+)", output))
 
 
 async def read(pairs: Sequence[Pair]) -> list[bytes | str]:
@@ -78,14 +80,14 @@ def _read(pairs: Sequence[Pair]) -> list[bytes | str]:
         raise ConfigError(
             "LibreOffice is missing on this machine, and documents are judged by it; install deploy/guest/packages.txt"
         )
-    said = ""
+    words = ""
     for _ in range(TRIES if len(pairs) == 1 else 1):
-        found, said = _tried(pairs)
-        if found is not None:
-            return found
+        parts, words = _tried(pairs)
+        if parts is not None:
+            return parts
     if len(pairs) > 1:
-        return [one for pair in pairs for one in _read([pair])]
-    return [f"LibreOffice ends when it opens it: {said}"]
+        return [part for pair in pairs for part in _read([pair])]
+    return [f"LibreOffice ends when it opens it: {words}"]
 
 
 def _tried(pairs: Sequence[Pair]) -> tuple[list[bytes | str] | None, str]:
@@ -93,12 +95,14 @@ def _tried(pairs: Sequence[Pair]) -> tuple[list[bytes | str] | None, str]:
     with tempfile.TemporaryDirectory(prefix="crl-office-") as temporary:
         folder = Path(temporary)
         _lay_out(folder, pairs)
-        said = _run(folder)
-        if said[-1:] == ["done"]:
-            return [_collected(folder / "work", f"{at}-{_first(pairs, one)}", one) for at, one in enumerate(pairs)], ""
-    if said[:1] == ["known"] and said[1:] in _OWN_DOING:
-        return None, " ".join(said[1:])
-    raise fault(FaultCause.OUTSIDE_VIEW, f"LibreOffice, which reads documents, ended: {' '.join(said)[-200:]}")
+        words = _run(folder)
+        if words[-1:] == ["done"]:
+            return [
+                _collected(folder / "work", f"{at}-{_first(pairs, pair)}", pair) for at, pair in enumerate(pairs)
+            ], ""
+    if words[:1] == ["known"] and words[1:] in _OWN_DOING:
+        return None, " ".join(words[1:])
+    raise fault(FaultCause.OUTSIDE_VIEW, f"LibreOffice, which reads documents, ended: {' '.join(words)[-200:]}")
 
 
 def _lay_out(folder: Path, pairs: Sequence[Pair]) -> None:
@@ -123,7 +127,7 @@ def _lay_out(folder: Path, pairs: Sequence[Pair]) -> None:
 
 def _first(pairs: Sequence[Pair], pair: Pair) -> int:
     """The number of the first pair of which the same is wanted: LibreOffice makes it once for all of these."""
-    return next(at for at, one in enumerate(pairs) if (one.wanted, one.ending) == (pair.wanted, pair.ending))
+    return next(at for at, other in enumerate(pairs) if (other.wanted, other.ending) == (pair.wanted, pair.ending))
 
 
 def _run(folder: Path) -> list[str]:
@@ -143,14 +147,14 @@ def _run(folder: Path) -> list[str]:
         extra_groups=None if identity is None else [],
     )
     try:
-        said, _ = process.communicate(timeout=WALL_S)
+        output, _ = process.communicate(timeout=WALL_S)
     except subprocess.TimeoutExpired:
         process.kill()
-        said = process.communicate()[0] + b" it takes too long here"
+        output = process.communicate()[0] + b" it takes too long here"
     finally:
         if known:
             os.close(filter_fd)
-    return said[-4000:].decode("utf-8", "replace").split()
+    return output[-4000:].decode("utf-8", "replace").split()
 
 
 def _command(folder: Path, filter_fd: int) -> list[str]:

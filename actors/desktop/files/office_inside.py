@@ -119,9 +119,9 @@ class Judge:
         kind, (flat, flat_kind), *_ = FILTERS[ending]
         document = self.opened(f"{number}.end.{ending}", kind)
         self.saved(document, f"{number}.end.{flat}", flat_kind)
-        found = [results(document, json.loads(inputs), [*came]) for inputs, came in tried]
+        numbers = [results(document, json.loads(inputs), [*came]) for inputs, came in tried]
         document.close(True)
-        return found
+        return numbers
 
 
 def places(document: Any, kind: int) -> list[str]:
@@ -129,9 +129,9 @@ def places(document: Any, kind: int) -> list[str]:
     return [
         f"{at} {column} {row}"
         for at in range(document.Sheets.Count)
-        for found in document.Sheets.getByIndex(at).queryContentCells(kind).RangeAddresses
-        for column in range(found.StartColumn, found.EndColumn + 1)
-        for row in range(found.StartRow, found.EndRow + 1)
+        for cells in document.Sheets.getByIndex(at).queryContentCells(kind).RangeAddresses
+        for column in range(cells.StartColumn, cells.EndColumn + 1)
+        for row in range(cells.StartRow, cells.EndRow + 1)
     ]
 
 
@@ -141,11 +141,11 @@ def rounds(document: Any) -> list[tuple[str, dict[str, float | str]]]:
     if not formulas:
         return []
     drawn = random.SystemRandom()
-    found = []
+    drawings = []
     for _ in range(ROUNDS):
         inputs = {place: drawn.randint(-LARGEST, LARGEST) for place in constants}
-        found.append((json.dumps(inputs), dict(zip(formulas, results(document, inputs, formulas), strict=True))))
-    return found
+        drawings.append((json.dumps(inputs), dict(zip(formulas, results(document, inputs, formulas), strict=True))))
+    return drawings
 
 
 def results(document: Any, inputs: dict[str, int], formulas: list[str]) -> list[float | str]:
@@ -158,7 +158,7 @@ def results(document: Any, inputs: dict[str, int], formulas: list[str]) -> list[
     for place, value in inputs.items():
         cell(place).Value = value
     document.calculateAll()
-    return [f"error {one.getError()}" if one.getError() else one.Value for one in map(cell, formulas)]
+    return [f"error {formula.getError()}" if formula.getError() else formula.Value for formula in map(cell, formulas)]
 
 
 def late() -> None:
@@ -190,7 +190,7 @@ def judged(judge: Judge, folder: Path) -> None:
             continue
         finally:
             watch.cancel()
-        numbers = {"wanted": [[*one.values()] for _, one in like], "found": came}
+        numbers = {"wanted": [[*came_to.values()] for _, came_to in like], "found": came}
         (folder / f"{number}.numbers").write_text(json.dumps(numbers))
     say("done")
 

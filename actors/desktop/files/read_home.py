@@ -31,10 +31,10 @@ from runtime.errors import ConfigError
 
 def _packages() -> str:
     """The folder of the package that reads workbooks. Raises ConfigError where it is missing."""
-    found = importlib.util.find_spec("openpyxl")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("openpyxl")
+    if spec is None or spec.origin is None:
         raise ConfigError("the package openpyxl is missing, which reads what desktops hold; mend it with: make setup")
-    return str(Path(found.origin).parents[1])
+    return str(Path(spec.origin).parents[1])
 
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -123,21 +123,21 @@ def parse(wanted: list[WantedFile], output: bytes) -> list[FileSeen]:
     head, _, body = output.partition(b"\n")
     try:
         results = msgspec.json.decode(head, type=list[_Result])
-        if [one.path for one in results] != [want.path for want in wanted]:
+        if [result.path for result in results] != [want.path for want in wanted]:
             raise fault(FaultCause.OUTSIDE_VIEW, "the reading worker answered something else than was ordered")
-        if sum(one.size or 0 for one in results) != len(body):
+        if sum(result.size or 0 for result in results) != len(body):
             raise fault(FaultCause.OUTSIDE_VIEW, "the reading worker's answer has another size than it says")
         seen, at = [], 0
-        for one in results:
-            data = None if one.size is None else body[at : at + one.size]
-            at += one.size or 0
-            if data is not None and one.as_ == MANIFEST:
-                seen.append(FileSeen(path=one.path, manifest=msgspec.json.decode(data, type=Manifest)))
-            elif data is not None and one.as_ in KINDS:
-                document: Any = msgspec.json.decode(data, type=KINDS[one.as_])
-                seen.append(FileSeen(path=one.path, **{one.as_: document}))
+        for result in results:
+            data = None if result.size is None else body[at : at + result.size]
+            at += result.size or 0
+            if data is not None and result.as_ == MANIFEST:
+                seen.append(FileSeen(path=result.path, manifest=msgspec.json.decode(data, type=Manifest)))
+            elif data is not None and result.as_ in KINDS:
+                document: Any = msgspec.json.decode(data, type=KINDS[result.as_])
+                seen.append(FileSeen(path=result.path, **{result.as_: document}))
             else:
-                seen.append(FileSeen(path=one.path, data=data, names=one.names, refusal=one.refusal))
+                seen.append(FileSeen(path=result.path, data=data, names=result.names, refusal=result.refusal))
     except msgspec.DecodeError as error:
         raise fault(FaultCause.OUTSIDE_VIEW, f"the reading worker's answer: {error}"[:300]) from error
     return seen
@@ -192,34 +192,36 @@ async def as_wanted(wanted: list[WantedFile], seen: list[FileSeen], limits: Read
     seen = await parsed_here(wanted, seen, limits)
     if not any(want.as_ == OFFICE for want in wanted):
         return seen
-    found, pairs = list(seen), dict[int, office.Pair]()
-    for at, (want, one) in enumerate(zip(wanted, seen, strict=True)):
-        if want.as_ != OFFICE or one.data is None:
+    compared, pairs = list(seen), dict[int, office.Pair]()
+    for at, (want, file) in enumerate(zip(wanted, seen, strict=True)):
+        if want.as_ != OFFICE or file.data is None:
             continue
-        if one.data == want.expected:
-            found[at] = FileSeen(path=one.path, office=ComparedDocument(unsaved=True))
-        elif not office.may_be(one.data):
-            found[at] = FileSeen(path=one.path, office=ComparedDocument("it is no file that LibreOffice saved"))
+        if file.data == want.expected:
+            compared[at] = FileSeen(path=file.path, office=ComparedDocument(unsaved=True))
+        elif not office.may_be(file.data):
+            compared[at] = FileSeen(path=file.path, office=ComparedDocument("it is no file that LibreOffice saved"))
         else:
-            pairs[at] = office.Pair(one.data, want.expected, want.path.rpartition(".")[2])
+            pairs[at] = office.Pair(file.data, want.expected, want.path.rpartition(".")[2])
     if not pairs:
-        return found
+        return compared
     for at, made in zip(pairs, await office.read([*pairs.values()]), strict=True):
         if isinstance(made, str):
-            found[at] = FileSeen(path=wanted[at].path, office=ComparedDocument(made))
+            compared[at] = FileSeen(path=wanted[at].path, office=ComparedDocument(made))
         else:
-            found[at] = FileSeen(path=wanted[at].path, data=made)
+            compared[at] = FileSeen(path=wanted[at].path, data=made)
     both = [wanted[at] for at in pairs]
-    for at, one in zip(pairs, await _parsed(both, [found[at] for at in pairs], limits, {OFFICE}), strict=True):
-        found[at] = one
-    return found
+    for at, file in zip(pairs, await _parsed(both, [compared[at] for at in pairs], limits, {OFFICE}), strict=True):
+        compared[at] = file
+    return compared
 
 
 async def _parsed(
     wanted: list[WantedFile], seen: list[FileSeen], limits: ReadLimits, kinds: Container[str]
 ) -> list[FileSeen]:
     books = [
-        (want, one.data) for want, one in zip(wanted, seen, strict=True) if want.as_ in kinds and one.data is not None
+        (want, file.data)
+        for want, file in zip(wanted, seen, strict=True)
+        if want.as_ in kinds and file.data is not None
     ]
     if not books:
         return seen
@@ -228,6 +230,6 @@ async def _parsed(
     order: dict[str, object] = {"home": "", "uid": READER_UID if lends_users() else 0, "wanted": wants}
     parsed = iter(await _ordered(order, [want for want, _ in books], limits, given))
     return [
-        next(parsed) if want.as_ in kinds and one.data is not None else one
-        for want, one in zip(wanted, seen, strict=True)
+        next(parsed) if want.as_ in kinds and file.data is not None else file
+        for want, file in zip(wanted, seen, strict=True)
     ]

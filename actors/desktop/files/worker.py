@@ -97,7 +97,7 @@ def read_one(home: int, path: str, most: int, listing: int) -> bytes | list[str]
 def _cpu_s() -> float:
     """Processor seconds of this process and of the children that it has buried."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def read_all(home: int, order: dict[str, Any], given: bytes = b"") -> tuple[list[dict[str, Any]], list[bytes]]:
@@ -114,22 +114,24 @@ def read_all(home: int, order: dict[str, Any], given: bytes = b"") -> tuple[list
         path = want["path"]
         try:
             if "size" in want:
-                found: bytes | list[str] = given[at : at + want["size"]]
+                content: bytes | list[str] = given[at : at + want["size"]]
                 at += want["size"]
             left_s = until - _cpu_s()
             if left_s <= 0:
                 raise RefusedError("too_slow")
             if want["as_"] == "manifest":
-                found = json.dumps(census.take(home, order["census"], want["sought"])).encode()
+                content = json.dumps(census.take(home, order["census"], want["sought"])).encode()
             elif "size" not in want:
-                found = read_one(home, path, min(int(order["file_bytes"]), left), int(order["listing"]))
-            if isinstance(found, list):
-                left -= sum(map(len, found))
-                results.append({"path": path, "names": found})
+                content = read_one(home, path, min(int(order["file_bytes"]), left), int(order["listing"]))
+            if isinstance(content, list):
+                left -= sum(map(len, content))
+                results.append({"path": path, "names": content})
                 continue
             kind = want["as_"]
-            blob = found if kind in ("bytes", "manifest") else document(found, kind, order["workbook"], left, left_s)
-            left -= max(len(found), len(blob))
+            blob = (
+                content if kind in ("bytes", "manifest") else document(content, kind, order["workbook"], left, left_s)
+            )
+            left -= max(len(content), len(blob))
         except RefusedError as error:
             results.append({"path": path, "refusal": str(error)})
             continue
@@ -220,14 +222,14 @@ def _child(parser: Callable[[bytes, Bounds], dict[str, Any]], data: bytes, bound
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         ended = _CRASHED
         try:
-            said = _ANSWERED + json.dumps(parser(data, bounds), allow_nan=False).encode()
+            answer = _ANSWERED + json.dumps(parser(data, bounds), allow_nan=False).encode()
         except RefusedError as refused:
-            said = _REFUSED + str(refused).encode()
+            answer = _REFUSED + str(refused).encode()
         except MemoryError:
-            said = _REFUSED + b"too_big"
+            answer = _REFUSED + b"too_big"
         except ImportError as error:
-            said = _LACKS + str(error).encode("utf-8", "replace")[:300]
-        view = memoryview(said)
+            answer = _LACKS + str(error).encode("utf-8", "replace")[:300]
+        view = memoryview(answer)
         while view:
             view = view[os.write(writes, view) :]
         ended = 0

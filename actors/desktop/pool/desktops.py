@@ -150,8 +150,8 @@ class Lives:
 
     def overdue(self, now: float) -> list[Lease]:
         """Leases past their deadline that were not given back, in the order of handing out."""
-        held = [life.lease for life in self._lives.values() if life.state in _HELD and life.lease is not None]
-        return [lease for lease in held if now >= lease.until]
+        leases = [life.lease for life in self._lives.values() if life.state in _HELD and life.lease is not None]
+        return [lease for lease in leases if now >= lease.until]
 
     def retire(self, desktop: str) -> bool:
         """Take it out of use, from whatever state; False when that was done before."""

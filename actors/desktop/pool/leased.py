@@ -109,10 +109,10 @@ class LeasedDesktop:
                 (seen,) = await self._provider.read_home(self._desktop, [self._all], ReadLimits())
         except TimeoutError:
             raise DesktopFault("verify_timeout", f"not looked at within {timeout_s:g} s", "verifier") from None
-        found = _manifest_of(seen)
-        if found.cut:
-            raise DesktopFault("home_too_large", f"HOME at the start: {found.cut}", "task")
-        return found
+        manifest = _manifest_of(seen)
+        if manifest.cut:
+            raise DesktopFault("home_too_large", f"HOME at the start: {manifest.cut}", "task")
+        return manifest
 
     @property
     def tries(self) -> bool:
@@ -150,15 +150,15 @@ class LeasedDesktop:
         tried = await held(outside, judging.trial) if judging.trial and outside is not None else Tried()
         if tried.trouble:
             return [], tried
-        again = [WantedFile(one.path) for one in wanted if one.as_ in KINDS]
+        again = [WantedFile(want.path) for want in wanted if want.as_ in KINDS]
         asked = [self._all, *wanted, *again]
         seen = await self._provider.read_home(self._desktop, asked, ReadLimits())
         if judging.rewrites and outside is not None:
             seen[1:] = await read_home(tried.home, outside.uid, asked[1:], ReadLimits())
         return seen, tried
 
-    async def _compared(self, wanted: list[WantedFile], found: tuple[list[FileSeen], Tried]) -> Frozen:
-        everything, tried = found
+    async def _compared(self, wanted: list[WantedFile], looked: tuple[list[FileSeen], Tried]) -> Frozen:
+        everything, tried = looked
         if tried.trouble:
             return Frozen(views([], self.home), Manifest(), trouble=tried.trouble)
         all_of_it, *files = everything
@@ -182,9 +182,9 @@ class LeasedDesktop:
 
 def views(seen: Sequence[FileSeen], home: str) -> Callable[[str], FileView]:
     """What verifiers read files by, each by its path; any other one is refused."""
-    found = {file.path: view_of(file, home) for file in seen}
+    by_path = {file.path: view_of(file, home) for file in seen}
     unasked = FileView(kind="refused", reason="it was not asked for beforehand")
-    return lambda path: found.get(path, unasked)
+    return lambda path: by_path.get(path, unasked)
 
 
 def _unparsed(seen: Sequence[FileSeen], again: Sequence[FileSeen]) -> list[FileSeen] | None:

@@ -35,13 +35,13 @@ def load() -> HomeFiles:
     """The data file's content. Raises ConfigError."""
     text = resources.files("deploy.guest").joinpath("home.yaml").read_bytes()
     try:
-        found = msgspec.yaml.decode(text, type=HomeFiles)
+        home = msgspec.yaml.decode(text, type=HomeFiles)
     except msgspec.DecodeError as error:
         raise ConfigError(f"deploy/guest/home.yaml: {error}") from error
-    for path in (*found.folders, *found.files):
+    for path in (*home.folders, *home.files):
         if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
             raise ConfigError(f"deploy/guest/home.yaml: {path!r} does not lie in HOME")
-    return found
+    return home
 
 
 def user_template() -> Path:
@@ -77,11 +77,11 @@ def _readable(profile: Path) -> bool:
 
 def write(into: Path, profiles: Mapping[Path, Path] = NO_PROFILES) -> None:
     """Make the folder `into` and fill it, with finished `profiles` by their places in it."""
-    found = load()
+    home = load()
     into.mkdir(mode=0o755, parents=True)
-    for folder in found.folders:
+    for folder in home.folders:
         (into / folder).mkdir(parents=True, exist_ok=True)
-    for path, content in found.files.items():
+    for path, content in home.files.items():
         (into / path).parent.mkdir(parents=True, exist_ok=True)
         (into / path).write_text(content)
     for own, profile in profiles.items():
@@ -100,17 +100,17 @@ def editor_place() -> Path | None:
 
 def editor_lacking() -> str:
     """Why there is no editor, in one line; "" where there is one."""
-    found = _editor_folder()
-    if not os.path.isfile(found / EDITOR_STAMP):  # also False where this user may not look
+    editor = _editor_folder()
+    if not os.path.isfile(editor / EDITOR_STAMP):  # also False where this user may not look
         return "VS Code is not set up"
-    closed = _closed(found)
+    closed = _closed(editor)
     return f"VS Code lies where the desktops' users can't go: {closed} is closed to them" if closed else ""
 
 
 def editor_mend() -> str:
     """The command that makes up for what is editor_lacking."""
-    found = _editor_folder()
-    return "make vscode" if _closed(found) is None else f"export {EDITOR_PLACE}={EDITOR_ELSEWHERE}; make vscode"
+    editor = _editor_folder()
+    return "make vscode" if _closed(editor) is None else f"export {EDITOR_PLACE}={EDITOR_ELSEWHERE}; make vscode"
 
 
 def _editor_folder() -> Path:
@@ -118,9 +118,9 @@ def _editor_folder() -> Path:
     return Path(own).absolute() if own else _PROJECT / ".cache" / "vscode"
 
 
-def _closed(found: Path) -> Path | None:
+def _closed(editor: Path) -> Path | None:
     """The first folder on the way that others may not pass, where this user is not the desktops' own."""
     if os.geteuid() != 0:
         return None
-    way = [folder for folder in (*reversed(found.parents), found) if os.path.exists(folder)]
+    way = [folder for folder in (*reversed(editor.parents), editor) if os.path.exists(folder)]
     return next((folder for folder in way if not folder.stat().st_mode & stat.S_IXOTH), None)

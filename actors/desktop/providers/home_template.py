@@ -120,8 +120,12 @@ def _finish_mail(profile: Path) -> None:
     """No installation owns the profile, so that a task's own takes its place; nothing asks for an account."""
     listed = profile / "profiles.ini"
     sections = listed.read_text().split("\n\n")
-    owner = next((found[1] for one in sections if (found := OWNED.search(one))), "")
-    kept = [one for one in sections if (not OWNED.search(one) and f"Path={owner}" in one) or "[General]" in one]
+    owner = next((match[1] for section in sections if (match := OWNED.search(section))), "")
+    kept = [
+        section
+        for section in sections
+        if (not OWNED.search(section) and f"Path={owner}" in section) or "[General]" in section
+    ]
     listed.write_text("\n\n".join(kept).replace("IsRelative=1", "IsRelative=1\nDefault=1") + "\n")
     for path in sorted(profile.rglob("*"), reverse=True):
         below = path.relative_to(profile)
@@ -151,22 +155,22 @@ async def start_programs(out: Path, programs: list[Program]) -> None:
         try:
             desktop = await provider.boot(DesktopSpec(home_template=str(out)))
             link = await GuestLink.open(desktop, timeout_s=60)
-            for one in programs:
-                await link.call("launch", argv=one.argv, timeout_s=10)
-                await link.call("wait_window", title=one.window, timeout_ms=90_000, timeout_s=100)
+            for program in programs:
+                await link.call("launch", argv=program.argv, timeout_s=10)
+                await link.call("wait_window", title=program.window, timeout_ms=90_000, timeout_s=100)
                 await link.call("settle", timeout_ms=20_000, quiet_ms=500, timeout_s=30)
                 await link.call("hotkey", keys=["ctrl", "q"], timeout_s=10)
                 await link.call("settle", timeout_ms=20_000, quiet_ms=1000, timeout_s=30)
             await provider.freeze(desktop)
             await link.close()
             if desktop.outside is not None:
-                for one in programs:
-                    made = Path(desktop.outside.home) / one.profile
-                    shutil.copytree(made, out / one.profile, symlinks=True, dirs_exist_ok=True)
+                for program in programs:
+                    made = Path(desktop.outside.home) / program.profile
+                    shutil.copytree(made, out / program.profile, symlinks=True, dirs_exist_ok=True)
         finally:
             await provider.close()
-    for one in programs:
-        one.finish(out / one.profile)
+    for program in programs:
+        program.finish(out / program.profile)
 
 
 def main() -> int:
@@ -183,7 +187,7 @@ def main() -> int:
     part = out.with_name(out.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     home.write(part)
-    if here := [one for one in PROGRAMS if shutil.which(one.argv[0])]:
+    if here := [program for program in PROGRAMS if shutil.which(program.argv[0])]:
         asyncio.run(start_programs(part, here))
     part.rename(out)
     return 0

@@ -284,8 +284,8 @@ class SshProvider(Provider):
         except TimeoutError:
             raise fault(FaultCause.NO_SPARE, "no machine has room for another desktop") from None
         now = asyncio.get_running_loop().time()
-        free = (one for one in self._machines if one.used < one.config.desktops)
-        machine = min(free, key=lambda one: (now < one.failed + PASSED_OVER_S, one.used))
+        free = (candidate for candidate in self._machines if candidate.used < candidate.config.desktops)
+        machine = min(free, key=lambda candidate: (now < candidate.failed + PASSED_OVER_S, candidate.used))
         machine.used += 1
         token = os.urandom(8).hex()
         folder = f"{machine.config.folder}/computerrl-{token}"

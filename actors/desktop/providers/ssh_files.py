@@ -72,14 +72,14 @@ async def _manifest(
         async with await connection.create_process(command, encoding=None) as process:
             process.stdin.write(PROGRAM)
             process.stdin.write_eof()
-            said = b""
+            output = b""
             while piece := await process.stdout.read(1 << 20):
-                said += piece
-                if len(said) > MANIFEST_BYTES:
+                output += piece
+                if len(output) > MANIFEST_BYTES:
                     raise fault(FaultCause.OUTSIDE_VIEW, f"a manifest of more than {MANIFEST_BYTES} bytes")
             troubles = (await process.stderr.read(2000)).decode("utf-8", "replace").strip()[-200:]
     try:
-        return msgspec.json.decode(said, type=Manifest)
+        return msgspec.json.decode(output, type=Manifest)
     except msgspec.DecodeError as error:
         raise fault(FaultCause.OUTSIDE_VIEW, f"no manifest: {error}; {troubles}"[:300]) from error
 
@@ -92,15 +92,15 @@ async def _files(
     async with connection.start_sftp_client() as sftp:
         for path in paths:
             try:
-                one = await _read_one(sftp, folder, path, min(left, limits.file_bytes), limits.listing)
+                file = await _read_one(sftp, folder, path, min(left, limits.file_bytes), limits.listing)
             except _Refused as refused:
-                one = FileSeen(path=path, refusal=refused.refusal)
+                file = FileSeen(path=path, refusal=refused.refusal)
             except _MISSING:
-                one = FileSeen(path=path, refusal=ReadRefusal.MISSING)
+                file = FileSeen(path=path, refusal=ReadRefusal.MISSING)
             except asyncssh.SFTPPermissionDenied:
-                one = FileSeen(path=path, refusal=ReadRefusal.FORBIDDEN)
-            left -= len(one.data or b"")
-            seen.append(one)
+                file = FileSeen(path=path, refusal=ReadRefusal.FORBIDDEN)
+            left -= len(file.data or b"")
+            seen.append(file)
     return seen
 
 
@@ -113,8 +113,8 @@ async def _read_one(sftp: asyncssh.SFTPClient, folder: str, path: str, most: int
         if not stat.S_ISDIR(kind):
             raise _Refused(ReadRefusal.MISSING)
         at = f"{at}/{part}"
-        found = await sftp.lstat(at)
-        kind, size = found.permissions or 0, found.size or 0
+        attributes = await sftp.lstat(at)
+        kind, size = attributes.permissions or 0, attributes.size or 0
         if stat.S_ISLNK(kind):
             raise _Refused(ReadRefusal.LINK)
     if stat.S_ISDIR(kind):

@@ -38,11 +38,11 @@ def audit(ledger: sqlite3.Connection, segments: Path) -> list[Checked]:
     checks = (_groups, _episodes, _counters, _phases, _versions, _staleness, _references)
     ledger.execute("BEGIN")  # all of them see one moment, even beside a writer
     try:
-        found = [_checked(check.__name__.strip("_"), *check(ledger)) for check in checks]
+        checked = [_checked(check.__name__.strip("_"), *check(ledger)) for check in checks]
         blobs = ledger.execute("SELECT * FROM blobs WHERE refs > 0").fetchall()
     finally:
         ledger.rollback()
-    return [*found, _checked("payloads", len(blobs), _payloads(ledger, blobs, segments))]
+    return [*checked, _checked("payloads", len(blobs), _payloads(ledger, blobs, segments))]
 
 
 def refuse_unsound(ledger: sqlite3.Connection, *, strata: bool) -> None:
@@ -252,16 +252,16 @@ def _references(ledger: sqlite3.Connection) -> tuple[int, Iterator[str]]:
     for row in ledger.execute("SELECT s.ref FROM episodes e JOIN steps s ON s.token = e.token WHERE e.live = 1"):
         step = msgspec.msgpack.decode(row["ref"], type=StepRef)
         owed.update((blob.segment, blob.offset, blob.digest) for blob in step.blobs)
-    held = {
+    counted = {
         (row["segment"], row["at"], row["digest"]): row["refs"]
         for row in ledger.execute("SELECT * FROM blobs WHERE refs > 0")
     }
     wrong = (
-        f"{key[0]} at {key[1]}: {owed.get(key, 0)} steps need it, {held.get(key, 0)} are counted"
-        for key in sorted(owed.keys() | held.keys())
-        if owed.get(key, 0) != held.get(key, 0)
+        f"{key[0]} at {key[1]}: {owed.get(key, 0)} steps need it, {counted.get(key, 0)} are counted"
+        for key in sorted(owed.keys() | counted.keys())
+        if owed.get(key, 0) != counted.get(key, 0)
     )
-    return len(held), wrong
+    return len(counted), wrong
 
 
 def _payloads(ledger: sqlite3.Connection, blobs: list[sqlite3.Row], segments: Path) -> Iterator[str]:

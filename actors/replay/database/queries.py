@@ -20,8 +20,8 @@ Row = sqlite3.Row
 
 def damage(db: Database) -> str:
     """What is wrong with the file itself; "" where it is sound."""
-    said = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
-    return "" if said == "ok" else said
+    answer = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+    return "" if answer == "ok" else answer
 
 
 def at_one_moment(db: Database) -> bool:
@@ -45,11 +45,11 @@ def phases(db: Database) -> list[Row]:
 
     Columns: idx, root, phase, start (a version), cause, evidence (JSON), and the rest of the table's.
     """
-    found: list[Row] = []
+    segments: list[Row] = []
     for row in db.execute("SELECT * FROM stays ORDER BY idx DESC"):
-        if not found or row["idx"] < found[-1]["root"]:  # what lies from its root on was undone
-            found.append(row)
-    return found[::-1]
+        if not segments or row["idx"] < segments[-1]["root"]:  # what lies from its root on was undone
+            segments.append(row)
+    return segments[::-1]
 
 
 def segment(db: Database) -> Row | None:
@@ -63,8 +63,8 @@ def segment(db: Database) -> Row | None:
 
 def phase(db: Database) -> str:
     """The phase that the run is in; "" before the first."""
-    found = db.execute("SELECT phase FROM stays ORDER BY idx DESC LIMIT 1").fetchone()
-    return str(found[0]) if found else ""
+    row = db.execute("SELECT phase FROM stays ORDER BY idx DESC LIMIT 1").fetchone()
+    return str(row[0]) if row else ""
 
 
 def has_cloned(db: Database) -> bool:
@@ -173,7 +173,7 @@ def round_episodes(db: Database, round_id: int) -> list[RoundEpisode]:
     """What a round was made of: its episodes as they ended, then what it lost to faults."""
     played = db.execute("SELECT * FROM episodes WHERE round_id = ? ORDER BY seq", (round_id,))
     lost = db.execute("SELECT task FROM round_tasks WHERE round_id = ? AND state = 'fault' ORDER BY n", (round_id,))
-    found = [
+    ended = [
         RoundEpisode(
             task=row["task"],
             success=bool(row["success"]),
@@ -184,7 +184,7 @@ def round_episodes(db: Database, round_id: int) -> list[RoundEpisode]:
         )
         for row in played
     ]
-    return [*found, *(RoundEpisode(task=row["task"], fault=True) for row in lost)]
+    return [*ended, *(RoundEpisode(task=row["task"], fault=True) for row in lost)]
 
 
 def families_played(db: Database) -> list[str]:
@@ -292,8 +292,8 @@ def steps_of(db: Database, token: int) -> list[StepRef]:
 
 def demos(db: Database) -> int:
     """Successful demonstrations, as the ledger counts them."""
-    found = db.execute("SELECT value FROM counters WHERE name = 'demos'").fetchone()
-    return int(found[0]) if found else 0
+    row = db.execute("SELECT value FROM counters WHERE name = 'demos'").fetchone()
+    return int(row[0]) if row else 0
 
 
 def demos_by_stratum(db: Database) -> dict[str, int]:

@@ -75,8 +75,8 @@ class Transaction:
 
     def row(self, sql: str, *values: Any) -> Row | None:
         """The first row, if any."""
-        found: Row | None = self.connection.execute(sql, values).fetchone()
-        return found
+        first: Row | None = self.connection.execute(sql, values).fetchone()
+        return first
 
     def rows(self, sql: str, *values: Any) -> list[Row]:
         """All rows."""
@@ -89,8 +89,8 @@ class Transaction:
 
     def number(self, sql: str, *values: Any) -> int:
         """The first column of the first row as a number; 0 when there is none."""
-        found = self.row(sql, *values)
-        return 0 if found is None or found[0] is None else int(found[0])
+        row = self.row(sql, *values)
+        return 0 if row is None or row[0] is None else int(row[0])
 
     def emit(self, event: Event, **fields: Any) -> None:
         """Log after the transaction."""
@@ -98,8 +98,8 @@ class Transaction:
 
     def meta(self, key: str) -> str | None:
         """A single stored value."""
-        found = self.row("SELECT value FROM meta WHERE key = ?", key)
-        return None if found is None else str(found[0])
+        row = self.row("SELECT value FROM meta WHERE key = ?", key)
+        return None if row is None else str(row[0])
 
     def set_meta(self, key: str, value: str) -> None:
         """Store a single value."""
@@ -156,10 +156,10 @@ class Transaction:
 
     def path(self) -> list[LedgerPhaseSegment]:
         """The segments that led to the learner's weights, newest first: what a resume undid is left out."""
-        found = [self.segment()]
-        while found[-1].root > 0:
-            found.append(self.segment(found[-1].root - 1))
-        return found
+        segments = [self.segment()]
+        while segments[-1].root > 0:
+            segments.append(self.segment(segments[-1].root - 1))
+        return segments
 
     def lineages(self) -> Lineages:
         """The tree of lineages."""

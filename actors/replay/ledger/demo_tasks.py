@@ -86,9 +86,9 @@ def next_attempt(tx: Transaction, rules: cold_start.Rules) -> Work | None:
         stage = cold_start.next_stage(demo_task, rules, rounds)
         if stage is not None and task_choice.playable(tx, demo_task.task):
             return _attempt(tx, demo_task, stage)
-    if rounds or (found := _openable(tx, rules, live)) is None:
+    if rounds or (openable := _openable(tx, rules, live)) is None:
         return None
-    task, family, place = found
+    task, family, place = openable
     tx.execute("INSERT INTO shown(task) VALUES(?)", task)
     tx.count(f"demos_begun:{family}")
     tx.count(f"demos_place:{family}", place - tx.counter(f"demos_place:{family}"))
@@ -119,13 +119,13 @@ def _openable(tx: Transaction, rules: cold_start.Rules, live: list[DemoTask]) ->
         tx.counter("demos"), pending, opened, count=demos.count, most=most, attempts=rules.attempts
     ):  # fmt: skip
         return None
-    begun = {one.name: tx.counter(f"demos_begun:{one.name}") for one in tx.demo_families}
-    for one in sorted(tx.demo_families, key=lambda one: begun[one.name]):
-        seed = stable_seed(tx.settings.seed, "demo tasks", one.name)
-        for number in range(tx.counter(f"demos_place:{one.name}"), len(one.tasks)):
-            task = nth_of_epochs(one.tasks, number, seed)
+    begun = {stratum.name: tx.counter(f"demos_begun:{stratum.name}") for stratum in tx.demo_families}
+    for stratum in sorted(tx.demo_families, key=lambda stratum: begun[stratum.name]):
+        seed = stable_seed(tx.settings.seed, "demo tasks", stratum.name)
+        for number in range(tx.counter(f"demos_place:{stratum.name}"), len(stratum.tasks)):
+            task = nth_of_epochs(stratum.tasks, number, seed)
             if _one(tx, task) is None and task_choice.playable(tx, task):
-                return task, one.name, number + 1
+                return task, stratum.name, number + 1
     return None
 
 
@@ -208,11 +208,11 @@ def attempts_left(tx: Transaction) -> int | None:
         return None
     rounds = rounds_begun(tx)
     live = _live(tx, rules, rounds)
-    found = 0
+    attempts = 0
     for demo_task in live:
         missing = cold_start.left(demo_task, rules, rounds)
-        found += missing if missing == 0 or task_choice.playable(tx, demo_task.task) else demo_task.out
-    return found + (not rounds and _openable(tx, rules, live) is not None)
+        attempts += missing if missing == 0 or task_choice.playable(tx, demo_task.task) else demo_task.out
+    return attempts + (not rounds and _openable(tx, rules, live) is not None)
 
 
 def counts(tx: Transaction) -> dict[str, int]:
@@ -282,21 +282,21 @@ def import_demos(tx: Transaction, path: Path, segments: SegmentStore, run_dir: P
     if wanted <= 0:  # also after a restart, when the recording may be gone
         return DemosMoved(demos=0)
     lost: list[PayloadLost] = []
-    header, found = demo_files.read(path, lost.append)
+    header, demos = demo_files.read(path, lost.append)
     made_for = tx.settings
     refuse_foreign(path, header, tokenizer=made_for.tokenizer, form=made_for.format, actions=made_for.action_space)
-    held = {row["digest"] for row in tx.rows("SELECT digest FROM imports")}
-    later = bool(held)
+    known = {row["digest"] for row in tx.rows("SELECT digest FROM imports")}
+    later = bool(known)
     if tx.counter("demo_attempts"):
-        held |= {demo.digest for demo in demo_files.read(run_dir, lambda _: None)[1]}
+        known |= {demo.digest for demo in demo_files.read(run_dir, lambda _: None)[1]}
     added = 0
     solved: set[str] = set()
-    for demo in found:  # to its end: one that was cut short adds nothing
+    for demo in demos:  # to its end: one that was cut short adds nothing
         if problem := demo_files.unfit(demo):
             raise StoreError(f"{path}: {demo.task}: {problem}")
-        if added < wanted and demo.digest not in held:
+        if added < wanted and demo.digest not in known:
             _add(tx, demo, [_stored(step, segments) for step in demo.steps])
-            held.add(demo.digest)
+            known.add(demo.digest)
             solved.add(demo.task)
             added += 1
     if added:
@@ -307,7 +307,14 @@ def import_demos(tx: Transaction, path: Path, segments: SegmentStore, run_dir: P
     if lost and not added:
         raise StoreError(f"{path}: none of its demonstrations can be read: {lost[0]}")
     # Of a recording that was not taken in whole, only the tasks of what was; those never solved have nothing to take.
-    take_in(tx, [_as_tried(one) for one in header.tasks if one.task in solved or not one.wins + one.mixed_wins])
+    take_in(
+        tx,
+        [
+            _as_tried(attempts)
+            for attempts in header.tasks
+            if attempts.task in solved or not attempts.wins + attempts.mixed_wins
+        ],
+    )
     segments.flush()
     tx.emit(events.DEMOS_TAKEN_IN, path=str(path), demos=added)
     return DemosMoved(demos=added)
@@ -327,11 +334,11 @@ def refuse_foreign(path: Path, header: RecordingHeader, *, tokenizer: str, form:
         )
 
 
-def _as_tried(one: TaskAttempts) -> DemoTask:
+def _as_tried(tried: TaskAttempts) -> DemoTask:
     return DemoTask(
-        task=one.task,
-        first=AttemptTally(tries=one.tries, wins=one.wins),
-        mixed=AttemptTally(tries=one.mixed_tries, wins=one.mixed_wins),
+        task=tried.task,
+        first=AttemptTally(tries=tried.tries, wins=tried.wins),
+        mixed=AttemptTally(tries=tried.mixed_tries, wins=tried.mixed_wins),
     )
 
 

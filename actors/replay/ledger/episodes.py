@@ -88,14 +88,14 @@ def _next(tx: Transaction, request: Reserve) -> Reservation | None:
     waits = phases.rounds_wait(tx)
     train = segment.phase is Phase.RL and (waits or not single)
     train_first = train and not _rounds_turn(tx)
-    if train_first and (found := _next_slot(tx, segment)) is not None:
-        return _hand_out(tx, request, segment, found)
-    if not waits and (found := phases.next_round_task(tx)) is not None:
-        return _hand_out(tx, request, segment, found)
-    if train and not train_first and (found := _next_slot(tx, segment)) is not None:
-        return _hand_out(tx, request, segment, found)
-    if segment.phase is Phase.DEMO and (found := _next_demo(tx)) is not None:
-        return _hand_out(tx, request, segment, found)
+    if train_first and (work := _next_slot(tx, segment)) is not None:
+        return _hand_out(tx, request, segment, work)
+    if not waits and (work := phases.next_round_task(tx)) is not None:
+        return _hand_out(tx, request, segment, work)
+    if train and not train_first and (work := _next_slot(tx, segment)) is not None:
+        return _hand_out(tx, request, segment, work)
+    if segment.phase is Phase.DEMO and (work := _next_demo(tx)) is not None:
+        return _hand_out(tx, request, segment, work)
     return None
 
 
@@ -106,8 +106,8 @@ def _rounds_turn(tx: Transaction) -> bool:
         return False
     run = round(1 / share) - 1
     last = tx.number("SELECT seq FROM sqlite_sequence WHERE name = 'reservations'")
-    found = tx.number("SELECT COUNT(*) FROM reservations WHERE token > ? AND lane = ?", last - run, Lane.TRAIN)
-    return found == run
+    trained = tx.number("SELECT COUNT(*) FROM reservations WHERE token > ? AND lane = ?", last - run, Lane.TRAIN)
+    return trained == run
 
 
 def _hand_out(tx: Transaction, request: Reserve, segment: LedgerPhaseSegment, work: Work) -> Reservation:
@@ -149,18 +149,20 @@ def _next_demo(tx: Transaction) -> Work | None:
         demos.count, tx.counter("demos"), len(out), attempts + len(out), most
     ):
         return None
-    held = Counter(cold_start.name_of(cold_start.family_of(work.task), work.member or work.route) for work in out)
-    tried = {one.name: tx.counter(f"demos_tried:{one.name}") for one in tx.demo_strata}
-    for one in tx.demo_strata:
-        held[one.name] += tx.counter(f"demos:{one.name}")
+    outcomes = Counter(cold_start.name_of(cold_start.family_of(work.task), work.member or work.route) for work in out)
+    tried = {stratum.name: tx.counter(f"demos_tried:{stratum.name}") for stratum in tx.demo_strata}
+    for stratum in tx.demo_strata:
+        outcomes[stratum.name] += tx.counter(f"demos:{stratum.name}")
     seed = tx.settings.seed
-    for one in cold_start.order(tx.demo_strata, held, tried, most):
-        found = task_choice.next_playable(tx, one.tasks, tried[one.name], stable_seed(seed, "demo tasks", one.name))
-        if found is not None:
-            task, passed = found
+    for stratum in cold_start.order(tx.demo_strata, outcomes, tried, most):
+        playable = task_choice.next_playable(
+            tx, stratum.tasks, tried[stratum.name], stable_seed(seed, "demo tasks", stratum.name)
+        )
+        if playable is not None:
+            task, passed = playable
             number = tx.counter("demos_tried")
             tx.count("demos_tried")
-            tx.count(f"demos_tried:{one.name}", passed + 1)
+            tx.count(f"demos_tried:{stratum.name}", passed + 1)
             return Work(
                 lane=Lane.DEMO,
                 task=task,
@@ -168,8 +170,8 @@ def _next_demo(tx: Transaction) -> Work | None:
                 seed=stable_seed(seed, "demo", number),
                 sampling=tx.train_sampling(),
                 # Where a pool is declared, its members take the place of routes.
-                route="" if tx.settings.demo_members else one.route,
-                member=one.route if tx.settings.demo_members else "",
+                route="" if tx.settings.demo_members else stratum.route,
+                member=stratum.route if tx.settings.demo_members else "",
             )
     return None
 
@@ -223,7 +225,7 @@ def commit(tx: Transaction, msg: Commit) -> Done:
         " ended_step, tokens, surprisal, score) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         msg.token, lane, row["task"], row["stay"], row["group_id"], row["round_id"], msg.outcome.success,
         msg.outcome.feasible, msg.outcome.reason, msg.wall_s, msg.busy_s, step,
-        sum(one.response_tokens for one in msg.steps), sum(one.surprisal for one in msg.steps), msg.outcome.score,
+        sum(ref.response_tokens for ref in msg.steps), sum(ref.surprisal for ref in msg.steps), msg.outcome.score,
     ).lastrowid  # fmt: skip
     assert seq is not None
     store_steps(tx, msg.token, msg.steps)

@@ -42,7 +42,7 @@ def figures(tx: Transaction, revision: int) -> Figures:
         phase_steps=len(steps),
         phase_limit=tx.step_limit(segment),
         steps=tx.steps_by_phase(),
-        stays=dict(Counter(str(one.phase) for one in path)),
+        stays=dict(Counter(str(part.phase) for part in path)),
         trained=tx.trained,
         checkpointed=tx.checkpointed,
         served=tx.served,
@@ -214,7 +214,7 @@ def step_made(
     mark = phases.marked(tx)
     minutes = max(tx.now - mark.since, 1e-3) / 60
     shares = group_shares(_completed(tx, *since))
-    found = StepEvidence(
+    evidence = StepEvidence(
         lease=batch.lease,
         version=version,
         stay=segment.root,
@@ -246,10 +246,10 @@ def step_made(
         elapsed_s=tx.now - mark.since,
         remembered=remembered_share(step for group in groups for steps in group for step in steps),
     )
-    body = msgspec.json.encode(found).decode()
+    body = msgspec.json.encode(evidence).decode()
     tx.execute("INSERT INTO evidence VALUES(?, ?, ?)", batch.lease, msgspec.json.encode(wasted_total).decode(), body)
     phases.mark(tx)
-    tx.emit(events.RL_EVIDENCE, **fields_of(found))
+    tx.emit(events.RL_EVIDENCE, **fields_of(evidence))
 
 
 def staleness(tx: Transaction, lease: int) -> dict[str, int]:

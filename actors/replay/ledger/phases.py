@@ -55,15 +55,15 @@ def set_phase(tx: Transaction, msg: SetPhase) -> Done:
 def rewind(tx: Transaction) -> None:
     """After a resume: re-enter the segment of the learner's weights if they are older than the current segment."""
     lineages, trained, segment = tx.lineages(), tx.trained, tx.segment()
-    found = segment
-    while lineages.abandoned(trained, found.start):
-        found = tx.segment(found.root - 1)
-    if found.idx == segment.idx:
+    back_to = segment
+    while lineages.abandoned(trained, back_to.start):
+        back_to = tx.segment(back_to.root - 1)
+    if back_to.idx == segment.idx:
         return
     _close(tx)
     _enter(
-        tx, found.phase, segment.idx + 1, root=found.root, steps=found.own_limit, cause="resumed",
-        evidence={"resumed_stay": float(found.root)}, before=segment,
+        tx, back_to.phase, segment.idx + 1, root=back_to.root, steps=back_to.own_limit, cause="resumed",
+        evidence={"resumed_stay": float(back_to.root)}, before=segment,
     )  # fmt: skip
 
 
@@ -258,16 +258,16 @@ def _set_task(tx: Transaction, round_id: int, number: int, state: str, faults: i
     left = tx.number("SELECT COUNT(*) FROM round_tasks WHERE round_id = ? AND state IN ('free', 'out')", row["id"])
     if left == 0:
         done = _round_figures(tx, row, closed=True)
-        said = dict(
+        figures = dict(
             round=done.round, version=str(done.version), temperature=done.temperature, tasks=done.tasks,
             played=done.played, successes=done.successes, feasible=done.feasible, faults=done.faults,
             task_set=done.task_set, episodes=done.episodes, **_success_of(tx, row["id"]),
         )  # fmt: skip
         tx.execute(
             "UPDATE rounds SET closed = 1, wall = ?, said = ? WHERE id = ?",
-            tx.wall, msgspec.json.encode(said).decode(), row["id"],
+            tx.wall, msgspec.json.encode(figures).decode(), row["id"],
         )  # fmt: skip
-        tx.emit(events.EVAL_ROUND_CLOSED, **said)
+        tx.emit(events.EVAL_ROUND_CLOSED, **figures)
 
 
 def abandon_rounds(tx: Transaction) -> None:
@@ -319,11 +319,11 @@ def _planned(tx: Transaction, round_id: int) -> int:
 def _success_of(tx: Transaction, round_id: int) -> dict[str, object]:
     """The round's success with its interval, by family and by number of tries, for the log."""
     rows = tx.rows("SELECT task, success, feasible FROM episodes WHERE round_id = ?", round_id)
-    found = [
+    played = [
         RoundEpisode(task=row["task"], success=bool(row["success"]), feasible=bool(row["feasible"])) for row in rows
     ]
     lost = tx.rows("SELECT task FROM round_tasks WHERE round_id = ? AND state = 'fault'", round_id)
-    summary = summarise([*found, *(RoundEpisode(task=row["task"], fault=True) for row in lost)])
+    summary = summarise([*played, *(RoundEpisode(task=row["task"], fault=True) for row in lost)])
     low, high = summary.whole.all.interval
     return {
         "success": summary.whole.all.value,

@@ -289,9 +289,9 @@ def let_go(tx: Transaction) -> int:
         if path[n].phase is Phase.PULSE and saved is not None and not lineages.abandoned(saved, follows):
             learned = n
     needed = {segment.root for segment in path[:learned]}
-    found = [row["stay"] for row in tx.rows("SELECT DISTINCT stay FROM reservoirs") if row["stay"] not in needed]
+    unneeded = [row["stay"] for row in tx.rows("SELECT DISTINCT stay FROM reservoirs") if row["stay"] not in needed]
     gone = 0
-    for root in found:
+    for root in unneeded:
         gone += tx.execute(
             "UPDATE episodes SET place = NULL WHERE place IS NOT NULL AND lane = ? AND stay = ?", Lane.TRAIN, root
         ).rowcount
@@ -326,8 +326,8 @@ def tokens(tx: Transaction, segment: LedgerPhaseSegment) -> list[int]:
         by_task.setdefault(row["task"], []).append(row["token"])
     own = [
         token
-        for task, found in by_task.items()
-        for token in choose(found, tx.rules.pulse_per_task, stable_seed(seed, "pulse", root.idx, task))
+        for task, candidates in by_task.items()
+        for token in choose(candidates, tx.rules.pulse_per_task, stable_seed(seed, "pulse", root.idx, task))
     ]
     return own + choose(demos, tx.rules.pulse_demos, stable_seed(seed, "pulse's demonstrations", root.idx))
 

@@ -79,12 +79,12 @@ class Ledger:
             execute("BEGIN IMMEDIATE")
             for job in jobs:
                 execute("SAVEPOINT job")
-                said = len(tx.events)
+                logged = len(tx.events)
                 try:
                     results.append(job(tx))
                 except ComputerRLError as refusal:
                     execute("ROLLBACK TO job")
-                    del tx.events[said:]
+                    del tx.events[logged:]
                     results.append(refusal)
                 execute("RELEASE job")
             execute("COMMIT")

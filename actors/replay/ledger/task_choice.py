@@ -76,10 +76,10 @@ def next_task(tx: Transaction) -> str | None:
 
 def _next_of(tx: Transaction, kind: str, tasks: Sequence[str]) -> str | None:
     number, seed = tx.counter(f"drawn:{kind}"), stable_seed(tx.settings.seed, kind)
-    found = next_playable(tx, tasks, number, seed)
-    if found is None:
+    playable = next_playable(tx, tasks, number, seed)
+    if playable is None:
         return None
-    task, passed = found
+    task, passed = playable
     tx.count(f"drawn:{kind}", passed + 1)
     return task
 
@@ -172,14 +172,14 @@ def of_mixture(now: Mapping[str, KindTally], before: Mapping[str, KindTally]) ->
 
 
 def _tallied(tx: Transaction, episodes: Sequence[Row]) -> dict[str, KindTally]:
-    found: dict[str, KindTally] = {}
+    by_kind: dict[str, KindTally] = {}
     for row in episodes:
         if (kind := tx.kind_of.get(row["task"])) is not None:  # a resume may train on other tasks than before it
-            wins, tries, tokens, surprisal = found.get(kind, KindTally())
-            found[kind] = KindTally(
+            wins, tries, tokens, surprisal = by_kind.get(kind, KindTally())
+            by_kind[kind] = KindTally(
                 wins + row["success"], tries + 1, tokens + row["tokens"], surprisal + row["surprisal"]
             )
-    return found
+    return by_kind
 
 
 POLICY = QuarantinePolicy(faults_in_a_row=3, first_probe_s=60.0, longest_probe_s=3600.0)

@@ -159,8 +159,8 @@ def _joined(tx: Transaction, segment: LedgerPhaseSegment) -> int:
     """Steps of the segments of RL that `segment` follows at once, where a reset renews nothing but the reference."""
     if tx.settings.pulse != "reference_reset" or segment.phase is not Phase.RL:
         return 0
-    before = takewhile(lambda found: found.phase is Phase.RL, tx.path()[1:])
-    return sum(tx.steps_in(found.root) for found in before)
+    before = takewhile(lambda earlier: earlier.phase is Phase.RL, tx.path()[1:])
+    return sum(tx.steps_in(earlier.root) for earlier in before)
 
 
 def trained(tx: Transaction, msg: Trained) -> Done:
@@ -207,10 +207,11 @@ def _played_since(tx: Transaction, last: int, now: int, batch: Batch) -> task_ch
 
     Groups of zero variance are in it: the batch alone would hide a policy that always or never succeeds.
     """
-    found = task_choice.played(tx, last, now)
-    if found is not None:
-        return found
-    outcomes = [one.success for group in batch.groups for one in group.trajectories if not one.replayed]
+    estimate = task_choice.played(tx, last, now)
+    if estimate is not None:
+        return estimate
+    trajectories = [each for group in batch.groups for each in group.trajectories if not each.replayed]
+    outcomes = [trajectory.success for trajectory in trajectories]
     return task_choice.PolicyEstimate(sum(outcomes) / len(outcomes) if outcomes else 0.0, None)
 
 
@@ -363,12 +364,12 @@ def unreadable(tx: Transaction, msg: Unreadable) -> Done:
 
 def _leave_out(tx: Transaction, segment: LedgerPhaseSegment, bad: set[BlobRef]) -> int:
     """Take steps out of the pool of `segment`; how many. A ledger that has just begun again holds no pool in memory."""
-    found = [
+    bad_steps = [
         (UNREADABLE, token, row["n"])
         for token in tokens(tx, segment)
         for row in tx.rows("SELECT n, ref FROM steps WHERE token = ? AND well_formed = 1", token)
         if msgspec.msgpack.decode(row["ref"], type=StepRef).blob in bad
     ]
-    tx.many("UPDATE steps SET well_formed = ? WHERE token = ? AND n = ?", found)
+    tx.many("UPDATE steps SET well_formed = ? WHERE token = ? AND n = ?", bad_steps)
     tx.pool = None
-    return len(found)
+    return len(bad_steps)

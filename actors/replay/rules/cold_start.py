@@ -159,10 +159,10 @@ def member_of(demo_task: DemoTask, members: Sequence[str], seed: int) -> str:
     return order[(demo_task.first.tries + demo_task.first.out + demo_task.faults) % len(order)]
 
 
-def count(found: Iterable[tuple[str, DemoTask, int]], rules: Rules) -> dict[str, int]:
+def count(alike: Iterable[tuple[str, DemoTask, int]], rules: Rules) -> dict[str, int]:
     """`family/stratum` -> tasks, for (family, a task of it, tasks like it); `open` while first attempts go on."""
     counts: dict[str, int] = {}
-    for family, demo_task, tasks in found:
+    for family, demo_task, tasks in alike:
         where = stratum(demo_task, rules)
         name = str(where) if where is not None else "aside" if set_aside(demo_task, rules, 0) else "open"
         counts[f"{family}/{name}"] = counts.get(f"{family}/{name}", 0) + tasks
@@ -205,13 +205,14 @@ def strata(tasks: Sequence[str], routes: Mapping[str, Sequence[str]]) -> list[Ta
 
 
 def order(
-    found: Sequence[TaskStratum], held: Mapping[str, int], tried: Mapping[str, int], most: int
+    among: Sequence[TaskStratum], stored: Mapping[str, int], tried: Mapping[str, int], most: int
 ) -> list[TaskStratum]:
     """`found` in the order in which they should be tried next.
 
     `held` are demonstrations stored or in flight and `tried` those handed out, by stratum; `most` attempts in all.
     """
-    share = -(-most // max(1, len(found)))
+    share = -(-most // max(1, len(among)))
     return sorted(
-        found, key=lambda one: (tried.get(one.name, 0) >= share, held.get(one.name, 0), tried.get(one.name, 0))
+        among,
+        key=lambda each: (tried.get(each.name, 0) >= share, stored.get(each.name, 0), tried.get(each.name, 0)),
     )

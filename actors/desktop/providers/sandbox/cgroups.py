@@ -47,14 +47,14 @@ def mounted() -> dict[str, Hierarchy]:
             mounts[UNIFIED] = where
         elif kind == "cgroup":
             mounts.update({name: where for name in options.split(",") if name in CONTROLLERS})
-    found: dict[str, Hierarchy] = {}
+    hierarchies: dict[str, Hierarchy] = {}
     for line in OWN.read_text().splitlines():
         _, names, path = line.split(":", 2)
         for name in names.split(",") if names else [UNIFIED]:
             if name in mounts:
                 top, own = Path(mounts[name]), Path(mounts[name] + path)
-                found[name] = Hierarchy(top, own if own.is_dir() else top)
-    return found
+                hierarchies[name] = Hierarchy(top, own if own.is_dir() else top)
+    return hierarchies
 
 
 def _chain(where: Hierarchy) -> list[Path]:
@@ -89,15 +89,15 @@ def places_of(name: str, where: Hierarchy) -> list[Path]:
     if name not in (*LIMITED, UNIFIED):
         return [where.own]
     controllers = LIMITED if name == UNIFIED else (name,)
-    found: list[Path] = []
+    groups: list[Path] = []
     for group in _chain(where):
-        found.insert(0, group)
+        groups.insert(0, group)
         if any(limit_of(group, controller) is not None for controller in controllers):
             break
     if name != UNIFIED:
-        return found
+        return groups
     # Groups of version 2 that hold processes can't have limited children: beside this process's own, not in it.
-    places = [place for place in (found[:-1] or _chain(where)[1:2]) if (place / "cgroup.procs").exists()] + found[-1:]
+    places = [place for place in (groups[:-1] or _chain(where)[1:2]) if (place / "cgroup.procs").exists()] + groups[-1:]
     return sorted(places, key=lambda place: not gives(place).issuperset(LIMITED))
 
 
@@ -129,11 +129,11 @@ def lacking() -> list[str]:
 
 def places() -> list[Path]:
     """The folders in which this process may make desktops' groups."""
-    found = []
+    folders = []
     for name, where in mounted().items():
         here = places_of(name, where)
-        found += [place / ALL for place in here] if name in (*LIMITED, UNIFIED) else here
-    return list(dict.fromkeys(found))
+        folders += [place / ALL for place in here] if name in (*LIMITED, UNIFIED) else here
+    return list(dict.fromkeys(folders))
 
 
 def writable(path: Path) -> bool:
@@ -160,13 +160,13 @@ def enter(folders: dict[str, str], pids: list[int]) -> list[str]:
 
 def members(folders: dict[str, str]) -> set[int]:
     """Processes in any of the groups."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for folder in folders.values():
         try:
-            found.update(int(pid) for pid in Path(folder, "cgroup.procs").read_text().split())
+            pids.update(int(pid) for pid in Path(folder, "cgroup.procs").read_text().split())
         except FileNotFoundError:
             continue
-    return found
+    return pids
 
 
 def number_of(folder: str | None, file: str, key: str = "") -> int:
@@ -273,8 +273,8 @@ def make(name: str, own: GroupBounds, most: GroupBounds) -> tuple[dict[str, str]
     making = _Making(name, own, most)
     there = mounted()
     try:
-        for top in dict.fromkeys(there[one].top for one in CONTROLLERS if one in there):
-            making.add([one for one in CONTROLLERS if one in there and there[one].top == top])
+        for top in dict.fromkeys(there[each].top for each in CONTROLLERS if each in there):
+            making.add([each for each in CONTROLLERS if each in there and there[each].top == top])
         if "freezer" not in making.folders and UNIFIED in there:
             making.add([UNIFIED])
     except NoRoom:
@@ -300,7 +300,7 @@ class _Making:
 
     def add(self, controllers: list[str]) -> None:
         """The group in the hierarchy of `controllers`; version 1 may have several in one. Raises NoRoom."""
-        limited = LIMITED if controllers == [UNIFIED] else tuple(one for one in LIMITED if one in controllers)
+        limited = LIMITED if controllers == [UNIFIED] else tuple(name for name in LIMITED if name in controllers)
         refused = []
         for place in places_of(controllers[0], mounted()[controllers[0]]):
             try:
@@ -380,22 +380,22 @@ def _abandoned(everyone: Path) -> list[Path]:
     They are left by a program that was killed, where the folder that names its owner is gone or is not seen from here.
     """
     before = time.time() - ABANDONED_S
-    found = []
+    abandoned = []
     for group in everyone.iterdir():
         with suppress(OSError):  # removed meanwhile
             if group.is_dir() and group.stat().st_mtime < before and not (group / "cgroup.procs").read_text():
-                found.append(group)
-    return found
+                abandoned.append(group)
+    return abandoned
 
 
 def _held(everyone: Path, controller: str, counts: Callable[[str], bool] = bool) -> int:
     """What the desktops in a group may take together."""
-    found, abandoned = 0, set(_abandoned(everyone))
+    total, abandoned = 0, set(_abandoned(everyone))
     for group in everyone.iterdir():
         if counts(group.name) and group.is_dir() and group not in abandoned:
-            found += limit_of(group, controller) or 0
-            found += number_of(str(group), _TCP) if controller == "memory" else 0
-    return found
+            total += limit_of(group, controller) or 0
+            total += number_of(str(group), _TCP) if controller == "memory" else 0
+    return total
 
 
 def held(counts: Callable[[str], bool] = bool) -> GroupBounds:
@@ -404,13 +404,13 @@ def held(counts: Callable[[str], bool] = bool) -> GroupBounds:
     What dead programs left is counted, too, until it is removed or has been without a process for `ABANDONED_S`.
     """
     there = mounted()
-    found = dict.fromkeys(LIMITED, 0)
+    sums = dict.fromkeys(LIMITED, 0)
     for controller in LIMITED:
         for name in (controller, UNIFIED):
             for place in places_of(name, there[name]) if name in there else []:
                 if (place / ALL).is_dir():
-                    found[controller] += _held(place / ALL, controller, counts)
-    return GroupBounds(found["memory"], found["pids"])
+                    sums[controller] += _held(place / ALL, controller, counts)
+    return GroupBounds(sums["memory"], sums["pids"])
 
 
 def _weigh(everyone: Path) -> None:

@@ -54,11 +54,11 @@ def _look(outside: Outside, stopped: set[int]) -> tuple[list[int], set[int]]:
     The groups are read again at the end: a process that forked away from the look and ended is there by its child.
     """
     if not outside.cgroups:
-        found = descendants(outside.init_pid)
-        return running(found, stopped), set(found)
-    found = only(cgroups.members(outside.cgroups))
-    newer = cgroups.members(outside.cgroups) - found.keys()
-    return [*running(found, stopped), *sorted(newer)], found.keys() | newer
+        processes = descendants(outside.init_pid)
+        return running(processes, stopped), set(processes)
+    processes = only(cgroups.members(outside.cgroups))
+    newer = cgroups.members(outside.cgroups) - processes.keys()
+    return [*running(processes, stopped), *sorted(newer)], processes.keys() | newer
 
 
 async def _all_still(outside: Outside, stopped: set[int], within_s: float) -> int:
@@ -202,9 +202,9 @@ def reap(state_dir: str) -> Reaped:
         }
         victims: set[int] = set()
         # Looked again after each kill: one that was killed may just have forked.
-        while found := ({*_processes(logs, base)} | cgroups.members(folders)) - victims - _UNSEEN:
-            _kill(found)
-            victims |= found
+        while pids := ({*_processes(logs, base)} | cgroups.members(folders)) - victims - _UNSEEN:
+            _kill(pids)
+            victims |= pids
         left = cgroups.remove(folders)
         gone = 0
         for folder in base.iterdir():

@@ -67,13 +67,13 @@ def locked_file(folder: Path) -> int:
         path.chmod(_MODE)  # whatever the umask is
     _refuse(folder)
     # Never through a link, and nothing is cut off, should another user have laid something there before it was safe.
-    held = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        os.fchmod(held, 0o600)
+        os.fchmod(file, 0o600)
     except OSError:
-        os.close(held)
+        os.close(file)
         raise
-    return held
+    return file
 
 
 def _refuse(folder: Path) -> None:
@@ -208,17 +208,17 @@ class SandboxOwner(msgspec.Struct, frozen=True):
         new.mkdir()
         try:
             new.chmod(0o711)  # whatever the umask is
-            held = os.open(new, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            folder = os.open(new, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 new.rename(base / self.name)
             except BaseException:
-                os.close(held)
+                os.close(folder)
                 raise
         except BaseException:
             new.rmdir()
             raise
-        return held
+        return folder
 
     def dead(self, base: Path) -> bool:
         """Whether it has surely ended; its folder would lie below `base`."""
@@ -240,8 +240,10 @@ class SandboxOwner(msgspec.Struct, frozen=True):
 def sharing(base: Path) -> tuple[frozenset[str], int]:
     """The runs of which this process has a folder below `base`, and how many processes have any of them, with it."""
     here = os.getpid(), namespace()
-    found = [owner_of(entry.name) for entry in base.iterdir()] if base.is_dir() else []
-    living = [(one.run, (one.pid, one.namespace)) for one in found if one is not None and not one.dead(base)]
+    owners = [owner_of(entry.name) for entry in base.iterdir()] if base.is_dir() else []
+    living = [
+        (owner.run, (owner.pid, owner.namespace)) for owner in owners if owner is not None and not owner.dead(base)
+    ]
     runs = frozenset(run for run, process in living if process == here)
     return runs, len({here} | {process for run, process in living if run in runs})
 

@@ -169,8 +169,8 @@ class SandboxProvider(abc.Provider):
         except TimeoutError:
             raise fault(FaultCause.BOOT_TIMEOUT, f"folders and control groups took over {START_S:g} s") from None
         except OSError as error:
-            said = sandbox.last_words() or f"{error.strerror}: {error.filename or ''}"
-            raise fault(FaultCause.SANDBOX_REFUSED, said) from error
+            detail = sandbox.last_words() or f"{error.strerror}: {error.filename or ''}"
+            raise fault(FaultCause.SANDBOX_REFUSED, detail) from error
         return abc.Desktop(
             name=sandbox.name,
             provider="sandbox",
@@ -268,22 +268,22 @@ class SandboxProvider(abc.Provider):
         """The first line that bwrap says, in whatever pieces it comes."""
         loop = asyncio.get_running_loop()
         readable = asyncio.Event()
-        said = b""
+        output = b""
         loop.add_reader(sandbox.says, readable.set)
         try:
             async with asyncio.timeout(START_S):
-                while b"\n" not in said:
+                while b"\n" not in output:
                     await readable.wait()
                     readable.clear()
                     piece = os.read(sandbox.says, 4096)
                     if not piece:
                         raise fault(FaultCause.SANDBOX_REFUSED, sandbox.last_words() or "bwrap ended at once")
-                    said += piece
+                    output += piece
         except TimeoutError:
             raise fault(FaultCause.BOOT_TIMEOUT, f"bwrap said nothing within {START_S:g} s") from None
         finally:
             loop.remove_reader(sandbox.says)
-        return int(msgspec.json.decode(said.splitlines()[0])["child-pid"])
+        return int(msgspec.json.decode(output.splitlines()[0])["child-pid"])
 
     async def probe(self, desktop: abc.Desktop) -> DesktopHealth:
         """See `Provider.probe`."""

@@ -126,7 +126,7 @@ def fitted(
     """
     desktops = seats + spares
     memory, ids = (there.memory_mib, MEMORY_LEAST_MIB, "MiB of memory"), (there.processes, PROCESSES_LEAST, "processes")
-    of, least, what = min(memory, ids, key=lambda one: one[0] // one[1])
+    of, least, what = min(memory, ids, key=lambda part: part[0] // part[1])
     if of // least < desktops:
         has = f"this machine has {of} {what} for desktops, which take at least {least} each"
         most = of // least - spares
@@ -146,12 +146,12 @@ def fitted(
 
 def sums(config: SandboxConfig, seats: int, spares: int, there: Room) -> list[Sum]:
     """What so many desktops may take together. Raises ConfigError like `fitted`."""
-    one = fitted(config, seats, spares, there)
+    lowered = fitted(config, seats, spares, there)
     parts = [
-        ("memory", "memory_mib", "MiB", one.memory_mib, config.memory_mib, there.memory_mib),
-        ("processes", "max_processes", "", one.max_processes, config.max_processes, there.processes),
-        ("open files", "open_files", "", _files(one), _files(config), there.open_files),
-        ("terminals", "terminals", "", one.terminals, config.terminals, there.terminals),
+        ("memory", "memory_mib", "MiB", lowered.memory_mib, config.memory_mib, there.memory_mib),
+        ("processes", "max_processes", "", lowered.max_processes, config.max_processes, there.processes),
+        ("open files", "open_files", "", _files(lowered), _files(config), there.open_files),
+        ("terminals", "terminals", "", lowered.terminals, config.terminals, there.terminals),
     ]
     return [
         Sum(name=name, key=key, unit=unit, desktops=seats + spares, each=each, asked=asked, room=most)

@@ -103,9 +103,9 @@ class _Trial:
         if code == 1 and out.startswith(_NOT_STARTED):
             return None
         if code == 1 and out.startswith(b"bwrap: "):  # a command may say so itself
-            sane, said = await self._apart(["/bin/true"], {}, SPARE_S)
+            sane, output = await self._apart(["/bin/true"], {}, SPARE_S)
             if sane != 0:
-                raise fault(FaultCause.OUTSIDE_VIEW, f"no sandbox to judge in: {said[:200]!r}")
+                raise fault(FaultCause.OUTSIDE_VIEW, f"no sandbox to judge in: {output[:200]!r}")
         return out
 
     async def _apart(
