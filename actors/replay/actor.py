@@ -11,7 +11,7 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from actors.replay import events
 from actors.replay.config import LedgerSettings
@@ -21,7 +21,6 @@ from actors.replay.ledger import demo_tasks, episodes, figures, phases, retentio
 from actors.replay.ledger.store import Logged, Store
 from actors.replay.messages import (
     Batch,
-    CheckpointDigests,
     Checkpointed,
     CloseRun,
     Commit,
@@ -47,7 +46,7 @@ from actors.replay.messages import (
 from runtime.actor import Actor, handles
 from runtime.disk import AGAIN_S
 from runtime.errors import DiskRefuses
-from runtime.messaging.message import Done
+from runtime.messaging.message import Done, Message
 from runtime.segments import SegmentStore
 
 AskT = TypeVar("AskT")
@@ -193,6 +192,15 @@ FREEING = (events.STEP_TRAINED, events.GROUP_ENDED, events.EVAL_ROUND_CLOSED)  #
 T = TypeVar("T")
 
 
+def _carried_out(message: type[Message], operation: Callable[[Transaction, Any], Any]) -> Callable[..., Awaitable[Any]]:
+    """A handler that answers `message` with what one transaction, `operation`, returns."""
+
+    async def handler(actor: ReplayActor, msg: Any) -> Any:
+        return await actor._do(operation, msg)
+
+    return handles(message, concurrent=True)(handler)
+
+
 class ReplayActor(Actor):
     """Owns `<run_dir>/ledger.sqlite`. Config: `LedgerSettings`."""
 
@@ -267,15 +275,8 @@ class ReplayActor(Actor):
         self._handed_out.set()
         return answers
 
-    @handles(Commit, concurrent=True)
-    async def commit(self, msg: Commit) -> Done:
-        """Keep an episode."""
-        return await self._do(episodes.commit, msg)
-
-    @handles(Release, concurrent=True)
-    async def release(self, msg: Release) -> Done:
-        """Take a broken episode's slot back."""
-        return await self._do(episodes.release, msg)
+    commit = _carried_out(Commit, episodes.commit)
+    release = _carried_out(Release, episodes.release)
 
     async def _expire(self) -> None:
         while True:
@@ -301,30 +302,11 @@ class ReplayActor(Actor):
             if not await self._change.after(revision, end - self.ctx.clock.now()):
                 return NothingToTake(final=False)
 
-    @handles(Trained, concurrent=True)
-    async def trained(self, msg: Trained) -> Done:
-        """A lease became a step."""
-        return await self._do(training.trained, msg)
-
-    @handles(Unreadable, concurrent=True)
-    async def unreadable(self, msg: Unreadable) -> Done:
-        """A lease can't be read."""
-        return await self._do(training.unreadable, msg)
-
-    @handles(Checkpointed, concurrent=True)
-    async def checkpointed(self, msg: Checkpointed) -> Done:
-        """Steps are final."""
-        return await self._do(training.checkpointed, msg)
-
-    @handles(GetCheckpointDigests, concurrent=True)
-    async def checkpoint_digests(self, msg: GetCheckpointDigests) -> CheckpointDigests:
-        """What a learner may load."""
-        return await self._do(training.digests, msg)
-
-    @handles(LearnerResumed, concurrent=True)
-    async def resumed(self, msg: LearnerResumed) -> Done:
-        """The learner goes on from a checkpoint."""
-        return await self._do(training.resumed, msg)
+    trained = _carried_out(Trained, training.trained)
+    unreadable = _carried_out(Unreadable, training.unreadable)
+    checkpointed = _carried_out(Checkpointed, training.checkpointed)
+    checkpoint_digests = _carried_out(GetCheckpointDigests, training.digests)
+    resumed = _carried_out(LearnerResumed, training.resumed)
 
     async def _collect(self) -> None:
         folder = self.ctx.run_dir / SEGMENTS
@@ -341,20 +323,9 @@ class ReplayActor(Actor):
 
     # -- samplers and the supervisor
 
-    @handles(Serving, concurrent=True)
-    async def serving(self, msg: Serving) -> Done:
-        """A sampler serves other weights."""
-        return await self._do(phases.serving, msg)
-
-    @handles(OpenEval, concurrent=True)
-    async def open_eval(self, msg: OpenEval) -> Done:
-        """Begin an evaluation round."""
-        return await self._do(phases.open_round, msg)
-
-    @handles(SetPhase, concurrent=True)
-    async def set_phase(self, msg: SetPhase) -> Done:
-        """Change the phase."""
-        return await self._do(phases.set_phase, msg)
+    serving = _carried_out(Serving, phases.serving)
+    open_eval = _carried_out(OpenEval, phases.open_round)
+    set_phase = _carried_out(SetPhase, phases.set_phase)
 
     @handles(GetFigures, concurrent=True)
     async def figures(self, _msg: GetFigures) -> Figures:

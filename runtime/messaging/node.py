@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -135,7 +134,6 @@ class Shared:
 
 MAX_PENDING = 100_000
 MAX_PARKED = 4096
-DEAD_LETTERS_KEPT = 100
 
 
 class Uplink(Protocol):
@@ -150,17 +148,6 @@ class Uplink(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class DeadLetter:
-    """An answer that no ask waits for any more."""
-
-    wall: float
-    envelope_id: str
-    sender: str
-    to: str
-    type: str
-
-
 class Node:
     """Delivery and answers in one process. `name` is the host's name."""
 
@@ -173,7 +160,6 @@ class Node:
         self.ticket: HostTicket | None = None  # by which a process elsewhere gets to the main host's machine
         self.shared = Shared()
         self.mailboxes: dict[str, Mailbox] = {}
-        self.dead_letters: deque[DeadLetter] = deque(maxlen=DEAD_LETTERS_KEPT)
         self._full: set[str] = set()  # mailboxes that pushed back and have taken nothing since; actors bound it
         self._pending: dict[str, tuple[str, asyncio.Future[Envelope]]] = {}
         self._parked = TaskScope(self._parked_failed)
@@ -286,9 +272,7 @@ class Node:
             self.answer(envelope.answer("accepted", "", b""))
 
     def _dead(self, envelope: Envelope) -> None:
-        # The asker's deadline passed first: normal under load, so it is kept to be looked at and logged at debug.
-        wall = self.clock.wall()
-        self.dead_letters.append(DeadLetter(wall, envelope.id, envelope.sender, envelope.to, envelope.message))
+        # The asker's deadline passed first: normal under load, so it is logged at debug.
         self.log.emit(DEAD_LETTER, sender=envelope.sender, to=envelope.to, type=envelope.message)
 
 

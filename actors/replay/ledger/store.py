@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from actors.replay.config import LedgerSettings
 from actors.replay.database.auditing import BOUND, refuse_unsound
@@ -39,15 +39,14 @@ _REFUSALS = {  # of SQLite, as the system calls them
 }
 
 
-class Opened:
-    """What opening found."""
+class Opened(NamedTuple):
+    """What opening came upon."""
 
-    def __init__(self, *, fresh: bool, released: int, returned: int, phase: str, quarantined: list[str]) -> None:
-        self.fresh = fresh
-        self.quarantined = quarantined  # tasks
-        self.released = released
-        self.returned = returned
-        self.phase = phase
+    fresh: bool
+    released: int
+    returned: int
+    phase: str
+    quarantined: list[str]  # tasks
 
 
 class Ledger:
