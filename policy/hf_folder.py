@@ -22,13 +22,13 @@ from torch import Tensor
 
 from policy import tensorfiles
 from policy.architecture import Architecture
+from policy.settings import ADAPTER, ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from policy.tensorfiles import held
 from runtime import disk
 from runtime.disk import flush
 from runtime.errors import ConfigError
 
 WEIGHTS = "model.safetensors"
-ADAPTER = "adapter"  # folder next to the weights
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}  # that a model is run and trained in
 DTYPE_NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
@@ -90,18 +90,34 @@ def write(
     config["dtype"] = DTYPE_NAMES[next(iter(tensors.values())).dtype]
     (partial / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
     if adapter is not None:
-        settings, matrices = adapter
-        (partial / ADAPTER).mkdir()
-        (partial / ADAPTER / "adapter_config.json").write_text(json.dumps(settings, indent=2) + "\n")
-        (partial / ADAPTER / "adapter_model.safetensors").write_bytes(
-            save({name: tensor.cpu() for name, tensor in matrices.items()}, metadata={"format": "pt"})
-        )
+        _write_peft(partial / ADAPTER, *adapter)
+    _appear(partial, folder)
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def write_adapter(folder: Path, settings: object, matrices: dict[str, Tensor]) -> str:
+    """Write an adapter alone in PEFT's form; returns the digest of its tensors' file, as `write` does."""
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    data = _write_peft(partial, settings, matrices)
+    _appear(partial, folder)
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _write_peft(folder: Path, settings: object, matrices: dict[str, Tensor]) -> bytes:
+    folder.mkdir(parents=True)
+    (folder / ADAPTER_CONFIG).write_text(json.dumps(settings, indent=2) + "\n")
+    data = save({name: tensor.cpu() for name, tensor in matrices.items()}, metadata={"format": "pt"})
+    (folder / ADAPTER_WEIGHTS).write_bytes(data)
+    return data
+
+
+def _appear(partial: Path, folder: Path) -> None:
     for path in (*partial.rglob("*"), partial):  # a power cut leaves no folder of this name that is not whole
         flush(path)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
     flush(folder.parent)
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def strips(name: str) -> int:

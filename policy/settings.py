@@ -16,6 +16,9 @@ from runtime.errors import ConfigError
 from runtime.messaging.message import Value
 from runtime.settings import Section, key, tuning
 
+ADAPTER = "adapter"  # PEFT's folder, next to weights
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
 
 class LoraConfig(Section, frozen=True, kw_only=True):
     """The deploy file's `learner.lora` (Hu et al. 2021): W + alpha / rank * B A, where A and B alone are trained."""

@@ -108,7 +108,8 @@ class LearnerActor(Actor):
         self._rank = self.ctx.ref(self.config.rank)
         groups = self.config.groups
         self._publisher = None if groups is None else Publisher(groups, self._rank, self.ctx)
-        self._exports = Exports(self._export, self.ctx.home, "" if groups is None else self.ctx.name)
+        owner = self.ctx.name if groups or self.config.adapters else ""
+        self._exports = Exports(self._export, self.ctx.home, owner, adapters=self.config.adapters)
         rehearses = self.config.learner.rehearsal > 0
         self._exercises = Exercises(self.config.model, self.config.seed) if rehearses else None
         await self._restore("start")

@@ -222,6 +222,7 @@ class LearnerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     seed: int = 0  # of the exercises that are rehearsed
     samplers: list[str]  # actors to which new weights are announced
     groups: GroupSettings | None = None  # None: samplers load from disk
+    adapters: bool = False  # samplers load adapters, and whole folders are written when they are asked for
     rank: str = "rank/0"
     replay: str = "replay"
     keep_weights: int = 4  # newest exports kept, and those that an open evaluation round needs

@@ -27,6 +27,7 @@ from runtime.messaging.message import Version
 from runtime.program import program
 
 CHECKPOINTS, WEIGHTS, PLANS = "checkpoints", "weights", "plans"  # in a run's folder
+ADAPTERS = "adapters"
 
 
 def weights_of(run_dir: Path, version: Version) -> Path:
@@ -45,8 +46,9 @@ class RunFolders:
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
         self._checkpoints, self._weights = run_dir / CHECKPOINTS, run_dir / WEIGHTS
-        self._checkpoints.mkdir(exist_ok=True)
-        self._weights.mkdir(exist_ok=True)
+        self._adapters = run_dir / ADAPTERS
+        for folder in (self._checkpoints, self._weights, self._adapters):
+            folder.mkdir(exist_ok=True)
 
     def checkpoints(self) -> list[tuple[Version, Path]]:
         """The complete checkpoints, newest first."""
@@ -57,7 +59,7 @@ class RunFolders:
 
         Returns the versions of those checkpoints. Only for a time when the rank writes nothing.
         """
-        for partial in self._weights.glob(".*.partial"):
+        for partial in (*self._weights.glob(".*.partial"), *self._adapters.glob(".*.partial")):
             shutil.rmtree(partial)
         return checkpoints.forget_after(self._checkpoints, version)
 
@@ -66,21 +68,23 @@ class RunFolders:
         checkpoints.prune(self._checkpoints, keep)
 
     def weights_count(self) -> int:
-        """How many exports lie there."""
-        return len(self._exports())
+        """How many exports lie there, whole or adapters."""
+        return max(len(_versions(self._weights)), len(_versions(self._adapters)))
 
     def prune_weights(self, keep: int, needed: Collection[Version]) -> None:
         """Remove all exports but the newest `keep` and those of versions in `needed`."""
-        for version in sorted(self._exports())[:-keep]:
-            if version not in needed:
-                shutil.rmtree(weights_of(self._run_dir, version))
+        for folder in (self._weights, self._adapters):
+            for version in _versions(folder)[:-keep]:
+                if version not in needed:
+                    shutil.rmtree(folder / str(version))
 
     def clear_plans(self) -> None:
         """Remove the plan that the rank has learned from, and what a killed learner left."""
         shutil.rmtree(self._run_dir / PLANS, ignore_errors=True)
 
-    def _exports(self) -> list[Version]:
-        return [Version.parse(path.name) for path in self._weights.iterdir() if not path.name.startswith(".")]
+
+def _versions(folder: Path) -> list[Version]:
+    return sorted(Version.parse(path.name) for path in folder.iterdir() if not path.name.startswith("."))
 
 
 def newest_known(
@@ -122,12 +126,13 @@ AskRank = Callable[[ExportWeights | WriteKept], Awaitable[Saved]]
 class Exports:
     """Holds one version's description: the newest."""
 
-    def __init__(self, ask_rank: AskRank, run_dir: Path, group_owner: str) -> None:
+    def __init__(self, ask_rank: AskRank, run_dir: Path, group_owner: str, *, adapters: bool = False) -> None:
         """`run_dir` is the run's folder.
 
-        `group_owner` names the actor that forms groups for these weights; empty where they go by disk alone.
+        `group_owner` names the actor that forms groups for these weights, or writes them when it is asked to; empty
+        where they go by disk alone. With `adapters` an adapter is written of every version.
         """
-        self._ask_rank, self._run_dir, self._group_owner = ask_rank, run_dir, group_owner
+        self._ask_rank, self._run_dir, self._group_owner, self._adapters = ask_rank, run_dir, group_owner, adapters
         self._one = asyncio.Lock()
         self.newest: Weights | None = None
 
@@ -156,7 +161,8 @@ class Exports:
 
     async def _take(self, version: Version, *, write: bool) -> tuple[Weights, float]:
         location, keep = str(weights_of(self._run_dir, version)), bool(self._group_owner)
-        request = ExportWeights(version=version, location=location, keep=keep, write=write or not keep)
+        adapter = str(self._run_dir / ADAPTERS / str(version)) if self._adapters else ""
+        request = ExportWeights(version=version, location=location, keep=keep, write=write or not keep, adapter=adapter)
         saved = await self._ask_rank(request)
         self.newest = Weights(
             version=version,
@@ -164,6 +170,8 @@ class Exports:
             location=location,
             canary=saved.canary,
             group_owner=self._group_owner,
+            adapter=adapter,
+            adapter_digest=saved.adapter_digest,
         )
         return self.newest, saved.seconds
 

@@ -68,6 +68,7 @@ class Saved(Message):
     digest: str
     seconds: float
     canary: Canary | None = None  # of an export: what the model makes of a fixed prompt
+    adapter_digest: str = ""
 
 
 class ExportWeights(Request[Saved]):
@@ -77,6 +78,7 @@ class ExportWeights(Request[Saved]):
     location: str
     keep: bool = False  # keep them in memory, to be broadcast or written while training goes on
     write: bool = True  # write a Hugging Face folder (safetensors, config, tokenizer)
+    adapter: str = ""  # write the adapter alone to this folder, in PEFT's form
 
 
 class WriteKept(Request[Saved]):

@@ -220,7 +220,7 @@ class RankActor(Actor):
         trainer = self._holding(msg.version)
         began = time.monotonic()
 
-        def export() -> tuple[str, Canary]:
+        def export() -> tuple[str, Canary, str]:
             canary = _canary(trainer)
             tensors = trainer.snapshot() if msg.keep else None
             if tensors is not None and self._first:
@@ -228,10 +228,11 @@ class RankActor(Actor):
             written = ""
             if msg.write:
                 written = _written(Path(msg.location), lambda where: trainer.export(where, tensors))
-            return written, canary
+            return written, canary, _written(Path(msg.adapter), trainer.export_adapter) if msg.adapter else ""
 
-        digest, canary = await self._all(msg, self._run(f"exporting {msg.version}", export))
-        return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began, canary=canary)
+        digest, canary, adapter = await self._all(msg, self._run(f"exporting {msg.version}", export))
+        seconds = time.monotonic() - began
+        return Saved(location=msg.location, digest=digest, seconds=seconds, canary=canary, adapter_digest=adapter)
 
     @handles(WriteKept, concurrent=True)
     async def write(self, msg: WriteKept) -> Saved:

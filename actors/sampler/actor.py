@@ -333,14 +333,18 @@ class SamplerActor(Actor):
             doubts, served = record.doubts, str(record.health.served)
             # In place SGLang keeps its prefix cache: what old weights made of a prompt must not be found by new ones.
             cache = served if self.config.sglang else None
+            adapter = supervisor.weights.loader.adapter_name(record.health.served)
             body = client.generate_body(
-                rid, msg.prompt_ids, msg.sampling, self.config.stop_ids, pin=pin, cache=cache, seed=msg.seed
-            )
+                rid, msg.prompt_ids, msg.sampling, self.config.stop_ids, pin=pin, cache=cache, seed=msg.seed,
+                adapter=adapter,
+            )  # fmt: skip
             hung = asyncio.get_running_loop().call_later(hung_s, supervisor.unanswered, msg.rid, hung_s)
             try:
                 answer = await record.engine.client.generate(body, self.config.samplers.generate_timeout_s)
             finally:
                 hung.cancel()
+        if adapter:
+            answer = client.drawn_with(answer, adapter)
         versions = [span.version for span in answer.meta_info.weight_versions]
         if answer.meta_info.finish_reason.type != "abort":
             await supervisor.weights.verify_answer(versions, doubts)

@@ -96,7 +96,8 @@ class CheckedWeights(msgspec.Struct, frozen=True):
 class ModelCard(msgspec.Struct, frozen=True):
     """One entry of /v1/models."""
 
-    max_model_len: int
+    id: str = ""
+    max_model_len: int | None = None  # an adapter has none of its own
 
 
 class Models(msgspec.Struct, frozen=True):
@@ -126,8 +127,11 @@ def generate_body(
     pin: str | None,
     cache: str | None,
     seed: int | None = None,
+    adapter: str = "",
 ) -> dict[str, Any]:
     """Body of /generate. `cache` names the part of SGLang's prefix cache that may be used; None: all of it.
+
+    `adapter` names the one that SGLang draws with.
 
     A `seed` repeats a draw of the same weights on the embedded engine; SGLang heeds it in its deterministic mode only.
     """
@@ -139,7 +143,16 @@ def generate_body(
     body: dict[str, Any] = {"rid": rid, "input_ids": ids, "sampling_params": params, "return_logprob": True}
     if cache is not None:
         body["extra_key"] = cache
+    if adapter:
+        body["lora_path"] = adapter
     return body if pin is None else body | {"weight_version": pin}
+
+
+def drawn_with(answer: GenerateAnswer, adapter: str) -> GenerateAnswer:
+    """`answer`, whose tokens are all of the adapter that was asked for: SGLang names the version of its base alone."""
+    span = AnsweredSpan(version=adapter, start=0, end=len(answer.output_ids))
+    spans = [span] if answer.output_ids else []
+    return msgspec.structs.replace(answer, meta_info=msgspec.structs.replace(answer.meta_info, weight_versions=spans))
 
 
 def read_generated(answer: GenerateAnswer) -> Generated:
@@ -231,28 +244,43 @@ class EngineClient:
     async def context_length(self) -> int:
         """Tokens of prompt and response together."""
         models = await self._call("GET", "/v1/models", None, Models, CONTROL_TIMEOUT_S)
-        if not models.data:
+        if not models.data or models.data[0].max_model_len is None:
             raise EngineError("the engine serves no model")
         return models.data[0].max_model_len
+
+    async def adapters(self) -> list[str]:
+        """Names of the adapters that SGLang has loaded."""
+        models = await self._call("GET", "/v1/models", None, Models, CONTROL_TIMEOUT_S)
+        return [card.id for card in models.data[1:]]
+
+    async def load_adapter(self, location: str, version: str, timeout_s: float) -> None:
+        """Load an adapter into SGLang, again where it has it. What runs with others goes on with those."""
+        if version in await self.adapters():
+            await self.control("/unload_lora_adapter", {"lora_name": version}, timeout_s)
+        await self.control("/load_lora_adapter", {"lora_name": version, "lora_path": location}, timeout_s)
 
     async def limits(self, model: str) -> Limits:
         """What it can take: the context is its own word, the vocabulary that of the model folder."""
         shape = await asyncio.to_thread(read_architecture, Path(model))
         return Limits(vocabulary=shape.vocab, context=await self.context_length())
 
-    async def score(self, ids: list[int], timeout_s: float) -> list[float]:
+    async def score(self, ids: list[int], timeout_s: float, adapter: str = "") -> list[float]:
         """Log-probabilities of `ids[1:]`, each after those before it, at temperature 1; NaN where it has no number."""
         params = {"max_new_tokens": 0, "temperature": 0.0}
         body = {"input_ids": ids, "sampling_params": params, "return_logprob": True, "logprob_start_len": 0}
+        body |= {"lora_path": adapter} if adapter else {}
         answer = await self._call("POST", "/generate", body, GenerateAnswer, timeout_s)
         scored = answer.meta_info.input_token_logprobs
         if [token for _, token, _ in scored] != ids:
             raise EngineError("the engine's scores are not those of the prompt")
         return [math.nan if logprob is None else logprob for logprob, _, _ in scored[1:]]
 
-    async def update(self, location: str, version: str, timeout_s: float, *, digest: str, retract: bool) -> None:
+    async def update(
+        self, location: str, version: str, timeout_s: float, *, digest: str, retract: bool, adapter: str = ""
+    ) -> None:
         """Replace the embedded engine's weights: it goes on generating while it loads, and compares the digest."""
         body = {"model_path": location, "weight_version": version, "retract_running": retract, "digest": digest}
+        body |= {"adapter_path": adapter} if adapter else {}
         await self.control("/update_weights_from_disk", body, timeout_s)
 
     async def update_from_disk(self, location: str, version: str, timeout_s: float, *, flush: bool) -> None:

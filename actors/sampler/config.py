@@ -80,8 +80,8 @@ class WeightSyncConfig(Section, frozen=True, kw_only=True):
     AT: ClassVar[str] = "weight_sync"
 
     transport: Annotated[
-        Literal["disk", "collective"],
-        key("Chooses how new weights reach SGLang. A failed collective falls back to disk."),
+        Literal["disk", "collective", "adapter"],
+        key("Chooses how new weights reach engines: as folders, by collective (SGLang), or as LoRA adapters alone."),
     ] = "disk"
     in_flight: Annotated[
         Literal["drain", "retract", "in_place"] | None,
@@ -253,6 +253,8 @@ class SamplerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     attach: str = ""  # URL of the server behind this actor; empty: it starts an embedded engine
     version: Version = Version(lineage=0, step=0)  # of the weights in `model`
     replay: str = "replay"  # the actor that gets serving reports; empty: none
+    adapter_rank: int = 0  # of the adapters that the engine gets; 0: it gets whole weights
+    adapter_targets: list[str] = []  # the projections that have one
     stop_ids: list[int] = []  # besides the end-of-sequence ids that the model folder names
     hung_after_s: float = 20.0  # without an answer for so long: the engine is asked whether it still generates
     restart: RestartPolicy = RestartPolicy(max_restarts=10, window_s=300.0)  # of the engine
@@ -268,6 +270,11 @@ class SamplerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     def sglang(self) -> bool:
         """Whether SGLang's server is behind this sampler."""
         return bool(self.attach) or self.samplers.sglang
+
+    @property
+    def sglang_adapters(self) -> bool:
+        """Whether SGLang's server holds the first weights for good, and an adapter for each version."""
+        return self.sglang and self.adapter_rank > 0
 
     @property
     def in_flight(self) -> Literal["drain", "retract", "in_place"]:

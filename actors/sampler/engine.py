@@ -191,7 +191,9 @@ class StartedEngine(Engine):
 
     async def _start(self, latest: Weights) -> None:
         self._log.parent.mkdir(parents=True, exist_ok=True)
-        argv, env, descriptors = self.command(latest.location, str(latest.version))
+        begins = self._settings if self._settings.sglang_adapters else None
+        where, version = (begins.model, begins.version) if begins else (latest.location, latest.version)
+        argv, env, descriptors = self.command(where, str(version))
         nice = self._settings.samplers.nice
         try:
             self._process = await asyncio.create_subprocess_exec(
@@ -372,6 +374,10 @@ class SglangEngine(StartedEngine):
         argv += ["--max-queued-requests", str(config.max_queued_requests), "--skip-server-warmup"]
         argv += [*_ON_CPU, "--max-total-tokens", str(config.cache_tokens)] if config.device == "cpu" else []
         argv += ["--device", config.device] if config.device != "cpu" else []
+        if rank := self._settings.adapter_rank:  # of those in use at once; another may be loaded meanwhile
+            argv += ["--enable-lora", "--max-lora-rank", str(rank), "--max-loras-per-batch", "3", "--max-loaded-loras"]
+            argv += ["6", "--lora-target-modules", *self._settings.adapter_targets]
+            argv += ["--lora-backend", "torch_native"] if config.device == "cpu" else []
         for option, value in engine.options.items():
             if value is not False:  # else a flag that is not set
                 argv += [f"--{option.replace('_', '-')}"] + ([] if value is True else [str(value)])

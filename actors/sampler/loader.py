@@ -25,6 +25,7 @@ from actors.sampler.config import SamplerSettings
 from actors.sampler.health import Gate
 from actors.sampler.messages import Canary, Weights
 from policy.errors import EngineBusy, EngineError
+from policy.settings import ADAPTER
 from runtime.messaging.message import Version
 
 _DRAIN_MARGIN_S = 10.0
@@ -94,6 +95,10 @@ class Loader:
         `written` is waited for before the disk is read. Raises EngineError where the engine refuses, EngineGone where
         it breaks.
         """
+        if self._settings.adapter_rank and (adapter := adapter_of(latest)):
+            return await self._load_adapter(client, latest, adapter)
+        if self.adapter_name(latest.version):
+            raise EngineError(f"{latest.location} holds no adapter, and SGLang keeps the first weights")
         if ask is None:
             if written is not None:
                 latest = await written(latest)
@@ -128,41 +133,63 @@ class Loader:
             finally:
                 self.judged.set()
 
+    def adapter_name(self, version: Version | None) -> str:
+        """What SGLang calls the adapter of `version`; "" where it has none, which draws with the first weights."""
+        first = version in (None, self._settings.version)
+        return "" if first or not self._settings.sglang_adapters else str(version)
+
+    async def _load_adapter(self, client: EngineClient, latest: Weights, adapter: Path) -> WeightsVerdict:
+        """SGLang draws unfinished answers with the adapter that they began with; the embedded engine as it is set."""
+        if latest.adapter_digest and self._settings.sglang:
+            await _compared(adapter, latest.adapter_digest)
+        self.judged.clear()
+        try:
+            if self._settings.sglang:
+                await client.load_adapter(str(adapter), str(latest.version), self._settings.load_limit_s(str(adapter)))
+            else:
+                model, retract = self._settings.model, self._settings.in_flight == "retract"
+                await client.update(
+                    model, str(latest.version), self._settings.load_limit_s(model),
+                    digest=latest.adapter_digest, retract=retract, adapter=str(adapter),
+                )  # fmt: skip
+            return msgspec.structs.replace(await self.judge(client, latest), way="adapter")
+        finally:
+            self.judged.set()
+
     async def judge(self, client: EngineClient, latest: Weights) -> WeightsVerdict:
         """Read the version back, and the canary's log-probabilities when the version is `latest`'s."""
-        version = await self._version(client)
+        version = await self._version(client, latest)
         self.mixed = self.mixed and version != latest.version
         if latest.canary is None or version != latest.version:
             return WeightsVerdict(version, None, sound=True)
-        scores = await self._score(client, latest.canary.ids)
-        if (now := await self._version(client)) != version:  # others were loaded meanwhile: they were scored, in part
+        scores = await self._score(client, latest.canary.ids, self.adapter_name(version))
+        if (now := await self._version(client, latest)) != version:  # of others, in part
             return WeightsVerdict(now, None, sound=True)
         off_by = difference(scores, latest.canary.logprobs)
         return WeightsVerdict(version, off_by, sound=off_by.within(self.tolerance(latest.canary)))
 
     async def check_digest(self, latest: Weights) -> None:
         """Raise EngineError unless the weights' file has the digest that the learner said, where it said one."""
-        if not latest.digest:
-            return
-        digest = await asyncio.to_thread(_digest, Path(latest.location))
-        if digest != latest.digest:
-            raise EngineError(f"{latest.location} has digest {digest}, not {latest.digest}")
+        if latest.digest:
+            await _compared(Path(latest.location), latest.digest)
 
-    async def _version(self, client: EngineClient) -> Version | None:
+    async def _version(self, client: EngineClient, latest: Weights) -> Version | None:
+        if self.adapter_name(latest.version) and str(latest.version) in await client.adapters():
+            return latest.version
         info = await client.model_info()
         try:
             return Version.parse(info.weight_version)
         except ValueError:
             return None
 
-    async def _score(self, client: EngineClient, ids: list[int]) -> list[float]:
+    async def _score(self, client: EngineClient, ids: list[int], adapter: str) -> list[float]:
         """A line that is full says nothing of the weights: ask again, as a request would. Raises EngineGone."""
         timeout_s = self._settings.samplers.load_timeout_s
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
                     try:
-                        return await client.score(ids, timeout_s)
+                        return await client.score(ids, timeout_s, **({"adapter": adapter} if adapter else {}))
                     except EngineBusy:
                         await asyncio.sleep(_BUSY_S)
         except TimeoutError as error:
@@ -236,6 +263,18 @@ def difference(scores: list[float], expected: list[float]) -> CanaryDifference:
     if not pairs:
         return CanaryDifference(0.0, 0.0, 0.0)
     return CanaryDifference(math.fsum(pairs) / len(pairs), pairs[math.ceil(0.99 * len(pairs)) - 1], pairs[-1])
+
+
+def adapter_of(weights: Weights) -> Path | None:
+    """The folder of the adapter that `weights` have: announced, or next to the weights of a round."""
+    beside = Path(weights.location, ADAPTER)
+    return Path(weights.adapter) if weights.adapter else beside if beside.is_dir() else None
+
+
+async def _compared(folder: Path, expected: str) -> None:
+    """Raise EngineError unless the tensors in `folder` have the `expected` digest."""
+    if (digest := await asyncio.to_thread(_digest, folder)) != expected:
+        raise EngineError(f"{folder} has digest {digest}, not {expected}")
 
 
 def _digest(folder: Path) -> str:

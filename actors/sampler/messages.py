@@ -58,6 +58,8 @@ class Weights(Message):
     digest: str = ""
     canary: Canary | None = None  # an engine that computes something else has other weights
     group_owner: str = ""  # the actor that forms the group for these weights; empty: from disk alone
+    adapter: str = ""  # a folder of PEFT's form: these weights are the run's first with it
+    adapter_digest: str = ""
 
 
 class Pin(Request[Done]):

@@ -235,6 +235,8 @@ class SamplerWeights:
         Raises EngineError where both are.
         """
         target = self.wanted.target
+        if self._settings.sglang_adapters:  # the first weights are started with; `check_started` loads the adapter
+            return target
         try:
             target = await self._member.written(target)
             await self.loader.check_digest(target)
@@ -253,7 +255,8 @@ class SamplerWeights:
         Raises EngineError where the engine refuses, SamplerError where its weights are wrong.
         """
         client = self._record.engine.client
-        verdict = await (self.loader.load if self._settings.attach else self.loader.judge)(client, latest)
+        loads = self._settings.attach or self.loader.adapter_name(latest.version)
+        verdict = await (self.loader.load if loads else self.loader.judge)(client, latest)
         if not self._settings.sglang:
             await self._pin_again()
         if not self._judge(verdict, "start", latest):
@@ -307,7 +310,7 @@ class SamplerWeights:
     async def _load_sound(self, latest: Weights) -> WeightsVerdict | None:
         """The verdict on `latest`, loaded a second time where it was off; None where the engine was given up for it."""
         client = self._record.engine.client
-        grouped = self._settings.sglang and self._member.wanted(latest)
+        grouped = self._settings.weight_sync.transport == "collective" and self._member.wanted(latest)
         ask = functools.partial(self._ask, latest) if grouped else None
         verdict = await self.loader.load(client, latest, ask, self._written)
         if verdict.missed:

@@ -41,7 +41,8 @@ class _Update(msgspec.Struct):
     """/update_weights_from_disk; keys without a meaning here are ignored.
 
     Extensions: with `retract_running` the new weights compute sequences in flight again, as between a retracting pause
-    and its end. Weights whose files have another `digest` are refused.
+    and its end. Weights whose files have another `digest` are refused. An adapter at `adapter_path` is merged into
+    them, and the digest is the adapter's.
     """
 
     model_path: str
@@ -49,6 +50,7 @@ class _Update(msgspec.Struct):
     abort_all_requests: bool = False
     retract_running: bool = False
     digest: str = ""
+    adapter_path: str = ""
 
 
 class _Pause(msgspec.Struct):
@@ -107,8 +109,9 @@ class Control:
 
     # --- weights -------------------------------------------------------------------------------------------------
 
-    async def _load(self, path: str) -> EngineWeights:
-        return await asyncio.to_thread(load_weights, Path(path), self._device, self._dtype)
+    async def _load(self, path: str, adapter: str = "") -> EngineWeights:
+        merged = Path(adapter) if adapter else None
+        return await asyncio.to_thread(load_weights, Path(path), self._device, self._dtype, merged)
 
     async def update(self, request: web.Request) -> web.Response:
         """Load a folder and make it the current weights."""
@@ -120,7 +123,7 @@ class Control:
 
         async with self._loading:
             try:
-                weights = await self._load(body.model_path)
+                weights = await self._load(body.model_path, body.adapter_path)
                 if body.digest and body.digest != weights.digest:
                     raise EngineError(f"{body.model_path} has digest {weights.digest}, not {body.digest}")
                 if body.abort_all_requests:

@@ -14,8 +14,9 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+import msgspec
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -25,6 +26,7 @@ from policy import tensorfiles
 from policy.architecture import Architecture, inverse_frequencies, read_architecture
 from policy.engine.cache import KeyValueCache
 from policy.errors import EngineError
+from policy.settings import ADAPTER_CONFIG
 from runtime import disk
 from runtime.errors import ConfigError
 
@@ -57,8 +59,12 @@ class EngineWeights:
     digest: str  # blake2b-128 of the safetensors files, hex
 
 
-def load_weights(folder: Path, device: torch.device, dtype: torch.dtype = torch.float32) -> EngineWeights:
+def load_weights(
+    folder: Path, device: torch.device, dtype: torch.dtype = torch.float32, adapter: Path | None = None
+) -> EngineWeights:
     """Read a Hugging Face folder (config.json and *.safetensors), whatever dtype it is stored in.
+
+    An `adapter` of PEFT's form is merged into the weights, and the digest is that of its tensors.
 
     Raises:
         EngineError: files are missing or unreadable, tensors are not as `tensorfiles` wants them, or hold numbers that
@@ -71,17 +77,31 @@ def load_weights(folder: Path, device: torch.device, dtype: torch.dtype = torch.
         raise EngineError(str(error)) from error
     if wrong:
         raise EngineError(f"{folder}: {wrong}")
-    tensors, digest = _read_tensors(folder)
+    tensors, digest = _read_tensors(folder, hashed=adapter is None)
+    low_rank: dict[str, Tensor] = {}
+    scale = 1.0
+    if adapter is not None:
+        scale = _scale(adapter)
+        low_rank, digest = _read_tensors(adapter)
 
     def take(name: str) -> Tensor:
-        tensor = tensors.pop(name).to(device=device, dtype=dtype)
+        tensor = tensors.pop(name).to(device=device)
+        stem = f"base_model.model.{name.removesuffix('.weight')}.lora_"
+        if (down := low_rank.pop(f"{stem}A.weight", None)) is not None:
+            up = low_rank.pop(f"{stem}B.weight", None)
+            if up is None or up.shape[1:] != down.shape[:1] or (up.shape[0], down.shape[1]) != tuple(tensor.shape):
+                raise EngineError(f"{adapter}: {name} of {list(tensor.shape)} gets another shape")
+            # As the learner merges: a sum in float32, rounded to the type that the weights are stored in.
+            added = up.to(device).float() @ down.to(device).float()
+            tensor = tensor.float().add(added, alpha=scale).to(tensor.dtype)
+        tensor = tensor.to(dtype)
         if not bool(torch.isfinite(tensor).all()):
             raise EngineError(f"{folder}: {name} holds numbers that are not finite")
         return tensor
 
     embedding = take("model.embed_tokens.weight")
     head = embedding if arch.tied else take("lm_head.weight")
-    return EngineWeights(
+    weights = EngineWeights(
         arch=arch,
         embedding=embedding,
         layers=tuple(_layer(arch, take, f"model.layers.{i}") for i in range(arch.layers)),
@@ -89,15 +109,41 @@ def load_weights(folder: Path, device: torch.device, dtype: torch.dtype = torch.
         head=head.t(),
         digest=digest,
     )
+    if low_rank:
+        raise EngineError(f"{adapter}: {min(low_rank)} belongs to no tensor of {folder}")
+    return weights
 
 
-def _read_tensors(folder: Path) -> tuple[dict[str, Tensor], str]:
+class _Peft(msgspec.Struct, frozen=True):
+    """What is used of PEFT's adapter_config.json; other kinds of adapters are refused."""
+
+    r: int
+    lora_alpha: float
+    peft_type: Literal["LORA"]
+    use_rslora: Literal[False] = False
+    use_dora: Literal[False] = False
+    fan_in_fan_out: Literal[False] = False
+
+
+def _scale(adapter: Path) -> float:
+    """What multiplies B A. Raises EngineError."""
+    file = adapter / ADAPTER_CONFIG
+    try:
+        config = msgspec.json.decode(disk.read_bytes(file, disk.MODEL), type=_Peft)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise EngineError(f"cannot read {file}: {error}") from error
+    if config.r < 1:
+        raise EngineError(f"{file}: r is {config.r}")
+    return config.lora_alpha / config.r
+
+
+def _read_tensors(folder: Path, *, hashed: bool = True) -> tuple[dict[str, Tensor], str]:
     tensors: dict[str, Tensor] = {}
     digest = hashlib.blake2b(digest_size=16)
     for file in sorted(folder.glob("*.safetensors")):
         try:
             with disk.opened(file) as raw:
-                while piece := raw.read(1 << 20):
+                while hashed and (piece := raw.read(1 << 20)):
                     digest.update(piece)
             with safe_open(file, framework="pt", device="cpu") as opened:
                 tensors.update({name: opened.get_tensor(name) for name in opened.keys()})  # noqa: SIM118 - not a dict

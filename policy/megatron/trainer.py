@@ -231,6 +231,11 @@ class Trainer:
         whole = whole_tensors(self.model, self.shape, on_host=True) if tensors is None else tensors
         return on_first(lambda: self.write(folder, whole, adapter=True).encode()).decode()
 
+    def export_adapter(self, folder: Path) -> str:
+        """Write the adapter alone, in PEFT's form; returns the digest of its tensors. Every rank calls this."""
+        config, tensors = self.config.lora.peft(self.shape), lora.peft_tensors(self.model.adapters)
+        return on_first(lambda: hf_folder.write_adapter(folder, config, tensors).encode()).decode()
+
     def write(self, folder: Path, tensors: dict[str, Tensor], *, adapter: bool = False) -> str:
         """The same of a snapshot by rank 0 alone, while the others work.
 

@@ -1,6 +1,7 @@
 """Adapters beside frozen weights: PEFT computes the same, and a resume is exact."""
 
 import json
+import math
 from pathlib import Path
 
 import msgspec
@@ -9,13 +10,18 @@ import torch
 from safetensors.torch import load_file
 from torch.distributed.checkpoint import FileSystemReader
 
+from actors.cluster.config.models import shapes
 from actors.learner.config import LearnerConfig
 from policy.architecture import read_architecture
+from policy.engine.model import load_weights
+from policy.errors import EngineError
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import MicroBatch, PackedSample
 from policy.settings import LoraConfig, Objective, ParallelConfig
+from policy.tensorfiles import expected
 from runtime.errors import ConfigError, StoreError
 from tests.policy import tiny_models
+from tests.policy.adapted import adapted
 
 LORA = LoraConfig(rank=3, alpha=12.0)
 IDS = [5, 9, 33, 60, 7, 7, 2, 41]
@@ -123,3 +129,53 @@ def test_settings_that_cant_be_are_refused_by_their_key(model: Path) -> None:
         trainer_of(model, lora=LoraConfig(rank=2, targets=("query",)))
     with pytest.raises(ConfigError, match=r"learner\.parallel\.pipeline is 2.*learner\.lora\.rank"):
         LearnerConfig(lora=LORA, parallel=ParallelConfig(pipeline=2))
+
+
+@pytest.mark.parametrize("style", ["qwen2", "qwen3", "glm4"])
+@pytest.mark.slow
+def test_the_engine_merges_an_adapter_to_the_very_weights_that_the_learner_merges(tmp_path: Path, style: str) -> None:
+    base = tiny_models.write(tmp_path / "base", style)
+    merged, adapter, digest = next(adapted(base, tmp_path, 1))
+    device = torch.device("cpu")
+    ours, theirs = load_weights(base, device, adapter=adapter), load_weights(merged, device)
+    assert ours.digest == digest
+    for layer, other in zip(ours.layers, theirs.layers, strict=True):
+        assert torch.equal(layer.qkv, other.qkv)
+        assert torch.equal(layer.gate_up, other.gate_up)
+        assert torch.equal(layer.down, other.down)
+    assert not torch.equal(ours.layers[0].qkv, load_weights(base, device).layers[0].qkv)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({"use_dora": True}, "use_dora"),
+        ({"peft_type": "IA3"}, "IA3"),
+        ({"r": 0}, "r is 0"),
+        ({"r": "x"}, "int"),
+    ],
+)
+def test_an_adapter_of_another_kind_is_refused(
+    model: Path, tmp_path: Path, changes: dict[str, object], cause: str
+) -> None:
+    _, adapter, _ = next(adapted(model, tmp_path, 1))
+    file = adapter / "adapter_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    with pytest.raises(EngineError, match=cause):
+        load_weights(model, torch.device("cpu"), adapter=adapter)
+
+
+def test_an_adapter_of_another_shape_is_refused(model: Path, tmp_path: Path) -> None:
+    _, adapter, _ = next(adapted(model, tmp_path, 1))
+    other = tiny_models.write(tmp_path / "other", "qwen2", hidden_size=64)
+    with pytest.raises(EngineError, match="gets another shape"):
+        load_weights(other, torch.device("cpu"), adapter=adapter)
+    shallow = tiny_models.write(tmp_path / "shallow", "qwen2", layers=1)
+    with pytest.raises(EngineError, match=r"model\.layers\.1.* belongs to no tensor"):
+        load_weights(shallow, torch.device("cpu"), adapter=adapter)
+
+
+def test_an_adapter_of_rank_16_is_forty_times_smaller_than_half_a_billion_weights() -> None:
+    shape = read_architecture(shapes() / "qwen2.5-0.5b")
+    whole = sum(math.prod(size) for size in expected(shape).values())
+    assert whole > 40 * LoraConfig(rank=16).parameters(shape)

@@ -8,6 +8,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -23,6 +24,7 @@ from runtime.messaging.message import Done, Version
 from runtime.messaging.refs import Ref
 from runtime.supervision import RestartPolicy
 from runtime.system import ActorSpec, ActorSystem
+from tests.policy.adapted import adapted
 from tests.policy.engine_tools import CONTEXT, VOCAB, reference_logits, reference_logprobs
 
 pytestmark = pytest.mark.real_sglang
@@ -53,7 +55,7 @@ class Ledger(Actor):
 
 
 @asynccontextmanager
-async def sampling(folder: Path, model: Path, in_flight: str | None = None) -> AsyncIterator[Ref]:
+async def sampling(folder: Path, model: Path, in_flight: str | None = None, **more: Any) -> AsyncIterator[Ref]:
     """A run with one sampler and a server of its own."""
     samplers = SamplersConfig(
         engine=SglangConfig(),
@@ -68,6 +70,7 @@ async def sampling(folder: Path, model: Path, in_flight: str | None = None) -> A
         model=str(model),
         hung_after_s=60.0,
         restart=RestartPolicy(first_delay_s=0.01),
+        **more,
     )
     async with ActorSystem(folder, log_level="debug") as system:
         await system.spawn(ActorSpec(name="replay", factory=Ledger))
@@ -165,3 +168,35 @@ async def test_weights_change_under_a_request(tmp_path: Path, models: list[Path]
         check(models[1], await ask(ref, "c"), FIRST)
         spans = (await long).spans
         assert [span.version for span in spans] == [BASE, FIRST]
+
+
+async def test_adapters_answer_as_merged_weights_do(tmp_path: Path, models: list[Path]) -> None:
+    steps = list(adapted(models[0], tmp_path / "adapted", 2))
+    targets = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
+    async with sampling(tmp_path, models[0], adapter_rank=4, adapter_targets=targets) as ref:
+        await Ledger.hears(BASE)
+        check(models[0], await ask(ref, "a"), BASE)
+        long = asyncio.create_task(ask(ref, "long", tokens=300))
+        for version, (merged, adapter, digest_) in zip((FIRST, SECOND), steps, strict=True):
+            scored = canary(merged)
+            await ref.tell(
+                Weights(version=version, location="", adapter=str(adapter), adapter_digest=digest_, canary=scored)
+            )
+            await Ledger.hears(version)
+            check(merged, await ask(ref, f"to {version}", tokens=24), version)
+        assert {span.version for span in (await long).spans} <= {BASE, FIRST}  # it went on with what it began with
+
+        # A round's version, whose adapter lies next to its weights; and back.
+        await ref.ask(Pin(version=FIRST, location=str(steps[0][0])), timeout_s=WAIT_S)
+        check(steps[0][0], await ask(ref, "pinned", pin=FIRST), FIRST)
+        await ref.ask(Unpin(version=FIRST), timeout_s=WAIT_S)
+        await Ledger.hears(SECOND)
+
+        # A server that is killed begins with the first weights again, and the newest adapter.
+        (ready,) = events(tmp_path, "sampler_ready")
+        os.kill(int(str(ready["pid"])), signal.SIGKILL)
+        check(steps[1][0], await ask(ref, "after"), SECOND)
+    loaded = [line for line in events(tmp_path, "weights_loaded") if line["way"] == "adapter"]
+    assert len(loaded) >= 2
+    assert all(line["off_by"] is None or line["off_by"] < 1e-4 for line in loaded)  # type: ignore[operator]
+    assert not events(tmp_path, "weights_suspect")

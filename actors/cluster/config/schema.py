@@ -307,6 +307,8 @@ class Deploy(Section, frozen=True, kw_only=True):
                 " pictures or numbers of windows, which differ from desktop to desktop; set desktops.memo to off"
             )
         self.samplers.refuse_unreachable(self.weight_sync)
+        if self.weight_sync.transport == "adapter" and not self.learner.lora.rank:
+            raise ConfigError("weight_sync.transport is adapter, and learner.lora.rank is 0: there is none to send")
         if self.learner.place and self.weight_sync.transport == "collective":
             raise ConfigError("weight_sync.transport is collective: with learner.place weights go by disk")
         learned = self.demos.count or self.entropulse.bc_steps or self.entropulse.total_rl_steps

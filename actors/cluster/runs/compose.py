@@ -22,7 +22,7 @@ from actors.desktop.actor import DesktopSeat
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox import shares
 from actors.entropulse.config import EntropulseSettings
-from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings
+from actors.learner.config import GroupSettings, LearnerSettings, RankSettings
 from actors.learner.rank import meeting_s
 from actors.replay.config import LedgerSettings
 from actors.sampler.config import TENSOR_PARALLEL, SamplersConfig, SamplerSettings, SglangConfig, WeightSyncConfig
@@ -30,6 +30,7 @@ from actors.sampler.messages import BEGIN
 from actors.sampler.router import DispatchSettings
 from apis.tasks.registry import kind_of
 from policy.advantage import Baseline
+from policy.settings import projection
 from runtime.hosts.frames import wanted
 from runtime.messaging.message import Version
 from runtime.spec import MAIN
@@ -134,8 +135,8 @@ def plan(named: Named, *, run_dir: Path, incarnation: str) -> Plan:
     deploy, model = named.deploy, named.model
     samplers = _sampler_names(deploy.samplers)
     parts = [
-        *_learner(deploy.learner, model, deploy.run.seed, samplers, _groups(deploy)),
-        *_samplers(deploy.samplers, deploy.weight_sync, model, named.stop_ids),
+        *_learner(deploy, model, samplers),
+        *_samplers(deploy.samplers, deploy.weight_sync, model, named.stop_ids, adapters=_adapters(named)),
         _supervisor(deploy, named.lanes, samplers),
         *_seats(deploy, model, ROUTER),
     ]
@@ -205,10 +206,9 @@ def _ledger(deploy: Deploy, named: Named, incarnation: str) -> ActorSpec:
     return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)
 
 
-def _learner(
-    learner: LearnerConfig, model: str, seed: int, samplers: list[str], groups: GroupSettings | None
-) -> list[ActorSpec]:
+def _learner(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]:
     """The ranks, and the actor that plans steps."""
+    learner, seed, groups = deploy.learner, deploy.run.seed, _groups(deploy)
     ranks = range(learner.parallel.ranks)
     rank = RankSettings(learner=learner, ranks=tuple(f"rank/{i}" for i in ranks))
     load_s = FAR_LOAD_S if learner.place else LOAD_S
@@ -221,7 +221,13 @@ def _learner(
             name=LEARNER,
             factory="actors.learner.actor:LearnerActor",
             config=LearnerSettings(
-                learner=learner, model=model, seed=seed, samplers=samplers, groups=groups, load_timeout_s=load_s
+                learner=learner,
+                model=model,
+                seed=seed,
+                samplers=samplers,
+                groups=groups,
+                adapters=deploy.weight_sync.transport == "adapter",
+                load_timeout_s=load_s,
             ),
             host=LEARNER if learner.actor_place else MAIN,
             start_timeout_s=load_s + meeting_s(len(ranks)),
@@ -246,12 +252,25 @@ def _groups(deploy: Deploy) -> GroupSettings | None:
     )
 
 
+def _adapters(named: Named) -> tuple[int, list[str]]:
+    """Rank and projections of the adapters that engines get; 0 where they get whole weights."""
+    lora = named.deploy.learner.lora
+    if named.deploy.weight_sync.transport != "adapter":
+        return 0, []
+    return lora.rank, sorted({projection(hf) for of in lora.adapted(named.architecture).values() for hf in of})
+
+
 def _sampler_names(samplers: SamplersConfig) -> list[str]:
     return [f"sampler/{i}" for i in range(samplers.actors())]
 
 
 def _samplers(
-    samplers: SamplersConfig, sync: WeightSyncConfig, model: str, stop_ids: list[int], version: Version = BEGIN
+    samplers: SamplersConfig,
+    sync: WeightSyncConfig,
+    model: str,
+    stop_ids: list[int],
+    version: Version = BEGIN,
+    adapters: tuple[int, list[str]] = (0, []),
 ) -> list[ActorSpec]:
     """An actor in front of each engine, and the router in front of them."""
     names = _sampler_names(samplers)
@@ -266,6 +285,8 @@ def _samplers(
                 attach=url,
                 gpus=gpus,
                 version=version,
+                adapter_rank=adapters[0],
+                adapter_targets=adapters[1],
                 stop_ids=stop_ids,
                 hung_after_s=SGLANG_HUNG_S if samplers.sglang else HUNG_S,
             ),

@@ -219,7 +219,7 @@ def learner_memory(deploy: Deploy, architecture: Architecture) -> str:
         token_budget=learner.token_budget,
         reference=learner.rl.kl_coef > 0,
         device="cuda" if device or learner.place.get("GPU") else "cpu",
-        broadcast=deploy.weight_sync.transport == "collective",
+        broadcast=deploy.weight_sync.transport != "disk",
     )
     if elsewhere:
         return f"{needs.total / GIB:.2f} GiB, on the machine that learner.place finds: {needs.by_part()}"

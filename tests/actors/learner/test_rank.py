@@ -14,15 +14,16 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 from actors.learner.config import LearnerConfig, RankSettings, RlConfig, SftConfig
-from actors.learner.messages import Broadcast, ExportWeights, LoadModel, SaveCheckpoint, StepPlan
+from actors.learner.messages import Broadcast, ExportWeights, LoadModel, SaveCheckpoint, StepPlan, WriteKept
 from actors.learner.rank import RankActor, _written
 from policy import checkpoints, hf_folder
 from policy.broadcast import checksums
+from policy.engine.model import load_weights
 from policy.errors import LearnerError, NoModel
 from policy.megatron import ranks
 from policy.megatron.trainer import OptimConfig, Trainer
 from policy.packing import Aggregation, MicroBatch, PackedSample, pack_cross_entropy
-from policy.settings import Objective
+from policy.settings import LoraConfig, Objective
 from runtime.actor import Context
 from runtime.errors import ConfigError, DiskRefuses, StoreError
 from runtime.messaging.message import Version
@@ -210,6 +211,26 @@ async def test_settings_reach_the_optimizer(tmp_path: Path, model: Path) -> None
     before, after = hf_folder.read(model)[name], hf_folder.read(Path(saved.location))[name]
     # Decoupled decay: a step at rate 1e-2 leaves 1 - 1e-2 * 50 of every weight, and Adam adds 1e-2 at most.
     assert after.norm() < 0.7 * before.norm()
+
+
+async def test_an_adapter_goes_alone_and_whole_weights_are_written_when_they_are_asked_for(
+    tmp_path: Path, model: Path
+) -> None:
+    config = RankSettings(learner=LearnerConfig(lora=LoraConfig(rank=4)))
+    async with ActorSystem(tmp_path / "run") as system:
+        await system.spawn(ActorSpec(name="rank/0", factory="actors.learner.rank:RankActor", config=config))
+        rank, whole, adapter = system.ref("rank/0"), tmp_path / "1", tmp_path / "adapter"
+        await load(rank, model)
+        await rank.ask(step_to(1), timeout_s=60)
+        export = ExportWeights(version=v(1), location=str(whole), keep=True, write=False, adapter=str(adapter))
+        saved = await rank.ask(export, timeout_s=60)
+        assert (saved.digest, whole.exists()) == ("", False)
+        await rank.ask(step_to(2), timeout_s=60)
+        assert (await rank.ask(WriteKept(version=v(1), location=str(whole)), timeout_s=60)).digest
+    device = torch.device("cpu")
+    engine = load_weights(model, device, adapter=adapter)
+    assert engine.digest == saved.adapter_digest
+    assert torch.equal(engine.layers[1].qkv, load_weights(whole, device).layers[1].qkv)
 
 
 def sending(step: int, group: str) -> Broadcast:

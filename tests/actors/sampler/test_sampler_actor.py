@@ -26,6 +26,7 @@ from runtime.messaging.message import Version
 from runtime.supervision import RestartPolicy
 from runtime.system import ActorSpec, ActorSystem
 from tests.actors.sampler.peers import GroupOwner, Ledger
+from tests.policy.adapted import adapted
 from tests.policy.engine_tools import (
     CONTEXT,
     VOCAB,
@@ -137,6 +138,29 @@ async def test_generate_weights_and_pins(tmp_path, models):
     spans = events(tmp_path, "generate")
     assert all(line["t0"] <= line["t1"] for line in spans)
     assert len(spans) == 10
+
+
+async def test_adapters_answer_as_merged_weights_do(tmp_path, models):
+    steps = list(adapted(models[0], tmp_path / "adapted", 2))
+    async with sampling(tmp_path, settings(models, adapter_rank=4), group_owner=GroupOwner) as ref:
+        assert await asyncio.wait_for(Ledger.told.get(), 20) == BASE
+        for version, (merged, adapter, digest_) in zip((FIRST, SECOND), steps, strict=True):
+            told = Weights(
+                version=version, location=str(tmp_path / "none"), adapter=str(adapter), adapter_digest=digest_,
+                canary=scores(merged), group_owner="learner",
+            )  # fmt: skip
+            await ref.tell(told)
+            assert await asyncio.wait_for(Ledger.told.get(), 20) == version
+            check(merged, await ask(ref, str(version)), version)
+        third = Version(lineage=0, step=3)
+        torn = Weights(version=third, location="", adapter=str(steps[0][1]), adapter_digest="00")
+        await ref.tell(torn)
+        async with asyncio.timeout(20):
+            while not events(tmp_path, "weights_refused"):  # noqa: ASYNC110 - the log is the only witness
+                await asyncio.sleep(0.02)
+        check(steps[1][0], await ask(ref, "after"), SECOND)
+    assert [line["way"] for line in events(tmp_path, "weights_loaded")] == ["adapter"] * 2
+    assert all(line["off_by"] < 1e-4 for line in events(tmp_path, "weights_loaded"))
 
 
 async def test_a_killed_engine_comes_back_with_the_current_weights(tmp_path, models):
