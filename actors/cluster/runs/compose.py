@@ -270,6 +270,7 @@ def _samplers(
     model: str,
     stop_ids: list[int],
     version: Version = BEGIN,
+    *,
     adapters: tuple[int, list[str]] = (0, []),
 ) -> list[ActorSpec]:
     """An actor in front of each engine, and the router in front of them."""

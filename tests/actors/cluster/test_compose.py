@@ -266,13 +266,22 @@ def test_weights_go_by_disk_or_by_collective() -> None:
         ([], ("gloo", True, True)),
         (["weight_sync.unit=tensor", "learner.dtype=bfloat16"], ("gloo", False, False)),
         (["samplers.engine.options={tp-size: 2}"], ("gloo", True, False)),
-        (["samplers.device=cuda"], ("nccl", True, False)),
+        (["samplers.device=cuda", 'samplers.gpus=["1"]'], ("nccl", True, False)),
         (["samplers.attach=[http://127.0.0.1:30000]"], ("gloo", True, False)),
     ]:
         groups = specs(planned(*sglang, *more))["learner"].config.groups  # type: ignore[attr-defined]
         assert (groups.backend, groups.unit == "bucket", groups.checksums) == expected
     with pytest.raises(ConfigError, match=r"weight_sync\.transport is collective"):
         planned("weight_sync.transport=collective")
+
+
+def test_adapters_go_where_there_are_some() -> None:
+    made = specs(planned("weight_sync.transport=adapter", "learner.lora.rank=4", "learner.lora.targets=[q_proj]"))
+    assert made["learner"].config.adapters  # type: ignore[attr-defined]
+    sampler = made["sampler/0"].config
+    assert (sampler.adapter_rank, sampler.adapter_targets) == (4, ["q_proj"])  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=r"weight_sync\.transport is adapter, and learner\.lora\.rank is 0"):
+        planned("weight_sync.transport=adapter")
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_a_compiler_of_its_own_packages_is_named_where_the_machine_has_none(
 def test_started_servers_share_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     deploy = build({"samplers": {"count": 2, "device": "cuda", "gpus": ["1", "2,3"]}}, Deploy, source="x")
-    specs = compose._samplers(deploy.samplers, deploy.weight_sync, str(models.bundled()))[:2]
+    specs = compose._samplers(deploy.samplers, deploy.weight_sync, str(models.bundled()), [])[:2]
     made = [spec.config for spec in specs if isinstance(spec.config, SamplerSettings)]
     assert [environment(settings)["CUDA_VISIBLE_DEVICES"] for settings in made] == ["1", "2,3"]
     assert "CUDA_VISIBLE_DEVICES" not in environment(SamplerSettings(samplers=SamplersConfig(), model=""))

@@ -1,4 +1,4 @@
-"""Packages of pictures and GPUs that SGLang imports while serving text on a CPU, and one correction.
+"""Packages of pictures and GPUs that SGLang imports while serving text on a CPU, and two corrections.
 
 Invariant: a name of an absent package can be imported, and fails with its own name once it is called. Only packages
 that are not installed get a stand-in. A package's own look for its optional parts (dunder names) finds nothing.
@@ -94,6 +94,31 @@ class Corrected(importlib.machinery.SourceFileLoader):
         setattr(module, CUTTING, unless_whole)
 
 
+# Its adapters put their tables into pinned memory, which a torch without accelerators refuses to make.
+PINNED = "sglang.srt.lora.layers"
+
+
+class Unpinned(importlib.machinery.SourceFileLoader):
+    """Loads the module after torch has learned to do without pinned memory."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Replace torch's functions, and run it."""
+        torch = sys.modules["torch"]
+        for name in ("tensor", "empty", "zeros", "ones"):
+            setattr(torch, name, _without_pin(getattr(torch, name)))
+        torch.Tensor.pin_memory = lambda tensor, *_: tensor
+        super().exec_module(module)
+
+
+def _without_pin(make: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(make)
+    def made(*args: Any, **named: Any) -> Any:
+        named.pop("pin_memory", None)
+        return make(*args, **named)
+
+    return made
+
+
 class Corrector(importlib.abc.MetaPathFinder):
     """Finds the module to be corrected, before all other finders."""
 
@@ -101,11 +126,12 @@ class Corrector(importlib.abc.MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """Its own spec with another loader, or None."""
-        if fullname != CORRECTED:
+        loader = {CORRECTED: Corrected, PINNED: Unpinned}.get(fullname)
+        if loader is None:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         if spec is not None and spec.origin is not None:
-            spec.loader = Corrected(fullname, spec.origin)
+            spec.loader = loader(fullname, spec.origin)
         return spec
 
 
