@@ -6,6 +6,7 @@ import ast
 import base64
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from apis.tasks import osworld
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import Step, UnknownStep
 from apis.tasks.verify.verify import FileView
-from apis.tasksets import getters, package, published, published_guards
+from apis.tasksets import getters, package, published, published_guards, published_worker
 from apis.tasksets.getters import AskedOfPackage
 from runtime.errors import ConfigError
 from tests.apis.office_pairs import book
@@ -86,7 +87,7 @@ def viewed(value: Any) -> Any:
 
 @lru_cache(maxsize=1)
 def made() -> dict[str, list[dict[str, Any]]]:
-    python = published.ENVIRONMENT / "bin/python"
+    python = published.ENVIRONMENT / "bin/python" if published.is_here() else sys.executable
     done = subprocess.run([python, "-s", MADE], capture_output=True, check=True, timeout=120)
     found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
     return found
@@ -118,6 +119,21 @@ def test_each_metric_that_is_left_to_the_package_judges_a_right_end_and_a_near_m
     ]
     full = {case["metric"] for (case, _), one in zip(blanks, published.answers(orders), strict=True) if one.score == 1}
     assert full == set()
+
+
+@pytest.mark.slow
+def test_a_guard_alone_lets_right_ends_pass_and_refuses_weak_ones(tmp_path: Path) -> None:
+    """With the libraries of this environment, where the package is not installed."""
+    for number, case in enumerate(made()["weak"] + made()["cases"]):
+        sides = [case["wrong"] if "starts" in case else case["right"], case["expected"], *case.get("starts", ())]
+        orders = json.loads(published.order("", viewed(sides[0]), viewed(sides[1]), {}, list(map(viewed, sides[2:]))))
+        given = [
+            published_worker.given(one, tmp_path / f"{number}-{at}")
+            for at, one in enumerate([*orders["arguments"], *orders["starts"]])
+        ]
+        split = len(orders["arguments"])
+        said = published_guards.refused(case["metric"], given[:split], case["options"], given[split:])
+        assert bool(said) is ("starts" in case), (case["metric"], said)
 
 
 @pytest.mark.slow
