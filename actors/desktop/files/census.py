@@ -1,24 +1,26 @@
-"""Looks at all of a HOME: kind, size, permissions, attributes and digest of every path.
+"""Looks at all of a HOME: kind, size, permissions, attributes and digest of every path; and reads some of its files.
 
 Runs in the process that reads files. HOME itself is an entry, too, by the path "".
 
-Invariant: the census follows no link and blocks on nothing. Names, paths, depth, bytes and time are bounded. The answer
-says when a bound ended the look. The module needs the standard library only, because it is also sent to other machines
-as text.
+Invariant: no link is followed, and nothing blocks. Only regular files below the given folder are read. Names, paths,
+depth, bytes and time are bounded. The answer says when a bound ended the look. The module needs the standard library
+only, because it is also sent to other machines as text.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
+import resource
 import stat
 import time
 from _blake2 import blake2b  # what hashlib offers, without the loading of others
 
 TYPE_CHECKING = False  # as in `typing`, which takes longer to load than most folders take to be looked at
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 DIGEST_BYTES = 16
@@ -191,3 +193,119 @@ def take(home: int, bounds: dict[str, Any], sought: Sequence[str] = ()) -> dict[
     except PermissionError:
         census.cut = "HOME itself is locked"
     return {"entries": census.entries, "cut": census.cut}
+
+
+class UnreadError(Exception):
+    """Why a path is not read, as `read_home.ReadRefusal` has it."""
+
+
+def _step(name: str, folder: int) -> int:
+    """A descriptor of `name` in `folder`; nothing is followed, nothing blocks."""
+    try:
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except (FileNotFoundError, NotADirectoryError):
+        kind = "missing"
+    except PermissionError:
+        kind = "forbidden"
+    except OSError:  # a socket, a name too long, or a link
+        kind = "not_regular"
+    try:
+        if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            kind = "link"
+    except OSError:  # nothing to tell apart
+        raise UnreadError(kind) from None
+    raise UnreadError(kind)
+
+
+def _names(folder: int, most: int, listing: int) -> list[str]:
+    names: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name = os.fsencode(entry.name).decode("utf-8", "backslashreplace")
+            names.append(name + "/" if entry.is_dir(follow_symlinks=False) else name)
+            most -= len(names[-1])
+            if len(names) > listing or most < 0:
+                raise UnreadError("too_big")
+    return sorted(names)
+
+
+def read_one(home: int, path: str, most: int, listing: int) -> bytes | list[str]:
+    """The bytes of a regular file of at most `most` bytes, or the sorted names of a folder, at most `listing`.
+
+    Raises UnreadError.
+    """
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if path.startswith("/") or ".." in parts or "\0" in path:
+        raise UnreadError("bad_path")
+    at = os.dup(home)
+    try:
+        for part in parts:
+            below = _step(part, at)
+            os.close(at)
+            at = below
+        status = os.fstat(at)
+        if stat.S_ISDIR(status.st_mode):
+            return _names(at, most, listing)
+        if not stat.S_ISREG(status.st_mode):
+            raise UnreadError("not_regular")
+        data = bytearray()
+        while len(data) <= most and (part_read := os.read(at, min(1 << 20, most + 1 - len(data)))):
+            data += part_read
+        if len(data) > most:
+            raise UnreadError("too_big")
+        return bytes(data)
+    finally:
+        os.close(at)
+
+
+def _cpu_s() -> float:
+    """Processor seconds of this process and of the children that it has buried."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+def read_all(
+    home: int, order: dict[str, Any], given: bytes = b"", document: Callable[..., bytes] | None = None
+) -> tuple[list[dict[str, Any]], list[bytes]]:
+    """One result per wanted path, and the bytes of the files that were read.
+
+    `home` is an open folder; an entry with a "size" is not looked for there but is the next bytes of `given`. What is
+    wanted once "cpu_s" of processor time are used is refused unread. `document` reads what is wanted otherwise than as
+    bytes, and may raise UnreadError.
+    """
+    results: list[dict[str, Any]] = []
+    blobs: list[bytes] = []
+    left, at = int(order["total_bytes"]), 0
+    until = _cpu_s() + order["cpu_s"]
+    for want in order["wanted"]:
+        path = want["path"]
+        try:
+            if "size" in want:
+                content: bytes | list[str] = given[at : at + want["size"]]
+                at += want["size"]
+            left_s = until - _cpu_s()
+            if left_s <= 0:
+                raise UnreadError("too_slow")
+            if want["as_"] == "manifest":
+                content = json.dumps(take(home, order["census"], want["sought"])).encode()
+            elif "size" not in want:
+                content = read_one(home, path, min(int(order["file_bytes"]), left), int(order["listing"]))
+            if isinstance(content, list):
+                left -= sum(map(len, content))
+                results.append({"path": path, "names": content})
+                continue
+            kind = want["as_"]
+            if document is None or kind in ("bytes", "manifest"):
+                blob = content
+            else:
+                blob = document(content, kind, order["workbook"], left, left_s)
+            left -= max(len(content), len(blob))
+        except UnreadError as error:
+            results.append({"path": path, "refusal": str(error)})
+            continue
+        except OSError:  # a folder whose listing is forbidden
+            results.append({"path": path, "refusal": "forbidden"})
+            continue
+        blobs.append(blob)
+        results.append({"path": path, "size": len(blob), "as_": kind})
+    return results, blobs

@@ -18,7 +18,6 @@ import json
 import os
 import resource
 import signal
-import stat
 import sys
 
 from actors.desktop.files import census
@@ -35,123 +34,18 @@ CPU_S = 20
 SPARE_BYTES = 256 << 20
 
 
-def _step(name: str, folder: int) -> int:
-    """A descriptor of `name` in `folder`; nothing is followed, nothing blocks."""
-    try:
-        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    except (FileNotFoundError, NotADirectoryError):
-        kind = "missing"
-    except PermissionError:
-        kind = "forbidden"
-    except OSError:  # a socket, a name too long, or a link
-        kind = "not_regular"
-    try:
-        if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            kind = "link"
-    except OSError:  # nothing to tell apart
-        raise RefusedError(kind) from None
-    raise RefusedError(kind)
-
-
-def _names(folder: int, most: int, listing: int) -> list[str]:
-    names: list[str] = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            name = os.fsencode(entry.name).decode("utf-8", "backslashreplace")
-            names.append(name + "/" if entry.is_dir(follow_symlinks=False) else name)
-            most -= len(names[-1])
-            if len(names) > listing or most < 0:
-                raise RefusedError("too_big")
-    return sorted(names)
-
-
-def read_one(home: int, path: str, most: int, listing: int) -> bytes | list[str]:
-    """The bytes of a regular file of at most `most` bytes, or the sorted names of a folder, at most `listing`.
-
-    Raises RefusedError.
-    """
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    if path.startswith("/") or ".." in parts or "\0" in path:
-        raise RefusedError("bad_path")
-    at = os.dup(home)
-    try:
-        for part in parts:
-            below = _step(part, at)
-            os.close(at)
-            at = below
-        status = os.fstat(at)
-        if stat.S_ISDIR(status.st_mode):
-            return _names(at, most, listing)
-        if not stat.S_ISREG(status.st_mode):
-            raise RefusedError("not_regular")
-        data = bytearray()
-        while len(data) <= most and (part_read := os.read(at, min(1 << 20, most + 1 - len(data)))):
-            data += part_read
-        if len(data) > most:
-            raise RefusedError("too_big")
-        return bytes(data)
-    finally:
-        os.close(at)
-
-
-def _cpu_s() -> float:
-    """Processor seconds of this process and of the children that it has buried."""
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)
-
-
-def read_all(home: int, order: dict[str, Any], given: bytes = b"") -> tuple[list[dict[str, Any]], list[bytes]]:
-    """One result per wanted path, and the bytes of the files that were read.
-
-    `home` is an open folder; an entry with a "size" is not looked for there but is the next bytes of `given`. What is
-    wanted once "cpu_s" of processor time are used is refused unread.
-    """
-    results: list[dict[str, Any]] = []
-    blobs: list[bytes] = []
-    left, at = int(order["total_bytes"]), 0
-    until = _cpu_s() + order["cpu_s"]
-    for want in order["wanted"]:
-        path = want["path"]
-        try:
-            if "size" in want:
-                content: bytes | list[str] = given[at : at + want["size"]]
-                at += want["size"]
-            left_s = until - _cpu_s()
-            if left_s <= 0:
-                raise RefusedError("too_slow")
-            if want["as_"] == "manifest":
-                content = json.dumps(census.take(home, order["census"], want["sought"])).encode()
-            elif "size" not in want:
-                content = read_one(home, path, min(int(order["file_bytes"]), left), int(order["listing"]))
-            if isinstance(content, list):
-                left -= sum(map(len, content))
-                results.append({"path": path, "names": content})
-                continue
-            kind = want["as_"]
-            blob = (
-                content if kind in ("bytes", "manifest") else document(content, kind, order["workbook"], left, left_s)
-            )
-            left -= max(len(content), len(blob))
-        except RefusedError as error:
-            results.append({"path": path, "refusal": str(error)})
-            continue
-        except OSError:  # a folder whose listing is forbidden
-            results.append({"path": path, "refusal": "forbidden"})
-            continue
-        blobs.append(blob)
-        results.append({"path": path, "size": len(blob), "as_": kind})
-    return results, blobs
-
-
 def document(data: bytes, kind: str, bounds: dict[str, int], left: int, left_s: float) -> bytes:
     """The document as JSON, within its bounds and what is left for all; the kernel counts whole seconds.
 
-    Raises RefusedError.
+    Raises census.UnreadError.
     """
     from apis.documents.read.bounds import Bounds
 
     answer_bytes, cpu_s = min(bounds["answer_bytes"], left), min(bounds["cpu_s"], int(left_s) + 1)
-    return parsed(data, Bounds(**{**bounds, "answer_bytes": answer_bytes, "cpu_s": cpu_s}), kind)
+    try:
+        return parsed(data, Bounds(**{**bounds, "answer_bytes": answer_bytes, "cpu_s": cpu_s}), kind)
+    except RefusedError as refused:
+        raise census.UnreadError(str(refused)) from None
 
 
 _REFUSED, _ANSWERED, _LACKS = b"r", b"a", b"l"
@@ -255,7 +149,7 @@ def main() -> None:
     folder = order["home"]
     home = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC) if folder else -1
     drop_rights(int(order["uid"]), SPARE_BYTES + 3 * int(order["total_bytes"]))
-    results, blobs = read_all(home, order, sys.stdin.buffer.read())
+    results, blobs = census.read_all(home, order, sys.stdin.buffer.read(), document)
     out = sys.stdout.buffer
     out.write(json.dumps(results).encode() + b"\n")
     for blob in blobs:

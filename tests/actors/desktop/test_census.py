@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.desktop.files import census
-from actors.desktop.files.read_home import CensusLimits, ReadLimits, read_home
+from actors.desktop.files.read_home import CensusLimits, ReadLimits, ReadRefusal, parse, read_home
 from actors.desktop.providers import ssh_files
 from apis.tasks.verify.manifest import MANIFEST, Deed, Entry, Manifest, changes
 from apis.tasks.verify.verify import WantedFile, digest_of
@@ -192,11 +192,15 @@ def test_different_names_are_different_paths(tmp_path_factory: pytest.TempPathFa
 
 def test_it_runs_as_text_on_another_machine(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
-    bounds = json.dumps([msgspec.structs.asdict(CensusLimits()), ()])
-    run = [sys.executable, "-I", "-S", "-c", "import sys; exec(sys.stdin.read())"]
-    found = {}
+    run = [sys.executable, "-I", "-S", "-c", ssh_files.RUN]
+    wanted, seen = [WantedFile("", MANIFEST), WantedFile("a")], {}
     for folder in (tmp_path, tmp_path / "no"):
-        said = subprocess.run([*run, str(folder), bounds], input=ssh_files.PROGRAM, capture_output=True, check=True)
-        found[folder.name] = msgspec.json.decode(said.stdout, type=Manifest)
-    assert found[tmp_path.name] == at_once(tmp_path)
-    assert "can't be opened" in found["no"].cut
+        order = ssh_files.order_of(str(folder), wanted, ReadLimits())
+        done = subprocess.run(run, input=order + ssh_files.PROGRAM, capture_output=True, check=True)
+        seen[folder.name] = parse(wanted, done.stdout)
+    whole, file = seen[tmp_path.name]
+    assert (whole.manifest, file.data) == (at_once(tmp_path), b"x")
+    whole, file = seen["no"]
+    assert whole.manifest is not None
+    assert "can't be opened" in whole.manifest.cut
+    assert file.refusal is ReadRefusal.FORBIDDEN

@@ -17,6 +17,7 @@ from hostile import xlsx
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.desktop.files import census
 from actors.desktop.files import read_home as outside
 from actors.desktop.files import worker as forked
 from actors.desktop.files import worker as outside_worker
@@ -138,7 +139,7 @@ def test_any_path_gets_an_answer(path: str, tmp_path_factory):
             "cpu_s": 6.0,
             "workbook": {},
         }
-        (result,), blobs = outside_worker.read_all(home, order)
+        (result,), blobs = census.read_all(home, order, b"", outside_worker.document)
     finally:
         os.close(home)
     assert blobs == []
@@ -160,7 +161,7 @@ def test_what_all_files_cost_is_bounded_together(guest_home: Path, monkeypatch: 
     order["wanted"] = [{"path": path, "as_": "workbook"} for path in ("docs/empty", "big", "docs/plum.txt", "docs")]
     home = os.open(guest_home, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        results, _ = outside_worker.read_all(home, order)
+        results, _ = census.read_all(home, order, b"", outside_worker.document)
     finally:
         os.close(home)
     assert [one.get("refusal") for one in results] == [None, None, "too_slow", "too_slow"]
