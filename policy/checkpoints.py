@@ -28,7 +28,7 @@ class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
     has_reference: bool
     dtype: str
     lora: LoraConfig = LoraConfig()
-    files: dict[str, str] = {}  # digest by name of all others below the folder; an older build named none
+    files: dict[str, str] = {}  # digest by name of all others below the folder, named last
 
 
 def read_info(folder: Path) -> CheckpointInfo:
@@ -96,12 +96,12 @@ def verify(folder: Path, expected: str) -> None:
 
 def _difference(saved: dict[str, str], actual: dict[str, str]) -> str:
     """The first file that is not as the marker says; the marker itself, where all are."""
-    for path in sorted((saved | actual).keys() - {MARKER} if saved else ()):
+    for path in sorted((saved | actual).keys() - {MARKER}):
         if path not in actual:
             return f"{path} is missing"
         if actual[path] != saved.get(path):
             return f"{path} differs" if path in saved else f"{path} is new"
-    return f"{MARKER} differs" if saved else "something in it differs"
+    return f"{MARKER} differs"
 
 
 def prune(folder: Path, keep: int) -> None:

@@ -217,9 +217,7 @@ def load(folder: Path, updater: Updater, reference: dict[str, Tensor]) -> None:
         raise StoreError(f"can't read {folder}: {_causes(error)}") from error
     updater.model.load_state_dict(state["model"])
     adam = state["optimizer"]["state"]
-    # Older checkpoints hold it where Megatron's own writer puts it, and a count of zero nowhere.
-    older = state["optimizer"].get("optimizer", {}).get("state", {})
-    steps = float(adam.pop(STEPS, older.get(STEPS, 0.0)))
+    steps = float(adam.pop(STEPS))
     for name, parameter in updater.trained():
         updater.restore(parameter, adam.pop(name), steps)
     for name, weight in reference.items():

@@ -71,14 +71,6 @@ def test_so_is_a_file_that_is_missing_or_new(copy: tuple[Path, str]) -> None:
         checkpoints.verify(folder, digest)
 
 
-def test_a_checkpoint_of_an_older_build_names_none(tmp_path: Path) -> None:
-    (tmp_path / checkpoints.MARKER).write_text('{"version": "0.1", "has_reference": false, "dtype": "float32"}')
-    checkpoints.verify(tmp_path, checkpoints.digest(tmp_path))
-    (tmp_path / "more").touch()
-    with pytest.raises(ConfigError, match="something in it differs"):
-        checkpoints.verify(tmp_path, checkpoints.digest(tmp_path / "none"))
-
-
 def test_metadata_that_would_call_a_program_is_refused_even_where_no_digest_is_asked(
     copy: tuple[Path, str], tmp_path: Path
 ) -> None:
