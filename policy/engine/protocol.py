@@ -32,29 +32,17 @@ def refuse(message: str) -> BadRequest:
     return BadRequest({"error": {"message": message}})
 
 
-class _NeutralParams(msgspec.Struct, kw_only=True):
-    """Parameters that are taken at these values only."""
-
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    repetition_penalty: float = 1.0
-    min_new_tokens: int = 0
-    n: int = 1
-    stop: list[str] | str | None = None
-    stop_regex: list[str] | str | None = None
-    beam_width: int | None = None
-    json_schema: str | None = None
-    regex: str | None = None
-    ebnf: str | None = None
-    structural_tag: str | None = None
-    logit_bias: dict[str, float] | None = None
-    watermark: Any = None
+# Parameters that are taken at these values only, None for whatever asks for nothing.
+_NEUTRAL_PARAMS: dict[str, Any] = {
+    **dict.fromkeys("frequency_penalty presence_penalty".split(), 0.0),
+    "repetition_penalty": 1.0,
+    "min_new_tokens": 0,
+    "n": 1,
+    **dict.fromkeys("stop stop_regex beam_width json_schema regex ebnf structural_tag logit_bias watermark".split()),
+}
 
 
-_NEUTRAL_PARAMS = msgspec.structs.asdict(_NeutralParams())
-
-
-class SamplingParams(_NeutralParams, kw_only=True):
+class SamplingParams(msgspec.Struct, kw_only=True):
     """`sampling_params`: SGLang's names."""
 
     max_new_tokens: int | None = 128
@@ -130,7 +118,7 @@ def read_params(raw: bytes) -> SamplingParams:
     except msgspec.ValidationError as error:
         raise BadRequest({"error": str(error)}) from error
     for name, neutral in _NEUTRAL_PARAMS.items():
-        value = getattr(params, name)
+        value = plain.get(name, neutral)
         if value != neutral and (value or neutral is not None):
             only = "" if neutral is None else f" other than {neutral}"
             raise refuse(f"{name}{only} is not supported by this engine")
@@ -147,8 +135,7 @@ def read_params(raw: bytes) -> SamplingParams:
     return params
 
 
-# Those that are carried out come first in what a client reads.
-_PARAMS = sorted(SamplingParams.__struct_fields__, key=lambda name: name in _NEUTRAL_PARAMS)
+_PARAMS = (*SamplingParams.__struct_fields__, *_NEUTRAL_PARAMS)
 
 # --- /v1/chat/completions: OpenAI's fields, and those that vLLM and SGLang have added --------------------------
 
