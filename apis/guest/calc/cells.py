@@ -74,6 +74,7 @@ def _moment(days: Any, day_0: datetime) -> Any:
 class Workbook(Document):
     """The workbook in front. Methods without an underscore, here and in subclasses, are what a model can call."""
 
+    _service = "com.sun.star.sheet.SpreadsheetDocument"
     _kind = "workbook"
     _reading = frozenset(
         {

@@ -14,8 +14,7 @@ from guest.addresses import Place, filled, letters
 from guest.calc.cells import CONTENTS, Cells, Workbook, address, filled_in
 from guest.calc.sheets import Looks, Sheets
 from guest.files import wrong
-from guest.office.base import INFO_CHARS, enum, struct
-from guest.office.office import document
+from guest.office.base import enum, struct
 
 DIAGRAMS = {"column": "Bar", "bar": "Bar", "line": "Line", "pie": "Pie", "area": "Area", "scatter": "XY"}
 MAX_FIELDS = 100
@@ -203,23 +202,19 @@ def _field(name: str, headers: list[str], area: Any, argument: str) -> str:
 
 
 CELLS_S = 0.5  # for reading them
-SERVICE = "com.sun.star.sheet.SpreadsheetDocument"
 
 
 class CalcTools(Cells, Sheets, Looks, Reports):
     """All of them."""
 
 
-def tools(desktop: Any, current: Any) -> CalcTools:
-    """The functions on the workbook in front. Raises Refused when there is none."""
-    return CalcTools(document(desktop, current, SERVICE, "workbook"))
+TOOLS = CalcTools
 
 
-def cells(desktop: Any, current: Any, first: Place, last: Place) -> str:
+def cells(book: CalcTools, first: Place, last: Place) -> str:
     """What the filled cells of the sheet in front show, of those looked for as the bus's are: [row, column, text]s."""
-    sheet = Workbook(document(desktop, current, SERVICE, "workbook"))._sheet
     until = time.monotonic() + CELLS_S
-    part = sheet.getCellRangeByPosition(first[1], first[0], last[1], last[0])
+    part = book._sheet.getCellRangeByPosition(first[1], first[0], last[1], last[0])
     texts = filled(
         (0, 0),
         (last[0] - first[0], last[1] - first[1]),
@@ -227,8 +222,3 @@ def cells(desktop: Any, current: Any, first: Place, last: Place) -> str:
         lambda: time.monotonic() > until,
     )
     return json.dumps([[first[0] + row, first[1] + column, text] for (row, column), text in texts.items()])
-
-
-def info(desktop: Any, current: Any) -> str:
-    """What the workbook in front holds now, unsaved edits included."""
-    return Workbook(document(desktop, current, SERVICE, "workbook"))._about(INFO_CHARS)

@@ -127,6 +127,7 @@ def paragraphs(text: Any) -> Iterator[Any]:
 class Show(Document):
     """The presentation in front."""
 
+    _service = "com.sun.star.presentation.PresentationDocument"
     _kind = "presentation"
     _reading = frozenset(
         {

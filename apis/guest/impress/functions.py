@@ -11,8 +11,7 @@ from typing import Any
 from guest.files import there_in_home, wrong
 from guest.impress.base import Show, around, kind_of, paragraphs, parts, text_of, texts
 from guest.impress.media import Files, Media
-from guest.office.base import INFO_CHARS, enum, prop
-from guest.office.office import document
+from guest.office.base import enum, prop
 
 MAX_SLIDES = 1000
 AREALESS = {"line", "media"}
@@ -273,18 +272,8 @@ def _is_number(portion: Any) -> bool:
     return bool(portion.TextField.supportsService("com.sun.star.text.TextField.PageNumber"))
 
 
-SERVICE = "com.sun.star.presentation.PresentationDocument"
-
-
 class ImpressTools(Texts, Slides, Files):
     """All of them."""
 
 
-def tools(desktop: Any, current: Any) -> ImpressTools:
-    """The functions on the presentation in front. Raises Refused when there is none."""
-    return ImpressTools(document(desktop, current, SERVICE, "presentation"))
-
-
-def info(desktop: Any, current: Any) -> str:
-    """What the presentation in front holds now, unsaved edits included."""
-    return Show(document(desktop, current, SERVICE, "presentation"))._about(INFO_CHARS)
+TOOLS = ImpressTools

@@ -88,7 +88,9 @@ ENCODINGS = {  # as the office numbers them
 class Document:
     """The document in front. Methods without an underscore, in subclasses, are what a model can call."""
 
+    _service = ""  # of the office, that such a document has
     _kind = "document"  # what it is called in an answer
+    _sort = ""  # which it is, where none is open; "": its kind
     _reading: frozenset[str] = frozenset({"save"})  # functions that leave the document as it is, or look themselves
 
     def __init__(self, doc: Any) -> None:
@@ -103,6 +105,14 @@ class Document:
         """Whether a font is installed."""
         fonts = self._view.Frame.ContainerWindow.getFontDescriptors()
         return any(font.Name.lower() == name.lower() for font in fonts)
+
+    def _about(self, limit: int) -> str:
+        """What the document holds, in at most `limit` characters."""
+        raise NotImplementedError
+
+    def _info(self) -> str:
+        """What the document holds now, unsaved edits included."""
+        return self._about(INFO_CHARS)
 
     def _begin(self) -> None:
         """End what input may have left the document in the middle of, where that is in the way of every call."""

@@ -37,7 +37,7 @@ if FOLDER not in sys.path:  # the office runs this file alone, by its name
     sys.path.append(FOLDER)
 
 from guest import Refused  # noqa: E402 - found by the line above
-from guest.office.office import IMPLEMENTATION, LOOK_S, Absent, said  # noqa: E402
+from guest.office.office import IMPLEMENTATION, LOOK_S, Absent, document, said  # noqa: E402
 from guest.tools import OWNERS, TOOL_S, public  # noqa: E402
 
 DOCUMENT_S = 3.0  # for a document that is being opened
@@ -130,17 +130,18 @@ class Inside(unohelper.Base, XJob, XCallback):
         if module not in OWNERS.values():
             raise Refused("bad_request", f"no module {module[:80]}")
         application = importlib.import_module(module)
-        front = self._desktop, self._desktop.getCurrentComponent()
-        if what == "tool":
-            tools = application.tools(*front)
-            if name not in tools._reading:
-                tools._editable()
-            if fresh:
-                tools._begin()
-            return public(tools, name, arguments)
+        kind = application.TOOLS
+        front = document(self._desktop, self._desktop.getCurrentComponent(), kind._service, kind._sort or kind._kind)
+        tools = kind(front)
         if what == "cells":
-            return str(application.cells(*front, **arguments))
-        return str(application.info(*front))
+            return str(application.cells(tools, **arguments))
+        if what != "tool":
+            return str(tools._info())
+        if name not in tools._reading:
+            tools._editable()
+        if fresh:
+            tools._begin()
+        return public(tools, name, arguments)
 
 
 g_ImplementationHelper = unohelper.ImplementationHelper()  # noqa: N816 - the name that the office looks for

@@ -103,7 +103,7 @@ def _stepped_over(cursor: Any, string: str, start: int, end: int) -> bool:
 class TextDocument(Document):
     """The text document in front. Methods without an underscore, in subclasses, are what a model can call."""
 
-    _kind = "document"
+    _service, _sort = "com.sun.star.text.TextDocument", "text document"
     _reading = frozenset({"save", "export_to_pdf", "find_highlighted_text"})
 
     @contextmanager

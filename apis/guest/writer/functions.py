@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from guest.files import home, to_write, wrong
-from guest.office.base import INFO_CHARS, RESULT_CHARS, enum, prop, props, struct
-from guest.office.office import document
+from guest.office.base import RESULT_CHARS, enum, prop, props, struct
 from guest.writer.base import Piece, TextDocument, character, one_line, plural, values
 from guest.writer.text import Writing
 
@@ -297,18 +296,8 @@ class Pages(TextDocument):
         first.PageNumberOffset = number
 
 
-SERVICE = "com.sun.star.text.TextDocument"
-
-
 class WriterTools(Writing, Looks, Pages):
     """All of them."""
 
 
-def tools(desktop: Any, current: Any) -> WriterTools:
-    """The functions on the document in front. Raises Refused when there is none."""
-    return WriterTools(document(desktop, current, SERVICE, "text document"))
-
-
-def info(desktop: Any, current: Any) -> str:
-    """What the document in front holds now, unsaved edits included."""
-    return TextDocument(document(desktop, current, SERVICE, "text document"))._about(INFO_CHARS)
+TOOLS = WriterTools
