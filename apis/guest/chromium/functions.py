@@ -18,7 +18,7 @@ from guest import Refused
 from guest.chromium import profile
 from guest.chromium import start as chromium_start
 from guest.chromium.devtools import soon
-from guest.chromium.link import Browser, clean, described, failed
+from guest.chromium.link import Browser, clean, described, failed, tabs_script
 from guest.tools import public
 from Xlib import XK, X, display
 from Xlib.ext import xtest
@@ -165,15 +165,10 @@ TITLE_CHARS, URL_CHARS = 100, 200
 TABS_MAX = 60
 _BROWSER = Browser()
 _SIGHT = Sight(_BROWSER)
-_TABS_SCRIPT, _PAGES_SCRIPT = (Path(__file__).with_name(name).read_text() for name in ("tabs.js", "pages.js"))
+_PAGES_SCRIPT = Path(__file__).with_name("pages.js").read_text()
 _PRINT = "chrome://print/"
 
 _SEEN = "document.visibilityState === 'visible'"
-
-
-def _tabs(what: str) -> str:
-    """The expression for a function of tabs.js."""
-    return f"({_TABS_SCRIPT}).{what}()"
 
 
 def _page(what: str) -> str:
@@ -190,7 +185,7 @@ def info() -> str:
     """The tabs of every window, the one in front first, with the active one marked. Raises Refused."""
     # A connection is made even after its caller has given up: the next caller finds it.
     until = soon(INFO_S if _BROWSER.ready else CONNECT_S)
-    shown = _BROWSER.run(_tabs("tabs"), until)
+    shown = _BROWSER.run(tabs_script("tabs"), until)
     lines: list[str] = []
     if not shown["focused"] and (hidden := _BROWSER.incognito(until)):
         lines.append(f"Incognito tabs: {len(hidden)}")
@@ -209,7 +204,7 @@ def info() -> str:
 
 def state() -> str:
     """The addresses and titles of all tabs, and which is in front, as JSON. Raises Refused."""
-    found = _BROWSER.run(_tabs("state"), soon(CALL_S))
+    found = _BROWSER.run(tabs_script("state"), soon(CALL_S))
     return json.dumps({"tabs": found[0], "active": found[1]})
 
 
@@ -278,7 +273,7 @@ class BrowserTools:
 
     def bookmark_page(self) -> str:
         self._front()
-        mark = self._browser.run(_tabs("bookmark"), self._until)
+        mark = self._browser.run(tabs_script("bookmark"), self._until)
         if mark is None:
             raise failed("the page in front has no address: open one first")
         old, title, url, folder = mark
@@ -286,7 +281,7 @@ class BrowserTools:
         return f"{what} {'was bookmarked already' if old else 'is bookmarked'}, in {clean(folder, TITLE_CHARS)!r}"
 
     def bring_back_last_tab(self) -> str:
-        restored = self._browser.run(_tabs("bringBack"), self._until)
+        restored = self._browser.run(tabs_script("bringBack"), self._until)
         if restored is None:
             raise failed("no tab has been closed that could be brought back")
         count, title, url = restored
@@ -312,7 +307,7 @@ class BrowserTools:
 
     def _front(self) -> str:
         """The title of the page in front. Raises Refused where none is that the functions may touch."""
-        focused, title = self._browser.run(_tabs("front"), self._until)
+        focused, title = self._browser.run(tabs_script("front"), self._until)
         if not focused and self._browser.incognito(self._until):
             raise failed("an Incognito window is in front: bring another one to the front, or use the keyboard")
         if title is None:

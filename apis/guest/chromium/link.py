@@ -23,6 +23,7 @@ LOOK_S = 0.02
 SHORT_S = 1.0  # for a command that only ends something
 _APPEARED = ("Target.targetCreated", "Target.targetInfoChanged")
 RESULT_CHARS, LINE_CHARS = 1900, 160
+_TABS = Path(__file__).with_name("tabs.js").read_text()
 SILENT = "Chromium does not answer: a dialog or a busy page may hold it"
 LOADING = ("Inspected target navigated or closed", "Execution context was destroyed", "Cannot find context")
 
@@ -36,6 +37,11 @@ def clean(text: Any, most: int) -> str:
     """A title or address in one line of at most `most` characters."""
     line = " ".join(str(text).encode("utf-8", "replace").decode().split())
     return line if len(line) <= most else line[: most - 3] + "..."
+
+
+def tabs_script(what: str) -> str:
+    """The expression for a function of tabs.js."""
+    return f"({_TABS}).{what}()"
 
 
 def described(url: str, lines: list[Any]) -> str:

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from guest.chromium.link import Browser, failed, running
+from guest.chromium.link import Browser, failed, running, tabs_script
 from guest.chromium.start import PROFILE, PROGRAMS
 
 FOLDER, NAME = f"{PROFILE}/Default", "Bookmarks"
@@ -31,12 +31,6 @@ ROOTS = {"bookmark_bar": "bookmarks-bar", "other": "other"}  # in the file, and 
 IN_MOVED_TO = 0x80  # Chromium writes another file and gives it this name
 MOST_BYTES = 1 << 20
 EVENTS_BYTES = 1 << 16
-_SHOWN = """(async () => {
-  const strip = mark => mark.url === undefined
-    ? [mark.title, mark.children.map(strip)] : [mark.title, mark.url];
-  const roots = (await chrome.bookmarks.getTree())[0].children;
-  return Object.fromEntries(roots.map(root => [root.folderType, root.children.map(strip)]));
-})()"""
 
 
 def wait_written(browser: Browser, until: float) -> None:
@@ -44,7 +38,7 @@ def wait_written(browser: Browser, until: float) -> None:
     place = Path(os.environ["HOME"], FOLDER, NAME)
     with _Watch(str(place.parent)) as watch:
         while True:
-            shown = browser.run(_SHOWN, until)
+            shown = browser.run(tabs_script("shownBookmarks"), until)
             if {name: shown.get(kind, []) for name, kind in ROOTS.items()} == _written(place):
                 return
             if not watch.wait(NAME.encode(), until):

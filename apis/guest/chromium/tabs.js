@@ -16,6 +16,12 @@
         [each.id === front.id, each.tabs.length, each.tabs.slice(0, TABS).map(row)])};
     },
 
+    shownBookmarks: async () => {
+      const strip = mark => mark.url === undefined ? [mark.title, mark.children.map(strip)] : [mark.title, mark.url];
+      const roots = (await chrome.bookmarks.getTree())[0].children;
+      return Object.fromEntries(roots.map(root => [root.folderType, root.children.map(strip)]));
+    },
+
     bookmark: async () => {
       const tab = await inFront();
       if (!tab || !tab.url) return null;

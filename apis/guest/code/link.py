@@ -143,32 +143,12 @@ def _value(answer: dict[str, Any]) -> State:
 
 
 PORT_FILE = "DevToolsActivePort"
-_SWITCH = """(async (id) => {
-  const name = 'vscode-web-state-db-global', store = 'ItemTable', key = 'extensionsIdentifiers/disabled';
-  const done = (asked) => new Promise((good, bad) => {
-    asked.onsuccess = () => good(asked.result);
-    asked.onerror = () => bad(asked.error);
-  });
-  const database = await done(indexedDB.open(name));
-  try {
-    const table = database.transaction(store, 'readwrite').objectStore(store);
-    const off = JSON.parse((await done(table.get(key))) ?? '[]');
-    if (off.some((each) => each.id.toLowerCase() === id)) return false;
-    const value = JSON.stringify([...off, {id}]);
-    await done(table.put(value, key));
-    const channel = new BroadcastChannel(name);
-    channel.postMessage({changed: new Map([[key, value]])});
-    channel.close();
-    return true;
-  } finally {
-    database.close();
-  }
-})"""
+_SWITCH = Path(__file__).with_name("switch.js").read_text()
 
 
 def switch_off(extension_id: str, until: float) -> bool:
     """Put an extension on the list; False where it was there already. Raises Refused."""
-    expression = f"{_SWITCH}({json.dumps(extension_id.lower())})"
+    expression = f"({_SWITCH})({json.dumps(extension_id.lower())})"
     asked = {"expression": expression, "awaitPromise": True, "returnByValue": True}
     try:
         port, path = Path(os.environ["HOME"], code_start.WINDOW_PROFILE, PORT_FILE).read_text()[:200].split()

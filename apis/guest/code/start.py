@@ -11,6 +11,7 @@ import json
 import zipfile
 from collections.abc import Sequence
 from io import BytesIO
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -94,35 +95,12 @@ class Offered(NamedTuple):
         return f"{PUBLISHER}.{self.name}"
 
 
-def _theme(version: str, background: str, pre_release: bool = False) -> Offered:
-    theme = {"type": "light", "colors": {"editor.background": background, "sideBar.background": background}}
-    shown = {"label": "Paper", "uiTheme": "vs", "path": "./paper.json"}
-    return Offered(
-        "paper-theme", version, "Themes", "A warm, light theme.", {"themes": [shown]},
-        {"paper.json": json.dumps(theme)}, pre_release,
-    )  # fmt: skip
+def _offered(row: dict[str, Any]) -> Offered:
+    files = {name: json.dumps(content) for name, content in row.pop("files").items()}
+    return Offered(**row, files=files)
 
 
-_LETTER = {"Letter": {"prefix": "letter", "body": ["Dear $1,", "", "$0", "", "Yours,"], "description": "A letter"}}
-_MARKS = {"comments": {"lineComment": "#"}, "brackets": [["[", "]"]]}
-OFFERED: tuple[Offered, ...] = (
-    _theme("1.0.0", "#fdf6e3"),
-    _theme("1.1.0", "#fbf1c7"),
-    _theme("1.2.0", "#f5e6d3", pre_release=True),
-    Offered(
-        "letter-snippets", "1.0.0", "Snippets", "Words that letters begin and end with.",
-        {"snippets": [{"language": "plaintext", "path": "./letter.json"}]}, {"letter.json": json.dumps(_LETTER)},
-    ),
-    Offered(
-        "notes-language", "2.0.1", "Programming Languages", "Files of notes.",
-        {"languages": [{"id": "notes", "extensions": [".notes"], "configuration": "./marks.json"}]},
-        {"marks.json": json.dumps(_MARKS)},
-    ),
-    Offered(
-        "plain-keys", "1.3.0", "Keymaps", "One more key to save with.",
-        {"keybindings": [{"command": "workbench.action.files.save", "key": "ctrl+alt+s"}]}, {},
-    ),
-)  # fmt: skip
+OFFERED = tuple(map(_offered, json.loads(Path(__file__).with_name("extensions.json").read_text())))
 
 
 def order(version: str) -> tuple[int, ...]:
