@@ -30,7 +30,7 @@ BUDGET: dict[str, tuple[int, int]] = {
     "apis/apps": (798, 7),
     "apis/documents": (1632, 15),
     "apis/functions": (570, 4),
-    "apis/guest": (10564, 56),
+    "apis/guest": (10498, 56),
     "apis/plans": (218, 3),
     "apis/prompts": (492, 7),
     "apis/tasks": (7026, 41),
@@ -38,8 +38,8 @@ BUDGET: dict[str, tuple[int, int]] = {
     "deploy": (614, 10),
     "policy": (2700, 15),
     "policy/base": (432, 2),
-    "policy/engine": (2464, 12),
-    "policy/megatron": (2126, 9),
+    "policy/engine": (2451, 12),
+    "policy/megatron": (2124, 9),
     "runtime": (2813, 15),
     "runtime/hosts": (2253, 9),
     "runtime/logs": (610, 4),
@@ -48,7 +48,7 @@ BUDGET: dict[str, tuple[int, int]] = {
 
 # Comments that fight the formatter, and words that engineers elsewhere do not use: most uses in the product's Python.
 WORDS: dict[str, int] = {
-    "fmt: skip": 241,
+    "fmt: skip": 239,
     "told": 34,
     "anew": 0,
     "stands": 17,
