@@ -135,7 +135,7 @@ def sample(run: Path, most: int, *, remembered: bool) -> list[EpisodeView]:
 
 def table_of(lines: Sequence[EpisodeLine], link: Callable[[EpisodeLine], str] | None = None) -> TextTable:
     """`lines` as a table; on a page `link` is the address of one whose steps are stored."""
-    head = ("Trace", "Task", "Played in", "Verdict", "Steps", "Seconds", "Stored")
+    head = ("Episode", "Task", "Played in", "Verdict", "Steps", "Seconds", "Stored")
     rows = [
         (TableCell(one.trace, link(one) if link and one.stored else ""), one.task, one.where, one.verdict,
          "" if one.steps is None else one.steps, "" if one.wall_s is None else f"{one.wall_s:.1f}",

@@ -111,12 +111,13 @@ function showRun(run) {
     bars("trained episodes by steps between playing and training", run.staleness, count),
     bars("in quarantine", Object.fromEntries(marks), () => ""),
   ].filter(Boolean));
+  if (!at("bars").childElementCount) at("bars").append(make("p", over ? "Nothing was recorded." : "Nothing has been recorded yet."));
   const places = Object.entries(run.machines).sort().map(([name, machine]) => [name, machine || "this one"]);
   at("samplers").replaceChildren(...[
     run.samplers.length && table(["Sampler", over ? "Last served weights" : "Serves weights", "Tokens a second"],
       run.samplers.map((one) => [one.name, one.version, over ? "" : one.tokens_s === null ? "not known" : short(one.tokens_s)])),
     Object.values(run.machines).some(Boolean) && table(["Process", "Machine"], places),
-    !run.samplers.length && make("p", "No sampler has been heard yet."),
+    !run.samplers.length && make("p", over ? "No sampler served weights." : "No sampler serves weights yet."),
   ].filter(Boolean));
 }
 
@@ -137,7 +138,8 @@ function chart(title, unit, along, points, isShare) {
   const first = points[0].x, last = points[points.length - 1].x;
   const across = (x) => LEFT + (RIGHT - LEFT) * (last > first ? (x - first) / (last - first) : 0.5);
   const up = (y) => FOOT - (FOOT - TOP) * (high > low ? (y - low) / (high - low) : 0.5);
-  const told = `${title}, ${unit}: ${short(points[points.length - 1].y)} at ${along} ${last}`;
+  const what = unit === title.toLowerCase() ? title : `${title}, ${unit}`;
+  const told = `${what}: ${short(points[points.length - 1].y)} at ${along} ${last}`;
   const picture = drawn("svg", {viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": told});
   picture.append(drawn("path", {class: "axis", d: `M${LEFT} ${TOP}V${FOOT}H${RIGHT}`}));
   for (const y of high > low ? [low, (low + high) / 2, high] : [low]) {
@@ -154,7 +156,7 @@ function chart(title, unit, along, points, isShare) {
     picture.append(drawn("circle", {cx: across(one.x), cy: up(one.y), r: 3.5}));
   }
   const figure = make("figure");
-  figure.append(make("figcaption", `${title}, ${unit}: ${short(points[points.length - 1].y)}`), picture);
+  figure.append(make("figcaption", `${what}: ${short(points[points.length - 1].y)}`), picture);
   return figure;
 }
 
