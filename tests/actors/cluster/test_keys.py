@@ -116,8 +116,9 @@ def test_a_word_is_looked_for_in_names_and_meanings(capsys: pytest.CaptureFixtur
     assert {one["advanced"] for one in rest} == {True}
     assert cli.main(["keys", "demos.demonstrators[].url"]) == 0
     assert "demos.demonstrators[].url (no default)   text\n    (endpoint) Gives" in capsys.readouterr().out
-    assert cli.main(["keys", "lerner.rl.lr"]) == 2
-    assert "did you mean learner.rl.lr?" in capsys.readouterr().err
+    for wrong, right in (("lerner.rl.lr", "learner.rl.lr"), ("stalenss", "staleness")):
+        assert cli.main(["keys", wrong]) == 2
+        assert f"did you mean {right}?" in capsys.readouterr().err
     assert cli.main(["keys", "stale.max"]) == 2
     assert "--all lists them all" in capsys.readouterr().err
 
