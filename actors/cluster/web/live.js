@@ -23,20 +23,22 @@ function duration(seconds) {
 
 let over = false;  // the run goes on no longer
 const idle = () => over ? "" : "waits for work";
+const PHASES = {demo: "demonstrations", bc: "cloning", rl: "RL"};
+const plain = (phase) => PHASES[phase] ?? phase;
 const sum = (counts) => Object.values(counts).reduce((a, b) => a + b, 0);
 const decoding = (round) => round.temperature ? `T=${short(round.temperature)}` : "greedy";
 
 function numbers(run) {
-  const unit = run.phase === "demo" ? "demonstration" : "step";
+  const unit = run.phase === "demo" ? "" : "step ";
   const done = run.whole ? `${run.done} of ${run.whole}` : String(run.done);
-  const shown = [["phase", run.phase === "done" ? "done" : run.phase ? `${run.phase}, ${unit} ${done}` : "not begun"]];
+  const shown = [["phase", run.phase === "done" ? "done" : run.phase ? `${plain(run.phase)}, ${unit}${done}` : "not begun"]];
   if (!over) {
     shown.push(["left in this phase", run.left_s === null ? "not known" : `about ${duration(run.left_s)}`],
       ["since its start", duration(Math.max(0, Date.now() / 1000 - run.started_s))],
       ["episodes a minute", short(run.episodes_per_min ?? 0)]);
   }
   shown.push(["episodes", short(sum(run.episodes))], ["broken by faults", short(sum(run.faults))],
-    ["optimizer steps", Object.entries(run.steps).map(([phase, n]) => `${phase} ${n}`).join(", ") || "0"]);
+    ["optimizer steps", Object.entries(run.steps).map(([phase, n]) => `${plain(phase)} ${n}`).join(", ") || "0"]);
   if (!over) {
     const groups = ["open", "ready", "leased"].map((one) => run.groups[one] || 0);
     shown.push(["groups", `${groups[0]} in play, ${groups[1]} ready, ${groups[2]} in training`],
