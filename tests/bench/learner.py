@@ -20,7 +20,6 @@ from actors.cluster.config import deploy_files
 from actors.cluster.runs import ledgers, run_folder, weights
 from actors.learner import batches
 from actors.learner.messages import StepPlan
-from actors.learner.rank import objective_of
 from actors.replay.database import queries
 from actors.replay.messages import Batch, GroupRef, Lane, Phase, PhaseRef, StepPayload, TrajectoryRef
 from policy.packing import MicroBatch, PackedSample, pack
@@ -176,7 +175,7 @@ def _timed(
 
         trainer = Trainer(folder, optim)
     trainer.new_reference()
-    objective = objective_of(plan)
+    objective = plan.objective
     seconds: dict[str, list[float]] = {way: [] for way in ways}
     figures: dict[str, dict[str, float]] = {}
     for number in range(wanted.times):

@@ -23,6 +23,7 @@ def _model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actors.cluster.config.models.locate", lambda base: tmp_path)
     for name in ("config.json", "tokenizer.json"):
         (tmp_path / name).symlink_to(MODEL / name)
+    shutil.copy(MODEL / "tokenizer_config.json", tmp_path)  # tests write their own over it
 
 
 def planned(*overrides: str, name: str = "local") -> compose.Plan:

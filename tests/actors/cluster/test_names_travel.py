@@ -13,8 +13,6 @@ ROOT = Path(__file__).resolve().parents[3]
 CARRIERS = {
     "actors/cluster/runs/compose.py": ("deploy",),
     "actors/cluster/config/schema.py": ("prompt",),
-    "actors/learner/batches.py": ("config",),
-    "actors/learner/rank.py": ("plan",),
     "actors/learner/broadcast.py": ("settings",),
     "actors/replay/ledger/episodes.py": ("tx.settings", "tx.rules"),
     "actors/replay/database/transaction.py": ("self.settings", "self.rules"),
@@ -22,6 +20,7 @@ CARRIERS = {
 }
 # (Field, setting) that differ on purpose, and why.
 OTHERWISE = {
+    ("adapters", "deploy.weight_sync.transport"): "whether adapters are what travels",
     ("rules", "deploy.replay"): "a section as a whole; `replay` is the ledger's actor in every settings",
     ("tasks", "self.config.eval_tasks"): "a round has no other tasks",
 }
