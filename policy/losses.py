@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from policy import plugins
+from policy.errors import LearnerError
 from policy.settings import Objective
 
 LOG_RATIO_LIMIT = 20.0  # its exp is finite in fp32, and any clip setting cuts a ratio that far out
@@ -42,6 +45,26 @@ def k3(logprobs: Tensor, reference: Tensor) -> Tensor:
     """Schulman's low-variance, non-negative estimate of KL(pi || pi_ref): r - 1 - log r with r = pi_ref / pi."""
     delta = log_ratio(reference, logprobs)
     return delta.exp() - 1.0 - delta
+
+
+class LossTokens(NamedTuple):
+    """What a loss of one's own gets of a micro-batch's tokens: all [r] but `lengths`, the tokens of each sample."""
+
+    logprobs: Tensor  # with gradient, at the recorded temperature
+    behaviour: Tensor  # of the engine that drew them
+    proximal: Tensor  # of the policy before the step
+    advantages: Tensor
+    lengths: Tensor | None
+
+
+def own_loss(name: str, tokens: LossTokens) -> Tensor:
+    """What the named function makes of the tokens [r]. Raises LearnerError for another shape or unbounded numbers."""
+    loss = plugins.load(name, plugins.LOSS)(tokens)
+    if not isinstance(loss, Tensor) or loss.shape != tokens.logprobs.shape:
+        raise LearnerError(f"{plugins.LOSS} {name} gave no loss for each of {tokens.logprobs.numel()} tokens")
+    if not bool((loss.detach().abs() <= plugins.LOSS_MOST).all()):
+        raise LearnerError(f"{plugins.LOSS} {name} gave a loss that is not finite, or beyond {plugins.LOSS_MOST:g}")
+    return loss
 
 
 def over_samples(values: Tensor, lengths: Tensor | None) -> Tensor:
@@ -106,6 +129,11 @@ def grpo_terms(
     dual_clipped = (advantages < 0) & (surrogate < floor)
     bounded = torch.where(dual_clipped, floor, surrogate)
     loss = -correction * bounded
+    if objective.loss:
+        loss = own_loss(objective.loss, LossTokens(logprobs, behaviour, learned, advantages, lengths))
+    if objective.entropy_coef:
+        # Of tokens drawn from pi the mean of (log pi + H) d log pi is minus the gradient of the entropy H.
+        loss = loss + objective.entropy_coef * (logprobs.detach() + objective.entropy) * logprobs
     kl = torch.zeros_like(advantages)
     if reference is not None and unit_logprobs is not None:
         divergence = k3(unit_logprobs, reference)

@@ -138,6 +138,9 @@ class Objective(Value, kw_only=True):
     ratio: str = "token"  # or "sequence": a sample's geometric mean
     mismatch: str = "tis"  # or "none", "token_mask", "sequence_mask"
     tis_cap: float = 2.0  # also the bound of a mask, which is its inverse on the other side
+    entropy_coef: float = 0.0
+    entropy: float = 0.0  # of the batch, nats per token: what the entropy bonus is centred on
+    loss: str = ""  # package.module:function that is a token's loss in place of the clipped surrogate
 
     def __post_init__(self) -> None:
         for name, words in _WORDS.items():

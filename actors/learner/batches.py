@@ -15,10 +15,10 @@ from random import Random
 
 import msgspec
 
-from actors.learner.config import LearnerConfig, Schedule
+from actors.learner.config import LearnerConfig, RlConfig, Schedule
 from actors.learner.folders import PLANS
 from actors.learner.messages import PlanFile, StepPlan
-from actors.replay.messages import Batch, GroupRef, Phase, StepPayload, StepRef, Unreadable
+from actors.replay.messages import Batch, GroupRef, Phase, StepPayload, StepRef, TrajectoryRef, Unreadable
 from policy.advantage import (
     AdvantageLevel,
     Baseline,
@@ -41,6 +41,7 @@ from policy.packing import (
     pack_cross_entropy,
     sample_weights,
 )
+from policy.plugins import PlayedStep, PlayedTask, rewards
 from policy.settings import Objective
 from policy.tokenizer import Tokenizer
 from runtime.disk import store_error
@@ -192,8 +193,9 @@ def plan(
     rl, without_signal = batch.phase.phase is Phase.RL and not labelled, list[str]()
     if rl:
         before = msgspec.structs.replace(version, step=version.step - 1)
-        samples, without_signal = _grpo(batch.groups, payloads, config, before)
+        samples, without_signal = _grpo(batch, payloads, config, before)
         figures |= _of_tokens(samples)
+        samples = _rejected(samples, config.rl, figures.get("entropy", 0.0))
         taught = [sample for sample in samples if sample.advantage or config.rl.kl_coef]
         micro_batches = pack(taught, config.token_budget, config.parallel.data)
         figures["groups"] = float(len(batch.groups) - len(without_signal))
@@ -216,7 +218,7 @@ def plan(
             lr=_rate(config, batch),
             fresh_optimizer=batch.fresh_optimizer,
             new_reference=batch.new_reference and config.rl.kl_coef > 0,
-            objective=config.rl.objective() if rl else Objective(),
+            objective=config.rl.objective(figures.get("entropy", 0.0)) if rl else Objective(),
             epochs=config.rl.epochs if rl else 1,
         ),
         without_signal=without_signal,
@@ -231,16 +233,13 @@ def _rate(config: LearnerConfig, batch: Batch) -> float:
     return learning_rate(config, batch.phase.phase, joined + batch.stay_step, of_all)
 
 
-def _advantages(group: GroupRef, payloads: Payloads, config: LearnerConfig) -> list[list[float]] | None:
+def _advantages(group: GroupRef, payloads: Payloads, config: LearnerConfig, rl_steps: int) -> list[list[float]] | None:
     rl = config.rl
     prior = None if group.prior is None else Prior(group.prior, rl.prior_weight)
     baseline = rl.baseline if prior is not None or rl.baseline is not Baseline.POSTERIOR else Baseline.GROUP
     if not rl.advantage.by_verdict:
-        rewards = [
-            step_rewards(verified=t.success, well_formed=[step.well_formed for step in t.steps])
-            for t in group.trajectories
-        ]
-        found = group_advantages(rewards, scaled=rl.advantage_std, baseline=baseline, prior=prior)
+        of_steps = [_rewards(rl.reward, group.task, t, payloads) for t in group.trajectories]
+        found = group_advantages(of_steps, scaled=rl.advantage_std, baseline=baseline, prior=prior)
     else:
         verdicts = [float(t.success) for t in group.trajectories]
         lengths = [len(t.steps) for t in group.trajectories]
@@ -249,7 +248,28 @@ def _advantages(group: GroupRef, payloads: Payloads, config: LearnerConfig) -> l
             prompts = [[tuple(payloads[step.blob].prompt_ids) for step in t.steps] for t in group.trajectories]
             steps = anchored(verdicts, prompts, rl.step_discount, scaled=rl.advantage_std)
             found = [[a + b for a, b in zip(*both, strict=True)] for both in zip(found, steps, strict=True)]
-    return None if found is None else lean(found, rl.negative_scale)
+    return None if found is None else lean(found, rl.negative_at(rl_steps))
+
+
+def _rewards(name: str, task: str, trajectory: TrajectoryRef, payloads: Payloads) -> list[float]:
+    if not name:
+        return step_rewards(verified=trajectory.success, well_formed=[step.well_formed for step in trajectory.steps])
+    read = ((payloads[step.blob], step.well_formed) for step in trajectory.steps)
+    steps = (PlayedStep(one.response, one.action, one.result, formed) for one, formed in read)
+    return rewards(name, PlayedTask(task, trajectory.success, tuple(steps)))
+
+
+def _rejected(samples: list[PackedSample], rl: RlConfig, entropy: float) -> list[PackedSample]:
+    """`samples`, the surest answers of positive advantage without it, as many as entropy is below its target.
+
+    One of them keeps it. Positive updates of sure answers lower entropy most (Entrocraft, arXiv 2604.26326).
+    """
+    good = [n for n, sample in enumerate(samples) if sample.advantage > 0]
+    if rl.entropy_coef or not good:
+        return samples
+    sure = sorted(good, key=lambda n: -math.fsum(samples[n].behaviour_logprobs) / samples[n].response_len)
+    out = set(sure[: min(len(good) - 1, int(len(good) * rl.below_target(entropy)))])
+    return [msgspec.structs.replace(one, advantage=0.0) if n in out else one for n, one in enumerate(samples)]
 
 
 def _of_tokens(samples: Sequence[PackedSample]) -> dict[str, float]:
@@ -265,13 +285,13 @@ def _of_tokens(samples: Sequence[PackedSample]) -> dict[str, float]:
 
 
 def _grpo(
-    groups: Sequence[GroupRef], payloads: Payloads, config: LearnerConfig, before: Version
+    batch: Batch, payloads: Payloads, config: LearnerConfig, before: Version
 ) -> tuple[list[PackedSample], list[str]]:
     trained: list[list[tuple[StepPayload, float]]] = []  # per group: its steps with their advantages
     turns: list[list[int]] = []  # per group: steps of each trajectory
     without_signal: list[str] = []
-    for group in groups:
-        advantages = _advantages(group, payloads, config)
+    for group in batch.groups:
+        advantages = _advantages(group, payloads, config, batch.rl_steps)
         if advantages is None:
             without_signal.append(group.group)
             continue

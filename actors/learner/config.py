@@ -67,6 +67,31 @@ class RlConfig(Section, frozen=True, kw_only=True):
     negative_scale: Annotated[
         float, key("Multiplies negative advantages. 1 is GRPO; 0 learns from success alone.", ge=0, le=1)
     ] = 1.0
+    negative_scale_end: Annotated[
+        Annotated[float, msgspec.Meta(ge=0, le=1)] | None,
+        tuning("Moves negative_scale evenly to this over negative_scale_steps. null keeps it."),
+    ] = None
+    negative_scale_steps: Annotated[
+        int, tuning("Sets the RL steps in which negative_scale moves to negative_scale_end.", ge=1)
+    ] = 60
+    entropy_target: Annotated[
+        float,
+        tuning("Acts while a batch's entropy per token, in nats, is below this: see entropy_coef. 0 never acts.", ge=0),
+    ] = 0.0
+    entropy_coef: Annotated[
+        float,
+        tuning(
+            "Multiplies an entropy bonus, by how far entropy is below its target. With 0 the surest answers of"
+            " positive advantage are left out in its place.",
+            ge=0,
+        ),
+    ] = 0.0
+    reward: Annotated[
+        str, tuning("Names a function of one's own package that rewards each step, as package.module:function.")
+    ] = ""
+    loss: Annotated[
+        str, tuning("Names a function of one's own package that is each token's loss, as package.module:function.")
+    ] = ""
     importance_ratio: Annotated[
         Literal["direct", "decoupled"],
         tuning("Chooses a ratio's denominator: the policy that acted, or the policy before the step (decoupled)."),
@@ -95,13 +120,33 @@ class RlConfig(Section, frozen=True, kw_only=True):
     ] = 0.0
     threads: Annotated[int, tuning("Sets the CPU threads of each rank in RL, next to desktops and samplers.", ge=1)] = 1
 
-    def objective(self) -> Objective:
-        """The part that is the ranks'."""
-        return Objective(**{name: getattr(self, name) for name in Objective.__struct_fields__})
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.reward and (self.advantage.by_verdict or self.baseline is Baseline.POSTERIOR):
+            wrong = f"advantage {self.advantage}" if self.advantage.by_verdict else "baseline posterior"
+            raise ConfigError(f"learner.rl.reward is {self.reward!r}: it rewards steps, and {wrong} is of verdicts")
+
+    def objective(self, entropy: float = 0.0) -> Objective:
+        """The part that is the ranks', for a batch of so much entropy per token, in nats."""
+        own = {name: getattr(self, name) for name in Objective.__struct_fields__ if name in self.__struct_fields__}
+        own["entropy_coef"] = self.entropy_coef * self.below_target(entropy)
+        return Objective(**own, entropy=entropy if own["entropy_coef"] else 0.0)
+
+    def below_target(self, entropy: float) -> float:
+        """How far `entropy` is below its target, as a share of the target: 0 at it or above."""
+        return max(0.0, 1.0 - entropy / self.entropy_target) if self.entropy_target else 0.0
+
+    def negative_at(self, rl_step: int) -> float:
+        """`negative_scale` after so many RL steps: it moves in a line, and then stays."""
+        if self.negative_scale_end is None:
+            return self.negative_scale
+        done = min(1.0, rl_step / self.negative_scale_steps)
+        return self.negative_scale + done * (self.negative_scale_end - self.negative_scale)
 
 
 # Of RL, what a plan shows where it is not as usual.
 OPTIONS = ("advantage_std", "baseline", "importance_ratio", "ratio", "mismatch", "negative_scale", "kl_coef")
+OPTIONS += ("negative_scale_end", "entropy_target", "entropy_coef", "reward", "loss")
 
 
 class SftConfig(Section, frozen=True, kw_only=True):
@@ -144,6 +189,9 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
     rehearsal: Annotated[
         int, tuning("Adds this many exercises of the base model's corpus to every optimizer step.", ge=0)
     ] = 0
+    rehearsal_every: Annotated[
+        int, tuning("Rehearses in the steps whose version is a multiple of this, and in no other.", ge=1)
+    ] = 1
     rehearsal_coef: Annotated[float, tuning("Multiplies the mean token loss of rehearsed exercises.", gt=0)] = 0.4
     checkpoint_every: Annotated[int, key("Writes a checkpoint after this many versions.", ge=1)] = 10
     dtype: Annotated[

@@ -323,6 +323,7 @@ class Batch(Message):
     new_reference: bool  # the current weights become the reference policy before this step
     stay_step: int = 0  # versions made in this segment before this one, those before a resume included
     stay_limit: int | None = None  # steps that the rate's schedule has from the segment's first on
+    rl_steps: int = 0  # of all segments of RL before this step
     steps_joined: int = 0  # versions made in the segments just before, whose optimizer and rate this one goes on with
 
 

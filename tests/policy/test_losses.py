@@ -8,10 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from policy import plugins
 from policy.advantage import group_advantages
-from policy.losses import TokenTerms, grpo_terms, k3
+from policy.errors import LearnerError
+from policy.losses import LossTokens, TokenTerms, grpo_terms, k3
 from policy.packing import Aggregation, group_weights
 from policy.settings import Objective
+from runtime.errors import ConfigError
 
 
 def terms(ratio: float, advantage: float, objective: Objective, **extra: Tensor) -> tuple[TokenTerms, float]:
@@ -199,3 +202,47 @@ def test_what_engine_and_learner_disagree_on_is_weighed_or_left_out(
     found = grpo_terms(logprobs, MU, torch.ones(3), objective, lengths=TWO)
     assert (-found.loss).tolist() == pytest.approx(expected, rel=1e-5)
     assert found.masked.tolist() == [mismatch.endswith("mask") and value == 0.0 for value in expected]
+
+
+def test_an_entropy_bonus_pushes_likely_tokens_down_and_unlikely_ones_up() -> None:
+    """0.1 (log pi + H) with H = 2: log pi of -1 has slope 0.1, of -3 slope -0.1."""
+    logprobs = torch.tensor([-1.0, -3.0], requires_grad=True)
+    found = grpo_terms(logprobs, logprobs.detach(), torch.zeros(2), Objective(entropy_coef=0.1, entropy=2.0))
+    found.loss.sum().backward()
+    assert logprobs.grad is not None
+    assert logprobs.grad.tolist() == pytest.approx([0.1, -0.1])
+
+
+def doubled(tokens: LossTokens) -> Tensor:
+    """REINFORCE, twice."""
+    return -2.0 * tokens.advantages * tokens.logprobs
+
+
+def unbounded(tokens: LossTokens) -> Tensor:
+    return tokens.logprobs / 0.0
+
+
+def summed(tokens: LossTokens) -> Tensor:
+    return tokens.logprobs.sum()
+
+
+def test_a_loss_of_one_s_own_takes_the_surrogate_s_place() -> None:
+    name = f"{__name__}:doubled"
+    logprobs = torch.tensor([-1.0, -3.0], requires_grad=True)
+    found = grpo_terms(logprobs, logprobs.detach(), torch.tensor([1.0, -1.0]), Objective(loss=name))
+    assert found.loss.tolist() == [2.0, -6.0]
+    found.loss.sum().backward()
+    assert logprobs.grad is not None
+    assert logprobs.grad.tolist() == [-2.0, 2.0]
+    for wrong, said in (("unbounded", "not finite"), ("summed", "each of 2 tokens")):
+        with pytest.raises(LearnerError, match=f"learner.rl.loss {__name__}:{wrong}.*{said}"):
+            grpo_terms(logprobs, logprobs.detach(), torch.ones(2), Objective(loss=f"{__name__}:{wrong}"))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("math", "package.module:function"), ("no_such_package:f", "No module named"), ("math:sine", "no function sine")],
+)
+def test_a_function_that_is_not_there_is_refused_by_its_key(name: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^learner\.rl\.loss is '{name}': .*{said}"):
+        plugins.load(name, plugins.LOSS)

@@ -20,7 +20,7 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import ledgers, recordings, trackers, versions
 from actors.sampler.config import SglangConfig, attached_key
 from apis.tasks.registry import of_set
-from policy import memory
+from policy import memory, plugins
 from policy.advantage import Baseline
 from policy.architecture import Architecture, read_architecture
 from policy.memory import GIB
@@ -190,6 +190,9 @@ def _collective(deploy: Deploy, _: Named) -> None:
 def _no_effect(deploy: Deploy, named: Named) -> None:
     """An option of RL lacks what it works on."""
     rl = deploy.learner.rl
+    for name, key in ((rl.reward, plugins.REWARD), (rl.loss, plugins.LOSS)):
+        if name:
+            plugins.load(name, key)
     if rl.baseline is Baseline.POSTERIOR and deploy.replay.curriculum == "none":
         raise ConfigError(
             "learner.rl.baseline is posterior: it takes the success of kinds of tasks, which are counted with"

@@ -143,6 +143,7 @@ def _lease(
         stay_step=done,
         stay_limit=tx.rate_limit(segment),
         steps_joined=joined,
+        rl_steps=tx.steps_by_phase().get(Phase.RL, 0) if segment.phase is Phase.RL else 0,
     )
     tx.execute(
         "INSERT INTO leases(id, request_id, learner, stay, state, reply) VALUES(?, ?, ?, ?, 'out', ?)",

@@ -26,6 +26,7 @@ from policy.advantage import AdvantageLevel, Baseline
 from policy.base import MODEL
 from policy.errors import LearnerError
 from policy.packing import Aggregation, MicroBatch, PackedSample
+from policy.plugins import PlayedTask
 from policy.settings import Objective
 from runtime.errors import ConfigError, PayloadLost
 from runtime.messaging.message import BlobRef, Version
@@ -155,6 +156,66 @@ def test_steps_after_the_same_prompt_are_told_apart_by_their_ends_with_gigpo() -
     samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
     # Verdicts 1 and 0 less 1/2; at the shared prompt returns 1/2 and 0 less 1/4; the last step's prompt is its own.
     assert {n: s.advantage for n, s in samples.items()} == {2: 0.75, 3: -0.75, 4: 0.5}
+
+
+def shorter(played: PlayedTask) -> list[float]:
+    """A reward that likes short episodes."""
+    return [1.0 / len(played.steps) if played.success and one.well_formed else -0.5 for one in played.steps]
+
+
+def loud(played: PlayedTask) -> list[float]:
+    return [99.0] * len(played.steps)
+
+
+def test_a_reward_of_one_s_own_is_compared_within_the_group() -> None:
+    stored = Stored()
+    taken = batch(Phase.RL, [group("g", (True, [stored.step(2), stored.step(3)]), (False, [stored.step(4)]))], [])
+    rl = RlConfig(reward=f"{__name__}:shorter", advantage_std=False)
+    planned = plan(taken, stored.payloads, LearnerConfig(rl=rl), plan_id="p", version=V1)
+    samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
+    # Rewards 1/2, 1/2 and -1/2: mean 1/6.
+    assert {n: s.advantage for n, s in samples.items()} == pytest.approx({2: 1 / 3, 3: 1 / 3, 4: -2 / 3})
+    rl = msgspec.structs.replace(rl, reward=f"{__name__}:loud")
+    with pytest.raises(LearnerError, match=r"learner\.rl\.reward .*:loud gave 99\.0: a reward is from -10 to 10"):
+        plan(taken, stored.payloads, LearnerConfig(rl=rl), plan_id="p", version=V1)
+    with pytest.raises(ConfigError, match=r"learner\.rl\.reward .*advantage gigpo is of verdicts"):
+        RlConfig(reward="a:b", advantage=AdvantageLevel.GIGPO)
+
+
+def test_below_its_target_entropy_costs_the_surest_successes_or_gets_a_bonus() -> None:
+    stored = Stored()
+    steps = [stored.step(2), stored.step(3), stored.step(4), stored.step(5)]
+    for step, surprise in zip(steps, (0.1, 0.2, 0.6, 0.3), strict=True):
+        body = stored.payloads[step.blob]
+        logprobs = [-surprise] * len(body.logprobs)
+        stored.payloads[step.blob] = msgspec.structs.replace(body, logprobs=logprobs)
+    taken = batch(Phase.RL, [group("g", (True, steps[:3]), (False, steps[3:]))], [])
+    # Entropy is (0.2 + 0.6 + 2.4 + 1.5) / 14 = 0.3357, 58 % below 0.8: of three successes the surest is left out.
+    rl = RlConfig(entropy_target=0.8)
+    planned = plan(taken, stored.payloads, LearnerConfig(rl=rl), plan_id="p", version=V1)
+    samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
+    assert sorted(samples) == [3, 4, 5]
+    assert planned.plan.objective.entropy_coef == 0.0
+    rl = RlConfig(entropy_target=0.8, entropy_coef=0.01)
+    planned = plan(taken, stored.payloads, LearnerConfig(rl=rl), plan_id="p", version=V1)
+    assert planned.plan.objective.entropy_coef == pytest.approx(0.01 * (1 - 4.7 / 14 / 0.8))
+    assert planned.plan.objective.entropy == pytest.approx(4.7 / 14)
+    samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
+    assert sorted(samples) == [2, 3, 4, 5]
+    above = plan(taken, stored.payloads, LearnerConfig(rl=RlConfig(entropy_target=0.3)), plan_id="p", version=V1)
+    assert len(flat([s for micro in above.plan.micro_batches for s in micro.samples])) == 4
+
+
+def test_negatives_move_in_a_line_to_their_end_and_stay() -> None:
+    rl = RlConfig(negative_scale=1.0, negative_scale_end=0.2, negative_scale_steps=4)
+    assert [rl.negative_at(step) for step in (0, 1, 2, 4, 9)] == pytest.approx([1.0, 0.8, 0.6, 0.2, 0.2])
+    assert RlConfig(negative_scale=0.5).negative_at(100) == 0.5
+    stored = Stored()
+    taken = batch(Phase.RL, [group("g", (True, [stored.step(2)]), (False, [stored.step(4)]))], [])
+    taken = msgspec.structs.replace(taken, rl_steps=2)
+    planned = plan(taken, stored.payloads, LearnerConfig(rl=rl), plan_id="p", version=V1)
+    samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
+    assert {n: s.advantage for n, s in samples.items()} == pytest.approx({2: 1.0, 4: -0.6})
 
 
 def test_negative_advantages_may_count_for_less() -> None:
@@ -290,7 +351,9 @@ def test_a_batch_without_any_signal_is_refused() -> None:
         ("rehearsal", -1), ("rehearsal_coef", 0.0), ("weight_decay", -1.0), ("weight_decay", math.inf),
         ("betas.1", (0.9, 1.5)), ("betas.0", (-0.1, 0.9)), ("rl.lr", 0.0), ("rl.kl_coef", -0.1), ("rl.threads", 0),
         ("rl.epochs", 0), ("rl.dual_clip", 1.0), ("rl.tis_cap", 0.9), ("rl.warmup_steps", -1), ("rl.lr", math.nan),
-        ("rl.negative_scale", 1.5), ("rl.prior_weight", 0.0), ("rl.step_discount", 1.5),
+        ("rl.negative_scale", 1.5), ("rl.prior_weight", 0.0), ("rehearsal_every", 0),
+        ("rl.entropy_target", -1.0),
+        ("rl.step_discount", 1.5),
         ("sft.threads", 0), ("sft.warmup_steps", -1), ("sft.pulse_lr", -1.0),
     ],
 )  # fmt: skip
