@@ -248,8 +248,7 @@ class LearnerActor(Actor):
         plan_id = f"{batch.lease}:{version}"
         learner = self.config.learner
         epochs = learner.rl.epochs if batch.phase.phase is Phase.RL else 1
-        rests = self._exercises is None or version.step % learner.rehearsal_every
-        rehearsal = [] if rests or self._exercises is None else self._exercises.of(version, learner, epochs)
+        rehearsal = [] if self._exercises is None else self._exercises.of(version, learner, epochs)
         planned = batches.plan(batch, stored, learner, plan_id=plan_id, version=version, rehearsal=rehearsal)
         seconds = {"read_s": read - began, "pack_s": time.perf_counter() - read}
         return msgspec.structs.replace(planned, figures={**planned.figures, **seconds})

@@ -344,8 +344,11 @@ class Exercises:
         """The exercises of the step that makes `version`, others in each of its `epochs` optimizer steps.
 
         Weights are `rehearsal_coef` over all tokens of an optimizer step's. A run that begins from another's cloned
-        weights counts from 1 again. With the same seed it rehearses first what that cloning rehearsed first.
+        weights counts from 1 again. With the same seed it rehearses first what that cloning rehearsed first. None in a
+        step that `rehearsal_every` passes over.
         """
+        if version.step % config.rehearsal_every:
+            return []
         rng = Random(f"{self._seed} rehearses for {version.step}")  # noqa: S311 - data, no secret
         drawn = [[sequence(rng, self._tokenizer, LIMIT) for _ in range(config.rehearsal)] for _ in range(epochs)]
         budget, coef, ranks = config.token_budget, config.rehearsal_coef, config.parallel.data

@@ -398,6 +398,13 @@ def test_a_step_has_its_own_exercises_and_always_the_same() -> None:
     assert [drawn] != Exercises(str(MODEL), 8).of(Version(lineage=0, step=3), FOUR)
 
 
+def test_a_step_may_rest_from_rehearsing() -> None:
+    exercises, third = Exercises(str(MODEL), 7), msgspec.structs.replace(FOUR, rehearsal_every=3)
+    found = [exercises.of(Version(lineage=0, step=step), third) for step in (2, 3, 4)]
+    assert [len(one) for one in found] == [0, 1, 0]
+    assert found[1] == exercises.of(Version(lineage=0, step=3), FOUR)
+
+
 def test_every_optimizer_step_of_a_batch_has_its_own() -> None:
     exercises = Exercises(str(MODEL), 7)
     version = Version(lineage=0, step=3)
