@@ -50,7 +50,7 @@ def load(name: str, key: str) -> Callable[..., Any]:
         raise ConfigError(f"{key} is {name!r}: {error}") from None
     if not callable(function):
         raise ConfigError(f"{key} is {name!r}: {found[1]} has no function {found[2]}")
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def rewards(name: str, played: PlayedTask) -> list[float]:

@@ -145,8 +145,10 @@ class RlConfig(Section, frozen=True, kw_only=True):
 
 
 # Of RL, what a plan shows where it is not as usual.
-OPTIONS = ("advantage_std", "baseline", "importance_ratio", "ratio", "mismatch", "negative_scale", "kl_coef")
-OPTIONS += ("negative_scale_end", "entropy_target", "entropy_coef", "reward", "loss")
+OPTIONS = (
+    *("advantage_std", "baseline", "importance_ratio", "ratio", "mismatch", "negative_scale", "kl_coef"),
+    *("negative_scale_end", "entropy_target", "entropy_coef", "reward", "loss"),
+)
 
 
 class SftConfig(Section, frozen=True, kw_only=True):
