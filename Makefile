@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # so there are more workers than cores.
 PYTEST := $(PY) -m pytest tests --dist loadfile --no-loadscope-reorder
 
-.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench programme soak scripted standins sglang-cpu sglang-gpu vscode osworld-apps osworld-judge agree ray extras smollm chat-templates fresh-root clean
+.PHONY: setup train test test-fast test-change test-all pytest proofs lint style types mutants wheel bench programme soak scripted standins sglang-cpu sglang-gpu gpu-check vscode osworld-apps osworld-judge agree ray extras smollm chat-templates fresh-root clean
 
 setup:
 	@bash deploy/setup/setup.sh
@@ -128,6 +128,10 @@ bench: setup
 HOURS ?= 2.5
 programme: setup
 	.venv/bin/computerrl programme --hours $(HOURS)
+
+# What the program does on this machine's GPU, on a page: nine minutes, no network and no set-up.
+gpu-check:
+	@$(PY) -m tests.gpu_check $(ARGS)
 
 # A real run whose parts are broken at random: ARGS="--minutes 30 --seed 0 --out soak/".
 soak: setup

@@ -7,10 +7,12 @@ order, in its types. Once the group is closed no engine waits in it any more: it
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
+import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 import msgspec
@@ -22,7 +24,6 @@ from torch.distributed.distributed_c10d import (
     GroupName,
     PrefixStore,
     _new_process_group_helper,
-    _set_pg_timeout,
     _world,
 )
 
@@ -127,15 +128,16 @@ class SendingGroup:
             raise LearnerError(f"{self._name} is closed")
         try:
             # As SGLang makes its side: a group next to the default one, under a prefix of its own.
-            self._group, _ = _new_process_group_helper(
-                self._size,
-                0,
-                [],
-                Backend(self._backend),
-                PrefixStore(self._name, self._store),
-                group_name=GroupName(self._name),
-                timeout=self._timeout,
-            )
+            with _errors_returned():
+                self._group, _ = _new_process_group_helper(
+                    self._size,
+                    0,
+                    [],
+                    Backend(self._backend),
+                    PrefixStore(self._name, self._store),
+                    group_name=GroupName(self._name),
+                    timeout=self._timeout,
+                )
         except RuntimeError as error:
             cause = str(error)
         else:
@@ -149,18 +151,21 @@ class SendingGroup:
         if self._group is None:
             raise LearnerError(f"no engine has joined {self._name}")
         limit = self._timeout if timeout_s is None else datetime.timedelta(seconds=timeout_s)
-        _set_pg_timeout(limit, self._group)
         try:
             parts = [tensor.detach().contiguous() for tensor in tensors]
             if bucket:  # another copy of all of them, for which memory may be wanting
                 parts = [torch.cat([part.flatten().view(torch.uint8) for part in parts])]
-            works = [dist.broadcast(part, src=0, group=self._group, async_op=True) for part in parts]
+            options = dist.BroadcastOptions()
+            options.rootRank, options.timeout = 0, limit
+            works = [self._group.broadcast([part], options) for part in parts]
             for work in works:
                 work.wait(limit)
         except RuntimeError as error:
             cause = str(error)
         else:
             return
+        if self._backend == "nccl":  # what it still waits for would keep `close` waiting, and the GPU busy
+            self._group.abort()
         raise LearnerError(f"weights were not taken by all of {self._name}: {_line(cause)}")
 
     def close(self) -> None:
@@ -175,6 +180,26 @@ class SendingGroup:
         else:
             return
         raise LearnerError(f"the group {self._name} could not be ended: {_line(cause)}")
+
+
+@contextlib.contextmanager
+def _errors_returned() -> Iterator[None]:
+    """Have a group of NCCL made within report what fails to its caller.
+
+    By default a thread of torch's ends the whole process once a collective fails or is late, and a learner's rank with
+    it. With this a call waits, raises, and leaves the process as it is.
+    """
+    wanted = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_BLOCKING_WAIT": "1"}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _line(text: str) -> str:

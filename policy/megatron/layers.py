@@ -143,9 +143,10 @@ def shared(prompt: int, responses: Sequence[int], device: torch.device) -> Packe
     return PackedPart(tokens=mask.size(1), prompt=prompt, responses=tuple(responses), mask=mask)
 
 
-def packed_params(parts: list[PackedPart], longest: int, rows: Tensor, device: torch.device) -> PackedRows:
+def packed_params(parts: list[PackedPart], longest: int, rows: Tensor) -> PackedRows:
     """Describe `parts` laid end to end, with positions below `longest`; only the logits at `rows` are wanted."""
-    ends = torch.tensor([0, sum(part.tokens for part in parts)], dtype=torch.int32, device=device)
+    # On the host: Megatron's rotary code reads them six times a layer, and would wait for a GPU each time.
+    ends = torch.tensor([0, sum(part.tokens for part in parts)], dtype=torch.int32)
     return PackedRows(
         qkv_format="thd",
         cu_seqlens_q=ends,
@@ -261,13 +262,17 @@ class PackedInputs:
         self.ids = torch.tensor(layout.ids, device=device)[None]
         self.positions = torch.tensor(layout.positions, device=device)[None]
         longest = max(len(sample.ids) for sample in samples)
-        self.packed = packed_params(parts, longest, torch.tensor(layout.rows, device=device), device)
+        self.packed = packed_params(parts, longest, torch.tensor(layout.rows, device=device))
         targets = [sample.ids[position] for sample in samples for position in sample.targets()]
         self.targets = torch.tensor(targets, device=device)  # [r]
         self.weights = self._spread([sample.weight for sample in samples], counts, device)
         self.advantages = self._spread([sample.advantage for sample in samples], counts, device)
         self.temperatures = self._spread([sample.temperature for sample in samples], counts, device)
+        self.at_unit = all(sample.temperature == 1.0 for sample in samples)
         self.fresh = self._spread([float(sample.fresh) for sample in samples], counts, device) > 0
+        fresh = [sample.fresh for sample, count in zip(samples, self._counts, strict=True) for _ in range(count)]
+        # By places, which the host knows: choosing by a mask would wait for the device.
+        self.fresh_places = torch.tensor([place for place, new in enumerate(fresh) if new], device=device).long()
         logprobs = [value for sample in samples for value in sample.behaviour_logprobs]
         self.behaviour = torch.tensor(logprobs, dtype=torch.float32, device=device)  # [r], or empty
 

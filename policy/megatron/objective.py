@@ -211,8 +211,7 @@ def grpo(
     inputs: PackedInputs, rows: VocabRows, tally: StepTally, objective: Objective, anchors: Anchors, *, first: bool
 ) -> Tensor:
     """The loss of `policy.losses`; the `first` pass over a micro-batch sets the anchor pi_prox."""
-    at_unit = bool((inputs.temperatures == 1.0).all())
-    scores = rows.scores(inputs.targets, None if at_unit else inputs.temperatures, entropy=first)
+    scores = rows.scores(inputs.targets, None if inputs.at_unit else inputs.temperatures, entropy=first)
     if first:
         anchors.proximal = scores.drawn.detach()
     terms = grpo_terms(
@@ -250,12 +249,13 @@ def effective_samples(figures: dict[str, float]) -> dict[str, float]:
 
 def _count_mismatch(inputs: PackedInputs, logprobs: Tensor, objective: Objective, tally: StepTally) -> None:
     gap = log_ratio(logprobs, inputs.behaviour)
-    tally.total(RATIOS, float(gap.exp().sum()))
-    tally.total(SQUARES, float((2 * gap).exp().sum()))
+    tally.total(RATIOS, gap.exp().sum())
+    tally.total(SQUARES, (2 * gap).exp().sum())
     gap = gap.abs()
     tally.mean("mismatch_mean", gap)
     tally.peak("mismatch_max", gap)
     tally.mean("far_fraction", gap > math.log(objective.tis_cap))
     tally.mean("fresh_fraction", inputs.fresh)
-    tally.mean("agreement_mean", gap[inputs.fresh])
-    tally.peak("agreement_max", gap[inputs.fresh])
+    fresh = gap[inputs.fresh_places]
+    tally.mean("agreement_mean", fresh)
+    tally.peak("agreement_max", fresh)

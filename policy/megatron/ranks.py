@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 import torch
@@ -41,6 +42,9 @@ def meet(store: dist.Store, rank: int, ranks: int, interface: str = "", wait_s: 
         os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={interface}")  # this one, and none whose name begins so
     if not ON_CPU:
         torch.cuda.set_device(rank % torch.cuda.device_count())
+        # As SGLang 0.5.23 sets them for its engines: both ends of a group that sends weights have the same.
+        for name in ("NCCL_CUMEM_ENABLE", "NCCL_NVLS_ENABLE"):
+            os.environ.setdefault(name, "0")
     backend = "gloo" if ON_CPU else "nccl"
     timeout = datetime.timedelta(seconds=wait_s)
     dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=timeout)
@@ -175,45 +179,75 @@ def _raise(to: dict[str, float], name: str, value: float) -> None:
 
 
 class StepTally:
-    """Totals, means, peaks and seconds by name; a name is one kind only."""
+    """Totals, means, peaks and seconds by name; a name is one kind only.
+
+    Values stay on their device until the step is over, so that no micro-batch waits for the one before it.
+    """
 
     def __init__(self) -> None:
         self._counted = _Counted()
+        self._waiting: list[tuple[str, str, Tensor]] = []  # kind, name, value
+        self._spans: list[tuple[str, str, int, Any, Any]] = []  # name, less, spans before it, begin and end on a GPU
 
-    def total(self, name: str, value: float) -> None:
-        """Add `value` to the total `name`."""
-        _add(self._counted.totals, name, value)
+    def total(self, name: str, value: float | Tensor) -> None:
+        """Add `value`, a number or a tensor of one, to the total `name`."""
+        if isinstance(value, Tensor):
+            self._waiting.append(("totals", name, value.detach()))
+        else:
+            _add(self._counted.totals, name, value)
 
     def mean(self, name: str, values: Tensor) -> None:
         """Add the elements of `values` to the mean `name`."""
-        _add(self._counted.sums, name, float(values.sum()))
+        self._waiting.append(("sums", name, values.detach().sum()))
         _add(self._counted.counts, name, values.numel())
 
     def peak(self, name: str, values: Tensor) -> None:
         """Let the largest element of `values`, if it has any, compete for the peak `name`."""
         if values.numel():
-            _raise(self._counted.peaks, name, float(values.max()))
+            self._waiting.append(("peaks", name, values.detach().max()))
 
     @contextmanager
     def timed(self, name: str, less: str = "") -> Iterator[None]:
-        """Add the time inside to the seconds `name`; a GPU's until it is done, for its work is only queued.
+        """Add the time inside to the seconds `name`; on a GPU what it takes there, for its work is only queued.
 
         What is added inside to the seconds `less` is left out.
         """
-        began, before = time.perf_counter(), self._counted.seconds.get(less, 0.0)
+        if torch.cuda.is_available():
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            before = len(self._spans)
+            begin.record()
+            try:
+                yield
+            finally:
+                end.record()
+                self._spans.append((name, less, before, begin, end))
+            return
+        began, inside = time.perf_counter(), self._counted.seconds.get(less, 0.0)
         try:
             yield
         finally:
-            if torch.cuda.is_available():
-                torch.cuda.synchronize()
-            within = self._counted.seconds.get(less, 0.0) - before
+            within = self._counted.seconds.get(less, 0.0) - inside
             _add(self._counted.seconds, name, time.perf_counter() - began - within)
+
+    def _settle(self) -> None:
+        """Read what waits on the device: the one moment of a step at which the program waits for it."""
+        waiting, self._waiting = self._waiting, []
+        values = torch.stack([value.double() for _, _, value in waiting]).tolist() if waiting else []
+        for (kind, name, _), value in zip(waiting, values, strict=True):
+            (_raise if kind == "peaks" else _add)(getattr(self._counted, kind), name, value)
+        spans, self._spans = self._spans, []
+        if spans:
+            torch.cuda.synchronize()
+        for place, (name, less, first, begin, end) in enumerate(spans):  # what is inside a span lies before it here
+            nested = sum(one[3].elapsed_time(one[4]) for one in spans[first:place] if one[0] == less)
+            _add(self._counted.seconds, name, (begin.elapsed_time(end) - nested) / 1000)
 
     def reduce(self) -> None:
         """Make this the tally of all ranks; every rank calls it. Seconds become those of the slowest rank.
 
         Tensor ranks have counted the same tokens, and stages before the last none: one rank speaks for its data rank.
         """
+        self._settle()
         mine, reduced = self._counted, _Counted()
         content = msgspec.msgpack.encode(mine if first_of_data() else _Counted(seconds=mine.seconds))
         for part in exchanged(content):
@@ -228,6 +262,7 @@ class StepTally:
 
     def figures(self) -> dict[str, float]:
         """All by name; means of nothing are left out, and what is not finite reads 0."""
+        self._settle()
         counted = self._counted
         means = {name: counted.sums[name] / count for name, count in counted.counts.items() if count}
         figures = {**counted.totals, **means, **counted.peaks, **counted.seconds}

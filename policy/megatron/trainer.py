@@ -181,7 +181,7 @@ class Trainer:
         tally = StepTally()
 
         def read(inputs: PackedInputs, rows: VocabRows) -> None:
-            tally.total("loss", float(losses.cross_entropy(inputs, rows, tally)))
+            tally.total("loss", losses.cross_entropy(inputs, rows, tally))
             tally.total("tokens", inputs.targets.numel())
 
         self._runner(self.model).read(self._dealt(micro_batches), read)
@@ -301,7 +301,7 @@ class Trainer:
             else:
                 value = losses.grpo(inputs, rows, tally, objective, anchors[number], first=epoch == 0)
             if epoch == 0:
-                tally.total("loss", float(value.detach()))
+                tally.total("loss", value)
                 tally.total("tokens", inputs.targets.numel())
                 tally.total("packed_tokens", mine[number].tokens)
             return value

@@ -19,7 +19,7 @@ import msgspec
 from actors.cluster import output
 from actors.cluster.config import models
 from policy.architecture import Architecture, read_architecture
-from policy.settings import OptimConfig
+from policy.settings import LoraConfig, OptimConfig
 from policy.tensorfiles import EMBEDDING, expected
 from runtime.errors import ConfigError
 from tests.bench.report import Measured, Target, median, show
@@ -36,6 +36,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     times: int = 3  # steps after the first, which is not counted; the median counts
     threads: int = 1  # that a step computes with on a CPU
     recompute: str = "none"
+    lora: int = 0  # rank of the adapters that are trained; 0 trains all weights
     peak: float = 0.0  # TFLOP/s of the device; 0 takes those of a card that is known
 
 
@@ -69,17 +70,17 @@ def lengths_of(text: str) -> list[int]:
     return lengths
 
 
-def operations(arch: Architecture, tokens: int) -> int:
+def operations(arch: Architecture, tokens: int, *, frozen: bool = False) -> int:
     """Floating-point operations of a training step on one sequence of `tokens`, all of them predicted.
 
     A product with n weights is 2 n a token. A token attends to half of the sequence at the mean, and that is two
-    products. The backward pass is twice the forward pass.
+    products. The backward pass is twice the forward pass, but for the gradients of weights that are `frozen`.
     """
     weights = sum(math.prod(size) for name, size in expected(arch).items() if len(size) == 2 and name != EMBEDDING)
     if arch.tied:  # the embedding is the output layer
         weights += arch.vocab * arch.hidden
     attention = 2 * arch.layers * arch.heads * arch.head_dim * tokens
-    return 3 * tokens * (2 * weights + attention)
+    return tokens * ((2 if frozen else 3) * 2 * weights + 3 * attention)
 
 
 def measure(wanted: Options) -> ShapesResult:
@@ -98,9 +99,10 @@ def measure(wanted: Options) -> ShapesResult:
     torch.set_num_threads(wanted.threads)
     device = torch.cuda.get_device_name() if cuda else "cpu"
     peak = wanted.peak or next((rate for name, rate in PEAKS.items() if name in device), None)
-    optim = OptimConfig(dtype="bfloat16" if cuda else "float32", recompute=wanted.recompute)
+    lora = LoraConfig(rank=wanted.lora)
+    optim = OptimConfig(dtype="bfloat16" if cuda else "float32", recompute=wanted.recompute, lora=lora)
     speeds = [
-        _speed(shape, arch, tokens, seconds, peak)
+        _speed(shape, arch, tokens, seconds, peak, frozen=wanted.lora > 0)
         for shape, arch in shapes.items()
         for tokens, seconds in _timed(folders[shape], arch, optim, wanted).items()
     ]
@@ -123,8 +125,10 @@ def measure(wanted: Options) -> ShapesResult:
     )
 
 
-def _speed(shape: str, arch: Architecture, tokens: int, seconds: float, peak: float | None) -> Speed:
-    tflops = operations(arch, tokens) / seconds / 1e12
+def _speed(
+    shape: str, arch: Architecture, tokens: int, seconds: float, peak: float | None, *, frozen: bool = False
+) -> Speed:
+    tflops = operations(arch, tokens, frozen=frozen) / seconds / 1e12
     return Speed(
         shape=shape,
         parameters=sum(math.prod(size) for size in expected(arch).values()),
@@ -136,27 +140,35 @@ def _speed(shape: str, arch: Architecture, tokens: int, seconds: float, peak: fl
     )
 
 
-def _timed(folder: Path, arch: Architecture, optim: OptimConfig, wanted: Options) -> dict[int, float]:
-    """Median seconds of a step by number of tokens, from random weights."""
+def random_model(shape: str, made: Path, dtype: str) -> Path:
+    """A folder `made` of random weights in a shape: a folder with a config.json, or a name in deploy/shapes."""
     import torch
 
     from policy import hf_folder
+
+    folder = models.planned("", shape)
+    draw = torch.Generator().manual_seed(0)
+    tensors = {
+        name: (torch.ones(size) if len(size) == 1 else torch.randn(size, generator=draw).mul_(0.02)).to(
+            hf_folder.DTYPES[dtype]
+        )
+        for name, size in expected(read_architecture(folder)).items()
+    }
+    hf_folder.write(made, tensors, hf_folder.companions(folder))
+    return made
+
+
+def _timed(folder: Path, arch: Architecture, optim: OptimConfig, wanted: Options) -> dict[int, float]:
+    """Median seconds of a step by number of tokens, from random weights."""
+    import torch
 
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as scratch:
         warnings.simplefilter("ignore")  # of fused kernels that Megatron does not find, in training neither
         from policy.megatron.trainer import Trainer
         from policy.packing import MicroBatch, PackedSample
 
-        draw = torch.Generator().manual_seed(0)
-        drawn = {
-            name: torch.ones(size) if len(size) == 1 else torch.randn(size, generator=draw).mul_(0.02)
-            for name, size in expected(arch).items()
-        }
-        made = Path(scratch) / "model"
-        tensors = {name: one.to(hf_folder.DTYPES[optim.dtype]) for name, one in drawn.items()}
-        hf_folder.write(made, tensors, hf_folder.companions(folder))
-        del drawn, tensors
-        trainer = Trainer(made, optim)
+        trainer = Trainer(random_model(str(folder), Path(scratch) / "model", optim.dtype), optim)
+    draw = torch.Generator().manual_seed(0)
     medians = {}
     for tokens in lengths_of(wanted.tokens):
         ids = torch.randint(arch.vocab, (tokens,), generator=draw).tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -31,6 +32,10 @@ try:
     if then == "die":
         os._exit(0)
     got = [torch.empty(int(count), dtype=torch.uint8) for count in counts.split(",")]
+    if then == "half":
+        dist.broadcast(got[0], src=0, group=group, async_op=True).wait()
+        print("half", flush=True)
+        os._exit(0)
     for work in [dist.broadcast(one, src=0, group=group, async_op=True) for one in got]:
         work.wait()
     print(",".join(str(int(one.long().sum())) for one in got), flush=True)
@@ -125,6 +130,26 @@ def test_engines_are_let_go_when_one_dies_in_the_group(peers: Peers) -> None:
         group.send(list(TENSORS.values()), bucket=False, timeout_s=10.0)
     group.close()
     assert said(engines[0]) in {"refused", "10,6"}
+
+
+@pytest.mark.slow
+def test_an_engine_that_dies_within_a_broadcast_costs_the_broadcast_alone(peers: Peers) -> None:
+    large = torch.ones(64 << 20, dtype=torch.uint8)  # more than sockets hold
+    engines = peers(2)
+    group = SendingGroup("half", 1, address="127.0.0.1", backend="gloo", timeout_s=30.0)
+    tell(engines[0], group, 1, 2, "half", f"5,{large.numel()}", "half")
+    group.join()
+    with pytest.raises(LearnerError, match="not taken by all of half"):
+        group.send([TENSORS["a"], large], bucket=False, timeout_s=10.0)
+    group.close()
+    assert said(engines[0]) == "half"
+    again = SendingGroup("again", 1, address="127.0.0.1", backend="gloo", timeout_s=30.0)
+    tell(engines[1], again, 1, 2, "again", "5,6", "stay")
+    again.join()
+    again.send(list(TENSORS.values()), bucket=False)
+    assert said(engines[1]) == "10,6"
+    again.close()
+    assert "TORCH_NCCL_BLOCKING_WAIT" not in os.environ
 
 
 def test_an_address_of_another_machine_is_refused() -> None:

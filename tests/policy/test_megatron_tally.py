@@ -1,10 +1,19 @@
 """Figures over micro-batches."""
 
 import math
+import traceback
+from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from policy.megatron.ranks import StepTally
+from policy.megatron.trainer import OptimConfig, Trainer
+from policy.packing import MicroBatch, PackedSample
+from policy.settings import Objective
+from tests.policy import tiny_models
 
 
 def test_means_are_over_tokens_and_peaks_over_everything() -> None:
@@ -35,3 +44,67 @@ def test_seconds_add_up_even_of_what_fails() -> None:
         except KeyError:
             continue
     assert tally.figures()["work_s"] > 0
+
+
+class Moment:
+    """A CUDA event whose time is the number of moments before it."""
+
+    made = 0
+
+    def __init__(self, *, enable_timing: bool) -> None:
+        assert enable_timing
+
+    def record(self) -> None:
+        Moment.made += 1
+        self.at = Moment.made
+
+    def elapsed_time(self, end: "Moment") -> float:
+        return 1000.0 * (end.at - self.at)
+
+
+def test_a_gpus_seconds_are_read_at_the_end_of_the_step_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[str] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "Event", Moment)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waited.append("waited"))
+    tally = StepTally()
+    for _ in range(2):
+        with tally.timed("backward_s", less="forward_s"):
+            with tally.timed("forward_s"):
+                pass
+    assert not waited
+    assert tally.figures() == {"forward_s": 2.0, "backward_s": 4.0}
+    assert waited == ["waited"]
+
+
+class Waits(TorchDispatchMode):
+    """Counts the operations that make a program wait for a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        asked = func in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default)
+        by_mask = func is torch.ops.aten.index.Tensor and any(
+            one is not None and one.dtype is torch.bool for one in args[1]
+        )
+        self.count += (asked or by_mask) and not any(  # whose lengths lie on the host
+            frame.f_code.co_filename.endswith("rope_utils.py") for frame, _ in traceback.walk_stack(None)
+        )
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_micro_batch_makes_the_program_wait_for_nothing(tmp_path: Path) -> None:
+    trainer = Trainer(tiny_models.write(tmp_path / "model"), OptimConfig())
+    logprobs = [-4.5] * 4
+    samples = [
+        PackedSample(ids=[5, 9, 33, 60, 7, 7, 2, 41], response_len=4, weight=0.1, advantage=1.0,
+                     behaviour_logprobs=logprobs, fresh=fresh) for fresh in (True, False)
+    ]  # fmt: skip
+    counted = []
+    for times in (1, 1, 5):  # the first step makes Adam's state
+        with Waits() as waits:
+            trainer.grpo_step([MicroBatch(samples=samples)] * times, 1e-3, Objective())
+        counted.append(waits.count)
+    assert counted[2] - counted[1] == 0, counted
