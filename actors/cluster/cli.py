@@ -108,7 +108,7 @@ def build_parser() -> Parser:
     parser = Parser(
         prog=NAME,
         description="Train computer-use agents on real desktops.",
-        epilog="first steps:\n  computerrl doctor\n  computerrl play file_manager\n  computerrl run smoke --web\n",
+        epilog="first steps:\n  computerrl doctor\n  computerrl play file_manager\n  computerrl run learn --web\n",
     )
     parser.add_argument("--version", action=VersionAction, nargs=0, help="print version and build, and end")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)

@@ -158,7 +158,7 @@ def show(
 def _show_sample(run: Path, deploy: Deploy, most: int, *, remembered: bool, as_json: bool) -> int:
     """Play `most` of the run's episodes again, spread over all that are stored, and print how many agree."""
     sample = episodes.sample(run, most, remembered=remembered)
-    refuse_unless_fit([one.task for one in sample], deploy.desktops.provider)
+    refuse_unless_fit(list(dict.fromkeys(one.task for one in sample)), deploy.desktops.provider)
     plays = run_loop(played_again(deploy, *sample, at_once=AT_ONCE))
     agreed, whole, differ = Counter[str](), Counter[str](), []
     for one, play in zip(sample, plays, strict=True):
