@@ -163,7 +163,9 @@ def collect(tx: Transaction) -> int:
         "SELECT e.seq, e.token FROM episodes e LEFT JOIN groups g ON g.id = e.group_id "
         "LEFT JOIN rounds r ON r.id = e.round_id WHERE e.live = 1 AND e.place IS NULL AND "
         "CASE e.lane WHEN ? THEN g.final = 1 AND (max(g.ended_step, e.ended_step) <= ? OR g.id <= ?) "
-        "WHEN ? THEN r.closed = 1 AND e.ended_step <= ? ELSE e.ended_step <= ? END LIMIT ?",
+        # What was missed before is shown next to what is solved after: the first round's episodes stay.
+        "WHEN ? THEN r.closed = 1 AND r.id > (SELECT min(id) FROM rounds) AND e.ended_step <= ? "
+        "ELSE e.ended_step <= ? END LIMIT ?",
         Lane.TRAIN, before, followed, Lane.EVAL, before, before, AT_ONCE,
     )  # fmt: skip
     for row in done:
