@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 
 from actors.cluster.commands import Help, take_json, take_sets
 
@@ -49,10 +48,7 @@ def _keys(args: argparse.Namespace) -> int:
     known = keys.of_deploy()
     found = keys.matching(args.word, known) if args.word else known if args.all else keys.usual(known)
     if not found:
-        names = list(dict.fromkeys(one.key for one in known))
-        near = nearest(args.word, names) or nearest(
-            args.word, [part for name in names for part in re.split("[._]", name)]
-        )
+        near = nearest(args.word, [part for one in known for part in (one.key, *one.key.replace("_", ".").split("."))])
         what = f"did you mean {near}?" if near else "--all lists them all"
         raise ConfigError(f"{args.word}: no key has it in its name or meaning; {what}")
     if args.json:
