@@ -9,7 +9,7 @@ import pytest
 
 from actors.cluster import cli
 from runtime.program import program
-from tests.actors.cluster.test_report_page import Fabricated, Reader, whole
+from tests.actors.cluster.fabricated import Fabricated, Reader, whole
 
 
 @pytest.fixture(scope="module")

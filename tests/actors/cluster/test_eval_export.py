@@ -117,13 +117,6 @@ def test_an_evaluation_takes_what_is_not_said_from_the_run(runs: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("word", ["t=0", "t=", "t=nan", "1", "hot", "t=-1"])
-def test_a_decoding_is_greedy_or_a_temperature(word: str) -> None:
-    assert settings.temperature("greedy") == 0.0
-    with pytest.raises(ConfigError, match="--decoding"):
-        settings.temperature(word)
-
-
 def test_a_card_knows_the_newest_weights_by_the_name_that_a_resume_gave_them(runs: Path) -> None:
     mine = weights.locate("mine", runs, "final")
     rounds = evaluation_rounds.read_rounds(runs / "mine")

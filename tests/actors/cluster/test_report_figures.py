@@ -17,7 +17,7 @@ from actors.cluster.report.drawing import Picture, counts, lines, success
 from actors.cluster.report.figures import FIGURES, GROUPS, Band, Dots, band, smooth
 from actors.cluster.report.pooled import Group
 from actors.cluster.report.run_data import Stretch, key_of, read_run
-from tests.actors.cluster.test_report_page import Fabricated
+from tests.actors.cluster.fabricated import Fabricated
 
 CURVE = st.dictionaries(st.integers(0, 12), st.floats(-1e6, 1e6), max_size=10)
 AXIS = drawing._Axis([], "step", "seeds")

@@ -13,7 +13,8 @@ from actors.cluster import cli
 from actors.cluster.report import run_data, show
 from actors.cluster.report.run_data import SUFFIX, packed, read_file, read_run
 from runtime.errors import ConfigError
-from tests.actors.cluster.test_report_page import HOSTILE, reported, whole
+from tests.actors.cluster.fabricated import HOSTILE, whole
+from tests.actors.cluster.test_report_page import reported
 
 
 @pytest.mark.proof

@@ -26,7 +26,7 @@ from apis.tasks.verify.manifest import Manifest
 from policy.base import MODEL
 from policy.tokenizer import Tokenizer
 from runtime.segments import SegmentStore
-from tests.actors.cluster.test_report_page import whole
+from tests.actors.cluster.fabricated import whole
 
 TASK = "file_manager/train/1"
 

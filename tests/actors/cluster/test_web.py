@@ -31,7 +31,7 @@ from runtime.errors import ConfigError
 from runtime.http import Guard, bearer
 from runtime.http import served as guarded
 from tests.actors.cluster.browser import browser
-from tests.actors.cluster.test_report_page import HOSTILE, Reader, whole
+from tests.actors.cluster.fabricated import HOSTILE, Reader, whole
 
 TITLE = "<img src=x onerror=\"document.title='run'\">"
 

@@ -1,0 +1,161 @@
+"""A fabricated run with hostile texts, and a reader that finds what a page would run or fetch."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from PIL import Image
+
+from actors.cluster.config import deploy_files
+from actors.cluster.config.schema import Deploy, RunConfig
+from actors.cluster.runs import run_folder
+from actors.replay.database.ledger_file import connect
+from actors.replay.messages import StepPayload, StepRef
+from runtime.segments import SegmentStore
+
+HOSTILE = '</pre><script>alert(1)</script><img src="http://evil.example/x.png" onerror=alert(2)>&amp;\x1b[2J\u202e'
+VOID = {"meta", "img", "br", "link"}
+
+
+class Reader(HTMLParser):
+    """Checks that elements nest and keeps what the page would run or fetch."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.ids: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.words: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, name: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(name)
+        if name not in VOID:
+            self.open.append(name)
+        self.attributes += [(key, value or "") for key, value in attrs]
+        self.ids += [value or "" for key, value in attrs if key == "id"]
+
+    def handle_endtag(self, name: str) -> None:
+        assert self.open.pop() == name
+
+    def handle_data(self, words: str) -> None:
+        self.words.append(words)
+
+    def refuse_outside(self) -> None:
+        assert "script" not in self.tags
+        for key, value in self.attributes:
+            assert not key.startswith("on")
+            if key in ("src", "href", "action", "data", "srcset", "poster"):
+                assert value.startswith(("data:image/", "#"))
+
+
+def jpeg() -> bytes:
+    buffer = BytesIO()
+    Image.new("RGB", (8, 6), "teal").save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+MEASURED = {"forward_s": 1.5, "rehearsal_s": 0.25, "mismatch_mean": 1e-6}
+
+
+class Fabricated:
+    """A run folder with a ledger filled by hand."""
+
+    def __init__(self, folder: Path, *, seed: int = 0, arm: str = "", verdict: str | None = "ok") -> None:
+        self.path = folder
+        record = run_folder.RunRecord(
+            name=folder.name, file="local", seed=seed, build="", versions={}, started=run_folder.iso(seed),
+            started_s=seed, experiment=arm,
+        )  # fmt: skip
+        run = run_folder.claim(folder, record, resume=False)
+        rate = 1e-3 * len(arm)
+        deploy = Deploy(run=RunConfig(seed=seed))
+        rl = msgspec.structs.replace(deploy.learner.rl, lr=rate or 1e-4)
+        deploy = msgspec.structs.replace(deploy, learner=msgspec.structs.replace(deploy.learner, rl=rl))
+        (folder / "deploy.yaml").write_text(deploy_files.dump(deploy))
+        (folder / "logs").mkdir()
+        self.db, _ = connect(folder / "ledger.sqlite")
+        self.put("stays", idx=0, root=0, phase="demo", start="0.0", seq_bound=0, cause="begin", evidence="{}", wall=0.0)
+        if verdict is not None:
+            run.end(verdict, None)
+        else:
+            run._lock.close()  # as a kill does
+
+    def put(self, table: str, **values: Any) -> None:
+        marks = ", ".join("?" * len(values))
+        self.db.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))
+
+    def learn(self, steps: int = 6, shift: float = 0.0) -> None:
+        evidence = json.dumps({"rise": 0.5})
+        self.put("stays", idx=1, root=1, phase="rl", start="0.2", seq_bound=0, cause="<b>", evidence=evidence, wall=0.0)
+        for number in range(3, 3 + steps):
+            figures = {"loss": 0.5, "entropy": 1.0 / number + shift, "kl": 0.01, "clip_fraction": 0.0}
+            self.put(
+                "leases", id=number, request_id=str(number), learner="l", stay=1, state="trained", made=f"0.{number}",
+                success=0.5, entropy=0.5, figures=json.dumps(figures | MEASURED),
+            )  # fmt: skip
+            body = {
+                "lease": number, "action_entropy_nats": 1.0, "distinct_trajectories": 0.5, "coverage": 0.1 * number,
+                "staleness": {"0": 3, "1": 1}, "wasted": {"zero_variance": 1},
+            }  # fmt: skip
+            self.put("evidence", lease=number, wasted="{}", body=json.dumps(body))
+        self.put("groups", id=1, task="a/train/1", stay=1, state="ended", ending="zero_variance")
+
+    def play(self, round_id: int, name: str, version: str, wins: list[bool]) -> None:
+        self.put(
+            "rounds", id=round_id, name=name, version=version, temperature=1.0, max_new_tokens=64, task_set="abc",
+            tasks=len(wins), closed=1,
+        )  # fmt: skip
+        segments = SegmentStore(self.path / "segments", "test") if round_id == 2 else None
+        for number, success in enumerate(wins):
+            token = round_id * 100 + number
+            self.put(
+                "reservations", token=token, request_id=str(token), seat="desktop/0", lane="eval", stay=1, slot=number,
+                task=f"file_manager/held-out/{number}", round_id=round_id, state="committed", expires=0.0, reply=b"",
+            )  # fmt: skip
+            self.put(
+                "episodes", token=token, lane="eval", task=f"file_manager/held-out/{number}", stay=1, round_id=round_id,
+                success=success, feasible=1, reason=HOSTILE if not success else "verified", wall_s=1.0, busy_s=1.0,
+                ended_step=5,
+            )  # fmt: skip
+            if segments is not None:
+                self._step(segments, token)
+        if segments is not None:
+            segments.close()
+
+    def _step(self, segments: SegmentStore, token: int) -> None:
+        shot = segments.append(jpeg())
+        payload = StepPayload(
+            prompt_ids=[1], response_ids=[2], logprobs=[0.0], spans=[], temperature=1.0, observation=HOSTILE,
+            response=HOSTILE, action=None, refusal=HOSTILE, result=HOSTILE, screenshot=shot, observe_ms=0.0,
+            generate_ms=0.0, act_ms=0.0,
+        )  # fmt: skip
+        blob = segments.append(msgspec.msgpack.encode(payload))
+        ref = StepRef(blob=blob, prompt_tokens=1, response_tokens=1, well_formed=True, oldest=None, screenshot=shot)
+        self.put("steps", token=token, n=1, well_formed=1, ref=msgspec.msgpack.encode(ref))
+
+    def log(self, event: str, **fields: Any) -> None:
+        line = {"ts": "2026-01-01T00:00:00+00:00", "t": 1.0, "level": "info", "event": event, "actor": "x", **fields}
+        with (self.path / "logs" / "x.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def done(self) -> Path:
+        self.db.close()
+        return self.path
+
+
+def whole(folder: Path, *, seed: int = 0, arm: str = "", shift: float = 0.0) -> Path:
+    run = Fabricated(folder, seed=seed, arm=arm)
+    run.learn(shift=shift)
+    run.play(1, "after_bc", "0.2", [True, False, False, False, True, False])
+    run.play(2, "final", "0.8", [True, True, True, False, True, True])
+    run.log("episode_ended", token=203, detail=HOSTILE, lane="eval", t0=0.0, t1=1.0)
+    return run.done()
