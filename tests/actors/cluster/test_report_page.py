@@ -26,8 +26,8 @@ from apis.tasks.registry import digest
 from tests.actors.cluster.fabricated import Fabricated, Reader, whole
 
 TAGS = {
-    "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "article", "p", "span", "div", "strong", "pre",
-    "figure", "img",
+    "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "article", "p", "span", "div", "strong",
+    "pre", "figure", "img",
 }  # fmt: skip
 
 
