@@ -42,8 +42,6 @@ _NAMED = re.compile(r'(id="|url\(#|href="#)')
 STEPS, RL_STEPS = "step (one batch)", "step of RL"
 WIDE = (5.4, 3.2)  # inches: as wide as a phone, where letters of 9 points can be read
 LEAST = 2  # points of a line, and bars of a picture
-USUAL = 98  # percentile of a segment's values up to which a cut axis reaches at the least
-FLAT = 1.5  # how much higher than the axis' cut part the highest value must be for a cut to be worth it
 MARKERS = "osD^v"  # of one group's decodings
 
 
@@ -133,7 +131,7 @@ def lines(figure: Figure, curves: Mapping[str, Band], axis: _Axis) -> Picture | 
     if max((len(curve.steps) for curve in curves.values()), default=0) < LEAST:
         return None
     last = max(curve.steps[-1] for curve in curves.values() if curve.steps)
-    first = 0.0 if figure.cut else _first_shown(axis.stretches, last)
+    first = 0.0 if figure.log else _first_shown(axis.stretches, last)
     # What lies before the first step shown must not stretch the other axis.
     shown = {label: _parts(curve.cut(first)[1], axis.stretches) for label, curve in curves.items()}
     parts = [part for several in shown.values() for part in several]
@@ -146,8 +144,8 @@ def lines(figure: Figure, curves: Mapping[str, Band], axis: _Axis) -> Picture | 
     _dress(axes, axis, first, last, figure.unit)
     if figure.share:
         axes.set_ylim(0, 1)
-    if figure.cut:
-        _shorten(axes, parts)
+    if figure.log:
+        axes.set_yscale("symlog", linthresh=0.1)
     if len(curves) > 1 or any(curve.seeds > 1 for curve in curves.values()):
         axes.legend(fontsize=9)
     return drawn(plot, figure.name, figure.title, figure.caption)
@@ -249,21 +247,3 @@ def _first_shown(stretches: Sequence[Stretch], last: int) -> float:
     """The first step drawn: cloning is long and mostly has no curve, so its end is enough."""
     rl = [stretch.start for stretch in stretches if stretch.phase == Phase.RL and stretch.start < last]
     return max(0.0, rl[0] - 0.1 * last) if rl else 0.0
-
-
-def _shorten(axes: Any, curves: Sequence[Band]) -> None:
-    """End the other axis above the highest of the segments' usual values where what lies beyond would flatten the rest.
-
-    By segment, as each minimises something else and a short one's values must not be taken for rare ones of a long one.
-    """
-    import numpy
-
-    usual = max((float(numpy.percentile(curve.high, USUAL)) for curve in curves), default=0.0)
-    least = min((min(curve.low) for curve in curves), default=0.0)
-    most = max((max(curve.high) for curve in curves), default=0.0)
-    room = 0.05 * (usual - least)
-    if room <= 0 or most - least <= FLAT * (usual - least):
-        return
-    axes.set_ylim(least - room, usual + room)
-    words = f"off the axis: up to {most:.3g}"
-    axes.text(0.99, 0.97, words, ha="right", va="top", fontsize=9, color=INK, transform=axes.transAxes)

@@ -29,15 +29,15 @@ class Figure(NamedTuple):
     phase: str | None = Phase.RL  # None: of all phases
     window: int = 1  # steps of its trailing mean in a report
     share: bool = False  # from 0 to 1
-    cut: bool = False  # rare values far above all others may be off the axis
+    log: bool = False  # on a logarithmic axis, but for the smallest values
     live: bool = False  # on the live page, too
 
 
 FIGURES = (
     Figure(
         "loss", "Loss",
-        "Mean over the batch; phases minimise different things. Rare values far above all others are off the axis.",
-        ("loss",), "loss", None, cut=True, live=True,
+        "Mean over the batch; phases minimise different things.",
+        ("loss",), "loss", None, log=True, live=True,
     ),
     Figure(
         "token-entropy", "Token entropy", "Of the next token, at temperature 1.", ("entropy",), "nats", None, live=True

@@ -30,7 +30,6 @@ SECTIONS = {
 }  # fmt: skip
 SUCCESS, GROUPS = ("curve",), ("staleness", "groups")
 STEP_PARTS = ("wait_s", "read_s", "pack_s", "reference_s", "forward_s", "backward_s", "rehearsal_s", "optimizer_s")
-FIRST, SECOND = "_first_half", "_second_half"
 
 
 def page(
@@ -206,21 +205,11 @@ def differences_of(found: Sequence[Difference]) -> TextTable:
 
 def phases_of(run: RunFigures) -> TextTable:
     """The segments that the run went through, and why each began."""
-    rows = [(one.phase, one.start, plain(one.cause), _evidence(one.evidence)) for one in run.switches]
+    rows = []
+    for one in run.switches:
+        evidence = ", ".join(f"{name} {value:.4g}" for name, value in one.evidence.items())
+        rows.append((one.phase, one.start, plain(one.cause), evidence or "-"))
     return TextTable(("Phase", "From step", "Cause", "Evidence"), rows, sentences={"Evidence"})
-
-
-def _evidence(figures: Mapping[str, float]) -> str:
-    """Figures in a few words; a figure of both halves of a segment is one."""
-    words = []
-    for name, value in figures.items():
-        whole = name.removesuffix(FIRST)
-        if name.endswith(SECOND) and name.removesuffix(SECOND) + FIRST in figures:
-            continue
-        halves = name.endswith(FIRST) and whole + SECOND in figures
-        second = f", in the second half {figures[whole + SECOND]:.4g}" if halves else ""
-        words.append(f"{whole if halves else name} {value:.4g}{second}")
-    return ", ".join(words) or "-"
 
 
 def overlapped(overlap: Overlap) -> str:

@@ -240,7 +240,6 @@ function trouble(words) {
 
 at("to-episodes").href = `${base}/episodes`;
 at("to-learned").href = `${base}/learned`;
-at("to-actors").href = `${base}/actors`;
 const live = new EventSource(`${base}/live`);
 for (const [name, show] of [["run", showRun], ["charts", showCharts], ["seats", showSeats], ["trouble", trouble]]) {
   live.addEventListener(name, (event) => show(JSON.parse(event.data)));

@@ -23,7 +23,6 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from actors.cluster import tables
 from actors.cluster.config.suggest import hint
-from actors.cluster.output import duration
 from actors.cluster.report.episodes import learned
 from actors.cluster.runs import run_folder
 from actors.cluster.tables import TableCell, TextTable
@@ -31,11 +30,9 @@ from actors.cluster.views import episodes
 from actors.cluster.views.episodes import Wanted
 from actors.cluster.views.runs import format_line
 from actors.cluster.web.shared_look import CrowdedError, RunMetrics, SharedLook, Thumbnails
-from runtime.control import query_status
-from runtime.errors import ActorGone, ComputerRLError, ConfigError
+from runtime.errors import ComputerRLError, ConfigError
 from runtime.logs.reader import Filter, LogWatch
 from runtime.program import program
-from runtime.waits import ActorStatus
 
 MOST_LOG_READERS = 8
 LOG_BYTES = 256 << 10  # of each file, before what comes
@@ -69,7 +66,6 @@ class LiveServer:
             web.get("/runs/{run}", self._run),
             web.get("/runs/{run}/live", self._live),
             web.get("/runs/{run}/logs", self._logs),
-            web.get("/runs/{run}/actors", self._actors),
             web.get("/runs/{run}/learned", self._learned),
             web.get("/runs/{run}/episodes", self._episodes),
             web.get("/runs/{run}/episodes/{token:[0-9]{1,18}}", self._episode),
@@ -152,24 +148,6 @@ class LiveServer:
             watch.close()
         return answer
 
-    async def _actors(self, request: web.Request) -> web.Response:
-        """Who waits for whom since when: the one page that asks the run itself, as `computerrl status` does."""
-        path, nothing = await self._path(request), "The run is not running: no actor is there to ask."
-        actors: list[ActorStatus] = []
-        try:
-            if run_folder.owner(path) is not None:
-                actors = await asyncio.to_thread(query_status, path)
-        except ActorGone as error:
-            nothing = f"It does not answer: {error}"
-        head = ("Actor", "Machine", "State", "Restarts", "Busy with", "Waits")
-        away = any(actor.machine for actor in actors)
-        rows = [
-            (actor.name, (actor.machine or "this one") if away else "", actor.state, actor.restarts, *_doing(actor))
-            for actor in actors
-        ]
-        heading = "Who waits for whom"
-        return _page(path.name, heading=heading, path=path, rows=TextTable(head, rows), nothing=nothing)
-
     async def _learned(self, request: web.Request) -> web.Response:
         """The same tasks before and after."""
         path = await self._path(request)
@@ -238,12 +216,6 @@ async def _lines(request: web.Request, handler: Handler) -> web.StreamResponse:
         return web.Response(status=error.status, text=error.reason)
     except ComputerRLError as error:
         return web.Response(status=404, text=str(error))
-
-
-def _doing(actor: ActorStatus) -> tuple[str, str]:
-    wait = max(actor.waits, key=lambda wait: wait.waited_s, default=None)
-    busy = f"{actor.current} {duration(actor.busy_s)}" if actor.current else actor.doing
-    return busy, f"{duration(wait.waited_s)} for {wait.what} from {wait.whom}" if wait else ""
 
 
 def _page(title: str, *, heading: str = "", path: Path | None = None, **values: object) -> web.Response:

@@ -80,38 +80,6 @@ def test_one_point_one_round_and_one_bar_are_no_picture() -> None:
     assert lines(LOSS, {"a": of([0.5, 0.6])}, AXIS) is not None
 
 
-def axis(*segments: list[float]) -> tuple[tuple[float, float], list[str]]:
-    """The other axis' ends and what is written in the picture."""
-    plt = drawing.pyplot()
-    figure, axes = plt.subplots()
-    for segment in segments:
-        axes.plot(range(len(segment)), segment)
-    drawing._shorten(axes, [of(segment) for segment in segments])
-    ends: Any = axes.get_ylim(), [text.get_text() for text in axes.texts]
-    plt.close(figure)
-    return ends
-
-
-@pytest.mark.slow
-def test_a_first_value_far_above_all_others_does_not_set_the_axis() -> None:
-    (low, high), said = axis([20.0, *[1.0 + n / 1000 for n in range(200)]])
-    assert 0.9 < low < 1.0
-    assert 1.2 < high < 1.3
-    assert said == ["off the axis: up to 20"]
-
-
-def test_a_short_segment_of_higher_values_is_no_exception_that_is_cut_off() -> None:
-    (_, high), said = axis([1.0 + n / 1000 for n in range(200)], [5.0, 5.1, 5.2])
-    assert (high > 5.2, said) == (True, [])
-
-
-@pytest.mark.parametrize("values", [[1.0], [1.0, 1.0, 1.0], [0.0, 1.0, 2.0, 3.0]])
-def test_an_axis_that_nothing_flattens_is_left_alone(values: list[float]) -> None:
-    (low, high), said = axis(values)
-    assert (low < min(values), high > max(values), said) == (True, True, [])
-
-
-@pytest.mark.slow
 def test_the_names_of_phases_never_lie_on_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     names: list[Any] = []
 

@@ -320,10 +320,7 @@ def test_scores_are_shown_where_they_differ(tmp_path: Path) -> None:
     assert page.scores_of(msgspec.structs.replace(run, rounds=[alike])).rows == []
 
 
-def test_evidence_of_two_halves_is_one_figure_and_an_empty_column_is_left_out() -> None:
-    assert page._evidence({}) == "-"
-    halves = {"success_first_half": 0.25, "success_second_half": 0.5}
-    assert page._evidence({"rise": 0.5, **halves}) == "rise 0.5, success 0.25, in the second half 0.5"
+def test_an_empty_column_is_left_out() -> None:
     shown = tables.TextTable(("Round", "pass", "All"), [("a", "", "1"), ("b", "-", "2")]).filled()
     assert (shown.head, [str(cell) for cell in shown.rows[1]]) == (["Round", "All"], ["b", "2"])
 

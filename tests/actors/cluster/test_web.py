@@ -69,7 +69,7 @@ def reserve(run: Path, number: int, task: str) -> None:
 
 async def test_pages_hold_the_words_of_guests_as_text(run: Path) -> None:
     async with served(run.parent) as at:
-        for path in ("/", "/runs/one/episodes", "/runs/one/episodes/203", "/runs/one/actors"):
+        for path in ("/", "/runs/one/episodes", "/runs/one/episodes/203"):
             status, page, headers = await got(at + path)
             assert (status, "<script>" in page) == (200, False)
             assert "script-src 'self'" in headers["Content-Security-Policy"]

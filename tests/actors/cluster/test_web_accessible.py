@@ -17,7 +17,7 @@ from tests.actors.cluster.test_web import TOKEN, served
 
 axe = pytest.importorskip("axe_core_python", reason="axe-core-python is of the extra dev")
 PAGES = {  # what differs in its colours is looked at in both
-    "light": ("/", "/runs/one", "/runs/one/episodes?phase=final", "/runs/one/episodes/203", "/runs/one/actors"),
+    "light": ("/", "/runs/one", "/runs/one/episodes?phase=final", "/runs/one/episodes/203"),
     "dark": ("/runs/one", "/runs/one/episodes/203"),
 }
 FOUND = "axe.run().then((found) => found.violations.map((one) => [one.id, one.nodes.map((node) => node.html)]))"
