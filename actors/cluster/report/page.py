@@ -56,7 +56,7 @@ def page(
         gains=gains_of(gains),
         differences=differences_of(pooled.differences(groups)),
         pooled=[rounds_together(group, pooled.pooled_rounds(group.runs)) for group in groups if len(group.runs) > 1],
-        rounds={run.name: [rounds_of(run), scores_of(run), families_of(run.rounds)] for run in runs},
+        rounds={run.name: [rounds_of(run.rounds), scores_of(run), families_of(run.rounds)] for run in runs},
         phases={run.name: phases_of(run) for run in runs},
         endings=TextTable(
             ("Run", "Groups"),
@@ -99,15 +99,15 @@ def _state(run: RunFigures) -> TableCell:
     return TableCell(f"{run.state} - {run.reason}" if run.reason else run.state, kind=kind)
 
 
-def rounds_of(run: RunFigures) -> TextTable:
+def rounds_of(rounds: Sequence[EvaluationRound]) -> TextTable:
     """Every round that was opened, one that goes on included."""
-    versions = [Version.parse(played.version) for played in run.rounds]
+    versions = [Version.parse(played.version) for played in rounds]
     # Steps alone where all are of one lineage: `0.1118` looks like less than `0.900`.
     lineages = len({version.lineage for version in versions}) > 1
     head = ("Round", "Lineage.step" if lineages else "Step", "Decoding", "Success, 95 %", "Feasible", "No fault",
             "Trained families", "Never trained", "Pass", "Remembered", "Task set")  # fmt: skip
     rows = []
-    for played, version in zip(run.rounds, versions, strict=True):
+    for played, version in zip(rounds, versions, strict=True):
         whole, summary = played.summary.whole, played.summary
         rates = (whole.feasible, whole.without_faults, summary.trained.all, summary.untrained.all)
         passed = ", ".join(f"@{k} {value:.3f}" for k, value in summary.pass_at.items())

@@ -180,7 +180,7 @@ def _print(run: RunFigures) -> None:
         output.prose("\nno evaluation round was opened")
     else:
         output.line()
-    tables.show(page.rounds_of(run))
+    tables.show(page.rounds_of(run.rounds))
     for at in range(0, len(run.rounds), ROUNDS_ACROSS):
         tables.show(page.families_of(run.rounds[at : at + ROUNDS_ACROSS]))
     tables.show(page.scores_of(run))

@@ -52,7 +52,7 @@ class Job(NamedTuple):
 class LiveRun:
     """The parts of a run and its newest figures, for the program that runs it."""
 
-    def __init__(self, system: ActorSystem, plan: Plan, job: Job, shown: progress.Display) -> None:
+    def __init__(self, system: ActorSystem, plan: Plan, job: Job, shown: progress.PlainLines) -> None:
         self.plan = plan  # that it began with
         self.live = LivePlan(system, plan, job.planned)
         self.limit: asyncio.Timeout | None = None

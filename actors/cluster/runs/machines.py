@@ -86,7 +86,18 @@ async def examine(deploy: Deploy, runs: Path = Path(paths.RUNS)) -> list[Check]:
             async with ActorSystem(Path(folder), hosts=[host for host, _ in hosts], placer=placer) as system:
                 if refused := await _refused(system, specs, placer.wait_s):
                     return [Check("machines", False, refused)]
-                return await _looked(system, specs)
+                asked = (system.ref(spec.name).ask(LookAtMachine(), timeout_s=LOOK_S) for spec in specs)
+                answers = await asyncio.gather(*asked)
+                at = {status.name: status.machine for status in await system.statuses()}
+                every = {  # of several processes on one machine the last one's
+                    (spec.config.key, at[spec.name], check.name): check
+                    for spec, answer in zip(specs, answers, strict=True)
+                    for check in answer.checks
+                }
+                return [
+                    msgspec.structs.replace(check, name=f"{name} ({key} on {machine})")
+                    for (key, machine, name), check in every.items()
+                ]
         except ComputerRLError as error:
             return [Check("machines", False, str(error))]
 
@@ -126,17 +137,3 @@ async def _refused(system: ActorSystem, specs: list[ActorSpec], wait_s: float) -
         for future in (spawned, failed):
             future.cancel()
         await asyncio.gather(spawned, failed, return_exceptions=True)
-
-
-async def _looked(system: ActorSystem, specs: list[ActorSpec]) -> list[Check]:
-    answers = await asyncio.gather(*(system.ref(spec.name).ask(LookAtMachine(), timeout_s=LOOK_S) for spec in specs))
-    at = {status.name: status.machine for status in await system.statuses()}
-    found = {
-        (spec.config.key, at[spec.name], check.name): check
-        for spec, answer in zip(specs, answers, strict=True)
-        for check in answer.checks
-    }
-    return [
-        msgspec.structs.replace(check, name=f"{name} ({key} on {machine})")
-        for (key, machine, name), check in found.items()
-    ]

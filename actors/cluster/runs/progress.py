@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from actors.cluster import output
 from actors.cluster.runs.run_reader import RunNow
@@ -44,46 +43,28 @@ def cells(now: RunNow, seats: int) -> list[tuple[str, str]]:
     return shown
 
 
-class Display(Protocol):
-    """Shows a run between `__enter__` and `__exit__`, every `every_s` seconds."""
-
-    every_s: float
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None: ...
-
-    def note(self, text: str) -> None:
-        """A line that stays."""
-
-    def show(self, now: RunNow, seats: int, elapsed_s: float) -> None:
-        """What the run does now, `elapsed_s` seconds after its start."""
-
-
 class PlainLines:
-    """For pipes, files and CI."""
+    """Shows a run every `every_s` seconds, for pipes, files and CI."""
 
     every_s = 5.0
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        return None
+    def __exit__(self, *_: object) -> None:
+        """Nothing is left on the screen."""
 
     def note(self, text: str) -> None:
         """A line that stays."""
         output.news(text)
 
     def show(self, now: RunNow, seats: int, elapsed_s: float) -> None:
-        """A line."""
+        """A line on what the run does now, `elapsed_s` seconds after its start."""
         pairs = "  ".join(f"{label} {value}" for label, value in cells(now, seats))
         output.news(f"{output.duration(elapsed_s):>7}  {pairs}")
 
 
-class LiveBlock:
+class LiveBlock(PlainLines):
     """For a terminal. One that is gone (EIO, after a SIGHUP) ends the telling and not the work."""
 
     every_s = 1.0
@@ -101,7 +82,7 @@ class LiveBlock:
             self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         with suppress(OSError):
             self._live.stop()
 
@@ -128,6 +109,6 @@ class LiveBlock:
             self._live.update(block, refresh=True)
 
 
-def display(title: str) -> Display:
+def display(title: str) -> PlainLines:
     """The display that suits standard output."""
     return LiveBlock(title) if sys.stdout.isatty() else PlainLines()

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import output
+from actors.cluster import output, tables
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files, models
 from actors.cluster.config.suggest import hint
+from actors.cluster.report import page
 from actors.cluster.runs import criterion, evaluation_rounds, run_folder
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from actors.cluster.runs.requests import SEED
@@ -104,7 +105,7 @@ def export(weights: NamedWeights, into: Path, *, as_json: bool) -> int:
     places.refuse_unwritable(into.parent, "DIR")
     if os.path.lexists(into):
         raise ConfigError(f"{into} exists already: name a new folder")
-    rounds = _rounds(weights)
+    rounds = evaluation_rounds.read_rounds(Path(weights.run)) if weights.run else []
     partial = into.with_name(f".{into.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -148,7 +149,8 @@ def card(weights: NamedWeights, title: str, rounds: list[EvaluationRound]) -> st
     ]
     measured = [found for found in rounds if found.closed and _of(found, weights)]
     if measured:
-        parts.append(_measured(measured))
+        parts.append("## Success on real desktops\n")
+        parts += [tables.markdown(table) for table in (page.rounds_of(measured), page.families_of(measured))]
     compared = [one for one in evaluation_rounds.gains(rounds) if one.after in {found.name for found in measured}]
     parts += [f"Paired gain: {criterion.gain_line(one)}.\n" for one in compared]
     parts.append("## Serving\n\n```sh\n" + "\n".join(serving("DIR").values()) + "\n```\n")
@@ -183,29 +185,3 @@ def _origin(weights: NamedWeights) -> str:
         f" of prompts:"
         f" {deploy.prompt.format}. Actions: {MEANING[deploy.prompt.action_space]}.\n"
     )
-
-
-def _measured(rounds: list[EvaluationRound]) -> str:
-    lines = [
-        "## Success on real desktops\n",
-        "| round | decoding | instances | task set | success (95 %) | feasible | without faults | families |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for found in rounds:
-        whole = found.summary.whole
-        low, high = whole.all.interval
-        families = ", ".join(f"{name} {rates.all.value:.3f}" for name, rates in found.summary.families.items())
-        success = f"{whole.all.value:.3f} ({low:.3f} to {high:.3f})"
-        if found.summary.untrained.all.n and found.summary.trained.all.n:
-            trained, never = found.summary.trained.all, found.summary.untrained.all
-            success += f"; families trained on {trained.value:.3f}, never trained on {never.value:.3f}"
-        lines.append(
-            f"| {output.clean(found.name)} | {found.decoding} | {found.summary.instances} | {found.task_set}"
-            f" | {success} |"
-            f" {whole.feasible.value:.3f} | {whole.without_faults.value:.3f} | {families} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _rounds(weights: NamedWeights) -> list[EvaluationRound]:
-    return evaluation_rounds.read_rounds(Path(weights.run)) if weights.run else []

@@ -133,7 +133,7 @@ def test_an_export_is_whole_described_and_never_written_over(
     document = json.loads(capsys.readouterr().out)
     assert document["serve"]["SGLang"].endswith(f"--model-path {tmp_path / 'out'} --port 30000")
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "| final | T=1 | 2 | abc | 1.000 (0.342 to 1.000)" in card
+    assert "| final | 10 | T=1 | 1.000 (2/2), 0.342-1.000 |" in card
     assert "from after_bc to final: +1.000" in card
     assert "seed 3, build b, weights 0.10 (final)" in card
     assert "`computerrl run local --seed 3`" in card
