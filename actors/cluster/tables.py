@@ -41,7 +41,6 @@ class TextTable(NamedTuple):
     sentences: Collection[str] = ()  # headings of columns that a page breaks into lines
 
     def filled(self) -> TextTable:
-        """The same without empty columns, each cell a `TableCell`."""
         columns = range(len(self.head))
         shown = [n for n in columns if not self.rows or any(str(row[n]) not in _NOTHING for row in self.rows)]
         rows = [

@@ -239,7 +239,6 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
         return DesktopsConfig(provider=provider, pool=pool, screen=screen)
 
     def seat(self, prompt: PromptConfig) -> SeatConfig:
-        """The settings of every seat."""
         return SeatConfig(
             format=prompt.format,
             action_space=prompt.action_space,
@@ -267,7 +266,6 @@ class DemonstrationsConfig(DemosConfig, frozen=True, kw_only=True):
     ] = []
 
     def ledger(self) -> DemosConfig:
-        """The part that the ledger needs."""
         return DemosConfig(**{name: getattr(self, name) for name in DemosConfig.__struct_fields__})
 
 

@@ -48,7 +48,14 @@ def play(args: argparse.Namespace) -> int:
         evaluations = functools.partial(run_folder.newest, runs, args.name)
         folder = evaluations(lambda path, _: (path / _EVALUATED).is_file(), "evaluation").resolve()
         weights = read_weights(folder)
-        _refuse_other(args.model, weights, runs, folder.name)
+        if args.model is not None:
+            known = weights.name.endswith(f" at {args.model}")
+            if not settings.is_url(args.model):
+                run = weights_of.run_of(args.model, runs)
+                known = (run.name if run else args.model) == weights.name
+            if not known:
+                begun = f"evaluation {folder.name} was begun with {weights.name}"
+                raise ConfigError(f"MODEL {args.model}: {begun}: leave it out")
         deploy = deploy_files.stored(folder)
     else:
         if args.model is None:
@@ -142,16 +149,3 @@ def read_weights(folder: Path) -> NamedWeights:
         return msgspec.json.decode(disk.read_bytes(folder / _EVALUATED), type=NamedWeights)
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(f"{folder} is no run of eval: {error}") from None
-
-
-def _refuse_other(model: str | None, weights: NamedWeights, runs: Path, name: str) -> None:
-    """Raise ConfigError where a resume of evaluation `name` names another model than that of `weights`."""
-    if model is None:
-        return
-    if settings.is_url(model):
-        if not weights.name.endswith(f" at {model}"):
-            raise ConfigError(f"MODEL {model}: evaluation {name} was begun with {weights.name}: leave it out")
-        return
-    run = weights_of.run_of(model, runs)
-    if (run.name if run else model) != weights.name:
-        raise ConfigError(f"MODEL {model}: evaluation {name} was begun with {weights.name}: leave it out")

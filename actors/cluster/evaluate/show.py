@@ -178,19 +178,15 @@ def write_osworld(out: Path, run: Path, deploy: Deploy, model: str, played: Eval
             episode = wanted[token]
             seen[episode.task] += 1
             top = osworld_place(out, deploy, model, seen[episode.task])
-            folder = top.joinpath(*task_place(episode.task))
+            # Domain and id: of SET/DOMAIN/ID its own, of FAMILY/SPLIT/NUMBER the family and the rest.
+            first, middle, last = episode.task.split("/")
+            folder = top / middle / last if tasks.of_set(episode.task) else top / first / f"{middle}-{last}"
             folder.mkdir(parents=True, exist_ok=True)
             if not (top / "args.json").is_file():
                 (top / "args.json").write_bytes(msgspec.json.format(msgspec.json.encode(_arguments(deploy, model))))
             (folder / "result.txt").write_text(f"{by_end_state(episode)}\n")
             _write_steps(folder, read(run, db, rows[token]))
     return len(wanted)
-
-
-def task_place(task: str) -> tuple[str, str]:
-    """Domain and id: of SET/DOMAIN/ID its own, of FAMILY/SPLIT/NUMBER the family and the rest."""
-    first, middle, last = task.split("/")
-    return (middle, last) if tasks.of_set(task) else (first, f"{middle}-{last}")
 
 
 def _write_steps(folder: Path, played: EpisodeView | None) -> None:

@@ -58,7 +58,6 @@ class EpisodeView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def family(self) -> str:
-        """The first part of the task's id."""
         return self.task.partition("/")[0]
 
     @property
@@ -69,7 +68,6 @@ class EpisodeView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> str:
-        """How it ended, and why."""
         return f"{'success' if self.success else 'failure'} ({plain(self.reason)})"
 
 

@@ -6,7 +6,7 @@ played. A run without a round is left out. Families that are never trained on ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -89,8 +89,12 @@ def pooled_rounds(runs: Sequence[RunFigures]) -> list[PooledRound]:
             rounds = [_of(run, kind)[name] for run in played]
             together = summarise([episode for one in rounds for episode in one.judged]).whole.all
             each = [summarise(one.judged).whole.all.value for one in rounds]
-            label = _label(kind, shared)
-            point = PooledRound(decoding=label, name=name, step=rounds[0].step, together=together, each=each)
+            decoding, tasks, tokens = kind  # with as much more as distinguishes it
+            if sum(other[0] == kind[0] for other in shared) > 1:
+                decoding += f", tasks {tasks[:8]}"
+            if sum(other[:2] == kind[:2] for other in shared) > 1:
+                decoding += f", {tokens} tokens"
+            point = PooledRound(decoding=decoding, name=name, step=rounds[0].step, together=together, each=each)
             points.append(point)
     return sorted(points, key=lambda point: (point.decoding, point.step))
 
@@ -137,16 +141,6 @@ def _ends(runs: Sequence[RunFigures], seed: int, kind: Kind, name: str) -> list[
 def closed(run: RunFigures) -> list[EvaluationRound]:
     """The rounds that were played to their end."""
     return [played for played in run.rounds if played.closed]
-
-
-def _label(kind: Kind, others: Collection[Kind]) -> str:
-    """As much of a kind as distinguishes it from the others."""
-    label, tasks, tokens = kind
-    if sum(other[0] == kind[0] for other in others) > 1:
-        label += f", tasks {tasks[:8]}"
-    if sum(other[:2] == kind[:2] for other in others) > 1:
-        label += f", {tokens} tokens"
-    return label
 
 
 def _shared(runs: Sequence[RunFigures]) -> dict[Kind, list[str]]:

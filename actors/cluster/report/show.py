@@ -95,18 +95,18 @@ def show(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
         tables.show(page.differences_of(pooled.differences(groups)))
         for file in written:
             output.line(f"wrote     {file}")
-    return int(any(not run.rounds and _to_be_evaluated(path) for path, run in zip(paths, runs, strict=True)))
+    for path, run in zip(paths, runs, strict=True):
+        # One whose deploy file is not there was to be evaluated.
+        deploy = run_data.deploy_of(path) if path.is_dir() else {}
+        if not run.rounds and deploy.get("evaluation", {}).get("enabled", True):
+            return 1
+    return 0
 
 
 def _read(path: Path, *, aloud: bool) -> RunFigures:
     if aloud:
         output.line(f"reading {path.name} ...", to=sys.stderr)
     return run_data.read_file(path) if path.is_file() else run_data.read_run(path)
-
-
-def _to_be_evaluated(path: Path) -> bool:
-    """Whether rounds belong to the plan of the run at `path`; yes where its plan is not there."""
-    return not path.is_dir() or bool(run_data.deploy_of(path).get("evaluation", {}).get("enabled", True))
 
 
 def _once(paths: Sequence[Path]) -> list[Path]:

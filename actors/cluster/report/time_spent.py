@@ -67,7 +67,6 @@ class Timeline:
                 self._values.append(value)
 
     def at(self, moment: float) -> str:
-        """The value at a moment."""
         return self._values[bisect_right(self._times, moment) - 1]
 
     def split(self, span: Span) -> dict[str, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -59,7 +59,6 @@ class LivePlan:
         self._limit, self._refuses = limit, ""
 
     async def close(self) -> None:
-        """End a change that is under way."""
         self._refuses = "the run is ending"
         if self._change is not None:
             self._change.cancel()
@@ -126,7 +125,10 @@ class LivePlan:
                 await system.ref("replay").ask_until(gone, timeout_s=ASK_S, give_up_s=math.inf)
         if failed := await self._join(system, change.added, change.hosts, wait_s):
             there = await self._back(system, before, seats, wait_s)
-            await self._fit_again(system, {spec.host for spec in change.added} - {MAIN})
+            # Seats that did not stay may have lowered the limits of their process's others.
+            hosts = {spec.host for spec in change.added} - {MAIN}
+            others = [spec for spec in self._there.actors.values() if spec.host in hosts]
+            await self._configure(system, [spec for spec in others if isinstance(spec.config, DesktopSeat)])
             raise ConfigError(f"{failed}; {there}")
         if not leaving:
             await self._configure(system, change.configured)
@@ -152,13 +154,6 @@ class LivePlan:
             return f"{ranges(names)} did not start: {why}"
         self._there = changes.done(self._there, LiveChange(added=tuple(specs), hosts=hosts))
         return ""
-
-    async def _fit_again(self, system: ActorSystem, hosts: Collection[str]) -> None:
-        """Have the seats in `hosts` take their settings again: seats that did not stay may have lowered the limits."""
-        there = self._there.actors.values()
-        await self._configure(
-            system, [spec for spec in there if spec.host in hosts and isinstance(spec.config, DesktopSeat)]
-        )
 
     async def _back(self, system: ActorSystem, before: changes.Layout, seats: Sequence[str], wait_s: float) -> str:
         """Begin the seats again that left for what did not start; returns what there is now."""

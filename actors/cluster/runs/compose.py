@@ -69,22 +69,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and value: what the deploy file comes to, and what its desktops may take of the machine."""
-        learner = [("learner", self.memory)] * bool(self.memory)
-        return [*self._summary(), *learner, *((one.name, one.line) for one in self.sums)]
-
-    def _summary(self) -> list[tuple[str, str]]:
+        more = [("learner", self.memory)] * bool(self.memory) + [(one.name, one.line) for one in self.sums]
         source = self._ledger().demos.source
         if not source:
-            return keys.summary(self.deploy, self.lanes)
+            return [*keys.summary(self.deploy, self.lanes), *more]
         held, wanted = recordings.header_of(Path(source)).demos, self.deploy.demos.count
         lanes = self.lanes if held < wanted else msgspec.structs.replace(self.lanes, demo=[])
         rest = f"the other {wanted - held} are demonstrated" if held < wanted else "none is demonstrated"
         holds = f"{self.deploy.demos.source} holds {keys.count(held, 'demonstration')}"
-        return [*keys.summary(self.deploy, lanes), ("recording", f"{holds}, {wanted} are wanted: {rest}")]
+        return [*keys.summary(self.deploy, lanes), ("recording", f"{holds}, {wanted} are wanted: {rest}"), *more]
 
     @property
     def samplers(self) -> list[str]:
-        """Names of the sampler actors."""
         return [spec.name for spec in self._specs() if spec.name.startswith("sampler/")]
 
     def caution(self) -> str:

@@ -71,7 +71,6 @@ class Check(msgspec.Struct, frozen=True):
 
     @property
     def fatal(self) -> bool:
-        """Whether a run can't work."""
         return self.needed and not self.ok
 
 

@@ -84,7 +84,6 @@ class LiveRun:
         return await self._system.ref(name, "progress").ask_until(message, timeout_s=timeout_s, give_up_s=math.inf)
 
     def note(self, text: str) -> None:
-        """Show lines that stay."""
         if text:
             self._shown.note(text)
 

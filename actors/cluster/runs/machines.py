@@ -52,7 +52,6 @@ class Looker(Actor):
 
     @handles(LookAtMachine, slow_after_s=LOOK_S)
     async def look(self, _: LookAtMachine) -> MachineLooked:
-        """By the checks that `computerrl doctor` makes here."""
         return MachineLooked(checks=await asyncio.to_thread(doctor.examine_part, self.config.deploy, self.config.key))
 
 

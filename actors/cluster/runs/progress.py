@@ -55,7 +55,6 @@ class PlainLines:
         """Nothing is left on the screen."""
 
     def note(self, text: str) -> None:
-        """A line that stays."""
         output.news(text)
 
     def show(self, now: RunNow, seats: int, elapsed_s: float) -> None:
@@ -87,7 +86,6 @@ class LiveBlock(PlainLines):
             self._live.stop()
 
     def note(self, text: str) -> None:
-        """A line above the block."""
         from rich.text import Text
 
         with suppress(OSError):

@@ -46,14 +46,12 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     overrides: list[str] = []  # PATH=VALUE
 
     def joined(self, later: Asked) -> Asked:
-        """What both asked for."""
         return Asked(
             seeds=list(dict.fromkeys([*self.seeds, *later.seeds])),
             overrides=list(dict.fromkeys([*self.overrides, *later.overrides])),
         )
 
     def words(self) -> list[str]:
-        """The flags that say it."""
         of_seeds = ["--seed", *map(str, self.seeds)] if self.seeds else []
         return [*of_seeds, *(word for one in self.overrides for word in ("--set", one))]
 
@@ -84,7 +82,6 @@ class RunRecord(msgspec.Struct, kw_only=True):
 
     @property
     def verb(self) -> str:
-        """The command that made it."""
         return next((verb for verb in (EVAL, RECORD, IMPORT) if self.file.startswith(f"{verb} ")), RUN)
 
     @property
@@ -120,7 +117,6 @@ class RunFolder:
         self._umask = os.umask(_OTHERS)  # of this process before
 
     def save(self) -> None:
-        """Write `run.json`."""
         self.write("run.json", msgspec.json.format(msgspec.json.encode(self.record), indent=2) + b"\n")
         if not self.record.verdict:  # room for the next record: a run that a full disk ended is to say so
             with suppress(OSError), (self.path / "run.json.part").open("wb") as file:
@@ -142,7 +138,6 @@ class RunFolder:
         self.give_back()
 
     def give_back(self) -> None:
-        """Own it no longer."""
         self._lock.close()
         os.umask(self._umask)
 

@@ -136,7 +136,6 @@ class RunReader:
         self._now: float | None = None  # seconds since the epoch at this look; None of a run that has ended
 
     def close(self) -> None:
-        """Close the files."""
         self._logs.close()
 
     def look(self) -> RunNow:
@@ -227,16 +226,16 @@ class RunReader:
     def _seats(self, out: list[queries.Row]) -> list[SeatNow]:
         playing = {row["seat"]: row for row in out}
         names = sorted({*playing, *self._finished}, key=lambda name: (name.rpartition("/")[0], _number(name)))
-        return [self._seat(name, playing.get(name)) for name in names]
-
-    def _seat(self, name: str, row: queries.Row | None) -> SeatNow:
-        trace = task = ""
-        if row is not None:
-            trace = trace_of(Lane(row["lane"]), str(row["group_id"]), row["round"] or "", row["slot"])
-            task = row["task"]
-        token, success = self._finished.get(name, (0, False))
-        cause = self._quarantine.get(f"seat {name}", "")
-        return SeatNow(name=name, trace=trace, task=task, token=token, success=success, quarantine=cause)
+        seats = []
+        for name in names:
+            trace = task = ""
+            if (row := playing.get(name)) is not None:
+                trace = trace_of(Lane(row["lane"]), str(row["group_id"]), row["round"] or "", row["slot"])
+                task = row["task"]
+            token, success = self._finished.get(name, (0, False))
+            cause = self._quarantine.get(f"seat {name}", "")
+            seats.append(SeatNow(name=name, trace=trace, task=task, token=token, success=success, quarantine=cause))
+        return seats
 
     def _read_logs(self) -> None:
         for line in self._logs.new(_EVENTS):

@@ -39,7 +39,6 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     ending: str | None = None  # "success", "failure" or "fault"
 
     def takes(self, one: EpisodeLine) -> bool:
-        """Whether `one` is among them."""
         return (
             self.family in (None, one.family)
             and self.phase in (None, one.phase, one.where)
@@ -63,12 +62,10 @@ class EpisodeLine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def family(self) -> str:
-        """The first part of the task's id."""
         return self.task.partition("/")[0]
 
     @property
     def verdict(self) -> str:
-        """How it ended, and why."""
         return f"{self.ending} ({plain(self.reason)})" if self.reason else self.ending
 
 

@@ -129,7 +129,6 @@ class SharedLook:
                 await self.close()
 
     async def close(self) -> None:
-        """Look no longer."""
         looking, self._looking = self._looking, None  # at once: another viewer may come meanwhile
         if looking is not None:
             looking.cancel()
@@ -252,12 +251,10 @@ class RunMetrics(Collector):
         self._registry.register(self)
 
     def scrape(self) -> bytes:
-        """The text that Prometheus reads."""
         with self._lock:
             return generate_latest(self._registry)
 
     def close(self) -> None:
-        """Close the runs' files."""
         for reader in self._readers.values():
             reader.close()
 
@@ -266,7 +263,6 @@ class RunMetrics(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """One family after the other, of all runs."""
         looks = self._looks()
         for made, rows in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
             for name, text, label, field in rows:
