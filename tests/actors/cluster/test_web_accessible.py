@@ -12,7 +12,7 @@ from actors.cluster.web import serve
 from actors.front.person import PlayPage
 from runtime.errors import ConfigError
 from tests.actors.cluster.browser import Browser, browser
-from tests.actors.cluster.test_report_page import jpeg, whole
+from tests.actors.cluster.fabricated import jpeg, whole
 from tests.actors.cluster.test_web import TOKEN, served
 
 axe = pytest.importorskip("axe_core_python", reason="axe-core-python is of the extra dev")
