@@ -18,12 +18,12 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (16346, 103),
+    "actors/cluster": (16195, 103),
     "actors/desktop": (8925, 40),
     "actors/entropulse": (757, 4),
     "actors/front": (1233, 8),
     "actors/learner": (2205, 8),
-    "actors/replay": (6275, 27),
+    "actors/replay": (6277, 27),
     "actors/sampler": (3070, 14),
     "apis": (550, 6),
     "apis/actions": (830, 6),
