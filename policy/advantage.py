@@ -86,8 +86,8 @@ def group_advantages(
         prior = None
     elif prior is None:
         raise ValueError("a posterior baseline needs a prior")
-    if not teaches(rewards, prior) or (baseline is Baseline.LEAVE_ONE_OUT and len(rewards) < 2):
-        return None
+    if not teaches(rewards, prior) or (baseline is Baseline.LEAVE_ONE_OUT and sum(map(bool, rewards)) < 2):
+        return None  # one that took no step is nothing to compare with
     total, mean = math.fsum(flat), math.fsum(flat) / len(flat)
     if prior is not None:
         mean = posterior(rewards, prior)

@@ -59,7 +59,7 @@ class LossTokens(NamedTuple):
 
 def own_loss(name: str, tokens: LossTokens) -> Tensor:
     """What the named function makes of the tokens [r]. Raises LearnerError for another shape or unbounded numbers."""
-    loss = plugins.load(name, plugins.LOSS)(tokens)
+    loss = plugins.call(name, plugins.LOSS, tokens)
     if not isinstance(loss, Tensor) or loss.shape != tokens.logprobs.shape:
         raise LearnerError(f"{plugins.LOSS} {name} gave no loss for each of {tokens.logprobs.numel()} tokens")
     if not bool((loss.detach().abs() <= plugins.LOSS_MOST).all()):

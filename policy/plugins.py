@@ -48,14 +48,25 @@ def load(name: str, key: str) -> Callable[..., Any]:
         function = getattr(importlib.import_module(found[1]), found[2], None)
     except ImportError as error:
         raise ConfigError(f"{key} is {name!r}: {error}") from None
+    except Exception as error:  # what a stranger's module does while it is imported
+        raise ConfigError(f"{key} is {name!r}: importing it: {type(error).__name__}: {error}") from error
     if not callable(function):
         raise ConfigError(f"{key} is {name!r}: {found[1]} has no function {found[2]}")
     return function
 
 
+def call(name: str, key: str, *given: Any) -> Any:
+    """What the function returns for `given`. Raises LearnerError naming `key` for whatever it raises."""
+    function = load(name, key)
+    try:
+        return function(*given)
+    except Exception as error:
+        raise LearnerError(f"{key} {name} failed: {type(error).__name__}: {error}") from error
+
+
 def rewards(name: str, played: PlayedTask) -> list[float]:
     """One reward for each step. Raises LearnerError for anything but that many finite numbers within the bound."""
-    values = load(name, REWARD)(played)
+    values = call(name, REWARD, played)
     if not isinstance(values, Sequence) or len(values) != len(played.steps):
         raise LearnerError(f"{REWARD} {name} gave {values!r:.80} for {len(played.steps)} steps of {played.task}")
     for value in values:

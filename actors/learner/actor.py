@@ -18,7 +18,7 @@ import msgspec
 
 from actors.errors import FencedOff
 from actors.learner import batches
-from actors.learner.batches import Exercises, UnreadableError, read_payloads
+from actors.learner.batches import Exercises, UnreadableError, WithoutSignalError, read_payloads
 from actors.learner.broadcast import Publisher
 from actors.learner.config import LearnerSettings
 from actors.learner.folders import Exports, RunFolders, checkpoint_of, newest_known, on_disk
@@ -201,7 +201,9 @@ class LearnerActor(Actor):
         waited_s, self._idle_since = self.ctx.clock.now() - self._idle_since, None
         try:
             result = await self._train(taken, waited_s)
-        except UnreadableError as error:
+        except (UnreadableError, WithoutSignalError) as error:
+            if groups := error.report.without_signal:
+                self.ctx.log.emit(GROUPS_WITHOUT_SIGNAL, lease=taken.lease, groups=groups)
             await self._ledger(error.report, LEDGER_TIMEOUT_S)
             return True
         await self._report(taken, result)

@@ -132,6 +132,15 @@ class UnreadableError(LearnerError):
         self.report = Unreadable(lease=lease, blobs=list(causes), cause=first)  # for the ledger
 
 
+class WithoutSignalError(LearnerError):
+    """No group of a lease has signal: the ledger knows neither rewards of one's own nor `negative_scale`."""
+
+    def __init__(self, batch: Batch) -> None:
+        super().__init__(f"lease {batch.lease}: no advantage of its groups counts")
+        names = [group.group for group in batch.groups]
+        self.report = Unreadable(lease=batch.lease, blobs=[], cause=str(self), without_signal=names)
+
+
 def read_payloads(stored: Stored, blobs: Iterable[BlobRef], lease: int) -> dict[BlobRef, StepPayload]:
     """The payloads of `blobs`, as the context's `payloads` reads them. Raises UnreadableError naming all lost ones.
 
@@ -182,21 +191,23 @@ def plan(
 ) -> PlannedStep:
     """The step that makes `version`, with what is rehearsed in each of its optimizer steps.
 
-    A step of advantage 0 has no policy term, whatever its tokens' ratios are. Without a KL term it is not computed. It
-    counts in every denominator, and not in the rank's figures. Raises LearnerError for a batch nothing can be learned
-    from.
+    A step of advantage 0 has no policy term, whatever its tokens' ratios are. It is computed for a KL term, an entropy
+    bonus or a loss of one's own alone. It counts in every denominator, and not in the rank's figures. Raises
+    WithoutSignalError where no step of RL is computed, LearnerError for a batch without samples.
     """
     figures = {"stay_step": float(batch.stay_step)}
     played = [step for group in batch.groups for t in group.trajectories for step in t.steps]
     # The oracle's answers to the states that RL visits are learned in place of rewards.
     labelled = [step for step in played if payloads[step.blob].label_ids]
-    rl, without_signal = batch.phase.phase is Phase.RL and not labelled, list[str]()
+    rl, without_signal, objective = batch.phase.phase is Phase.RL and not labelled, list[str](), Objective()
     if rl:
         before = msgspec.structs.replace(version, step=version.step - 1)
-        samples, without_signal = _grpo(batch, payloads, config, before)
-        figures |= _of_tokens(samples)
-        samples = _rejected(samples, config.rl, figures.get("entropy", 0.0))
-        taught = [sample for sample in samples if sample.advantage or config.rl.kl_coef]
+        samples, without_signal, now = _grpo(batch, payloads, config, before)
+        figures |= _of_tokens(now)
+        entropy = figures.get("entropy", 0.0)
+        samples, objective = _rejected(samples, config.rl, entropy), config.rl.objective(entropy)
+        all_count = bool(objective.kl_coef or objective.entropy_coef or objective.loss)
+        taught = [sample for sample in samples if sample.advantage or all_count]
         micro_batches = pack(taught, config.token_budget, config.parallel.data)
         figures["groups"] = float(len(batch.groups) - len(without_signal))
         figures["groups_without_signal"] = float(len(without_signal))
@@ -206,6 +217,8 @@ def plan(
             figures["staleness_max"] = float(max(batch.staleness))
     else:
         micro_batches = _cross_entropy(labelled or batch.samples, payloads, config)
+    if rl and not micro_batches:
+        raise WithoutSignalError(batch)
     if not micro_batches:
         raise LearnerError(f"lease {batch.lease} ({batch.phase.phase}) holds nothing to learn from")
     return PlannedStep(
@@ -218,8 +231,8 @@ def plan(
             lr=_rate(config, batch),
             fresh_optimizer=batch.fresh_optimizer,
             new_reference=batch.new_reference and config.rl.kl_coef > 0,
-            objective=config.rl.objective(figures.get("entropy", 0.0)) if rl else Objective(),
-            epochs=config.rl.epochs if rl else 1,
+            objective=objective,
+            epochs=config.rl.epochs if batch.phase.phase is Phase.RL else 1,
         ),
         without_signal=without_signal,
         figures=figures,
@@ -273,7 +286,7 @@ def _rejected(samples: list[PackedSample], rl: RlConfig, entropy: float) -> list
 
 
 def _of_tokens(samples: Sequence[PackedSample]) -> dict[str, float]:
-    """Figures of all tokens of the batch, whatever their advantages: of the policy that drew them.
+    """Figures of all tokens played for the batch, whatever their advantages: of the policy that drew them.
 
     `entropy` is -sum log mu / tokens, an unbiased estimate of the mean token entropy at the temperature of drawing.
     """
@@ -286,8 +299,10 @@ def _of_tokens(samples: Sequence[PackedSample]) -> dict[str, float]:
 
 def _grpo(
     batch: Batch, payloads: Payloads, config: LearnerConfig, before: Version
-) -> tuple[list[PackedSample], list[str]]:
+) -> tuple[list[PackedSample], list[str], list[PackedSample]]:
+    """The samples, the groups without signal, and of the samples those that were not replayed."""
     trained: list[list[tuple[StepPayload, float]]] = []  # per group: its steps with their advantages
+    replayed: list[bool] = []  # of every step
     turns: list[list[int]] = []  # per group: steps of each trajectory
     without_signal: list[str] = []
     for group in batch.groups:
@@ -299,6 +314,7 @@ def _grpo(
         flat = [value for trajectory in advantages for value in trajectory]
         trained.append(list(zip(steps, flat, strict=True)))
         turns.append([len(t.steps) for t in group.trajectories if t.steps])
+        replayed += [t.replayed for t in group.trajectories for _ in t.steps]
     weights = group_weights(
         [[len(payload.response_ids) for payload, _ in steps] for steps in trained], config.loss_aggregation, turns
     )
@@ -315,7 +331,7 @@ def _grpo(
         for steps, step_weights in zip(trained, weights, strict=True)
         for (payload, advantage), weight in zip(steps, step_weights, strict=True)
     ]
-    return samples, without_signal
+    return samples, without_signal, [one for one, old in zip(samples, replayed, strict=True) if not old]
 
 
 def _cross_entropy(steps: Sequence[StepRef], payloads: Payloads, config: LearnerConfig) -> list[MicroBatch]:

@@ -146,8 +146,9 @@ class RlConfig(Section, frozen=True, kw_only=True):
 
 # Of RL, what a plan shows where it is not as usual.
 OPTIONS = (
-    *("advantage_std", "baseline", "importance_ratio", "ratio", "mismatch", "negative_scale", "kl_coef"),
-    *("negative_scale_end", "entropy_target", "entropy_coef", "reward", "loss"),
+    *("advantage_std", "baseline", "prior_weight", "step_discount", "importance_ratio", "ratio", "mismatch"),
+    *("tis_cap", "kl_coef", "negative_scale", "negative_scale_end", "negative_scale_steps"),
+    *("entropy_target", "entropy_coef", "reward", "loss"),
 )
 
 

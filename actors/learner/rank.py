@@ -383,7 +383,7 @@ class RankActor(Actor):
         if msg.new_reference or (msg.objective.kl_coef and trainer.reference is None):
             trainer.new_reference()
         if sft:
-            figures = trainer.cross_entropy_step(micro_batches, msg.lr, rehearsal)
+            figures = trainer.cross_entropy_step(micro_batches, msg.lr, rehearsal, msg.epochs)
         else:
             figures = trainer.grpo_step(micro_batches, msg.lr, msg.objective, msg.epochs, rehearsal)
         ok = figures.pop("ok") > 0

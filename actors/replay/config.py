@@ -158,6 +158,7 @@ class LedgerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     single_version: bool = False  # engines hold one version: no round is played while RL draws
     pulse: str = "full"  # with "reference_reset" a segment of RL that follows one of RL renews the reference alone
     advantage: AdvantageLevel = AdvantageLevel.STEP  # whose rewards must differ in a group for the learner to learn
+    own_reward: bool = False  # `learner.rl.reward` names one: the learner alone can say what teaches
     prior_weight: float | None = None  # of the posterior baseline, with which groups of equal rewards may teach
 
     def __post_init__(self) -> None:

@@ -361,12 +361,13 @@ class Trained(Request[Done]):
 class Unreadable(Request[Done]):
     """Payloads of a lease can't be read: their groups end as lost, their samples are not drawn again.
 
-    The rest of the lease goes back.
+    Groups that turn out to be without signal end so. The rest of the lease goes back.
     """
 
     lease: int
     blobs: list[BlobRef]
     cause: str  # of the first, for people
+    without_signal: list[str] = []  # groups
 
 
 class Checkpointed(Request[Done]):

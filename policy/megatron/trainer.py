@@ -134,14 +134,18 @@ class Trainer:
         return sum(math.prod(size) for size in tensorfiles.expected(self.shape).values())
 
     def cross_entropy_step(
-        self, micro_batches: Sequence[MicroBatch], lr: float, rehearsal: Sequence[Sequence[MicroBatch]] = ()
+        self,
+        micro_batches: Sequence[MicroBatch],
+        lr: float,
+        rehearsal: Sequence[Sequence[MicroBatch]] = (),
+        epochs: int = 1,
     ) -> dict[str, float]:
-        """One optimizer step on -sum(weight * log pi).
+        """`epochs` optimizer steps on -sum(weight * log pi).
 
         Figures: those of `grpo_step` that make sense without RL, and accuracy (share of trained tokens that have the
         largest logit).
         """
-        return self._step(micro_batches, lr, None, rehearsal)
+        return self._step(micro_batches, lr, None, rehearsal, epochs)
 
     def grpo_step(
         self,

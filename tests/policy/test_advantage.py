@@ -64,6 +64,7 @@ def test_left_out_of_its_own_baseline() -> None:
     by_step = group_advantages([[1.0, 1.0, 1.0], [0.0]], scaled=False, baseline=Baseline.LEAVE_ONE_OUT)
     assert by_step == [[1.0, 1.0, 1.0], [-1.0]]
     assert group_advantages([[1.0, 0.0]], baseline=Baseline.LEAVE_ONE_OUT) is None
+    assert group_advantages([[1.0, 0.0], []], baseline=Baseline.LEAVE_ONE_OUT) is None, "an episode without a step"
 
 
 def test_a_posterior_baseline_makes_equal_rewards_teach() -> None:

@@ -1,6 +1,7 @@
 """Token terms of GRPO against values computed by hand."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -226,6 +227,10 @@ def summed(tokens: LossTokens) -> Tensor:
     return tokens.logprobs.sum()
 
 
+def broken(tokens: LossTokens) -> Tensor:
+    raise KeyError(len(tokens.logprobs))
+
+
 def test_a_loss_of_one_s_own_takes_the_surrogate_s_place() -> None:
     name = f"{__name__}:doubled"
     logprobs = torch.tensor([-1.0, -3.0], requires_grad=True)
@@ -234,7 +239,8 @@ def test_a_loss_of_one_s_own_takes_the_surrogate_s_place() -> None:
     found.loss.sum().backward()
     assert logprobs.grad is not None
     assert logprobs.grad.tolist() == [-2.0, 2.0]
-    for wrong, said in (("unbounded", "not finite"), ("summed", "each of 2 tokens")):
+    wrongs = (("unbounded", "not finite"), ("summed", "each of 2 tokens"), ("broken", "failed: KeyError: 2"))
+    for wrong, said in wrongs:
         with pytest.raises(LearnerError, match=f"learner.rl.loss {__name__}:{wrong}.*{said}"):
             grpo_terms(logprobs, logprobs.detach(), torch.ones(2), Objective(loss=f"{__name__}:{wrong}"))
 
@@ -246,3 +252,12 @@ def test_a_loss_of_one_s_own_takes_the_surrogate_s_place() -> None:
 def test_a_function_that_is_not_there_is_refused_by_its_key(name: str, said: str) -> None:
     with pytest.raises(ConfigError, match=rf"^learner\.rl\.loss is '{name}': .*{said}"):
         plugins.load(name, plugins.LOSS)
+
+
+def test_a_module_that_fails_while_it_is_imported_is_refused_by_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "falls_over.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match=r"^learner\.rl\.reward is 'falls_over:f': .*ZeroDivisionError"):
+        plugins.load("falls_over:f", plugins.REWARD)

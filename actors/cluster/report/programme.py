@@ -175,12 +175,18 @@ def spent_hours(found: Mapping[str, RunFigures]) -> float:
 
 
 def write_page(page: Path, content: str) -> None:
-    """Write `content` below the page's mark; what is above it stays. Raises ConfigError where there is no such page."""
+    """Write `content` below the mark of the page, a new one where there is none; what is above the mark stays.
+
+    Raises ConfigError where the page has no mark, or can't be written.
+    """
     try:
-        above, mark, _ = page.read_text("utf-8").partition(MARK)
+        text = page.read_text("utf-8") if page.exists() else f"# {page.stem}\n{MARK}"
+        above, mark, _ = text.partition(MARK)
         if not mark:
             raise ConfigError(f"{page}: a line --- says where the table begins, and there is none")
-        page.write_text(f"{above}{MARK}\n{content}", "utf-8")
+        partial = page.with_suffix(".part")
+        partial.write_text(f"{above}{MARK}\n{content}", "utf-8")
+        partial.replace(page)
     except OSError as error:
         raise ConfigError(f"{page}: the table can't be written: {error.strerror}") from None
 
@@ -196,6 +202,8 @@ def carry_out(file: Path, runs: Path, hours: float) -> int:
     until = time.monotonic() + 3600 * hours
     while time.monotonic() < until:
         found = results(into)
+        # Before the first run, so that a page without its line is refused now; later for what a kill left untold.
+        write_page(into.with_suffix(".md"), table(plan, found))
         if spent_hours(found) >= plan.most_cpu_hours:
             output.news(f"{plan.most_cpu_hours:g} CPU-hours are spent: the programme has ended")
             return 0

@@ -197,6 +197,7 @@ def _ledger(deploy: Deploy, named: Named, incarnation: str) -> ActorSpec:
         single_version=deploy.samplers.single_version,
         pulse=deploy.entropulse.pulse,
         advantage=deploy.learner.rl.advantage,
+        own_reward=bool(deploy.learner.rl.reward),
         prior_weight=deploy.learner.rl.prior_weight if deploy.learner.rl.baseline is Baseline.POSTERIOR else None,
     )
     return ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger)

@@ -108,9 +108,12 @@ class LiveRun:
         reader, started = RunReader(self.plan.run_dir), time.monotonic()
         try:
             while True:
-                now = await asyncio.to_thread(reader.look)
-                seats = sum(name.startswith("desktop/") for name in self._system.names())  # `apply` changes it
-                self._shown.show(now, seats, time.monotonic() - started)
+                now = None
+                with suppress(ComputerRLError, OSError):  # what can't be read for a moment is shown later
+                    now = await asyncio.to_thread(reader.look)
+                if now is not None:
+                    seats = sum(name.startswith("desktop/") for name in self._system.names())  # `apply` changes it
+                    self._shown.show(now, seats, time.monotonic() - started)
                 await asyncio.sleep(self._shown.every_s)
         finally:
             reader.close()

@@ -163,7 +163,7 @@ def left_out(run: Path) -> str:
     if run_folder.owner(run) is not None:
         return "another process plays it"
     record = run_folder.read_record(run)
-    if record.verdict == "crashed" and record.resumed + 1 >= CRASHES:
+    if record.verdict == "crashed" and record.crashes + 1 >= CRASHES:
         return f"it crashed {CRASHES} times: {record.reason}"
     return ""
 

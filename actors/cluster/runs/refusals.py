@@ -193,6 +193,10 @@ def _no_effect(deploy: Deploy, named: Named) -> None:
     for name, key in ((rl.reward, plugins.REWARD), (rl.loss, plugins.LOSS)):
         if name:
             plugins.load(name, key)
+    if rl.entropy_coef and not rl.entropy_target:
+        raise ConfigError(
+            f"learner.rl.entropy_coef is {rl.entropy_coef:g}: it acts below learner.rl.entropy_target, which is 0"
+        )
     if rl.baseline is Baseline.POSTERIOR and deploy.replay.curriculum == "none":
         raise ConfigError(
             "learner.rl.baseline is posterior: it takes the success of kinds of tasks, which are counted with"

@@ -71,6 +71,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
     verdict: str | None = None  # "ok", "failed", "stopped", "crashed"; None while it runs or when it was killed
     reason: str | None = None
     resumed: int = 0  # how many times
+    crashes: int = 0  # how many of them after a crash
     experiment: str = ""  # the name that the runs of several seeds share; "" for a run of its own
     settings: str = ""  # digest of what the deploy file said when the run was begun
     asked: Asked | None = None  # by all commands that went on with this run; None where it was no deploy file's
@@ -163,6 +164,7 @@ def claim(path: Path, record: RunRecord, *, resume: bool) -> RunFolder:
     if existed:
         before = read_record(path)
         record.resumed = before.resumed + 1
+        record.crashes = before.crashes + (before.verdict == "crashed")
         record.seed = before.seed
         record.started, record.started_s = before.started, before.started_s
         record.settings = before.settings or record.settings

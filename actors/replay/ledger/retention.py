@@ -131,9 +131,9 @@ def keep_success(tx: Transaction, seq: int, root: int, task: str) -> None:
 def kept_success(tx: Transaction, group: Row) -> int | None:
     """The episode that joins a group without a success: one of its task that a reservoir holds, the same each time.
 
-    None where there is none, and without `replay.success_replay`. (ARPO, arXiv 2505.16282)
+    None where there is none, for a group with a success, and without `replay.success_replay`. (ARPO, arXiv 2505.16282)
     """
-    if not tx.rules.success_replay:
+    if not tx.rules.success_replay or tx.row("SELECT 1 FROM episodes WHERE group_id = ? AND success", group["id"]):
         return None
     kept = tx.rows(
         "SELECT token FROM episodes WHERE lane = ? AND task = ? AND place IS NOT NULL AND live = 1 ORDER BY seq",

@@ -108,8 +108,11 @@ def prior(tx: Transaction, group: Row) -> float | None:
 
 
 def group_teaches(tx: Transaction, group: Row) -> bool:
-    """Whether the learner finds signal in a complete group, or in it and a success of the reservoir, or in labels."""
-    if tx.settings.demos.relabel:
+    """Whether the learner finds signal in a complete group, or in it and a success of the reservoir, or in labels.
+
+    True of every group whose steps get a reward of one's own: the learner ends those in which it is equal.
+    """
+    if tx.settings.demos.relabel or tx.settings.own_reward:
         return True
     # A trajectory's reward is its verifier's verdict; a step's also needs the step to be well formed.
     reward = "e.success" if tx.settings.advantage.by_verdict else "e.success AND s.well_formed"
@@ -122,7 +125,7 @@ def group_teaches(tx: Transaction, group: Row) -> bool:
     success, weight = prior(tx, group), tx.settings.prior_weight
     if teaches(list(rewards.values()), None if success is None or weight is None else Prior(success, weight)):
         return True
-    return not any(map(any, rewards.values())) and retention.kept_success(tx, group) is not None
+    return retention.kept_success(tx, group) is not None
 
 
 class PolicyEstimate(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the learner takes, trains, saves and goes back to, and what becomes of payloads that it can't read.
+"""What the learner takes, trains, saves and goes back to, and what becomes of a lease that it can't learn from.
 
 Invariant: a batch holds exactly the groups of one step, complete, of varying reward and at most S steps stale. A step
 counts while its weights are an ancestor of the learner's, so what a crash lost is trained again. An unreadable payload
@@ -114,7 +114,7 @@ def _trajectories(tx: Transaction, row: Row) -> list[TrajectoryRef]:
         TrajectoryRef(token=episode["token"], success=bool(episode["success"]), steps=load_steps(tx, episode["token"]))
         for episode in episodes
     ]
-    if not any(one.success for one in found) and (token := retention.kept_success(tx, row)) is not None:
+    if (token := retention.kept_success(tx, row)) is not None:
         found.append(TrajectoryRef(token=token, success=True, steps=load_steps(tx, token), replayed=True))
     return found
 
@@ -334,7 +334,7 @@ UNREADABLE_LEASE = "unreadable"  # of the lease
 
 
 def unreadable(tx: Transaction, msg: Unreadable) -> Done:
-    """End what can't be read and give the rest of the lease back. A repeat changes nothing.
+    """End what can't be read or is without signal, and give the rest of the lease back. A repeat changes nothing.
 
     Raises FencedOff when the lease is not outstanding.
     """
@@ -346,19 +346,27 @@ def unreadable(tx: Transaction, msg: Unreadable) -> Done:
     batch = msgspec.msgpack.decode(lease["reply"], type=Batch)
     bad = set(msg.blobs)
     lost = 0
-    unread = {
-        group.group for group in batch.groups if any(step.blob in bad for t in group.trajectories for step in t.steps)
-    }
-    for group in tx.rows("SELECT * FROM groups WHERE lease = ? AND state = 'leased'", msg.lease):
-        if str(group["id"]) in unread:
-            tx.end_group(group, GroupEnding.LOST)
+    unread = set[str]()
+    for name, trajectory in ((group.group, one) for group in batch.groups for one in group.trajectories):
+        if not bad.intersection(step.blob for step in trajectory.steps):
+            continue
+        if trajectory.replayed:  # the group itself can be read
+            tx.execute("UPDATE episodes SET place = NULL WHERE token = ?", trajectory.token)
+        else:
+            unread.add(name)
+    for row in tx.rows("SELECT * FROM groups WHERE lease = ? AND state = 'leased'", msg.lease):
+        if str(row["id"]) in unread:
+            tx.end_group(row, GroupEnding.LOST)
             lost += 1
+        elif str(row["id"]) in msg.without_signal:
+            tx.end_group(row, GroupEnding.ZERO_VARIANCE)
     samples = _leave_out(tx, tx.segment(lease["stay"]), bad) if batch.samples else 0
-    tx.emit(
-        events.PAYLOADS_UNREADABLE, lease=msg.lease, phase=batch.phase.phase, groups=lost, samples=samples,
-        segments=sorted({blob.segment for blob in bad}), cause=msg.cause,
-    )  # fmt: skip
-    give_back(tx, lease, "payloads can't be read")
+    if bad:
+        tx.emit(
+            events.PAYLOADS_UNREADABLE, lease=msg.lease, phase=batch.phase.phase, groups=lost, samples=samples,
+            segments=sorted({blob.segment for blob in bad}), cause=msg.cause,
+        )  # fmt: skip
+    give_back(tx, lease, msg.cause)
     tx.execute("UPDATE leases SET state = ? WHERE id = ?", UNREADABLE_LEASE, msg.lease)
     return Done()
 

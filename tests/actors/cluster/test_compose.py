@@ -253,11 +253,15 @@ def test_the_ledger_is_told_what_a_pulse_is(arm: str) -> None:
 def test_options_of_rl_without_what_they_work_on_are_refused_by_name() -> None:
     with pytest.raises(ConfigError, match=r"^learner\.rl\.baseline is posterior: .*replay\.curriculum=learnability"):
         planned("learner.rl.baseline=posterior", "replay.curriculum=none")
+    with pytest.raises(ConfigError, match=r"^learner\.rl\.entropy_coef is 0\.01: .*learner\.rl\.entropy_target"):
+        planned("learner.rl.entropy_coef=0.01")
     with pytest.raises(ConfigError, match=r"^entropulse\.pulse is reference_reset: with learner\.rl\.kl_coef 0"):
         planned("entropulse.pulse=reference_reset")
     ledger = specs(planned("learner.rl.baseline=posterior", "learner.rl.prior_weight=4"))["replay"].config
     assert ledger.prior_weight == 4.0  # type: ignore[attr-defined]
     assert specs(planned())["replay"].config.prior_weight is None  # type: ignore[attr-defined]
+    assert not specs(planned())["replay"].config.own_reward  # type: ignore[attr-defined]
+    assert specs(planned("learner.rl.reward=math:sin"))["replay"].config.own_reward  # type: ignore[attr-defined]
 
 
 def test_weights_go_by_disk_or_by_collective() -> None:

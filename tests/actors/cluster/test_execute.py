@@ -16,7 +16,7 @@ from actors.cluster.runs.criterion import ROUND
 from actors.cluster.runs.run_folder import RunRecord
 from actors.errors import LedgerError
 from actors.replay.messages import Figures, Phase, PhaseRef, WaitFigures
-from runtime.errors import ActorFailed, ActorGone, StoreError
+from runtime.errors import ActorFailed, ActorGone, ConfigError, StoreError
 from runtime.messaging.message import Version
 from runtime.messaging.refs import Ref
 from tests.actors.cluster.test_criterion import ROUND as ONE
@@ -96,6 +96,26 @@ async def played(run: Started, job: execute.Job) -> Figures:
 async def test_what_a_ledger_fails_for_a_moment_ends_no_run(plan: compose.Plan, job: execute.Job) -> None:
     run = begun(plan, job, *PASSING, DONE)
     assert await played(run, job) is DONE
+
+
+async def test_a_look_that_fails_ends_no_run(plan: compose.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[Any] = [ConfigError("it is locked"), OSError("no such file"), "seen"]
+    seen = asyncio.Event()
+
+    def look(_: Any) -> Any:
+        answer = looks.pop(0) if len(looks) > 1 else looks[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(execute.RunReader, "look", look)
+    monkeypatch.setattr(Kept, "every_s", 0.005)
+    monkeypatch.setattr(Kept, "show", lambda _, now, *__: seen.set() if now == "seen" else None)
+    shows = asyncio.ensure_future(begun(plan, loop.training(), DONE).show())
+    async with asyncio.timeout(9):
+        await seen.wait()
+    assert not shows.done()
+    shows.cancel()
 
 
 async def test_the_loop_goes_from_phase_to_phase_wherever_it_begins(plan: compose.Plan) -> None:

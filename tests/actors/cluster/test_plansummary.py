@@ -22,6 +22,11 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
     assert smoke["learning"].startswith("advantages by step, token_mean")
     chosen = said("smoke", "learner.rl.baseline=leave_one_out", "learner.rl.ratio=sequence", "learner.rl.kl_coef=0.05")
     assert chosen["learning"].endswith("baseline leave_one_out, ratio sequence, kl_coef 0.05")
+    options = ["learner.rl.prior_weight=4", "learner.rl.tis_cap=3", "replay.success_replay=true", "demos.relabel=true"]
+    assert said("smoke", *options)["learning"].endswith(
+        "prior_weight 4, tis_cap 3, success_replay, relabel: the oracle's answers in place of rewards"
+    )
+    assert said("local", "learner.rehearsal_every=2")["rehearsal"].endswith("where the version is a multiple of 2")
     local = said("local")
     assert "74 steps of RL in 5 phases, 4 x 200 steps of pulse" in local["phases"]
     assert local["rehearsal"].startswith("8 exercises")

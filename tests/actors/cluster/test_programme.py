@@ -42,12 +42,12 @@ def plan(tmp_path: Path) -> programme.Programme:
     return programme.load(tmp_path / "p.yaml")
 
 
-def ended(runs: Path, name: str, verdict: str | None = "ok", resumed: int = 0) -> None:
+def ended(runs: Path, name: str, verdict: str | None = "ok", crashes: int = 0) -> None:
     """A run as it is found later."""
     (runs / name).mkdir(parents=True)
     record = run_folder.RunRecord(
         name=name, file="smoke", seed=0, build="x", versions={}, started="2026-11-28T00:00:00Z", started_s=0.0,
-        verdict=verdict, resumed=resumed, reason="it fell",
+        verdict=verdict, resumed=2, crashes=crashes, reason="it fell",
     )  # fmt: skip
     (runs / name / "run.json").write_bytes(msgspec.json.encode(record))
 
@@ -132,9 +132,9 @@ def test_a_run_has_its_keys_and_its_origin_from_the_file(plan: programme.Program
 
 
 def test_a_run_that_crashed_three_times_is_passed_by(plan: programme.Programme, tmp_path: Path) -> None:
-    ended(tmp_path, "trunk-cloned-0", "crashed", resumed=1)
+    ended(tmp_path, "trunk-cloned-0", "crashed", crashes=1)
     assert table.next_cell(plan, {}, tmp_path) == ProgrammeRun("trunk", "cloned", 0)
-    ended(tmp_path, "screen-base-0", "crashed", resumed=2)
+    ended(tmp_path, "screen-base-0", "crashed", crashes=2)
     assert programme.left_out(tmp_path / "screen-base-0") == "it crashed 3 times: it fell"
 
 
@@ -192,6 +192,9 @@ def test_the_page_keeps_what_is_above_its_line(tmp_path: Path) -> None:
     page.write_text("no line")
     with pytest.raises(ConfigError, match="there is none"):
         table.write_page(page, "new\n")
+    table.write_page(tmp_path / "mine.md", "new\n")
+    assert (tmp_path / "mine.md").read_text() == "# mine\n\n---\n\nnew\n", "a programme of one's own has no page yet"
+    assert not [*tmp_path.glob("*.part")]
 
 
 def test_a_run_is_asked_to_end_when_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:

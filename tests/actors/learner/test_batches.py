@@ -9,7 +9,7 @@ import re
 import msgspec
 import pytest
 
-from actors.learner.batches import Exercises, UnreadableError, blobs, plan, read_payloads
+from actors.learner.batches import Exercises, UnreadableError, WithoutSignalError, blobs, plan, read_payloads
 from actors.learner.config import LearnerConfig, RlConfig, Schedule, SftConfig
 from actors.replay.messages import (
     Batch,
@@ -202,8 +202,45 @@ def test_below_its_target_entropy_costs_the_surest_successes_or_gets_a_bonus() -
     assert planned.plan.objective.entropy == pytest.approx(4.7 / 14)
     samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
     assert sorted(samples) == [2, 3, 4, 5]
+    rl = msgspec.structs.replace(rl, negative_scale=0.0)
+    planned = plan(taken, stored.payloads, LearnerConfig(rl=rl), plan_id="p", version=V1)
+    samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
+    assert samples[5].advantage == 0.0, "the bonus is of all tokens"
     above = plan(taken, stored.payloads, LearnerConfig(rl=RlConfig(entropy_target=0.3)), plan_id="p", version=V1)
     assert len(flat([s for micro in above.plan.micro_batches for s in micro.samples])) == 4
+
+
+def same(played: PlayedTask) -> list[float]:
+    return [0.5] * len(played.steps)
+
+
+def test_a_batch_that_no_advantage_of_counts_is_given_back_by_its_groups() -> None:
+    """Rewards that are equal; failures alone, which teach by a posterior baseline and count for nothing."""
+    stored = Stored()
+    mixed = group("g", (True, [stored.step(2)]), (False, [stored.step(3)]))
+    failed = msgspec.structs.replace(group("w", (False, [stored.step(4)]), (False, [stored.step(5)])), prior=0.5)
+    for one, rl in (
+        (mixed, RlConfig(reward=f"{__name__}:same")),
+        (failed, RlConfig(baseline=Baseline.POSTERIOR, negative_scale=0.0)),
+    ):
+        with pytest.raises(WithoutSignalError) as caught:
+            plan(batch(Phase.RL, [one], []), stored.payloads, LearnerConfig(rl=rl), plan_id="p", version=V1)
+        assert (caught.value.report.without_signal, caught.value.report.blobs) == ([one.group], [])
+
+
+def test_entropy_is_of_what_was_played_and_not_of_what_was_replayed() -> None:
+    stored = Stored()
+    own, old = stored.step(2), stored.step(3)
+    for step, surprise in ((own, 0.5), (old, 9.0)):
+        body = stored.payloads[step.blob]
+        stored.payloads[step.blob] = msgspec.structs.replace(body, logprobs=[-surprise] * len(body.logprobs))
+    failed = group("g", (False, [own]), (True, [old]))
+    replayed = msgspec.structs.replace(failed.trajectories[1], replayed=True)
+    failed = msgspec.structs.replace(failed, trajectories=[failed.trajectories[0], replayed])
+    planned = plan(batch(Phase.RL, [failed], []), stored.payloads, LearnerConfig(), plan_id="p", version=V1)
+    assert planned.figures["entropy"] == pytest.approx(0.5)
+    samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
+    assert {n: s.advantage for n, s in samples.items()} == {2: -1.0, 3: 1.0}
 
 
 def test_negatives_move_in_a_line_to_their_end_and_stay() -> None:
@@ -320,8 +357,10 @@ def test_labels_of_visited_states_are_learned_in_place_of_rewards() -> None:
     for ref, label in zip(refs[:2], ([7, 8, 9, 1], [6, 1]), strict=True):
         stored.payloads[ref.blob] = msgspec.structs.replace(stored.payloads[ref.blob], label_ids=label)
     taken = batch(Phase.RL, [group("g", (False, refs[:1]), (False, refs[1:]))], [])
-    planned = plan(taken, stored.payloads, LearnerConfig(rl=RlConfig(lr=1e-3, warmup_steps=0)), plan_id="p", version=V1)
+    rl = RlConfig(lr=1e-3, warmup_steps=0, epochs=2)
+    planned = plan(taken, stored.payloads, LearnerConfig(rl=rl), plan_id="p", version=V1)
     assert (planned.plan.kind, planned.plan.lr, planned.without_signal) == ("cross_entropy", 1e-3, [])
+    assert planned.plan.epochs == 2, "as many optimizer steps as rewards would get"
     samples = flat([s for micro in planned.plan.micro_batches for s in micro.samples])
     assert {n: (s.ids[-n:], s.weight) for n, s in samples.items()} == {4: ([7, 8, 9, 1], 1 / 6), 2: ([6, 1], 1 / 6)}
 

@@ -1,6 +1,7 @@
 """Which groups the ledger hands to a learner that rewards trajectories, not steps."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -48,8 +49,10 @@ def test_an_action_that_broke_its_desktop_at_once_is_a_signal(tmp_path: Path, ad
     assert [one.success for one in group.trajectories] == [False, *[True] * 7]
 
 
-def test_every_group_teaches_where_an_oracle_labels_its_states(tmp_path: Path) -> None:
-    play = Play(tmp_path, msgspec.structs.replace(settings(), demos=DemosConfig(relabel=True)))
+@pytest.mark.parametrize("more", [{"demos": DemosConfig(relabel=True)}, {"own_reward": True}])
+def test_every_group_teaches_where_verdicts_do_not_say_what_is_learned(tmp_path: Path, more: dict[str, Any]) -> None:
+    """An oracle labels its states, or a reward of one's own is known to the learner alone."""
+    play = Play(tmp_path, msgspec.structs.replace(settings(), **more))
     play.rl()
     play.group([False, False])
     assert len(play.batch().groups) == 1
@@ -83,6 +86,19 @@ def test_what_can_t_be_replayed_any_more_is_no_signal(tmp_path: Path) -> None:
     play.trained(batch)
     assert play.take() is None
     assert play.figures().endings["zero_variance"] == 1
+
+
+def test_a_success_without_a_well_formed_step_is_no_reason_to_replay_one(tmp_path: Path) -> None:
+    play = Play(tmp_path, msgspec.structs.replace(settings(success_replay=True, max_staleness=3), train_tasks=["a/0"]))
+    play.rl()
+    play.group([True, False])
+    play.trained(play.batch())
+    play.checkpointed("0.1")
+    first, second = play.reserve(), play.reserve()
+    play.commit(first, True, [step("0.1", well_formed=False)])
+    play.commit(second, False, [step("0.1")])
+    figures = play.figures()
+    assert (figures.groups_ready, figures.endings["zero_variance"]) == (0, 1)
 
 
 def test_equal_rewards_teach_where_the_kind_is_solved_now_and_then(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
-from ledger_tools import Play, step
+from ledger_tools import Play, settings, step
 
 from actors.errors import FencedOff, LedgerError
 from actors.replay.ledger import training
@@ -37,6 +38,33 @@ def test_a_group_that_cannot_be_read_is_lost_and_the_others_go_back(tmp_path: Pa
     play.trained(again)
     with pytest.raises(FencedOff):
         report(play, again, [blob])
+
+
+def test_a_replayed_success_that_cannot_be_read_is_replayed_no_more(tmp_path: Path) -> None:
+    play = Play(tmp_path, msgspec.structs.replace(settings(success_replay=True, max_staleness=3), train_tasks=["a/0"]))
+    play.rl()
+    play.group([True, False])
+    play.trained(play.batch())
+    play.checkpointed("0.1")
+    play.group([False, False], "0.1")
+    batch = play.batch()
+    report(play, batch, [batch.groups[0].trajectories[2].steps[0].blob])
+    assert play.take() is None
+    endings = play.figures().endings
+    assert (endings.get("lost", 0), endings["zero_variance"]) == (0, 1), "what was played can be read"
+
+
+def test_a_lease_whose_groups_turn_out_without_signal_ends_them(tmp_path: Path) -> None:
+    play = Play(tmp_path, groups_per_step=2)
+    play.rl()
+    names = [play.group([True, False]), play.group([False, True])]
+    batch = play.batch()
+    msg = Unreadable(lease=batch.lease, blobs=[], cause="equal", without_signal=names)
+    for _ in range(2):  # a repeat gets the first answer
+        play.do(lambda tx: training.unreadable(tx, msg))
+    assert play.take() is None
+    assert play.figures().endings["zero_variance"] == 2
+    assert not play.events("payloads_unreadable")
 
 
 @pytest.mark.parametrize("reopened", [False, True])
