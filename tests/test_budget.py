@@ -18,13 +18,13 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (16221, 103),
+    "actors/cluster": (16226, 103),
     "actors/desktop": (8925, 40),
     "actors/entropulse": (757, 4),
     "actors/front": (1233, 8),
     "actors/learner": (2224, 8),
     "actors/replay": (6291, 27),
-    "actors/sampler": (3070, 14),
+    "actors/sampler": (3093, 14),
     "apis": (550, 6),
     "apis/actions": (830, 6),
     "apis/apps": (798, 7),

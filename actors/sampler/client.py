@@ -72,11 +72,13 @@ class ControlAnswer(msgspec.Struct, frozen=True):
 
 
 class ServerInfo(msgspec.Struct, frozen=True):
-    """Answer of /server_info: over how many processes the engine is spread, and how."""
+    """Answer of /server_info: over how many processes the engine is spread, and whether it takes adapters."""
 
     tp_size: int = 1
     dp_size: int = 1
     pp_size: int = 1
+    enable_lora: bool | None = True  # where it doesn't say, its first load does
+    max_lora_rank: int | None = None
 
 
 class RankChecksums(msgspec.Struct, frozen=True):
@@ -297,7 +299,7 @@ class EngineClient:
         await self.control("/continue_generation", {}, CONTROL_TIMEOUT_S)
 
     async def server_info(self) -> ServerInfo:
-        """How SGLang's engine is spread over processes."""
+        """How SGLang's engine was started."""
         return await self._call("GET", "/server_info", None, ServerInfo, CONTROL_TIMEOUT_S)
 
     async def checksums(self, timeout_s: float) -> list[dict[str, str]]:

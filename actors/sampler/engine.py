@@ -26,7 +26,7 @@ from typing import Any
 import aiohttp
 
 from actors.errors import EngineGone, SamplerError
-from actors.sampler.client import EngineClient
+from actors.sampler.client import EngineClient, ServerInfo
 from actors.sampler.config import LOOPBACK, EmbeddedConfig, SamplerSettings, SglangConfig, attached_key
 from actors.sampler.messages import Weights
 from actors.sampler.progress import StartProgress, session_cpu_s
@@ -451,7 +451,21 @@ class AttachedEngine(Engine):
             raise SamplerError(f"{self._url} refused its first request: {error}") from error
         except TimeoutError as error:
             raise EngineGone(f"{self._url} gave no token within {limit_s:g} s") from error
+        await self._refuse_without_adapters()
         self._met = True
+
+    async def _refuse_without_adapters(self) -> None:
+        """Raise ConfigError for a server that would refuse the adapter of every version."""
+        rank, about = self._settings.adapter_rank, ServerInfo()
+        if rank:
+            with contextlib.suppress(EngineError):  # a proxy before it may keep this to itself
+                about = await self.client.server_info()
+        if not about.enable_lora or (about.max_lora_rank or rank) < rank:
+            raise ConfigError(
+                f"weight_sync.transport is adapter, and {self._url} takes none of rank {rank}: start it with"
+                f" --enable-lora --max-lora-rank {rank} --lora-target-modules"
+                f" {' '.join(self._settings.adapter_targets)}, or set weight_sync.transport to disk"
+            )
 
     async def lost(self) -> str:
         """Ask now and then: a remote server's end is no event here."""

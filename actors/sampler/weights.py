@@ -39,16 +39,18 @@ class Memory(Value):
     latest: Weights
     pins: dict[str, str] = {}  # version -> location
     measured: float | None = None  # mean difference of a canary on the first load
+    engine: str = ""  # that it was measured with
 
 
 class WantedWeights:
     """Which weights one engine is to hold. The file at `path` remembers it across the sampler's restarts.
 
-    `single` is for an engine that holds one version. `base` are the weights that the sampler was started with.
+    `single` is for an engine that holds one version. `base` are the weights that the sampler was started with. What one
+    `engine` scored says nothing of another.
     """
 
-    def __init__(self, path: Path, base: Weights, *, single: bool) -> None:
-        self._path, self._base, self._single = path, base, single
+    def __init__(self, path: Path, base: Weights, *, single: bool, engine: str = "") -> None:
+        self._path, self._base, self._single, self._engine = path, base, single, engine
         self.announced = base  # the newest that exist
         self.pinned: dict[Version, str] = {}  # to their locations, the first asked for first
         self.verified: Weights | None = None  # the last that an engine was verified to hold whole
@@ -110,7 +112,8 @@ class WantedWeights:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._path.with_suffix(".new")
         pins = {str(version): location for version, location in self.pinned.items()}
-        fresh.write_bytes(msgspec.json.encode(Memory(latest=self.announced, pins=pins, measured=self.measured)))
+        memory = Memory(latest=self.announced, pins=pins, measured=self.measured, engine=self._engine)
+        fresh.write_bytes(msgspec.json.encode(memory))
         os.replace(fresh, self._path)
 
     def _recall(self) -> None:
@@ -124,7 +127,7 @@ class WantedWeights:
             return
         pins = {Version.parse(version): location for version, location in memory.pins.items()}
         self.pinned = {version: location for version, location in pins.items() if weights_exist(location)}
-        self.measured, latest = memory.measured, memory.latest
+        self.measured, latest = memory.measured if memory.engine == self._engine else None, memory.latest
         exists = weights_exist(latest.location) or bool(latest.group_owner and not latest.digest)
         if latest.version > self._base.version and exists:
             self.announced = latest
@@ -148,7 +151,9 @@ class SamplerWeights:
         self._settings, self._ctx, self._record, self._suspect = settings, ctx, record, suspect
         memory = ctx.run_dir / "samplers" / f"{ctx.name.replace('/', '-')}.json"
         base = Weights(version=settings.version, location=settings.model)
-        self.wanted = WantedWeights(memory, base, single=settings.sglang)
+        samplers, ways = settings.samplers, [settings.attach, settings.adapter_rank]
+        engine = msgspec.json.encode([samplers.engine, samplers.device, *ways]).decode()
+        self.wanted = WantedWeights(memory, base, single=settings.sglang, engine=engine)
         self.loader = Loader(settings, gate)
         self.loader.measured = self.wanted.measured
         self._member = GroupMember(ctx, settings.weight_sync)
@@ -255,6 +260,8 @@ class SamplerWeights:
         Raises EngineError where the engine refuses, SamplerError where its weights are wrong.
         """
         client = self._record.engine.client
+        if self._settings.sglang_adapters:  # the start took long, and older adapters may be gone
+            latest = self.wanted.target
         loads = self._settings.attach or self.loader.adapter_name(latest.version)
         verdict = await (self.loader.load if loads else self.loader.judge)(client, latest)
         if not self._settings.sglang:

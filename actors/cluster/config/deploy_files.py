@@ -20,6 +20,7 @@ from actors.cluster.config.schema import Deploy, DeployFile
 from actors.cluster.config.suggest import hint
 from actors.desktop.config import ProviderConfig
 from runtime.errors import ConfigError
+from runtime.program import program
 from runtime.settings import masked
 
 STORED = "deploy.yaml"  # in a run's folder
@@ -46,6 +47,8 @@ def locate(name: str) -> Path:
     bare = name.removeprefix("./").removeprefix("deploy/").removesuffix(".yaml")
     if bare in known:
         return known[bare]
+    if bare == "programme":
+        raise ConfigError(f"{name}: a programme, not a deploy file; next: {program()} programme")
     raise ConfigError(f"{name}: no such deploy file; {hint(bare, known)}")
 
 
@@ -75,6 +78,8 @@ def _laid(path: Path, name: str, above: list[Path]) -> dict[Any, Any]:
     data = data or {}
     if {"apiVersion", "kind"} <= data.keys():
         raise ConfigError(f"{name}: a Kubernetes object, not a deploy file; next: kubectl apply -f {name}")
+    if {"arms", "stages"} <= data.keys():
+        raise ConfigError(f"{name}: a programme, not a deploy file; next: {program()} programme {name}")
     base = data.pop("extends", None)
     if base is None:
         return data

@@ -92,6 +92,24 @@ async def test_an_attached_server_that_is_busy_is_asked_again(server: Server, mo
     await engine.down()
 
 
+async def test_an_attached_server_without_adapters_is_refused_where_each_version_is_one(server: Server) -> None:
+    settings = SamplerSettings(
+        samplers=SamplersConfig(), model="", attach=server.url, adapter_rank=32, adapter_targets=["q_proj"]
+    )
+    server.say("/generate", (200, DRAWN))
+    for about in ({"enable_lora": None}, {"enable_lora": True, "max_lora_rank": 16}):
+        server.say("/server_info", (200, about))
+        engine = AttachedEngine(settings, RealClock())
+        with pytest.raises(ConfigError, match=r"--max-lora-rank 32 --lora-target-modules q_proj"):
+            await engine.up(Weights(version=Version(lineage=0, step=0), location=""))
+        await engine.down()
+    for status, about in ((200, {"enable_lora": True, "max_lora_rank": 32}), (404, {})):
+        server.say("/server_info", (status, about))
+        engine = AttachedEngine(settings, RealClock())
+        await engine.up(Weights(version=Version(lineage=0, step=0), location=""))
+        await engine.down()
+
+
 def answer(ids=(4, 5, 6), logprobs=None, spans=(("0.1", 0, 2), ("0.2", 2, 3)), finish="stop") -> GenerateAnswer:
     pairs = logprobs if logprobs is not None else [(-0.5, token) for token in ids]
     meta = {

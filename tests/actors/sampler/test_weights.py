@@ -16,6 +16,7 @@ from actors.errors import EngineGone, SamplerError
 from actors.sampler import events
 from actors.sampler.config import SamplersConfig, SamplerSettings
 from actors.sampler.health import EngineLost, EngineRecord, EngineState, Gate
+from actors.sampler.loader import WeightsVerdict
 from actors.sampler.messages import Canary, Weights
 from actors.sampler.weights import SamplerWeights, WantedWeights
 from policy.errors import EngineBusy, EngineError
@@ -57,6 +58,13 @@ def test_the_newest_weights_are_remembered_while_they_exist(tmp_path: Path) -> N
     assert recalled() == (base, {}), "it was written, and removed"
     path.write_text("torn")
     assert recalled() == (base, {})
+
+
+def test_what_an_engine_scored_is_forgotten_where_a_resumed_run_has_another(tmp_path: Path) -> None:
+    base, path = Weights(version=BASE, location="base"), tmp_path / "samplers" / "sampler-0.json"
+    WantedWeights(path, base, single=True, engine="one").measure(0.02)
+    assert WantedWeights(path, base, single=True, engine="one").measured == 0.02
+    assert WantedWeights(path, base, single=True, engine="two").measured is None
 
 
 @pytest.mark.parametrize("single", [True, False])
@@ -177,6 +185,26 @@ async def test_the_newest_are_loaded_and_older_ones_are_skipped(tmp_path: Path) 
         assert life.weights.wanted.verified is not None
         assert life.weights.wanted.verified.version == TWO
         assert Life(tmp_path).weights.loader.measured == 0.0, "what the first load showed is kept with the run"
+
+
+async def test_an_engine_that_was_long_in_starting_takes_the_adapter_that_is_the_newest_then(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    settings = life.weights._settings = msgspec.structs.replace(life.weights._settings, adapter_rank=4)
+    asked: list[Weights] = []
+
+    async def load(_: Any, latest: Weights) -> WeightsVerdict:
+        asked.append(latest)
+        return WeightsVerdict(latest.version, None, sound=True)
+
+    life.weights.loader.load = load  # type: ignore[method-assign]
+    assert settings.sglang_adapters
+    life.record.came_up()
+    before = await life.weights.starting_with()
+    newest = life.announce(TWO, adapter="adapters/0.2")
+    await life.weights.check_started(before)
+    assert asked == [newest], "that of its start may be gone"
+    assert life.record.health.served == TWO
+    await life.close()
 
 
 async def test_an_engine_whose_weights_stay_wrong_is_given_up(tmp_path: Path) -> None:
