@@ -12,7 +12,6 @@ import functools
 import os
 import uuid
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 
@@ -87,6 +86,12 @@ class DesktopSeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     endpoint: EndpointConfig | None = None  # answers evaluations in place of the samplers
     replay: str = "replay"
 
+    @property
+    def remembers(self) -> tuple[str | int, ...]:
+        """What a memo is opened by: it is the process's, and stays until that begins again."""
+        seat = self.seat
+        return () if seat.memo == "off" else (seat.memo, seat.memo_file, seat.settle_ms)
+
 
 class Drain(Request[Done]):
     """Take no more work; answered once the ledger has the report on all that was taken."""
@@ -139,7 +144,7 @@ class DesktopController(Actor):
 
     async def _make_memo(self) -> Memo:
         seat = self.config.seat
-        file = Path(seat.memo_file) if seat.memo_file else self.ctx.home.parent / memos.FILE
+        file = memos.file_of(seat, self.ctx.home.parent)
         return await Memo.open(memos.scope(seat, self.config.desktops), file, self.ctx.log, only=seat.memo == "only")
 
     async def _make_pool(self) -> DesktopPool | NoDesktops:
@@ -253,7 +258,8 @@ class DesktopController(Actor):
                 self.ctx.log.emit(SEAT_QUARANTINED, cause=fault.cause, faults=self._faults)
         else:
             self._quarantine = self._quarantine.ended(EPISODE, policy)
-            self._pool.succeeded()
+            if self._booted is not None:
+                self._pool.succeeded()
             now = self.ctx.clock.now()
             commit = Commit(
                 token=work.token,
@@ -271,17 +277,17 @@ class DesktopController(Actor):
 
     async def _play(self, work: Reservation, trace: str) -> PlayedEpisode:
         self._booted = None
-        came = self._clock.stage
+        came, seat = self._clock.stage, self.config.seat
 
         async def lease() -> DesktopScene:
             nonlocal came
             came = self._clock.stage
             if came is not Stage.LEASING:
                 self._enter(Stage.LEASING)
-            booted = self._booted = await self._pool.acquire(self.config.seat.lease_timeout_s, holder=self.ctx.name)
+            booted = self._booted = await self._pool.acquire(seat.lease_timeout_s, holder=self.ctx.name)
             if came is not Stage.LEASING:
                 self._enter(Stage.SETUP)
-            return DesktopScene(work, LeasedDesktop(booted), self.config.seat)
+            return DesktopScene(work, LeasedDesktop(booted), seat)
 
         def back() -> None:
             if came is not Stage.SETUP:
@@ -296,7 +302,7 @@ class DesktopController(Actor):
                 scene,
                 answerer=self._answerer(work, trace),
                 recorder=self._recorder,
-                config=self.config.seat,
+                config=seat,
                 enter=self._enter,
             )
             return await self._episode.play()

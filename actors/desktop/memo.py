@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 
 from actors.desktop.config import DesktopsConfig, SeatConfig
-from actors.desktop.memo_file import RAW_MOST, Key, MemoChange, MemoLine, merge, read
+from actors.desktop.memo_file import RAW_MOST, Key, MemoChange, MemoLine, fits, merge, read
 from actors.desktop.pool.pool import NoLog
 from actors.desktop.providers import home
 from apis.observation import OBSERVATION_VERSION, Observation
@@ -64,6 +65,27 @@ def scope(seat: SeatConfig, desktops: DesktopsConfig) -> str:
     return f"{OBSERVATION_VERSION}/{seat.format}/{seat.settle_ms}/{image(desktops)}"
 
 
+def file_of(seat: SeatConfig, runs: Path) -> Path:
+    """The file that these seats share."""
+    return Path(seat.memo_file) if seat.memo_file else runs / FILE
+
+
+def known(of: str, file: Path) -> str:
+    """How many of the lines in `file` and the bundled one are of scope `of`. Raises ConfigError like `stored`."""
+    lines = {row.key: row.scope for rows in stored(file) for row in rows}
+    own = sum(scope == of for scope in lines.values())
+    rest = "" if own else ": nothing is remembered at the beginning"
+    return f"{own} of {len(lines)} lines are of such desktops as this machine's{rest}"
+
+
+def stored(file: Path) -> list[list[MemoLine]]:
+    """The lines of `file`, and the bundled ones. Raises ConfigError for a file that is no memo."""
+    try:
+        return [read(one) if one.is_file() else [] for one in (file, BUNDLED)]
+    except StoreError as error:
+        raise ConfigError(f"desktops.memo_file: {error}") from None
+
+
 class Memo:
     """The lines of one process, and the file that it shares with others. Make and use it on one event loop."""
 
@@ -82,22 +104,18 @@ class Memo:
     async def open(cls, of: str, file: Path, log: Log | None = None, *, only: bool = False) -> Memo:
         """The lines of scope `of` in `file` and in the bundled one.
 
-        With `only`, where no desktop says what its image is, those of the scope of this observation version that has
-        most of them. Raises ConfigError for a file that is no memo.
+        With `only` they may be of another image, where none is of this one: of the one that the file has most of, or
+        the bundled one. Raises ConfigError for a file that is no memo.
         """
         made = cls(of, file, log)
-        try:
-            lines = [row for one in (BUNDLED, file) if one.is_file() for row in await asyncio.to_thread(read, one)]
-        except StoreError as error:
-            raise ConfigError(f"desktops.memo_file: {error}") from None
+        files = await asyncio.to_thread(stored, file)
         if only:
             version = f"{of.rpartition('/')[0]}/"
-            counts: dict[str, int] = {}
-            for row in lines:
-                if row.scope.startswith(version):
-                    counts[row.scope] = counts.get(row.scope, 0) + 1
-            made.scope = max(counts, key=counts.__getitem__, default=of)
-        made._lines = {row.key: row for row in lines if row.scope == made.scope}
+            counts = [Counter(row.scope for row in rows if row.scope.startswith(version)) for rows in files]
+            own = Counter({of: sum(each[of] for each in counts)})
+            made.scope = next((each.most_common(1)[0][0] for each in (+own, *counts) if each), of)
+        # The file's lines go before the bundled ones.
+        made._lines = {row.key: row for rows in reversed(files) for row in rows if row.scope == made.scope}
         made._size_bytes = sum(row.size_bytes for row in made._lines.values())
         made._log.emit(MEMO_OPENED, lines=len(made._lines), file=str(file))
         return made
@@ -118,7 +136,7 @@ class Memo:
         try:
             shown = msgspec.msgpack.decode(line.seen, type=Observation)
         except msgspec.DecodeError:
-            self._drop(key, line.task, "a screen that can't be read")
+            self.drop(key, line.task, "a screen that can't be read")
             return None
         self._used(key, line)
         return shown
@@ -146,14 +164,15 @@ class Memo:
         verdict: TaskVerdict | None = None,
     ) -> bool:
         """Remember what a desktop has just shown, answered or been judged; False, and the line is dropped, where it was
-        remembered otherwise. `of` is the task's id."""
-        packed = None if seen is None else msgspec.msgpack.encode(_by_place(seen))
+        remembered otherwise. `of` is the task's id. What is larger than a line is not kept, nor what a late program
+        lacks on the screen."""
+        packed = None if seen is None or seen.cut else msgspec.msgpack.encode(by_place(seen))
         fresh = MemoLine(self.scope, key, of, result, packed, verdict, 1)
         known = self._lines.get(key)
         if known is not None and (other := known.contradicts(fresh)):
-            self._drop(key, of, other)
+            self.drop(key, of, other)
             return False
-        if known is None and self._size_bytes > RAW_MOST:
+        if not fits(fresh) or (known is None and self._size_bytes > RAW_MOST):
             return True
         joined = fresh if known is None else known.joined(fresh)
         self._size_bytes += joined.size_bytes - (0 if known is None else known.size_bytes)
@@ -168,9 +187,13 @@ class Memo:
         change = self._changes.get(key)
         self._changes[key] = MemoChange(grown, fresh=change is not None and change.fresh)
 
-    def _drop(self, key: Key, of: str, what: str) -> None:
+    def drop(self, key: Key, of: str, what: str) -> None:
+        """Forget a line whose `what` a desktop has contradicted; dropped twice it counts once."""
+        change, line = self._changes.get(key), self._lines.pop(key, None)
+        if line is None and change is not None and change.line is None:
+            return
         self.contradicted += 1
-        self._lines.pop(key, None)
+        self._size_bytes -= 0 if line is None else line.size_bytes
         self._changes[key] = MemoChange(None, fresh=True)
         self._log.emit(MEMO_CONTRADICTED, task=of, what=what, times=self.contradicted)
 
@@ -186,10 +209,13 @@ class Memo:
         except (StoreError, OSError) as error:
             self._changes = changes | self._changes  # the next one tries again
             self._log.emit(MEMO_UNREADABLE, cause=str(error)[:400])
-        else:  # what other processes have seen meanwhile
-            for row in lines:
-                if row.scope == self.scope and row.key not in self._changes:
-                    self._lines[row.key] = row
+        else:  # what other processes have seen meanwhile, or seen otherwise
+            there = {row.key: row for row in lines if row.scope == self.scope}
+            for key, change in changes.items():
+                if change.fresh and key not in there and key not in self._changes:
+                    self._lines.pop(key, None)
+            self._lines |= {key: row for key, row in there.items() if key not in self._changes}
+            self._size_bytes = sum(row.size_bytes for row in self._lines.values())
         self._merged_at, self._merging = time.monotonic(), None
 
     async def close(self) -> None:
@@ -200,7 +226,7 @@ class Memo:
             await self._merge()
 
 
-def _by_place(seen: Observation) -> Observation:
+def by_place(seen: Observation) -> Observation:
     """The same with windows numbered by their place: a desktop draws the numbers, and no compact prompt shows them."""
     windows = tuple(msgspec.structs.replace(window, number=n) for n, window in enumerate(seen.windows, 1))
     return msgspec.structs.replace(seen, windows=windows)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from runtime.errors import StoreError
 Key = bytes  # 16 of them
 FORMAT = b"computerrl-memo/1"
 COLUMNS = ("scope", "key", "task", "result", "seen", "success", "reason", "score", "uses")
+TEXTS = ["scope", "task", "result", "seen", "reason"]
 FILE_MOST = 256 << 20  # bytes of a file that is read
 ROWS_MOST = 1 << 20
 RAW_MOST = 512 << 20  # bytes of all texts and screens; above it the lines that were used least go
@@ -80,17 +81,16 @@ def read(file: Path) -> list[MemoLine]:
     try:
         if file.stat().st_size > FILE_MOST:
             raise StoreError(f"{file} has more than {FILE_MOST >> 20} MiB")
-        with pq.ParquetFile(file) as opened:
-            meta = opened.metadata
+        with pq.ParquetFile(file, read_dictionary=TEXTS) as opened:
+            meta, schema = opened.metadata, opened.metadata.schema.to_arrow_schema()
             raw = sum(meta.row_group(n).total_byte_size for n in range(meta.num_row_groups))
             if meta.num_rows > ROWS_MOST or raw > 2 * RAW_MOST:
                 raise StoreError(f"{file} holds more than a memo may: {meta.num_rows} lines, {raw >> 20} MiB")
-            given = (opened.schema_arrow.metadata or {}).get(b"format", b"")
-            if given != FORMAT or not opened.schema_arrow.equals(_schema(), check_metadata=False):
+            given = (schema.metadata or {}).get(b"format", b"")
+            if given != FORMAT or not schema.equals(_schema(), check_metadata=False):
                 raise StoreError(f"{file} is no memo of format {FORMAT.decode()}")
-            digest = opened.schema_arrow.metadata.get(b"digest", b"").decode(errors="replace")
-            rows = opened.read().to_pylist()
-        lines = [_line(row) for row in rows]
+            digest = schema.metadata.get(b"digest", b"").decode(errors="replace")
+            lines = [_line(row) for row in _rows(opened)]
     except (OSError, pa.ArrowException, ValueError, TypeError, KeyError, msgspec.ValidationError) as error:
         raise StoreError(
             f"{file} can't be read as a memo: {str(error).splitlines()[0] if str(error) else error!r}"
@@ -98,6 +98,30 @@ def read(file: Path) -> list[MemoLine]:
     if digest_of(lines) != digest:
         raise StoreError(f"{file} is not what its digest says: its lines were changed after it was written")
     return lines
+
+
+def _rows(opened: Any) -> Iterator[dict[str, Any]]:
+    """The file's rows. Raises ValueError where texts are longer than they may be, however small they are packed."""
+    import pyarrow.compute as pc
+
+    left = 2 * RAW_MOST
+    for batch in opened.iter_batches(128):
+        for name in TEXTS:
+            column = batch.column(name)
+            sizes = pc.binary_length(column.dictionary)
+            if (pc.max(sizes).as_py() or 0) > TEXT_MOST:
+                raise ValueError("one of its lines is longer than any desktop's")
+            left -= pc.sum(sizes.take(column.indices)).as_py() or 0
+        if left < 0:
+            raise ValueError(f"its texts and screens take more than {2 * RAW_MOST >> 20} MiB")
+        yield from batch.to_pylist()
+
+
+def fits(line: MemoLine) -> bool:
+    """Whether a reader takes it."""
+    reason = "" if line.verdict is None else line.verdict.reason
+    texts = (line.scope, line.task, line.result or "", reason)
+    return max(len(line.seen or b""), *(len(text.encode()) for text in texts)) <= TEXT_MOST
 
 
 def merge(file: Path, changes: Mapping[Key, MemoChange]) -> list[MemoLine]:
@@ -179,9 +203,7 @@ def _row(line: MemoLine) -> dict[str, Any]:
 def _line(row: dict[str, Any]) -> MemoLine:
     verdict = None
     if row["success"] is not None:
-        verdict = TaskVerdict(row["success"], row["reason"], row["score"])
+        verdict = msgspec.convert({name: row[name] for name in ("success", "reason", "score")}, TaskVerdict)
     line = MemoLine(row["scope"], row["key"], row["task"], row["result"], row["seen"], verdict, row["uses"])
     msgspec.convert(msgspec.structs.asdict(line), MemoLine)  # no part of it is missing
-    if max(len(line.seen or b""), len(line.result or ""), len(line.task), len(line.scope)) > TEXT_MOST:
-        raise ValueError("one of its lines is longer than any desktop's")
     return line

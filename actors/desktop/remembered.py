@@ -8,12 +8,12 @@ is dropped. No fault is remembered.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
 
-from actors.desktop.memo import Memo
+from actors.desktop.memo import Memo, by_place
 from actors.desktop.pool.desktops import BootedDesktop
+from actors.desktop.pool.leased import FAILED
 from actors.desktop.scene import EpisodeScene, Judged
-from actors.errors import DesktopFault
+from actors.errors import AgentBrokeDesktop, DesktopFault
 from apis.actions.gui import Action, line
 from apis.observation import Observation
 from apis.plans.action import plan
@@ -33,7 +33,9 @@ class RememberedScene:
         self._lease = lease
         self._back = back
         self._key = memo.root(task)
-        self._trail: list[tuple[Action, str]] = []  # what was done so far, and what it answered; an episode bounds it
+        # What was shown, done and answered so far; an episode bounds it.
+        self._trail: list[tuple[Observation, Action, str]] = []
+        self._seen: Observation | None = None  # what the memo has shown since the last action
         self._real: EpisodeScene | None = None
         self._shown: Observation | None = None  # by the desktop, since its last action
         self._verdict: TaskVerdict | None = None
@@ -47,7 +49,7 @@ class RememberedScene:
     async def observe(self) -> Observation:
         """What shows, from the memo or the desktop."""
         if self._real is None and (shown := self._memo.seen(self._key)) is not None:
-            self.remembered = True
+            self.remembered, self._seen = True, shown
             return shown
         real = await self._desktop()
         self.remembered = False
@@ -69,15 +71,16 @@ class RememberedScene:
             return todo.result, todo.ends
         key = self._memo.after(self._key, line(action))
         if self._real is None and (answered := self._memo.result(key)) is not None:
-            self._trail.append((action, answered))
-            self._key = key
+            self._trail.append((by_place(observation), action, answered))
+            self._key, self._seen = key, None
             return answered, None
         real = await self._desktop()
         self.remembered = False
         answered, ends = await real.act(action, observation if self._shown is None else self._shown)
-        self._trail.append((action, answered))
+        self._trail.append((by_place(observation), action, answered))
         self._key, self._shown = key, None
-        self._memo.keep(key, self._task, result=answered)
+        if not answered.startswith(FAILED):  # it may be of a slow program: another desktop may do it
+            self._memo.keep(key, self._task, result=answered)
         return answered, ends
 
     async def screenshot(self) -> bytes | None:
@@ -124,26 +127,33 @@ class RememberedScene:
         real = await self._lease()
         await real.prepare()
         key, shown = self._memo.root(self._task), None
-        for action, answered in self._trail:
-            shown = await real.observe()
-            self._agree(key, seen=shown)
-            now, _ = await real.act(action, shown)
-            key, shown = self._memo.after(key, line(action)), None
-            self._agree(key, result=now, was=answered)
-        if self._memo.seen(key) is not None:
-            shown = await real.observe()
-            self._agree(key, seen=shown)
+        try:
+            for seen, action, answered in self._trail:
+                shown = await real.observe()
+                self._agree(key, "screen", self._memo.keep(key, self._task, seen=shown) and by_place(shown) == seen)
+                key = self._memo.after(key, line(action))
+                now, _ = await real.act(action, shown)
+                self._agree(key, "result", self._memo.keep(key, self._task, result=now) and now == answered)
+                shown = None
+            if self._seen is not None:
+                shown = await real.observe()
+                known = self._memo.keep(key, self._task, seen=shown)
+                self._agree(key, "screen", known and by_place(shown) == self._seen)
+        except AgentBrokeDesktop as broken:  # under what went well before
+            self._memo.drop(key, self._task, "end")
+            raise DesktopFault(DISAGREES, f"remembered actions have broken a desktop: {broken}", "memo") from broken
         self._real, self._shown = real, shown
         self._back()
         return real
 
-    def _agree(self, key: bytes, was: str | None = None, **what: Any) -> None:
-        """Raise DesktopFault where the desktop shows or answers another thing than the policy has seen."""
-        agrees = self._memo.keep(key, self._task, **what)
-        if not agrees or (was is not None and was != what["result"]):
-            detail = (
-                f"after the same actions a desktop has another {next(iter(what))} than the memo: its line is dropped"
-            )
+    def _agree(self, key: bytes, what: str, agrees: bool) -> None:
+        """Raise DesktopFault where the desktop shows or answers another thing than the policy has seen.
+
+        What the policy has seen counts: its line may have been dropped or seen otherwise by another seat since then.
+        """
+        if not agrees:
+            self._memo.drop(key, self._task, what)
+            detail = f"after the same actions a desktop has another {what} than the memo: its line is dropped"
             raise DesktopFault(DISAGREES, detail, "memo")
 
 

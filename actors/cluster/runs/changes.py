@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from actors.cluster.config.schema import Deploy
+from actors.desktop.actor import DesktopSeat
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox.shares import Room, fitted
 from actors.replay.config import LedgerSettings
@@ -149,7 +150,8 @@ def _lasting(spec: ActorSpec) -> Any:
         return msgspec.structs.replace(config, demos=msgspec.structs.replace(config.demos, source=""))
     taken = TAKES.get(_kind(spec.name), ())
     fields = () if config is None else config.__struct_fields__
-    return {name: getattr(config, name) for name in fields if name not in taken}
+    lasting = {name: getattr(config, name) for name in fields if name not in taken}
+    return lasting | {"memo": config.remembers} if isinstance(config, DesktopSeat) else lasting
 
 
 def _taken(spec: ActorSpec) -> Any:

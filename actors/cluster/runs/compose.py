@@ -18,6 +18,7 @@ from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.runs import placement, recordings
 from actors.cluster.runs.placement import LEARNER, ROUTER
 from actors.cluster.runs.refusals import Named
+from actors.desktop import memo as memos
 from actors.desktop.actor import DesktopSeat
 from actors.desktop.config import SandboxConfig
 from actors.desktop.providers.sandbox import shares
@@ -69,7 +70,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and value: what the deploy file comes to, and what its desktops may take of the machine."""
-        more = [("learner", self.memory)] * bool(self.memory) + [(one.name, one.line) for one in self.sums]
+        more = (
+            [("learner", self.memory)] * bool(self.memory) + [(one.name, one.line) for one in self.sums] + self._memo()
+        )
         source = self._ledger().demos.source
         if not source:
             return [*keys.summary(self.deploy, self.lanes), *more]
@@ -78,6 +81,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         rest = f"the other {wanted - held} are demonstrated" if held < wanted else "none is demonstrated"
         holds = f"{self.deploy.demos.source} holds {keys.count(held, 'demonstration')}"
         return [*keys.summary(self.deploy, lanes), ("recording", f"{holds}, {wanted} are wanted: {rest}"), *more]
+
+    def _memo(self) -> list[tuple[str, str]]:
+        """What is remembered of desktops here; nothing where none is, or where they are elsewhere."""
+        config = next((spec.config for spec in self._specs() if isinstance(spec.config, DesktopSeat)), None)
+        if config is None or config.seat.memo == "off" or self.deploy.desktops.place:
+            return []
+        file = memos.file_of(config.seat, self.run_dir.parent)
+        return [("memo", memos.known(memos.scope(config.seat, config.desktops), file))]
 
     @property
     def samplers(self) -> list[str]:

@@ -35,6 +35,7 @@ from apis.tasksets import store
 from apis.tasksets.judge import NOTHING, Judging
 from runtime.errors import ConfigError, ProtocolError
 
+FAILED = "Failed: "  # begins what a policy reads of an action that the guest has refused
 CALLS_SHARE = 0.75  # of a lease, for all calls after the policy's first action: what a slow agent may take
 
 
@@ -283,7 +284,7 @@ class DesktopControl:
         try:
             answers = await self.carry_out(list(todo.calls), self._config.call_timeout_s)
         except GuestRefused as refused:
-            return f"Failed: {refused.text}", todo.ends
+            return FAILED + refused.text, todo.ends
         return todo.result if todo.answer is None else answers[todo.answer], todo.ends
 
     async def carry_out(self, calls: list[Call], timeout_s: float) -> list[Any]:

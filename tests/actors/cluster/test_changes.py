@@ -16,7 +16,7 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import apply, changes, compose, loop
 from actors.cluster.runs.changes import Layout, LiveChange
 from actors.desktop.actor import DesktopSeat, Drain
-from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, SeatConfig
+from actors.desktop.config import DesktopsConfig, MemoUse, PoolConfig, SandboxConfig, SeatConfig
 from actors.desktop.providers.sandbox import shares
 from actors.sampler.router import DispatchSettings
 from runtime.actor import Actor, handles
@@ -38,6 +38,7 @@ class Shape(msgspec.Struct, frozen=True):
     memory_mib: int = 500
     settle_ms: int = 100
     nice: int = 0
+    memo: MemoUse = "off"
 
 
 def laid(shape: Shape) -> Layout:
@@ -45,7 +46,8 @@ def laid(shape: Shape) -> Layout:
     desktops = DesktopsConfig(
         provider=SandboxConfig(memory_mib=shape.memory_mib), pool=PoolConfig(processes=shape.processes)
     )
-    seat = DesktopSeat(seat=SeatConfig(settle_ms=shape.settle_ms), desktops=desktops, model="m", samplers=["router"])
+    seats = SeatConfig(settle_ms=shape.settle_ms, memo=shape.memo)
+    seat = DesktopSeat(seat=seats, desktops=desktops, model="m", samplers=["router"])
     samplers = [f"sampler/{i}" for i in range(shape.samplers)]
     made = [
         *(ActorSpec(name=name, factory="s:S", config=SeatConfig()) for name in samplers),
@@ -67,6 +69,7 @@ shapes = st.integers(1, 12).flatmap(
         memory_mib=st.sampled_from([500, 900]),
         settle_ms=st.sampled_from([100, 200]),
         nice=st.sampled_from([0, 5]),
+        memo=st.sampled_from(["off", "on"]),
     )
 )
 
@@ -88,14 +91,22 @@ def test_a_change_carried_out_is_what_was_wanted(before: Shape, after: Shape) ->
 def test_a_seat_is_ended_only_where_its_process_or_what_it_shares_changes(before: Shape, after: Shape) -> None:
     now, then = laid(before), laid(after)
     change = changes.decide(now, then)
-    same = msgspec.structs.replace(after, seats=0, samplers=0, settle_ms=0) == msgspec.structs.replace(
-        before, seats=0, samplers=0, settle_ms=0
+    same, was = (
+        msgspec.structs.replace(shape, seats=0, samplers=0, settle_ms=shape.settle_ms if shape.memo == "on" else 0)
+        for shape in (after, before)
     )
     ended = {name for name in change.removed if name.startswith("desktop/")}
-    if same:  # only how many there are, and what a seat takes while it lives
+    if same == was:  # only how many there are, and what a seat takes while it lives
         assert ended == {f"desktop/{k}" for k in range(after.seats, before.seats)}
     if before == after:
         assert change == LiveChange()
+
+
+def test_seats_begin_again_where_another_memo_is_theirs() -> None:
+    shape = Shape(seats=2, processes=1, samplers=1, memo="on")
+    for other in ({"settle_ms": 200}, {"memo": "off"}):
+        change = changes.decide(laid(shape), laid(msgspec.structs.replace(shape, **other)))
+        assert (change.removed, [host.name for host in change.hosts]) == (("desktop/0", "desktop/1"), ["desktops/0"])
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,13 @@ def test_an_evaluation_takes_what_is_not_said_from_the_run(runs: Path) -> None:
     )
 
 
+def test_an_evaluation_remembers_desktops_like_its_run_where_a_memo_holds(runs: Path) -> None:
+    mine = weights.locate("mine", runs)
+    words = ("mine", "--runs", str(runs), "--like", "learn")
+    for more, memo in (((), "on"), (("--format", "published"), "off"), (("--osworld-out", "out"), "off")):
+        assert settings.deploy_of(arguments(*words, *more), mine).desktops.memo == memo
+
+
 def test_a_card_knows_the_newest_weights_by_the_name_that_a_resume_gave_them(runs: Path) -> None:
     mine = weights.locate("mine", runs, "final")
     rounds = evaluation_rounds.read_rounds(runs / "mine")

@@ -20,6 +20,7 @@ def test_learn_begins_from_bundled_weights_and_is_measured(
     plan = capsys.readouterr().out
     assert "20 steps of RL in 2 phases, 1 x 200 steps of pulse" in plan
     assert "at the beginning, after each pulse and at the end: 200 instances" in plan
+    assert "lines are of such desktops" in plan
     assert models.locate("cloned") != models.locate("base")
     assert models.fingerprint(models.locate("cloned")) == models.fingerprint(models.locate("base"))
 

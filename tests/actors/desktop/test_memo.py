@@ -7,15 +7,17 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.desktop.memo import Memo
+from actors.desktop.memo import BUNDLED, Memo, known
+from actors.desktop.memo_file import TEXT_MOST, read
 from actors.desktop.recorder import EndState
 from actors.desktop.remembered import DISAGREES, NOT_REMEMBERED, NoDesktops, RememberedScene
 from actors.desktop.scene import EpisodeScene, Judged
-from actors.errors import DesktopFault
+from actors.errors import AgentBrokeDesktop, DesktopFault
 from apis.actions.gui import Action, Click, Exit, Hotkey, Wait
 from apis.observation import Element, Observation, Window
 from apis.prompts.compact import render_compact
@@ -134,6 +136,76 @@ async def test_a_desktop_that_shows_another_thing_is_a_fault_and_its_line_is_dro
     assert len(again.given) == 1
 
 
+async def test_what_the_policy_has_seen_is_compared_where_its_line_was_dropped_meanwhile(tmp_path: Path) -> None:
+    kept = memo(tmp_path)
+    await played(RememberedScene(TASK, kept, Leases()), [0, 1])
+    for actions in ([], [0]):  # before an action, and on the way to one
+        scene = RememberedScene(TASK, kept, Leases(late_at=0))
+        await scene.prepare()
+        for move in actions:
+            await scene.act(ACTIONS[move], await scene.observe())
+        shown = await scene.observe()
+        kept.drop(kept.root(TASK), TASK, "seen")  # by another seat
+        with pytest.raises(DesktopFault) as fault:
+            await scene.act(ACTIONS[2], shown)
+        assert fault.value.cause == DISAGREES
+        await played(RememberedScene(TASK, kept, Leases()), [0, 1])
+
+
+class Broken(FakeDesktop):
+    """Ends under the first action."""
+
+    async def act(self, action: Action, observation: Observation) -> tuple[str, bool | None]:
+        raise AgentBrokeDesktop("session_ended", "it ended")
+
+
+async def test_a_desktop_that_breaks_under_what_is_remembered_is_no_failure_of_the_policy(tmp_path: Path) -> None:
+    kept = memo(tmp_path)
+    await played(RememberedScene(TASK, kept, Leases()), [0])
+
+    async def broken() -> EpisodeScene:
+        return Broken()
+
+    with pytest.raises(DesktopFault) as fault:
+        await played(RememberedScene(TASK, kept, broken), [0, 1])
+    assert fault.value.cause == DISAGREES
+    with pytest.raises(AgentBrokeDesktop):  # now the action is carried out, and breaks the desktop itself
+        await played(RememberedScene(TASK, kept, broken), [0, 1])
+
+
+class Slow(FakeDesktop):
+    """Refuses an action, and shows less than there is."""
+
+    async def observe(self) -> Observation:
+        return msgspec.structs.replace(await super().observe(), cut=True)
+
+    async def act(self, action: Action, observation: Observation) -> tuple[str, bool | None]:
+        await super().act(action, observation)
+        return "Failed: calc did not answer within 5 s", None
+
+
+async def test_what_a_slow_program_shows_and_answers_is_not_remembered(tmp_path: Path) -> None:
+    kept = memo(tmp_path)
+
+    async def slow() -> EpisodeScene:
+        return Slow()
+
+    scene = RememberedScene(TASK, kept, slow)
+    await scene.prepare()
+    await scene.act(ACTIONS[0], await scene.observe())
+    leases = Leases()
+    assert await played(RememberedScene(TASK, kept, leases), [0, 1]) == await played(FakeDesktop(), [0, 1])
+    assert (len(leases.given), kept.contradicted) == (1, 0)
+
+
+async def test_what_is_larger_than_a_line_spoils_no_file(tmp_path: Path) -> None:
+    kept = memo(tmp_path)
+    kept.keep(kept.root(TASK), TASK, result="x" * (TEXT_MOST + 1))
+    kept.keep(kept.after(kept.root(TASK), "a"), TASK, result="x")
+    await kept.close()
+    assert [line.result for line in read(tmp_path / "memo.parquet")] == ["x"]
+
+
 async def test_where_no_desktop_may_be_booted_an_unknown_step_is_a_fault_that_is_named(tmp_path: Path) -> None:
     kept = memo(tmp_path)
     await played(RememberedScene(TASK, kept, Leases()), SOLVED)
@@ -172,4 +244,9 @@ async def test_another_process_knows_what_was_remembered(tmp_path: Path) -> None
     elsewhere = await Memo.open("3/compact/1500/1", tmp_path / "memo.parquet")
     assert elsewhere.seen(elsewhere.root(TASK)) is None  # another image
     only = await Memo.open("3/compact/1500/none", tmp_path / "memo.parquet", only=True)
-    assert only.seen(only.root(TASK)) is not None  # which has no image of its own
+    assert only.seen(only.root(TASK)) is not None  # which has no image of its own; the bundled lines are more
+    none = tmp_path / "none.parquet"
+    here = (await Memo.open("3/compact/1500/none", none, only=True)).scope
+    assert here == read(BUNDLED)[0].scope
+    assert known(here, none).startswith(f"{len(read(BUNDLED))} of ")
+    assert known(kept.scope, none).endswith("nothing is remembered at the beginning")

@@ -9,10 +9,12 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from actors.desktop.memo_file import MemoChange, MemoLine, bounded, merge, read, write
+from actors.desktop import memo_file
+from actors.desktop.memo_file import TEXT_MOST, MemoChange, MemoLine, bounded, merge, read, write
 from apis.tasks.verify.verify import TaskVerdict
 from runtime.errors import StoreError
 
@@ -107,4 +109,31 @@ def test_a_file_that_is_no_memo_is_refused(tmp_path: Path) -> None:
         assert pq.read_table(file).num_rows == broken.num_rows, name  # a stranger's file stays as it was
     file.write_bytes(b"PAR1 or not")
     with pytest.raises(StoreError):
+        read(file)
+
+
+def test_a_file_with_a_right_digest_is_refused_where_its_lines_are_none(tmp_path: Path) -> None:
+    file = tmp_path / "memo.parquet"
+    write(file, [line(n) for n in range(3)])
+    table = pq.read_table(file)
+    number = table.column_names.index("reason")
+    pq.write_table(table.set_column(number, table.field(number), pa.nulls(3, pa.string())), file)
+    with pytest.raises(StoreError, match="str"):
+        read(file)
+    write(file, [line(2, "x" * (TEXT_MOST + 1))])
+    with pytest.raises(StoreError, match="longer"):
+        read(file)
+
+
+def test_a_small_file_of_many_large_texts_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memo_file, "RAW_MOST", 16 * TEXT_MOST)
+    file = tmp_path / "memo.parquet"
+    write(file, [line(2)])
+    schema, rows = pq.read_schema(file), 100
+    known = {"scope": "s", "task": "t", "key": bytes(16), "uses": 0, "result": "x" * (TEXT_MOST - 9)}
+    columns = [pa.repeat(pa.scalar(known.get(field.name), field.type), rows) for field in schema]
+    with pq.ParquetWriter(file, schema, compression="zstd", dictionary_pagesize_limit=2 * TEXT_MOST) as out:
+        out.write_table(pa.Table.from_arrays(columns, schema=schema))  # the text is in the file once
+    assert file.stat().st_size < TEXT_MOST
+    with pytest.raises(StoreError, match="texts and screens"):
         read(file)
