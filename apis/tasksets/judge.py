@@ -34,11 +34,12 @@ from apis.tasks.verify.verify import FileView, Read, TaskVerdict, WantedFile
 from apis.tasksets import getters
 from apis.tasksets.getters import downloads
 from apis.tasksets.package import LEFT_METRICS, Lacking
+from apis.tasksets.published_guards import OF_START
 from apis.tasksets.steps import Fixture, at_home, calls_of, carried, name_of
 from runtime.errors import ConfigError
 
-# What scores by a metric that is not here: by its name, the result, what is expected, the options, and the files at
-# the start that are of the result's kind.
+# What scores by a metric that is not here: by its name, the result, what is expected, the options, and for a guard that
+# compares with them the files at the start that are of the result's kind.
 Tail = Callable[[str, Value, Value, Options, Sequence[FileView]], Score]
 PICTURES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM")  # what files of pictures begin with
 LIKE, START_LIKE = "compare_images", 0.4  # how alike pictures are, and from what on one may come of another
@@ -150,7 +151,8 @@ def score(task: Task, read: Read, answers: Mapping[str, str], fixture: Fixture, 
             own = not getters.is_read(expected) or set() < set(getters.files_of(expected)) <= brought.keys()
             found = _scored(metric, sides[0], sides[1], options, of_task=own)
         elif tail is not None:
-            found = tail(name, sides[0], sides[1] if expected else None, options, _starts(task, sides[0], fixture))
+            starts = _starts(task, sides[0], fixture) if name in OF_START else []
+            found = tail(name, sides[0], sides[1] if expected else None, options, starts)
             if found.value > 0 and name in LEFT_METRICS and LEFT_METRICS[name].of_start(sides[1]):
                 found = _from_start(found, [tail(LIKE, sides[0], one, {}, ()) for one in _pictures(task, fixture)])
         scores.append(Score(found.value, f"{name}: {found.reason}"))

@@ -33,6 +33,7 @@ _MOVES = {
     "examine_right_position": ("left", 1, FAR_RIGHT),
     "examine_top_position": ("top", -1, HIGH_UP),
 }
+_SAME = {"TX1": "DK1", "TX2": "DK2", "BG1": "LT1", "BG2": "LT2"}  # names that a theme's colours have, too
 Guard = Callable[[list[Any], dict[str, Any], Sequence[str]], str]  # arguments, options, the files at the start
 
 
@@ -68,7 +69,7 @@ def _local(element: Any) -> str:
 
 
 def paragraphs(path: str) -> Iterator[str]:
-    """The paragraphs of a docx, pptx or odf file, of tables and boxes too."""
+    """The paragraphs of a docx, pptx or odf file, of tables and boxes too; codes of fields and places are no text."""
     from lxml import etree
 
     with zipfile.ZipFile(path) as archive:
@@ -77,6 +78,8 @@ def paragraphs(path: str) -> Iterator[str]:
             for element in root.iter():
                 if _local(element) in _GAPS:
                     element.text = " "
+                elif name != "content.xml" and _local(element) != "t":
+                    element.text = ""
             yield from ("".join(element.itertext()) for element in root.iter() if _local(element) in ("p", "h"))
 
 
@@ -95,15 +98,17 @@ def _kept(arguments: list[Any], _: dict[str, Any], starts: Sequence[str]) -> str
     return "" if not shares or max(shares) >= KEPT else f"of the words {max(shares):.0%} are there still"
 
 
-def _none_emptied(arguments: list[Any], _: dict[str, Any], __: Sequence[str]) -> str:
-    there, wanted = (list(map(str.strip, paragraphs(path))) for path in arguments[:2])
-    return "" if len(there) >= len(wanted) else f"it has {len(there)} paragraphs and not {len(wanted)}"
-
-
 def _document(path: str) -> Any:
     from docx import Document
 
     return Document(path)
+
+
+def _none_emptied(arguments: list[Any], _: dict[str, Any], __: Sequence[str]) -> str:
+    """As many paragraphs as in what is expected, empty ones at the end apart."""
+    texts = [[paragraph.text.strip() for paragraph in _document(path).paragraphs] for path in arguments[:2]]
+    there, wanted = (max((at for at, text in enumerate(each, 1) if text), default=0) for each in texts)
+    return "" if there >= wanted else f"it has {there} paragraphs and not {wanted}"
 
 
 def _runs(document: Any) -> Iterator[tuple[int, Any]]:
@@ -112,7 +117,7 @@ def _runs(document: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _same_runs(looked_at: Callable[[Any], object]) -> Guard:
-    """The same texts look so, at least one."""
+    """The same texts look so, spaces apart; where none is expected to, nothing can be said."""
 
     def guard(arguments: list[Any], _: dict[str, Any], __: Sequence[str]) -> str:
         both = []
@@ -120,8 +125,8 @@ def _same_runs(looked_at: Callable[[Any], object]) -> Guard:
             texts: dict[int, str] = {}
             for number, run in _runs(_document(path)):
                 texts[number] = texts.get(number, "") + (run.text if looked_at(run) else "")
-            both.append([text.strip() for text in texts.values() if text.strip()])
-        return "" if both[0] == both[1] and both[1] else "not the same texts look so"
+            both.append(["".join(text.split()) for text in texts.values() if text.strip()])
+        return "" if both[0] == both[1] or not both[1] else "not the same texts look so"
 
     return guard
 
@@ -133,10 +138,12 @@ def _struck_through(arguments: list[Any], _: dict[str, Any], __: Sequence[str]) 
 
 
 def _colored_words(arguments: list[Any], _: dict[str, Any], __: Sequence[str]) -> str:
-    if words(arguments[0]) != words(arguments[1]):
+    there, wanted = (
+        [cell for table in _document(path).tables for row in table.rows for cell in row.cells] for path in arguments[:2]
+    )
+    if [cell.text.split() for cell in there] != [cell.text.split() for cell in wanted]:
         return "the words of tables are not the same"
-    cells = (cell for table in _document(arguments[0]).tables for row in table.rows for cell in row.cells)
-    for run in (run for cell in cells for paragraph in cell.paragraphs for run in paragraph.runs):
+    for run in (run for cell in there for paragraph in cell.paragraphs for run in paragraph.runs):
         if len({word[0].lower() in _VOWELS for word in run.text.split()}) > 1:
             return f"{run.text[:40]!r} has one colour"
     return ""
@@ -168,28 +175,31 @@ def _no_yellow(arguments: list[Any], _: dict[str, Any], __: Sequence[str]) -> st
 
 
 def _pictures(arguments: list[Any], _: dict[str, Any], __: Sequence[str]) -> str:
-    """Each picture has the size and the pixels of the one that is expected, what shows through too."""
+    """Each picture has the size and the pixels of the one that is expected, but for colours that can't be seen."""
     from PIL import Image
 
     sides = [one if isinstance(one, list) else [one] for one in arguments[:2]]
-    for there, wanted in zip_longest(*sides):
-        one, other = Image.open(there).convert("RGBA"), Image.open(wanted).convert("RGBA")
+    for pair in zip_longest(*sides):
+        one, other = (Image.open(path).convert("RGBA").convert("RGBa") for path in pair)
         if one.size != other.size or one.tobytes() != other.tobytes():
             return "a picture has another size or other pixels"
     return ""
 
 
 def _triangle(arguments: list[Any], _: dict[str, Any], __: Sequence[str]) -> str:
-    """What has the second most common colour is in the middle."""
+    """What has the most common colour but that of the background is in the middle; a hole has none."""
     import numpy as np
     from PIL import Image
 
-    pixels = np.asarray(Image.open(arguments[0]).convert("RGB")).astype(np.uint32)
+    pixels = np.asarray(Image.open(arguments[0]).convert("RGBA")).astype(np.uint32)
     colors = (pixels[..., 0] << 16) | (pixels[..., 1] << 8) | pixels[..., 2]
+    hole = 1 << 24
+    colors[pixels[..., 3] == 0] = hole
     named, counts = np.unique(colors, return_counts=True)
-    if len(named) < 2:
+    others = [color for color in named[np.argsort(counts)][-2::-1] if color != hole]
+    if not others:
         return "it has one colour"
-    centre = np.argwhere(colors == named[np.argsort(counts)[-2]]).mean(axis=0) / colors.shape
+    centre = np.argwhere(colors == others[0]).mean(axis=0) / colors.shape
     return "" if bool((abs(centre - 0.5) < MIDDLE).all()) else "the triangle is not in the middle"
 
 
@@ -288,11 +298,12 @@ def _upright(arguments: list[Any], options: dict[str, Any], starts: Sequence[str
     return _kept(arguments, options, starts) if show.slide_width and len(show.slides) else "it has no slide of a width"
 
 
-def _shapes(shapes: Any) -> Iterator[Any]:
-    for shape in shapes:
-        yield shape
-        if hasattr(shape, "shapes"):
-            yield from _shapes(shape.shapes)
+def _shapes(there: Any, wanted: Any) -> Iterator[tuple[Any, Any]]:
+    """The shapes at the same places of two slides or groups, and those of groups in both."""
+    for one, other in zip(there, wanted, strict=False):
+        yield one, other
+        if hasattr(one, "shapes") and hasattr(other, "shapes"):
+            yield from _shapes(one.shapes, other.shapes)
 
 
 def _slides(arguments: list[Any], options: dict[str, Any], _: Sequence[str]) -> str:
@@ -302,7 +313,7 @@ def _slides(arguments: list[Any], options: dict[str, Any], _: Sequence[str]) -> 
     if arguments[0] is None:
         return "it is missing"
     pairs = list(zip(*(Presentation(path).slides for path in arguments[:2]), strict=False))
-    shapes = [pair for one, other in pairs for pair in zip(_shapes(one.shapes), _shapes(other.shapes), strict=False)]
+    shapes = [pair for one, other in pairs for pair in _shapes(one.shapes, other.shapes)]
     for there, wanted in shapes:
         if getattr(wanted, "text", "").strip() and not hasattr(there, "text"):
             return f"{wanted.text[:40]!r} is no text"
@@ -333,15 +344,11 @@ def _other_color(there: Any, wanted: Any) -> str:
     pairs = zip(there.text_frame.paragraphs, wanted.text_frame.paragraphs, strict=False)
     for run, right in (runs for pair in pairs for runs in zip(*(one.runs for one in pair), strict=False)):
         mine, asked = _color(run), _color(right)
-        if (not mine and re.fullmatch(r"[0-9A-F]{6}", asked) and _bright(asked)) or (
-            mine and asked and _is_theme(mine) and _is_theme(asked) and mine != asked
-        ):
+        lacks = not mine and re.fullmatch(r"[0-9A-F]{6}", asked) and _bright(asked)
+        other = mine != asked and mine.startswith("theme ") and asked.startswith("theme ")
+        if right.text.strip() and (lacks or other):
             return f"{run.text[:40]!r} has another colour"
     return ""
-
-
-def _is_theme(color: str) -> bool:
-    return color.startswith("theme ")
 
 
 def _bright(color: str) -> bool:
@@ -356,7 +363,7 @@ def _color(run: Any) -> str:
     if not found:
         return ""
     value = str(found[0].get("val", "")).upper()
-    return f"theme {value}" if _local(found[0]) == "schemeClr" else value
+    return f"theme {_SAME.get(value, value)}" if _local(found[0]) == "schemeClr" else value
 
 
 def _sheets(arguments: list[Any], options: dict[str, Any], _: Sequence[str]) -> str:
@@ -392,9 +399,12 @@ def _frozen(sheet: Any) -> bool:
 
 
 def _blank_in_one(one: Any, other: Any) -> str:
-    """The first cell that has a value in one sheet alone: words such as NA are read as none by the metric."""
-    filled = [{at for at, cell in sheet._cells.items() if cell.value not in (None, "")} for sheet in (one, other)]
-    differ = min(filled[0] ^ filled[1], default=None)
+    """The first cell with a value in one sheet alone, as NA, which the metric reads as none; an error is none, too."""
+    both = [{at for at, cell in each._cells.items() if cell.value not in (None, "")} for each in (one, other)]
+    differ = min(
+        (at for at in both[0] ^ both[1] if "e" not in (one.cell(*at).data_type, other.cell(*at).data_type)),
+        default=None,
+    )
     return str(one.cell(*differ).coordinate) if differ else ""
 
 
@@ -404,6 +414,7 @@ FEATURES = (  # these look at one feature of a document alone
     "compare_font_names", "compare_highlighted_text", "compare_references", "contains_page_break",
     "evaluate_conversion", "evaluate_presentation_fill_to_rgb_distance", "evaluate_spacing", "is_first_line_centered",
 )  # fmt: skip
+OF_START = {*FEATURES, "check_slide_orientation_Portrait", "evaluate_alignment"}  # these compare with the start, too
 GUARDS: dict[str, Guard] = dict.fromkeys(FEATURES, _kept) | {
     "check_auto_saving_time": _saving,
     "check_green_background": _around,

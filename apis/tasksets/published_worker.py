@@ -41,19 +41,6 @@ WALL_S = 300.0  # of an order, for a metric that waits; on a busy machine `CPU_S
 touched: list[str] = []
 
 
-class Unguarded:
-    """Refuses nothing, as `published_guards` does where a metric has no guard."""
-
-    def refused(self, *_: Any) -> str:
-        return ""
-
-    def at_fault(self, *_: Any) -> str:
-        return ""
-
-
-NO_GUARDS = Unguarded()
-
-
 class Missing(types.ModuleType):
     """What is not installed: it can be imported, and is noted as soon as it is used."""
 
@@ -149,7 +136,7 @@ def given(value: Any, folder: Path) -> Any:
     return str(folder / value["name"])
 
 
-def judge(metrics: types.ModuleType, order: dict[str, Any], guards: Any = NO_GUARDS) -> dict[str, Any]:
+def judge(metrics: types.ModuleType, order: dict[str, Any], guards: Any) -> dict[str, Any]:
     """The answer to one order; a score that the `guards` refuse is 0."""
     metric = getattr(metrics, order["metric"], None)
     if metric is None:
@@ -173,7 +160,7 @@ def judge(metrics: types.ModuleType, order: dict[str, Any], guards: Any = NO_GUA
     return {"missing": touched[0]} if touched else answer
 
 
-def apart(metrics: types.ModuleType, order: dict[str, Any], guards: Any = NO_GUARDS) -> dict[str, Any]:
+def apart(metrics: types.ModuleType, order: dict[str, Any], guards: Any) -> dict[str, Any]:
     """The answer of a process of its own, which is then killed with all that it started."""
     reading, writing = os.pipe()
     child = os.fork()

@@ -1,8 +1,8 @@
 """A right end and a near miss for each metric that is left to the published package.
 
 The judge's environment has the libraries that make them, and runs this; any other leaves out what it can't make. It
-prints JSON: the cases, and
-wrong ends that a metric accepts and its guard refuses, with the files at the start.
+prints JSON: the cases, wrong ends that a metric accepts and its guard refuses, with the files at the start, and right
+ends that differ from what is expected as honest ones do.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from docx.enum.text import WD_COLOR_INDEX
 from PIL import ImageFilter, ImageOps
+from pptx.enum.dml import MSO_THEME_COLOR
 from published_made import (
     BLUE,
     GREY,
@@ -33,7 +34,9 @@ from published_made import (
     footed,
     frozen,
     gridded,
+    holed,
     italic,
+    linked,
     looked,
     lowered,
     marked,
@@ -69,6 +72,7 @@ from published_made import (
 
 CASES: list[dict[str, Any]] = []
 WEAK: list[dict[str, Any]] = []
+HONEST: list[dict[str, Any]] = []
 
 
 def case(metric: str, right: Any, wrong: Any, expected: Any = None, **options: Any) -> None:
@@ -77,6 +81,10 @@ def case(metric: str, right: Any, wrong: Any, expected: Any = None, **options: A
 
 def weak(metric: str, wrong: Any, expected: Any = None, *starts: Any, **options: Any) -> None:
     WEAK.append({"metric": metric, "wrong": wrong, "expected": expected, "starts": starts, "options": options})
+
+
+def honest(metric: str, right: Any, expected: Any = None, **options: Any) -> None:
+    HONEST.append({"metric": metric, "right": right, "expected": expected, "options": options})
 
 
 case(
@@ -419,6 +427,29 @@ weak("evaluate_colored_words_in_tables", docx("a"), docx("a", change=tabled("at"
 weak("evaluate_strike_through_last_paragraph", docx("a b", "c d", ""), docx("a b", "c d", name="b.docx"))
 weak("has_page_numbers_in_footers", docx("a", change=footed("page 1")))
 
+GRID = tabled("at", "by")
+
+
+def both(*changes: Any) -> Any:
+    return lambda made: [change(made) for change in changes]
+
+
+honest(
+    "compare_docx_images", docx("a", change=pictured(RED)), docx("a", change=both(pictured(RED), linked), name="b.docx")
+)
+honest("compare_init_lines", docx("a"), docx("a", "", "", name="b.docx"))
+honest("check_italic_font_size_14", docx("a b"), docx("a b", name="b.docx"))
+honest(
+    "evaluate_colored_words_in_tables", docx("a", change=colored), docx("a", change=both(GRID, linked), name="b.docx")
+)
+UNSEEN = [picture(color, mode="RGBA", box=(1, 2, 3, 255)) for color in ((255, 0, 0, 0), (0, 0, 0, 0))]
+honest("compare_image_list", [file("a.png", UNSEEN[0])], [file("b.png", UNSEEN[1])])
+honest("check_triangle_position", file("a.png", holed(triangle(20))))
+THEMED = [pptx(titled("a", theme=theme)) for theme in (MSO_THEME_COLOR.TEXT_1, MSO_THEME_COLOR.DARK_1)]
+honest("compare_pptx_files", *THEMED)
+honest("compare_pptx_files", pptx(titled(" ")), pptx(titled(" ", "FF0000"), "b.pptx"))
+honest("compare_table", workbook(["a", "b"], [1, None]), workbook(["a", "b"], [1, "#N/A"]), rules=[SHEETS])
+
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps({"cases": CASES, "weak": WEAK}))
+    sys.stdout.write(json.dumps({"cases": CASES, "weak": WEAK, "honest": HONEST}))

@@ -296,14 +296,31 @@ def upright(made: Any) -> None:
     made.slide_width, made.slide_height = Inches(5), Inches(9)
 
 
-def titled(text: str, color: str = "") -> Callable[[Any], None]:
+def titled(text: str, color: str = "", theme: Any = None) -> Callable[[Any], None]:
     def change(made: Any) -> None:
         made.slides[0].shapes.title.text = text
+        run = made.slides[0].shapes.title.text_frame.paragraphs[0].runs[0]
         if color:
-            run = made.slides[0].shapes.title.text_frame.paragraphs[0].runs[0]
             run.font.color.rgb = RGBColor.from_string(color)
+        if theme:
+            run.font.color.theme_color = theme
 
     return change
+
+
+def linked(made: Any) -> None:
+    """A field's code, which is no text of the document: some programs write it, others do not."""
+    code = OxmlElement("w:instrText")
+    code.text = "HYPERLINK one two three four five six"
+    made.paragraphs[0].add_run()._r.append(code)
+
+
+def holed(data: bytes) -> bytes:
+    """A picture with a transparent part, larger than the triangle, at its left."""
+    made, out = Image.open(io.BytesIO(data)).convert("RGBA"), io.BytesIO()
+    made.paste((0, 0, 0, 0), (0, 0, 18, 60))
+    made.save(out, "PNG")
+    return out.getvalue()
 
 
 def gridded(*said: str) -> Callable[[Any], None]:

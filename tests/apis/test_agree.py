@@ -25,7 +25,7 @@ from apis.tasks.metrics.metric import Score
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, Task
 from apis.tasks.verify.verify import FileView
-from apis.tasksets import judge, published, published_worker
+from apis.tasksets import judge, published, published_guards, published_worker
 from apis.tasksets.coverage import covered
 from apis.tasksets.published import PublishedError, PublishedScore
 from runtime.errors import ConfigError
@@ -37,7 +37,7 @@ from tests.apis.twins import TWINS, book, file
 def asked(metric: Any, *arguments: Any) -> dict[str, Any]:
     module = types.ModuleType("metrics")
     module.__dict__["tried"] = metric
-    return published_worker.apart(module, {"metric": "tried", "arguments": arguments, "options": {}})
+    return published_worker.apart(module, {"metric": "tried", "arguments": arguments, "options": {}}, published_guards)
 
 
 def test_a_missing_package_gives_no_score_even_where_its_error_is_swallowed() -> None:
@@ -54,7 +54,9 @@ def test_a_missing_package_gives_no_score_even_where_its_error_is_swallowed() ->
 def test_what_a_metric_does_to_its_process_is_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked(lambda: os._exit(3)) == {"raised": "ended with status 3"}
     assert asked(lambda: b"x" * (published_worker.MEMORY_BYTES + 1))["raised"].startswith("MemoryError")
-    assert published_worker.apart(types.ModuleType("metrics"), {"metric": "none"}) == {"missing": "not in the package"}
+    assert published_worker.apart(types.ModuleType("metrics"), {"metric": "none"}, published_guards) == {
+        "missing": "not in the package"
+    }
     monkeypatch.setattr(published_worker, "WALL_S", 0.3)
     assert asked(lambda: time.sleep(60)) == {"raised": "took longer than 0.3 s"}
 

@@ -191,3 +191,24 @@ def test_a_picture_judged_by_one_feature_has_to_be_like_one_of_the_start(func: s
     loaded = osworld.load(json.dumps(task).encode())
     scores = [judge.score(loaded, lambda _, one=one: one, {}, carried, tail).value for one in (start, black)]
     assert scores == [1, 0]
+
+
+@pytest.mark.parametrize(("func", "count"), [("check_transition", 1), ("compare_pptx_files", 0)])
+def test_files_of_the_start_are_sent_only_where_a_guard_compares_with_them(func: str, count: int) -> None:
+    place = f"{HOME}/a.pptx"
+    files = [{"url": data_url(b"start"), "path": path} for path in (place, f"{HOME}/a.png")]
+    task = {
+        "id": "a",
+        "instruction": "Add a transition",
+        "config": [{"type": "download", "parameters": {"files": files}}],
+        "evaluator": {"func": func, "result": {"type": "vm_file", "path": place, "dest": "a.pptx"}},
+    }
+    sent: list[Any] = []
+
+    def tail(*asked: Any) -> Score:
+        sent.extend(asked[-1])
+        return Score(1.0, "")
+
+    result = FileView("file", data=b"end", name="a.pptx")
+    judge.score(osworld.load(json.dumps(task).encode()), lambda _: result, {}, carried, tail)
+    assert [(one.name, one.data) for one in sent] == [("a.pptx", b"start")] * count

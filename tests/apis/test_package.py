@@ -124,7 +124,7 @@ def test_each_metric_that_is_left_to_the_package_judges_a_right_end_and_a_near_m
 @pytest.mark.slow
 def test_a_guard_alone_lets_right_ends_pass_and_refuses_weak_ones(tmp_path: Path) -> None:
     """With the libraries of this environment, where the package is not installed."""
-    for number, case in enumerate(made()["weak"] + made()["cases"]):
+    for number, case in enumerate(made()["weak"] + made()["cases"] + made()["honest"]):
         sides = [case["wrong"] if "starts" in case else case["right"], case["expected"], *case.get("starts", ())]
         orders = json.loads(published.order("", viewed(sides[0]), viewed(sides[1]), {}, list(map(viewed, sides[2:]))))
         given = [
