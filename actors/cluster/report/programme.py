@@ -37,6 +37,7 @@ SHOWN = {
     "effective_samples": "ESS",
 }
 KEPT = (*SHOWN, "success", "grad_norm", "advantage_logprob_cov", "sampled_entropy_nats", "loss")
+AFTER_PULSE = "after_pulse"  # what a round's name begins with
 MARK = "\n---\n"  # of the page: what follows is written again
 
 
@@ -81,8 +82,9 @@ def results(folder: Path) -> dict[str, RunFigures]:
 
 
 def judged(run: RunFigures, rounds: int) -> list[RoundEpisode]:
-    """The episodes of a run's last rounds, by which it is judged."""
-    return [episode for one in closed(run)[-rounds:] for episode in one.judged]
+    """The episodes of a run's last rounds, by which it is judged: none that only an arm with pulses plays."""
+    shared = [one for one in closed(run) if not one.name.startswith(AFTER_PULSE)]
+    return [episode for one in shared[-rounds:] for episode in one.judged]
 
 
 def _ends(stage: ArmStage, arm: str, found: Mapping[str, RunFigures]) -> dict[int, list[RoundEpisode]]:

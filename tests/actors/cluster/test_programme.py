@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from actors.cluster.config import deploy_files
 from actors.cluster.report import programme as table
 from actors.cluster.report import run_data
 from actors.cluster.report.run_data import SUFFIX, RunFigures, StepFigures
@@ -15,6 +16,8 @@ from actors.cluster.report.time_spent import MachineTime, overlap
 from actors.cluster.runs import programme, run_folder
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from actors.cluster.runs.programme import ProgrammeRun
+from actors.learner.batches import learning_rate
+from actors.replay.messages import Phase
 from actors.replay.statistics import RoundEpisode, p_value, quantile95, spread, summarise
 from runtime.errors import ConfigError
 
@@ -74,6 +77,23 @@ def test_the_bundled_programme_is_good() -> None:
     plan = programme.load(Path("deploy/programme.yaml"))
     assert plan.base == "base"
     assert {"aa", "bc"} <= plan.arms.keys()
+
+
+def test_the_rate_of_every_arm_of_rl_has_fallen_before_a_round() -> None:
+    plan = programme.load(Path("deploy/programme.yaml"))
+    for stage in plan.stages:
+        for arm in plan.arms:
+            deploy, _ = deploy_files.load(plan.file, programme.overrides(plan, ProgrammeRun(stage.name, arm, 0)))
+            learner, steps = deploy.learner, deploy.entropulse.total_rl_steps
+            every = deploy.evaluation.interval
+            for done in range(every, steps + 1, every) if steps else ():
+                rate = learning_rate(learner, Phase.RL, done - 1, steps)
+                assert rate == pytest.approx(learner.rl.lr * learner.lr_floor), f"{stage.name}, {arm}, step {done}"
+
+
+def test_a_round_after_a_pulse_is_none_that_an_arm_is_judged_by() -> None:
+    rounds = {"rl12": [True], "after_pulse1": [False], "rl24": [True], "after_pulse2": [False], "final": [True]}
+    assert [one.success for one in table.judged(played("screen-pulse-0", rounds), 2)] == [True, True]
 
 
 def test_a_wrong_name_is_refused_with_its_place(tmp_path: Path) -> None:
