@@ -144,7 +144,7 @@ class DesktopController(Actor):
 
     async def _make_memo(self) -> Memo:
         seat = self.config.seat
-        file = memos.file_of(seat, self.ctx.home.parent)
+        file = memos.file_of(seat.memo_file, self.ctx.home.parent)
         return await Memo.open(memos.scope(seat, self.config.desktops), file, self.ctx.log, only=seat.memo == "only")
 
     async def _make_pool(self) -> DesktopPool | NoDesktops:

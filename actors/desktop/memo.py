@@ -65,9 +65,9 @@ def scope(seat: SeatConfig, desktops: DesktopsConfig) -> str:
     return f"{OBSERVATION_VERSION}/{seat.format}/{seat.settle_ms}/{image(desktops)}"
 
 
-def file_of(seat: SeatConfig, runs: Path) -> Path:
-    """The file that these seats share."""
-    return Path(seat.memo_file) if seat.memo_file else runs / FILE
+def file_of(named: str, runs: Path) -> Path:
+    """The file that seats share: as `desktops.memo_file` names it."""
+    return Path(named) if named else runs / FILE
 
 
 def known(of: str, file: Path) -> str:

@@ -87,7 +87,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         config = next((spec.config for spec in self._specs() if isinstance(spec.config, DesktopSeat)), None)
         if config is None or config.seat.memo == "off" or self.deploy.desktops.place:
             return []
-        file = memos.file_of(config.seat, self.run_dir.parent)
+        file = memos.file_of(config.seat.memo_file, self.run_dir.parent)
         return [("memo", memos.known(memos.scope(config.seat, config.desktops), file))]
 
     @property

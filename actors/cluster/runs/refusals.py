@@ -18,6 +18,7 @@ from actors.cluster.config import models
 from actors.cluster.config.lanes import Lanes, lanes_of, pool_of, refuse_missing_keys, refuse_undoable
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import ledgers, recordings, trackers, versions
+from actors.desktop import memo as memos
 from actors.sampler.config import SglangConfig, attached_key
 from apis.tasks.registry import of_set
 from policy import memory, plugins
@@ -62,6 +63,8 @@ def look_up(deploy: Deploy, *, run_dir: Path, trains: bool, dry: bool = False) -
             recording = str(recordings.locate(deploy.demos.source, run_dir.parent))
         except ConfigError as error:
             raise ConfigError(f"demos.source: {error}") from None
+    if deploy.desktops.memo != "off":
+        _memo_file(deploy, run_dir)
     architecture = read_architecture(model)
     # A plan by a shape alone has no tokenizer, and starts nothing that would stop by its ids.
     tokenized = (model / "tokenizer.json").is_file()
@@ -83,6 +86,18 @@ def _prompts(deploy: Deploy, named: Named) -> None:
     models.refuse_form(Path(named.model), deploy.prompt.format)
     if deploy.samplers.attach:
         attached_key(deploy.samplers, os.environ)
+
+
+def _memo_file(deploy: Deploy, run_dir: Path) -> None:
+    if not deploy.desktops.place:
+        memos.stored(memos.file_of(deploy.desktops.memo_file, run_dir.parent))
+    demos = deploy.demos
+    plays = demos.count and not demos.source and not ledgers.holds_demos(run_dir, demos.count)
+    if deploy.desktops.memo == "only" and plays:
+        raise ConfigError(
+            f"desktops.memo is only and demos.count is {demos.count}: demonstrations are played on desktops; name a"
+            " recording by demos.source, or set desktops.memo to on"
+        )
 
 
 def _memo(deploy: Deploy, named: Named) -> None:
