@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import random
 import shlex
@@ -144,12 +145,20 @@ class Guests:
             elif "session" in words:
                 await self._session(process, int(words[words.index("-c") + 2]))
             else:
-                if "-c" in words:  # the census of HOME
-                    await process.stdin.read()
-                    process.stdout.write(self._manifest)
+                if "-c" in words:  # what HOME holds
+                    process.stdout.write(self._home(await process.stdin.read()))
                 process.exit(0)
         except (asyncssh.Error, asyncio.IncompleteReadError, OSError):  # the controller closed it
             process.close()
+
+    def _home(self, asked: bytes) -> bytes:
+        """An empty HOME: its manifest, and no file."""
+        manifest = {"size": len(self._manifest), "as_": "manifest"}
+        wanted = json.loads(asked.partition(b"\n")[0])["wanted"]
+        looks = [want["as_"] == "manifest" for want in wanted]
+        answers = [manifest if look else {"refusal": "missing"} for look in looks]
+        head = [{"path": want["path"], **answer} for want, answer in zip(wanted, answers, strict=True)]
+        return json.dumps(head).encode() + b"\n" + self._manifest * sum(looks)
 
     async def _agent(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
         decoder = msgspec.msgpack.Decoder(dict[str, Any])
@@ -174,13 +183,6 @@ class Guests:
         process.exit(0)
 
 
-class _NoFiles(asyncssh.SFTPServer):
-    """An empty HOME."""
-
-    def lstat(self, path: bytes) -> asyncssh.SFTPAttrs:
-        raise asyncssh.SFTPNoSuchFile("empty")
-
-
 async def listening(config: GuestsConfig) -> asyncssh.SSHAcceptor:
     """A server of simulated desktops in this process, on a port of its own."""
     return await asyncssh.listen(
@@ -189,7 +191,6 @@ async def listening(config: GuestsConfig) -> asyncssh.SSHAcceptor:
         server_host_keys=[config.host_key],
         authorized_client_keys=config.client_keys,
         process_factory=Guests(config).serve,
-        sftp_factory=_NoFiles,
         encoding=None,
         backlog=4096,
         login_timeout=300,
