@@ -196,9 +196,12 @@ def write_page(page: Path, content: str) -> None:
 def carry_out(file: Path, runs: Path, hours: float) -> int:
     """Play what is missing of the programme in `file` for `hours`; 0 where nothing is left, 1 where the time is up.
 
-    Figures go to `results/programme` in the folder of `file`, and the table into `results/programme.md`.
+    Figures go to `results/programme` in the folder of `file`, and the table into `results/programme.md`. Raises
+    ConfigError while another process plays a run of `runs`.
     """
     plan, into = programme.load(file), file.parent / "results" / "programme"
+    for run, _ in run_folder.all_runs(runs):  # what a programme that was killed began may play on
+        run_folder.refuse_held(run)
     into.mkdir(parents=True, exist_ok=True)
     programme.in_background()
     until = time.monotonic() + 3600 * hours

@@ -158,6 +158,18 @@ def test_a_run_that_crashed_three_times_is_passed_by(plan: programme.Programme, 
     assert programme.left_out(tmp_path / "screen-base-0") == "it crashed 3 times: it fell"
 
 
+def test_nothing_is_played_next_to_a_run_that_a_killed_programme_left(
+    plan: programme.Programme, tmp_path: Path
+) -> None:
+    ended(tmp_path / "runs", "screen-pos-0", None)
+    with (
+        run_folder.held(tmp_path / "runs" / "screen-pos-0", "2026-11-28T00:00:00Z"),
+        pytest.raises(ConfigError, match="run screen-pos-0 is in use by process"),
+    ):
+        table.carry_out(tmp_path / "p.yaml", tmp_path / "runs", 1.0)
+    assert not (tmp_path / "results").exists()
+
+
 def test_a_table_compares_with_the_base_over_seeds_and_corrects_for_the_arms(plan: programme.Programme) -> None:
     """Four instances, two seeds: the base solves 2, `pos` one more in both seeds, `aa` as many."""
     base, more = [True, True, False, False], [True, True, True, False]

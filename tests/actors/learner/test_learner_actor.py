@@ -24,6 +24,7 @@ from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, PhaseRe
 from actors.settings import DemosConfig
 from policy import checkpoints, hf_folder
 from policy.errors import NoModel
+from policy.plugins import PlayedTask
 from runtime.errors import ActorFailed
 from runtime.logs.reader import read_logs
 from runtime.messaging.message import Version
@@ -100,7 +101,7 @@ async def running(
         incarnation=str(id(settings)),
     )
     rl, sft = RlConfig(lr=1e-3, warmup_steps=0, kl_coef=0.01), SftConfig(lr=3e-3, warmup_steps=0)
-    learner = LearnerConfig(rl=rl, sft=sft, **settings)
+    learner = LearnerConfig(**{"rl": rl, "sft": sft, **settings})
     spec = LearnerSettings(
         learner=learner,
         model=str(base),
@@ -274,6 +275,28 @@ async def test_a_segment_that_is_gone_costs_its_groups_and_samples_and_not_the_r
             for path in (run.folder / "segments").glob("*.seg"):
                 os.truncate(path, 0)
         assert run.logged("payloads_unreadable", "replay")[-1]["groups"] > 0
+
+
+def same(played: PlayedTask) -> list[float]:
+    return [0.5] * len(played.steps)
+
+
+@pytest.mark.slow
+async def test_a_batch_whose_own_rewards_are_equal_ends_its_groups_and_not_the_learner(
+    tmp_path: Path, base: Path
+) -> None:
+    rl = RlConfig(reward=f"{__name__}:same")
+    async with running(tmp_path / "run", base, rl=rl) as run:
+        await run.seats.play(2, None)
+        await run.enter(Phase.BC, steps=1)
+        await run.until(lambda f: f.checkpointed == v("0.1"))
+        await run.enter(Phase.RL)
+        await run.until(lambda f: f.served == v("0.1"))
+        while not run.logged("groups_without_signal"):
+            await run.seats.play(2, v("0.1"), wait_s=1.0)
+        figures = await run.until(lambda f: f.endings.get("zero_variance", 0) > 0 and not f.groups_leased)
+        assert figures.trained == v("0.1")
+        assert len(run.logged("learner_started")) == 1
 
 
 class Planted:
