@@ -164,7 +164,7 @@ def build(data: Any, root: type[T], overrides: Sequence[str] = (), *, source: st
         found = _AT.match(str(error))
         what, at = (found["what"], found["at"] or "") if found else (str(error), "")
         at = re.sub(r"\[(\d+)\]", r".\1", at.removeprefix("$")).removeprefix(".")
-        what = (what[:1].lower() + what[1:]).replace("`", "").replace(" | ", " or ")
+        what = (what[:1].lower() + what[1:]).replace("`", "").replace(" | ", " or ").replace("bool", "true or false")
         raise ConfigError(f"{_blame(at, sources, source)}: {at + ': ' if at else ''}{what}") from None
 
 

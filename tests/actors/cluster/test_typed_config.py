@@ -58,6 +58,7 @@ def test_an_error_is_one_line_with_source_path_and_nearest_key(data: object, exp
     [
         ("run.sead=1", "--set run.sead=1: unknown key run.sead; did you mean run.seed?"),
         ("run.seed=x", "--set run.seed=x: run.seed: expected int, got str"),
+        ("evaluation.greedy=on", "--set evaluation.greedy=on: evaluation.greedy: expected true or false, got str"),
         ("run.seed", "--set run.seed: expected path=value, for example run.seed=7"),
         ("=1", "--set =1: expected path=value, for example run.seed=7"),
         (
