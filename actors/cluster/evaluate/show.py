@@ -120,6 +120,7 @@ def _document(
         **shared,
         "template": deploy.prompt.template.digest,
         "closed": played.closed,
+        "remembered": played.remembered,
         "intervals": {name: (part.all.value, *part.all.interval) for name, part in parts.items() if part.all.n},
         "summary": summary,
         "scores": side_by_side(played.episodes),
@@ -131,6 +132,7 @@ def _print(weights: NamedWeights, deploy: Deploy, played: EvaluationRound, compa
     summary = played.summary
     at = f" at {weights.at} ({weights.version})" if weights.run else ""
     state = "" if played.closed else ", not finished"
+    state += f", {played.remembered:.0%} of the steps remembered" if played.remembered else ""
     output.prose(
         f"\n{weights.name}{at}: {summary.instances} instances (task set {played.task_set}), {played.decoding},"
         f" form {deploy.prompt.format}, actions {deploy.prompt.action_space},"

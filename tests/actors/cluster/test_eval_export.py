@@ -24,6 +24,7 @@ from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.run_folder import RunRecord, claim
 from actors.replay.database.ledger_file import connect
 from runtime.errors import ConfigError
+from tests.actors.cluster.test_criterion import held_out
 
 COMMAND = [sys.executable, "-P", "-m", "actors.cluster.cli"]
 TASKS = [f"text_editor/held-out/{n}" for n in range(2)]
@@ -122,6 +123,16 @@ def test_an_evaluation_remembers_desktops_like_its_run_where_a_memo_holds(runs: 
     words = ("mine", "--runs", str(runs), "--like", "learn")
     for more, memo in (((), "on"), (("--format", "published"), "off"), (("--osworld-out", "out"), "off")):
         assert settings.deploy_of(arguments(*words, *more), mine).desktops.memo == memo
+
+
+def test_an_evaluation_says_what_share_of_it_was_remembered(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = weights.locate("mine", runs)
+    deploy = settings.deploy_of(arguments("mine", "--runs", str(runs)), mine)
+    for share, words in ((0.44, "0 faults, 44% of the steps remembered"), (0.0, "0 faults ")):
+        show._print(mine, deploy, msgspec.structs.replace(held_out("final", 3), remembered=share), None)
+        assert words in " ".join(f"{capsys.readouterr().out} ".split("\n"))
 
 
 def test_a_card_knows_the_newest_weights_by_the_name_that_a_resume_gave_them(runs: Path) -> None:
