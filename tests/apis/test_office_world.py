@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
+
 import pytest
 from msgspec.structs import replace
 
@@ -32,3 +35,24 @@ def test_an_expected_workbook_that_was_never_calculated_is_the_tasks_fault() -> 
     never = replace(file(book({"A1": 1, "B1": "=A1+1"})), of_task=True)
     with pytest.raises(ConfigError, match="never calculated"):
         scored(metric, as_read(file(book({"A1": 1, "B1": 2})), metric.reads), never, options)
+
+
+@pytest.mark.filterwarnings("ignore:Unknown extension")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"</sheetData>", b"</sheetData><extLst><ext uri='sparkline'><xm:f>Sheet!A1</xm:f></ext></extLst>"),
+        (b'<c r="B1" t="n"><v>2</v>', b'<c r="B1"><f>A1+1</f>\n <v>2</v>'),
+    ],
+)
+def test_an_expected_workbook_whose_cells_have_values_is_calculated(old: bytes, new: bytes) -> None:
+    plain, out = book({"A1": 1, "B1": 2}), io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(plain)) as source, zipfile.ZipFile(out, "w") as target:
+        parts = {name: source.read(name) for name in source.namelist()}
+        sheet = "xl/worksheets/sheet1.xml"
+        assert old in parts[sheet]
+        parts[sheet] = parts[sheet].replace(old, new.replace(b"xm:f>", b'xm:f xmlns:xm="urn:xm">', 1))
+        for name, data in parts.items():
+            target.writestr(name, data)
+    metric, expected = METRICS["compare_spreadsheet"], replace(file(out.getvalue()), of_task=True)
+    assert scored(metric, as_read(file(plain), metric.reads), expected, {"answer_position": "B1"}).solved

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _COMPOUND = bytes.fromhex("d0cf11e0a1b11ae1")  # what an encrypted xlsx is wrapped into, and what old formats are
 _MARKUP, _NAMING = (".xml", ".rels"), (".rels", "[Content_Types].xml")  # of which the latter name parts
 _FORMULA, _RESULT = (
-    re.compile(rb"<(?:\w+:)?f[ />]"),
-    re.compile(rb"(?:</(?:\w+:)?f>|<(?:\w+:)?f[^>]*/>)<(?:\w+:)?v>[^<]"),
+    re.compile(rb"<(?!xm:)(?:\w+:)?f[ />]"),  # xm:f is a place that a sparkline or a list of values comes from
+    re.compile(rb"(?:</(?:\w+:)?f>|<(?:\w+:)?f[^>]*/>)\s*<(?:\w+:)?v>[^<]"),
 )
 _FIRST_DAY = datetime(1899, 12, 30)
 _DAY, _MS = timedelta(days=1), timedelta(milliseconds=1)
