@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -208,7 +208,7 @@ def carry_out(file: Path, runs: Path, hours: float) -> int:
     while time.monotonic() < until:
         found = results(into)
         # Before the first run, so that a page without its line is refused now; later for what a kill left untold.
-        write_page(into.with_suffix(".md"), table(plan, found))
+        write_page(into.with_suffix(".md"), page(plan, found, runs))
         if spent_hours(found) >= plan.most_cpu_hours:
             output.news(f"{plan.most_cpu_hours:g} CPU-hours are spent: the programme has ended")
             return 0
@@ -224,20 +224,34 @@ def carry_out(file: Path, runs: Path, hours: float) -> int:
                 raise ConfigError(f"{cell.name} was refused, as said above: mend that, and start the programme again")
         if _ended(runs / cell.name):
             _keep(into / f"{cell.name}{SUFFIX}", slim(run_data.read_run(runs / cell.name)))
-            write_page(into.with_suffix(".md"), table(plan, results(into)))
+            write_page(into.with_suffix(".md"), page(plan, results(into), runs))
     return 1
 
 
 def next_cell(plan: Programme, found: Mapping[str, RunFigures], runs: Path) -> ProgrammeRun | None:
     """The first run without a result; of a stage, only once the stages before it have theirs."""
+    for cell, why in _missing(plan, found, runs):
+        if not why:
+            return cell
+        output.news(f"programme: {cell.name} is passed by: {why}")
+    return None
+
+
+def _missing(plan: Programme, found: Mapping[str, RunFigures], runs: Path) -> Iterator[tuple[ProgrammeRun, str]]:
+    """The runs without a result in the order of play, each with why it is left out; "" where it is not."""
     for stage in plan.stages:
         chosen = best(plan, stage, found) if stage.best else []
-        missing = [cell for cell in programme.cells(plan, stage, chosen, runs) if cell.name not in found]
-        for cell in missing:
-            if not (why := programme.left_out(runs / cell.name)):
-                return cell
-            output.news(f"programme: {cell.name} is passed by: {why}")
-    return None
+        for cell in dict.fromkeys(programme.cells(plan, stage, chosen, runs)):
+            if cell.name not in found:
+                yield cell, programme.left_out(runs / cell.name)
+
+
+def page(plan: Programme, found: Mapping[str, RunFigures], runs: Path) -> str:
+    """The table, and below it the runs that are left out."""
+    lines = [
+        f"- {cell.name} is left out: {' '.join(why.split())[:200]}" for cell, why in _missing(plan, found, runs) if why
+    ]
+    return "\n".join([table(plan, found), *lines, *([""] if lines else [])])
 
 
 def _ended(run: Path) -> bool:

@@ -156,6 +156,7 @@ def test_a_run_that_crashed_three_times_is_passed_by(plan: programme.Programme, 
     assert table.next_cell(plan, {}, tmp_path) == ProgrammeRun("trunk", "cloned", 0)
     ended(tmp_path, "screen-base-0", "crashed", crashes=2)
     assert programme.left_out(tmp_path / "screen-base-0") == "it crashed 3 times: it fell"
+    assert "\n- screen-base-0 is left out: it crashed 3 times: it fell\n" in table.page(plan, {}, tmp_path)
 
 
 def test_nothing_is_played_next_to_a_run_that_a_killed_programme_left(
