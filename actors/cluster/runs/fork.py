@@ -38,7 +38,7 @@ class ForkPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 def locate(named: str, runs: Path) -> ForkPoint:
     """The checkpoint that `RUN@VERSION` means, or RUN alone: its newest. Raises ConfigError with the nearest one."""
-    name, _, version = named.partition("@")
+    name, _, version = named.rpartition("@") if "@" in Path(named).name else (named, "", "")
     run = run_folder.find(runs, name)
     run_folder.refuse_held(run)
     try:

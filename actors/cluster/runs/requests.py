@@ -103,6 +103,8 @@ def resolve(args: argparse.Namespace) -> list[RunRequest]:
             f"--name {name}: there is an experiment {name}: go on with it with --resume, or give another --name"
         )
     point = None if args.fork is None else fork.locate(args.fork, runs)
+    if point is not None:
+        asked = msgspec.structs.replace(asked, fork=f"{point.run.resolve()}@{point.version}")
     made = [_begun(runs, name, file, asked, seed) for seed in asked.seeds] or [_begun(runs, name, file, asked, None)]
     for request in made:
         run_folder.refuse_taken(request.folder)
@@ -176,6 +178,8 @@ def _of_experiment(runs: Path, name: str, file: str, asked: Asked) -> list[RunRe
                 stranger = f"there is a run {made.folder.name} that is not of experiment {name}"
                 raise ConfigError(f"--name {name}: {stranger}; give another --name")
             made = msgspec.structs.replace(made, resume=True, deploy=deploy_files.stored(made.folder))
+        elif begun.fork:
+            made = msgspec.structs.replace(made, fork=fork.locate(begun.fork, runs))
         requests.append(made)
     return requests
 

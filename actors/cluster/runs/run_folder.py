@@ -44,11 +44,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     seeds: list[int] = []  # of an experiment
     overrides: list[str] = []  # PATH=VALUE
+    fork: str = ""  # RUN@VERSION that they begin from, RUN a path
 
     def joined(self, later: Asked) -> Asked:
         return Asked(
             seeds=list(dict.fromkeys([*self.seeds, *later.seeds])),
             overrides=list(dict.fromkeys([*self.overrides, *later.overrides])),
+            fork=self.fork or later.fork,
         )
 
     def words(self) -> list[str]:

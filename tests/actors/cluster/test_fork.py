@@ -10,6 +10,7 @@ import pytest
 from actors.cluster import cli
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import fork, requests, run_folder
+from actors.cluster.runs.run import claim
 from actors.replay.messages import Phase
 from policy import checkpoints
 from runtime.errors import ConfigError
@@ -89,3 +90,14 @@ def test_a_fork_is_refused_by_its_flag_or_by_its_key(tmp_path: Path) -> None:
     assert str(one.fork) == "trunk@0.3"
     with pytest.raises(ConfigError, match="--from: a run that goes on"):
         requests.resolve(cli.build_parser().parse_args([*words, "--resume", "--name", "trunk"]))
+
+
+def test_seeds_of_an_experiment_that_a_resume_begins_go_on_from_its_checkpoint_too(tmp_path: Path) -> None:
+    runs = tmp_path / "of@me"
+    trunk(runs)
+    words = ["run", "smoke", "--runs", str(runs), "--name", "three"]
+    first, _ = requests.resolve(cli.build_parser().parse_args([*words, "--from", "trunk@0.2", "--seed", "0", "1"]))
+    claim(first).end("stopped", "interrupted")
+    begun, other = requests.resolve(cli.build_parser().parse_args([*words, "--resume"]))
+    assert (begun.resume, begun.fork) == (True, None)
+    assert (other.resume, str(other.fork)) == (False, "trunk@0.2")
