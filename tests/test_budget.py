@@ -18,7 +18,7 @@ LONGEST_FILE = 500
 # Package: most lines, most files of Python.
 BUDGET: dict[str, tuple[int, int]] = {
     "actors": (137, 3),
-    "actors/cluster": (16285, 103),
+    "actors/cluster": (16286, 103),
     "actors/desktop": (8990, 40),
     "actors/entropulse": (757, 4),
     "actors/front": (1233, 8),

@@ -172,9 +172,10 @@ def _origin(weights: NamedWeights) -> str:
     run = Path(weights.run)
     record = run_folder.read_record(run)
     deploy = deploy_files.stored(run)
-    asked = record.asked.overrides if record.asked else []
-    sets = [one for one in asked if one.partition("=")[0].strip() != SEED]  # the seed has its own flag
+    asked = record.asked or run_folder.Asked()
+    sets = [one for one in asked.overrides if one.partition("=")[0].strip() != SEED]  # the seed has its own flag
     words = run_folder.Asked(seeds=[record.seed], overrides=sets).words()
+    words += ["--from", Path(asked.fork).name] if asked.fork else []
     if record.verb == run_folder.RUN:
         command, how = ["computerrl", "run", record.file, *words], "Trained"
     else:

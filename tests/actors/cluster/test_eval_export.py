@@ -143,6 +143,13 @@ def test_a_card_knows_the_newest_weights_by_the_name_that_a_resume_gave_them(run
     assert "| final |" not in weights.card(msgspec.structs.replace(resumed, at="1.10"), "out", rounds)
 
 
+def test_a_card_names_what_the_run_went_on_from(runs: Path) -> None:
+    record = run_folder.read_record(runs / "mine")
+    record.asked = run_folder.Asked(fork="/far/trunk@0.3")
+    (runs / "mine" / "run.json").write_bytes(msgspec.json.encode(record))
+    assert f"--seed {record.seed} --from trunk@0.3`" in weights.card(weights.locate("mine", runs, "final"), "out", [])
+
+
 def test_an_export_is_whole_described_and_never_written_over(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
