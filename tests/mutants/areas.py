@@ -61,6 +61,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
         ],
         "apis/actions/grammar.py": GRAMMAR,
         "actors/desktop/files/read_home.py": OUTSIDE,
+        "actors/desktop/files/census.py": [*OUTSIDE, "tests/actors/desktop/test_census.py"],
         "actors/desktop/files/worker.py": OUTSIDE,
     },
     "losses": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 
 import msgspec
@@ -140,6 +141,14 @@ class Server(EngineClient):
             raise EngineError("not flushed")
         self.held = version
 
+    async def load_adapter(self, location: str, version: str, timeout_s: float) -> None:
+        self.calls.append(f"adapter {location}")
+        if self.refusals:
+            raise EngineError("no room")
+
+    async def adapters(self) -> list[str]:
+        return ["0.1"] * any(call.startswith("adapter") for call in self.calls)
+
     async def pause(self, mode: str) -> None:
         self.calls.append(mode)
 
@@ -168,6 +177,19 @@ async def test_what_sglang_is_told(in_flight: str | None, calls: list[str]) -> N
     verdict = await loader(in_flight).load(server, latest)
     assert server.calls == calls
     assert (verdict.version, verdict.off_by, verdict.sound) == (ONE, SAME, True)
+
+
+@pytest.mark.parametrize("refusals", [0, 1])
+async def test_no_load_of_an_adapter_waits_for_its_judgement_afterwards(refusals: int) -> None:
+    server = Server({"0.0": [-1.0], "0.1": [-1.0]})
+    server.refusals = refusals
+    made = loader()
+    made._settings = msgspec.structs.replace(made._settings, adapter_rank=4)
+    latest = Weights(version=ONE, location="", adapter="adapters/0.1")
+    with contextlib.suppress(EngineError):
+        assert (await made.load(server, latest)).way == "adapter"
+    assert server.calls == ["adapter adapters/0.1"]
+    assert made.judged.is_set()
 
 
 async def test_a_cache_that_could_not_be_flushed_is_flushed_again() -> None:
