@@ -207,6 +207,33 @@ async def test_an_engine_that_was_long_in_starting_takes_the_adapter_that_is_the
     await life.close()
 
 
+async def test_an_engine_that_starts_again_pins_what_its_predecessor_had_pinned(tmp_path: Path) -> None:
+    life, pinned = Life(tmp_path), list[str]()
+
+    async def pin(version: str, location: str, timeout_s: float) -> None:
+        pinned.append(f"{version} {location}")
+
+    life.engine.pin = pin  # type: ignore[method-assign]
+    life.weights._settings = msgspec.structs.replace(
+        life.weights._settings, samplers=SamplersConfig(), attach=""
+    )  # the embedded engine
+    life.weights.wanted.pin(ONE, "one")
+    life.record.came_up()
+    await life.weights.check_started(await life.weights.starting_with())
+    assert pinned == ["0.1 one"]
+    await life.close()
+
+
+async def test_what_was_refused_is_asked_for_again_by_the_next_comparison(tmp_path: Path) -> None:
+    async with alive(tmp_path) as life:
+        life.engine.fails = [EngineError("no room")] * 2
+        life.announce(ONE)
+        await life.until(lambda: life.events(events.WEIGHTS_REFUSED))
+        assert (life.record.health.served, life.record.health.target) == (BASE, BASE)
+        await life.weights._compare()
+        await life.until(lambda: life.record.health.served == ONE)
+
+
 async def test_an_engine_whose_weights_stay_wrong_is_given_up(tmp_path: Path) -> None:
     async with alive(tmp_path) as life:
         life.engine.wrong = {"0.1"}
