@@ -156,6 +156,5 @@ def covariance(pairs: Sequence[tuple[float, float]]) -> float:
     """
     if not pairs:
         return 0.0
-    left = math.fsum(one for one, _ in pairs) / len(pairs)
-    right = math.fsum(other for _, other in pairs) / len(pairs)
-    return math.fsum((one - left) * (other - right) for one, other in pairs) / len(pairs)
+    mean = math.fsum(other for _, other in pairs) / len(pairs)
+    return math.fsum(one * (other - mean) for one, other in pairs) / len(pairs)

@@ -64,6 +64,7 @@ def test_seeds_become_runs_that_differ_in_nothing_else(broken: Broken) -> None:
         (["--seed", "-3"], "--seed -3: run.seed is -3: "),
         (["--name", "a/b"], "--name a/b: letters, digits"),
         (["--resume"], "nothing to resume"),
+        (["--resume", "--from", "trunk"], "--from: a run that goes on has its own checkpoint: leave it out"),
         (["--resume", "--seed", "3"], "nothing to resume: no experiment"),
         (["--runs", "/dev/null"], "/dev/null is no folder"),
         (["--set", "arms={}"], "unknown key arms"),
