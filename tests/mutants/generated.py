@@ -182,13 +182,13 @@ def judge(results: Iterable[Found], accepted: dict[Place, str], known: set[Place
             f"accepted.txt gives a reason for what is caught:\n{place}"
             for place in accepted.keys() & {one.place for one in results if one.outcome == CAUGHT} - survivors
         ]
+    if results and all(one.outcome == UNREACHED for one in results):
+        wrong.append("the time was over before a mutant had been run")
     for area in {one.area for one in results}:
         counts = Counter(one.outcome for one in results if one.area == area)
         judged = counts[CAUGHT] + counts[SURVIVED]
         if complete and judged and counts[CAUGHT] < CAUGHT_LEAST * judged:
             wrong.append(f"{area}: {counts[CAUGHT]} of {judged} are caught, less than {CAUGHT_LEAST:.0%}")
-        if counts[UNREACHED] > judged:
-            wrong.append(f"{area}: the time was over before half of the mutants had been run")
     return wrong
 
 

@@ -164,7 +164,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these (default: all)")
     parser.add_argument("--all", action="store_true", help="every generated mutant, without a limit of time")
-    parser.add_argument("--each", type=int, default=5, help="generated mutants of each module (default: 5)")
+    parser.add_argument("--each", type=int, default=5, help="generated mutants of each module (default: 5; 0: none)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (default: 1)")
     parser.add_argument("--budget", type=float, default=270.0, help="seconds for the generated ones (default: 270)")
     parser.add_argument("--json", action="store_true", help="print the invariants' as one JSON document")
@@ -177,7 +177,7 @@ def main() -> int:
     of_invariants = [name for name in args.names or INVARIANTS if name in INVARIANTS]
     of_areas = [name for name in args.names if name not in INVARIANTS]
     good = not of_invariants or invariants(of_invariants, args.jobs, as_json=args.json)
-    if of_areas or not args.names:
+    if of_areas or (args.each and not args.names):
         good &= generated.run(
             copy_tree,
             most=None if args.all else args.each,
