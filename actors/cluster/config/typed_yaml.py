@@ -88,7 +88,17 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     return loader.construct_mapping(node, deep=True)
 
 
+def _whole(loader: _Loader, node: yaml.ScalarNode) -> int:
+    try:
+        return int(loader.construct_yaml_int(node))
+    except ValueError:  # Python makes no int of thousands of digits
+        what = node.value if len(node.value) <= 20 else f"{node.value[:20]}..."
+        line = node.start_mark.line + 1
+        raise ConfigError(f"line {line}: {what} is no whole number, or has too many digits") from None
+
+
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+_Loader.add_constructor("tag:yaml.org,2002:int", _whole)
 # `on` and `off` are words, as in YAML 1.2.
 _NO_TAGS = dict.fromkeys("oO", (":timestamp", ":bool"))
 _Loader.yaml_implicit_resolvers = {
@@ -103,8 +113,6 @@ def parse_yaml(text: str, source: str) -> Any:
     try:
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
     except ConfigError as error:
-        raise ConfigError(f"{source}: {error}") from None
-    except ValueError as error:  # a number of thousands of digits
         raise ConfigError(f"{source}: {error}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)

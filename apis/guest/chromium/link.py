@@ -66,7 +66,7 @@ class Browser:
         self._helper = ""  # session of the hidden page
         self._context = ""  # of the profile's own pages
         self._kept = ("", "")  # a page that is looked into again and again, and the session with it
-        self._worlds: dict[tuple[int, ...], int] = {}  # of this page, by the way to its frames
+        self._worlds: dict[str, int] = {}  # of this page, by frame
 
     @property
     def ready(self) -> bool:
@@ -161,17 +161,16 @@ class Browser:
             self.unlook()
             made = self.ask("Target.attachToTarget", until, targetId=target, flatten=True)
             self._kept = target, str(made["sessionId"])
-        session, where = self._kept[1], tuple(path)
-        if where not in self._worlds:
-            frame = target
-            if path:
-                tree = self.ask("Page.getFrameTree", until, session)["frameTree"]
-                for number in path:
-                    tree = tree["childFrames"][number]
-                frame = tree["frame"]["id"]
+        session, frame = self._kept[1], target
+        if path:
+            tree = self.ask("Page.getFrameTree", until, session)["frameTree"]
+            for number in path:
+                tree = tree["childFrames"][number]
+            frame = tree["frame"]["id"]
+        if frame not in self._worlds:
             made = self.ask("Page.createIsolatedWorld", until, session, frameId=frame, worldName="sight")
-            self._worlds[where] = made["executionContextId"]
-        evaluated = _evaluated(expression) | {"contextId": self._worlds[where]}
+            self._worlds[frame] = made["executionContextId"]
+        evaluated = _evaluated(expression) | {"contextId": self._worlds[frame]}
         return self._value(self.ask("Runtime.evaluate", until, session, **evaluated))
 
     def unlook(self) -> None:

@@ -95,7 +95,7 @@ def test_yaml_errors_name_the_line() -> None:
         typed_yaml.parse_yaml("a: 1\nb: 2\na: 3\n", "f.yaml")
     with pytest.raises(ConfigError, match=r"^f\.yaml: line 2: key 1 is no text but a int: put it in quotes"):
         typed_yaml.parse_yaml("arms:\n  1: {}\n", "f.yaml")
-    with pytest.raises(ConfigError, match=r"^f\.yaml: "):
+    with pytest.raises(ConfigError, match=r"^f\.yaml: line 1: 9{20}\.\.\. "):
         typed_yaml.parse_yaml("a: " + "9" * 5000, "f.yaml")
     assert typed_yaml.parse_yaml("{a: 2026-02-30, b: 2026-11-23}", "f.yaml") == {"a": "2026-02-30", "b": "2026-11-23"}
 

@@ -153,6 +153,14 @@ async def test_what_a_frame_of_another_origin_covers_is_not_listed(guest: Guest,
     assert "chk" not in rows(await click(guest, box), "check-box")["Fancy"].states
 
 
+async def test_a_frame_is_seen_rightly_after_one_before_it_has_gone(guest: Guest) -> None:
+    first = "<iframe id=first width=600 height=100 sandbox srcdoc='<button>First</button>'></iframe>"
+    seen = await page(guest, "Gone", f"{first}<button onclick='first.remove()'>Less</button>{SANDBOXED}")
+    assert {*rows(seen, "push-button", "check-box")} == {"First", "Less", "Accept", "Fancy"}
+    less = await click(guest, rows(seen, "push-button")["Less"])
+    assert {*rows(less, "push-button", "check-box")} == {"Less", "Accept", "Fancy"}
+
+
 async def test_a_page_can_not_change_what_is_seen_of_it(guest: Guest) -> None:
     lies = (
         "<script>Document.prototype.elementFromPoint = () => document.body; Element.prototype.matches = null</script>"
