@@ -26,7 +26,6 @@ import uvloop
 from actors.cluster.runs.run import raise_file_limit
 from actors.desktop.config import MachineConfig
 from apis.tasks.verify.manifest import Manifest
-from policy.base.corpus import cased, word
 from runtime.errors import ConfigError
 from runtime.program import die_with
 
@@ -120,9 +119,14 @@ class Document:
 
 
 def vocabulary() -> list[str]:
-    """Words that look like English: common ones, invented ones, letters at random."""
+    """Words like English ones: syllables at random, some with a capital."""
     chance = random.Random("vocabulary")
-    return [cased(chance, word(chance)) for _ in range(VOCABULARY)]
+
+    def word() -> str:
+        parts = (chance.choice("bcdfghklmnprstvw") + chance.choice("aeiou") for _ in range(chance.randint(1, 4)))
+        return "".join(parts) + chance.choice(["", "n", "r", "s", "ing"])
+
+    return [word().capitalize() if chance.random() < 0.5 else word() for _ in range(VOCABULARY)]
 
 
 class Guests:

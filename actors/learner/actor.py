@@ -111,7 +111,7 @@ class LearnerActor(Actor):
         owner = self.ctx.name if groups or self.config.adapters else ""
         self._exports = Exports(self._export, self.ctx.home, owner, adapters=self.config.adapters)
         rehearses = self.config.learner.rehearsal > 0
-        self._exercises = Exercises(self.config.model, self.config.seed) if rehearses else None
+        self._exercises = Exercises(self.config.seed) if rehearses else None
         await self._restore("start")
         self.ctx.spawn(self._learn(), "learn")
 

@@ -30,7 +30,7 @@ from policy.advantage import (
     step_rewards,
     trajectory_advantages,
 )
-from policy.base.corpus import sequence
+from policy.base import EXERCISES, Corpus
 from policy.errors import LearnerError
 from policy.packing import (
     Aggregation,
@@ -43,7 +43,6 @@ from policy.packing import (
 )
 from policy.plugins import PlayedStep, PlayedTask, rewards
 from policy.settings import Objective
-from policy.tokenizer import Tokenizer
 from runtime.disk import store_error
 from runtime.errors import PayloadLost, StoreError
 from runtime.messaging.message import BlobRef, Version
@@ -345,16 +344,11 @@ def _cross_entropy(steps: Sequence[StepRef], payloads: Payloads, config: Learner
     return pack(samples, config.token_budget, config.parallel.data)
 
 
-LIMIT = 512  # tokens of an exercise, unless its screen alone is longer
-
-
 class Exercises:
-    """Draws them for one model's vocabulary."""
+    """Draws from the base model's corpus, for models of its vocabulary."""
 
-    def __init__(self, base: str, seed: int) -> None:
-        """`base` is a Hugging Face folder with the vocabulary of the bundled base model."""
-        self._tokenizer = Tokenizer.load(base)
-        self._seed = seed
+    def __init__(self, seed: int) -> None:
+        self._corpus, self._seed = Corpus(), seed
 
     def of(self, version: Version, config: LearnerConfig, epochs: int = 1) -> list[list[MicroBatch]]:
         """The exercises of the step that makes `version`, others in each of its `epochs` optimizer steps.
@@ -366,6 +360,6 @@ class Exercises:
         if version.step % config.rehearsal_every:
             return []
         rng = Random(f"{self._seed} rehearses for {version.step}")  # noqa: S311 - data, no secret
-        drawn = [[sequence(rng, self._tokenizer, LIMIT) for _ in range(config.rehearsal)] for _ in range(epochs)]
+        drawn = [self._corpus.take(rng.choices(range(EXERCISES), k=config.rehearsal)) for _ in range(epochs)]
         budget, coef, ranks = config.token_budget, config.rehearsal_coef, config.parallel.data
         return [pack_cross_entropy(exercises, budget, Aggregation.TOKEN_MEAN, coef, ranks) for exercises in drawn]

@@ -1,1 +1,1 @@
-"""What made the files that ship with the project. The wheel holds none of it."""
+"""What made files that ship with the project. The wheel holds none of it."""

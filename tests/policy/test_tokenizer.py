@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
-from deploy.recipes.base_tokenizer import VOCAB_SIZE, build_tokenizer, glue
+from policy.base import MODEL
 from policy.chat_process import _MARK
 from policy.tokenizer import SPECIAL_TOKENS, Tokenizer
 from runtime.errors import ConfigError
@@ -23,17 +24,18 @@ LINES = (
     "e1 menu File\ne2 push-button Cancel\ne12 text plum kiwi\nlast: Type Success"
 )
 ANSWER = "text plum -> type kiwi\nAgent.type(coordinates=e9, text='kiwi', overwrite=True)"
+NAME = re.compile(r"[ew]\d+")
+ADDED = Backend.from_file(str(MODEL / "tokenizer.json")).get_added_tokens_decoder().values()
+GLUE = [token.content for token in ADDED if not token.special and not NAME.fullmatch(token.content)]
 pieces = st.sampled_from(
-    [*SPECIAL_TOKENS, *glue(), "e1", "e12", "e123", "w1", "\n", "x", "7", "<|", "|>", "end", "\ud800"]
+    [*SPECIAL_TOKENS, *GLUE, "e1", "e12", "e123", "w1", "\n", "x", "7", "<|", "|>", "end", "\ud800"]
 )
 texts = st.one_of(st.text(), st.lists(pieces, max_size=12).map("".join))
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    folder = tmp_path_factory.mktemp("own")
-    build_tokenizer(words=5000).save(str(folder / "tokenizer.json"))
-    return Tokenizer.load(folder)
+def own() -> Tokenizer:
+    return Tokenizer.load(MODEL)
 
 
 def _foreign_folder(folder: Path, template: str | None) -> Path:
@@ -51,13 +53,9 @@ def _foreign_folder(folder: Path, template: str | None) -> Path:
 
 
 def test_size_and_special_ids(own: Tokenizer) -> None:
-    assert own.largest_id == VOCAB_SIZE - 1
+    assert own.largest_id == 1087
     assert own.eos_id == 1
     assert own.response_ids("x")[-1] == own.eos_id
-
-
-def test_one_seed_gives_one_tokenizer() -> None:
-    assert build_tokenizer(words=2000).to_str() == build_tokenizer(words=2000).to_str()
 
 
 @settings(max_examples=300, deadline=None)
@@ -118,7 +116,7 @@ def test_names_and_lines_are_short(own: Tokenizer) -> None:
 def _shares_a_letter_with_glue(before: str, word: str, after: str) -> bool:
     """Whether an added token covers a part of the word together with what stands around it, or the whole word."""
     framed, start, end = before + word + after, len(before), len(before) + len(word)
-    for piece in glue():
+    for piece in GLUE:
         at = framed.find(piece)
         while at >= 0:
             touches, within = at < end and at + len(piece) > start, start <= at and at + len(piece) <= end

@@ -23,7 +23,6 @@ from actors.replay.messages import (
     VersionSpan,
 )
 from policy.advantage import AdvantageLevel, Baseline
-from policy.base import MODEL
 from policy.errors import LearnerError
 from policy.packing import Aggregation, MicroBatch, PackedSample
 from policy.plugins import PlayedTask
@@ -428,24 +427,24 @@ def samples(batches: list[MicroBatch]) -> list[PackedSample]:
 
 
 def test_a_step_has_its_own_exercises_and_always_the_same() -> None:
-    exercises = Exercises(str(MODEL), 7)
+    exercises = Exercises(7)
     [drawn] = exercises.of(Version(lineage=0, step=3), FOUR)
     assert len(samples(drawn)) == 4
-    assert [drawn] == Exercises(str(MODEL), 7).of(Version(lineage=0, step=3), FOUR)
+    assert [drawn] == Exercises(7).of(Version(lineage=0, step=3), FOUR)
     assert [drawn] != exercises.of(Version(lineage=0, step=4), FOUR)
     assert [drawn] == exercises.of(Version(lineage=1, step=3), FOUR), "made again after a crash"
-    assert [drawn] != Exercises(str(MODEL), 8).of(Version(lineage=0, step=3), FOUR)
+    assert [drawn] != Exercises(8).of(Version(lineage=0, step=3), FOUR)
 
 
 def test_a_step_may_rest_from_rehearsing() -> None:
-    exercises, third = Exercises(str(MODEL), 7), msgspec.structs.replace(FOUR, rehearsal_every=3)
+    exercises, third = Exercises(7), msgspec.structs.replace(FOUR, rehearsal_every=3)
     found = [exercises.of(Version(lineage=0, step=step), third) for step in (2, 3, 4)]
     assert [len(one) for one in found] == [0, 1, 0]
     assert found[1] == exercises.of(Version(lineage=0, step=3), FOUR)
 
 
 def test_every_optimizer_step_of_a_batch_has_its_own() -> None:
-    exercises = Exercises(str(MODEL), 7)
+    exercises = Exercises(7)
     version = Version(lineage=0, step=3)
     first, second, third = exercises.of(version, FOUR, 3)
     assert [len(samples(drawn)) for drawn in (first, second, third)] == [4, 4, 4]
@@ -455,7 +454,7 @@ def test_every_optimizer_step_of_a_batch_has_its_own() -> None:
 
 
 def test_their_tokens_share_the_coefficient_evenly() -> None:
-    [drawn] = Exercises(str(MODEL), 0).of(Version(lineage=0, step=1), FOUR)
+    [drawn] = Exercises(0).of(Version(lineage=0, step=1), FOUR)
     found = samples(drawn)
     assert sum(sample.weight * sample.response_len for sample in found) == pytest.approx(0.25)
     assert len({sample.weight for sample in found}) == 1
