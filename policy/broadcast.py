@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import hashlib
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,12 +29,6 @@ from torch.distributed.distributed_c10d import (
 from policy.errors import LearnerError
 
 PART_BYTES = 512 << 20  # sender and engine hold a part twice while it is under way
-# What SGLang holds as one tensor: the rows of these, one below the other.
-FUSED = {
-    "qkv_proj": ("q_proj", "k_proj", "v_proj"),
-    "gate_up_proj": ("gate_proj", "up_proj"),
-}
-PADDED, ROWS = {"embed_tokens", "lm_head"}, 64  # it fills these up with rows of zeros to a multiple of so many
 
 
 class Described(msgspec.Struct, frozen=True):
@@ -66,29 +59,6 @@ def split(whole: Described, limit_bytes: int = PART_BYTES) -> list[Described]:
         parts[-1].shapes.append(shape)
         room -= size
     return parts
-
-
-def checksums(tensors: Mapping[str, Tensor]) -> dict[str, str]:
-    """What SGLang's `/weights_checker` says on a CPU of an undivided engine that holds `tensors`, by its own names.
-
-    The first 16 hex digits of each tensor's SHA-256 (sglang.srt.managers.mm_utils.tensor_hash, 0.5.23).
-    """
-    hashes: dict[str, hashlib._Hash] = {}
-    fused = {part: whole for whole, parts in FUSED.items() for part in parts}
-    for name in sorted(tensors, key=_fused_place):
-        *front, module, kind = name.split(".")
-        theirs = ".".join([*front, fused.get(module, module), kind])
-        raw = tensors[name].detach().cpu().contiguous().flatten().view(torch.uint8)
-        hashes.setdefault(theirs, hashlib.sha256()).update(raw.numpy().tobytes())
-        if module in PADDED:
-            rows = tensors[name].shape[0]
-            hashes[theirs].update(bytes(raw.nbytes // rows * (-rows % ROWS)))
-    return {name: hashed.hexdigest()[:16] for name, hashed in hashes.items()}
-
-
-def _fused_place(name: str) -> int:
-    module = name.split(".")[-2]
-    return next((parts.index(module) for parts in FUSED.values() if module in parts), 0)
 
 
 class SendingGroup:
@@ -146,20 +116,17 @@ class SendingGroup:
         # Not from the error: its frames hold the store, and engines wait in the group as long as that lives.
         raise LearnerError(f"not all engines joined {self._name}: {_line(cause)}")
 
-    def send(self, tensors: Sequence[Tensor], *, bucket: bool, timeout_s: float | None = None) -> None:
-        """Broadcast `tensors` one by one, or their bytes end to end as one. Raises LearnerError."""
+    def send(self, tensors: Sequence[Tensor], *, timeout_s: float | None = None) -> None:
+        """Broadcast the bytes of `tensors` end to end. Raises LearnerError."""
         if self._group is None:
             raise LearnerError(f"no engine has joined {self._name}")
         limit = self._timeout if timeout_s is None else datetime.timedelta(seconds=timeout_s)
         try:
-            parts = [tensor.detach().contiguous() for tensor in tensors]
-            if bucket:  # another copy of all of them, for which memory may be wanting
-                parts = [torch.cat([part.flatten().view(torch.uint8) for part in parts])]
+            # Another copy of all of them, for which memory may be wanting.
+            content = torch.cat([tensor.detach().contiguous().flatten().view(torch.uint8) for tensor in tensors])
             options = dist.BroadcastOptions()
             options.rootRank, options.timeout = 0, limit
-            works = [self._group.broadcast([part], options) for part in parts]
-            for work in works:
-                work.wait(limit)
+            self._group.broadcast([content], options).wait(limit)
         except RuntimeError as error:
             cause = str(error)
         else:

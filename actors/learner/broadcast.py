@@ -145,23 +145,12 @@ class Publisher:
                 pass
 
     async def _form(self, group: CollectiveGroup) -> None:
-        settings = self._settings
         ready_s = self._ctx.clock.now() - (group.began or 0.0)
         asking, self._asking = self._asking, {}
         name = f"weights-{group.version}-{uuid.uuid4().hex[:12]}"
-        request = Broadcast(
-            version=group.version,
-            group=name,
-            ranks=group.ranks,
-            address=settings.address,
-            backend=settings.backend,
-            unit=settings.unit,
-            checksums=settings.checksums,
-            form_s=settings.form_s,
-            send_s=settings.send_s,
-        )
+        request = Broadcast(version=group.version, group=name, ranks=group.ranks, settings=self._settings)
         try:
-            broadcasting: Broadcasting = await self._rank.ask(request, timeout_s=ASK_TIMEOUT_S)
+            sender: Broadcasting = await self._rank.ask(request, timeout_s=ASK_TIMEOUT_S)
         except (ActorGone, ActorFailed, DeadlineExceeded, MailboxFull, LearnerError) as error:
             self._ctx.log.emit(
                 GROUP_NOT_FORMED, version=str(group.version), samplers=list(group.joined), cause=str(error)
@@ -177,7 +166,8 @@ class Publisher:
                 ready_s=round(ready_s, 4),
                 late=sorted(group.awaited),
             )
-            answers = {sampler: _ticket(request, broadcasting, rank) for sampler, rank in group.places().items()}
+            places = group.places().items()
+            answers = {sampler: Ticket(rank=rank, request=request, sender=sender) for sampler, rank in places}
         for sampler, answer in answers.items():
             if not asking[sampler].done():
                 asking[sampler].set_result(answer)
@@ -186,22 +176,6 @@ class Publisher:
         asking = self._asking.pop(sampler, None)
         if asking is not None and not asking.done():  # done: who asked has gone
             asking.set_result(answer)
-
-
-def _ticket(request: Broadcast, broadcasting: Broadcasting, rank: int) -> Ticket:
-    return Ticket(
-        group=request.group,
-        address=request.address,
-        port=broadcasting.port,
-        rank=rank,
-        size=request.ranks + 1,
-        backend=request.backend,
-        parts=broadcasting.parts,
-        unit=request.unit,
-        form_s=request.form_s,
-        send_s=request.send_s,
-        checksums=broadcasting.checksums,
-    )
 
 
 Tensors = dict[str, "Tensor"]
@@ -235,16 +209,16 @@ class Sender:
         self._sending = msg.group
         try:
             parts = broadcast.split(broadcast.described(tensors))
-            sums = await asyncio.to_thread(broadcast.checksums, tensors) if msg.checksums else {}
+            how = msg.settings
             group = broadcast.SendingGroup(
-                msg.group, msg.ranks, address=msg.address, backend=msg.backend, timeout_s=msg.form_s
+                msg.group, msg.ranks, address=how.address, backend=how.backend, timeout_s=how.form_s
             )
         except BaseException:
             self._sending = ""
             raise
         self._ctx.spawn(self._send(msg, group, tensors, [part.names for part in parts]), f"send to {msg.group}")
         described = [BroadcastPart(names=part.names, dtypes=part.dtypes, shapes=part.shapes) for part in parts]
-        return Broadcasting(port=group.port, parts=described, checksums=sums)
+        return Broadcasting(port=group.port, parts=described)
 
     async def _send(self, msg: Broadcast, group: SendingGroup, tensors: Tensors, parts: list[list[str]]) -> None:
         began = time.monotonic()
@@ -279,8 +253,8 @@ def _carry_out(group: SendingGroup, tensors: Tensors, parts: list[list[str]], ms
         group.join()
         joined = time.monotonic()
         for names in parts:
-            left_s = max(1.0, joined + msg.send_s - time.monotonic())
-            group.send([tensors[name] for name in names], bucket=msg.unit == "bucket", timeout_s=left_s)
+            left_s = max(1.0, joined + msg.settings.send_s - time.monotonic())
+            group.send([tensors[name] for name in names], timeout_s=left_s)
         return joined - began
     finally:
         group.close()

@@ -251,11 +251,9 @@ class GroupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     address: str = "127.0.0.1"  # of the rank's host, as engines reach it
     backend: str = "gloo"  # or "nccl"
-    unit: Literal["bucket", "tensor"] = "bucket"  # what one broadcast carries: many tensors' bytes, or one tensor
-    checksums: bool = False  # engines are undivided, on CPUs and of the learner's type: they hold the very bytes sent
     join_s: float = 10.0  # an engine that is ready waits so long for the others
     form_s: float = 20.0  # engines that were ready have so long to join
-    send_s: float = 120.0
+    send_s: float = 120.0  # after so long the sender gives up
 
 
 class RankSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from actors.learner.config import GroupSettings
 from actors.sampler.messages import Canary, Weights
 from policy.packing import MicroBatch
 from policy.settings import Objective
@@ -156,20 +157,31 @@ class BroadcastPart(Value):
     shapes: list[list[int]]
 
 
-class Ticket(Message):
-    """An engine's place in a group that receives one version. The sender is rank 0."""
+class Broadcasting(Message):
+    """The group's store listens, and the sender waits in it."""
 
-    group: str  # of this publication alone
-    address: str
     port: int
+    parts: list[BroadcastPart]  # in this order; each part's bytes are one broadcast
+
+
+class Broadcast(Request[Broadcasting]):
+    """Send what was kept of `version` to a group. Answered at once; it ends by its deadlines during other work.
+
+    Refused unless `version` was kept, and while another group is being sent to.
+    """
+
+    version: Version
+    group: str  # of this publication alone
+    ranks: int  # of all engines together; the sender is rank 0
+    settings: GroupSettings
+
+
+class Ticket(Message):
+    """An engine's place in a group that receives one version."""
+
     rank: int  # the engine's first
-    size: int  # of the group, the sender included
-    backend: str  # gloo or nccl
-    parts: list[BroadcastPart]  # in this order
-    unit: str  # "bucket": each part's bytes as one broadcast, or "tensor": one per tensor
-    form_s: float  # after so long the sender gives up waiting for engines to join
-    send_s: float  # after so long the sender gives up sending
-    checksums: dict[str, str]  # what engines on CPUs say they hold afterwards, by their names; may be empty
+    request: Broadcast
+    sender: Broadcasting
 
 
 class NoGroup(Message):
@@ -191,31 +203,6 @@ class DeclineGroup(Message):
 
     version: Version
     sampler: str
-
-
-class Broadcasting(Message):
-    """The group's store listens, and the sender waits in it."""
-
-    port: int
-    parts: list[BroadcastPart]
-    checksums: dict[str, str]
-
-
-class Broadcast(Request[Broadcasting]):
-    """Send what was kept of `version` to a group. Answered at once; it ends by its deadlines during other work.
-
-    Refused unless `version` was kept, and while another group is being sent to.
-    """
-
-    version: Version
-    group: str
-    ranks: int  # of all engines together
-    address: str
-    backend: str
-    unit: str
-    checksums: bool  # say what engines hold afterwards
-    form_s: float
-    send_s: float
 
 
 # --- what the learner logs -----------------------------------------------------------------------------------------

@@ -81,20 +81,6 @@ class ServerInfo(msgspec.Struct, frozen=True):
     max_lora_rank: int | None = None
 
 
-class RankChecksums(msgspec.Struct, frozen=True):
-    """One rank's checksums in the answer of /weights_checker, by SGLang's own names."""
-
-    checksums: dict[str, str] = {}
-
-
-class CheckedWeights(msgspec.Struct, frozen=True):
-    """Answer of /weights_checker."""
-
-    success: bool
-    message: str = ""
-    ranks: list[RankChecksums] = []
-
-
 class ModelCard(msgspec.Struct, frozen=True):
     """One entry of /v1/models."""
 
@@ -301,13 +287,6 @@ class EngineClient:
     async def server_info(self) -> ServerInfo:
         """How SGLang's engine was started."""
         return await self._call("GET", "/server_info", None, ServerInfo, CONTROL_TIMEOUT_S)
-
-    async def checksums(self, timeout_s: float) -> list[dict[str, str]]:
-        """What each process of SGLang's engine holds, by its own names."""
-        answer = await self._call("POST", "/weights_checker", {"action": "checksum"}, CheckedWeights, timeout_s)
-        if not answer.success:
-            raise EngineError(f"/weights_checker: {answer.message}")
-        return [rank.checksums for rank in answer.ranks]
 
     async def pin(self, version: str, location: str, timeout_s: float) -> None:
         """Keep a version resident (embedded engine only)."""

@@ -24,20 +24,20 @@ from runtime.actor import Context
 from runtime.errors import ActorFailed, ActorGone, DeadlineExceeded, MailboxFull
 
 MARGIN_S = 10.0
-DIFFERENCES_TOLD = 3
 
 
 async def enter(client: EngineClient, ticket: Ticket) -> None:
     """Return once all engines and the sender are in the group. Raises EngineError where it does not come about."""
+    request, settings = ticket.request, ticket.request.settings
     joining = {
-        "master_address": ticket.address,
-        "master_port": ticket.port,
+        "master_address": settings.address,
+        "master_port": ticket.sender.port,
         "rank_offset": ticket.rank,
-        "world_size": ticket.size,
-        "group_name": ticket.group,
-        "backend": ticket.backend,
+        "world_size": request.ranks + 1,
+        "group_name": request.group,
+        "backend": settings.backend,
     }
-    await client.control("/init_weights_update_group", joining, ticket.form_s + MARGIN_S)
+    await client.control("/init_weights_update_group", joining, settings.form_s + MARGIN_S)
 
 
 async def take(client: EngineClient, ticket: Ticket, version: str, *, flush: bool) -> None:
@@ -45,37 +45,16 @@ async def take(client: EngineClient, ticket: Ticket, version: str, *, flush: boo
 
     Raises EngineError where the engine refuses, EngineGone where it breaks; it may then hold a part of the weights.
     """
-    async with _ended_by(client, "/destroy_weights_update_group", {"group_name": ticket.group}):
+    group, timeout_s = {"group_name": ticket.request.group}, ticket.request.settings.send_s + MARGIN_S
+    last = {"weight_version": version, "flush_cache": flush}
+    async with _ended_by(client, "/destroy_weights_update_group", group):
         await _begin(client)
         async with _ended_by(client, "/end_weight_update", {}):
-            for place, part in enumerate(ticket.parts):
-                body: dict[str, Any] = {
-                    "names": part.names,
-                    "dtypes": part.dtypes,
-                    "shapes": part.shapes,
-                    "group_name": ticket.group,
-                    "flush_cache": False,
-                }
-                if ticket.unit == "bucket":
-                    body["load_format"] = "flattened_bucket"
-                if place == len(ticket.parts) - 1:
-                    body |= {"weight_version": version, "flush_cache": flush}
-                await client.control("/update_weights_from_distributed", body, ticket.send_s + MARGIN_S)
-
-
-async def compare(client: EngineClient, ticket: Ticket) -> None:
-    """Raise EngineError where the engine's checksums are not those of what was sent, where the ticket names them."""
-    if not ticket.checksums:
-        return
-    for rank in await client.checksums(ticket.send_s + MARGIN_S):
-        wrong = differing(rank, ticket.checksums)
-        if wrong:
-            raise EngineError(f"{len(wrong)} tensors have other checksums than sent: {wrong[:DIFFERENCES_TOLD]}")
-
-
-def differing(checksums: dict[str, str], sent: dict[str, str]) -> list[str]:
-    """Names that were sent and have another checksum here, or none."""
-    return sorted(name for name, checksum in sent.items() if checksums.get(name) != checksum)
+            for part in ticket.sender.parts:
+                body: dict[str, Any] = msgspec.structs.asdict(part) | group
+                body |= {"load_format": "flattened_bucket", "flush_cache": False}
+                body |= last if part is ticket.sender.parts[-1] else {}
+                await client.control("/update_weights_from_distributed", body, timeout_s)
 
 
 async def _begin(client: EngineClient) -> None:

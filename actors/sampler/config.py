@@ -87,7 +87,6 @@ class WeightSyncConfig(Section, frozen=True, kw_only=True):
         Literal["drain", "retract", "in_place"] | None,
         tuning("Chooses what happens to unfinished answers at an update. null drains with SGLang, else retracts."),
     ] = None
-    unit: Annotated[Literal["bucket", "tensor"], tuning("Chooses what one broadcast carries.")] = "bucket"
     address: Annotated[str, tuning("Gives the address of the learner's rank, as the servers reach it.")] = LOOPBACK
     join_s: Annotated[float, tuning("Lets a ready server wait this long for the others, in seconds.", gt=0)] = 10.0
 

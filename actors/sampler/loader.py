@@ -221,7 +221,6 @@ class Loader:
             await collective.enter(client, ticket)
             self.mixed = True
             await collective.take(client, ticket, str(latest.version), flush=self._flush)
-            await collective.compare(client, ticket)
         except EngineError as error:
             return "disk", f"{error} ({time.monotonic() - began:.1f} s after it had a place)"
         return "collective", ""

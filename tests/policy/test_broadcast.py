@@ -1,8 +1,7 @@
-"""The sender's group with peers that join as SGLang's engines do; parts and checksums."""
+"""The sender's group with peers that join as SGLang's engines do, and its parts."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.learner.messages import Broadcasting
-from policy.broadcast import Described, SendingGroup, checksums, described, split
+from policy.broadcast import Described, SendingGroup, described, split
 from policy.errors import LearnerError
 
 PEER = """
@@ -22,7 +21,7 @@ import os, sys, torch, torch.distributed as dist
 from torch.distributed.distributed_c10d import (
     Backend, PrefixStore, _new_process_group_helper, _world, default_pg_timeout, rendezvous)
 print("ready", flush=True)
-port, rank, size, name, counts, then = sys.stdin.readline().split()
+port, rank, size, name, count, then = sys.stdin.readline().split()
 try:
     store, rank, size = next(rendezvous(f"tcp://127.0.0.1:{port}", int(rank), int(size), timeout=default_pg_timeout))
     store.set_timeout(default_pg_timeout)
@@ -31,14 +30,11 @@ try:
     _world.pg_group_ranks[group] = {i: i for i in range(size)}
     if then == "die":
         os._exit(0)
-    got = [torch.empty(int(count), dtype=torch.uint8) for count in counts.split(",")]
-    if then == "half":
-        dist.broadcast(got[0], src=0, group=group, async_op=True).wait()
-        print("half", flush=True)
+    got = torch.empty(int(count), dtype=torch.uint8)
+    dist.broadcast(got, src=0, group=group, async_op=True).wait()
+    print(int(got.long().sum()), flush=True)
+    if then == "once":
         os._exit(0)
-    for work in [dist.broadcast(one, src=0, group=group, async_op=True) for one in got]:
-        work.wait()
-    print(",".join(str(int(one.long().sum())) for one in got), flush=True)
     dist.destroy_process_group(group)
 except Exception as error:
     print("refused", flush=True)
@@ -86,25 +82,14 @@ def test_engines_get_what_is_sent_and_are_let_go_when_one_is_lost(peers: Peers) 
     engines = peers(2)
     group = SendingGroup("whole", 2, address="127.0.0.1", backend="gloo", timeout_s=30.0)
     for rank, peer in enumerate(engines, 1):
-        tell(peer, group, rank, 3, "whole", "5,6", "stay")
+        tell(peer, group, rank, 3, "whole", "11", "stay")
     group.join()
-    group.send(list(TENSORS.values()), bucket=False, timeout_s=30.0)
-    assert [said(peer) for peer in engines] == ["10,6"] * 2
+    group.send(list(TENSORS.values()), timeout_s=30.0)
+    assert [said(peer) for peer in engines] == ["16"] * 2
     group.close()
     group.close()
     with pytest.raises(LearnerError, match="closed"):
         group.join()
-
-
-@pytest.mark.slow
-def test_a_bucket_is_one_broadcast_of_all_bytes(peers: Peers) -> None:
-    engines = peers(1)
-    group = SendingGroup("bucket", 1, address="127.0.0.1", backend="gloo", timeout_s=30.0)
-    tell(engines[0], group, 1, 2, "bucket", "11", "stay")
-    group.join()
-    group.send(list(TENSORS.values()), bucket=True)
-    assert said(engines[0]) == "16"
-    group.close()
 
 
 @pytest.mark.proof
@@ -122,32 +107,33 @@ def test_engines_are_let_go_when_one_does_not_come(peers: Peers) -> None:
 def test_engines_are_let_go_when_one_dies_in_the_group(peers: Peers) -> None:
     engines = peers(2)
     group = SendingGroup("death", 2, address="127.0.0.1", backend="gloo", timeout_s=30.0)
-    tell(engines[0], group, 1, 3, "death", "5,6", "stay")
-    tell(engines[1], group, 2, 3, "death", "5,6", "die")
+    tell(engines[0], group, 1, 3, "death", "11", "stay")
+    tell(engines[1], group, 2, 3, "death", "11", "die")
     group.join()
     engines[1].wait(timeout=30)
     with pytest.raises(LearnerError, match="not taken by all of death"):
-        group.send(list(TENSORS.values()), bucket=False, timeout_s=10.0)
+        group.send(list(TENSORS.values()), timeout_s=10.0)
     group.close()
-    assert said(engines[0]) in {"refused", "10,6"}
+    assert said(engines[0]) in {"refused", "16"}
 
 
 @pytest.mark.slow
 def test_an_engine_that_dies_within_a_broadcast_costs_the_broadcast_alone(peers: Peers) -> None:
-    large = torch.ones(64 << 20, dtype=torch.uint8)  # more than sockets hold
+    large = [torch.ones(64 << 20, dtype=torch.uint8)]  # more than sockets hold
     engines = peers(2)
     group = SendingGroup("half", 1, address="127.0.0.1", backend="gloo", timeout_s=30.0)
-    tell(engines[0], group, 1, 2, "half", f"5,{large.numel()}", "half")
+    tell(engines[0], group, 1, 2, "half", "5", "once")
     group.join()
+    group.send([TENSORS["a"]])
     with pytest.raises(LearnerError, match="not taken by all of half"):
-        group.send([TENSORS["a"], large], bucket=False, timeout_s=10.0)
+        group.send(large, timeout_s=10.0)
     group.close()
-    assert said(engines[0]) == "half"
+    assert said(engines[0]) == "10"
     again = SendingGroup("again", 1, address="127.0.0.1", backend="gloo", timeout_s=30.0)
-    tell(engines[1], again, 1, 2, "again", "5,6", "stay")
+    tell(engines[1], again, 1, 2, "again", "11", "stay")
     again.join()
-    again.send(list(TENSORS.values()), bucket=False)
-    assert said(engines[1]) == "10,6"
+    again.send(list(TENSORS.values()))
+    assert said(engines[1]) == "16"
     again.close()
     assert "TORCH_NCCL_BLOCKING_WAIT" not in os.environ
 
@@ -168,17 +154,3 @@ def test_parts_hold_everything_in_order(shapes: list[list[int]], limit: int) -> 
         assert part.names
         filled = [shape for shape in part.shapes if torch.Size(shape).numel()]
         assert size <= limit or len(filled) == 1
-
-
-def test_checksums_are_of_what_sglang_holds_as_one() -> None:
-    rows = {part: torch.full((2, 3), float(i)) for i, part in enumerate("kvq")}
-    tensors = {f"model.layers.0.self_attn.{part}_proj.weight": rows[part] for part in "kvq"}
-    tensors["model.norm.weight"] = torch.ones(3)
-    tensors["model.embed_tokens.weight"] = torch.ones(5, 2)
-    padded = torch.cat([torch.ones(5, 2), torch.zeros(59, 2)])
-    whole = torch.cat([rows["q"], rows["k"], rows["v"]])
-    assert checksums(tensors) == {
-        "model.layers.0.self_attn.qkv_proj.weight": hashlib.sha256(whole.numpy().tobytes()).hexdigest()[:16],
-        "model.embed_tokens.weight": hashlib.sha256(padded.numpy().tobytes()).hexdigest()[:16],
-        "model.norm.weight": hashlib.sha256(torch.ones(3).numpy().tobytes()).hexdigest()[:16],
-    }

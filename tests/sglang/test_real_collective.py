@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings, RlConfig, SftConfig
-from actors.learner.messages import BroadcastPart, Ticket, WriteWeights
+from actors.learner.messages import Broadcast, Broadcasting, BroadcastPart, Ticket, WriteWeights
 from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.messages import Phase, Sampling
 from actors.sampler.client import EngineClient
@@ -24,7 +24,7 @@ from actors.sampler.loader import Loader
 from actors.sampler.messages import Generate, Generated, Weights
 from actors.settings import DemosConfig
 from policy import hf_folder
-from policy.broadcast import SendingGroup, checksums, described
+from policy.broadcast import SendingGroup, described
 from policy.errors import LearnerError
 from runtime.messaging.message import Version
 from runtime.program import TOKEN_ENV
@@ -112,11 +112,11 @@ def loads(run: Run, sampler: str) -> list[tuple[str, str]]:
     return [(line["version"], line["way"]) for line in run.logged("weights_loaded", sampler)]
 
 
-@pytest.mark.parametrize(("bucket", "update"), [(True, "drain"), (False, "in_place")])
+@pytest.mark.parametrize("update", ["drain", "in_place"])
 async def test_two_servers_take_every_version_from_one_group(
-    tmp_path: Path, models: list[Path], pair: Pair, bucket: bool, update: str
+    tmp_path: Path, models: list[Path], pair: Pair, update: str
 ) -> None:
-    groups = GroupSettings(unit="bucket" if bucket else "tensor", checksums=True, join_s=60.0)
+    groups = GroupSettings(join_s=60.0)
     async with training(tmp_path / "run", models[0], pair, groups, in_flight=update) as run:
         await run.seats.play(2, None)
         await run.enter(Phase.BC, steps=1)
@@ -156,7 +156,7 @@ async def test_a_member_that_is_lost_costs_the_publication_alone(models: list[Pa
         try:
             group.join()
             peer.wait()
-            group.send(list(tensors.values()), bucket=False, timeout_s=20.0)
+            group.send(list(tensors.values()), timeout_s=20.0)
         except LearnerError as error:
             return str(error)
         finally:
@@ -166,10 +166,9 @@ async def test_a_member_that_is_lost_costs_the_publication_alone(models: list[Pa
     async def load(server: Server, rank: int) -> tuple[str, str]:
         settings = SamplerSettings(samplers=SamplersConfig(attach=[server.url]), model="", attach=server.url)
         client = EngineClient(server.url, aiohttp.TCPConnector(), server.token)
-        ticket = Ticket(
-            group=name, address="127.0.0.1", port=group.port, rank=rank, size=4, backend="gloo", parts=[part],
-            unit="tensor", form_s=form_s, send_s=20.0, checksums=checksums(tensors),
-        )  # fmt: skip
+        settings_ = GroupSettings(form_s=form_s, send_s=20.0)
+        request = Broadcast(version=version, group=name, ranks=3, settings=settings_)
+        ticket = Ticket(rank=rank, request=request, sender=Broadcasting(port=group.port, parts=[part]))
 
         async def ask() -> Ticket | None:
             return ticket

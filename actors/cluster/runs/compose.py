@@ -26,7 +26,7 @@ from actors.entropulse.config import EntropulseSettings
 from actors.learner.config import GroupSettings, LearnerSettings, RankSettings
 from actors.learner.rank import meeting_s
 from actors.replay.config import LedgerSettings
-from actors.sampler.config import TENSOR_PARALLEL, SamplersConfig, SamplerSettings, SglangConfig, WeightSyncConfig
+from actors.sampler.config import SamplersConfig, SamplerSettings, WeightSyncConfig
 from actors.sampler.messages import BEGIN
 from actors.sampler.router import DispatchSettings
 from apis.tasks.registry import kind_of
@@ -245,19 +245,10 @@ def _learner(deploy: Deploy, model: str, samplers: list[str]) -> list[ActorSpec]
 
 def _groups(deploy: Deploy) -> GroupSettings | None:
     """How weights go by collective, if they do."""
-    samplers, engine, sync = deploy.samplers, deploy.samplers.engine, deploy.weight_sync
+    sync, backend = deploy.weight_sync, "gloo" if deploy.samplers.device == "cpu" else "nccl"
     if sync.transport != "collective":
         return None
-    started = isinstance(engine, SglangConfig) and not samplers.attach
-    whole = not any(name.replace("_", "-") in TENSOR_PARALLEL for name in getattr(engine, "options", {}))
-    same = isinstance(engine, SglangConfig) and engine.dtype == deploy.learner.dtype
-    return GroupSettings(
-        address=sync.address,
-        backend="gloo" if samplers.device == "cpu" else "nccl",
-        unit=sync.unit,
-        checksums=started and whole and same and samplers.device == "cpu",
-        join_s=sync.join_s,
-    )
+    return GroupSettings(address=sync.address, backend=backend, join_s=sync.join_s)
 
 
 def _adapters(named: Named) -> tuple[int, list[str]]:

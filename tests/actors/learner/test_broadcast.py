@@ -80,7 +80,7 @@ class Rank(Actor):
         self.wishes.append(msg)
         if msg.version != ONE:
             raise NoModel(f"not {msg.version}")
-        return Broadcasting(port=4711, parts=[PART], checksums={"w": "00"})
+        return Broadcasting(port=4711, parts=[PART])
 
 
 class GroupOwner(Actor):
@@ -127,7 +127,7 @@ async def test_all_who_were_told_come_into_one_group(tmp_path: Path) -> None:
         assert isinstance(first, Ticket)
         assert isinstance(second, Ticket)
         assert {(first.rank, second.rank)} <= {(1, 3), (2, 1)}
-        assert (first.size, first.group, first.port, first.parts) == (4, second.group, 4711, [PART])
+        assert (first.request, first.sender) == (second.request, Broadcasting(port=4711, parts=[PART]))
         assert [request.ranks for request in Rank.wishes] == [3]
         late = await ask(ref, "c")
         assert isinstance(late, NoGroup)
@@ -140,7 +140,7 @@ async def test_nobody_waits_longer_than_agreed_for_one_who_does_not_come(tmp_pat
         GroupOwner.publisher.offer(ONE, ["a", "b"])
         found = await ask(ref, "a")
         assert isinstance(found, Ticket)
-        assert (found.rank, found.size) == (1, 2)
+        assert (found.rank, found.request.ranks) == (1, 1)
     (formed,) = [line for line in read_logs(tmp_path) if line["event"] == "group_formed"]
     assert formed["late"] == ["b"]
 
@@ -168,7 +168,7 @@ async def test_who_leaves_gets_no_place(tmp_path: Path) -> None:
         assert isinstance(await waiting, NoGroup)
         found = await ask(ref, "b")
         assert isinstance(found, Ticket)
-        assert found.size == 2
+        assert found.request.ranks == 1
 
 
 @pytest.mark.parametrize("version", [TWO, Version(lineage=1, step=1)])

@@ -16,7 +16,7 @@ from actors.cluster.config import deploy_files
 from actors.cluster.runs import placement
 from actors.learner.config import GroupSettings
 from actors.learner.folders import RunFolders
-from actors.learner.messages import Broadcasting, JoinGroup, Ticket
+from actors.learner.messages import JoinGroup, Ticket
 from actors.replay.messages import Phase
 from policy import hf_folder
 from runtime.logs.reader import read_logs
@@ -115,8 +115,8 @@ async def test_it_forms_groups_for_weights_by_collective(tmp_path: Path, base: P
             ticket = await run.system.ref("learner").ask(join, timeout_s=90)
             assert isinstance(ticket, Ticket)
             raw = [one.flatten().view(torch.uint8) for one in hf_folder.read(run.folder / "weights" / "0.0").values()]
-            sent = Broadcasting(port=ticket.port, parts=ticket.parts, checksums={})
-            tell(engine, sent, ticket.rank, ticket.size, ticket.group, sum(one.numel() for one in raw), "stay")
+            size = sum(one.numel() for one in raw)
+            tell(engine, ticket.sender, ticket.rank, ticket.request.ranks + 1, ticket.request.group, size, "stay")
             assert await asyncio.to_thread(said, engine) == str(sum(int(one.long().sum()) for one in raw))
     finally:
         engine.kill()

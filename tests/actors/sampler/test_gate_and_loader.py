@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.errors import EngineGone
-from actors.learner.messages import BroadcastPart, Ticket
+from actors.learner.config import GroupSettings
+from actors.learner.messages import Broadcast, Broadcasting, BroadcastPart, Ticket
 from actors.sampler.client import EngineClient, ModelInfo
-from actors.sampler.collective import differing
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig, WeightSyncConfig
 from actors.sampler.health import Gate
 from actors.sampler.loader import Asking, CanaryDifference, Loader, WeightsVerdict, difference
@@ -271,11 +271,9 @@ def test_a_tolerance_is_not_below_nothing() -> None:
         SamplersConfig(canary_tolerance=-0.1)
 
 
-TICKET = Ticket(
-    group="g", address="127.0.0.1", port=1, rank=1, size=2, backend="gloo", unit="bucket", form_s=1.0, send_s=1.0,
-    parts=[BroadcastPart(names=[name], dtypes=["float32"], shapes=[[size]]) for name, size in (("a", 1), ("b", 2))],
-    checksums={"a": "1"},
-)  # fmt: skip
+PARTS = [BroadcastPart(names=[name], dtypes=["float32"], shapes=[[size]]) for name, size in (("a", 1), ("b", 2))]
+REQUEST = Broadcast(version=ONE, group="g", ranks=1, settings=GroupSettings())
+TICKET = Ticket(rank=1, request=REQUEST, sender=Broadcasting(port=1, parts=PARTS))
 PATHS = {
     "join": "/init_weights_update_group",
     "begin": "/begin_weight_update",
@@ -288,9 +286,9 @@ PATHS = {
 class Member(Server):
     """A server that takes weights from a group, but for the calls that are to fail."""
 
-    def __init__(self, fails: dict[str, list[Exception]] | None = None, sums: dict[str, str] | None = None) -> None:
+    def __init__(self, fails: dict[str, list[Exception]] | None = None) -> None:
         super().__init__({"0.1": [-1.0]})
-        self.fails, self.sums = fails or {}, sums or {"a": "1", "b": "2"}
+        self.fails = fails or {}
 
     async def control(self, path: str, body: dict[str, object], timeout_s: float) -> None:
         (name,) = [short for short, long in PATHS.items() if long == path]
@@ -300,12 +298,8 @@ class Member(Server):
         if name == "update" and "weight_version" in body:
             self.held = str(body["weight_version"])
 
-    async def checksums(self, timeout_s: float) -> list[dict[str, str]]:
-        self.calls.append("compare")
-        return [self.sums]
 
-
-WHOLE = ["join", "begin", "update", "update", "end", "leave", "compare"]
+WHOLE = ["join", "begin", "update", "update", "end", "leave"]
 
 
 async def place() -> Ticket | None:
@@ -348,14 +342,6 @@ async def test_a_session_that_was_left_open_is_ended_first() -> None:
     server = Member({"begin": [EngineError("a session is open")]})
     assert (await loader().load(server, LATEST, place)).way == "collective"
     assert server.calls == ["join", "begin", "end", "begin", *WHOLE[2:]]
-
-
-async def test_other_checksums_than_sent_are_no_publication() -> None:
-    server = Member(sums={"a": "2"})
-    verdict = await loader().load(server, LATEST, place)
-    assert (verdict.way, server.calls) == ("disk", [*WHOLE, "update True"])
-    assert "['a']" in verdict.missed
-    assert differing({"a": "1"}, {"a": "1", "b": "2"}) == ["b"]
 
 
 async def test_without_a_place_nothing_is_joined() -> None:
