@@ -24,11 +24,9 @@ from actors.replay.messages import (
     Checkpointed,
     CloseRun,
     Commit,
-    DemosMoved,
     Figures,
     GetCheckpointDigests,
     GetFigures,
-    ImportDemos,
     LearnerResumed,
     NothingToTake,
     NoWork,
@@ -227,7 +225,7 @@ class ReplayActor(Actor):
         self.ctx.spawn(self._collect(), "memory")
         await self._do(demo_tasks.label)
         if self.settings.demos.source:
-            await self.import_demos(ImportDemos(path=self.settings.demos.source))
+            await self._store.do(self._import_demos)
 
     async def on_stop(self) -> None:
         await self._store.close()
@@ -315,7 +313,6 @@ class ReplayActor(Actor):
             self._something_ended.clear()
             while await self._once_the_disk_takes_it(retention.collect) == retention.AT_ONCE:
                 continue
-            await self._once_the_disk_takes_it(retention.keep_within, self.ctx.run_dir)
             # A transaction of its own: bytes go only after the ledger durably says that they are needed no more.
             await self._once_the_disk_takes_it(retention.sweep, folder)
             while await self._do(retention.unswept):
@@ -344,18 +341,9 @@ class ReplayActor(Actor):
         """End the run: nothing new is handed out."""
         return await self._do(phases.close_run)
 
-    # -- demonstrations
-
-    @handles(ImportDemos)
-    async def import_demos(self, msg: ImportDemos) -> DemosMoved:
-        """Add a file's demonstrations."""
-        folder = self.ctx.run_dir / SEGMENTS
-
-        def job(tx: Transaction) -> DemosMoved:
-            segments = SegmentStore(folder, self.ctx.name)
-            try:
-                return demo_tasks.import_demos(tx, Path(msg.path), segments, self.ctx.run_dir)
-            finally:
-                segments.close()
-
-        return await self._store.do(job)
+    def _import_demos(self, tx: Transaction) -> None:
+        segments = SegmentStore(self.ctx.run_dir / SEGMENTS, self.ctx.name)
+        try:
+            demo_tasks.import_demos(tx, Path(self.settings.demos.source), segments, self.ctx.run_dir)
+        finally:
+            segments.close()

@@ -97,10 +97,6 @@ class ReplayConfig(Section, frozen=True, kw_only=True):
     pulse_per_task: Annotated[
         int, tuning("Takes at most this many successful trajectories per task into a pulse.", ge=1)
     ] = 8
-    pulse_tasks: Annotated[
-        Literal["all", "unmastered"],
-        tuning("Chooses a pulse's tasks: all, or tasks with a failed episode in the phase (unmastered)."),
-    ] = "all"
     pulse_demos: Annotated[
         int, key("Adds this many demonstrations to a pulse, other ones each time.", ge=0, le=PULSE_DEMOS_MOST)
     ] = 0
@@ -110,10 +106,6 @@ class ReplayConfig(Section, frozen=True, kw_only=True):
     keep_payload_steps: Annotated[
         int, tuning("Keeps payloads of failures for this many optimizer steps after their group.", ge=0)
     ] = 4
-    disk_gib: Annotated[
-        float,
-        tuning("Limits the run's folder, in GiB; the oldest successes' payloads go first. 0 sets no limit.", ge=0),
-    ] = 0.0
     sampler_silent_s: Annotated[
         float, tuning("Stops waiting for a sampler that has been silent for this many seconds.", gt=SERVING_AGAIN_S)
     ] = 180.0

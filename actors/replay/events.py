@@ -48,14 +48,6 @@ EVAL_ROUND_CLOSED = declare(
 )  # fmt: skip
 LINEAGE_STARTED = declare("lineage_started", "warning", version=str, parent=str, returned=int, orphaned=int)
 PAYLOADS_COLLECTED = declare("payloads_collected", "debug", freed_bytes=int, not_freed=int, segments_deleted=int)
-# A run took more than `replay.disk_gib`: payloads of the oldest successes went, and of others that had ended.
-DISK_BOUND_REACHED = declare(
-    "disk_bound_reached", "warning", disk_gib=float, over_bytes=int, freed_bytes=int, successes=int, others=int
-)
-# All that may go has gone. `needed_bytes` are payloads that `phase` or demonstrations need; the rest is no payload.
-DISK_BOUND_EXCEEDED = declare(
-    "disk_bound_exceeded", "error", disk_gib=float, over_bytes=int, phase=str, needed_bytes=int
-)
 TASK_QUARANTINED = declare(
     "task_rests", "warning", task=str, cause=str, detail=str, faults=int, failed_probes=int, probe_s=float
 )

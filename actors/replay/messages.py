@@ -172,21 +172,15 @@ class StepEvidence(Value):
     rl_step: int  # from 1, over all segments
     success: float  # of the training episodes committed since the step before, zero-variance groups among them; of the
     # trained ones alone where none was, and then `sampled_entropy_nats` is None
-    success_mean: float  # mean of `success` over the segment's last ten steps
-    success_batch: float  # of the trained groups alone
     action_entropy_nats: float  # over the functions of parsed actions
-    call_entropy_nats: float  # over functions with their arguments
-    group_call_entropy_nats: float  # the same within a group
+    group_call_entropy_nats: float  # over functions with their arguments, within a group
     parsed: int  # steps of the batch whose answer was an action
     refused: int
     distinct_trajectories: float  # different sequences of actions over trajectories, per group
     coverage: float  # tasks of the train lane ever solved, over all of them
-    tasks_solved: int
     wasted: dict[str, int]  # ending other than `trained` -> groups
-    wasted_total: dict[str, int]
     staleness: dict[str, int]  # optimizer steps -> trajectories of the batch
     episodes_per_min: float  # train lane
-    steps_per_min: float  # answers of the model, train lane
     elapsed_s: float
     remembered: float = 0.0  # share of the batch's steps whose screen and result a memo gave
     success_by_kind: dict[str, float] = {}  # of late; empty without a curriculum
@@ -194,8 +188,6 @@ class StepEvidence(Value):
     pass_at_1: float | None = None  # share of their episodes that succeeded; None without such a group
     pass_at_8: float | None = None  # chance that one of 8 episodes succeeds; None where none has 8
     equal_groups: float | None = None  # share of groups whose episodes all succeeded, or all failed
-    all_right: dict[str, float] = {}  # family -> share of its groups whose every episode succeeded
-    all_wrong: dict[str, float] = {}  # the same of those without a success
     sampled_entropy_nats: float | None = None  # per token, of the same episodes as `success`; see `task_choice.played`
 
 
@@ -444,18 +436,6 @@ class WaitFigures(Request[Figures]):
 
     since: int
     wait_s: float = 20.0
-
-
-class DemosMoved(Message):
-    """How many successful demonstrations a file gave or got."""
-
-    demos: int
-
-
-class ImportDemos(Request[DemosMoved]):
-    """Add a file's demonstrations; a file already imported adds nothing."""
-
-    path: str
 
 
 class CloseRun(Request[Done]):

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from runtime.errors import StoreError
 
-FORM = 7  # raise when a table changes
+FORM = 8  # raise when a table changes
 BUSY_TIMEOUT_S = 60.0  # for another process that holds the file; nothing is lost meanwhile
 
 # `stays` and `stay` are phase segments, as `segment` names a file of stored steps here. Versions are stored as
 # `LINEAGE.STEP`. `live` says of an episode that its payloads must stay, `place` that a
 # reservoir (or the set of demonstrations) holds it, `tokens` and `surprisal` what its answers add up to. Times are
 # monotonic seconds, but for `wall`: seconds since the epoch, for people. `said` is what a closed round's event says.
-# A reservoir's `failed` is the sequence number of the first failure. A dead segment goes once no reservation up to
+# A dead segment goes once no reservation up to
 # `token` is out. `stay_steps` counts leases that became steps, which are many.
 _TABLES = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -65,8 +65,7 @@ CREATE TABLE blobs(
 CREATE INDEX blobs_dead ON blobs(segment, at) WHERE refs <= 0;
 CREATE TABLE dead_segments(segment TEXT PRIMARY KEY, token INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE reservoirs(
-  stay INTEGER NOT NULL, task TEXT NOT NULL, seen INTEGER NOT NULL, failed INTEGER,
-  PRIMARY KEY(stay, task)) WITHOUT ROWID;
+  stay INTEGER NOT NULL, task TEXT NOT NULL, seen INTEGER NOT NULL, PRIMARY KEY(stay, task)) WITHOUT ROWID;
 CREATE TABLE leases(
   id INTEGER PRIMARY KEY AUTOINCREMENT, request_id TEXT NOT NULL UNIQUE, learner TEXT NOT NULL, stay INTEGER NOT NULL,
   state TEXT NOT NULL, made TEXT, final INTEGER NOT NULL DEFAULT 0, success REAL, entropy REAL, figures TEXT,
@@ -103,7 +102,7 @@ CREATE TABLE shown(
   first_out INTEGER NOT NULL DEFAULT 0, mixed_tries INTEGER NOT NULL DEFAULT 0, mixed_wins INTEGER NOT NULL DEFAULT 0,
   mixed_out INTEGER NOT NULL DEFAULT 0, policy_tries INTEGER NOT NULL DEFAULT 0,
   policy_wins INTEGER NOT NULL DEFAULT 0, policy_out INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE imports(digest TEXT PRIMARY KEY, demos INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE imports(digest TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
 

@@ -20,7 +20,7 @@ from actors.replay.demos import demo_files
 from actors.replay.demos.format import Demo, DemoStep, RecordingHeader, TaskAttempts
 from actors.replay.ledger import task_choice
 from actors.replay.ledger.retention import store_steps
-from actors.replay.messages import DemosMoved, Lane, Phase, PhaseRef, Reservation, Sampling, StepRef
+from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, StepRef
 from actors.replay.rules import admission, cold_start
 from actors.replay.rules.cold_start import AttemptStage, AttemptTally, DemoTask, family_of, name_of
 from actors.replay.rules.groups import nth_of_epochs
@@ -270,8 +270,9 @@ def _add_observations(tx: Transaction, key: str, versions: Collection[int], befo
     tx.set_meta(key, " ".join(map(str, sorted({*known, *versions}))))
 
 
-def import_demos(tx: Transaction, path: Path, segments: SegmentStore, run_dir: Path) -> DemosMoved:
-    """Add demonstrations of `path` (see `demo_files.read`) until `demos.count` are stored; known ones are passed by.
+def import_demos(tx: Transaction, path: Path, segments: SegmentStore, run_dir: Path) -> int:
+    """Add demonstrations of `path` (see `demo_files.read`) until `demos.count` are stored; how many. Known ones are
+    passed by.
 
     Demonstrations of a run that can't be read are passed by, too, with an event.
 
@@ -280,7 +281,7 @@ def import_demos(tx: Transaction, path: Path, segments: SegmentStore, run_dir: P
     """
     wanted = tx.settings.demos.count - tx.counter("demos")
     if wanted <= 0:  # also after a restart, when the recording may be gone
-        return DemosMoved(demos=0)
+        return 0
     lost: list[PayloadLost] = []
     header, demos = demo_files.read(path, lost.append)
     made_for = tx.settings
@@ -317,7 +318,7 @@ def import_demos(tx: Transaction, path: Path, segments: SegmentStore, run_dir: P
     )
     segments.flush()
     tx.emit(events.DEMOS_TAKEN_IN, path=str(path), demos=added)
-    return DemosMoved(demos=added)
+    return added
 
 
 def refuse_foreign(path: Path, header: RecordingHeader, *, tokenizer: str, form: str, actions: str) -> None:
@@ -381,7 +382,7 @@ def _add(tx: Transaction, demo: Demo, steps: list[StepRef]) -> None:
         token, Lane.DEMO, demo.task, segment.idx, demo.reason, demo.wall_s, demo.busy_s, tx.trained.step,
     )  # fmt: skip
     store_steps(tx, token, steps)
-    tx.execute("INSERT INTO imports VALUES(?, 1)", demo.digest)
+    tx.execute("INSERT INTO imports VALUES(?)", demo.digest)
     stratum = name_of(family_of(demo.task), demo.member or demo.route)
     for counter in ("demos", f"episodes:{Lane.DEMO}", f"demos:{stratum}"):
         tx.count(counter)

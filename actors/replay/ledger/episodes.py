@@ -14,8 +14,8 @@ import msgspec
 from actors.errors import FencedOff, LedgerError
 from actors.replay import events
 from actors.replay.database.transaction import LedgerPhaseSegment, Row, Transaction, Work
-from actors.replay.ledger import demo_tasks, figures, phases, task_choice
-from actors.replay.ledger.retention import keep_success, note_failure, store_steps
+from actors.replay.ledger import demo_tasks, phases, task_choice
+from actors.replay.ledger.retention import keep_success, store_steps
 from actors.replay.messages import (
     DEFERRED,
     DISK,
@@ -248,12 +248,11 @@ def commit(tx: Transaction, msg: Commit) -> Done:
         phases.round_played(tx, row)
     else:
         root = tx.segment(row["stay"]).root
-        figures.committed(tx, row["task"], success=msg.outcome.success, steps=len(msg.steps))
+        if msg.outcome.success:
+            tx.execute("INSERT OR IGNORE INTO solved VALUES(?)", row["task"])
         # A segment that ended keeps the reservoir it ended with: a pulse may be learning from it.
         if msg.outcome.success and root == tx.segment().root:
             keep_success(tx, seq, root, row["task"])
-        elif not msg.outcome.success:
-            note_failure(tx, seq, root, row["task"])
         _fill_slot(tx, row, msg.steps)
     return Done()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -17,8 +18,8 @@ from actors.replay.database.transaction import LedgerPhaseSegment, Transaction
 from actors.replay.ledger import demo_tasks, phases, task_choice
 from actors.replay.ledger.retention import count_successes
 from actors.replay.messages import Batch, Figures, Lane, Phase, StepEvidence, StepRef
-from actors.replay.rules.cold_start import family_of
 from actors.replay.rules.groups import GroupEnding, GroupState
+from actors.replay.statistics import Tally, pass_at
 from runtime.logs.events import fields_of
 from runtime.messaging.message import Version
 
@@ -84,17 +85,6 @@ def remembered_share(steps: Iterable[StepRef]) -> float:
     return sum(given) / len(given) if given else 0.0
 
 
-class Diversity(msgspec.Struct, frozen=True, kw_only=True):
-    """Entropies in nats. An action's *line* is its function with its arguments."""
-
-    parsed: int  # steps whose answer was an action
-    refused: int
-    functions: float  # entropy over all groups' functions
-    lines: float  # entropy over all groups' lines
-    lines_in_group: float  # entropy of lines within a group, mean over groups weighted by their parsed steps
-    distinct: float  # different trajectories / trajectories of a group, mean over groups
-
-
 def entropy(items: Iterable[Hashable]) -> float:
     """Shannon entropy H = -sum_k p_k ln p_k in nats, with p_k the share of kind k among `items`; 0 of none.
 
@@ -110,75 +100,33 @@ def distinct_share(group: Group) -> float:
     return len({tuple(step.line for step in steps) for steps in group}) / len(group) if group else 0.0
 
 
-def diversity(groups: Sequence[Group]) -> Diversity:
-    """Of a whole batch."""
+def diversity(groups: Sequence[Group]) -> dict[str, Any]:
+    """Fields of `StepEvidence` of a whole batch. An action's line is its function with its arguments.
+
+    A group's call entropy is weighted by its parsed steps.
+    """
     parsed = [[step for steps in group for step in steps if step.function] for group in groups]
     flat = [step for steps in parsed for step in steps]
     total = sum(len(steps) for group in groups for steps in group)
     within = sum(len(steps) * entropy(step.line for step in steps) for steps in parsed)
-    return Diversity(
-        parsed=len(flat),
-        refused=total - len(flat),
-        functions=entropy(step.function for step in flat),
-        lines=entropy(step.line for step in flat),
-        lines_in_group=within / len(flat) if flat else 0.0,
-        distinct=sum(map(distinct_share, groups)) / len(groups) if groups else 0.0,
-    )
+    return {
+        "parsed": len(flat),
+        "refused": total - len(flat),
+        "action_entropy_nats": entropy(step.function for step in flat),
+        "group_call_entropy_nats": within / len(flat) if flat else 0.0,
+        "distinct_trajectories": sum(map(distinct_share, groups)) / len(groups) if groups else 0.0,
+    }
 
 
-class GroupShares(msgspec.Struct, frozen=True, kw_only=True):
-    """What complete groups say, those of equal rewards among them; `StepEvidence` says of each."""
-
-    pass_at_1: float | None
-    pass_at_8: float | None
-    equal: float | None
-    all_right: dict[str, float]
-    all_wrong: dict[str, float]
-
-
-def pass_at(tries: int, wins: int, picks: int) -> float:
-    """Chance that a success is among `picks` of `tries` episodes, 1 - C(tries - wins, picks) / C(tries, picks).
-
-    Source: Chen et al. 2021, arXiv 2107.03374.
-    """
-    return 1.0 - math.comb(tries - wins, picks) / math.comb(tries, picks)
-
-
-def group_shares(groups: Sequence[tuple[str, int, int]]) -> GroupShares:
-    """Of (family, tries, wins) of each."""
-    tries, enough = sum(n for _, n, _ in groups), [(n, k) for _, n, k in groups if n >= PICKS]
-    of_family: dict[str, list[tuple[int, int]]] = {}
-    for family, n, k in groups:
-        of_family.setdefault(family, []).append((n, k))
-    return GroupShares(
-        pass_at_1=sum(k for _, _, k in groups) / tries if tries else None,
-        pass_at_8=sum(pass_at(n, k, PICKS) for n, k in enough) / len(enough) if enough else None,
-        equal=sum(k in (0, n) for _, n, k in groups) / len(groups) if groups else None,
-        all_right={name: sum(k == n for n, k in own) / len(own) for name, own in sorted(of_family.items())},
-        all_wrong={name: sum(k == 0 for _, k in own) / len(own) for name, own in sorted(of_family.items())},
-    )
-
-
-def _completed(tx: Transaction, first: int, last: int) -> list[tuple[str, int, int]]:
-    """Family, episodes and successes of the groups whose last episode is in (first, last]."""
+def _completed(tx: Transaction, first: int, last: int) -> list[Tally]:
+    """Successes and episodes of each group whose last episode is in (first, last]."""
     rows = tx.rows(
-        "SELECT g.task, COUNT(*) AS n, SUM(e.success) AS k FROM episodes e JOIN groups g ON g.id = e.group_id "
+        "SELECT SUM(e.success), COUNT(*) FROM episodes e JOIN groups g ON g.id = e.group_id "
         "WHERE e.group_id IN (SELECT group_id FROM episodes WHERE lane = ? AND seq > ? AND seq <= ?) "
         "AND g.state != 'open' GROUP BY g.id HAVING MAX(e.seq) <= ? ORDER BY g.id",
         *(Lane.TRAIN, first, last, last),
     )
-    return [(family_of(row["task"]), row["n"], row["k"]) for row in rows]
-
-
-PICKS = 8  # episodes of pass@8
-MEAN_OVER = 10  # steps of the segment that `success_mean` goes back
-
-
-def committed(tx: Transaction, task: str, *, success: bool, steps: int) -> None:
-    """An episode of the train lane ended with an outcome."""
-    tx.count("answers", steps)
-    if success:
-        tx.execute("INSERT OR IGNORE INTO solved VALUES(?)", task)
+    return [(row[0], row[1]) for row in rows]
 
 
 def step_made(
@@ -194,17 +142,7 @@ def step_made(
 
     Numbers in (first, last] of `since` are the episodes committed after the step before.
     """
-    recent = tx.row(
-        "SELECT AVG(success) FROM (SELECT l.success FROM leases l CROSS JOIN stays s ON s.idx = l.stay "
-        "WHERE l.state = 'trained' AND s.root = ? ORDER BY l.id DESC LIMIT ?)",
-        segment.root, MEAN_OVER,
-    )  # fmt: skip
-    assert recent is not None
-    played_now = [[one for one in group.trajectories if not one.replayed] for group in batch.groups]
-    groups = [[one.steps for one in trajectories] for trajectories in played_now]
-    outcomes = [one.success for trajectories in played_now for one in trajectories]
-    varied = diversity(groups)
-    solved = tx.number("SELECT COUNT(*) FROM solved")
+    groups = [[one.steps for one in group.trajectories if not one.replayed] for group in batch.groups]
     wasted_total = {str(end): tx.counter(f"ending:{end}") for end in GroupEnding if end is not GroupEnding.TRAINED}
     before = tx.row(
         "SELECT e.wasted FROM evidence e CROSS JOIN leases l ON l.id = e.lease WHERE l.state = 'trained' "
@@ -213,7 +151,8 @@ def step_made(
     known = msgspec.json.decode(before["wasted"], type=dict[str, int]) if before is not None else {}
     mark = phases.marked(tx)
     minutes = max(tx.now - mark.since, 1e-3) / 60
-    shares = group_shares(_completed(tx, *since))
+    complete = _completed(tx, *since)
+    tries = sum(n for _, n in complete)
     evidence = StepEvidence(
         lease=batch.lease,
         version=version,
@@ -221,28 +160,16 @@ def step_made(
         stay_step=tx.steps_in(segment.root),
         rl_step=tx.steps_by_phase().get(Phase.RL, 0),
         success=played.success,
-        success_mean=float(recent[0]),
         success_by_kind=task_choice.success_by_kind(tx),
-        pass_at_1=shares.pass_at_1,
-        pass_at_8=shares.pass_at_8,
-        equal_groups=shares.equal,
-        all_right=shares.all_right,
-        all_wrong=shares.all_wrong,
-        success_batch=sum(outcomes) / len(outcomes) if outcomes else 0.0,
+        pass_at_1=sum(k for k, _ in complete) / tries if tries else None,
+        pass_at_8=pass_at(complete, 8),
+        equal_groups=sum(k in (0, n) for k, n in complete) / len(complete) if complete else None,
         sampled_entropy_nats=played.entropy,
-        action_entropy_nats=varied.functions,
-        call_entropy_nats=varied.lines,
-        group_call_entropy_nats=varied.lines_in_group,
-        parsed=varied.parsed,
-        refused=varied.refused,
-        distinct_trajectories=varied.distinct,
-        coverage=solved / max(1, len(tx.settings.train_tasks)),
-        tasks_solved=solved,
+        **diversity(groups),
+        coverage=tx.number("SELECT COUNT(*) FROM solved") / max(1, len(tx.settings.train_tasks)),
         wasted={ending: count - known.get(ending, 0) for ending, count in wasted_total.items()},
-        wasted_total=wasted_total,
         staleness={str(age): count for age, count in sorted(Counter(batch.staleness).items())},
         episodes_per_min=(tx.counter(f"episodes:{Lane.TRAIN}") - mark.episodes) / minutes,
-        steps_per_min=(tx.counter("answers") - mark.answers) / minutes,
         elapsed_s=tx.now - mark.since,
         remembered=remembered_share(step for group in groups for steps in group for step in steps),
     )

@@ -103,12 +103,11 @@ class RateMark(msgspec.Struct, frozen=True):
 
     since: float = 0.0
     episodes: int = 0
-    answers: int = 0
 
 
 def mark(tx: Transaction) -> None:
     """Count rates from now on: a step was made, a segment begins, or a run goes on."""
-    now = RateMark(tx.now, tx.counter(f"episodes:{Lane.TRAIN}"), tx.counter("answers"))
+    now = RateMark(tx.now, tx.counter(f"episodes:{Lane.TRAIN}"))
     tx.set_meta(_MARK, msgspec.json.encode(now).decode())
 
 

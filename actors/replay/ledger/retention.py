@@ -1,8 +1,8 @@
-"""What stays on disk, what cross-entropy phases learn from, and what goes beyond `replay.disk_gib`.
+"""What stays on disk, and what cross-entropy phases learn from.
 
 Invariant: a payload is dropped only when its group (or round) has ended for good some steps ago and no reservoir holds
-it, or when the run takes more disk than it may. It is dropped after the transaction that says so is durable. A segment
-file is deleted only when nothing in it is live and no writer can still have it open.
+it. It is dropped after the transaction that says so is durable. A segment file is deleted only when nothing in it is
+live and no writer can still have it open.
 
 Cloning learns from well-formed steps of successful demonstrations. A pulse learns from those of successful training
 episodes and, where the deploy file says so, of some demonstrations: RL plays few tasks of a kind that it hardly solves,
@@ -12,7 +12,6 @@ its epochs stay the same. An answer longer than a sampler would draw is left out
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -27,75 +26,6 @@ from runtime.errors import StoreError
 from runtime.messaging.message import BlobRef
 from runtime.segments import free_blob
 from runtime.settings import stable_seed
-
-GIB = 1 << 30
-_TOLD = "disk_bound_told"  # that the bound can't be kept was said, and has not been mended since
-_SUCCESSES = (
-    "SELECT e.seq, e.token FROM episodes e JOIN groups g ON g.id = e.group_id "
-    "WHERE e.place IS NOT NULL AND e.lane = ? AND g.final = 1 ORDER BY e.seq"
-)
-_ENDED = (
-    "SELECT e.seq, e.token FROM episodes e LEFT JOIN groups g ON g.id = e.group_id "
-    "LEFT JOIN rounds r ON r.id = e.round_id WHERE e.live = 1 AND e.place IS NULL "
-    "AND CASE e.lane WHEN ? THEN g.final = 1 WHEN ? THEN r.closed = 1 ELSE 1 END ORDER BY e.seq"
-)
-
-
-def keep_within(tx: Transaction, run: Path) -> None:
-    """Give payloads up until the folder `run` is within its bound; their space comes back by the next sweep."""
-    if not tx.rules.disk_gib:
-        return
-    over = used_bytes(run) - int(tx.rules.disk_gib * GIB)
-    if over <= 0:
-        tx.execute("DELETE FROM meta WHERE key = ?", _TOLD)
-        return
-    waiting = tx.number("SELECT SUM(size) FROM blobs WHERE refs <= 0")  # given up, not yet swept
-    present = set(tokens(tx, tx.segment())) if tx.segment().phase is Phase.PULSE else set[int]()
-    freed, successes, others = waiting, 0, 0
-    for row in tx.rows(_SUCCESSES, Lane.TRAIN):
-        if freed >= over:
-            break
-        if row["token"] not in present:
-            freed, successes = freed + _drop(tx, row), successes + 1
-    for row in tx.rows(_ENDED, Lane.TRAIN, Lane.EVAL) if freed < over else ():
-        if freed >= over:
-            break
-        freed, others = freed + _drop(tx, row), others + 1
-    gib = tx.rules.disk_gib
-    if successes or others:
-        tx.emit(
-            events.DISK_BOUND_REACHED, disk_gib=gib, over_bytes=over, freed_bytes=freed - waiting,
-            successes=successes, others=others,
-        )  # fmt: skip
-    if freed < over and not tx.meta(_TOLD):
-        tx.set_meta(_TOLD, "1")
-        needed = tx.number("SELECT SUM(size) FROM blobs WHERE refs > 0")
-        tx.emit(
-            events.DISK_BOUND_EXCEEDED, disk_gib=gib, over_bytes=over - freed, phase=tx.segment().phase,
-            needed_bytes=needed,
-        )  # fmt: skip
-
-
-def used_bytes(folder: Path) -> int:
-    """Disk that the files below `folder` take, holes left out; a file that is being removed counts nothing."""
-    total = 0
-    seen: set[int] = set()  # weights that are kept are links to those that were exported
-    for where, _, names in os.walk(folder):
-        for name in names:
-            try:
-                status = os.lstat(os.path.join(where, name))
-            except FileNotFoundError:
-                continue
-            if status.st_ino not in seen:
-                seen.add(status.st_ino)
-                total += status.st_blocks * 512
-    return total
-
-
-def _drop(tx: Transaction, row: Row) -> int:
-    tx.execute("UPDATE episodes SET place = NULL WHERE seq = ?", row["seq"])
-    return give_up(tx, row)
-
 
 AT_ONCE = 256  # episodes or payloads in one transaction, which others wait for
 
@@ -143,15 +73,6 @@ def kept_success(tx: Transaction, group: Row) -> int | None:
     return choose(tokens_, 1, stable_seed(tx.settings.seed, "replayed", group["id"]))[0] if tokens_ else None
 
 
-def note_failure(tx: Transaction, seq: int, root: int, task: str) -> None:
-    """An episode of the (segment, task) failed: the first is remembered, for pulses on what is not yet mastered."""
-    tx.execute(
-        "INSERT INTO reservoirs(stay, task, seen, failed) VALUES(?, ?, 0, ?) "
-        "ON CONFLICT DO UPDATE SET failed = coalesce(failed, excluded.failed)",
-        root, task, seq,
-    )  # fmt: skip
-
-
 def collect(tx: Transaction) -> int:
     """Mark payloads that are no longer needed; returns how many episodes. After `AT_ONCE` of them call it again."""
     rules = tx.rules
@@ -169,16 +90,9 @@ def collect(tx: Transaction) -> int:
         Lane.TRAIN, before, followed, Lane.EVAL, before, before, AT_ONCE,
     )  # fmt: skip
     for row in done:
-        give_up(tx, row)
+        tx.execute("UPDATE episodes SET live = 0 WHERE seq = ?", row["seq"])
+        _add_references(tx, _blobs(load_steps(tx, row["token"])), -1)
     return len(done)
-
-
-def give_up(tx: Transaction, row: Row) -> int:
-    """An episode's payloads are needed no more; how many bytes come back with the next sweep."""
-    tx.execute("UPDATE episodes SET live = 0 WHERE seq = ?", row["seq"])
-    blobs = list(_blobs(load_steps(tx, row["token"])))
-    _add_references(tx, blobs, -1)
-    return sum(blob.size for blob in blobs)
 
 
 def _blobs(steps: list[StepRef]) -> Iterable[BlobRef]:
@@ -263,20 +177,6 @@ def _since_pulse(segments: list[LedgerPhaseSegment]) -> list[int]:
     return [segment.root for segment in segments[: phases.index(Phase.PULSE) if Phase.PULSE in phases else None]]
 
 
-def _of_segment(tx: Transaction, root: int, bound: int) -> tuple[str, tuple[str | int, ...]]:
-    """FROM clause and values: reservoir members of phase segment `root`, committed up to `bound`.
-
-    With `pulse_tasks: unmastered` only of tasks that failed at least once in that segment. A task that always succeeds
-    teaches a pulse as little as a group of equal rewards teaches RL.
-    """
-    segment = (Lane.TRAIN, root, bound)
-    kept = "FROM episodes WHERE place IS NOT NULL AND lane = ? AND stay = ? AND seq <= ?"
-    if tx.rules.pulse_tasks == "all":
-        return kept, segment
-    failed = "SELECT task FROM reservoirs WHERE stay = ? AND failed <= ?"
-    return f"{kept} AND task IN ({failed})", (*segment, root, bound)
-
-
 def let_go(tx: Transaction) -> int:
     """Give up the reservoirs of segments that nothing will learn from any more; how many episodes were in them.
 
@@ -303,14 +203,13 @@ def let_go(tx: Transaction) -> int:
 
 def count_successes(tx: Transaction) -> int:
     """How many trajectories a pulse that began now could choose from."""
-    clauses = [_of_segment(tx, root, ANY) for root in _since_pulse(tx.path())]
-    return sum(tx.number(f"SELECT COUNT(*) {clause}", *values) for clause, values in clauses)
+    return len(_kept_successes(tx, tx.path(), ANY))
 
 
 def _kept_successes(tx: Transaction, segments: list[LedgerPhaseSegment], bound: int) -> list[Row]:
     """Reservoir members of the segments back to the last pulse, committed up to `bound`, by task and sequence."""
-    clauses = [_of_segment(tx, root, bound) for root in _since_pulse(segments)]
-    rows = [row for clause, values in clauses for row in tx.rows(f"SELECT seq, token, task {clause}", *values)]
+    sql = "SELECT seq, token, task FROM episodes WHERE place IS NOT NULL AND lane = ? AND stay = ? AND seq <= ?"
+    rows = [row for root in _since_pulse(segments) for row in tx.rows(sql, Lane.TRAIN, root, bound)]
     return sorted(rows, key=lambda row: (row["task"], row["seq"]))
 
 

@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from hypothesis import Phase as Stage
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -223,13 +222,7 @@ class LedgerMachine(RuleBasedStateMachine):
         rows = self.play.ledger.tx.rows("SELECT token FROM reservations WHERE state = 'out'")
         assert {row["token"] for row in rows} == {work.token for work in self.out.values()}
 
-    def payloads_go(self, draw: Draw) -> None:
-        """What nobody needs goes; beyond a bound that can't be kept, all that may go."""
-        tx = self.play.ledger.tx
-        if draw(st.booleans()):
-            rules, tx.rules = tx.rules, msgspec.structs.replace(tx.rules, disk_gib=1e-9)
-            self.play.do(lambda tx: retention.keep_within(tx, self.folder))
-            tx.rules = rules
+    def payloads_go(self, _draw: Draw) -> None:
         self.play.do(retention.collect)
         self.play.do(lambda tx: retention.sweep(tx, self.folder))
 

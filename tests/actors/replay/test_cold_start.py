@@ -303,7 +303,7 @@ def demo(task: str, member: str) -> demo_format.Demo:
 def take_in(show: Show, path: Path, folder: Path) -> int:
     store = SegmentStore(folder / "segments", "x")
     try:
-        return int(show.play.do(lambda tx: demo_tasks.import_demos(tx, path, store, folder)).demos)
+        return int(show.play.do(lambda tx: demo_tasks.import_demos(tx, path, store, folder)))
     finally:
         store.close()
 

@@ -67,8 +67,7 @@ class Recorder:
         return StepRef(blob=blob, prompt_tokens=3, response_tokens=2, well_formed=True, oldest=None, screenshot=shot)
 
     def take_in(self, path: Path) -> int:
-        job = self.play.do(lambda tx: demo_tasks.import_demos(tx, path, self.store, self.folder))
-        return int(job.demos)
+        return int(self.play.do(lambda tx: demo_tasks.import_demos(tx, path, self.store, self.folder)))
 
 
 def digests(path: Path) -> list[str]:

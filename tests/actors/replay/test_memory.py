@@ -183,49 +183,6 @@ def test_a_reservoir_that_was_learned_from_is_let_go_once_no_resume_needs_it(tmp
     assert not desk.play.ledger.tx.rows("SELECT * FROM reservoirs WHERE stay = 1")
 
 
-def test_beyond_the_bound_the_oldest_successes_go_first_and_it_is_told(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, keep_payload_steps=1000)
-    desk.play.rl()
-    made = [learn(desk, f"0.{n}") for n in range(6)]
-    desk.play.checkpointed("0.5")  # the last step could be undone: what it learned from stays
-    tx = desk.play.ledger.tx
-    tx.rules = msgspec.structs.replace(tx.rules, disk_gib=(retention.used_bytes(tmp_path) - 250_000) / retention.GIB)
-    desk.play.do(lambda tx: retention.keep_within(tx, tmp_path))
-    desk.sweep()
-    gone = [success for success, _ in made[:3]]
-    for ref in gone:
-        with pytest.raises(StoreError):
-            read_blob(desk.folder, ref.blob)
-    for success, failure in made[3:]:
-        read_blob(desk.folder, success.blob)
-        read_blob(desk.folder, failure.blob)
-    (told,) = desk.play.events("disk_bound_reached")
-    assert (told["successes"], told["others"]) == (3, 0)
-    assert desk.play.figures().successes_kept == 3
-    desk.play.do(lambda tx: retention.keep_within(tx, tmp_path))
-    assert len(desk.play.events("disk_bound_reached")) == 1, "it is kept now"
-
-
-def test_what_the_present_phase_needs_stays_and_is_told(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, keep_payload_steps=1000)
-    desk.play.rl()
-    made = learn(desk, "0.0")
-    desk.play.checkpointed("0.1")
-    desk.play.phase(Phase.PULSE, steps=2)
-    desk.play.batch()
-    tx = desk.play.ledger.tx
-    tx.rules = msgspec.structs.replace(tx.rules, disk_gib=1e-6)
-    for _ in range(2):
-        desk.play.do(lambda tx: retention.keep_within(tx, tmp_path))
-    desk.sweep()
-    read_blob(desk.folder, made[0].blob)
-    with pytest.raises(StoreError):
-        read_blob(desk.folder, made[1].blob)
-    (told,) = desk.play.events("disk_bound_exceeded")
-    assert told["phase"] == "pulse"
-    assert told["needed_bytes"] == made[0].blob.size
-
-
 def test_what_can_not_be_read_is_left_out_though_the_ledger_began_anew_meanwhile(tmp_path: Path) -> None:
     play = Play(tmp_path, reservoir_per_task=2, groups_per_step=1, max_staleness=50)
     play.rl()

@@ -100,38 +100,6 @@ def test_some_per_task_at_random(tmp_path: Path) -> None:
     assert 6 <= min(times.values()) <= max(times.values()) <= 36
 
 
-def test_a_task_that_always_succeeded_teaches_a_pulse_nothing_more_where_the_file_says_so(tmp_path: Path) -> None:
-    run = Run(tmp_path, group_size=2, pulse_tasks="unmastered")
-    run.play.rl()
-    for _ in range(6):
-        work = run.play.reserve()
-        run.commit(work, success=work.task == "t0" or work.slot == 0)
-    assert set(run.task.values()) == {"t0", "t1", "t2"}
-    late = next(work for work in (run.play.reserve() for _ in range(6)) if work.task == "t0")
-    assert run.play.figures().successes_kept == 2, "one of t1, one of t2"
-    run.play.phase(Phase.PULSE, steps=5)
-    tokens = run.tokens()
-    assert {run.task[token] for token in tokens} == {"t1", "t2"}
-    run.commit(late, success=False)
-    run.play.reopen()
-    assert run.tokens() == tokens, "a failure after the pulse began changes none of its epochs"
-
-
-def test_what_failed_after_a_resume_entered_the_stay_again_counts(tmp_path: Path) -> None:
-    run = Run(tmp_path, pulse_tasks="unmastered")
-    run.play.rl()
-    run.group()
-    run.play.trained(run.play.batch())
-    run.play.phase(Phase.PULSE, steps=5)
-    run.play.resumed("1.0", "0.0")  # from before the pulse: the stay in RL goes on under another index
-    run.play.serving("1.0")
-    for _ in range(2):
-        run.group("1.0")
-    assert run.play.figures().successes_kept == len(run.task) == 3
-    run.play.phase(Phase.PULSE, steps=5)
-    assert run.tokens() == sorted(run.task)
-
-
 def test_of_that_stay_alone(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.play.rl()

@@ -8,12 +8,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from ledger_tools import FAULT, settings, step
+from test_cold_start import demo
 
 from actors.errors import FencedOff
 from actors.replay.actor import ReplayActor
 from actors.replay.demos import demo_files
+from actors.replay.demos.format import FORMAT, RecordingHeader
 from actors.replay.messages import (
     Batch,
     Checkpointed,
@@ -21,7 +24,6 @@ from actors.replay.messages import (
     Commit,
     Figures,
     GetFigures,
-    ImportDemos,
     NothingToTake,
     NoWork,
     Outcome,
@@ -166,15 +168,12 @@ async def test_a_restart_of_the_actor_loses_nothing(run: Run) -> None:
     assert [line["fresh"] for line in opened] == [True, False]
 
 
-async def test_demonstrations_come_from_a_file(tmp_path: Path) -> None:
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
-    file = tmp_path / "demos.parquet"
-    async with ActorSystem(tmp_path / "one") as system:
-        run = Run(tmp_path / "one", system)
-        await run.start(demos=1)
-    demo_files.write(file, *demo_files.read(tmp_path / "one"))
-    async with ActorSystem(tmp_path / "two") as system:
-        run = Run(tmp_path / "two", system)
-        await run.start(demos=1)
-        assert (await run.ask(ImportDemos(path=str(file)))).demos == 0
+async def test_demonstrations_come_from_a_file(run: Run) -> None:
+    file = run.folder / "demos.parquet"
+    header = RecordingHeader(format=FORMAT, tokenizer="", form="", demos=1)
+    demo_files.write(file, header, [demo("d0", "gui")])
+    config = settings(incarnation="test", demos=1)
+    config = msgspec.structs.replace(config, demos=msgspec.structs.replace(config.demos, source=str(file)))
+    await run.system.spawn(ActorSpec(name="replay", factory=ReplayActor, config=config))
+    assert (await run.ask(GetFigures())).demos == 1
+    assert [line["demos"] for line in read_logs(run.folder, event="demos_taken_in")] == [1]
