@@ -10,6 +10,7 @@ other request meanwhile. A serving report may name an older version than the ser
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import OrderedDict
 
@@ -19,7 +20,7 @@ from actors.sampler import client, events
 from actors.sampler.client import Limits
 from actors.sampler.config import SamplerSettings
 from actors.sampler.engine import engine_of
-from actors.sampler.health import EngineLost, EngineRecord, EngineState, Gate
+from actors.sampler.health import EngineRecord, EngineState, Gate
 from actors.sampler.messages import Generate, Generated, Pin, Refused, Unpin, Weights
 from actors.sampler.weights import SamplerWeights
 from policy.errors import EngineBusy, EngineError
@@ -42,7 +43,7 @@ class EngineSupervisor:
         self.limits = Limits(vocabulary=0, context=0)
         self._report = ServingReport(ctx, settings.replay)
         engine = engine_of(settings, ctx.name, ctx.run_dir, ctx.clock, self._starting)
-        self.record = EngineRecord(engine, settings.version, self._report.serves)
+        self.record = EngineRecord(engine, self._report.serves)
         self.weights = SamplerWeights(settings, ctx, self.record, self.gate, self.suspect)
         self._budget = RestartBudget(f"engine of {ctx.name}", settings.restart)
 
@@ -113,7 +114,7 @@ class EngineSupervisor:
         while True:
             cause = await self.record.lost()
             down = time.monotonic()
-            self.record.see(EngineLost())
+            self.record.becomes(self.record.health.lost())
             self.weights.decline()
             self._ctx.log.emit(
                 events.ENGINE_DIED, cause=cause, exit_code=engine.exit_code, last_output=engine.last_output
@@ -133,7 +134,7 @@ class EngineSupervisor:
                     await self._bring_up()
                 except SamplerError as error:
                     cause = str(error)
-                    self.record.see(EngineLost())
+                    self.record.becomes(self.record.health.lost())
                     self._ctx.log.emit(events.ENGINE_NOT_BACK, attempt=attempt, cause=cause)
             self._budget.up(self._ctx.clock.now())
             health = self.record.health
@@ -147,7 +148,7 @@ class EngineSupervisor:
             why = await self._silence()
             if why:
                 await self.record.condemn(f"{cause}; then: {why}")
-            elif self.record.behind:
+            elif self.weights.behind:
                 await self._ctx.clock.sleep(self._settings.restart.delay_s(self.record.broken_loads))
                 self.weights.retry()
         finally:
@@ -189,27 +190,22 @@ class ServingReport:
 
     async def keep_reporting(self) -> None:
         """Report to the ledger, for ever."""
-        reported: Version | None = None
         failures = 0
         while True:
-            version = self._served
-            if version is None or version == reported:
+            self._changed.clear()
+            if (version := self._served) is not None:
                 try:
-                    async with asyncio.timeout(SERVING_AGAIN_S):
-                        await self._changed.wait()
-                except TimeoutError:
-                    reported = None
-                self._changed.clear()
-                continue
-            try:
-                serving = Serving(sampler=self._ctx.name, version=version)
-                await self._ctx.ref(self._replay).ask(serving, timeout_s=_REPORT_TIMEOUT_S)
-            except TRANSIENT as error:  # asked again, for the version that is served then
-                self._ctx.log.emit(events.SERVING_NOT_REPORTED, version=str(version), cause=str(error))
-                failures += 1
-                await self._ctx.clock.sleep(PAUSES.delay_s(failures))
-            else:
-                reported, failures = version, 0
+                    serving = Serving(sampler=self._ctx.name, version=version)
+                    await self._ctx.ref(self._replay).ask(serving, timeout_s=_REPORT_TIMEOUT_S)
+                except TRANSIENT as error:  # asked again, for the version that is served then
+                    self._ctx.log.emit(events.SERVING_NOT_REPORTED, version=str(version), cause=str(error))
+                    failures += 1
+                    await self._ctx.clock.sleep(PAUSES.delay_s(failures))
+                    continue
+            failures = 0
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SERVING_AGAIN_S):
+                    await self._changed.wait()
 
 
 _RETRY = Backoff(first_s=0.05, longest_s=2.0)

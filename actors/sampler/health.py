@@ -33,86 +33,39 @@ class EngineState(StrEnum):
     HEALTHY = "healthy"
 
 
-class Answered(msgspec.Struct, frozen=True):
-    """The engine generated something."""
-
-
-class ReadBack(msgspec.Struct, frozen=True):
-    """The engine said which weights it holds; None for a name that is no version.
-
-    `sound` is false when the canary prompt's log-probabilities are not the learner's. `asked` is what it was to load,
-    which newer weights may have overtaken as the target.
-    """
-
-    version: Version | None
-    sound: bool = True
-    asked: Version | None = None
-
-
-class Targeted(msgspec.Struct, frozen=True):
-    """The engine is to hold `version` from now on; an older one than before only when it is `exact`."""
-
-    version: Version
-    exact: bool = False
-
-
-class LoadRefused(msgspec.Struct, frozen=True):
-    """`version` can't be loaded: the target falls back to what is served."""
-
-    version: Version
-
-
-class EngineLost(msgspec.Struct, frozen=True):
-    """The process ended or the connection broke."""
-
-
-class Succeeded(msgspec.Struct, frozen=True):
-    """The engine answered a request of an episode: more than a probe after its start shows."""
-
-
-Event = Answered | ReadBack | Targeted | LoadRefused | EngineLost | Succeeded
-
-
 class EngineHealth(msgspec.Struct, frozen=True, kw_only=True):
     """One engine. `served` is set exactly while HEALTHY."""
 
     state: EngineState = EngineState.DEAD
-    target: Version
     served: Version | None = None
     losses: int = 0  # lives that ended, since the beginning
     streak: int = 0  # failures since it last answered a request
 
-    def after(self, event: Event) -> EngineHealth:
-        """The state after `event`."""
-        match event:
-            case Answered():
-                return (
-                    msgspec.structs.replace(self, state=EngineState.STALE) if self.state is EngineState.DEAD else self
-                )
-            case ReadBack(version, sound):
-                return self._read_back(version, sound, event.asked)
-            case Targeted(version, exact):
-                return msgspec.structs.replace(self, target=version if exact else max(self.target, version))
-            case LoadRefused(version):
-                if self.served is None or version != self.target:
-                    return self
-                return msgspec.structs.replace(self, target=self.served)
-            case EngineLost():
-                losses = self.losses + (self.state is not EngineState.DEAD)
-                return EngineHealth(target=self.target, losses=losses, streak=self.streak + 1)
-            case Succeeded():
-                return msgspec.structs.replace(self, streak=0) if self.state is EngineState.HEALTHY else self
+    def answered(self) -> EngineHealth:
+        """The engine generated something."""
+        return msgspec.structs.replace(self, state=EngineState.STALE) if self.state is EngineState.DEAD else self
 
-    def _read_back(self, version: Version | None, sound: bool, asked: Version | None) -> EngineHealth:
+    def read_back(self, version: Version | None, asked: Version, *, sound: bool = True) -> EngineHealth:
+        """The engine said which weights it holds: those that it was `asked` to load, or others.
+
+        `version` is None for a name that is no version. `sound` is false when the canary prompt's log-probabilities are
+        not the learner's.
+        """
         if self.state is EngineState.DEAD:
             return self
-        if not sound:
-            return msgspec.structs.replace(self, state=EngineState.STALE, served=None)
-        if version is not None and version in (self.target, asked):
+        if sound and version == asked:
             return msgspec.structs.replace(self, state=EngineState.HEALTHY, served=version)
-        if self.state is EngineState.HEALTHY and version == self.served:
+        if sound and self.state is EngineState.HEALTHY and version == self.served:
             return self  # the new weights have not arrived yet
         return msgspec.structs.replace(self, state=EngineState.STALE, served=None)
+
+    def lost(self) -> EngineHealth:
+        """The process ended or the connection broke."""
+        return EngineHealth(losses=self.losses + (self.state is not EngineState.DEAD), streak=self.streak + 1)
+
+    def succeeded(self) -> EngineHealth:
+        """The engine answered a request of an episode: more than a probe after its start shows."""
+        return msgspec.structs.replace(self, streak=0) if self.state is EngineState.HEALTHY else self
 
 
 class Gate:
@@ -158,9 +111,9 @@ MOST_SOUND = 4096  # versions; what is in flight is of the last few, or pinned f
 class EngineRecord:
     """Shared by the part that keeps the process up and the part that keeps its weights the newest."""
 
-    def __init__(self, engine: Engine, target: Version, serves: Callable[[Version | None], None]) -> None:
+    def __init__(self, engine: Engine, serves: Callable[[Version | None], None]) -> None:
         self.engine = engine
-        self.health = EngineHealth(target=target)
+        self.health = EngineHealth()
         self.probing = False
         self.answered = 0  # requests
         self.broken_loads = 0  # in a row
@@ -175,32 +128,27 @@ class EngineRecord:
         """Whether the engine is known to answer."""
         return self.health.state is not EngineState.DEAD
 
-    @property
-    def behind(self) -> bool:
-        """Whether the engine serves other weights than it is to hold."""
-        return self.health.served != self.health.target
-
-    def see(self, event: Event) -> None:
-        """Take an event into the health machine."""
-        before, self.health = self.health, self.health.after(event)
-        if self.health == before:
+    def becomes(self, health: EngineHealth) -> None:
+        """Take what became of it."""
+        before, self.health = self.health, health
+        if health == before:
             return
-        if isinstance(event, EngineLost):
+        if health.state is EngineState.DEAD:
             self._sound.clear()
-        if self.health.served is not None:
-            self.holds(self.health.served)
-        self._serves(self.health.served)
+        if health.served is not None:
+            self.holds(health.served)
+        self._serves(health.served)
         self.wake()
 
     def came_up(self) -> None:
         """A new life begins: the engine has generated a token."""
         self.broken_loads = 0
-        self.see(Answered())
+        self.becomes(self.health.answered())
 
     def succeeded(self) -> None:
         """The engine has answered a request, by weights that are sound."""
         self.answered += 1
-        self.see(Succeeded())
+        self.becomes(self.health.succeeded())
 
     def wake(self) -> None:
         """Wake all that wait in `change`."""

@@ -18,11 +18,10 @@ from typing import Any
 import msgspec
 
 from actors.errors import EngineGone, SamplerError
-from actors.learner.messages import Ticket
 from actors.sampler import events
 from actors.sampler.collective import GroupMember
 from actors.sampler.config import SamplerSettings
-from actors.sampler.health import EngineRecord, Gate, LoadRefused, ReadBack, Targeted
+from actors.sampler.health import EngineRecord, Gate
 from actors.sampler.loader import Loader, WeightsVerdict
 from actors.sampler.messages import Weights, weights_exist
 from policy.errors import EngineBusy, EngineError
@@ -38,23 +37,19 @@ class Memory(Value):
 
     latest: Weights
     pins: dict[str, str] = {}  # version -> location
-    measured: float | None = None  # mean difference of a canary on the first load
-    engine: str = ""  # that it was measured with
 
 
 class WantedWeights:
     """Which weights one engine is to hold. The file at `path` remembers it across the sampler's restarts.
 
-    `single` is for an engine that holds one version. `base` are the weights that the sampler was started with. What one
-    `engine` scored says nothing of another.
+    `single` is for an engine that holds one version. `base` are the weights that the sampler was started with.
     """
 
-    def __init__(self, path: Path, base: Weights, *, single: bool, engine: str = "") -> None:
-        self._path, self._base, self._single, self._engine = path, base, single, engine
+    def __init__(self, path: Path, base: Weights, *, single: bool) -> None:
+        self._path, self._base, self._single = path, base, single
         self.announced = base  # the newest that exist
         self.pinned: dict[Version, str] = {}  # to their locations, the first asked for first
         self.verified: Weights | None = None  # the last that an engine was verified to hold whole
-        self.measured: float | None = None
         self._unpinned: deque[Version] = deque(maxlen=MOST_UNPINNED)
         self._recall()
 
@@ -99,11 +94,6 @@ class WantedWeights:
         self.pinned.pop(version, None)
         self._remember()
 
-    def measure(self, mean: float) -> None:
-        """Keep the mean difference of a sound load."""
-        self.measured = mean
-        self._remember()
-
     def deferred(self, version: Version | None) -> bool:
         """Whether a request for `version` is to come again later."""
         return version in self._unpinned
@@ -112,8 +102,7 @@ class WantedWeights:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._path.with_suffix(".new")
         pins = {str(version): location for version, location in self.pinned.items()}
-        memory = Memory(latest=self.announced, pins=pins, measured=self.measured, engine=self._engine)
-        fresh.write_bytes(msgspec.json.encode(memory))
+        fresh.write_bytes(msgspec.json.encode(Memory(latest=self.announced, pins=pins)))
         os.replace(fresh, self._path)
 
     def _recall(self) -> None:
@@ -127,14 +116,10 @@ class WantedWeights:
             return
         pins = {Version.parse(version): location for version, location in memory.pins.items()}
         self.pinned = {version: location for version, location in pins.items() if weights_exist(location)}
-        self.measured, latest = memory.measured if memory.engine == self._engine else None, memory.latest
+        latest = memory.latest
         exists = weights_exist(latest.location) or bool(latest.group_owner and not latest.digest)
         if latest.version > self._base.version and exists:
             self.announced = latest
-
-
-class _OvertakenError(Exception):
-    """Newer weights are wanted now than those that a place in a group was asked for."""
 
 
 class SamplerWeights:
@@ -151,29 +136,31 @@ class SamplerWeights:
         self._settings, self._ctx, self._record, self._suspect = settings, ctx, record, suspect
         memory = ctx.run_dir / "samplers" / f"{ctx.name.replace('/', '-')}.json"
         base = Weights(version=settings.version, location=settings.model)
-        samplers, ways = settings.samplers, [settings.attach, settings.adapter_rank]
-        engine = msgspec.json.encode([samplers.engine, samplers.device, *ways]).decode()
-        self.wanted = WantedWeights(memory, base, single=settings.sglang, engine=engine)
+        self.wanted = WantedWeights(memory, base, single=settings.sglang)
         self.loader = Loader(settings, gate)
-        self.loader.measured = self.wanted.measured
         self._member = GroupMember(ctx, settings.weight_sync)
         self._newer = asyncio.Event()
         self._skipped = 0
-        record.see(Targeted(self.wanted.announced.version, exact=True))
+        self._refused: Version | None = None  # the target that can't be loaded, while what is served stays
 
     # --- what is to be held --------------------------------------------------------------------------------------
 
+    @property
+    def behind(self) -> bool:
+        """Whether the engine serves other weights than it is to hold."""
+        return self.wanted.target.version not in (self._record.health.served, self._refused)
+
     def announce(self, latest: Weights) -> None:
         """Newer weights exist. Older ones than known are ignored."""
-        known, health = self.wanted.announced, self._record.health
+        known = self.wanted.announced
         if latest.version == known.version and known.canary is None and latest.canary is not None:
             self.wanted.announce(latest)  # the weights it began with: the learner now says how they score
             self._ctx.spawn(self._compare(), "compare with the learner")
-        elif latest.version == known.version and health.target != self.wanted.target.version:
+        elif self._refused == latest.version == self.wanted.target.version:
             self._aim()  # they were refused; what was wrong may have passed
         if latest.version <= known.version:
             return
-        self._skipped += known.version != health.served
+        self._skipped += known.version != self._record.health.served
         self.wanted.announce(latest)
         self._aim()
         if self.wanted.target != latest or not self._record.alive:  # an evaluation round holds another version
@@ -229,7 +216,7 @@ class SamplerWeights:
         self._newer.set()
 
     def _aim(self) -> None:
-        self._record.see(Targeted(self.wanted.target.version, exact=self._settings.sglang))
+        self._refused = None
         self._newer.set()
 
     # --- a new engine --------------------------------------------------------------------------------------------
@@ -239,7 +226,7 @@ class SamplerWeights:
 
         Raises EngineError where both are.
         """
-        target = self.wanted.target
+        target, self._refused = self.wanted.target, None
         if self._settings.sglang_adapters:  # the first weights are started with; `check_started` loads the adapter
             return target
         try:
@@ -248,10 +235,9 @@ class SamplerWeights:
         except (EngineError, EngineGone) as error:
             if self.wanted.fallback == target:
                 raise
-            self._refused(target, error)
+            self._refuse(target, error)
             target = self.wanted.fallback
             await self.loader.check_digest(target)
-        self._record.see(Targeted(target.version, exact=True))  # refused by its predecessor, perhaps
         return target
 
     async def check_started(self, latest: Weights) -> None:
@@ -268,7 +254,7 @@ class SamplerWeights:
             await self._pin_again()
         if not self._judge(verdict, "start", latest):
             raise SamplerError(f"the engine came up with wrong weights: it is off by {verdict.off_by}")
-        if self._record.behind:
+        if self.behind:
             self._newer.set()  # announced while it was starting
 
     async def _pin_again(self) -> None:
@@ -278,7 +264,7 @@ class SamplerWeights:
                 await self._record.engine.client.pin(str(version), location, self._settings.load_limit_s(location))
             except EngineError as error:
                 self.wanted.refuse(version)
-                self._refused(Weights(version=version, location=location), error)
+                self._log_refusal(Weights(version=version, location=location), error)
             else:
                 self._record.holds(version)
 
@@ -289,20 +275,20 @@ class SamplerWeights:
         while True:
             await self._newer.wait()
             self._newer.clear()
-            while self._record.alive and self._record.behind:
+            while self._record.alive and self.behind:
                 if not await self._load_newest():
                     break
 
     async def _load_newest(self) -> bool:
         """Whether it was loaded; a refusal leaves the old weights serving."""
         began, latest = time.monotonic(), self.wanted.target
-        self._record.see(Targeted(latest.version, exact=True))
+        self._refused = None
         skipped, self._skipped = self._skipped, 0
         try:
             verdict = await self._load_sound(latest)
-        except _OvertakenError:
-            return True
         except (EngineGone, EngineError) as error:
+            if self.wanted.target.version != latest.version and not self.loader.mixed:
+                return True  # overtaken: the newest are loaded next
             await self._not_loaded(latest, error)
             return False
         if verdict is None:
@@ -318,13 +304,13 @@ class SamplerWeights:
         """The verdict on `latest`, loaded a second time where it was off; None where the engine was given up for it."""
         client = self._record.engine.client
         grouped = self._settings.weight_sync.transport == "collective" and self._member.wanted(latest)
-        ask = functools.partial(self._ask, latest) if grouped else None
-        verdict = await self.loader.load(client, latest, ask, self._written)
+        ask = functools.partial(self._member.place, latest, client) if grouped else None
+        verdict = await self.loader.load(client, latest, ask, self._member.written)
         if verdict.missed:
             self._member.not_received(latest, verdict.missed)
         if self._judge(verdict, "load", latest):
             return verdict
-        verdict = await self.loader.load(self._record.engine.client, latest, None, self._written)
+        verdict = await self.loader.load(self._record.engine.client, latest, None, self._member.written)
         if self._judge(verdict, "second load", latest):
             return verdict
         await self._record.condemn(f"its weights are off by {verdict.off_by}")
@@ -349,27 +335,10 @@ class SamplerWeights:
         if latest.version in self.wanted.pinned and self._settings.sglang:
             self.wanted.refuse(latest.version)
             self._aim()
-        self._record.see(LoadRefused(latest.version))
-        self._refused(latest, error)
+        self._refuse(latest, error)
         if self._record.health.served is None and self._record.alive:
             # It serves nothing to go back to, so no request would ever find it at fault.
             await self._record.condemn(f"it serves nothing, and {latest.version} can't be loaded: {error}")
-
-    async def _ask(self, latest: Weights) -> Ticket | None:
-        """A place in the group for `latest`; not for what has been overtaken meanwhile."""
-        ticket = await self._member.place(latest, self._record.engine.client)
-        if ticket is None and self.wanted.target.version != latest.version:
-            raise _OvertakenError
-        return ticket
-
-    async def _written(self, latest: Weights) -> Weights:
-        """`latest` on disk. Raises _OvertakenError where it can't be had and others are wanted now, else EngineGone."""
-        try:
-            return await self._member.written(latest)
-        except EngineGone as error:
-            if self.wanted.target.version != latest.version and not self.loader.mixed:
-                raise _OvertakenError from error
-            raise
 
     # --- what is held --------------------------------------------------------------------------------------------
 
@@ -391,13 +360,13 @@ class SamplerWeights:
         if not self._record.alive or self._record.probing:
             return
         latest = self.wanted.target
-        self._record.see(Targeted(latest.version, exact=True))
+        self._refused = None
         try:
             sound = self._judge(await self.loader.judge(self._record.engine.client, latest), "comparison", latest)
         except (EngineGone, EngineError) as error:
             self._suspect(error)
             return
-        if not sound or self._record.behind:
+        if not sound or self.behind:
             self._newer.set()
 
     def _judge(self, verdict: WeightsVerdict, when: str, asked: Weights) -> bool:
@@ -405,22 +374,22 @@ class SamplerWeights:
         if not verdict.sound:
             self._record.distrust(verdict.version)
             tolerance = self.loader.tolerance(asked.canary) if asked.canary else 0.0
+            version = str(verdict.version)
             self._ctx.log.emit(
-                events.WEIGHTS_SUSPECT,
-                version=str(verdict.version),
-                when=when,
-                tolerance=tolerance,
-                **_figures(verdict),
+                events.WEIGHTS_SUSPECT, version=version, when=when, tolerance=tolerance, **_figures(verdict)
             )
         elif verdict.version == asked.version:
             self.wanted.verified = asked
             if verdict.off_by is not None and self.loader.measured is None:
                 self.loader.measured = verdict.off_by.mean
-                self.wanted.measure(verdict.off_by.mean)
-        self._record.see(ReadBack(verdict.version, verdict.sound, asked.version))
+        self._record.becomes(self._record.health.read_back(verdict.version, asked.version, sound=verdict.sound))
         return verdict.sound
 
-    def _refused(self, weights: Weights, error: EngineGone | EngineError) -> None:
+    def _refuse(self, weights: Weights, error: EngineGone | EngineError) -> None:
+        self._refused = weights.version
+        self._log_refusal(weights, error)
+
+    def _log_refusal(self, weights: Weights, error: EngineGone | EngineError) -> None:
         self._ctx.log.emit(
             events.WEIGHTS_REFUSED, version=str(weights.version), location=weights.location, cause=str(error),
             served=str(self._record.health.served),

@@ -15,7 +15,7 @@ import pytest
 from actors.errors import EngineGone, SamplerError
 from actors.sampler import events
 from actors.sampler.config import SamplersConfig, SamplerSettings
-from actors.sampler.health import EngineLost, EngineRecord, EngineState, Gate
+from actors.sampler.health import EngineRecord, EngineState, Gate
 from actors.sampler.loader import WeightsVerdict
 from actors.sampler.messages import Canary, Weights
 from actors.sampler.weights import SamplerWeights, WantedWeights
@@ -58,13 +58,6 @@ def test_the_newest_weights_are_remembered_while_they_exist(tmp_path: Path) -> N
     assert recalled() == (base, {}), "it was written, and removed"
     path.write_text("torn")
     assert recalled() == (base, {})
-
-
-def test_what_an_engine_scored_is_forgotten_where_a_resumed_run_has_another(tmp_path: Path) -> None:
-    base, path = Weights(version=BASE, location="base"), tmp_path / "samplers" / "sampler-0.json"
-    WantedWeights(path, base, single=True, engine="one").measure(0.02)
-    assert WantedWeights(path, base, single=True, engine="one").measured == 0.02
-    assert WantedWeights(path, base, single=True, engine="two").measured is None
 
 
 @pytest.mark.parametrize("single", [True, False])
@@ -135,7 +128,7 @@ class Life:
         ctx: Any = SimpleNamespace(name="sampler/0", run_dir=tmp_path, log=log, spawn=self._spawn)
         settings = SamplerSettings(samplers=SamplersConfig(attach=[URL]), model=folder(tmp_path / "base"), attach=URL)
         self.engine = Engine()
-        self.record = EngineRecord(self.engine, BASE, self.served.append)
+        self.record = EngineRecord(self.engine, self.served.append)
         self.weights = SamplerWeights(settings, ctx, self.record, Gate(), self.suspects.append)
 
     def _spawn(self, coro: Any, name: str) -> None:
@@ -184,7 +177,6 @@ async def test_the_newest_are_loaded_and_older_ones_are_skipped(tmp_path: Path) 
         assert (loaded["version"], loaded["skipped"], loaded["off_by"]) == ("0.2", 1, 0.0)
         assert life.weights.wanted.verified is not None
         assert life.weights.wanted.verified.version == TWO
-        assert Life(tmp_path).weights.loader.measured == 0.0, "what the first load showed is kept with the run"
 
 
 async def test_an_engine_that_was_long_in_starting_takes_the_adapter_that_is_the_newest_then(tmp_path: Path) -> None:
@@ -229,7 +221,7 @@ async def test_what_was_refused_is_asked_for_again_by_the_next_comparison(tmp_pa
         life.engine.fails = [EngineError("no room")] * 2
         life.announce(ONE)
         await life.until(lambda: life.events(events.WEIGHTS_REFUSED))
-        assert (life.record.health.served, life.record.health.target) == (BASE, BASE)
+        assert (life.record.health.served, life.weights.behind) == (BASE, False)
         await life.weights._compare()
         await life.until(lambda: life.record.health.served == ONE)
 
@@ -275,7 +267,7 @@ async def test_a_load_that_breaks_is_tried_again_and_one_that_is_refused_leaves_
         life.engine.fails = [EngineError("shape")] * 2
         life.announce(TWO)
         await life.until(lambda: life.events(events.WEIGHTS_REFUSED))
-        assert (life.record.health.served, life.record.health.target) == (ONE, ONE)
+        assert (life.record.health.served, life.weights.behind) == (ONE, False)
         life.announce(TWO)  # what was wrong may have passed
         await life.until(lambda: life.record.health.served == TWO)
 
@@ -294,7 +286,6 @@ async def test_pinned_weights_come_first_and_go_when_they_can_not_be_loaded(tmp_
         life.engine.fails = [EngineError("gone")] * 2
         await life.weights.pin(BASE, "base")
         await life.until(lambda: BASE not in life.weights.wanted.pinned)
-        await life.until(lambda: life.record.health.target == TWO)
         assert not life.weights.wanted.deferred(BASE)
         assert life.record.health.served == TWO
 
@@ -306,9 +297,9 @@ async def test_a_start_with_torn_weights_takes_the_verified_ones(tmp_path: Path)
         torn = Weights(version=TWO, location=folder(tmp_path / "torn"), digest="another")
         life.weights.announce(torn)
         await life.until(lambda: life.events(events.WEIGHTS_REFUSED))
-        life.record.see(EngineLost())
+        life.record.becomes(life.record.health.lost())
         assert (await life.weights.starting_with()).version == BASE, "the folder of the verified ones is gone"
-        assert life.record.health.target == BASE
+        assert not life.weights.behind
         life.weights.wanted.verified = Weights(version=ONE, location=folder(tmp_path / "one"))
         assert (await life.weights.starting_with()).version == ONE
         life.engine.wrong = {"1.0"}
@@ -324,7 +315,7 @@ async def test_a_new_life_is_trusted_with_nothing_and_each_change_wakes_who_wait
     assert record.strange(["0.1", "0.2"]) == ["0.2"]
     waiting = asyncio.ensure_future(record.change())
     await asyncio.sleep(0)
-    record.see(EngineLost())
+    record.becomes(record.health.lost())
     await asyncio.wait_for(waiting, 5)
     record.came_up()
     assert record.strange(["0.1"]) == ["0.1"]
