@@ -86,11 +86,11 @@ class Agent:
         self._keyboard = Keyboard(self._link, self._rest, self._added)
         self._windows = Windows(self._link)
         self._pixels = Pixels()
-        self._work = Work()
+        self._clipboard = Clipboard()
+        self._work = Work(self._clipboard.busy)
         self._tools = Tools()
         self._tree: Any = None
         self._terminals = Terminals()
-        self._clipboard = Clipboard()
         self._called: set[str] = set()  # whose functions were called since the last input
         self._programs = Programs(self._link, self._windows, self._accessibility)
 

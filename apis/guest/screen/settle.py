@@ -4,6 +4,7 @@ Invariant: the wait is bounded by the caller's deadline and is never a fixed pau
 
 - For `quiet_ms` no pixel changed.
 - For `quiet_ms` no other program of the desktop used or waited for the processor. The X server did not wait for it.
+  No program waited for the agent's own copy of the clipboard.
 - No toolkit is known to be waiting for a timer before it acts.
 
 A program that starts, or computes before it draws, changes no pixel for a while. So use of the processor counts, too.
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from guest.screen.screenlink import ScreenLink
 
 _OURS = {b"", b"sshd", b"bwrap"}
@@ -37,9 +40,10 @@ def _clock(pid: int) -> int:
 
 
 class Work:
-    """How much processor time the desktop's programs have used."""
+    """How much processor time the desktop's programs have used. `serving`: whether one waits for the agent itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, serving: Callable[[], bool] = bool) -> None:
+        self._serving = serving
         self._skip = {os.getpid()}
         self._names: dict[int, bytes] = {}
 
@@ -68,7 +72,7 @@ class Work:
         return used
 
     def running(self) -> bool:
-        """Whether a thread of a program runs or waits for the processor or the disk now; it may have used none yet."""
+        """Whether a thread of a program runs or waits for the processor, the disk or the agent now."""
         for pid, _ in self._programs():
             try:
                 main = _stat(f"/proc/{pid}")
@@ -80,7 +84,7 @@ class Work:
                             return True
             except (OSError, IndexError):  # it ended meanwhile
                 self._names.pop(pid, None)
-        return False
+        return self._serving()
 
 
 LOOK_S = 0.01

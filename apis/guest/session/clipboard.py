@@ -67,17 +67,24 @@ class Clipboard:
     def __init__(self) -> None:
         self._kept: dict[int, Kept] = {}
         self._copying: _Copying | None = None
+        self._waits = True  # for an event; the thread is at work otherwise
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin to keep, once."""
         if self._thread is None:
+            self._open()
             self._thread = threading.Thread(target=self._run, name="clipboard", daemon=True)
             self._thread.start()
 
+    def busy(self) -> bool:
+        """Whether a program may wait for this thread: it is at work, or has an event to read."""
+        if self._thread is None or not self._thread.is_alive():
+            return False
+        return not self._waits or bool(select.select([self._display], [], [], 0)[0])
+
     def _run(self) -> None:
         with contextlib.suppress(ConnectionClosedError, OSError):  # the session ends
-            self._open()
             while True:
                 while self._display.pending_events():
                     with contextlib.suppress(XError):  # a window that is gone
@@ -87,7 +94,9 @@ class Clipboard:
                 if left is not None and left <= 0:
                     self._next()
                 elif not self._display.pending_events():
+                    self._waits = True
                     select.select([self._display], [], [], left)
+                    self._waits = False
 
     def _open(self) -> None:
         self._display = shown = display.Display()
@@ -123,6 +132,7 @@ class Clipboard:
             self._copying = _Copying([], {}, None)
             self._convert("TARGETS")
             return
+        self._finish()  # the rest of its copy can't come any more
         files = self._kept.get(self._atom(_FILES))
         if event.sub_code == 0 and files and bytes(files.data).startswith(b"cut"):
             self._kept = {}  # they were moved: nothing is left to paste
@@ -176,7 +186,9 @@ class Clipboard:
         """Which of the offered targets to fetch."""
         atoms = list(given.data[: 4 * TARGETS_MAX]) if given is not None and given.format == 32 else []
         offered = {self._name(atom): atom for atom in atoms if atom}
-        names = wanted_at_once(list(offered)) if copying.asked is None else [*offered.keys() - _NO_DATA]
+        names = wanted_at_once(list(offered))
+        if copying.asked is not None:
+            names += sorted(offered.keys() - _NO_DATA - {*names})
         copying.targets = [X.NONE, *(offered[name] for name in names[:TARGETS_MAX])]
         self._next()
 
@@ -240,6 +252,7 @@ class Clipboard:
         listed = event.requestor.get_full_property(event.property, Xatom.ATOM)
         atoms = list(listed.value[: 4 * TARGETS_MAX]) if listed is not None and listed.format == 32 else []
         wanted = [atom for atom in atoms if atom and self._name(atom) not in _NO_DATA][:TARGETS_MAX]
+        wanted.sort(key=lambda atom: self._name(atom) not in _AT_ONCE)  # time may end before the last ones
         self._finish()
         self._copying = _Copying([X.NONE, *wanted], self._kept, event)
         if wanted:

@@ -21,6 +21,29 @@ while True:
     link.next_event()
 """
 
+# Copies, and ends only when it is ended; the manager that it starts is asked whether it serves, as `settle` asks it.
+SERVED = """
+import threading
+from Xlib import X, display
+from guest.session.clipboard import Clipboard
+manager, link = Clipboard(), display.Display()
+waits, goes_on = threading.Event(), threading.Event()
+take = manager._take
+manager._take = lambda event: (waits.set(), goes_on.wait(), take(event))
+manager.start()
+window = link.screen().root.create_window(0, 0, 1, 1, 0, X.CopyFromParent)
+def own():
+    window.set_selection_owner(link.intern_atom("CLIPBOARD"), X.CurrentTime)
+    link.sync()
+own()
+waits.wait()
+print(manager.busy())
+goes_on.set()
+while manager.busy():
+    pass
+print(manager.busy())
+"""
+
 
 async def open_text(guest: Guest, name: str, text: str = "") -> None:
     await guest("write_file", path=f"Documents/{name}", data=text.encode())
@@ -85,6 +108,12 @@ async def test_a_program_that_never_gives_what_it_copied_is_in_nobodys_way(guest
     await guest.act("hotkey", keys=["ctrl", "q"])
     assert await guest.titles() == []
     assert await pasted(guest, "b.txt") == "mine"
+
+
+async def test_a_program_that_waits_for_the_manager_is_unrest(guest: Guest) -> None:
+    env = {"PYTHONPATH": "/opt/computerrl"}
+    seen = await guest("run", argv=["python3", "-c", SERVED], env=env, timeout_ms=10_000)
+    assert seen.out.split() == ["True", "False"]
 
 
 @pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
