@@ -11,10 +11,8 @@ import asyncio
 import json
 import math
 import random
-import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -28,8 +26,7 @@ from runtime.supervision import Backoff
 Message = Mapping[str, Any]  # role and content, a text or parts
 
 MAX_ANSWER_BYTES = 1 << 20  # of a body, and of an event of a stream
-MAX_STREAM_BYTES = 32 << 20  # of a whole stream, a few hundred bytes a token; only its text is kept
-MAX_BLANK = 1024  # bytes before an answer begins that are looked through for it
+MAX_STREAM_BYTES = 32 << 20  # of a whole stream, a few hundred bytes a token
 MAX_SAID = 200  # characters of a refusal's body that an error repeats
 TOO_LARGE = 413
 _CONTEXT = ("context length", "context_length", "context window", "longer than the model", "maximum context")
@@ -124,7 +121,7 @@ class Endpoint:
         """Names of the models that the server lists; none where it lists none."""
         try:
             async with asyncio.timeout(self._config.timeout_s), self._client.stream("GET", self._at("models")) as reply:
-                raw = await _whole(_bounded(reply, MAX_ANSWER_BYTES))
+                raw = await _whole(reply, MAX_ANSWER_BYTES)
             return [model.id for model in msgspec.json.decode(raw, type=_Models).data]
         except (TimeoutError, httpx2.HTTPError, TooLongError, msgspec.DecodeError, UnicodeDecodeError):
             return []
@@ -146,7 +143,8 @@ class Endpoint:
             async with asyncio.timeout(config.timeout_s), self._client.stream("POST", url, content=body) as reply:
                 if reply.status_code != 200:
                     raise await self._failed(reply)
-                return (await _read(reply)).completed(max_tokens)
+                most = MAX_STREAM_BYTES if config.stream else MAX_ANSWER_BYTES
+                return completed(await _whole(reply, most), max_tokens)
         except TimeoutError as error:
             raise _AgainError("endpoint_silent", f"no answer within {config.timeout_s:g} s") from error
         except TooLongError as error:
@@ -164,7 +162,7 @@ class Endpoint:
         if status in AGAIN:
             cause = "endpoint_limited" if status == LIMITED else "endpoint_broken"
             return _AgainError(cause, f"status {status}", retry_after_s(reply.headers, time.time()))
-        text = (await _whole(_bounded(reply, MAX_ANSWER_BYTES))).decode("utf-8", "replace")
+        text = (await _whole(reply, MAX_ANSWER_BYTES)).decode("utf-8", "replace")
         context = status == TOO_LARGE or any(word in text.lower() for word in _CONTEXT)
         kind = PromptRefused if context else EndpointDown
         return kind("endpoint_refused", f"{self._name}: status {status}: {self._shown(text)}", status)
@@ -174,52 +172,15 @@ class Endpoint:
         return ascii((text.replace(self._key, "***") if self._key else text)[:MAX_SAID])
 
 
-async def _read(reply: httpx2.Response) -> AnswerReader:
-    """The answer of a reply with status 200. Raises NoCompletionError and httpx2.HTTPError."""
-    reader = AnswerReader()
-    async with aclosing(_bounded(reply, MAX_STREAM_BYTES)) as pieces:
-        start = b""
-        async for piece in pieces:
-            start += piece
-            if len(start) > MAX_BLANK or (len(start) > 3 and start.strip()):  # more than a byte order mark
-                break
-        if is_document(start):
-            reader.body(start + await _whole(pieces, MAX_ANSWER_BYTES - len(start)))
-            return reader
-        events = httpx2.EventSource(event_stream(_joined(start, pieces)), max_event_size=MAX_ANSWER_BYTES)
-        try:
-            async for event in events:
-                reader.event(event)
-                if reader.ended:
-                    break
-        except httpx2.SSEError as error:
-            raise TooLongError(f"an event of more than {MAX_ANSWER_BYTES} bytes") from error
-    return reader
-
-
-async def _bounded(reply: httpx2.Response, most: int) -> AsyncGenerator[bytes, None]:
-    """The bytes of a reply as they came, `most` of them. Raises TooLongError where there are more."""
-    size = 0
-    async for piece in reply.aiter_raw():
-        size += len(piece)
-        if size > most:
-            raise TooLongError(f"an answer of more than {most} bytes")
-        yield piece
-
-
-async def _joined(start: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield start.removeprefix(b"\xef\xbb\xbf")
-    async for piece in pieces:
-        yield piece
-
-
-async def _whole(pieces: AsyncIterator[bytes], most: int = MAX_ANSWER_BYTES) -> bytes:
-    """All pieces as one. Raises TooLongError where they are more than `most` bytes."""
+async def _whole(reply: httpx2.Response, most: int) -> bytes:
+    """The bytes of a reply as they came, up to the end of its stream. Raises TooLongError where they are more."""
     whole = bytearray()
-    async for piece in pieces:
+    async for piece in reply.aiter_raw():
         whole += piece
         if len(whole) > most:
-            raise TooLongError(f"an answer of more than {MAX_ANSWER_BYTES} bytes")
+            raise TooLongError(f"an answer of more than {most} bytes")
+        if whole[-64:].rstrip().endswith(b"data: [DONE]"):  # some servers leave the connection open
+            break
     return bytes(whole)
 
 
@@ -233,7 +194,6 @@ CUT = {
 MAX_TEXT = 1 << 20  # characters of an answer and its reasoning
 _DONE = "[DONE]"
 _BOM = b"\xef\xbb\xbf"
-_HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # half a pair, and no byte that `surrogateescape` keeps
 
 
 class NoCompletionError(ValueError):
@@ -292,99 +252,68 @@ class _Completion(msgspec.Struct, frozen=True):
     error: Any = None
 
 
-class AnswerReader:
-    """An answer that comes whole, or event by event of a stream. `ended` once nothing more is to come.
+def completed(raw: bytes, max_tokens: int) -> Completed:
+    """The answer in `raw`, the body of a reply with status 200: one JSON document, or a stream of events.
 
-    Some servers name no reason to end. Their answer is whole where its document or its stream is.
+    `max_tokens` were asked for. Some servers name no reason to end. Their answer is whole where its document or its
+    stream is. Raises NoCompletionError.
     """
-
-    def __init__(self) -> None:
-        self._said: list[str] = []
-        self._thought: list[str] = []
-        self._size = 0
-        self._messages = 0
-        self._finish: Any = None
-        self.ended = False
-
-    def event(self, event: httpx2.ServerSentEvent) -> None:
-        """Take an event whose data has a character for each byte. Raises NoCompletionError."""
-        data = event.data.encode("latin-1", "replace")
-        if event.event == "error":
-            raise GivenUpError(f"the server reports {data.decode('utf-8', 'replace')}")
-        if event.data.strip() == _DONE:
-            self.ended = True
-        elif data.strip():
-            self._take(data)
-
-    def body(self, raw: bytes) -> None:
-        """Take a completion, a JSON document. Raises NoCompletionError."""
-        self._take(raw)
-        self.ended = True
-
-    def _take(self, raw: bytes) -> None:
-        completion = _decoded(raw)
-        first = [choice for choice in completion.choices or [] if choice.index == 0][:1]
-        if error := completion.error or next((choice.error for choice in first), None):
-            raise GivenUpError(f"the server reports {error}")
-        for choice in first:
-            message = choice.message or choice.delta
-            if message is not None:
-                self._messages += 1
-                self._size += len(message.text) + len(message.thought)
-                if self._size > MAX_TEXT:
-                    raise TooLongError(f"an answer of more than {MAX_TEXT} characters")
-                self._said.append(message.text)
-                self._thought.append(message.thought)
-            if choice.finish_reason not in (None, ""):
-                self._finish = choice.finish_reason
-
-    def completed(self, max_tokens: int) -> Completed:
-        """The answer, asked for with `max_tokens`. Raises NoCompletionError where it is none."""
-        if not self._messages:
-            raise NoCompletionError("no choice in the completion")
-        if self._finish is None and not self.ended:
-            raise NoCompletionError("the stream ended before its answer did")
-        reason = "stop" if self._finish is None else self._finish.lower() if isinstance(self._finish, str) else None
-        if reason not in WHOLE and reason not in CUT:
-            raise GivenUpError(f"the server ended its answer with finish_reason {self._finish!r}")
-        text, thought = _text_of(self._said), _text_of(self._thought)
-        cut = CUT.get(reason or "", "").format(max_tokens)
-        if text.strip() or not thought.strip():
-            return Completed(text, cut)
-        # The server's parser took all words for reasoning: they are what the model answered.
-        return Completed(thought, f"{cut}, all of them reasoning" if cut else "")
+    raw = raw.removeprefix(_BOM)
+    documents, ended = ([raw], True) if raw.lstrip()[:1] in (b"{", b"[") else _events(raw)
+    choices = [choice for document in documents for choice in _first(document)]
+    messages = [message for choice in choices if (message := choice.message or choice.delta) is not None]
+    if not messages:
+        raise NoCompletionError("no choice in the completion")
+    reasons = [choice.finish_reason for choice in choices if choice.finish_reason not in (None, "")]
+    if not reasons and not ended:
+        raise NoCompletionError("the stream ended before its answer did")
+    reason = str(reasons[-1]).lower() if reasons else "stop"
+    if reason not in WHOLE and reason not in CUT:
+        raise GivenUpError(f"the server ended its answer with finish_reason {reasons[-1]!r}")
+    text, thought = (_joined(pieces) for pieces in zip(*((each.text, each.thought) for each in messages), strict=True))
+    cut = CUT.get(reason, "").format(max_tokens)
+    if text.strip() or not thought.strip():
+        return Completed(text, cut)
+    # The server's parser took all words for reasoning: they are what the model answered.
+    return Completed(thought, f"{cut}, all of them reasoning" if cut else "")
 
 
-def is_document(start: bytes) -> bool:
-    """Whether a body that begins with `start` is a single JSON document, and no stream of events."""
-    return start.removeprefix(_BOM).lstrip()[:1] in (b"{", b"[")
-
-
-def event_stream(content: bytes | AsyncIterator[bytes]) -> httpx2.Response:
-    """A response of events in `content`, with a character for each byte of theirs.
-
-    So a character whose bytes come in two events is put together by `AnswerReader`.
-    """
-    headers = {"content-type": "text/event-stream; charset=latin-1"}
-    return httpx2.Response(200, headers=headers, content=content, request=httpx2.Request("POST", "http://server"))
-
-
-def _decoded(raw: bytes) -> _Completion:
-    # Not by msgspec: it refuses a character whose halves come in two events.
+def _events(raw: bytes) -> tuple[list[bytes], bool]:
+    """The documents of a stream, and whether it says that it has ended."""
+    headers = {"content-type": "text/event-stream; charset=utf-8"}
+    stream = httpx2.Response(200, headers=headers, content=raw, request=httpx2.Request("POST", "http://server"))
+    documents = []
     try:
-        document = json.loads(raw.removeprefix(_BOM).decode("utf-8", "surrogateescape"))
-        return msgspec.convert(document, _Completion)
+        for event in httpx2.EventSource(stream, max_event_size=MAX_ANSWER_BYTES):
+            if event.event == "error":
+                raise GivenUpError(f"the server reports {event.data}")
+            if event.data.strip() == _DONE:
+                return documents, True
+            if event.data.strip():
+                documents.append(event.data.encode("utf-8", "replace"))
+    except httpx2.SSEError as error:
+        raise TooLongError(f"an event of more than {MAX_ANSWER_BYTES} bytes") from error
+    return documents, False
+
+
+def _first(document: bytes) -> list[_Choice]:
+    """The first choice of a completion, or none. Raises NoCompletionError."""
+    try:  # not by msgspec: it refuses half of a pair, whose other half may come in the next event
+        completion = msgspec.convert(json.loads(document), _Completion)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
         raise NoCompletionError(str(error)) from error
+    first = [choice for choice in completion.choices or [] if choice.index == 0][:1]
+    if error := completion.error or next((choice.error for choice in first), None):
+        raise GivenUpError(f"the server reports {error}")
+    return first
 
 
-def _text_of(pieces: Iterable[str]) -> str:
-    """One text of pieces; halves of a character that stand in two of them become the character."""
+def _joined(pieces: Iterable[str]) -> str:
+    """One text of pieces; halves of a pair that stand in two of them become the character."""
     text = "".join(pieces)
-    if text.isascii():
-        return text
-    paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-    return _HALF.sub("\ufffd", paired).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    if len(text) > MAX_TEXT:
+        raise TooLongError(f"an answer of more than {MAX_TEXT} characters")
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 LIMITED = 429
@@ -401,28 +330,15 @@ def backoff_s(endpoint: EndpointConfig, tried: int, draw: float) -> float:
 def retry_after_s(headers: Mapping[str, str], now: float) -> float:
     """Seconds that a server asks to wait by `Retry-After`, a number or a date (RFC 9110, 10.2.3); 0 where it does not.
 
-    `headers` are found in any case of letters. A date counts from the server's own `Date`, or from `now` in seconds
-    since 1970. Some services give milliseconds in `retry-after-ms`.
+    `headers` are found in any case of letters; `now` is in seconds since 1970.
     """
-    for name, unit_s in (("retry-after-ms", 1e-3), ("retry-after", 1.0)):
-        seconds = _number(headers.get(name, "")) * unit_s
-        if seconds > 0:
-            return seconds
-    until = _date_s(headers.get("retry-after", ""))
-    return 0.0 if until is None else max(0.0, until - (_date_s(headers.get("date", "")) or now))
-
-
-def _number(text: str) -> float:
+    text = headers.get("retry-after", "")
     try:
-        number = float(text)
+        seconds = float(text)
     except ValueError:
-        return 0.0
-    return number if math.isfinite(number) else 0.0
-
-
-def _date_s(text: str) -> float | None:
-    try:
-        date = parsedate_to_datetime(text)
-        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, TypeError, OverflowError, OSError):
-        return None
+        try:
+            date = parsedate_to_datetime(text)
+            seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - now
+        except (ValueError, TypeError, OverflowError, OSError):
+            return 0.0
+    return max(0.0, seconds) if math.isfinite(seconds) else 0.0

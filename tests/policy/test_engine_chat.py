@@ -14,11 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors.desktop.config import EndpointConfig
-from actors.desktop.endpoint import Completed, Endpoint, PromptRefused
+from actors.desktop.endpoint import Completed, Endpoint, PromptRefused, completed
 from policy.engine.chat import AnswerText
 from policy.engine.protocol import BadRequest, read_chat
 from policy.tokenizer import Tokenizer
-from tests.actors.desktop.endpoint_stand_in import completed
 from tests.policy import tiny_models
 from tests.policy.chat_models import write_tokenizer
 from tests.policy.engine_tools import Server, engine_server

@@ -12,11 +12,8 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import httpx2
 import msgspec
 from aiohttp import web
-
-from actors.desktop.endpoint import AnswerReader, Completed, event_stream, is_document
 
 PAPER = "<think>wait a little</think>\n```python\nAgent.wait()\n```"
 CLAIM = "<think>it looks done</think>\n```python\nAgent.exit(success=True)\n```"
@@ -28,19 +25,6 @@ def completion(text: Any, finish: str | None = "stop", **more: Any) -> web.Respo
     choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text, "refusal": None}}
     body = {"id": "chatcmpl-1", "object": "chat.completion", "choices": [choice], "usage": {"total_tokens": 3}, **more}
     return web.Response(body=msgspec.json.encode(body), content_type="application/json")
-
-
-def completed(raw: bytes, max_tokens: int) -> Completed:
-    """The answer in `raw`, the whole body of a response with status 200. Raises NoCompletionError."""
-    reader = AnswerReader()
-    if is_document(raw):
-        reader.body(raw)
-    else:
-        for event in httpx2.EventSource(event_stream(raw.removeprefix(b"\xef\xbb\xbf"))):
-            reader.event(event)
-            if reader.ended:
-                break
-    return reader.completed(max_tokens)
 
 
 class StandIn:
