@@ -282,7 +282,7 @@ def _events(raw: bytes) -> tuple[list[bytes], bool]:
     """The documents of a stream, and whether it says that it has ended."""
     headers = {"content-type": "text/event-stream; charset=utf-8"}
     stream = httpx2.Response(200, headers=headers, content=raw, request=httpx2.Request("POST", "http://server"))
-    documents = []
+    documents: list[bytes] = []
     try:
         for event in httpx2.EventSource(stream, max_event_size=MAX_ANSWER_BYTES):
             if event.event == "error":
@@ -303,8 +303,8 @@ def _first(document: bytes) -> list[_Choice]:
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
         raise NoCompletionError(str(error)) from error
     first = [choice for choice in completion.choices or [] if choice.index == 0][:1]
-    if error := completion.error or next((choice.error for choice in first), None):
-        raise GivenUpError(f"the server reports {error}")
+    if reported := completion.error or next((choice.error for choice in first), None):
+        raise GivenUpError(f"the server reports {reported}")
     return first
 
 
