@@ -13,11 +13,13 @@ import re
 import shutil
 import sys
 import textwrap
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 _PIECES = re.compile(r"(\s+)|(?<=[/_.:-])(?![/_.:\s-])")  # looks at each character once, however long a text is
+EVERY_S = 5.0  # between two lines on how work goes
 UNBOUNDED = sys.maxsize  # characters of a line that goes to no terminal
 
 
@@ -74,6 +76,20 @@ def news(text: str) -> None:
         line(text)
     except (BrokenPipeError, Unwritten):
         drop_output()
+
+
+class Progress:
+    """Lines on how work goes, at most one in `EVERY_S` seconds; standard output stays a document's own."""
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self._to = sys.stderr if as_json else sys.stdout
+        self._begun = self._shown = time.monotonic()
+
+    def line(self, text: str) -> None:
+        """`text` behind the time since the beginning, where a line is due."""
+        if (now := time.monotonic()) - self._shown >= EVERY_S:
+            self._shown = now
+            line(f"{duration(now - self._begun):>7}  {text}", to=self._to)
 
 
 def drop_output() -> None:

@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from actors.cluster.checks.apis.command import missing
+from actors.cluster.checks.apis.command import functions, missing
 from actors.cluster.checks.apis.desk import RealDesk, opened, provider
-from actors.cluster.checks.apis.verdicts import functions
 from actors.desktop.config import SandboxConfig
 from apis.apps.check.case import tables
 from apis.apps.check.run import run

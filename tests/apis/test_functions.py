@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import apis.guest
-from actors.cluster.checks.apis import command, verdicts
+from actors.cluster.checks.apis import command
 from actors.cluster.runs import doctor
 from apis.actions.grammar import RefusedAnswer, parse
 from apis.actions.gui import GUI, AnyAction, Tool, functions_for, line
@@ -299,6 +299,6 @@ def test_the_check_calls_every_function_unavailable(monkeypatch: pytest.MonkeyPa
     lacking = command.missing("code")
     assert lacking.startswith("VS Code is not set up: ")
     assert lacking.endswith("make vscode")
-    found = verdicts.without("code", verdicts.functions("code"), "unavailable", lacking)
-    assert [each.verdict.verdict for each in found] == ["unavailable"] * len(TOOLS["code"])
-    assert verdicts.complaints(found, []) == []
+    absent = command.without("code", command.functions("code"), "unavailable", lacking)
+    assert [each.verdict for each in absent] == ["unavailable"] * len(TOOLS["code"])
+    assert command.complaints(absent) == []

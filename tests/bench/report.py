@@ -7,19 +7,50 @@ measurements is None, and a target on it is missed.
 from __future__ import annotations
 
 import argparse
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.checks.apis.targets import Target, median, percentile
-
-__all__ = ["Measured", "Target", "declare", "given", "median", "multiple", "percentile", "show"]
 
 F = TypeVar("F", bound="Measured")
 OptionsT = TypeVar("OptionsT", bound=msgspec.Struct)
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """The smallest measured value that at least `share` of all values do not exceed (nearest rank)."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)] if values else None
+
+
+def median(values: Sequence[float]) -> float | None:
+    """The middle value; the lower one of two."""
+    return percentile(values, 0.5)
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure and the bound it must keep."""
+
+    name: str
+    measured: float | None
+    bound: float
+    unit: str
+    at_least: bool = False  # else at most
+
+    @property
+    def met(self) -> bool:
+        """Whether it was measured and keeps the bound."""
+        if self.measured is None:
+            return False
+        return self.measured >= self.bound if self.at_least else self.measured <= self.bound
+
+    def row(self) -> tuple[str, str, str, str]:
+        """Name, figure, bound and verdict as text."""
+        figure = "-" if self.measured is None else f"{self.measured:.4g} {self.unit}"
+        sign = ">=" if self.at_least else "<="
+        return self.name, figure, f"{sign} {self.bound:g} {self.unit}", "met" if self.met else "MISSED"
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):

@@ -63,7 +63,6 @@ WITHOUT = {
     "actors/sampler/engine.py:StartedEngine._exited": STOP,
     "actors/sampler/engine.py:StartedEngine.down": "it was killed, the task was cancelled",
     "actors/sampler/engine.py:StartedEngine._keep_output": IDLE,
-    "actors/cluster/checks/played/rerun.py:played_again.play": "each play before it ends by its own limits",
     "actors/desktop/memo.py:Memo.close": DISK,
     "actors/desktop/providers/ssh_files.py:read_home": CALLER,
     "actors/sampler/health.py:Gate.through": CALLER,

@@ -24,10 +24,8 @@ RERUN_HELP = Help(
     "play a recorded episode again on a fresh desktop",
     "Give the recorded answers of an episode again, on a fresh desktop, and compare what comes of them: each\n"
     "observation, action and result, and the verdict.\n"
-    "--sample plays many and counts what agrees; --remembered takes those that a memo answered whole.\n"
     "Exit status: 0 all came as recorded, 1 something did not or a fault broke it, 2 bad input.",
-    "examples:\n  computerrl rerun last g12.3\n  computerrl rerun last eval.final.4 --json\n"
-    "  computerrl rerun last --sample 200 --remembered\n",
+    "examples:\n  computerrl rerun last g12.3\n  computerrl rerun last eval.final.4 --json\n",
 )
 REVERIFY_HELP = Help(
     "judge kept end states again, after a verifier was mended",
@@ -97,9 +95,7 @@ def _meant(args: argparse.Namespace) -> tuple[str, str | None]:
 def _rerun_arguments(parser: argparse.ArgumentParser) -> None:
     take_run(parser)
     named = "its trace, as `episodes` and `logs` name it, or its token"
-    parser.add_argument("episode", metavar="EPISODE", nargs="?", help=named)
-    parser.add_argument("--sample", type=int, metavar="N", help="play N of the run's episodes in place of one")
-    parser.add_argument("--remembered", action="store_true", help="of a sample: only those without a desktop")
+    parser.add_argument("episode", metavar="EPISODE", help=named)
     take_provider(parser)
     take_runs(parser)
     take_json(parser)
@@ -114,10 +110,6 @@ def _reverify_arguments(parser: argparse.ArgumentParser) -> None:
 
 COMMANDS = {
     "episodes": (EPISODES_HELP, _episodes_arguments, _episodes),
-    "rerun": (
-        RERUN_HELP,
-        _rerun_arguments,
-        of_run("cluster.checks.played.rerun:show", "episode", "overrides", "sample", "remembered"),
-    ),
+    "rerun": (RERUN_HELP, _rerun_arguments, of_run("cluster.checks.played.rerun:show", "episode", "overrides")),
     "reverify": (REVERIFY_HELP, _reverify_arguments, of_run("cluster.checks.played.reverify:show", "family")),
 }

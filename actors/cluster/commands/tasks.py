@@ -7,7 +7,7 @@ import argparse
 from actors.cluster.commands import Help, later, take_json, take_provider
 
 TASKS_HELP = Help(
-    "list, show, check and attack tasks, and say what task files need",
+    "list, show, check, fetch and attack tasks",
     "List families of tasks, show one task, check a suite by form or by oracles on desktops, or try cheats on it.\n"
     "SUITE is a bundled suite (desktop, code), a suite's YAML file, a family's name, a task set, or a file or folder\n"
     "of tasks in OSWorld's form. A task's ID is FAMILY/SPLIT/NUMBER with split train or held-out, or SET/DOMAIN/ID.",
@@ -19,7 +19,6 @@ TASKS_HELP = Help(
     "  computerrl tasks check calc_cell --route mixed --instances 10\n"
     "  computerrl tasks check text_editor --split held-out --out plays.jsonl\n"
     "  computerrl tasks check my-tasks/ --static --json\n"
-    "  computerrl tasks coverage my-tasks/\n"
     "  computerrl tasks fetch osworld --from OSWorld/ --from ubuntu_osworld_file_cache/\n"
     "  computerrl tasks attack desktop --instances 2\n"
     "  computerrl tasks attack desktop --family web_bookmark --family vlc_playlist\n",
@@ -39,16 +38,12 @@ CHECK = (
     "when faults exceed 2 % of the episodes. Without --split, trained families are played on train and the others on\n"
     "held-out."
 )
-COVERAGE = (
-    "Count what the task files of SET (a task set, a folder or a file) need: what can be played here, what is\n"
-    "lacking, and how many could be played as one lacking piece after another came to be here, the most useful first."
-)
 FETCH = (
     "Put a task set and its fixtures (files that its tasks start with or are compared with) where check, eval and\n"
     "run find them. --from names a folder with task files, a folder with fixtures (the dataset, a clone of it, or the\n"
     "cache of the published harness), or a mirror's address. Without a folder, fixtures come over HTTP\n"
     "from where the task files say, or from HF_ENDPOINT. Each is locked by its sha256: one that differs later is\n"
-    "refused. A fetch that was broken off goes on. Exit status 1 when a fixture could not be had."
+    "refused. A fetch that was broken off goes on with what is missing. Exit status 1 when a fixture could not be had."
 )
 ATTACK = (
     "Try cheats on the tasks of a suite or a task set on real desktops. After a task's oracle: other files removed,\n"
@@ -69,10 +64,8 @@ APIS_CHECK = (
     "Open each application on a real desktop and call every function: rightly, reading what it did back from the\n"
     "saved file or the application's own state, and wrongly, which must be refused with the argument's name. Then\n"
     "every call is repeated and timed. Verdicts: ok, failed, unavailable (the application is not installed here).\n"
-    "For Calc the processor time of a call is measured beside that of a fresh interpreter per call, and that of\n"
-    "saves by the number of sheets.\n"
-    "Exit status 1 when a function failed, and when a target is missed: 150 ms at the 95th percentile for calls that\n"
-    "neither start nor export anything, and a fresh interpreter at least 50 times as dear as a call. Needs root."
+    "Exit status 1 when a function failed, or took more than 150 ms at the 95th percentile and neither starts nor\n"
+    "exports anything. Needs root."
 )
 
 
@@ -115,8 +108,6 @@ def _tasks_arguments(parser: argparse.ArgumentParser) -> None:
     attack.add_argument("--first", type=int, default=0, metavar="N", help="number of the first instance (default: 0)")
     attack.add_argument("--desktops", type=int, default=2, metavar="N", help="desktops at the same time (default: 2)")
     take_provider(attack)
-    coverage = verbs.add_parser("coverage", help="what task files need", description=COVERAGE, epilog=examples)
-    coverage.add_argument("suite", metavar="SET", help="task set, or JSON file or folder of tasks")
     fetch = verbs.add_parser("fetch", help="a task set and its fixtures", description=FETCH, epilog=examples)
     fetch.add_argument("name", metavar="SET", help="osworld, officeworld, a task set, or a file or folder of tasks")
     fetch.add_argument(
@@ -124,14 +115,13 @@ def _tasks_arguments(parser: argparse.ArgumentParser) -> None:
         help="where task files and fixtures are (repeatable)",
     )  # fmt: skip
     fetch.add_argument("--revision", metavar="SHA", help="of the dataset (default: the one in the URLs)")
-    for verb in (listing, show, check, coverage, attack):
+    for verb in (listing, show, check, attack):
         take_json(verb)
     for verb, place in (
         (listing, "cluster.views.tasks:list_suite"),
         (show, "cluster.views.tasks:show"),
         (check, "cluster.checks.tasks.command:check"),
         (attack, "cluster.checks.attack.command:attack"),
-        (coverage, "cluster.checks.tasks.coverage:show"),
         (fetch, "cluster.checks.tasks.fetch:fetch"),
     ):
         verb.set_defaults(parser=verb, main=later(place))
@@ -145,7 +135,7 @@ def _apis_arguments(parser: argparse.ArgumentParser) -> None:
     )
     check.add_argument("--function", action="append", default=[], metavar="F", help="only this function (repeatable)")
     check.add_argument("--repeats", type=int, default=20, metavar="N", help="timed repetitions of each call (20)")
-    check.add_argument("--no-targets", action="store_true", help="measure, but miss no target")
+    check.add_argument("--no-targets", action="store_true", help="measure, but bound no time")
     take_provider(check)
     check.add_argument("--json", action="store_true", help="print one JSON document: a list of functions")
     check.set_defaults(parser=check, main=later("cluster.checks.apis.command:check"))

@@ -114,22 +114,6 @@ def whole(run: Path, named: str) -> tuple[EpisodeLine, EpisodeView]:
     return line, msgspec.structs.replace(episode, detail=detail)
 
 
-def sample(run: Path, most: int, *, remembered: bool) -> list[EpisodeView]:
-    """At most so many of the policy's episodes whose steps are stored, spread over all of `run`.
-
-    With `remembered` those that no desktop took part in. Raises ConfigError where there is none.
-    """
-    with ledgers.opened(run) as db:
-        rows = [row for row in queries.episodes(db) if row["lane"] != Lane.DEMO and line_of(row).stored]
-        if remembered:
-            rows = [row for row in rows if all(step.remembered for step in queries.steps_of(db, row["token"]))]
-        chosen = rows[:: max(1, len(rows) // most)][:most]
-        views = [view for row in chosen if (view := read(run, db, row)) is not None]
-    if not views:
-        raise ConfigError(f"{run.name} has no {'remembered ' * remembered}episode of a policy whose steps are stored")
-    return views
-
-
 def table_of(lines: Sequence[EpisodeLine], link: Callable[[EpisodeLine], str] | None = None) -> TextTable:
     """`lines` as a table; on a page `link` is the address of one whose steps are stored."""
     head = ("Episode", "Task", "Played in", "Verdict", "Steps", "Seconds", "Stored")

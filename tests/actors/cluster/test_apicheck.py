@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.checks.apis import command, verdicts
-from actors.cluster.checks.apis.command import missing
-from actors.cluster.checks.apis.targets import Target
+from actors.cluster.checks.apis import command
+from actors.cluster.checks.apis.command import complaints, judged, missing, without
 from actors.cluster.runs import doctor
 from apis.apps.check.case import Case, NotSo, Step, Table
 from apis.apps.check.run import CaseOutcome, run
@@ -24,41 +23,25 @@ def outcome(problem: str = "", ms: list[float] | None = None, *, light: bool = T
     return made
 
 
-def test_a_function_without_a_case_has_failed() -> None:
-    (found,) = verdicts.judged("vlc", [], ["play"])
-    assert (found.verdict.verdict, found.problem) == ("failed", "no case calls it")
-    assert verdicts.complaints([found], []) == ["vlc play: no case calls it"]
-
-
-def test_a_verdict_has_its_times() -> None:
-    (found,) = verdicts.judged("vlc", [outcome(ms=[float(n) for n in range(1, 101)])], ["play"])
-    assert (found.verdict.verdict, found.verdict.p50_ms, found.verdict.p95_ms, found.calls) == ("ok", 50, 95, 100)
-    assert verdicts.complaints([found], []) == []
-
-
-def test_slow_calls_are_complained_of_unless_they_start_or_export() -> None:
+def test_each_function_has_one_verdict_and_a_slow_one_is_complained_of() -> None:
+    (absent,) = judged("vlc", [], ["play"])
+    assert (absent.verdict, complaints([absent])) == ("failed", ["vlc play: no case calls it"])
+    (timed,) = judged("vlc", [outcome(ms=[float(n) for n in range(1, 101)])], ["play"])
+    assert (timed.verdict, timed.p50_ms, timed.p95_ms, timed.calls, complaints([timed])) == ("ok", 50, 95, 100, [])
     for light in (True, False):
-        found = verdicts.judged("vlc", [outcome(ms=[151.0], light=light)], ["play"])
-        assert bool(verdicts.complaints(found, [])) == light
-        assert found[0].verdict.verdict == "ok"
-
-
-def test_a_failure_is_one_however_long_it_took_and_whatever_is_forgiven() -> None:
-    assert verdicts.failures(verdicts.judged("vlc", [outcome(ms=[8000.0])], ["play"])) == []
-    hung = verdicts.judged("vlc", [outcome("it did not answer", ms=[8000.0])], ["play"])
-    assert hung[0].slow
-    assert verdicts.failures(hung) == verdicts.complaints(hung, []) == ["vlc play: it did not answer"]
+        slow = judged("vlc", [outcome(ms=[151.0], light=light)], ["play"])
+        assert (slow[0].verdict, bool(complaints(slow))) == ("ok", light)
+        assert complaints(slow, timed=False) == []
 
 
 def test_a_failure_keeps_its_first_problem_and_an_absent_application_is_none() -> None:
-    made = outcome("first")
+    made = outcome("first", ms=[8000.0])
     made.hold("second")
-    assert verdicts.judged("vlc", [made], ["play"])[0].problem == "first"
-    absent = verdicts.without("vlc", ["play", "pause"], "unavailable", "missing: vlc-bin")
-    assert [one.verdict.verdict for one in absent] == ["unavailable"] * 2
-    assert verdicts.complaints(absent, []) == []
-    dear = Target(name="a call", measured=30.0, bound=50.0, unit="times", at_least=True)
-    assert verdicts.complaints([], [dear]) == ["a call: 30.0, 50 is the least"]
+    failed = judged("vlc", [made], ["play"])
+    assert complaints(failed) == complaints(failed, timed=False) == ["vlc play: first"]
+    absent = without("vlc", ["play", "pause"], "unavailable", "missing: vlc-bin")
+    assert [one.verdict for one in absent] == ["unavailable"] * 2
+    assert complaints(absent) == []
 
 
 class Mortal:
@@ -166,6 +149,6 @@ def test_absent_applications_are_unavailable_and_no_failure(
     )
     found = json.loads(capsys.readouterr().out)
     assert len(found) == 12
-    assert found[0] == {
-        "app": "vlc", "function": "get_playlist", "verdict": "unavailable", "p50_ms": None, "p95_ms": None,
-    }  # fmt: skip
+    assert [found[0][name] for name in ("app", "function", "verdict", "p95_ms", "problem")] == [
+        "vlc", "get_playlist", "unavailable", None, "vlc is not here",
+    ]  # fmt: skip

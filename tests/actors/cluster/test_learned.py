@@ -7,13 +7,10 @@ from pathlib import Path
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.checks.played import rerun
 from actors.cluster.report.episodes import learned
 from actors.cluster.runs import evaluation_rounds
-from actors.desktop.player import Play
-from actors.replay.messages import Outcome
 from runtime.segments import SegmentStore
-from tests.actors.cluster.test_report_page import Fabricated, whole
+from tests.actors.cluster.test_report_page import Fabricated
 
 
 def test_a_task_that_was_missed_first_and_solved_last_is_shown_side_by_side(
@@ -40,24 +37,3 @@ def test_a_task_that_was_missed_first_and_solved_last_is_shown_side_by_side(
     assert cli.main(["report", "one", "--runs", str(run.parent), "--out", str(tmp_path / "out")]) == 0
     assert f"{pairs[0].after.task} before and after" in capsys.readouterr().out
     assert pairs[0].after.task in (tmp_path / "out" / "report.html").read_text().split("Rounds of")[0]
-
-
-def test_a_sample_is_played_again_and_what_differs_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = whole(tmp_path / "one")
-
-    async def other(deploy: object, *recorded: object, at_once: int) -> list[Play]:
-        gave_up = Outcome(success=False, reason="agent_gave_up")
-        made = Play(
-            task="", route="", outcome=gave_up, detail="", steps=[], faults=[], wall_s=0.0, cpu_s=0.0, boot_cpu_s=0.0
-        )
-        return [made] * len(recorded)
-
-    monkeypatch.setattr(rerun, "played_again", other)
-    assert cli.main(["rerun", "one", "--sample", "3", "--runs", str(run.parent)]) == 1
-    printed = capsys.readouterr().out
-    assert "0 of 3" in printed
-    assert "rerun one" in printed
-    for wrong in (["--remembered"], [], ["--sample", "0"], ["g1.0", "--sample", "3"]):
-        assert cli.main(["rerun", "one", *wrong, "--runs", str(run.parent)]) == 2

@@ -47,7 +47,7 @@ async def test_recorded_answers_bring_what_they_brought(tmp_path: Path, state_di
     await pool.close()
     assert first.success, first.detail
     recorded = view(first)
-    (again,) = await rerun.played_again(deploy, recorded)
+    again = await rerun.played_again(deploy, recorded)
     assert again.outcome is not None, again.detail
     assert rerun.differences(recorded, again.steps, again.outcome) == []
 

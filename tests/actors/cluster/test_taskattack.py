@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.checks.attack import office
 from actors.cluster.checks.attack import scene as scenes_module
 from actors.cluster.checks.attack.battery import trouble
-from actors.cluster.checks.attack.command import CHEATS
+from actors.cluster.checks.attack.cheats import CHEATS
 from actors.cluster.checks.attack.scene import Scene
 from apis.tasks import registry as tasks
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
@@ -76,7 +75,7 @@ def test_an_edit_of_a_document_that_does_not_apply_ends_with_a_status(ending: st
     with zipfile.ZipFile(document, "w") as archive:
         archive.writestr("mimetype", "nothing to edit")
     was = document.read_bytes()
-    edits = [cheat for cheat in office.CHEATS if cheat.name.startswith(ending)]
+    edits = [cheat for cheat in CHEATS if cheat.name.startswith(ending)]
     assert len(edits) >= 4
     for cheat in edits:
         if "xl/vbaProject.bin" in (script := str(cheat.script(scene))):

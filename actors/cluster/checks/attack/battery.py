@@ -16,7 +16,8 @@ from contextlib import asynccontextmanager
 import asyncssh
 import msgspec
 
-from actors.cluster.checks.attack.scene import DONE, Cheat, Scene
+from actors.cluster.checks.attack.cheats import Cheat
+from actors.cluster.checks.attack.scene import DONE, Scene
 from actors.desktop.link import connect
 from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import Frozen, LeasedDesktop

@@ -7,39 +7,27 @@ Every oracle has to pass without a cheat, too.
 from __future__ import annotations
 
 import argparse
-import asyncio
-import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.checks.attack import attributes, damage, forgery, office
 from actors.cluster.checks.attack.battery import AttackedBody, CheatResult
+from actors.cluster.checks.attack.cheats import CHEATS
 from actors.cluster.checks.attack.scene import DONE, UNTOUCHED
-from actors.cluster.checks.tasks.command import chosen, refuse_unless_fit, splits_for
-from actors.cluster.checks.tasks.display import Progress, stream
-from actors.cluster.checks.tasks.live import Troubles
-from actors.cluster.config import deploy_files, models, tasksets
+from actors.cluster.checks.tasks.command import chosen, refuse_counts, refuse_unless_fit, seats_of
+from actors.cluster.checks.tasks.live import ClaimsAtOnce, Troubles, in_turns
+from actors.cluster.config import models, tasksets
 from actors.cluster.config.schema import SeatsConfig
-from actors.cluster.config.suites import load
-from actors.desktop.answers import Answer, Answerer, Prompt
 from actors.desktop.config import PromptConfig
-from actors.desktop.player import Play, Player, demonstrated
+from actors.desktop.player import Player, demonstrated
 from actors.desktop.pool.pool import DesktopPool
-from actors.desktop.providers.sandbox import shares
 from actors.replay.config import EVERY, TaskRange
-from actors.replay.messages import Reservation
-from apis.observation import Observation
-from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
-from runtime.program import stop_event
 from runtime.system import run as run_loop
 
-CHEATS = (*damage.CHEATS, *attributes.CHEATS, *forgery.CHEATS, *office.CHEATS)
 SHOWN = 20
 
 
@@ -59,25 +47,11 @@ class CheatedEpisode(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-class _Claims:
-    """Claims success at once."""
-
-    async def answer(
-        self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
-    ) -> Answer:
-        text = "Agent.exit(success=True)"
-        return Answer(text=text, prompt_ids=[1], response_ids=[1], logprobs=[], spans=[], seconds=0.0)
-
-
 def attack(args: argparse.Namespace) -> int:
     """Cheat on what `args.suite` names; the exit status."""
-    if args.instances < 1 or args.first < 0 or args.desktops < 1:
-        raise ConfigError("--instances and --desktops count from 1, --first from 0")
+    refuse_counts(args)
     ids, whens = _asked(args)
-    seats = SeatsConfig(
-        count=args.desktops, warm_pool=min(2, args.desktops), screenshots="none",
-        provider=deploy_files.provider_set(args.overrides),
-    )  # fmt: skip
+    seats = seats_of(args)
     refuse_unless_fit([listed[0] for listed in ids.values()], seats.provider)
     requests = [CheatRequest(task, when) for listed in ids.values() for task in listed for when in whens]
     tried: list[CheatResult] = []
@@ -86,85 +60,44 @@ def attack(args: argparse.Namespace) -> int:
         output.line(
             f"{len(requests)} episodes to cheat on, {args.desktops} desktops at a time (Ctrl-C: finish and sum up)"
         )
-    with Progress(stream(as_json=args.json)) as shown:
+    shown, tokenizer = output.Progress(as_json=args.json), Tokenizer.load(models.locate(""))
 
-        def told() -> None:
-            passed, not_tried = sum(one.passed for one in tried), sum(bool(one.trouble) for one in tried)
-            shown.line(
-                f"episodes {len(plays)}/{len(requests)}  cheats {len(tried)}  passed {passed}  not tried {not_tried}"
-            )
+    async def one(pool: DesktopPool, config: SeatsConfig, request: CheatRequest) -> None:
+        results, played = await _one(pool, config, request, tokenizer)
+        tried.extend(results)
+        plays.append(played)
+        passed, idle = sum(result.passed for result in tried), sum(bool(result.trouble) for result in tried)
+        shown.line(f"episodes {len(plays)}/{len(requests)}  cheats {len(tried)}  passed {passed}  not tried {idle}")
 
-        whole = run_loop(_all(requests, seats, tried, plays, told))
+    whole = run_loop(in_turns(requests, seats, Troubles(), one))
     return _show(tried, plays, args, whole=whole)
 
 
 def _asked(args: argparse.Namespace) -> tuple[dict[str, list[str]], tuple[str, ...]]:
     """The tasks by family, and when they are cheated on. A task set has no oracle. Raises ConfigError."""
-    if tasksets.is_of_files(args.suite):
-        if args.family or args.split:
-            raise ConfigError("--family and --split are of suites: a task set has neither")
-        found = tasksets.chosen(TaskRange(set=args.suite, first=args.first, count=EVERY))[: args.instances]
-        return {args.suite: found}, (UNTOUCHED,)
-    suite = load(args.suite)
-    splits = splits_for(args.split, static=False)
-    return chosen(suite, args.family, splits, args.first, args.instances), (DONE, UNTOUCHED)
-
-
-async def _all(
-    requests: list[CheatRequest],
-    seats: SeatsConfig,
-    tried: list[CheatResult],
-    plays: list[CheatedEpisode],
-    told: Callable[[], None],
-) -> bool:
-    """Play every request; False when it was interrupted."""
-    tokenizer = Tokenizer.load(models.locate(""))
-    config = seats.within(shares.free(), "--desktops")
-    pool = await DesktopPool.open(config.of_one_host(), Path(f"attack-{os.getpid()}"), Troubles())
-    try:
-        with stop_event() as stop:
-
-            async def seat(left: Iterator[CheatRequest]) -> None:
-                for request in left:
-                    found, played = await _one(pool, config, request, tokenizer)
-                    tried.extend(found)
-                    plays.append(played)
-                    told()
-                    if stop.is_set():
-                        return
-
-            left = iter(requests)
-            async with asyncio.TaskGroup() as group:
-                for _ in range(seats.count):
-                    group.create_task(seat(left))
-            return not stop.is_set()
-    finally:
-        await pool.close()
+    if not tasksets.is_of_files(args.suite):
+        return chosen(args, static=False), (DONE, UNTOUCHED)
+    if args.family or args.split:
+        raise ConfigError("--family and --split are of suites: a task set has neither")
+    playable = tasksets.chosen(TaskRange(set=args.suite, first=args.first, count=EVERY))
+    return {args.suite: playable[: args.instances]}, (UNTOUCHED,)
 
 
 async def _one(
     pool: DesktopPool, config: SeatsConfig, request: CheatRequest, tokenizer: Tokenizer
 ) -> tuple[list[CheatResult], CheatedEpisode]:
     task, cheats = tasks.task(request.task), [cheat for cheat in CHEATS if cheat.when == request.when]
-    found: dict[str, CheatResult] = {}  # by cheat: a fault has all of them tried again
+    results: dict[str, CheatResult] = {}  # by cheat: a fault has all of them tried again
 
-    def heard(one: CheatResult) -> None:
-        found[one.cheat] = one
+    def heard(result: CheatResult) -> None:
+        results[result.cheat] = result
 
     player = Player(pool, config.seat(PromptConfig()), desktop=lambda booted: AttackedBody(booted, task, cheats, heard))
-    number = request.task.split("/")[2]
+    number, done = request.task.split("/")[2], request.when == DONE
     seed = int(number) if number.isdecimal() else 0
-    play = await player.play(request.task, _answers(request, tokenizer), seed=seed)
-    return [*found.values()], _judged(request, play)
-
-
-def _answers(request: CheatRequest, tokenizer: Tokenizer) -> Callable[[Reservation], Answerer]:
-    return demonstrated(tokenizer) if request.when == DONE else lambda _: _Claims()
-
-
-def _judged(request: CheatRequest, play: Play) -> CheatedEpisode:
-    right = play.outcome is not None and play.success == (request.when == DONE)
-    return CheatedEpisode(task=request.task, when=request.when, right=right, detail=play.detail)
+    play = await player.play(request.task, demonstrated(tokenizer) if done else lambda _: ClaimsAtOnce(), seed=seed)
+    right = play.outcome is not None and play.success == done
+    return [*results.values()], CheatedEpisode(task=request.task, when=request.when, right=right, detail=play.detail)
 
 
 def _show(tried: list[CheatResult], plays: list[CheatedEpisode], args: argparse.Namespace, *, whole: bool) -> int:

@@ -1,13 +1,9 @@
-"""What a cheat knows of the task and the desktop that it is tried on.
-
-Invariant: pure; a cheat is a program for the desktop's shell, made of the task alone and quoted throughout.
-"""
+"""What a cheat knows of the task and the desktop that it is tried on. Pure."""
 
 from __future__ import annotations
 
 import base64
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -93,22 +89,6 @@ class Scene:
         """Whether it may say something else, or be gone."""
         was, changed = Manifest({path: entry}), Manifest({path: Entry(FILE, entry.size + 1, entry.mode, "another")})
         return not all(collateral(was, after, self.rules, programs.RULES) for after in (changed, Manifest()))
-
-
-Script = Callable[[Scene], str | None]  # for `sh` in HOME; None where the cheat does not go with the task
-
-
-@dataclass(frozen=True)
-class Cheat:
-    """A way to pass for one who has done a task."""
-
-    name: str
-    when: str
-    script: Script
-    about: str
-    files: bool = False  # whether it goes with a task of a task set, too, of which no goal and no end are known
-    harmless: bool = False  # whether it has to pass: it only shows that the others fail by their edit
-    idle: bool = False  # whether it changes nothing in HOME, by design
 
 
 def quoted(path: str) -> str:

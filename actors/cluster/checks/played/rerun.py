@@ -6,7 +6,6 @@ fault is no difference: it leaves nothing to compare.
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import itertools
 import os
@@ -31,12 +30,9 @@ from actors.desktop.providers.sandbox import shares
 from actors.replay.messages import Outcome, StepPayload
 from apis.observation import Observation
 from apis.prompts.text import Turn
-from runtime.errors import ConfigError
-from runtime.program import program
 from runtime.system import run as run_loop
 
 PARTS = ("observation", "action", "result")  # of a step
-AT_ONCE = 2  # episodes of a sample
 SHOWN_LINES = 12  # of one difference
 
 
@@ -95,92 +91,43 @@ def _parts(before: ShownStep | None, after: StepPayload | None) -> Iterator[tupl
         yield what, was, now
 
 
-async def played_again(deploy: Deploy, *recorded: EpisodeView, at_once: int = 1) -> list[Play]:
-    """The episodes with the desktops, prompts and actions of `deploy`, in their order. Raises ConfigError.
+async def played_again(deploy: Deploy, recorded: EpisodeView) -> Play:
+    """The episode with the desktops, prompts and actions of `deploy`. Raises ConfigError.
 
     Desktops are real whatever `desktops.memo` is.
     """
     seats = msgspec.structs.replace(
-        deploy.desktops, count=at_once, processes=1, place={}, warm_pool=0, screenshots="none"
+        deploy.desktops, count=1, processes=1, place={}, warm_pool=0, screenshots="none"
     ).within(shares.free())  # fmt: skip
     pool = await DesktopPool.open(seats.of_one_host(), Path(f"rerun-{os.getpid()}"), Troubles())
     published = deploy.evaluation.published_metrics
     player = Player(pool, msgspec.structs.replace(seats.seat(deploy.prompt), published_metrics=published))
-    seat = asyncio.Semaphore(at_once)
-
-    async def play(one: EpisodeView) -> Play:
-        turns = len(one.steps) + (one.reason != "out_of_steps")
-        async with seat:
-            return await player.play(one.task, lambda _: Recorded(one.steps), max_turns=turns)
-
+    turns = len(recorded.steps) + (recorded.reason != "out_of_steps")
     try:
-        return await asyncio.gather(*map(play, recorded))
+        return await player.play(recorded.task, lambda _: Recorded(recorded.steps), max_turns=turns)
     finally:
         await pool.close()
 
 
-def show(
-    run: Path,
-    episode: str | None,
-    overrides: Sequence[str] = (),
-    *,
-    sample: int | None = None,
-    remembered: bool = False,
-    as_json: bool,
-) -> int:
+def show(run: Path, episode: str, overrides: Sequence[str] = (), *, as_json: bool) -> int:
     """Play the `episode` of that trace or token again and print what differs; 1 where anything does, or by a fault.
 
-    In place of it a `sample` of so many, of those that a memo answered whole where `remembered`. Raises ConfigError.
+    Raises ConfigError.
     """
-    if (episode is None) == (sample is None) or (remembered and sample is None):
-        raise ConfigError("name an EPISODE, or play many with --sample N; --remembered is of a sample")
-    if sample is not None and sample < 1:
-        raise ConfigError(f"--sample {sample}: it counts from 1")
     deploy_files.refuse_other_keys(overrides)
     deploy = deploy_files.stored(run, overrides)
-    if sample is not None:
-        return _show_sample(run, deploy, sample, remembered=remembered, as_json=as_json)
-    assert episode is not None
     one, recorded = episodes.whole(run, episode)
     refuse_unless_fit([one.task], deploy.desktops.provider)
-    (play,) = run_loop(played_again(deploy, recorded))
-    found = differences(recorded, play.steps, play.outcome) if play.outcome is not None else []
+    play = run_loop(played_again(deploy, recorded))
+    others = differences(recorded, play.steps, play.outcome) if play.outcome is not None else []
     if as_json:
         output.document({"episode": one, "played": play.outcome is not None, "detail": play.detail,
-                         "faults": play.faults, "differences": found})  # fmt: skip
+                         "faults": play.faults, "differences": others})  # fmt: skip
     elif play.outcome is None:
         output.line(output.clean(f"{one.trace} could not be played again: {play.detail}"))
     else:
-        _print(one.trace, recorded, play, found)
-    return int(play.outcome is None or bool(found))
-
-
-def _show_sample(run: Path, deploy: Deploy, most: int, *, remembered: bool, as_json: bool) -> int:
-    """Play `most` of the run's episodes again, spread over all that are stored, and print how many agree."""
-    sample = episodes.sample(run, most, remembered=remembered)
-    refuse_unless_fit(list(dict.fromkeys(one.task for one in sample)), deploy.desktops.provider)
-    plays = run_loop(played_again(deploy, *sample, at_once=AT_ONCE))
-    agreed, whole, differ = Counter[str](), Counter[str](), []
-    for one, play in zip(sample, plays, strict=True):
-        if play.outcome is None:
-            continue
-        others = differences(one, play.steps, play.outcome)
-        counts = {**dict.fromkeys((f"{part}s" for part in PARTS), len(one.steps)), "verdicts": 1, "episodes": 1}
-        missed = Counter(f"{other.what}s" for other in others) + Counter(episodes=bool(others))
-        whole.update(counts)
-        missed.update(dict.fromkeys((f"{part}s" for part in PARTS), missed["steps"]))
-        agreed.update({what: count - missed[what] for what, count in counts.items()})
-        differ += [(one.token, other) for other in others[:1]]
-    faults = sum(play.outcome is None for play in plays)
-    if as_json:
-        output.document({"agreed": agreed, "played": whole, "faults": faults, "differ": differ})
-    else:
-        rows = [(what, f"{agreed[what]} of {count}", f"{agreed[what] / count:.2%}") for what, count in whole.items()]
-        output.table(("WHAT", "AS RECORDED", "SHARE"), [*rows, ("faults", faults, "")])
-        for token, other in differ:
-            where = f"step {other.step}: " * bool(other.step)
-            output.line(f"token {token}: {where}another {other.what}; {program()} rerun {run.name} {token}")
-    return int(bool(differ) or bool(faults))
+        _print(one.trace, recorded, play, others)
+    return int(play.outcome is None or bool(others))
 
 
 def _print(trace: str, recorded: EpisodeView, play: Play, found: Sequence[StepDifference]) -> None:

@@ -1,7 +1,7 @@
 """`tasks fetch`: task files and their fixtures, from folders or over HTTP, into the store.
 
 Invariant: what was fetched once is locked by its sha256, and a file that differs is refused by its name. An interrupted
-fetch goes on where it ended.
+fetch goes on with what is missing.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import urllib.request
 import uuid
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.checks.tasks.display import Progress, stream
 from actors.cluster.config import tasksets
 from apis.tasks import osworld
 from apis.tasks import registry as tasks
@@ -52,7 +52,7 @@ KNOWN = {
 }  # fmt: skip
 RESOLVED = re.compile(r"/resolve/([^/]+)/(.*)$")  # a dataset's file: its revision, its path
 POINTER = b"version https://git-lfs"  # what a clone without large files has in their place
-TRIES, TIMEOUT_S, PART = 3, 60.0, 1 << 20
+TRIES, TIMEOUT_S = 3, 60.0
 MISSING_SHOWN = 10
 
 
@@ -93,37 +93,23 @@ def address(url: str, base: str, revision: str) -> str:
     return urlunsplit(parts._replace(path=path))
 
 
-def downloaded(url: str, at: str) -> bytes | None:
-    """The content of `url` from the address `at`; None where it can't be had. What came is kept for the next try."""
-    part = store.root() / "fixtures" / "parts" / store.sha256(url.encode())
-    part.parent.mkdir(parents=True, exist_ok=True)
+def downloaded(at: str) -> bytes | None:
+    """The content of the address `at`; None where it can't be had."""
     for _ in range(TRIES):
-        have = part.stat().st_size if part.exists() else 0
-        request = urllib.request.Request(at, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the user's own address
-                whole = answer.status != 206
+            with urllib.request.urlopen(at, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the user's own address
+                data = answer.read(store.MOST_FIXTURE + 1)
                 length = answer.headers.get("Content-Length")
-                with part.open("wb" if whole else "ab") as file:
-                    while chunk := answer.read(PART):
-                        file.write(chunk)
-                        if file.tell() > store.MOST_FIXTURE:
-                            part.unlink()
-                            return None
-                    size = file.tell()
-            if length is not None and size != int(length) + (0 if whole else have):
-                continue
         except urllib.error.HTTPError as error:
             if error.code in (401, 403, 404):
                 return None
-            if error.code == 416:  # nothing is left beyond what is here
-                part.unlink(missing_ok=True)
-            continue
         except (OSError, http.client.HTTPException):
             continue
-        data = part.read_bytes()
-        part.unlink()
-        return data
+        else:
+            if len(data) > store.MOST_FIXTURE:
+                return None
+            if length is None or len(data) == int(length):  # else the connection broke off
+                return bytes(data)
     return None
 
 
@@ -155,10 +141,6 @@ def _other_set(folder: Path) -> str:
     return ""
 
 
-def _by_url(wanted: WantedFixture) -> str:
-    return wanted.url
-
-
 def _is_task(file: Path) -> bool:
     try:
         osworld.load(disk.read_bytes(file, osworld.FILE_MAX))
@@ -179,29 +161,27 @@ def fetch(args: argparse.Namespace) -> int:
         name = store.adopt(args.name, task_files(args.name, folders), pinned=True)
     else:
         name = tasksets.set_of(args.name)
-    ids = store.ids(name)
+    ids, by_url = store.ids(name), attrgetter("url")
     wanted = [one for task_id in ids for one in wanted_by(tasks.task(task_id))]
     left = [one for one in wanted if not store.digest_of(one)]
     output.line(f"task set {name}: {len(ids)} tasks, {len(wanted)} fixtures, {len(wanted) - len(left)} of them here")
     base = urls[0] if urls else os.environ.get("HF_ENDPOINT", "")
     missing: list[WantedFixture] = []
-    done = size = 0
-    with Progress(stream(as_json=False)) as shown:
-        for url, several in groupby(sorted(left, key=_by_url), key=_by_url):
-            rest = []
-            for one in several:
-                data = next((found for folder in folders if (found := found_in(folder, one)) is not None), None)
-                if data is None:
-                    rest.append(one)
-                else:
-                    size += store.keep(one, data, revision).size
-            if rest and (urls or not folders) and names_a_file(url):
-                data = downloaded(url, address(url, base, revision))
-                while data is not None and rest:
-                    size += store.keep(rest.pop(), data, revision).size
-            missing += rest
-            done += 1
-            shown.line(f"{done} URLs, {len(left)} fixtures, {size / 1e6:.1f} MB, {len(missing)} missing")
+    size, shown = 0, output.Progress()
+    for done, (url, several) in enumerate(groupby(sorted(left, key=by_url), key=by_url), 1):
+        rest = []
+        for one in several:
+            data = next((found for folder in folders if (found := found_in(folder, one)) is not None), None)
+            if data is None:
+                rest.append(one)
+            else:
+                size += store.keep(one, data, revision).size
+        if rest and (urls or not folders) and names_a_file(url):
+            data = downloaded(address(url, base, revision))
+            while data is not None and rest:
+                size += store.keep(rest.pop(), data, revision).size
+        missing += rest
+        shown.line(f"{done} URLs, {len(left)} fixtures, {size / 1e6:.1f} MB, {len(missing)} missing")
     for one in missing[:MISSING_SHOWN]:
         output.line(output.clean(f"missing: {one}, task {one.task}"))
     if len(missing) > MISSING_SHOWN:

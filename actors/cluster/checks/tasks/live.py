@@ -1,31 +1,31 @@
-"""Oracles on real desktops: every wanted task by every wanted route.
+"""Oracles on real desktops: plays every wanted task by every wanted route, counts what was solved, and judges that.
 
-Invariant: each task and route is played at most once to an outcome. Faults are told from outcomes. All desktops are
-gone when it returns.
+Invariant: each task and route is played at most once to an outcome. A fault never counts as an episode that was played,
+and a family with no play at all is not good. All desktops are gone when a play returns.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+import statistics
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 import msgspec
 
-from actors.cluster.checks.tasks.tally import Result
 from actors.cluster.config import models
 from actors.cluster.config.schema import SeatsConfig
 from actors.desktop.answers import Answer, Prompt
-from actors.desktop.config import PromptConfig, ProviderConfig, SandboxConfig
-from actors.desktop.player import MAX_STEPS, Play, Player, demonstrated
+from actors.desktop.config import PromptConfig
+from actors.desktop.player import Answers, Play, Player, demonstrated
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.providers.sandbox import shares
+from actors.replay.statistics import Rate
 from apis.actions.gui import Exit, line
 from apis.actions.spaces import ActionSpace, routes_in
 from apis.observation import Observation
-from apis.prompts import Form
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from policy.tokenizer import Tokenizer
@@ -33,26 +33,24 @@ from runtime.errors import ConfigError
 from runtime.logs.events import Event
 from runtime.program import stop_event
 
+RequestT = TypeVar("RequestT")
 LAST = 3  # steps of a failure that are shown
+SOLVED_LEAST = 0.98  # of what was played, per family and route
+FAULTS_MOST = 0.02  # of all episodes begun
 # Of an oracle, a task's file or its verifier: what is being checked here, so it counts as a failure of that task.
 DEFECTS = (ConfigError, LookupError, ValueError, TypeError, AttributeError)
-
-
 UNTOUCHED = "untouched"  # the route of a task file: nothing is done, and that is claimed to be all
 
 
 class ClaimsAtOnce:
     """An answerer that says at once that the task is done."""
 
-    def __init__(self, form: Form) -> None:
-        done = line(Exit(success=True))
-        self._text = f"done\n{done}" if form == "compact" else f"<think>done</think>\n```python\n{done}\n```"
-
     async def answer(
         self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
     ) -> Answer:
         """The claim."""
-        return Answer(self._text, prompt_ids=[], response_ids=[], logprobs=[], spans=[], seconds=0.0)
+        claim = f"done\n{line(Exit(success=True))}"
+        return Answer(claim, prompt_ids=[], response_ids=[], logprobs=[], spans=[], seconds=0.0)
 
 
 class TaskRoute(msgspec.Struct, frozen=True):
@@ -61,17 +59,25 @@ class TaskRoute(msgspec.Struct, frozen=True):
     task: str
     route: str
 
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        """Family, split and route."""
+        family, split, _ = self.task.split("/")
+        return family, split, self.route
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How to play."""
 
-    seats: int = 2
-    noise: float = 0.0  # how often an oracle takes a harmless wrong step and recovers
-    form: Form = "compact"
-    actions: ActionSpace = "both"
-    max_steps: int = MAX_STEPS
-    provider: ProviderConfig = SandboxConfig()
-    published_metrics: bool = False
+class Result(TaskRoute, frozen=True, kw_only=True):
+    """One task as an oracle played it."""
+
+    played: bool  # False: every try was broken by the infrastructure
+    success: bool
+    reason: str
+    detail: str
+    steps: int = 0
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    faults: list[str] = []  # their causes
+    last: list[str] = []  # of a failure: what was done last and what came of it
 
 
 class Troubles:
@@ -88,66 +94,79 @@ class Troubles:
             self.last = f"{event.name}: {fields.get('cause', '')} {fields.get('detail', '')}".strip()
 
 
-async def check(
-    requests: list[TaskRoute], settings: Settings, heard: Callable[[Result, Troubles], None], out: IO[str] | None = None
+async def in_turns(
+    requests: Iterable[RequestT],
+    seats: SeatsConfig,
+    troubles: Troubles,
+    one: Callable[[DesktopPool, SeatsConfig, RequestT], Awaitable[None]],
 ) -> bool:
-    """Play `requests`; `heard` is told each result as it comes, `out` gets it as a line of JSON.
+    """`one` for each of `requests` on the desktops of `seats`, so many at a time.
 
     Returns False when it was interrupted; what was under way is finished then. Raises ConfigError.
     """
-    tokenizer = Tokenizer.load(models.locate(""))
-    seats = SeatsConfig(
-        count=settings.seats, warm_pool=min(2, settings.seats), screenshots="none", provider=settings.provider
-    )
-    seats = seats.within(shares.free(), "--desktops")
-    prompt = PromptConfig(format=settings.form, action_space=settings.actions)
-    troubles = Troubles()
-    pool = await DesktopPool.open(seats.of_one_host(), Path(f"check-{os.getpid()}"), troubles)
+    config = seats.within(shares.free(), "--desktops")
+    pool = await DesktopPool.open(config.of_one_host(), Path(f"check-{os.getpid()}"), troubles)
+    left = iter(requests)
     try:
-        seat_config = msgspec.structs.replace(seats.seat(prompt), published_metrics=settings.published_metrics)
-        player = Player(pool, seat_config)
-        left = iter(requests)
         with stop_event() as stop:
 
-            async def seat(todo: Iterator[TaskRoute]) -> None:
+            async def seat(todo: Iterator[RequestT]) -> None:
                 for request in todo:
-                    result = await _one(player, request, tokenizer, settings)
-                    heard(result, troubles)
-                    if out is not None:
-                        out.write(msgspec.json.encode(result).decode() + "\n")
-                        out.flush()
+                    await one(pool, config, request)
                     if stop.is_set():
                         return
 
             async with asyncio.TaskGroup() as group:
-                for _ in range(settings.seats):
+                for _ in range(seats.count):
                     group.create_task(seat(left))
             return not stop.is_set()
     finally:
         await pool.close()
 
 
-async def _one(player: Player, request: TaskRoute, tokenizer: Tokenizer, settings: Settings) -> Result:
-    answers = demonstrated(
-        tokenizer, form=settings.form, route=request.route, noise=settings.noise, space=settings.actions
-    )
-    family, split, number = request.task.split("/")
-    if request.route == UNTOUCHED:
-        answers, number = (lambda _: ClaimsAtOnce(settings.form)), "0"
+async def check(
+    requests: Sequence[TaskRoute],
+    seats: SeatsConfig,
+    heard: Callable[[Result, Troubles], None],
+    out: IO[str] | None = None,
+    *,
+    noise: float = 0.0,
+    actions: ActionSpace = "both",
+    published_metrics: bool = False,
+) -> bool:
+    """Play `requests` as `in_turns` does; `heard` gets each result as it comes, `out` gets it as a line of JSON.
+
+    `noise` is how often an oracle takes a harmless wrong step and recovers. Raises ConfigError.
+    """
+    tokenizer, troubles = Tokenizer.load(models.locate("")), Troubles()
+
+    async def one(pool: DesktopPool, config: SeatsConfig, request: TaskRoute) -> None:
+        seat = config.seat(PromptConfig(action_space=actions))
+        player = Player(pool, msgspec.structs.replace(seat, published_metrics=published_metrics))
+        result = await _one(player, request, tokenizer, noise, actions)
+        heard(result, troubles)
+        if out is not None:
+            out.write(msgspec.json.encode(result).decode() + "\n")
+            out.flush()
+
+    return await in_turns(requests, seats, troubles, one)
+
+
+async def _one(player: Player, request: TaskRoute, tokenizer: Tokenizer, noise: float, actions: ActionSpace) -> Result:
+    answers: Answers = lambda _: ClaimsAtOnce()  # noqa: E731
+    seed = 0
+    if request.route != UNTOUCHED:
+        answers = demonstrated(tokenizer, route=request.route, noise=noise, space=actions)
+        seed = int(request.task.rpartition("/")[2])
     try:
-        play = await player.play(
-            request.task, answers, route=request.route, seed=int(number), max_turns=settings.max_steps
-        )
+        play = await player.play(request.task, answers, route=request.route, seed=seed)
     except DEFECTS as error:
-        said = f"{type(error).__name__}: {error}"
+        detail = f"{type(error).__name__}: {error}"
         return Result(
-            task=request.task, family=family, split=split, route=request.route, played=True, success=False,
-            reason="defect", detail=said, steps=0, wall_s=0.0, cpu_s=0.0, faults=[], prompt_chars=0,
-        )  # fmt: skip
+            task=request.task, route=request.route, played=True, success=False, reason="defect", detail=detail
+        )
     return Result(
         task=request.task,
-        family=family,
-        split=split,
         route=request.route,
         played=play.outcome is not None,
         success=play.success,
@@ -157,13 +176,12 @@ async def _one(player: Player, request: TaskRoute, tokenizer: Tokenizer, setting
         wall_s=play.wall_s,
         cpu_s=play.cpu_s,
         faults=[fault.cause for fault in play.faults],
-        prompt_chars=max((len(step.observation) for step in play.steps), default=0),
-        last=[] if play.success else last_lines(play),
+        last=[] if play.success else _last(play),
     )
 
 
-def last_lines(play: Play) -> list[str]:
-    """What was done in the last steps and what the model was told of it."""
+def _last(play: Play) -> list[str]:
+    """What was done in the last steps and what the model read of it."""
     return [f"{step.response.splitlines()[-1][:160]} -> {(step.result or '')[:160]}" for step in play.steps[-LAST:]]
 
 
@@ -180,3 +198,63 @@ def requests_for(ids: dict[str, list[str]], routes: tuple[str, ...], space: Acti
     ]
     longest = max(map(len, columns), default=0)
     return [column[place] for place in range(longest) for column in columns if place < len(column)]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of one family, split and route."""
+
+    family: str
+    split: str
+    route: str
+    wanted: int
+    played: int
+    solved: int
+    interval: tuple[float, float]  # Wilson, 95 %
+    faults: int
+    steps: float | None  # mean
+    wall_s: float | None  # median
+    cpu_s: float | None  # median, of the guest's processes
+
+    @property
+    def good(self) -> bool:
+        """Enough of what was played is solved."""
+        return self.played > 0 and self.solved >= SOLVED_LEAST * self.played
+
+
+def row(kind: tuple[str, str, str], results: Iterable[Result], wanted: int) -> Row:
+    """The figures of those of `results` that are of this family, split and route."""
+    mine = [result for result in results if result.kind == kind]
+    played = [result for result in mine if result.played]
+    rate = Rate(sum(result.success for result in played), len(played))
+    return Row(
+        family=kind[0],
+        split=kind[1],
+        route=kind[2],
+        wanted=wanted,
+        played=rate.n,
+        solved=rate.successes,
+        interval=rate.interval,
+        faults=sum(len(result.faults) for result in mine),
+        steps=statistics.fmean(result.steps for result in played) if played else None,
+        wall_s=statistics.median(result.wall_s for result in played) if played else None,
+        cpu_s=statistics.median(result.cpu_s for result in played) if played else None,
+    )
+
+
+def complaints(rows: Iterable[Row]) -> list[str]:
+    """Why the suite is not good; empty when it is."""
+    wrong = []
+    faults = episodes = 0
+    for one in rows:
+        faults += one.faults
+        episodes += one.played + one.faults
+        what = f"{one.family} {one.split} by {one.route}"
+        if not one.played:
+            wrong.append(f"{what}: nothing was played")
+        elif one.played < one.wanted:
+            wrong.append(f"{what}: {one.played} of {one.wanted} played")
+        elif not one.good:
+            wrong.append(f"{what}: {one.solved} of {one.played} solved, {SOLVED_LEAST:.0%} is the least")
+    if episodes and faults / episodes > FAULTS_MOST:
+        wrong.append(f"{faults} faults in {episodes} episodes begun: {FAULTS_MOST:.0%} is the most")
+    return wrong

@@ -7,7 +7,8 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -78,6 +79,18 @@ def check_files(files: list[Path], told: Callable[[int], None], *, published: bo
             FileRow(str(file), found.id, found.verdict, needs, notes, found.judge, found.solvable, found.offline)
         )
     return rows
+
+
+def lacking(rows: Sequence[FileRow]) -> list[tuple[str, int]]:
+    """What the files lack here and how many lack it, the most first; fixtures, and pages, count as one piece each."""
+    pieces = Counter(piece for one in rows for piece in {_piece(need) for need in one.needs})
+    return pieces.most_common()
+
+
+def _piece(need: str) -> str:
+    return next(
+        (name for kind, name in (("fixture ", "fixtures"), ("network ", "network")) if need.startswith(kind)), need
+    )
 
 
 def _check_task(report: Report, where: str, task: Task) -> None:
