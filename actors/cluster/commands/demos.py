@@ -15,10 +15,8 @@ DEMOS_HELP = Help(
     "  computerrl demos record calc_cell --actions both --routes mixed --count 20\n"
     "  computerrl demos record --deploy local --name cold\n"
     "  computerrl demos record --resume --name cold\n"
-    "  computerrl demos list\n"
     "  computerrl demos show cold --task text_editor/train/3\n"
     "  computerrl demos export cold demos.parquet\n"
-    "  computerrl demos import demos.parquet elsewhere\n"
     "  computerrl run local --set demos.source=cold --set run.seed=2\n",
 )
 RECORD = (
@@ -29,15 +27,8 @@ RECORD = (
     "Exit status: 0 all recorded, 1 the attempts (two per demonstration, or\n"
     "demos.attempts_per_demo of the deploy file) were used up, 2 bad input, 130 interrupted."
 )
-LIST = "List the runs that hold demonstrations."
 SHOW = "Print a recording by family and route, or every step of the demonstrations of one task."
 EXPORT = "Write a recording to a Parquet file. With --force a file that is there is replaced once the new one is whole."
-IMPORT = (
-    "Take a recording into a run that is not going on, or into a new run of that name. What the run holds already is\n"
-    "passed by; a file of another format, tokenizer, form of prompts or choice of actions than the run's, or with a\n"
-    "demonstration of no known task or that nothing can be learned from, is refused, and then nothing has happened.\n"
-    "A new run gets the form and actions of the file."
-)
 
 
 def _demos_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +64,6 @@ def _demos_arguments(parser: argparse.ArgumentParser) -> None:
     record.add_argument("--max-turns", type=int, metavar="N", help="answers per episode (default: 12)")
     record.add_argument("--name", metavar="NAME", help="name of the run (default: demos and the time)")
     record.add_argument("--resume", action="store_true", help="go on with the newest recording, or --name")
-    listing = verbs.add_parser("list", help="runs that hold demonstrations", description=LIST, epilog=examples)
     show = verbs.add_parser("show", help="what a recording holds", description=SHOW, epilog=examples)
     show.add_argument("recording", metavar="RUN|FILE", help="a run's name or folder, `last`, or a .parquet file")
     show.add_argument("--task", metavar="ID", help="print every step of this task's demonstrations")
@@ -81,19 +71,10 @@ def _demos_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument("recording", metavar="RUN", help="a run's name or folder, `last`, or another file")
     export.add_argument("file", metavar="FILE", help="FILE.parquet")
     export.add_argument("--force", action="store_true", help="replace a file that is there")
-    taking = verbs.add_parser("import", help="into a run", description=IMPORT, epilog=examples)
-    taking.add_argument("file", metavar="FILE", help="a .parquet file, or a run")
-    taking.add_argument("run", metavar="RUN", help="name of a run, old or new")
-    taking.add_argument(
-        "--model", metavar="FOLDER", help="model of a new run, whose tokenizer FILE has (default: bundled)"
-    )
-    for verb, place in (
-        (record, "record:record"), (listing, "manage:list_runs"), (show, "manage:show"), (export, "manage:export"),
-        (taking, "manage:take_in"),
-    ):  # fmt: skip
+    for verb, place in ((record, "record:record"), (show, "manage:show"), (export, "manage:export")):
         take_runs(verb)
         verb.set_defaults(parser=verb, main=later(f"cluster.demos.{place}"))
-    for verb in (listing, show, export, taking):
+    for verb in (show, export):
         take_json(verb)
 
 

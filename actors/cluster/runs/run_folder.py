@@ -29,7 +29,7 @@ from runtime.program import program
 
 RUN = "run"
 # What the `file` of a run begins with that another command than `run` made.
-EVAL, RECORD, IMPORT = "eval", "demos record", "demos import"
+EVAL, RECORD = "eval", "demos record"
 # What the reason of a run begins with that its time limit ended: more time goes on with it.
 OUT_OF_TIME = "out of time"
 LOCK = "lock"  # in a run's folder
@@ -85,7 +85,7 @@ class RunRecord(msgspec.Struct, kw_only=True):
 
     @property
     def verb(self) -> str:
-        return next((verb for verb in (EVAL, RECORD, IMPORT) if self.file.startswith(f"{verb} ")), RUN)
+        return next((verb for verb in (EVAL, RECORD) if self.file.startswith(f"{verb} ")), RUN)
 
     @property
     def of_eval(self) -> bool:
@@ -244,13 +244,10 @@ def refuse_held(path: Path) -> None:
 def to_continue(record: RunRecord, path: Path) -> str:
     """The command that goes on with the run at `path`, or with the experiment that it is of, as it was begun."""
     words = record.verb.split()
-    if record.verb == IMPORT:  # it passes by what the run holds
-        words += [record.file.removeprefix(f"{IMPORT} "), path.name]
-    else:
-        words += [record.found] if record.verb == RUN else []
-        if record.experiment:
-            words += (record.asked or Asked(seeds=[record.seed])).words()
-        words += ["--resume", "--name", record.experiment or path.name]
+    words += [record.found] if record.verb == RUN else []
+    if record.experiment:
+        words += (record.asked or Asked(seeds=[record.seed])).words()
+    words += ["--resume", "--name", record.experiment or path.name]
     return f"{program()} {shlex.join(words)}{runs_flag(path.parent)}"
 
 

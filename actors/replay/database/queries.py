@@ -296,12 +296,6 @@ def demos(db: Database) -> int:
     return int(row[0]) if row else 0
 
 
-def demos_by_stratum(db: Database) -> dict[str, int]:
-    """The same by `family/route`, or `family/member` of a pool."""
-    rows = db.execute("SELECT name, value FROM counters WHERE name LIKE 'demos:%'")
-    return {row["name"].removeprefix("demos:"): row["value"] for row in rows}
-
-
 def demos_stored(db: Database) -> int:
     """Episodes that are successful demonstrations, recorded or taken in."""
     return int(db.execute("SELECT COUNT(*) FROM episodes WHERE lane = 'demo' AND success = 1").fetchone()[0])

@@ -136,12 +136,6 @@ def _read_run(
     return header, _demos_of_run(folder, count, passed)
 
 
-def counts(folder: Path) -> dict[str, int]:
-    """Successful demonstrations by `family/route`, or `family/member` of a pool. Raises StoreError."""
-    with reading(folder) as database:
-        return queries.demos_by_stratum(database)
-
-
 def _demos_of_run(folder: Path, count: int, passed: Callable[[PayloadLost], None] | None) -> Iterator[Demo]:
     segments = folder / "segments"
     with reading(folder) as database:

@@ -14,7 +14,6 @@ import pytest
 from actors.cluster import cli
 from actors.cluster.config import models
 from actors.cluster.evaluate import settings
-from actors.cluster.runs import recordings
 from actors.front.library import TaskHandle
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
@@ -67,12 +66,10 @@ def written(task: str = "text_editor/train/1", steps: int = 1, **header: Any) ->
         ({"form": "publishd"}, "names form 'publishd'; did you mean published?"),
     ],
 )
-def test_an_import_that_is_refused_has_not_happened(
+def test_a_recording_that_is_unfit_is_refused(
     changes: dict[str, Any], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = written(**changes)
-    assert expected in refused(capsys, "demos", "import", file, "half", "--runs", "R")
-    assert not Path("R").exists()
     words = ["run", "smoke", "--dry-run", "--set", f"demos.source={file}", "--set", "demos.count=1"]
     assert expected.rsplit(":", maxsplit=1)[-1] in refused(capsys, *words)
 
@@ -91,33 +88,10 @@ def test_cloning_from_another_observation_is_warned_of_in_one_line(
         )
     )
     words = ["run", "smoke", "--dry-run", "--set", f"demos.source={file}", "--set", "demos.count=1"]
-    for command in (words, ["demos", "import", file, "new"]):
-        assert cli.main(command) == 0
-        assert capsys.readouterr().err == wanted
-    assert cli.main(["demos", "show", "new"]) == 0
+    assert cli.main(words) == 0
+    assert capsys.readouterr().err == wanted
+    assert cli.main(["demos", "show", file]) == 0
     assert f"observation {versions[0]}," in capsys.readouterr().out
-    assert cli.main(["demos", "list", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["header"]["observations"] == list(versions)
-
-
-def test_an_import_into_a_new_run_takes_the_model_that_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = tmp_path / "model"
-    model.mkdir()
-    for file in models.bundled().iterdir():
-        if file.is_file():
-            (model / file.name).write_bytes(file.read_bytes())
-    with (model / "tokenizer.json").open("a") as grown:
-        grown.write("\n")
-    file = written(tokenizer=models.fingerprint(model))
-    assert "name the model that it was recorded for with --model" in refused(capsys, "demos", "import", file, "new")
-    for imported in (1, 0):
-        base = ["--model", str(model)] if imported else []
-        assert cli.main(["demos", "import", file, "new", "--json", *base]) == 0
-        assert json.loads(capsys.readouterr().out)["imported"] == imported
-    assert recordings.header_of(Path("runs/new")).tokenizer == models.fingerprint(model)
-    assert "run new has its own" in refused(capsys, "demos", "import", file, "new", "--model", str(model))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +105,6 @@ def test_an_import_into_a_new_run_takes_the_model_that_is_named(
         ("export", "base", "m", "--at", ""),
         ("tasks", "check", "text_editor", "--out", ""),
         ("demos", "record", "text_editor", "--name", ""),
-        ("demos", "import", "a.parquet", "x", "--model", ""),
         ("status", "--runs", ""),
         ("run", "smoke", "--set", ""),
         ("apis", "check", "--app", ""),

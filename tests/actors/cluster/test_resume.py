@@ -238,7 +238,6 @@ def record(name: str, file: str, **more: Any) -> RunRecord:
         ("my file.yaml", "run 'my file.yaml' --resume --name x"),
         ("eval my model", "eval --resume --name x"),
         ("demos record my suite.yaml", "demos record --resume --name x"),
-        ("demos import my demos.jsonl", "demos import 'my demos.jsonl' x"),
     ],
 )
 def test_the_line_names_the_command_that_made_the_run(
