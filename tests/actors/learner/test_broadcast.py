@@ -55,16 +55,6 @@ def test_whoever_comes_and_goes(told: set[str], events: list[tuple[str, str, int
         assert sorted(taken) == list(range(1, group.ranks + 1))
 
 
-def test_a_group_is_complete_when_nobody_is_awaited() -> None:
-    group = CollectiveGroup(version=VERSION, awaited=frozenset(["a", "b"]))
-    assert group.waits_s(0.0, JOIN_S) is None
-    group = group.with_member("a", 2, 1.0)
-    assert group.waits_s(2.0, JOIN_S) == 4.0
-    assert group.without(["b"]).waits_s(2.0, JOIN_S) == 0
-    assert group.with_member("b", 1, 2.0).places() == {"a": 1, "b": 3}
-    assert group.without(["a"]).waits_s(2.0, JOIN_S) is None
-
-
 ONE, TWO = Version(lineage=0, step=1), Version(lineage=0, step=2)
 PART = BroadcastPart(names=["w"], dtypes=["float32"], shapes=[[2]])
 
@@ -156,19 +146,6 @@ async def test_newer_weights_end_the_wait_for_older_ones(tmp_path: Path) -> None
         refused = await ask(ref, "a", TWO)  # the rank has not kept it
         assert isinstance(refused, NoGroup)
         assert "not 0.2" in refused.reason
-
-
-async def test_who_leaves_gets_no_place(tmp_path: Path) -> None:
-    async with gathering(tmp_path, 60.0) as ref:
-        GroupOwner.publisher.offer(ONE, ["a", "b"])
-        waiting = asyncio.create_task(ask(ref, "a"))
-        while not GroupOwner.publisher._asking:  # noqa: ASYNC110 - the ask has no event when it arrives
-            await asyncio.sleep(0)
-        await ref.tell(DeclineGroup(version=ONE, sampler="a"))
-        assert isinstance(await waiting, NoGroup)
-        found = await ask(ref, "b")
-        assert isinstance(found, Ticket)
-        assert found.request.ranks == 1
 
 
 @pytest.mark.parametrize("version", [TWO, Version(lineage=1, step=1)])

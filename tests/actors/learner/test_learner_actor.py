@@ -84,7 +84,6 @@ async def running(
     *,
     apart: bool = False,
     learner_away: HostSpec | None = None,
-    factory: str = "actors.learner.actor:LearnerActor",
     **settings: Any,
 ) -> AsyncIterator[Run]:
     """A run; its rank is in a process of its own where it is to be `apart`, which takes seconds to import torch.
@@ -123,7 +122,7 @@ async def running(
             msgspec.structs.replace(rank, host="rank") if apart else rank,
             ActorSpec(
                 name="learner",
-                factory=factory,
+                factory="actors.learner.actor:LearnerActor",
                 config=spec,
                 restart=FAST,
                 host=learner_away.name if learner_away else MAIN,

@@ -31,15 +31,6 @@ def test_the_newest_complete_checkpoint_counts(tmp_path: Path) -> None:
     assert folders.checkpoints()[0] == (v("1.3"), tmp_path / "checkpoints" / "1.3")
 
 
-def test_old_checkpoints_and_partial_ones_go(tmp_path: Path) -> None:
-    folders = RunFolders(tmp_path)
-    for version in ("0.2", "0.10", "1.3"):
-        checkpoint(tmp_path, version)
-    (tmp_path / "checkpoints" / ".1.4.partial").mkdir()
-    folders.prune_checkpoints(2)
-    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["0.10", "1.3"]
-
-
 def test_checkpoints_past_the_one_that_was_loaded_and_half_exports_go(tmp_path: Path) -> None:
     folders = RunFolders(tmp_path)
     for version in ("0.10", "0.20", "0.25", "1.20"):

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from actors.learner import batches
-from actors.learner.folders import PLANS, RunFolders
-from actors.learner.messages import LoadModel, StepPlan
+from actors.learner.folders import PLANS
+from actors.learner.messages import StepPlan
 from actors.replay.messages import Phase
 from policy.packing import MicroBatch, PackedSample
 from runtime import segments
@@ -21,7 +21,7 @@ from runtime.disk import store_error
 from runtime.errors import DiskRefuses, StoreError
 from runtime.hosts.frames import MAX_FRAME_BYTES
 from runtime.logs.reader import read_logs
-from runtime.messaging.message import BlobRef, Version
+from runtime.messaging.message import BlobRef
 from tests.actors.learner.test_learner_actor import base, running  # noqa: F401 - a fixture
 from tests.actors.learner.test_rank import BATCHES, load, model, rank, v  # noqa: F401 - fixtures
 
@@ -44,19 +44,6 @@ def test_a_small_batch_goes_in_its_message(tmp_path: Path) -> None:
     assert batches.with_plan_file(plan(BATCHES), tmp_path) == plan(BATCHES)
     assert list(tmp_path.iterdir()) == []
     assert batches.micro_batches_of(plan(BATCHES)) == BATCHES
-
-
-@pytest.mark.slow
-def test_a_batch_that_no_message_holds_goes_by_a_file(tmp_path: Path) -> None:
-    whole = plan(large(1300))
-    assert len(msgspec.msgpack.encode(whole)) > MAX_FRAME_BYTES
-    sent = batches.with_plan_file(whole, tmp_path)
-    assert len(msgspec.msgpack.encode(sent)) < 1000
-    assert batches.micro_batches_of(sent) == whole.micro_batches
-    RunFolders(tmp_path).clear_plans()
-    assert not (tmp_path / PLANS).exists()
-    with pytest.raises(StoreError, match="the batch of plan 1 can't be read"):
-        batches.micro_batches_of(sent)
 
 
 def test_what_stays_in_a_message_leaves_room_in_it(tmp_path: Path) -> None:
@@ -86,20 +73,6 @@ def test_a_file_that_is_not_the_batch_is_refused(tmp_path: Path, spoil: Callable
     path.write_bytes(spoil(path.read_bytes()))
     with pytest.raises(StoreError, match="is not the batch of plan 1"):
         batches.micro_batches_of(sent)
-
-
-async def test_the_rank_learns_the_same_from_a_file(rank, model, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]  # noqa: F811
-    await load(rank, model)
-    inside = await rank.ask(plan(BATCHES), timeout_s=60)
-    await rank.ask(LoadModel(location=str(model), checkpoint=False, version=Version(lineage=0, step=0)), timeout_s=60)
-    sent = batches.with_plan_file(plan(BATCHES, "again"), tmp_path, most_bytes=0)
-    by_file = await rank.ask(sent, timeout_s=60)
-    assert by_file.figures["loss"] == inside.figures["loss"]
-    spoilt = msgspec.structs.replace(
-        sent, plan_id="third", version=v(2), plan_file=msgspec.structs.replace(sent.plan_file, size_bytes=1)
-    )
-    with pytest.raises(StoreError, match="is not the batch of third"):
-        await rank.ask(spoilt, timeout_s=60)
 
 
 async def test_the_learner_leaves_no_file_behind(

@@ -32,11 +32,10 @@ from policy.settings import ParallelConfig
 from runtime.errors import ActorGone, ConfigError
 from runtime.logs.reader import read_logs
 from runtime.messaging.message import Request, Version
-from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec, RestartPolicy
+from runtime.system import ActorSpec, ActorSystem, HostSpec, RestartPolicy
 from tests.policy import tiny_models
 from tests.policy.test_broadcast import begin, said, tell
 
-PLACERS = Path(__file__).resolve().parents[2] / "runtime"  # of a placer that places hosts on this machine
 RANKS = ("rank/0", "rank/1")
 TIMEOUT_S = 250.0
 PARALLEL = ParallelConfig(tensor=2, sequence=True)
@@ -80,24 +79,18 @@ class Ranks:
         with pytest.raises(ActorGone):
             await asked
 
-    async def pid(self, name: str) -> int | None:
-        """The process of a rank that runs."""
-        running = [one for one in await self.system.statuses() if one.name == name and one.state == "running"]
-        return running[0].pid if running else None
-
     async def _first(self) -> list[Any]:
         return await self.system._routes.hosts["ranks/0"].statuses()
 
 
 @asynccontextmanager
-async def running(folder: Path, away: dict[str, Any] | None = None) -> AsyncIterator[Ranks]:
-    """Two ranks; `away` is what their hosts' specs say where a cluster places them."""
+async def running(folder: Path) -> AsyncIterator[Ranks]:
+    """Two ranks."""
     fast = RestartPolicy(first_delay_s=0.01, max_restarts=5)
     spec = HostSpec(name="ranks", env={"OMP_NUM_THREADS": "1"}, restart=fast)
-    hosts = [msgspec.structs.replace(spec, name=f"ranks/{i}", **(away or {})) for i in range(2)]
+    hosts = [msgspec.structs.replace(spec, name=f"ranks/{i}") for i in range(2)]
     settings = RankSettings(learner=LearnerConfig(parallel=PARALLEL), ranks=RANKS)
-    placer = PlacerSpec(module="local_placer", wait_s=60.0) if away else None
-    async with ActorSystem(folder, hosts=hosts, placer=placer) as system:
+    async with ActorSystem(folder, hosts=hosts) as system:
         factory = "actors.learner.rank:RankActor"
         await system.spawn(
             *(ActorSpec(name=name, factory=factory, config=settings, host=f"ranks/{i}") for i, name in enumerate(RANKS))
@@ -160,55 +153,3 @@ async def test_a_killed_rank_costs_what_came_after_the_checkpoint(tmp_path: Path
         assert final.figures["loss"] == second.figures["loss"]
     ended = [line["cause"] for line in read_logs(tmp_path / "run") if line["event"] == "rank_ends"]
     assert any(cause.startswith("SaveCheckpoint: ") and "ActorGone" in cause for cause in ended), ended
-
-
-@pytest.mark.proof
-@pytest.mark.timeout(400)
-async def test_a_rank_killed_while_nothing_is_asked_costs_each_process_a_single_life(tmp_path: Path) -> None:
-    """Rank 0 has not noticed when it is asked next, so it asks a process that has not met it."""
-    base = tiny_models.write(tmp_path / "base", "qwen3", tied=False)
-    load = LoadModel(location=str(base), checkpoint=False, version=Version(lineage=0, step=0))
-    async with running(tmp_path / "run") as ranks:
-        await ranks.ask(load)
-        first = await ranks.pid("rank/1")
-        assert first is not None
-        os.kill(first, signal.SIGKILL)
-        async with asyncio.timeout(60):
-            while await ranks.pid("rank/1") in {first, None}:  # noqa: ASYNC110  nothing else shows it
-                await asyncio.sleep(0.1)
-        again = msgspec.structs.replace(load, version=Version(lineage=1, step=0))
-        with pytest.raises(ActorGone):
-            await ranks.ask(again)
-        await ranks.ask(again)
-        assert (await ranks.ask(plan(1, lineage=1))).ok
-    lost = sorted(line["name"] for line in read_logs(tmp_path / "run") if line["event"] == "host_lost")
-    assert lost == ["ranks/0", "ranks/1"]
-
-
-@pytest.mark.proof
-@pytest.mark.timeout(400)
-async def test_ranks_elsewhere_share_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = f"{PLACERS.parent.parent}{os.pathsep}{PLACERS}"
-    monkeypatch.setenv("PYTHONPATH", path)
-    base, kept = tiny_models.write(tmp_path / "base", "qwen3", tied=False), tmp_path / "kept"
-    kept.mkdir()
-    away = {
-        "place": {"desktops": 1}, "env": {"OMP_NUM_THREADS": "1", "PYTHONPATH": path},
-    }  # fmt: skip
-    async with running(tmp_path / "run", away) as ranks:
-        await ranks.ask(LoadModel(location=str(base), checkpoint=False, version=Version(lineage=0, step=0)))
-        await ranks.ask(plan(1))
-        saved: Saved = await ranks.ask(SaveCheckpoint(version=plan(1).version, location=str(kept / "0.1")))
-        checkpoints.verify(kept / "0.1", saved.digest)
-        export = ExportWeights(version=plan(1).version, location=str(kept / "weights"))
-        assert (await ranks.ask(export)).digest == hf_folder.digest(kept / "weights")
-        second: StepResult = await ranks.ask(plan(2))
-        await ranks.kill_amid("rank/1", SaveCheckpoint(version=plan(2).version, location=str(kept / "0.2")), "saving")
-        assert [version for version, _ in checkpoints.complete(kept)] == [plan(1).version]
-        version = Version(lineage=1, step=1)
-        resume = LoadModel(location=str(kept / "0.1"), checkpoint=True, version=version, digest=saved.digest)
-        with pytest.raises(ConfigError, match="its files are not those that the run saved"):
-            await ranks.ask(msgspec.structs.replace(resume, digest="another"))
-        await ranks.ask(resume)
-        again: StepResult = await ranks.ask(plan(2, lineage=1))
-        assert again.figures["loss"] == second.figures["loss"]

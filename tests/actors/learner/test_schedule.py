@@ -28,24 +28,10 @@ def test_it_rises_and_then_stays() -> None:
     assert rates(config, 8, 6) == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
 
 
-def test_rl_may_rise_within_fewer_steps_than_cloning_and_pulses() -> None:
-    sft = SftConfig(lr=1.0, pulse_lr=1.0, warmup_steps=3)
-    config = LearnerConfig(rl=RlConfig(lr=1.0, warmup_steps=1), sft=sft)
-    assert rates(config, 4, 4) == [0.5, 1.0, 1.0, 1.0]
-    assert rates(config, 4, 4, Phase.BC) == rates(config, 4, 4, Phase.PULSE) == [0.25, 0.5, 0.75, 1.0]
-    assert rates(of_rl(lr=1.0, warmup_steps=0), 4, 4) == [1.0, 1.0, 1.0, 1.0]
-
-
 def test_it_falls_along_a_line() -> None:
     config = of_rl(0.2, lr=1.0, warmup_steps=1, lr_schedule=Schedule.LINEAR)
     # The top is step 1, the last of 6 is step 5: a fifth of the fall a step.
     assert rates(config, 6, 7) == pytest.approx([0.5, 1.0, 0.8, 0.6, 0.4, 0.2, 0.2])
-
-
-def test_the_last_of_two_steps_is_at_the_floor() -> None:
-    config = of_rl(0.2, lr=1.0, warmup_steps=0, lr_schedule=Schedule.LINEAR)
-    assert rates(config, 2, 3) == pytest.approx([1.0, 0.2, 0.2])
-    assert rates(config, 1, 2) == [1.0, 1.0], "the only one has nowhere to fall"
 
 
 def test_rl_may_rise_and_fall_anew_within_a_stay() -> None:
@@ -72,14 +58,6 @@ def test_each_phase_has_its_rate_and_no_limit_means_no_fall(schedule: Schedule) 
     for phase, rate in ((Phase.BC, 1.0), (Phase.RL, 2.0), (Phase.PULSE, 3.0)):
         assert learning_rate(config, phase, 0, 10) == rate
         assert learning_rate(config, phase, 7, None) == rate
-
-
-def test_cloning_and_pulses_may_fall_while_rl_does_not() -> None:
-    sft = SftConfig(lr=2.0, pulse_lr=2.0, warmup_steps=0, lr_schedule=Schedule.COSINE)
-    config = LearnerConfig(rl=RlConfig(lr=2.0, warmup_steps=0), sft=sft, lr_floor=0.0)
-    for phase in (Phase.BC, Phase.PULSE):
-        assert rates(config, 4, 4, phase) == pytest.approx([2.0, 1.5, 0.5, 0.0])
-    assert rates(config, 4, 4) == [2.0, 2.0, 2.0, 2.0]
 
 
 @given(

@@ -21,7 +21,6 @@ from actors.replay.messages import Lane, Phase, Reservation, StepPayload
 from actors.replay.rules import cold_start
 from actors.replay.rules.cold_start import MIXED, POLICY, AttemptStage, AttemptTally, DemoTask, Rules, Stratum
 from actors.settings import DemosConfig
-from runtime.errors import ConfigError
 from runtime.segments import SegmentStore
 
 RULES = Rules(attempts=3, mixed=2, resamples=2, retries=1)
@@ -122,13 +121,6 @@ def test_members_take_turns(names: list[str], seed: int) -> None:
     )
 
 
-@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
-def test_opening_is_bounded(stored: int, pending: int, opened: int) -> None:
-    if cold_start.may_open(stored, pending, opened, count=5, most=12, attempts=3):
-        assert stored + pending < 5
-        assert opened < 4
-
-
 # -- the same in a ledger
 
 
@@ -219,20 +211,6 @@ def test_kills_change_nothing_about_what_is_tried(tmp_path: Path, kill_every: in
     rows = show.play.do(demo_tasks_begun)
     assert all(row.out == 0 and row.faults == 0 for row in rows), "work cut off by a kill is held against no task"
     assert all(row.first.tries == 2 for row in rows)
-
-
-def test_a_task_that_keeps_breaking_is_set_aside(tmp_path: Path) -> None:
-    show = Show(tmp_path, stratified(count=2, attempts_per_demo=2.0))
-    for _ in range(30):
-        work = show.play.ask("desktop/0")
-        if not isinstance(work, Reservation):
-            break
-        show.play.release(work, FAULT)
-    else:
-        raise AssertionError("faults without end")
-    figures = show.play.figures()
-    assert figures.demo_left == 0
-    assert set(figures.demo_tasks) == {"a/aside", "b/aside"}
 
 
 def test_a_task_at_rest_is_not_waited_for(tmp_path: Path) -> None:
@@ -339,11 +317,3 @@ def test_tallies_equal_what_happened(happenings: list[str]) -> None:
         assert {row.task: row.first.tries + row.mixed.tries for row in rows if tries[row.task]} == +tries
         assert Counter({row.task: row.first.wins + row.mixed.wins for row in rows}) == wins
         assert sum(row.out for row in rows) == len(out)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"attempts_per_task": -1}, {"resample_rounds": 1, "attempts_per_task": 0}, {"resample_attempts": 0}]
-)
-def test_numbers_that_do_not_fit_are_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match=r"demos\.(attempts|resample_rounds)"):
-        DemosConfig(**({"attempts_per_task": 2, "resample_rounds": 1} | wrong))  # type: ignore[arg-type]

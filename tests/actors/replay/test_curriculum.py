@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from actors.replay.config import LedgerSettings
 from actors.replay.ledger import task_choice
 from actors.replay.ledger.task_choice import LEAST, KindTally, PolicyEstimate
-from runtime.errors import ConfigError
 from tests.actors.replay.ledger_tools import BROKEN, Play, settings, step
 
 EASY, EVEN = [f"easy{n}" for n in range(12)], [f"even{n}" for n in range(4)]
@@ -48,13 +47,6 @@ def test_a_kind_is_weighed_by_its_size_and_learnability_and_none_is_given_up(
         p = seen[kind].success
         assert weight == pytest.approx(sizes[kind] * max(LEAST, 4 * p * (1 - p)))
         assert LEAST * sizes[kind] <= weight <= sizes[kind]
-
-
-def test_values_by_hand() -> None:
-    found = task_choice.weights({"new": 3, "half": 2, "rare": 2, "always": 4}, {
-        "half": KindTally(19, 38), "rare": KindTally(1, 18), "always": KindTally(38, 38),
-    })  # fmt: skip
-    assert found == pytest.approx({"new": 3.0, "half": 2.0, "rare": 2 * 4 * 0.1 * 0.9, "always": 4 * LEAST})
 
 
 def test_the_first_of_an_order_comes_in_proportion() -> None:
@@ -160,15 +152,6 @@ def test_an_episode_counts_by_how_little_its_kind_was_favoured() -> None:
     assert task_choice.of_mixture({}, before) is None
 
 
-@given(st.integers(0, 39), st.integers(1, 8), st.integers(0, 8))
-def test_what_was_played_before_tells_nothing_of_success_now(wins: int, tries: int, won: int) -> None:
-    """A kind that sits a step out, or was solved otherwise before, leaves no trace in what the step says."""
-    now = {"even": KindTally(min(won, tries), tries, 10 * tries, 3.0)}
-    found = task_choice.of_mixture(now, {"even": KindTally(wins, 40), "easy": KindTally(40, 40)})
-    assert found is not None
-    assert found.success == pytest.approx(min(won, tries) / tries)
-
-
 def test_entropy_is_of_all_episodes_and_not_of_the_trained_ones_alone(tmp_path: Path) -> None:
     """Two episodes of a group that teaches nothing, and two of one that is trained on: pulses begin by this curve."""
     play = Play(tmp_path)
@@ -219,8 +202,3 @@ def test_a_step_made_again_tells_of_no_episode_that_undone_weights_played(tmp_pa
     group(True, True)
     play.trained(batch)
     assert play.figures().train_success == [0.5, 1.0]
-
-
-def test_as_many_kinds_as_tasks() -> None:
-    with pytest.raises(ConfigError, match="16 train tasks have 1 kinds"):
-        msgspec.structs.replace(with_kinds(), train_kinds=["easy"])

@@ -18,7 +18,6 @@ from actors.replay.demos import format as demo_format
 from actors.replay.demos.format import Demo, DemoStep, RecordingHeader, digest_of_step
 from actors.replay.ledger import demo_tasks
 from actors.replay.messages import Phase, StepPayload, StepRef
-from actors.replay.rules.cold_start import order, strata
 from apis.observation import OBSERVATION_VERSION
 from runtime.errors import StoreError
 from runtime.segments import SegmentStore, read_blob
@@ -230,13 +229,3 @@ def test_seats_that_ask_at_once_are_spread_over_a_pools_members(tmp_path: Path) 
         play.commit(work, work.member != "slow", [step(None)])
     assert Counter(play.reserve().member for _ in range(7)) == {"slow": 3, "gui": 2, "hasty": 2}
     play.ledger.close()
-
-
-def test_a_stratum_that_keeps_failing_lets_the_others_go_on() -> None:
-    found = strata(TASKS, ROUTES)
-    assert [one.name for one in found] == ["a/api", "a/gui", "b/gui"]
-    assert [len(one.tasks) for one in found] == [4, 4, 4]
-    held = {"a/gui": 5, "b/gui": 5}
-    assert order(found, held, {"a/api": 3}, 12)[0].name == "a/api"
-    assert order(found, held, {"a/api": 4, "a/gui": 2, "b/gui": 3}, 12)[0].name == "a/gui"
-    assert [one.name for one in strata(["x", "y"], {})] == ["/"]

@@ -178,17 +178,6 @@ def test_only_groups_of_equal_rewards_are_a_want_of_signal(tmp_path: Path) -> No
     assert play.figures().groups_wasted == 1, "what a resume takes says nothing of the policy"
 
 
-def test_a_repeated_report_of_a_step_is_one_piece_of_evidence(tmp_path: Path) -> None:
-    play = Play(tmp_path)
-    play.rl()
-    play_group(play, [True, False])
-    batch = play.batch()
-    play.trained(batch, "0.1")
-    play.reopen()
-    play.trained(batch, "0.1")
-    assert len(series(play.ledger.tx)) == 1
-
-
 def test_coverage_counts_tasks_once_and_only_of_the_train_lane(tmp_path: Path) -> None:
     play = Play(tmp_path, max_staleness=50, demos=2)
     play.demonstrate(2)

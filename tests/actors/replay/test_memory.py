@@ -139,20 +139,6 @@ def test_segments_of_episodes_in_flight_stay(tmp_path: Path) -> None:
         read_blob(desk.folder, ref.blob)
 
 
-def test_reservoir_is_bounded_per_task(tmp_path: Path) -> None:
-    play = Play(tmp_path, reservoir_per_task=2, groups_per_step=1, max_staleness=50)
-    play.rl()
-    for _ in range(12):
-        play.group([True, False])
-    assert play.figures().successes_kept == 3 * 2
-    play.phase(Phase.PULSE, steps=1)
-    batch = play.batch()
-    assert len(batch.samples) == 4
-    play.trained(batch)
-    play.rl()
-    assert play.figures().successes_kept == 0, "the next pulse learns from the stay after this one"
-
-
 def learn(desk: Desk, version: str) -> list[StepRef]:
     """A step of RL on one success and one failure; their steps."""
     desk.play.serving(version)

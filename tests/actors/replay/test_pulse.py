@@ -132,28 +132,6 @@ def test_neither_demonstrations_nor_evaluations(tmp_path: Path) -> None:
     assert len(run.task) == 1
 
 
-def test_nothing_committed_after_the_pulse_began(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    run.play.rl()
-    run.group()
-    late = run.play.reserve()
-    run.play.phase(Phase.PULSE, steps=1)
-    before = run.tokens()
-    run.commit(late, True)
-    assert late.token in run.task
-    assert run.tokens() == before
-
-
-def test_uncommitted_and_faulted_episodes_are_not_in_it(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    run.play.rl()
-    run.group()
-    run.play.reserve()
-    run.play.release(run.play.reserve())
-    run.play.phase(Phase.PULSE, steps=1)
-    assert run.tokens() == sorted(run.task)
-
-
 def test_and_some_demonstrations_where_the_file_says_so(tmp_path: Path) -> None:
     run = Run(tmp_path, demos=6, pulse_demos=2)
     shown: set[int] = set()

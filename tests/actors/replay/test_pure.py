@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from ledger_tools import v
 
 from actors.errors import LedgerError
-from actors.replay.config import LedgerSettings, ReplayConfig, TaskRange, TasksConfig, expand
+from actors.replay.config import TaskRange, TasksConfig, expand
 from actors.replay.rules import groups
-from actors.replay.rules.admission import Lineages, demos_wanted, may_open, serving_is_fresh
+from actors.replay.rules.admission import Lineages, may_open, serving_is_fresh
 from actors.replay.rules.groups import (
     GroupEnding,
     GroupState,
@@ -89,12 +89,6 @@ def test_serving() -> None:
     assert not serving_is_fresh(v("0.3"), v("0.3"), v("0.5"), 1, tree)
     assert serving_is_fresh(v("0.4"), v("0.3"), v("1.4"), 0, tree)
     assert not serving_is_fresh(v("0.5"), v("0.3"), v("1.4"), 1, tree)
-
-
-def test_demos() -> None:
-    assert demos_wanted(4, 2, 1, 9, 10)
-    assert not demos_wanted(4, 2, 2, 9, 10)
-    assert not demos_wanted(4, 2, 0, 10, 10)
 
 
 def test_slots() -> None:
@@ -185,21 +179,3 @@ def test_task_lists() -> None:
 def test_a_range_says_what_it_ranges_over(entry: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         TasksConfig(demo=["a/train/1", TaskRange(**{"split": "train", "count": 1, **entry})])
-
-
-@pytest.mark.parametrize(
-    "rules",
-    [
-        {"max_staleness": -1}, {"groups_per_step": 0}, {"sft_batch_size": 0}, {"reservoir_per_task": 0},
-        {"pulse_per_task": 0}, {"min_group_size": 9}, {"retries": -1}, {"keep_payload_steps": -5},
-        {"lease_s": 0}, {"sampler_silent_s": 1},
-    ],
-)  # fmt: skip
-def test_settings_are_checked(rules: dict[str, float]) -> None:
-    from actors.settings import DemosConfig
-
-    ((name, value),) = rules.items()
-    with pytest.raises(ConfigError, match=rf"^replay\.{name} is {value}: "):
-        LedgerSettings(
-            seed=0, train_tasks=[], demo_tasks=[], max_turns=1, demos=DemosConfig(), rules=ReplayConfig(**rules)
-        )

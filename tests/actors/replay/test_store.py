@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ledger_tools import settings
 
 from actors.errors import LedgerError
-from actors.replay.actor import FEW, Change, ParkingLot
+from actors.replay.actor import Change, ParkingLot
 from actors.replay.database.ledger_file import connect
 from actors.replay.database.transaction import Transaction
 from actors.replay.ledger import store as store_module
@@ -187,38 +187,6 @@ class Lot:
 
     def answered(self) -> list[str]:
         return [name for name, wait in self.waits.items() if wait.done()]
-
-
-@pytest.mark.slow
-async def test_a_change_costs_what_it_can_satisfy() -> None:
-    one = Lot()
-    task = asyncio.ensure_future(one.lot.run())
-    for n in range(2000):
-        one.park(f"{n}")
-    await one.settle()
-    one.served.clear()
-    one.change.happened()
-    await one.settle()
-    assert [len(asks) for asks in one.served] == [FEW], "nothing was there"
-    one.served.clear()
-    one.work += [1, 2, 3]
-    one.change.happened()
-    await one.settle()
-    assert one.answered() == ["0", "1", "2"]
-    assert [len(asks) for asks in one.served] == [FEW]
-    one.served.clear()
-    one.park("late")
-    await one.settle()
-    assert [len(asks) for asks in one.served] == [FEW + 1], "what is new is looked at once"
-    one.work += range(500)
-    one.change.happened()
-    await one.settle()
-    assert one.answered() == [f"{n}" for n in range(503)]
-    assert len(one.lot) == 2001 - 503
-    task.cancel()
-    for wait in one.waits.values():
-        wait.cancel()
-    await asyncio.gather(task, *one.waits.values(), return_exceptions=True)
 
 
 @pytest.mark.slow

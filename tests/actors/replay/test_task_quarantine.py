@@ -12,7 +12,7 @@ from ledger_tools import BROKEN, FAULT, Play, settings, step
 from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.database.transaction import Transaction
 from actors.replay.ledger import episodes, task_choice
-from actors.replay.messages import NoWork, Phase, Reservation
+from actors.replay.messages import Phase, Reservation
 from actors.settings import DemosConfig
 
 Start = Callable[..., Play]
@@ -75,15 +75,6 @@ def test_a_task_that_breaks_episodes_rests_and_others_go_on(start: Start) -> Non
     assert play.ask("desktop/y") is None, "no work now, but the run is not over"
 
 
-def test_the_only_one_that_is_well_is_found_from_anywhere_in_an_epoch(start: Start) -> None:
-    play = start()
-    play.rl()
-    make_rest(play, "t1")
-    found = play.do(lambda tx: [task_choice.next_playable(tx, ["t0", "t1"], number, 7) for number in range(40)])
-    assert {one and one[0] for one in found} == {"t0"}
-    assert {passed for _, passed in found} == {0, 1, 2}
-
-
 def test_one_probe_lets_it_back_and_its_next_fault_sends_it_away(start: Start) -> None:
     play = start(tasks=["t0"])
     play.rl()
@@ -109,16 +100,6 @@ def test_one_probe_lets_it_back_and_its_next_fault_sends_it_away(start: Start) -
     play.release(again, BROKEN)
     assert play.figures().tasks_resting == 1
     assert len(play.events("task_rests")) == 3
-
-
-def test_an_episode_from_before_the_rest_ends_nothing(start: Start) -> None:
-    play = start(tasks=["t0"])
-    play.rl()
-    old = play.reserve()
-    make_rest(play, "t0")
-    play.commit(old, True)
-    assert play.figures().tasks_resting == 1
-    assert play.figures().episodes["train"] == 1, "the episode itself is kept"
 
 
 def test_a_killed_run_forgets_no_rest_and_tries_the_probe_again(start: Start) -> None:
@@ -151,15 +132,6 @@ def test_demonstrations_and_rounds_go_on_without_it(start: Start) -> None:
     play.commit(work, True)
     (closed,) = play.events("eval_round_closed")
     assert (closed["tasks"], closed["played"], closed["faults"]) == (2, 1, 1)
-
-
-def test_all_tasks_resting_is_no_end_of_the_run(start: Start) -> None:
-    play = start(tasks=["t0"])
-    play.rl()
-    make_rest(play, "t0")
-    before = play.ledger.changes
-    assert not isinstance(play.ask("desktop/1"), NoWork)
-    assert play.ledger.changes == before, "asking in vain changes nothing: a change would wake who asks"
 
 
 def test_a_sampler_that_vanished_holds_nothing_back(start: Start) -> None:

@@ -155,11 +155,6 @@ def test_contradictions_are_refused(broken):
     assert not isinstance(caught.value, EngineGone)
 
 
-def test_an_aborted_request_may_be_asked_again():
-    with pytest.raises(EngineGone):
-        read_generated(answer(finish="abort"))
-
-
 @given(
     ids=st.lists(st.integers(-3, 12), max_size=12),
     tokens=st.integers(-1, 12),
@@ -170,9 +165,3 @@ def test_what_an_engine_could_not_take_is_refused(ids, tokens, temperature):
     sound = bool(ids) and all(0 <= token < 10 for token in ids) and tokens > 0 and len(ids) + tokens <= 16
     sound = sound and temperature in (0.0, 1.0)
     assert (Limits(vocabulary=10, context=16).refusal(ids, sampling) is None) == sound
-
-
-@pytest.mark.parametrize("wrong", [{"count": 0}, {"attach": ["127.0.0.1:1"]}, {"generate_timeout_s": 0.0}])
-def test_settings_that_cannot_work_are_refused(wrong):
-    with pytest.raises(ConfigError, match=f"samplers.{next(iter(wrong))}"):
-        SamplersConfig(**wrong)

@@ -266,11 +266,6 @@ async def test_files_with_another_digest_are_refused(tmp_path) -> None:
         await loader().check_digest(Weights(version=ONE, location=str(tmp_path / "odd"), digest="00"))
 
 
-def test_a_tolerance_is_not_below_nothing() -> None:
-    with pytest.raises(ConfigError, match=r"samplers\.canary_tolerance"):
-        SamplersConfig(canary_tolerance=-0.1)
-
-
 PARTS = [BroadcastPart(names=[name], dtypes=["float32"], shapes=[[size]]) for name, size in (("a", 1), ("b", 2))]
 REQUEST = Broadcast(version=ONE, group="g", ranks=1, settings=GroupSettings())
 TICKET = Ticket(rank=1, request=REQUEST, sender=Broadcasting(port=1, parts=PARTS))

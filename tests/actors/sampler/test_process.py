@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import subprocess
@@ -21,8 +20,6 @@ from actors.sampler.engine import EmbeddedEngine, SglangEngine, environment, int
 from runtime.clock import RealClock
 from runtime.errors import ConfigError
 from runtime.program import TOKEN_ENV
-
-SHIM = Path(__file__).resolve().parents[2] / "sglang" / "shim"
 
 
 @pytest.fixture
@@ -163,48 +160,6 @@ def test_a_missing_interpreter_says_what_mends_it(tmp_path: Path) -> None:
         interpreter(str(half))
 
 
-def test_names_of_absent_packages_can_be_imported_and_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(SHIM))
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    before = set(sys.modules)
-    try:
-        shim = importlib.import_module("computerrl_cpu_shim")
-        shim.install()
-        shim.install()
-        assert sum(isinstance(found, shim.Finder) for found in sys.meta_path) == 1
-        modes = importlib.import_module("torchvision.transforms.v2").InterpolationMode
-        assert modes.BICUBIC == "BICUBIC"
-        with pytest.raises(NotImplementedError, match=r"torchvision\.io\.read_image is not installed"):
-            importlib.import_module("torchvision.io").read_image("x")
-        with pytest.raises(NotImplementedError, match=r"sgl_kernel\.rmsnorm"):
-            importlib.import_module("sgl_kernel").rmsnorm()
-        with pytest.raises(ModuleNotFoundError):
-            importlib.import_module("surely_absent_package")
-    finally:
-        for name in set(sys.modules) - before:
-            if name.partition(".")[0] in {"torchvision", "sgl_kernel", "computerrl_cpu_shim"}:
-                del sys.modules[name]
-
-
-def test_a_model_that_is_not_cut_keeps_the_width_of_its_heads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "sglang" / "srt" / "configs"
-    folder.mkdir(parents=True)
-    code = "def adjust_config_with_unaligned_cpu_tp(model_config, load_config, tp_size):\n    return [model_config]\n"
-    (folder / "update_config.py").write_text(code)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.syspath_prepend(str(SHIM))
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    before = set(sys.modules)
-    try:
-        importlib.import_module("computerrl_cpu_shim").install()
-        cut = importlib.import_module("sglang.srt.configs.update_config").adjust_config_with_unaligned_cpu_tp
-        assert (cut("config", None, 1), cut("config", None, tp_size=2)) == ("config", ["config"])
-    finally:
-        for name in set(sys.modules) - before:
-            if name.partition(".")[0] in {"sglang", "computerrl_cpu_shim"}:
-                del sys.modules[name]
-
-
 @pytest.mark.parametrize("name", ["trust-remote-code", "trust_remote_code", "trust-remote_code", "trust-remote", "tr"])
 @pytest.mark.parametrize("value", [True, "true", 1])
 def test_a_model_folders_programs_are_never_run(name: str, value: object) -> None:
@@ -223,11 +178,6 @@ def test_a_name_is_an_option_and_nothing_more(name: str) -> None:
 def test_no_value_is_an_option_of_its_own() -> None:
     with pytest.raises(ConfigError, match="disable-radix-cache is '--trust-remote-code', which SGLang would take for"):
         SglangConfig(options={"disable-radix-cache": "--trust-remote-code"})
-
-
-def test_nor_is_a_file_of_options_named() -> None:
-    with pytest.raises(ConfigError, match=r"options\.config: config is refused: it names a file of options"):
-        SglangConfig(options={"config": "more.yaml"})
 
 
 def test_others_are_taken() -> None:

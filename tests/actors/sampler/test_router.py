@@ -104,14 +104,6 @@ def test_pauses_grow_until_it_answers() -> None:
     assert router.next_up_s(now) == 0.0
 
 
-def test_few_affinities_are_remembered() -> None:
-    router = Router(["a"], RouterConfig(remembered=2))
-    for name in "xyz":
-        router.choose(name, 1, 0.0)
-    assert router.choose("x", 1, 0.0).affinity == NEW  # type: ignore[union-attr]
-    assert router.choose("z", 1, 0.0).affinity == HIT  # type: ignore[union-attr]
-
-
 NAMES = ["sampler/0", "sampler/1"]
 HELD = Version(lineage=0, step=1)
 

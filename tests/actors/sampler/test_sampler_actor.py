@@ -225,24 +225,6 @@ async def test_weights_that_were_never_written_are_written_for_an_engine_that_ne
 
 
 @pytest.mark.proof
-async def test_weights_whose_file_is_torn_start_no_engine(tmp_path, models):
-    async with sampling(tmp_path, settings(models)) as ref:
-        await ref.tell(Weights(version=FIRST, digest="", location=str(models[1])))
-        while await asyncio.wait_for(Ledger.told.get(), 20) != FIRST:
-            pass
-        await ref.tell(Weights(version=SECOND, digest="00", location=str(models[2])))
-        async with asyncio.timeout(20):
-            while not events(tmp_path, "weights_refused"):  # noqa: ASYNC110 - the log is the only witness
-                await asyncio.sleep(0.02)
-        (ready,) = events(tmp_path, "sampler_ready")
-        os.kill(ready["pid"], signal.SIGKILL)
-        check(models[1], await ask(ref, "a"), FIRST)
-    (back,) = events(tmp_path, "engine_restarted")
-    assert back["version"] == "0.1"
-    assert {line["version"] for line in events(tmp_path, "weights_refused")} == {"0.2"}
-
-
-@pytest.mark.proof
 async def test_a_stopped_engine_is_named_replaced_and_its_requests_answered(tmp_path, models, monkeypatch):
     monkeypatch.setattr("actors.sampler.actor.PROBE_TIMEOUT_S", 1.0)
     async with sampling(tmp_path, settings(models, hung_after_s=3.0)) as ref:
