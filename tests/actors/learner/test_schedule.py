@@ -4,7 +4,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,34 +18,35 @@ def of_rl(lr_floor: float = 0.1, **rl: Any) -> LearnerConfig:
     return LearnerConfig(rl=RlConfig(**rl), lr_floor=lr_floor)
 
 
-def rates(config: LearnerConfig, limit: int | None, count: int = 9, phase: Phase = Phase.RL) -> list[float]:
+def rates(config: LearnerConfig, limit: int | None, count: int, phase: Phase = Phase.RL) -> list[float]:
     return [learning_rate(config, phase, n, limit) for n in range(count)]
 
 
-def test_it_rises_and_then_stays() -> None:
-    config = of_rl(lr=1.0, warmup_steps=3)
-    assert rates(config, 8, 6) == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
+LINEAR, COSINE = Schedule.LINEAR, Schedule.COSINE
+CYCLE = of_rl(0.2, lr=1.0, warmup_steps=1, lr_schedule=LINEAR, lr_cycle_steps=6)
+FALL = of_rl(0.2, lr=1.0, warmup_steps=1, lr_schedule=LINEAR)  # to step 5, the last of 6: a fifth of the fall a step
+SHORT = of_rl(0.2, lr=1.0, warmup_steps=0, lr_schedule=LINEAR)
+SFT = SftConfig(lr=2.0, pulse_lr=2.0, warmup_steps=0, lr_schedule=COSINE)
+CLONING = LearnerConfig(rl=RlConfig(lr=2.0, warmup_steps=1), sft=SFT, lr_floor=0.0)
+HALF = [2.0, 1.5, 0.5, 0.0]  # cos(0), cos(60 deg), cos(120 deg), cos(180 deg) = 1, 1/2, -1/2, -1
 
 
-def test_it_falls_along_a_line() -> None:
-    config = of_rl(0.2, lr=1.0, warmup_steps=1, lr_schedule=Schedule.LINEAR)
-    # The top is step 1, the last of 6 is step 5: a fifth of the fall a step.
-    assert rates(config, 6, 7) == pytest.approx([0.5, 1.0, 0.8, 0.6, 0.4, 0.2, 0.2])
-
-
-def test_rl_may_rise_and_fall_anew_within_a_stay() -> None:
-    config = of_rl(0.2, lr=1.0, warmup_steps=1, lr_schedule=Schedule.LINEAR, lr_cycle_steps=6)
-    cycle = [0.5, 1.0, 0.8, 0.6, 0.4, 0.2]
-    for limit in (None, 6, 12, 99):
-        assert rates(config, limit, 18) == pytest.approx(cycle * 3)
-    pulses = msgspec.structs.replace(config, sft=SftConfig(lr_schedule=Schedule.LINEAR, warmup_steps=1))
-    assert rates(pulses, 12, 12, Phase.PULSE)[6] > cycle[0] * pulses.sft.pulse_lr, "pulses go by their stay"
-
-
-def test_it_falls_along_half_a_cosine() -> None:
-    config = of_rl(0.0, lr=2.0, warmup_steps=0, lr_schedule=Schedule.COSINE)
-    # cos(0), cos(60 deg), cos(120 deg), cos(180 deg) = 1, 1/2, -1/2, -1.
-    assert rates(config, 4, 4) == pytest.approx([2.0, 1.5, 0.5, 0.0])
+@pytest.mark.parametrize(
+    ("config", "limit", "phase", "expected"),
+    [
+        (of_rl(lr=1.0, warmup_steps=3), 8, Phase.RL, [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]),
+        (FALL, 6, Phase.RL, [0.5, 1.0, 0.8, 0.6, 0.4, 0.2, 0.2]),
+        *((CYCLE, limit, Phase.RL, [0.5, 1.0, 0.8, 0.6, 0.4, 0.2] * 3) for limit in (None, 6, 12, 99)),
+        (SHORT, 2, Phase.RL, [1.0, 0.2, 0.2]),
+        (SHORT, 1, Phase.RL, [1.0, 1.0]),  # the only one has nowhere to fall
+        (of_rl(0.0, lr=2.0, warmup_steps=0, lr_schedule=COSINE), 4, Phase.RL, HALF),
+        (CLONING, 4, Phase.RL, [1.0, 2.0, 2.0, 2.0]),
+        (CLONING, 4, Phase.BC, HALF),
+        (CLONING, 4, Phase.PULSE, HALF),
+    ],
+)
+def test_rates_by_hand(config: LearnerConfig, limit: int | None, phase: Phase, expected: list[float]) -> None:
+    assert rates(config, limit, len(expected), phase) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("schedule", list(Schedule))

@@ -14,7 +14,7 @@ from ledger_tools import v
 from actors.errors import LedgerError
 from actors.replay.config import TaskRange, TasksConfig, expand
 from actors.replay.rules import groups
-from actors.replay.rules.admission import Lineages, may_open, serving_is_fresh
+from actors.replay.rules.admission import Lineages, demos_wanted, may_open, serving_is_fresh
 from actors.replay.rules.groups import (
     GroupEnding,
     GroupState,
@@ -89,6 +89,12 @@ def test_serving() -> None:
     assert not serving_is_fresh(v("0.3"), v("0.3"), v("0.5"), 1, tree)
     assert serving_is_fresh(v("0.4"), v("0.3"), v("1.4"), 0, tree)
     assert not serving_is_fresh(v("0.5"), v("0.3"), v("1.4"), 1, tree)
+
+
+def test_demos() -> None:
+    assert demos_wanted(4, 2, 1, 9, 10)
+    assert not demos_wanted(4, 2, 2, 9, 10)
+    assert not demos_wanted(4, 2, 0, 10, 10)
 
 
 def test_slots() -> None:
