@@ -17,6 +17,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
@@ -37,19 +38,33 @@ def read(folder: Path) -> dict[str, Tensor]:
     """All tensors of `folder`, sharded files included, finite and as `tensorfiles` wants them. Raises ConfigError."""
     if wrong := tensorfiles.problem(folder):
         raise ConfigError(f"{folder}: {wrong}")
-    tensors: dict[str, Tensor] = {}
-    for file in sorted(folder.glob("*.safetensors")):
-        tensors.update(load_file(file))
+    tensors = loaded(folder)
     for name, tensor in tensors.items():
         if not bool(torch.isfinite(tensor).all()):
             raise ConfigError(f"{folder}: {name} holds numbers that are not finite")
     return tensors
 
 
+def loaded(folder: Path) -> dict[str, Tensor]:
+    """All tensors of the safetensors files in `folder`, whatever they are. Raises ConfigError."""
+    tensors: dict[str, Tensor] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        try:
+            with disk.opened(file):  # a library would wait for a FIFO
+                tensors.update(load_file(file))
+        except (OSError, SafetensorError) as error:
+            raise ConfigError(f"cannot read {file}: {error}") from error
+    return tensors
+
+
 def digest(folder: Path) -> str:
-    """blake2b-128 of the safetensors file in `folder`, hex."""
-    with disk.opened(folder / WEIGHTS) as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    """blake2b-128 of the safetensors files in `folder`, in the order of their names, hex. Raises OSError."""
+    whole = hashlib.blake2b(digest_size=16)
+    for path in sorted(folder.glob("*.safetensors")):
+        with disk.opened(path) as file:
+            while piece := file.read(1 << 20):
+                whole.update(piece)
+    return whole.hexdigest()
 
 
 Companions = dict[str, bytes]  # config and tokenizer files by name: what goes along with the weights

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import ctypes
 import logging
 import os
-import signal
 import socket
 import sys
 from typing import Any
@@ -27,9 +24,8 @@ from policy.errors import EngineError
 from policy.hf_folder import DTYPES
 from runtime.errors import ConfigError
 from runtime.http import LOOPBACK, Guard
-from runtime.program import TOKEN_ENV
+from runtime.program import TOKEN_ENV, die_with, stop_event
 
-_PR_SET_PDEATHSIG = 1
 _EXIT_UNUSABLE = 2  # the model can't be served: a restart does not help
 
 
@@ -64,37 +60,27 @@ def _arguments() -> tuple[argparse.Namespace, EngineOptions]:
     return arguments, EngineOptions(**{name: getattr(arguments, name) for name in defaults})
 
 
-def _bind_to_parent(pid: int) -> None:
-    """Ask the kernel for SIGKILL when the parent thread ends; leave at once where it has ended already."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != pid:
-        sys.exit(0)
-
-
 async def _serve(arguments: argparse.Namespace, options: EngineOptions) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     place = socket.socket(fileno=arguments.fd) if arguments.port is None else int(arguments.port)
     guard = Guard(arguments.host)
     if TOKEN_ENV not in os.environ:
         logging.getLogger("engine").info("programs send the header Authorization: Bearer %s", guard.token)
-    async with serving(options, guard, place) as failed:
-        stopped = asyncio.ensure_future(stop.wait())
-        either: set[asyncio.Future[Any]] = {stopped, failed}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await stopped
-        if failed.done():
-            failed.result()
+    with stop_event() as stop:
+        async with serving(options, guard, place) as failed:
+            stopped = asyncio.ensure_future(stop.wait())
+            either: set[asyncio.Future[Any]] = {stopped, failed}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            await asyncio.gather(stopped, return_exceptions=True)
+            if failed.done():
+                failed.result()
 
 
 def main() -> int:
     """Run until a signal stops it; exit status 2 when the model can't be served."""
     arguments, options = _arguments()
     if arguments.die_with_parent is not None:
-        _bind_to_parent(arguments.die_with_parent)
+        die_with(arguments.die_with_parent)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     torch.set_num_threads(arguments.threads)
     try:

@@ -10,7 +10,6 @@ are reordered so that each rotary pair lies side by side: one complex product ro
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +17,10 @@ from typing import Literal, NamedTuple
 
 import msgspec
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.nn.functional import rms_norm, scaled_dot_product_attention, silu
 
-from policy import tensorfiles
+from policy import hf_folder, tensorfiles
 from policy.architecture import Architecture, inverse_frequencies, read_architecture
 from policy.engine.cache import KeyValueCache
 from policy.errors import EngineError
@@ -70,19 +68,18 @@ def load_weights(
         EngineError: files are missing or unreadable, tensors are not as `tensorfiles` wants them, or hold numbers that
             are not finite.
     """
-    try:
-        arch = read_architecture(folder)
-        wrong = tensorfiles.problem(folder)
-    except ConfigError as error:
-        raise EngineError(str(error)) from error
-    if wrong:
-        raise EngineError(f"{folder}: {wrong}")
-    tensors, digest = _read_tensors(folder, hashed=adapter is None)
     low_rank: dict[str, Tensor] = {}
     scale = 1.0
-    if adapter is not None:
-        scale = _scale(adapter)
-        low_rank, digest = _read_tensors(adapter)
+    try:
+        arch = read_architecture(folder)
+        if wrong := tensorfiles.problem(folder):
+            raise ConfigError(f"{folder}: {wrong}")
+        tensors = hf_folder.loaded(folder)
+        if adapter is not None:
+            scale, low_rank = _scale(adapter), hf_folder.loaded(adapter)
+        digest = hf_folder.digest(adapter or folder)
+    except (ConfigError, OSError) as error:
+        raise EngineError(str(error)) from error
 
     def take(name: str) -> Tensor:
         tensor = tensors.pop(name).to(device=device)
@@ -135,21 +132,6 @@ def _scale(adapter: Path) -> float:
     if config.r < 1:
         raise EngineError(f"{file}: r is {config.r}")
     return config.lora_alpha / config.r
-
-
-def _read_tensors(folder: Path, *, hashed: bool = True) -> tuple[dict[str, Tensor], str]:
-    tensors: dict[str, Tensor] = {}
-    digest = hashlib.blake2b(digest_size=16)
-    for file in sorted(folder.glob("*.safetensors")):
-        try:
-            with disk.opened(file) as raw:
-                while hashed and (piece := raw.read(1 << 20)):
-                    digest.update(piece)
-            with safe_open(file, framework="pt", device="cpu") as opened:
-                tensors.update({name: opened.get_tensor(name) for name in opened.keys()})  # noqa: SIM118 - not a dict
-        except (OSError, SafetensorError) as error:
-            raise EngineError(f"cannot read {file}: {error}") from error
-    return tensors, digest.hexdigest()
 
 
 def _layer(arch: Architecture, take: Callable[[str], Tensor], prefix: str) -> Layer:

@@ -21,7 +21,7 @@ def test_ranks_are_the_product() -> None:
     ParallelConfig(tensor=4).refuse(msgspec.structs.replace(MODEL, vocab=125))
 
 
-@pytest.mark.parametrize("settings", [{"context": 2}, {"sequence": True}, {"data": 0}], ids=str)
+@pytest.mark.parametrize("settings", [{"sequence": True}, {"data": 0}], ids=str)
 def test_what_no_model_allows_is_refused_at_once(settings: dict[str, int], message: Messages) -> None:
     with message.raised(ConfigError):
         ParallelConfig(**settings)  # type: ignore[arg-type]
