@@ -142,57 +142,39 @@ _PARAMS = (*SamplingParams.__struct_fields__, *_NEUTRAL_PARAMS)
 _Stop = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 _Stops = Annotated[list[_Stop], msgspec.Meta(max_length=16)]
 
-_Neutral = dict[str, tuple[Any, ...]]
 # Without influence on an answer, whatever they are.
 _IGNORED = frozenset(
     """model user metadata service_tier safety_identifier prompt_cache_key prompt_cache_retention prompt_cache_options
     parallel_tool_calls spaces_between_special_tokens stream_interval separate_reasoning stream_reasoning""".split()
 )
-# Taken at these values only, which ask for nothing; null is always one.
-_NULL: _Neutral = dict.fromkeys(
-    """audio prediction reasoning_effort verbosity web_search_options moderation
+# Known, and not carried out: taken at the values that ask for nothing, which are null, false, 0 and what is empty.
+_REFUSED = frozenset(
+    """audio prediction reasoning_effort verbosity web_search_options moderation n logprobs store logit_bias tool_choice
+    function_call response_format modalities include_reasoning length_penalty repetition_penalty best_of
     beam_width allowed_token_ids custom_logit_processor custom_params vllm_xargs watermark structured_outputs
     guided_json guided_regex guided_choice guided_grammar guided_decoding_backend structural_tag json_schema regex ebnf
     chat_template tool_reference truncate_prompt_tokens prompt_logprobs reasoning thinking_token_budget
-    repetition_detection
-    mm_processor_kwargs media_io_kwargs input_ids cache_salt extra_key lora_path session_params kv_transfer_params
-    data_parallel_rank routed_dp_rank bootstrap_host bootstrap_port bootstrap_room""".split(),
-    (),
-)
-_FALSE = dict.fromkeys(
-    """logprobs store
+    repetition_detection mm_processor_kwargs media_io_kwargs input_ids cache_salt extra_key lora_path session_params
+    kv_transfer_params data_parallel_rank routed_dp_rank bootstrap_host bootstrap_port bootstrap_room
     use_beam_search include_stop_str_in_output no_stop_trim echo add_special_tokens return_tokens_as_token_ids
     return_token_ids return_hidden_states return_prompt_token_ids return_routed_experts return_cached_tokens_details
-    return_meta_info""".split(),
-    (False,),
+    return_meta_info top_logprobs frequency_penalty presence_penalty min_tokens min_new_tokens priority
+    tools functions bad_words stop_regex logits_processors documents""".split()
 )
-_ZERO = dict.fromkeys(
-    "top_logprobs frequency_penalty presence_penalty min_tokens min_new_tokens priority".split(), (0,)
+_REFUSED_IN_MESSAGE = frozenset(
+    """name refusal audio tool_call_id function_call reasoning reasoning_content reasoning_details annotations
+    tool_calls prefix""".split()
 )
-_ONE = dict.fromkeys("n repetition_penalty length_penalty best_of".split(), (1,))
-_NONE_LISTED: _Neutral = dict.fromkeys(
-    "tools functions bad_words stop_regex logits_processors documents".split(), ([],)
-)
-_NEUTRAL_CHAT: _Neutral = {
-    **_NULL,
-    **_FALSE,
-    **_ZERO,
-    **_ONE,
-    **_NONE_LISTED,
-    "logit_bias": ({},),
-    "tool_choice": ("none", "auto"),
-    "function_call": ("none", "auto"),
+_REFUSED_IN_STREAM = frozenset(("include_obfuscation", "continuous_usage_stats"))
+# The values that ask for nothing of those for which it is not null alone, nor what is empty.
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys("n repetition_penalty length_penalty best_of".split(), (1,)),
+    **dict.fromkeys("tool_choice function_call".split(), ("none", "auto")),
     "response_format": ({"type": "text"},),
     "modalities": (["text"],),
     "include_reasoning": (True,),
 }
-_NEUTRAL_MESSAGE: _Neutral = {
-    **dict.fromkeys("name refusal audio tool_call_id function_call".split(), ()),
-    **dict.fromkeys(("reasoning", "reasoning_content", "reasoning_details"), ()),
-    **dict.fromkeys(("annotations", "tool_calls"), ([],)),
-    "prefix": (False,),
-}
-_NEUTRAL_STREAM: _Neutral = dict.fromkeys(("include_obfuscation", "continuous_usage_stats"), (False,))
+_NOTHING: tuple[Any, ...] = (False, 0, "", [], {})
 
 
 class _Part(msgspec.Struct, tag_field="type", tag="text"):
@@ -262,12 +244,12 @@ def read_chat(raw: bytes) -> ChatBody:
     """The request in `raw`, each field typed by itself. Raises BadRequest."""
     try:
         plain = msgspec.json.decode(raw, type=dict[str, Any])
-        _check_names(plain, (*ChatBody.__struct_fields__, *_IGNORED), _NEUTRAL_CHAT, "")
+        _check_names(plain, (*ChatBody.__struct_fields__, *_IGNORED), _REFUSED, "")
         for number, message in enumerate(plain.get("messages") or []):
             if isinstance(message, dict):
-                _check_names(message, _Message.__struct_fields__, _NEUTRAL_MESSAGE, f"messages[{number}].")
+                _check_names(message, _Message.__struct_fields__, _REFUSED_IN_MESSAGE, f"messages[{number}].")
         if isinstance(options := plain.get("stream_options"), dict):
-            _check_names(options, _StreamOptions.__struct_fields__, _NEUTRAL_STREAM, "stream_options.")
+            _check_names(options, _StreamOptions.__struct_fields__, _REFUSED_IN_STREAM, "stream_options.")
         body = msgspec.convert(plain, ChatBody)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise refuse_chat(str(error)) from error
@@ -279,19 +261,19 @@ def read_chat(raw: bytes) -> ChatBody:
     return body
 
 
-def _check_names(plain: dict[str, Any], carried: tuple[str, ...], neutral: _Neutral, at: str) -> None:
+def _check_names(plain: dict[str, Any], carried: tuple[str, ...], refused: frozenset[str], at: str) -> None:
     """Raise BadRequest for a field that is neither carried out nor without influence."""
     for name, value in plain.items():
         if name in carried:
             continue
-        if name not in neutral:
-            near = get_close_matches(name[:80], [*carried, *neutral], 1)
+        if name not in refused:
+            near = get_close_matches(name[:80], [*carried, *sorted(refused)], 1)
             hint = f": did you mean {near[0]}?" if near else ""
             shown = at + ascii(name[:80])[1:-1]
             raise refuse_chat(f"{shown} is no field of a chat completion{hint}", shown)
+        neutral = _NEUTRAL.get(name, _NOTHING)
         # Python takes False for 0: of another type it is another value.
-        same = (isinstance(value, bool) == isinstance(ours, bool) and value == ours for ours in neutral[name])
+        same = (isinstance(value, bool) == isinstance(ours, bool) and value == ours for ours in neutral)
         if value is not None and not any(same):
-            allowed = ", ".join(msgspec.json.encode(ours).decode() for ours in neutral[name])
-            only = f" other than {allowed}" if allowed else ""
+            only = "" if neutral is _NOTHING else f" other than {msgspec.json.encode(neutral[0]).decode()}"
             raise refuse_chat(f"{at}{name}{only} is not supported by this engine", f"{at}{name}")
