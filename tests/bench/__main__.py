@@ -1,7 +1,7 @@
 """Measures what desktops, engines, steps and thousands of seats cost here.
 
-`make bench NAME=desktops ARGS="--boots 3"` prints figures and their bounds, most of which are ratios to a reference
-workload of the same run. The exit status is 1 when a bound is missed.
+`make bench NAME=desktops ARGS="--boots 3"` prints figures and their bounds as JSON. Most bounds are ratios to a
+reference workload of the same run. The exit status is 1 when a bound is missed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from importlib import import_module
 from runtime.errors import ConfigError
 from tests.bench.report import declare, given
 
-# Each module has `Options`, whose fields are the flags, and `run(options, as_json=...)`, which returns the exit status.
+# Each module has `Options`, whose fields are the flags, and `run(options)`, which returns the exit status.
 BENCHES = {
-    "startup": "from the command to the first optimizer step of RL, by part",
     "desktops": "an action, a boot and an oracle's episode on real desktops; needs root",
     "sampler": "tokens per second of engines on growing episodes: embedded, SGLang, transformers",
     "learner": "a step of RL on a run's newest groups, prompts shared and whole",
@@ -37,12 +36,11 @@ def main(argv: Sequence[str]) -> int:
         for name, about in benches.items():
             bench = home.add_parser(name, help=about, description=about)
             bench.set_defaults(module=f"tests.bench.{'seats.seats' if name == 'seats' else name}")
-            bench.add_argument("--json", action="store_true", help="print one JSON document")
             declare(bench, import_module(bench.get_default("module")).Options)
     args = parser.parse_args(argv)
     module = import_module(args.module)
     try:
-        status: int = module.run(given(module.Options, args), as_json=args.json)
+        status: int = module.run(given(module.Options, args))
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -338,52 +338,10 @@ def _in_ms(seconds: float | None) -> float | None:
     return None if seconds is None else 1e3 * seconds
 
 
-def run(wanted: Options, *, as_json: bool) -> int:
+def run(wanted: Options) -> int:
     """Measure and print; 1 when a target is missed."""
     try:
-        result = asyncio.run(measure(wanted))
+        return show(asyncio.run(measure(wanted)))
     except (DesktopFault, LinkDown, GuestRefused) as error:
         output.line(f"a desktop was lost while it was measured: {error}", to=sys.stderr)
         return 1
-    return show(result, _details, as_json=as_json)
-
-
-def _details(result: DesktopsResult) -> None:
-    output.line()
-    if result.actions:
-        columns = (*PARTS, "all")
-        heads = ("APP", "ACTION", "N", *(f"{part.upper()} MS" for part in columns), "P95 MS")
-        rows = [
-            (cost.app, cost.action, cost.n, *(_shown(cost.wall_ms[part]) for part in columns), _shown(cost.wall_p95_ms))
-            for cost in result.actions
-        ]
-        output.table(heads, rows)
-        output.line("\nthe same of processors, guest and host")
-        heads = ("APP", "ACTION", *(f"{part.upper()} MS" for part in columns), "ROUNDS")
-        cpu_rows = [
-            (
-                cost.app,
-                cost.action,
-                *(_shown(cost.cpu_ms[part]) for part in columns),
-                _shown(multiple(cost.cpu_ms["all"], cost.reference.cpu_ms), 2),
-            )
-            for cost in result.actions
-        ]
-        output.table(heads, cpu_rows)
-    if (b := result.boots) is not None:
-        output.prose(
-            f"\nboot       {_shown(b.cpu_s, 2)} s CPU, {_shown(_in_rounds(b), 2)} rounds,"
-            f" {_shown(b.wall_p50_s, 2)} s wall (p95 {_shown(b.wall_p95_s, 2)} s), n {b.n}"
-        )
-    for e in result.episodes:
-        output.prose(
-            f"{e.kind:<10} {_shown(e.cpu_s, 2)} s CPU an episode at {e.screen}, {_shown(_in_rounds(e), 2)} rounds,"
-            f" {_shown(e.wall_p50_s, 2)} s wall, {e.steps:.1f} steps, {e.successes} of {e.n} solved, {e.faults} faults,"
-            f" {len(e.families)} families"
-        )
-    if result.targets:
-        output.line()
-
-
-def _shown(value: float | None, digits: int = 1) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"

@@ -188,15 +188,6 @@ def _timed(
     return figures, seconds, load
 
 
-def run(wanted: Options, *, as_json: bool) -> int:
+def run(wanted: Options) -> int:
     """Measure and print; 1 when the two ways disagree."""
-    return show(measure(wanted), _details, as_json=as_json)
-
-
-def _details(result: LearnerResult) -> None:
-    output.line(f"{result.run}: {result.samples} samples of its {result.groups} newest groups")
-    output.table(
-        ("PROMPTS", "MICRO-BATCHES", "TOKENS", "CPU"),
-        [(step.way, str(step.micro_batches), str(step.tokens), f"{step.cpu_s:.2f} s") for step in result.steps],
-    )
-    output.line(f"shared prompts make a step {result.cheaper:.2f} times cheaper\n")
+    return show(measure(wanted))

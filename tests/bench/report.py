@@ -1,7 +1,7 @@
-"""What every bench has in common: flags from its options, figures beside their bounds, the machine's load.
+"""What every bench has in common: flags from its options, and one JSON document with the figures and their bounds.
 
-`--json` prints one document and nothing else. The exit status is 1 exactly where a target is missed. A figure without
-measurements is None, and a target on it is missed.
+The exit status is 1 exactly where a target is missed. A figure without measurements is None, and a target on it is
+missed.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
 
 from actors.cluster import output
 
-F = TypeVar("F", bound="Measured")
 OptionsT = TypeVar("OptionsT", bound=msgspec.Struct)
 
 
@@ -89,15 +89,9 @@ def multiple(cost: float | None, of: float | None) -> float | None:
     return cost / of if cost is not None and of else None
 
 
-def show(result: F, details: Callable[[F], None], *, as_json: bool, note: str = "") -> int:
-    """Print `result`, its own figures by `details`; 1 when a target is missed. `note` is about the machine."""
-    if as_json:
-        output.document({**msgspec.to_builtins(result, enc_hook=str), "met": result.met})
-        return 0 if result.met else 1
-    output.line(f"{result.cores} cores, load {result.load_at_start:.1f} at the start{note}")
-    details(result)
-    for name, why in result.left_out.items():
-        output.line(f"{name} left out: {why}")
-    if result.targets:
-        output.table(("TARGET", "MEASURED", "BOUND", ""), [target.row() for target in result.targets])
+def show(result: Measured) -> int:
+    """Print `result`; 1 when a target is missed, which is a line on stderr."""
+    output.document({**msgspec.to_builtins(result, enc_hook=str), "met": result.met})
+    for target in result.targets:
+        output.line("  ".join(target.row()), to=sys.stderr)
     return 0 if result.met else 1

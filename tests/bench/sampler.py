@@ -255,26 +255,8 @@ async def measure(wanted: Options) -> SamplerResult:
     return SamplerResult(load_at_start=load, model=str(model), drawn=drawn, left_out=left_out, targets=targets)
 
 
-def run(wanted: Options, *, as_json: bool) -> int:
+def run(wanted: Options) -> int:
     """Measure and print; 1 when the target is missed."""
     if min(wanted.episodes, wanted.steps, wanted.answer_tokens) < 1:
         raise ConfigError("--episodes, --steps and --answer count from 1")
-    result = asyncio.run(measure(wanted))
-    return show(result, _details, as_json=as_json, note=f", model {result.model}")
-
-
-def _details(result: SamplerResult) -> None:
-    output.table(
-        ("ENGINE", "TOKENS/S", "LATENCY P50", "P95", "PREFIX CACHED", "START"),
-        [
-            (
-                engine.engine,
-                f"{engine.tokens_per_s:.0f}",
-                f"{engine.latency_p50_s:.2f} s",
-                f"{engine.latency_p95_s:.2f} s",
-                "-" if engine.cached_share is None else f"{engine.cached_share:.0%}",
-                "-" if engine.start_s is None else f"{engine.start_s:.1f} s",
-            )
-            for engine in result.drawn
-        ],
-    )
+    return show(asyncio.run(measure(wanted)))

@@ -21,7 +21,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from actors.cluster import output
 from actors.replay.config import DemosConfig, LedgerSettings, ReplayConfig
 from actors.replay.messages import (
     Commit,
@@ -38,14 +37,14 @@ from actors.replay.messages import (
 from actors.sampler.messages import Generate, Generated, VersionSpan
 from actors.sampler.router import DispatchSettings
 from runtime.actor import Actor, handles
+from runtime.hosts import door
 from runtime.messaging.message import BlobRef, Done, Request, Version
 from runtime.messaging.refs import Ref
 from runtime.program import process_s
 from runtime.system import ActorSpec, ActorSystem, HostSpec, PlacerSpec
 from runtime.system import run as run_loop
-from tests.bench import placed_here
 from tests.bench.report import Measured, Target, median, show
-from tests.bench.seats.standins import REFERENCE_MS, reference_round
+from tests.bench.seats.standins import reference_round
 
 STEP_S = 2.0  # between two steps of a desktop
 PROMPTS = (700, 4_000, 16_000)  # tokens of a prompt: the compact form, between, the published form
@@ -61,6 +60,17 @@ PLAY_S = (0.5, 1.5)  # that an episode takes, evenly drawn: episodes end at diff
 WARM, EPISODES = 64, 400  # not counted; counted
 WAIT_S = 20.0
 T = TypeVar("T")
+
+
+FAR_AWAY = "192.0.2.1:9"  # an address of no machine: the way there begins at this machine's own address
+
+
+def own_address() -> str:
+    """This machine's address for other machines; that of its loopback where it has no network."""
+    try:
+        return door.towards(FAR_AWAY)
+    except OSError:
+        return "127.0.0.1"
 
 
 class StepsWanted(Request[Done]):
@@ -207,7 +217,7 @@ class ScaleResult(Measured, frozen=True, kw_only=True):
 async def _passed_on(folder: Path, *, placed: bool) -> tuple[dict[int, float], dict[int, float]]:
     """Milliseconds of a step in this process by prompt: straight to a sampler, and by the router."""
     hosts = [HostSpec(name=name, place={} if placed else None) for name in ("players", "samplers")]
-    placer = PlacerSpec(cluster="this machine", module=placed_here.__name__) if placed else None
+    placer = PlacerSpec(module="tests.runtime.local_placer", arguments=("--address", own_address())) if placed else None
     direct, routed = dict[int, float](), dict[int, float]()
     async with ActorSystem(folder, hosts=hosts, placer=placer) as system:
         router = ActorSpec(
@@ -254,7 +264,7 @@ def measure() -> ScaleResult:
     target = Target(name=f"cores of the entry point at {COUNTS[0]:,} desktops", measured=total, bound=1.0, unit="cores")
     return ScaleResult(
         load_at_start=load,
-        tls=not ipaddress.ip_address(placed_here.own_address()).is_loopback,
+        tls=not ipaddress.ip_address(own_address()).is_loopback,
         near_ms=near,
         star_ms=star,
         routed_ms=routed,
@@ -264,32 +274,6 @@ def measure() -> ScaleResult:
     )
 
 
-def _details(result: ScaleResult) -> None:
-    whole = PartCost(name="together", step_ms=result.step_ms)
-    rows = [
-        (part.name, f"{part.step_ms:.3f}", *(f"{part.cores(count):.2f}" for count in COUNTS))
-        for part in (*result.parts, whole)
-    ]
-    output.table(("PART", "STEP ms", *(f"CORES AT {count:,}" for count in COUNTS)), rows)
-    ways = (
-        ("star between processes of one machine", result.near_ms),
-        ("star", result.star_ms),
-        ("star and router", result.routed_ms),
-    )
-    for name, by_tokens in ways:
-        figures = ", ".join(f"{tokens:,} tokens {ms:.2f} ms" for tokens, ms in by_tokens.items())
-        output.line(f"{name}: {figures}")
-    if result.reference_ms is not None:
-        output.line(f"a reference round: {result.reference_ms:.2f} ms ({REFERENCE_MS:g} ms on a core at rest)")
-    most = max(result.parts, key=lambda part: part.step_ms)
-    output.line(
-        f"one interpreter carries {1e3 * STEP_S / result.step_ms:,.0f} desktops; the largest part is {most.name}"
-    )
-
-
-def run(_: Options, *, as_json: bool) -> int:
+def run(_: Options) -> int:
     """Measure and print; 1 when a target is missed."""
-    result = measure()
-    links = "links by TLS" if result.tls else "no link by TLS, for this machine has no network"
-    note = f", a step per {STEP_S:g} s and desktop, {SHOWN:,} tokens, {EPISODE_STEPS} steps an episode, {links}"
-    return show(result, _details, as_json=as_json, note=note)
+    return show(measure())

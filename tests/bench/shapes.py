@@ -183,26 +183,6 @@ def _timed(folder: Path, arch: Architecture, optim: OptimConfig, wanted: Options
     return medians
 
 
-def run(wanted: Options, *, as_json: bool) -> int:
+def run(wanted: Options) -> int:
     """Measure and print; 1 when a large model uses less than it should of a GPU."""
-    return show(measure(wanted), _details, as_json=as_json)
-
-
-def _details(result: ShapesResult) -> None:
-    peak = "" if result.peak is None else f", {result.peak:g} TFLOP/s at most"
-    output.line(f"{result.device}, {result.dtype}, recompute {result.recompute}{peak}")
-    output.table(
-        ("SHAPE", "PARAMETERS", "TOKENS", "STEP", "TOKENS/S", "TFLOP/S", "USED"),
-        [
-            (
-                one.shape,
-                f"{one.parameters / 1e6:.1f} M",
-                str(one.tokens),
-                f"{one.step_s:.3f} s",
-                f"{one.tokens_per_s:.0f}",
-                f"{one.tflops:.3g}",
-                "-" if one.used is None else f"{one.used:.1%}",
-            )
-            for one in result.speeds
-        ],
-    )
+    return show(measure(wanted))

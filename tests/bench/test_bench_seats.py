@@ -21,7 +21,7 @@ from tests.bench.seats import seats, standins
 
 @pytest.mark.proof
 def test_seats_play_whole_episodes_and_each_figure_is_there() -> None:
-    options = ["--seats", "3", "--seconds", "3", "--period", "0.01", "--servers", "1", "--screen", "text", "--json"]
+    options = ["--seats", "3", "--seconds", "3", "--period", "0.01", "--servers", "1", "--screen", "text"]
     command = [sys.executable, "-m", "tests.bench", "capacity", "seats", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
     assert done.returncode in (0, 1), done.stderr

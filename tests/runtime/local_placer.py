@@ -30,7 +30,7 @@ class LocalEngine:
     async def connect(self) -> str:
         if self._args.unusable:
             raise ConfigError(self._args.unusable)
-        return "127.0.0.1"
+        return str(self._args.address)
 
     async def machines(self) -> list[Machine]:
         return [Machine(name="m0", total={"desktops": self._args.room}, free={"desktops": self._room})]
@@ -76,6 +76,7 @@ class LocalEngine:
 
 
 parser = argparse.ArgumentParser()
+parser.add_argument("--address", default="127.0.0.1")
 parser.add_argument("--room", type=float, default=10.0)
 parser.add_argument("--via", type=int, default=0)
 parser.add_argument("--deaf", default="")  # while this file is there, it can't reach what it has placed

@@ -202,7 +202,9 @@ class _Stand:
             busy = (await self._system.ref(LEDGER).ask(GetFigures(), timeout_s=ASK_S)).seats_busy
             drawn = (await self._system.ref(STUB).ask(GetStepsAsked(), timeout_s=ASK_S)).steps
             steps = drawn if steps is None and busy >= seats else steps
-            if time.monotonic() > until or (steps is not None and drawn >= steps + seats):
+            if steps is not None and drawn >= steps + seats:
+                return seats
+            if time.monotonic() > until:
                 return min(busy, seats)
             output.line(f"  {busy} of {seats} seats have an episode, {drawn} steps", to=sys.stderr)
             await asyncio.sleep(LOOK_S)
@@ -276,31 +278,6 @@ def measure(wanted: Options) -> SeatsResult:
     return results[0]
 
 
-def run(wanted: Options, *, as_json: bool) -> int:
+def run(wanted: Options) -> int:
     """Measure and print; 1 when a target is missed."""
-    return show(measure(wanted), _details, as_json=as_json)
-
-
-def _details(result: SeatsResult) -> None:
-    o = result.options
-    output.prose(
-        f"{o.seats} seats in one process, {o.format} prompts of {_shown(result.prompt_tokens, 0)} tokens, simulated"
-        f" desktops with a {o.screen} of which {o.changed:.0%} changes, a step about every {o.period_s:g} s"
-    )
-    output.prose(
-        f"{result.steps} steps and {result.episodes} episodes in {result.wall_s:.0f} s; {result.busy} seats with an"
-        f" episode; faults {result.faults or 'none'}"
-    )
-    output.prose(
-        f"processor time of a step: controller {_shown(result.controller_ms, 2)} ms, main {_shown(result.main_ms, 2)}"
-        f" ms; of a reference round {_shown(result.reference_ms, 2)} ms ({REFERENCE_MS:g} ms on a core at rest)"
-    )
-    output.prose(
-        f"lateness of the loop: median {_shown(result.late_p50_ms, 1)} ms, 99 % {_shown(result.late_p99_ms, 1)} ms,"
-        f" {_shown(result.own_p99_ms, 1)} ms by its own work;"
-        f" of an idle process 99 % {_shown(result.idle_late_p99_ms, 1)} ms\n"
-    )
-
-
-def _shown(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
+    return show(measure(wanted))
