@@ -16,13 +16,12 @@ from tests.soak.soak import Soak, SoakOptions
 SOAK = (
     "Start a real run, break its parts at random times drawn from the seed, and judge: every fault in the log under its"
     " name within its deadline, processes, descriptors, memory and folders back to the level of minute 2, the ledger's"
-    " counts right, nothing left after the stop. What was seen is printed as JSON. Exit status 1 when any of that fails."
-    " Needs root."
+    " counts right, nothing left after the stop. Prints JSON. Exit status 1 when any of that fails. Needs root."
 )
 
 
 def run(wanted: SoakOptions) -> int:
-    """Soak and print; 1 when the verdict is bad, 130 when a signal ended it. Raises ConfigError where it can't begin."""
+    """Soak and print; 1 when the verdict is bad, 130 when a signal ended it. Raises ConfigError."""
     places.refuse_unwritable(wanted.runs, "--runs")
     result = asyncio.run(Soak(wanted, _progress).go())
     if result is None:
