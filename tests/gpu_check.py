@@ -41,7 +41,7 @@ def versions_part(_: argparse.Namespace, __: Path) -> Iterator[str]:
     yield f"torch {torch.__version__}, CUDA {torch.version.cuda}, driver's CUDA {have.driver or 'none'}"
     yield f"learner {have.learner}; SGLang {have.engine}; nvcc {have.nvcc or 'none'}, g++ {have.gxx}"
     for wrong in versions.misfits(have, collective=True):
-        yield f"**{wrong.name}**: {wrong.what}; {wrong.mend}"
+        yield f"**{wrong.name}**: {wrong.found}; {wrong.mend}"
 
 
 def mfu_part(wanted: argparse.Namespace, _: Path) -> Iterator[str]:

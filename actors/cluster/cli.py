@@ -24,7 +24,7 @@ COMMANDS = (
     "run", "programme", "apply", "logs", "runs", "status", "web", "play", "serve-env", "episodes", "rerun", "reverify",
     "report", "audit", "keys", "parse", "doctor", "tasks", "apis", "demos", "eval", "export", "model",
 )  # fmt: skip
-MODULES = ("run", "look", "played", "play", "machine", "tasks", "demos", "models")
+MODULES = ("run", "look", "play", "tasks")
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")
 
 

@@ -10,10 +10,39 @@ import argparse
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 MODEL = "a folder, a name (base, a run, `last`, OWNER/MODEL of the hub)"
+SUITE = "suite, YAML file, family, or JSON file or folder of tasks"
 WEB_PORT = 8600
+_EACH: dict[str, Any] = {"action": "append", "default": []}
+_NUMBER: dict[str, Any] = {"type": int, "metavar": "N"}
+_ACTIONS = "actions that agent and oracles have: api lacks mouse and keyboard, gui the functions"
+_NOISE = "let oracles take harmless wrong steps this often (without SHARE: 0.15)"
+# Flags that several commands take, each with the same meaning.
+FLAGS: dict[str, dict[str, Any]] = {
+    "json": {"action": "store_true", "help": "print one JSON document"},
+    "runs": {"default": "runs", "metavar": "DIR", "help": "where run folders are (default: runs)"},
+    "name": {"metavar": "NAME", "help": "name of the run (default: the command's or the file's, and the time)"},
+    "set": {**_EACH, "dest": "overrides", "metavar": "PATH=VALUE", "help": "change one key (repeatable)"},
+    "family": {**_EACH, "metavar": "F", "help": "only this family (repeatable)"},
+    "actions": {"choices": ("both", "gui", "api"), "help": _ACTIONS},
+    "format": {"choices": ("compact", "published"), "help": "of prompts and answers"},
+    "split": {"choices": ("train", "held-out"), "help": "which instances"},
+    "noise": {"type": float, "nargs": "?", "const": 0.15, "metavar": "SHARE", "help": _NOISE},
+    "instances": {**_NUMBER, "help": "per family and split"},
+    "first": {**_NUMBER, "help": "number of each family's first instance"},
+    "count": {**_NUMBER, "help": "tasks of each family"},
+    "desktops": {**_NUMBER, "help": "desktops at the same time"},
+    "seed": {**_NUMBER, "help": "of the run (default: 0)"},
+    "max-turns": {**_NUMBER, "help": "answers per episode"},
+    "max-tokens": {**_NUMBER, "help": "of one answer"},
+    "port": {**_NUMBER, "help": "port; 0 for any free one"},
+    "at": {"metavar": "POINT", "help": "of a run: newest (default), a round's name, or a version"},
+    "screen": {"metavar": "WxH", "help": "the desktops' screen in pixels"},
+    "model-name": {"metavar": "NAME", "help": "the model, as the server at a URL calls it"},
+    "api-key-env": {"metavar": "VAR", "help": "the environment variable that holds the server's key"},
+}
 
 
 class Help(NamedTuple):
@@ -22,6 +51,42 @@ class Help(NamedTuple):
     summary: str
     description: str
     examples: str
+
+
+def take(parser: argparse._ActionsContainer, *names: str, **defaults: Any) -> None:
+    """Declare shared flags, those of `defaults` with a default that their help names."""
+    for name in (*names, *(name.replace("_", "-") for name in defaults)):
+        options = FLAGS[name]
+        if (default := defaults.get(name.replace("-", "_"))) is not None:
+            options = options | {"default": default, "help": f"{options['help']} (default: {default})"}
+        parser.add_argument(f"--{name}", **options)
+
+
+def flag(parser: argparse._ActionsContainer, name: str, metavar: str, text: str, **options: Any) -> None:
+    """Declare a flag of one command that takes a word, or with an `action` none."""
+    if metavar:
+        options["metavar"] = metavar
+    parser.add_argument(name, help=text, **options)
+
+
+def take_run(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+    """Declare the name of a run, which may be left out where there is a `default`."""
+    named = "a run's name, a path, or `last`" + (f" (default: {default})" if default else "")
+    parser.add_argument("run", metavar="RUN", help=named, nargs="?" if default else None, default=default)
+
+
+def take_provider(parser: argparse.ArgumentParser) -> None:
+    """Declare the flag of commands that boot desktops without a deploy file."""
+    changed = "change a key of desktops.provider (repeatable; computerrl keys provider)"
+    parser.add_argument("--set", **(FLAGS["set"] | {"help": changed}))
+
+
+def verb(verbs: Any, name: str, texts: Help, place: str = "") -> argparse.ArgumentParser:
+    """Declare a verb, whose function is at `place` or is the command's."""
+    about = {"help": texts.summary, "description": texts.description, "epilog": texts.examples}
+    parser: argparse.ArgumentParser = verbs.add_parser(name, **about)
+    parser.set_defaults(parser=parser, **({"main": later(place)} if place else {}))
+    return parser
 
 
 def later(place: str) -> Callable[[argparse.Namespace], int]:
@@ -43,41 +108,6 @@ def of_run(place: str, *flags: str) -> Callable[[argparse.Namespace], int]:
         module, name = place.split(":")
         folder = run_folder.find(Path(args.runs), args.run)
         function = getattr(import_module(f"actors.{module}"), name)
-        return int(function(folder, as_json=args.json, **{flag: getattr(args, flag) for flag in flags}))
+        return int(function(folder, as_json=args.json, **{name: getattr(args, name) for name in flags}))
 
     return main
-
-
-def take_run(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    """Declare the name of a run, which may be left out where there is a `default`."""
-    named = "a run's name, a path, or `last`"
-    if default is None:
-        parser.add_argument("run", metavar="RUN", help=named)
-    else:
-        parser.add_argument("run", metavar="RUN", nargs="?", default=default, help=f"{named} (default)")
-
-
-def take_runs(parser: argparse._ActionsContainer) -> None:
-    """Declare the flag that names the folder of runs."""
-    parser.add_argument("--runs", default="runs", metavar="DIR", help="where run folders are (default: runs)")
-
-
-def take_json(parser: argparse._ActionsContainer) -> None:
-    """Declare the flag that prints for programs."""
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-
-
-def take_sets(parser: argparse._ActionsContainer, change: str = "change one key (repeatable)") -> None:
-    """Declare the flag that changes a key of a deploy file."""
-    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="PATH=VALUE", help=change)
-
-
-def take_provider(parser: argparse.ArgumentParser) -> None:
-    """Declare the flag of commands that boot desktops without a deploy file."""
-    take_sets(parser, "change a key of desktops.provider (repeatable; computerrl keys provider)")
-
-
-def take_served_model(group: argparse._ArgumentGroup) -> None:
-    """Declare the flags that name a model at a URL to its server."""
-    group.add_argument("--model-name", metavar="NAME", help="the model, as that server calls it")
-    group.add_argument("--api-key-env", metavar="VAR", help="the environment variable that holds its key")

@@ -1,11 +1,13 @@
-"""Episodes one at a time: by hand, for another trainer, or a single answer."""
+"""Models and episodes: played by hand, evaluated, exported, checked, or served to another trainer."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from actors.cluster.commands import MODEL, Help, later, take_json, take_provider, take_runs, take_served_model
+from actors.cluster.commands import MODEL, Help, flag, later, take, take_provider, verb
 from apis.applications import ALIASES, APP_NAMES
 
 if TYPE_CHECKING:
@@ -18,7 +20,6 @@ PLAY_HELP = Help(
     "training task becomes a demonstration, in a recording that demos.source of a deploy file takes.\n"
     "Exit status: 0 solved, 1 not solved or broken by a fault, 2 bad input, 130 interrupted.",
     "examples:\n"
-    "  computerrl play file_manager\n"
     "  computerrl play file_manager/train/3 --keep mine.parquet\n"
     "  computerrl play text_editor/held-out/0 --model last --step\n"
     "  computerrl play calc_cell/held-out/0 --model http://127.0.0.1:30000/v1 --model-name NAME\n",
@@ -40,69 +41,72 @@ PARSE_HELP = Help(
     "Exit status 0 for an action, 2 for a refusal. Nothing is evaluated and nothing runs.",
     "examples:\n"
     "  echo \"Agent.type(text='kiwi')\" | computerrl parse --app text_editor\n"
-    "  computerrl parse --app calc \"CalcTools.set_cell(cell='B2', value='7')\"\n"
-    "  computerrl parse --app libreoffice_calc --json < answer.txt\n",
+    "  computerrl parse --app calc \"CalcTools.set_cell(cell='B2', value='7')\"\n",
 )
 MAX_BYTES = 1 << 20
+EVAL_HELP = Help(
+    "evaluate a model or a run's weights on real desktops",
+    "Play held-out instances with fixed weights and decoding on real desktops; nothing learns.\n"
+    "MODEL is `base` (the bundled model), a Hugging Face folder, OWNER/MODEL of the hub, a run's name or folder, or\n"
+    "the URL of a server that speaks the OpenAI chat completions protocol, with --model-name and mostly --tasks.\n"
+    "Success comes by family with a 95 % interval (Wilson): over all episodes, feasible ones and those without\n"
+    "faults. With several episodes per instance, pass@k is given, too. Without --tasks, a run's own held-out\n"
+    "instances are played, with its prompt format and length of episodes.\n"
+    "The evaluation is itself a run: logs, report and --resume work on it. --resume plays the rest of what was begun:\n"
+    "MODEL may be left out, and flags that would play something else are refused.\n"
+    "Exit status: 0 played, 1 more than 2 % of the episodes were lost to faults, 2 bad input, 130 interrupted.",
+    "examples:\n"
+    "  computerrl eval base --tasks desktop --instances 20 --untrained\n"
+    "  computerrl eval last --at after_bc --decoding t=1 --episodes 4 --json\n"
+    "  computerrl eval exported/ --like local --decoding t=1 --against eval-before\n"
+    "  computerrl eval http://127.0.0.1:30000/v1 --model-name NAME --tasks osworld --observation picture\n"
+    "  computerrl eval --resume --name cloned                 play the rest of that evaluation\n",
+)
+EXPORT_HELP = Help(
+    "write a run's weights as a Hugging Face folder",
+    "Write weights to a new folder in Hugging Face's layout: weights, configuration, tokenizer and a model card. The\n"
+    "card says what was measured. Print the lines that serve it with SGLang and with the embedded engine.",
+    "examples:\n  computerrl export last model/\n  computerrl export last cloned/ --at after_bc --json\n",
+)
+MODEL_HELP = Help(
+    "check a model folder beside transformers",
+    "Load MODEL as learner and embedded engine do, compare logits with\n"
+    "transformers, draw a greedy answer through the model's own chat template, export the weights and read them back.\n"
+    "float32: a logit may differ by 1e-4, or by 1e-5 of the largest logit. bfloat16: the rms distance from float32\n"
+    "may be at most 1.5 times that of transformers' own bfloat16. A model that is not covered is named by its key of\n"
+    "config.json.\n"
+    "Exit status 1 where something is wrong. Memory: the model twice.",
+    "examples:\n"
+    "  computerrl model check Qwen/Qwen2.5-0.5B@main\n"
+    "  computerrl model check ~/Qwen3-1.7B --dtype bfloat16 --json\n",
+)
 
 
 def _play_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("task", metavar="TASK", help="FAMILY/SPLIT/NUMBER (FAMILY: its first), or SET/DOMAIN/ID")
-    parser.add_argument("--keep", metavar="FILE", help="add a solved episode to this .parquet recording")
-    parser.add_argument("--model", metavar="MODEL", help=f"{MODEL}, or a server's URL")
-    take_served_model(parser.add_argument_group("a model at a URL"))
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="of a model's answer (default: 96, of a URL 4096)")
-    parser.add_argument("--step", action="store_true", help="wait for Enter before each turn of a model")
-    parser.add_argument("--max-turns", type=int, default=50, metavar="N", help="answers at most (default: 50)")
-    parser.add_argument(
-        "--actions", choices=("both", "gui", "api"), default="both", help="what may be done (default: both)"
-    )
-    parser.add_argument("--screen", metavar="WxH", help="the desktop's screen in pixels (default: 1280x720)")
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="of the page (default: any free one)")
+    flag(parser, "--keep", "FILE", "add a solved episode to this .parquet recording")
+    flag(parser, "--model", "MODEL", f"{MODEL}, or a server's URL")
+    flag(parser, "--step", "", "wait for Enter before each turn of a model", action="store_true")
+    take(parser, "model-name", "api-key-env", "max-tokens", "screen", "runs", max_turns=50, actions="both", port=0)
     take_provider(parser)
-    take_runs(parser)
 
 
 def _serve_env_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("suite", metavar="SUITE", help="a suite, a family, or task files, as `computerrl tasks` has it")
-    parser.add_argument("--split", choices=("train", "held-out"), default="train", help="which (default: train)")
-    parser.add_argument("--first", type=int, default=0, metavar="N", help="number of the first task (default: 0)")
-    parser.add_argument("--count", type=int, default=64, metavar="N", help="tasks of each family (default: 64)")
-    parser.add_argument("--desktops", type=int, default=2, metavar="N", help="sessions at once (default: 2)")
-    parser.add_argument("--max-turns", type=int, default=12, metavar="N", help="answers at most (default: 12)")
-    parser.add_argument(
-        "--format", choices=("compact", "published"), default="compact", help="of prompts (default: compact)"
-    )
-    parser.add_argument(
-        "--actions", choices=("both", "gui", "api"), default="both", help="what may be done (default: both)"
-    )
-    parser.add_argument("--screenshots", action="store_true", help="send a JPEG of the screen with each turn")
-    parser.add_argument("--screen", metavar="WxH", help="the desktops' screen in pixels (default: 1280x720)")
+    take(parser, split="train", first=0, count=64, desktops=2, max_turns=12, format="compact", actions="both")
+    flag(parser, "--screenshots", "", "send a JPEG of the screen with each turn", action="store_true")
+    take(parser, "screen", port=SERVE_ENV_PORT)
     take_provider(parser)
-    parser.add_argument(
-        "--port",
-        type=int,
-        default=SERVE_ENV_PORT,
-        metavar="N",
-        help=f"port; 0 for a free one (default: {SERVE_ENV_PORT})",
-    )
 
 
 def _parse_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("answer", metavar="ANSWER", nargs="?", help="the answer (default: standard input)")
-    parser.add_argument(
-        "--app", required=True, metavar="APP", help=f"one of {', '.join(APP_NAMES)}; also calc, chrome, ..."
-    )
-    parser.add_argument(
-        "--actions", choices=("both", "gui", "api"), default="both", help="actions that the agent has (default: both)"
-    )
-    take_json(parser)
+    flag(parser, "--app", "APP", f"one of {', '.join(APP_NAMES)}; also calc, chrome, ...", required=True)
+    take(parser, "json", actions="both")
 
 
 def _parse(args: argparse.Namespace) -> int:
     """Parse the answer; 0 or 2."""
-    import sys
-
     from actors.cluster import output
     from actors.cluster.config.suggest import hint
     from runtime.errors import ConfigError
@@ -113,23 +117,19 @@ def _parse(args: argparse.Namespace) -> int:
     if args.answer is None and sys.stdin.isatty():
         output.line("the answer, then Ctrl-D:", to=sys.stderr)
     text = args.answer or sys.stdin.buffer.read(MAX_BYTES + 1).decode("utf-8", errors="replace")
-    found = verdict(text, app, args.actions)
-    accepted = found["verdict"] == "action"
+    parsed = verdict(text, app, args.actions)
     if args.json:
-        output.document(found)
-    elif accepted:
-        output.line(str(found["action"]))
+        output.document(parsed)
     else:
-        output.line(f"refused: {found['reason']}")
-    return 0 if accepted else 2
+        output.line(f"refused: {parsed['reason']}" if parsed["action"] is None else str(parsed["action"]))
+    return 2 if parsed["action"] is None else 0
 
 
 def verdict(answer: str, app: str, space: ActionSpace = "both") -> dict[str, Any]:
     """What `answer`, given while `app` is active by an agent with the actions of `space`, comes to.
 
-    `{"verdict": "action"|"refused", "action": {...}|None, "reason": str|None}`.
-    Element and window names are taken as they stand: there is no observation to look them up in.
-    Raises KeyError when `app` is no application of `APP_NAMES`.
+    `{"verdict": "action"|"refused", "action": {...}|None, "reason": str|None}`. Names of elements and windows are taken
+    as they are. Raises KeyError when `app` is no application of `APP_NAMES`.
     """
     import msgspec
 
@@ -143,8 +143,78 @@ def verdict(answer: str, app: str, space: ActionSpace = "both") -> dict[str, Any
     return {"verdict": "action", "action": msgspec.json.decode(msgspec.json.encode(result)), "reason": None}
 
 
+def _eval_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", nargs="?", help=f"{MODEL}, or a server's URL")
+    what = parser.add_argument_group("what is played")
+    flag(what, "--tasks", "SUITE", "suite, family, task set or task files (computerrl tasks)")
+    flag(what, "--like", "FILE|RUN", "its held-out instances, form and lengths")
+    take(what, "at", "split", "instances", "first")
+    every = "also the suite's families that are never trained on"
+    flag(what, "--untrained", "", every, action="store_true", default=None)
+    flag(what, "--episodes", "K", "of each instance (default: 1)", type=int)
+    how = parser.add_argument_group("how it is played")
+    flag(how, "--decoding", "D", "greedy (default), or t=T for a temperature T, such as t=1")
+    seats = "desktops at the same time (default: 4, or the run's)"
+    how.add_argument("--desktops", "--count", type=int, metavar="N", help=seats)
+    take(how, "format", "max-turns", "max-tokens", "screen", "seed", "set")
+    attached = "a running SGLang server in place of an engine (repeatable); it is told to load the model's folder"
+    flag(how, "--attach", "URL", attached, action="append", default=[])
+    flag(
+        how, "--engine", "", "what draws the answers (default: the run's, or embedded)", choices=("embedded", "sglang")
+    )
+    url = parser.add_argument_group("a model at a URL")
+    take(url, "model-name", "api-key-env")
+    url.add_argument("--model", dest="model_name", help=argparse.SUPPRESS)
+    flag(url, "--observation", "", "what the model sees (default: tree)", choices=("tree", "picture", "both"))
+    unit = "the unit of its places, 0 to 1000 or pixels (default: thousandths with a picture)"
+    flag(url, "--coordinates", "", unit, choices=("pixels", "thousandths"))
+    flag(url, "--prompt", "FILE", "a prompt template, a file or `tags`")
+    results = parser.add_argument_group("the run and its output")
+    flag(results, "--against", "RUN", "print the paired gain over its newest round of this kind")
+    flag(results, "--resume", "", "go on with the newest evaluation, or --name", action="store_true")
+    flag(results, "--out", "DIR", "write result.json and episodes.jsonl there")
+    flag(results, "--osworld-out", "DIR", "write results in OSWorld's own layout there: result.txt, traj.jsonl")
+    take(results, "name", "runs", "json")
+
+
+def _export_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help=MODEL)
+    parser.add_argument("folder", metavar="DIR", help="folder to write; it must not exist")
+    take(parser, "at", "runs", "json")
+
+
+def _export(args: argparse.Namespace) -> int:
+    """Write it; 0."""
+    from actors.cluster.runs import weights
+
+    named = weights.locate(args.model, Path(args.runs), args.at or "")
+    return weights.export(named, Path(args.folder), as_json=args.json)
+
+
+def _model_arguments(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    check = verb(verbs, "check", MODEL_HELP)
+    check.add_argument("model", metavar="MODEL", help=MODEL)
+    computed = "what to compute in (default: float32)"
+    flag(check, "--dtype", "", computed, choices=("float32", "bfloat16"), default="float32")
+    take(check, "runs", "json")
+
+
+def _model(args: argparse.Namespace) -> int:
+    """Check it; 0 where all is good, else 1."""
+    import warnings
+
+    warnings.simplefilter("ignore")  # Megatron's, of kernels that it lacks
+    from actors.cluster.checks import model
+
+    return model.check(args.model, Path(args.runs), args.dtype, as_json=args.json)
+
+
 COMMANDS = {
     "play": (PLAY_HELP, _play_arguments, later("front.command:main")),
     "serve-env": (SERVE_ENV_HELP, _serve_env_arguments, later("front.serving:main")),
     "parse": (PARSE_HELP, _parse_arguments, _parse),
+    "eval": (EVAL_HELP, _eval_arguments, later("cluster.evaluate.play:play")),
+    "export": (EXPORT_HELP, _export_arguments, _export),
+    "model": (MODEL_HELP, _model_arguments, _model),
 }

@@ -6,30 +6,24 @@ import argparse
 import sys
 from pathlib import Path
 
-from actors.cluster.commands import WEB_PORT, Help, take_run, take_runs, take_sets
+from actors.cluster.commands import WEB_PORT, Help, flag, take, take_run
 from runtime.program import program
 
 RUN_HELP = Help(
     "train: run a deploy file",
     "Run a deploy file: boot desktops, record demonstrations, clone them, train online, evaluate.\n"
     "FILE is a path or the name of a bundled file (local, smoke). Ctrl-C ends the run cleanly, a second one at once.\n"
-    "Several seeds become runs NAME-SEED, one after the other, and one report in NAME-report. To record their\n"
-    "demonstrations once, use demos record --deploy FILE, then --set demos.source.\n"
-    "--resume passes by what has ended and goes on with the rest as it was begun. --seed and --set need not be given\n"
-    "again. Other seeds may be named; a --set that would make later runs differ is refused. A run of its own takes a\n"
-    "--set from there on. A phase segment that has begun keeps its length.\n"
+    "Several seeds become runs NAME-SEED, one after the other, and one report in NAME-report.\n"
+    "--resume passes by what has ended and goes on with the rest as it was begun. Other seeds may be named; a --set\n"
+    "that would make later runs differ is refused. A run of its own takes a --set from there on.\n"
     "Exit status: 0 the run did what its file requires, 1 it did not, 2 bad input, 130 interrupted.",
     "examples:\n"
     "  computerrl run local                                   the main job\n"
     "  computerrl run local --dry-run                         check and show the plan, start nothing\n"
-    "  computerrl run local --print                           the file with every default\n"
-    "  computerrl run smoke --web                             with a live page in the browser\n"
-    "  computerrl run smoke --set desktops.count=2 --set run.seed=7\n"
+    "  computerrl run smoke --web --set desktops.count=2      with a live page in the browser\n"
     "  computerrl run local --resume                          continue what is newest of that file\n"
     "  computerrl run local --from cold@0.900 --name warm     a new run from another's checkpoint\n"
-    "  computerrl run local --seed 0 1 2 --name three         the same job from three seeds\n"
-    "  computerrl run local --resume --name three             what is left of it\n"
-    "  computerrl run ablation-async --set replay.max_staleness=0 --seed 0 1 2   the same file with another key\n",
+    "  computerrl run local --seed 0 1 2 --name three         the same job from three seeds\n",
 )
 PROGRAMME_HELP = Help(
     "play the arms and seeds of a programme, one run at a time",
@@ -54,21 +48,19 @@ APPLY_HELP = Help(
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="deploy file: a path, or the name of a bundled one")
-    take_sets(parser)
-    parser.add_argument(
-        "--seed", nargs="+", action="extend", type=int, default=[], metavar="N", help="run FILE once with each of these"
-    )
-    parser.add_argument("--resume", action="store_true", help="continue the newest of FILE, or --name")
-    parser.add_argument("--dry-run", action="store_true", help="check the file, print the plan and start nothing")
+    take(parser, "set")
+    seeds = {"nargs": "+", "action": "extend", "type": int, "default": []}
+    flag(parser, "--seed", "N", "run FILE once with each of these", **seeds)
+    flag(parser, "--resume", "", "continue the newest of FILE, or --name", action="store_true")
+    flag(parser, "--dry-run", "", "check the file, print the plan and start nothing", action="store_true")
     printed = "print the file with all that it extends, --set and defaults; start nothing"
-    parser.add_argument("--print", action="store_true", help=printed)
-    parser.add_argument("--name", metavar="NAME", help="name of the run (default: file's name and the time)")
+    flag(parser, "--print", "", printed, action="store_true")
     forked = "begin from another run's checkpoint (default: its newest), with optimizer, reservoir and curriculum"
-    parser.add_argument("--from", dest="fork", metavar="RUN[@VERSION]", help=forked)
-    take_runs(parser)
+    flag(parser, "--from", "RUN[@VERSION]", forked, dest="fork")
+    take(parser, "name", "runs")
     served = f"serve the live page at this machine's PORT meanwhile (default: {WEB_PORT}; 0: any free one)"
-    parser.add_argument("--web", nargs="?", const=WEB_PORT, type=_port, metavar="PORT", help=served)
-    parser.add_argument("--json", action="store_true", help="with --dry-run: print the plan as one JSON document")
+    flag(parser, "--web", "PORT", served, nargs="?", const=WEB_PORT, type=_port)
+    flag(parser, "--json", "", "with --dry-run: print the plan as one JSON document", action="store_true")
 
 
 def _port(word: str) -> int:
@@ -96,9 +88,9 @@ def _print(args: argparse.Namespace) -> int:
     from actors.cluster.config import deploy_files
     from actors.cluster.runs.requests import flag_of
 
-    said = [flag for flag in ("seed", "resume", "dry_run", "json", "fork") if getattr(args, flag)]
-    if said:
-        args.parser.error(f"--print is of the whole file: leave {flag_of(said[0])} out")
+    given = [name for name in ("seed", "resume", "dry_run", "json", "fork") if getattr(args, name)]
+    if given:
+        args.parser.error(f"--print is of the whole file: leave {flag_of(given[0])} out")
     output.write(deploy_files.resolved(args.file, args.overrides), sys.stdout)
     return 0
 
@@ -106,9 +98,8 @@ def _print(args: argparse.Namespace) -> int:
 def _apply_arguments(parser: argparse.ArgumentParser) -> None:
     take_run(parser)
     parser.add_argument("file", metavar="FILE", nargs="?", help="deploy file (default: what the run has now)")
-    take_sets(parser)
-    parser.add_argument("--dry-run", action="store_true", help="print the difference and change nothing")
-    take_runs(parser)
+    flag(parser, "--dry-run", "", "print the difference and change nothing", action="store_true")
+    take(parser, "set", "runs")
 
 
 def _apply(args: argparse.Namespace) -> int:
@@ -127,9 +118,8 @@ def _apply(args: argparse.Namespace) -> int:
         deploy = deploy_files.stored(folder, args.overrides)
     else:
         deploy, _ = deploy_files.load(args.file, args.overrides)
-    record = run_folder.read_record(folder)
     if run_folder.owner(folder) is None:
-        line = run_folder.to_continue(record, folder)
+        line = run_folder.to_continue(run_folder.read_record(folder), folder)
         raise ConfigError(f"run {folder.name} is not live: go on with  {line}  and --set PATH=VALUE")
     try:
         command(folder, apply.COMMAND, encode(apply.WantedSettings(deploy=deploy, dry_run=args.dry_run)), output.line)
@@ -141,8 +131,8 @@ def _apply(args: argparse.Namespace) -> int:
 
 def _programme_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", help="the programme (default: the bundled one)")
-    parser.add_argument("--hours", type=float, default=2.5, metavar="H", help="wall time at most (default: 2.5)")
-    parser.add_argument("--runs", default="runs/programme", metavar="DIR", help="where its runs are (runs/programme)")
+    flag(parser, "--hours", "H", "wall time at most (default: 2.5)", type=float, default=2.5)
+    flag(parser, "--runs", "DIR", "where its runs are (runs/programme)", default="runs/programme")
 
 
 def _programme(args: argparse.Namespace) -> int:

@@ -1,10 +1,10 @@
-"""Tasks and functions of applications: lists and checks."""
+"""Tasks, functions of applications, demonstrations, keys of deploy files, and what this machine lacks."""
 
 from __future__ import annotations
 
 import argparse
 
-from actors.cluster.commands import Help, later, take_json, take_provider
+from actors.cluster.commands import SUITE, Help, flag, later, take, take_provider, verb
 
 TASKS_HELP = Help(
     "list, show, check, fetch and attack tasks",
@@ -15,12 +15,9 @@ TASKS_HELP = Help(
     "  computerrl tasks list\n"
     "  computerrl tasks show text_editor/train/3\n"
     "  computerrl tasks check desktop --static\n"
-    "  computerrl tasks check desktop --instances 10 --desktops 2\n"
-    "  computerrl tasks check calc_cell --route mixed --instances 10\n"
-    "  computerrl tasks check text_editor --split held-out --out plays.jsonl\n"
+    "  computerrl tasks check calc_cell --route mixed --instances 10 --desktops 2\n"
     "  computerrl tasks check my-tasks/ --static --json\n"
     "  computerrl tasks fetch osworld --from OSWorld/ --from ubuntu_osworld_file_cache/\n"
-    "  computerrl tasks attack desktop --instances 2\n"
     "  computerrl tasks attack desktop --family web_bookmark --family vlc_playlist\n",
 )
 LIST = (
@@ -55,10 +52,7 @@ ATTACK = (
 APIS_HELP = Help(
     "check applications' functions on the real applications",
     "The functions that a model may call in applications, beside mouse and keyboard.",
-    "examples:\n"
-    "  computerrl apis check\n"
-    "  computerrl apis check --app vlc --repeats 50\n"
-    "  computerrl apis check --app calc --json\n",
+    "examples:\n  computerrl apis check\n  computerrl apis check --app vlc --repeats 50\n",
 )
 APIS_CHECK = (
     "Open each application on a real desktop and call every function: rightly, reading what it did back from the\n"
@@ -67,81 +61,160 @@ APIS_CHECK = (
     "Exit status 1 when a function failed, or took more than 150 ms at the 95th percentile and neither starts nor\n"
     "exports anything. Needs root."
 )
+DEMOS_HELP = Help(
+    "record, show and share demonstrations",
+    "Record demonstrations by oracles on real desktops, once, and share them between runs and seeds.\n"
+    "A deploy file takes a recording as demos.source: a run's name or folder, or a .parquet file.",
+    "examples:\n"
+    "  computerrl demos record calc_cell --actions both --routes mixed --count 20\n"
+    "  computerrl demos record --deploy local --name cold\n"
+    "  computerrl demos record --resume --name cold\n"
+    "  computerrl demos show cold --task text_editor/train/3\n"
+    "  computerrl demos export cold demos.parquet\n"
+    "  computerrl run local --set demos.source=cold --set run.seed=2\n",
+)
+RECORD = (
+    "Record COUNT successful demonstrations, as many of each family and route, into a run's folder. Only training\n"
+    "tasks are demonstrated. With --deploy everything is taken from a deploy file: also demos.demonstrators, and how\n"
+    "often each task is tried (demos.attempts_per_task); --set changes a key of it. After a kill, --resume goes on\n"
+    "where it was, as it was begun; Ctrl-C ends it cleanly.\n"
+    "Exit status: 0 all recorded, 1 the attempts (two per demonstration, or\n"
+    "demos.attempts_per_demo of the deploy file) were used up, 2 bad input, 130 interrupted."
+)
+DEMOS_SHOW = "Print a recording by family and route, or every step of the demonstrations of one task."
+EXPORT = "Write a recording to a Parquet file. With --force a file that is there is replaced once the new one is whole."
+KEYS_HELP = Help(
+    "list the keys of deploy files",
+    "Print the keys of a deploy file that most users need, each with its default, its type and what it does.\n"
+    "--all prints every key. With WORD, print every key that has it in its name or meaning. `list[].key` is in\n"
+    "every entry of a list. --schema prints the JSON schema of deploy files: editors complete and check files by it.",
+    "examples:\n  computerrl keys staleness\n  computerrl keys --schema > deploy.schema.json\n",
+)
+DOCTOR_HELP = Help(
+    "check this machine, and a cluster's",
+    "Check that this machine can run desktops and training, and a cluster's machines what FILE places there. Name"
+    " what is missing and the command that mends it.",
+    "examples:\n  computerrl doctor\n  computerrl doctor deploy/smoke.yaml --json\n",
+)
 
 
 def _tasks_arguments(parser: argparse.ArgumentParser) -> None:
-    examples = TASKS_HELP.examples
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    listing = verbs.add_parser("list", help="families of a suite", description=LIST, epilog=examples)
-    listing.add_argument(
-        "suite", metavar="SUITE", nargs="?", default="desktop",
-        help="suite, YAML file, family, or JSON file or folder of tasks (default: desktop)",
-    )  # fmt: skip
-    show = verbs.add_parser("show", help="one task", description=SHOW, epilog=examples)
+    verbs, examples = parser.add_subparsers(dest="verb", metavar="VERB", required=True), TASKS_HELP.examples
+    listing = verb(verbs, "list", Help("families of a suite", LIST, examples), "cluster.views.tasks:list_suite")
+    listing.add_argument("suite", metavar="SUITE", nargs="?", default="desktop", help=f"{SUITE} (default: desktop)")
+    show = verb(verbs, "show", Help("one task", SHOW, examples), "cluster.views.tasks:show")
     show.add_argument("task", metavar="ID", help="FAMILY/SPLIT/NUMBER (FAMILY: its first), or a task's JSON file")
-    check = verbs.add_parser("check", help="play or look through a suite", description=CHECK, epilog=examples)
-    check.add_argument("suite", metavar="SUITE", help="suite, YAML file, family, or JSON file or folder of tasks")
-    check.add_argument("--static", action="store_true", help="look at the form only; needs no desktop")
-    check.add_argument("--family", action="append", default=[], metavar="F", help="only this family (repeatable)")
-    check.add_argument(
-        "--route", choices=("gui", "api", "mixed", "all"), default="all", help="which oracles (default: all)"
-    )
-    check.add_argument(
-        "--actions", choices=("both", "gui", "api"), default="both",
-        help="actions that the oracles have: api lacks mouse and keyboard, gui the functions (default: both)",
-    )  # fmt: skip
-    check.add_argument("--split", choices=("train", "held-out", "both"), help="which instances")
-    check.add_argument("--instances", type=int, default=100, metavar="N", help="per family and split (default: 100)")
-    check.add_argument("--first", type=int, default=0, metavar="N", help="number of the first instance (default: 0)")
-    check.add_argument("--desktops", type=int, default=2, metavar="N", help="desktops at the same time (default: 2)")
-    check.add_argument(
-        "--noise", type=float, nargs="?", const=0.15, default=0.0, metavar="SHARE",
-        help="let oracles take harmless wrong steps this often (without SHARE: 0.15)",
-    )  # fmt: skip
-    take_provider(check)
-    check.add_argument("--out", metavar="FILE.jsonl", help="write every play as a line of JSON")
-    attack = verbs.add_parser("attack", help="try cheats on a suite", description=ATTACK, epilog=examples)
-    attack.add_argument("suite", metavar="SUITE", help="suite, YAML file, family or task set")
-    attack.add_argument("--family", action="append", default=[], metavar="F", help="only this family (repeatable)")
-    attack.add_argument("--split", choices=("train", "held-out", "both"), help="which instances")
-    attack.add_argument("--instances", type=int, default=1, metavar="N", help="per family and split (default: 1)")
-    attack.add_argument("--first", type=int, default=0, metavar="N", help="number of the first instance (default: 0)")
-    attack.add_argument("--desktops", type=int, default=2, metavar="N", help="desktops at the same time (default: 2)")
-    take_provider(attack)
-    fetch = verbs.add_parser("fetch", help="a task set and its fixtures", description=FETCH, epilog=examples)
+    place = "cluster.checks.tasks.command:check"
+    check = verb(verbs, "check", Help("play or look through a suite", CHECK, examples), place)
+    place = "cluster.checks.attack.command:attack"
+    attack = verb(verbs, "attack", Help("try cheats on a suite", ATTACK, examples), place)
+    for one, instances in ((check, 100), (attack, 1)):
+        one.add_argument("suite", metavar="SUITE", help=SUITE if one is check else "suite, YAML file, family or set")
+        take(one, "family", instances=instances, first=0, desktops=2)
+        flag(one, "--split", "", "which instances", choices=("train", "held-out", "both"))
+        take_provider(one)
+    routes = ("gui", "api", "mixed", "all")
+    flag(check, "--route", "", "which oracles (default: all)", choices=routes, default="all")
+    flag(check, "--static", "", "look at the form only; needs no desktop", action="store_true")
+    flag(check, "--out", "FILE.jsonl", "write every play as a line of JSON")
+    take(check, actions="both", noise=0.0)
+    place = "cluster.checks.tasks.fetch:fetch"
+    fetch = verb(verbs, "fetch", Help("a task set and its fixtures", FETCH, examples), place)
     fetch.add_argument("name", metavar="SET", help="osworld, officeworld, a task set, or a file or folder of tasks")
-    fetch.add_argument(
-        "--from", dest="from_", action="append", default=[], metavar="FOLDER|URL",
-        help="where task files and fixtures are (repeatable)",
-    )  # fmt: skip
-    fetch.add_argument("--revision", metavar="SHA", help="of the dataset (default: the one in the URLs)")
-    for verb in (listing, show, check, attack):
-        take_json(verb)
-    for verb, place in (
-        (listing, "cluster.views.tasks:list_suite"),
-        (show, "cluster.views.tasks:show"),
-        (check, "cluster.checks.tasks.command:check"),
-        (attack, "cluster.checks.attack.command:attack"),
-        (fetch, "cluster.checks.tasks.fetch:fetch"),
-    ):
-        verb.set_defaults(parser=verb, main=later(place))
+    where = "where task files and fixtures are (repeatable)"
+    flag(fetch, "--from", "FOLDER|URL", where, dest="from_", action="append", default=[])
+    flag(fetch, "--revision", "SHA", "of the dataset (default: the one in the URLs)")
+    for one in (listing, show, check, attack):
+        take(one, "json")
 
 
 def _apis_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    check = verbs.add_parser("check", help="call every function", description=APIS_CHECK, epilog=APIS_HELP.examples)
-    check.add_argument(
-        "--app", action="append", default=[], metavar="A", help="only this application (repeatable): calc, vlc, ..."
-    )
-    check.add_argument("--function", action="append", default=[], metavar="F", help="only this function (repeatable)")
-    check.add_argument("--repeats", type=int, default=20, metavar="N", help="timed repetitions of each call (20)")
-    check.add_argument("--no-targets", action="store_true", help="measure, but bound no time")
+    place = "cluster.checks.apis.command:check"
+    check = verb(verbs, "check", Help("call every function", APIS_CHECK, APIS_HELP.examples), place)
+    only = "only this application (repeatable): calc, vlc, ..."
+    flag(check, "--app", "A", only, action="append", default=[])
+    flag(check, "--function", "F", "only this function (repeatable)", action="append", default=[])
+    flag(check, "--repeats", "N", "timed repetitions of each call (20)", type=int, default=20)
+    flag(check, "--no-targets", "", "measure, but bound no time", action="store_true")
     take_provider(check)
-    check.add_argument("--json", action="store_true", help="print one JSON document: a list of functions")
-    check.set_defaults(parser=check, main=later("cluster.checks.apis.command:check"))
+    take(check, "json")
+
+
+def _demos_arguments(parser: argparse.ArgumentParser) -> None:
+    verbs, examples = parser.add_subparsers(dest="verb", metavar="VERB", required=True), DEMOS_HELP.examples
+    place = "cluster.demos.record:record"
+    record = verb(verbs, "record", Help("play oracles and keep what succeeds", RECORD, examples), place)
+    record.add_argument("suite", metavar="SUITE", nargs="?", help="suite, YAML file or family (see computerrl tasks)")
+    flag(record, "--tasks", "ID", "these tasks in place of a suite", nargs="+", action="extend", default=[])
+    flag(record, "--deploy", "FILE", "all that a deploy file says of demonstrations, in place of a suite")
+    changed = "change a key of desktops.provider, with --deploy any key (repeatable)"
+    flag(record, "--set", "PATH=VALUE", changed, action="append", default=[], dest="overrides")
+    flag(record, "--count", "N", "successes wanted (default: 64)", type=int)
+    routes = "gui, api, mixed (each step by either); default: all that --actions allows"
+    taken = {"nargs": "+", "action": "extend", "default": [], "choices": ("gui", "api", "mixed")}
+    flag(record, "--routes", "ROUTE", routes, **taken)
+    take(record, "desktops", "seed", "first", "actions", "noise", "format", "max-turns", "name")
+    flag(record, "--model", "FOLDER", "model whose tokenizer is used (default: bundled)")
+    flag(record, "--resume", "", "go on with the newest recording, or --name", action="store_true")
+    place = "cluster.demos.manage"
+    show = verb(verbs, "show", Help("what a recording holds", DEMOS_SHOW, examples), f"{place}:show")
+    show.add_argument("recording", metavar="RUN|FILE", help="a run's name or folder, `last`, or a .parquet file")
+    flag(show, "--task", "ID", "print every step of this task's demonstrations")
+    export = verb(verbs, "export", Help("to a file", EXPORT, examples), f"{place}:export")
+    export.add_argument("recording", metavar="RUN", help="a run's name or folder, `last`, or another file")
+    export.add_argument("file", metavar="FILE", help="FILE.parquet")
+    flag(export, "--force", "", "replace a file that is there", action="store_true")
+    take(record, "runs")
+    for one in (show, export):
+        take(one, "runs", "json")
+
+
+def _keys_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("word", metavar="WORD", nargs="?", help="a part of a key's name or meaning")
+    flag(parser, "--all", "", "print every key", action="store_true")
+    flag(parser, "--schema", "", "print the JSON schema of deploy files", action="store_true")
+    take(parser, "json")
+
+
+def _keys(args: argparse.Namespace) -> int:
+    """Print them; 0."""
+    from actors.cluster import output
+    from actors.cluster.config import keys
+    from actors.cluster.config.suggest import nearest
+    from runtime.errors import ConfigError
+
+    if args.schema:
+        if args.word or args.all:
+            args.parser.error("--schema is of all keys: leave WORD and --all out")
+        output.document(keys.schema())
+        return 0
+    known = keys.of_deploy()
+    shown = keys.matching(args.word, known) if args.word else [one for one in known if args.all or not one.advanced]
+    if not shown:
+        near = nearest(args.word, [part for one in known for part in (one.key, *one.key.replace("_", ".").split("."))])
+        what = f"did you mean {near}?" if near else "--all lists them all"
+        raise ConfigError(f"{args.word}: no key has it in its name or meaning; {what}")
+    if args.json:
+        output.document(shown)
+        return 0
+    for one in shown:
+        output.line(keys.described(one, min(108, output.columns())))
+    if not args.word and not args.all:
+        output.line(f"\n{len(known) - len(shown)} more with --all")
+    return 0
+
+
+def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    of_file = "deploy file to check for (default: local)"
+    parser.add_argument("file", nargs="?", default="local", metavar="FILE", help=of_file)
+    take(parser, "set", "json")
 
 
 COMMANDS = {
     "tasks": (TASKS_HELP, _tasks_arguments, None),
     "apis": (APIS_HELP, _apis_arguments, None),
+    "demos": (DEMOS_HELP, _demos_arguments, None),
+    "keys": (KEYS_HELP, _keys_arguments, _keys),
+    "doctor": (DOCTOR_HELP, _doctor_arguments, later("cluster.runs.doctor:command")),
 }

@@ -1,9 +1,7 @@
 """Which part of a run uses the processor: entry point, desktop processes, rank, engine with its servers' processes.
 
-Router and learner are parts where they have processes of their own.
-
-Invariant: every second is counted once and for the process that spent it. A process that ended between two looks loses
-at most the seconds since the last look; one on another machine, since its last heartbeat.
+Every second is counted once and for the process that spent it. A process that ended between two looks loses at most the
+seconds since the last look; one on another machine, since its last heartbeat.
 """
 
 from __future__ import annotations
@@ -15,11 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import psutil
 
-from actors.cluster.events import CPU_USED
 from actors.desktop.providers.sandbox.owners import namespace
+from runtime.logs.events import declare
 from runtime.logs.writer import ActorLog
 from runtime.program import machine_s
 
+# Processor seconds of the last `span_s`: by part of the run (guests apart: `desktop_gone`), and of the whole machine.
+# `elsewhere` has those of parts on other machines. `namespace` is the entry point's, as in names of desktops.
+CPU_USED = declare(
+    "cpu_used", "info",
+    span_s=float, cores=int, seconds=dict[str, float], machine_s=float, elsewhere=dict[str, float], namespace=str,
+)  # fmt: skip
 Placed = Callable[[], Mapping[str, tuple[float, bool]]]
 PERIOD_S = 10.0
 ENTRY = "entry point"
@@ -33,13 +37,13 @@ _LAUNCHER = "/sglang_launch.py"  # of a server, whose work its own children do
 
 
 class Used(msgspec.Struct, frozen=True):
-    """Processor seconds within a span: by part, and of the whole machine."""
+    """Fields of `cpu_used`."""
 
     span_s: float
     cores: int
     seconds: dict[str, float]
     machine_s: float
-    elsewhere: dict[str, float] = {}  # by part, of processes on other machines
+    elsewhere: dict[str, float] = {}
 
 
 def part_of(words: Sequence[str]) -> str:
@@ -104,10 +108,7 @@ async def log_cpu(log: ActorLog, placed: Placed = dict, period_s: float = PERIOD
     meter = CpuMeter(placed)
 
     def write(used: Used) -> None:
-        log.emit(
-            CPU_USED, span_s=used.span_s, cores=used.cores, seconds=used.seconds, machine_s=used.machine_s,
-            elsewhere=used.elsewhere, namespace=namespace(),
-        )  # fmt: skip
+        log.emit(CPU_USED, **msgspec.structs.asdict(used), namespace=namespace())
 
     try:
         while True:

@@ -1,11 +1,13 @@
 """What a run needs of this machine.
 
-Invariant: checking changes nothing and starts nothing that outlives it. Every failed check names what is missing and
-the command that mends it.
+Checking changes nothing and starts nothing that outlives it. Every failed check names what is missing and the command
+that mends it.
 """
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import importlib.metadata
 import os
 import resource
@@ -13,28 +15,29 @@ import shlex
 import shutil
 import socket
 import stat
-import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from importlib import resources
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import msgspec
 import psutil
 
+from actors.cluster import output
 from actors.cluster import paths as places
-from actors.cluster.config import models
+from actors.cluster.config import deploy_files, models
 from actors.cluster.config.lanes import lanes_of
 from actors.cluster.config.schema import Deploy
 from actors.cluster.runs import compose, versions
-from actors.desktop.config import SandboxConfig
+from actors.cluster.runs.versions import Check, answer
+from actors.desktop.config import SandboxConfig, SshConfig
 from actors.desktop.files import office
 from actors.desktop.providers import home
 from actors.desktop.providers.sandbox import cgroups, owners
 from actors.desktop.providers.sandbox.command import filter_supported
 from actors.desktop.providers.sandbox.owners import lends_users
 from actors.desktop.providers.sandbox.provider import nested_namespaces, owner_in
+from actors.desktop.providers.ssh import office_releases
 from actors.sampler.config import SglangConfig
 from actors.sampler.engine import interpreter
 from apis.applications import app_named
@@ -42,11 +45,11 @@ from apis.tasks.registry import FAMILIES, of_set
 from apis.tasksets import published
 from runtime.errors import ConfigError
 from runtime.program import check_origin
+from runtime.system import run
 
 DISTRIBUTION = "computerrl"
 APT = "apt-get install --no-install-recommends"
 CONNECT_S = 3.0
-ASK_S = 20.0  # for a program to answer
 NEEDED_GB = 3.0
 NEEDED_FILES = 4096  # descriptors: about 12 per desktop, and the transports
 # MiB that a desktop takes at the most with an application, as `deploy/results/desktops.md` measured it.
@@ -60,22 +63,29 @@ _NAMESPACES = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-ut
 _VIEW = ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--die-with-parent"]
 
 
-class Check(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
-
-    name: str
-    ok: bool
-    found: str
-    mend: str | None = None  # the command that mends it
-    needed: bool = True  # False: a run works without it, only less well
-
-    @property
-    def fatal(self) -> bool:
-        return self.needed and not self.ok
+def command(args: argparse.Namespace) -> int:
+    """`computerrl doctor`: 0 when nothing that a run needs is missing, else 1."""
+    deploy, _ = deploy_files.load(args.file, args.overrides)
+    checks = [*examine(deploy), *run(offices(deploy))]
+    healthy = not any(check.fatal for check in checks)
+    if args.json:
+        output.document({"ok": healthy, "checks": checks})
+        return 0 if healthy else 1
+    words = {(True, True): "ok", (True, False): "ok", (False, True): "MISSING", (False, False): "warning"}
+    rows = [(check.name, words[check.ok, check.needed], check.found) for check in checks]
+    output.table(("CHECK", "", "FOUND"), rows)
+    for check in checks:
+        if not check.ok and check.mend:
+            output.line(f"\n{check.name}: {check.mend}")
+    output.line("\nready" if healthy else "\nnot ready: the commands above mend it")
+    return 0 if healthy else 1
 
 
 def examine(deploy: Deploy, *, place: Path | None = None) -> list[Check]:
-    """Every check for a run of `deploy` whose folder lies below `place` (default: the working folder)."""
+    """Every check for a run of `deploy` whose folder lies below `place` (default: the working folder).
+
+    Of what is placed on other machines nothing is asked here.
+    """
     checks = list(check_program())
     if deploy.cluster.engine == "ray":
         version = _installed("ray")
@@ -92,20 +102,6 @@ def examine(deploy: Deploy, *, place: Path | None = None) -> list[Check]:
     memory = f"{have:.1f} GB available, about {need:.1f} GB needed"
     checks += check_files(place or Path.cwd())
     return [*checks, Check("memory", have >= need, memory, "--set desktops.count=2", needed=False)]
-
-
-def examine_part(deploy: Deploy, key: str) -> list[Check]:
-    """What a process that `key` of `Deploy.places` places needs of the machine that it is on."""
-    own = list[Check]()
-    if key == "desktops.place":  # those of one process, as if they were asked for here
-        seats = deploy.desktops
-        seats = msgspec.structs.replace(seats, place={}, count=seats.seats_of(0), processes=1)
-        own = check_desktops(msgspec.structs.replace(deploy, desktops=seats))
-    elif key == "samplers.place":
-        own = check_engines(deploy)
-    elif key == "learner.place":
-        own = check_learner()
-    return [*(check for check in check_program() if check.name != "code"), *own, *check_files(Path.cwd())]
 
 
 def check_program() -> Iterator[Check]:
@@ -145,22 +141,19 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def check_engines(deploy: Deploy) -> list[Check]:
+def check_engines(deploy: Deploy) -> Iterator[Check]:
     """What engines need of the machine that they are started on; SGLang's own packages are not imported."""
-    checks = []
     if deploy.samplers.device == "cuda":
-        gpus = _gpus()
-        line = gpus[0] if gpus else "none that nvidia-smi knows of, and samplers.device is cuda"
+        line = next(iter(_gpus()), "none that nvidia-smi knows of, and samplers.device is cuda")
         mend = "use a machine with an NVIDIA GPU and its driver, or --set samplers.device=cpu, or name running servers"
-        checks.append(Check("gpu", bool(gpus), line, f"{mend} with samplers.attach"))
+        yield Check("gpu", line.startswith("GPU "), line, f"{mend} with samplers.attach")
     if isinstance(deploy.samplers.engine, SglangConfig):
         try:
-            checks.append(Check("sglang", True, str(interpreter(deploy.samplers.engine.python))))
+            yield Check("sglang", True, str(interpreter(deploy.samplers.engine.python)))
         except ConfigError as error:
-            checks.append(Check("sglang", False, str(error), "make sglang-cpu, or on a CUDA machine make sglang-gpu"))
+            yield Check("sglang", False, str(error), "make sglang-cpu, or on a CUDA machine make sglang-gpu")
     if deploy.samplers.device == "cuda":
-        checks += [Check(one.name, False, one.what, one.mend, one.fatal) for one in versions.examine(deploy)]
-    return checks
+        yield from versions.examine(deploy)
 
 
 def check_learner() -> list[Check]:
@@ -175,20 +168,20 @@ def check_learner() -> list[Check]:
 
 
 def _gpus() -> list[str]:
-    code, output = _output(["nvidia-smi", "-L"])
-    return [line for line in output.splitlines() if line.startswith("GPU ")] if code == 0 else []
+    ok, listed = answer(["nvidia-smi", "-L"])
+    return [line for line in listed.splitlines() if ok and line.startswith("GPU ")]
 
 
 def check_desktops(deploy: Deploy) -> list[Check]:
     """What desktops need of the machine that they are on, and what judges their documents."""
     checks = list[Check]()
     apps = apps_of(deploy)
+    documents = any(app.startswith("libreoffice") for app in apps)
     if isinstance(deploy.desktops.provider, SandboxConfig):
         checks = [check_root(), check_state(deploy.desktops.provider.folder), check_sandbox(), check_cgroups()]
         checks += [*check_sums(deploy, apps), *check_packages(apps), check_editor(needed="code" in apps)]
-        if judged_by_office(apps):
-            checks.append(check_profile())
-    if judged_by_office(apps):  # wherever the desktops are
+        checks += [check_profile()] * documents
+    if documents:  # LibreOffice judges them where their desktop's seat is, wherever the desktops are
         ok, lists = office.PROGRAM.is_file(), " ".join(packages("setup", "office-packages.txt"))
         line = str(office.PROGRAM) if ok else "LibreOffice, which judges documents, is missing on this machine"
         checks.append(Check("judge", ok, line, f"{APT} {lists}"))
@@ -208,8 +201,7 @@ def check_state(folder: str) -> Check:
     near = next(path for path in (place, *place.parents) if path.exists())
     ok = near.is_dir() and os.access(near, os.W_OK | os.X_OK)
     shut = [str(path) for path in (near, *near.parents) if lends_users() and not path.stat().st_mode & stat.S_IXOTH]
-    why = owners.unsafe(place)
-    if ok and why is not None:
+    if ok and (why := owners.unsafe(place)) is not None:
         line, _, mend = why.partition("; ")
         return Check(name, False, line, mend)
     if ok and shut:
@@ -233,7 +225,7 @@ def absent(wanted: list[str]) -> list[str]:
     """Those of `wanted` that are not installed; none where there is no dpkg-query to ask."""
     if shutil.which("dpkg-query") is None:
         return []
-    listed = _output(["dpkg-query", "-W", "-f=${Package} ${db:Status-Status}\n", *wanted])[1]
+    listed = answer(["dpkg-query", "-W", "-f=${Package} ${db:Status-Status}\n", *wanted])[1]
     have = {line.split()[0] for line in listed.splitlines() if line.endswith(" installed")}
     return [name for name in wanted if name not in have]
 
@@ -270,25 +262,20 @@ def check_editor(*, needed: bool = False) -> Check:
     return Check("vs code", not lacking, lacking or str(home.editor_place()), mend, needed=needed)
 
 
-def judged_by_office(apps: Collection[str]) -> bool:
-    """Whether tasks of `apps` want documents, which LibreOffice judges where their desktop's seat is."""
-    return any(app.startswith("libreoffice") for app in apps)
-
-
 def check_sandbox() -> Check:
     """Whether bubblewrap may make the namespaces of a desktop."""
     mend = "apt-get install bubblewrap; sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000"
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         return Check("sandbox", False, "bwrap is missing", mend)
-    command = [bwrap, *_NAMESPACES, *_VIEW, "true"]
+    words = [bwrap, *_NAMESPACES, *_VIEW, "true"]
     if lends_users() and shutil.which("setpriv"):
-        command = ["setpriv", "--reuid=20000", "--regid=20000", "--clear-groups", *command]
-    code, output = _output(command)
+        words = ["setpriv", "--reuid=20000", "--regid=20000", "--clear-groups", *words]
+    ok, printed = answer(words)
     nested = "; programs may make user namespaces, which Chromium needs" if nested_namespaces() else ""
     behind = "" if filter_supported() else "; no filter of system calls on this kind of processor"
     good = f"user, pid, ipc, uts and net namespaces{nested}{behind}"
-    return Check("sandbox", code == 0, good if code == 0 else (output.strip().splitlines() or ["refused"])[-1], mend)
+    return Check("sandbox", ok, good if ok else (printed.strip().splitlines() or ["refused"])[-1], mend)
 
 
 def check_cgroups() -> Check:
@@ -343,6 +330,25 @@ def check_sums(deploy: Deploy, apps: Collection[str]) -> Iterator[Check]:
         yield Check("desktop memory", enough, line, f"{mend} {memory.room // least} in all")
 
 
+async def offices(deploy: Deploy) -> list[Check]:
+    """SSH machines whose LibreOffice is of another release than the one here that judges what they save."""
+    provider = deploy.desktops.provider
+    if not isinstance(provider, SshConfig) or deploy.desktops.place or not office.PROGRAM.is_file():
+        return []
+    if not any(app.startswith("libreoffice") for app in apps_of(deploy)):
+        return []
+    here, there = await asyncio.to_thread(office.release), await office_releases(provider)
+    judged = f"here {here} judges: what is saved there does not pass"
+    return [
+        Check(
+            f"judge of {machine}", False, f"its LibreOffice is {release or 'not known'}, {judged}",
+            "install the same release on both", needed=False,
+        )
+        for machine, release in there.items()
+        if release != here
+    ]  # fmt: skip
+
+
 def check_attached(url: str) -> Check:
     """Whether anything listens at the URL of a server that is to be attached."""
     parts = urlsplit(url)
@@ -366,26 +372,14 @@ def check_base(deploy: Deploy) -> Check:
 
 
 def check_files(place: Path) -> Iterator[Check]:
-    """Free space at `place`, where the run folder goes, and how many files may be open.
-
-    `run` raises its soft limit to the hard one.
-    """
+    """Free space at `place`, where the run folder goes, and how many files may be open."""
     try:
         near = places.nearest_there(place)
         free = shutil.disk_usage(near).free / 1e9
         yield Check("disk", free >= NEEDED_GB, f"{free:.0f} GB free at {near}", "use --runs on a larger disk")
     except OSError as error:
         yield Check("disk", False, f"{place}: {error.strerror}", "use --runs on another folder")
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # to which `run` raises its soft limit
     ok = hard == resource.RLIM_INFINITY or hard >= NEEDED_FILES
     line = "no limit" if hard == resource.RLIM_INFINITY else f"{hard} at most"
     yield Check("open files", ok, line, f"ulimit -n {NEEDED_FILES}")
-
-
-def _output(command: list[str]) -> tuple[int, str]:
-    run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run
-    try:
-        done = run(command, capture_output=True, text=True, timeout=ASK_S, check=False, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return 1, str(error)
-    return done.returncode, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""One run from start to stop: what happens around its loop.
+"""One run from start to stop: what happens around its loop, and what a person sees of it meanwhile.
 
 Invariant: actors start after the actors they depend on and stop in the opposite order. A run ends and names its reason:
 done, a part that can't be kept alive, the time limit, or a request to stop.
@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from actors.cluster import output
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import cpu, progress, refusals, trackers
+from actors.cluster.runs import cpu, refusals, trackers
 from actors.cluster.runs.apply import LivePlan
 from actors.cluster.runs.compose import Plan
 from actors.cluster.runs.criterion import Verdict
 from actors.cluster.runs.run_folder import OUT_OF_TIME, RunRecord
-from actors.cluster.runs.run_reader import RunReader
-from actors.replay.messages import CloseRun, Figures, GetFigures, PhaseRef, WaitFigures
+from actors.cluster.runs.run_reader import RunNow, RunReader
+from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, PhaseRef, WaitFigures
 from runtime.disk import refusal
 from runtime.errors import ComputerRLError, ConfigError
 from runtime.messaging.message import Request
@@ -32,6 +34,67 @@ REFRESH_S = 1.0  # at least between two answers of the ledger
 ASK_S = 30.0
 WAITS_S = 15.0  # between two lines on what is waited for
 LOOK_S = 10.0  # no event tells of a disk that has filled up
+_MEAN_OF = 5  # steps, whose success is shown together
+_CLEAR = "\r\x1b[K"  # the line of a terminal
+
+
+def cells(now: RunNow, seats: int) -> list[tuple[str, str]]:
+    """Label and value, in order, of a run with `seats`; what is not known yet is left out."""
+    going = now.rounds[-1] if now.rounds and not now.phase else None  # the one round of a run that only plays it
+    phase, done, whole = (going.name, going.played, going.planned) if going else (now.phase, now.done, now.whole)
+    count = f"{done}/{whole}" if whole is not None else str(done)
+    shown = [("phase", phase or "start"), ("demos" if phase == Phase.DEMO else "step", count)]
+    if now.left_s is not None:
+        shown.append(("left", output.duration(now.left_s)))
+    won = [step.success for step in now.curve if step.success is not None][-_MEAN_OF:] if phase == Phase.RL else []
+    rounds = [one for one in now.rounds if one.played and (one.closed or one is going)]
+    newest, trained = now.curve[-1].figures if now.curve else {}, sum(now.staleness.values())
+    figures = {
+        "success": sum(won) / len(won) if won else None,
+        "held-out": rounds[-1].successes / (rounds[-1].planned if rounds[-1].closed else done) if rounds else None,
+        "loss": newest.get("loss"),
+        "entropy": newest.get("entropy"),
+    }
+    shown += [(label, f"{value:.2f}") for label, value in figures.items() if value is not None]
+    busy = sum(bool(seat.trace) for seat in now.seats)
+    shown += [("episodes/min", f"{now.episodes_per_min or 0:.0f}"), ("seats busy", f"{busy}/{seats}")]
+    if trained:
+        shown.append(("staleness", f"{sum(int(age) * n for age, n in now.staleness.items()) / trained:.2f}"))
+    return shown
+
+
+class RunDisplay:
+    """Shows a run on standard output: a line every few seconds, or in a terminal one that takes the place of the last.
+
+    A reader that leaves, or a terminal that is gone (EIO, after a SIGHUP), ends the showing and not the run.
+    """
+
+    def __init__(self) -> None:
+        self._terminal = sys.stdout.isatty()
+        self.every_s = 1.0 if self._terminal else 5.0
+
+    def clear(self) -> None:
+        """Let what is printed next begin a line."""
+        if self._terminal:
+            with suppress(OSError, output.Unwritten):
+                output.write(_CLEAR, sys.stdout)
+
+    def note(self, text: str) -> None:
+        """A line that stays."""
+        self.clear()
+        with suppress(OSError):
+            output.news(text)
+
+    def show(self, now: RunNow, seats: int, elapsed_s: float) -> None:
+        """What the run does now, `elapsed_s` seconds after its start."""
+        pairs = "  ".join(f"{label} {value}" for label, value in cells(now, seats))
+        text = f"{output.duration(elapsed_s):>7}  {pairs}"
+        if not self._terminal:
+            output.news(text)
+            return
+        self.clear()
+        with suppress(OSError, output.Unwritten):
+            output.write(output.clean(text)[: output.columns() - 1], sys.stdout)
 
 
 class Job(NamedTuple):
@@ -52,7 +115,7 @@ class Job(NamedTuple):
 class LiveRun:
     """The parts of a run and its newest figures, for the program that runs it."""
 
-    def __init__(self, system: ActorSystem, plan: Plan, job: Job, shown: progress.PlainLines) -> None:
+    def __init__(self, system: ActorSystem, plan: Plan, job: Job, shown: RunDisplay) -> None:
         self.plan = plan  # that it began with
         self.live = LivePlan(system, plan, job.planned)
         self.limit: asyncio.Timeout | None = None
@@ -116,16 +179,17 @@ class LiveRun:
                     self._shown.show(now, seats, time.monotonic() - started)
                 await asyncio.sleep(self._shown.every_s)
         finally:
+            self._shown.clear()
             reader.close()
 
 
 async def execute(plan: Plan, record: RunRecord, job: Job) -> Verdict:
     """Run `plan` for `job`; returns the verdict and its reason."""
-    with stop_event() as stop, progress.display(record.name) as shown:
+    with stop_event() as stop:
         system = ActorSystem(plan.run_dir, hosts=plan.hosts, log_level=plan.deploy.run.log_level, placer=plan.placer)
         try:
             async with system:
-                return await _until_the_end(system, LiveRun(system, plan, job, shown), job, stop)
+                return await _until_the_end(system, LiveRun(system, plan, job, RunDisplay()), job, stop)
         except ConfigError:
             raise
         except ComputerRLError as error:

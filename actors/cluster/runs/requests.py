@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import functools
 import hashlib
+import shutil
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,16 +22,19 @@ from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import hint
-from actors.cluster.runs import changes, fork, ledgers, recordings, run_folder
-from actors.cluster.runs.fork import ForkPoint
+from actors.cluster.runs import apply, ledgers, recordings, run_folder
 from actors.cluster.runs.run_folder import Asked, RunRecord
+from actors.entropulse.decide import FINAL, GREEDY
+from actors.learner.folders import CHECKPOINTS
 from actors.replay.database import queries
-from actors.replay.database.ledger_file import LEDGER
-from runtime.errors import ConfigError
+from actors.replay.database.ledger_file import LEDGER, copy_ledger
+from policy import checkpoints
+from runtime.errors import ConfigError, StoreError
+from runtime.segments import SEGMENTS
 
 SEED = "run.seed"
-# Of the form that digests are made in: a digest of another form says nothing.
-DIGEST = "3"
+# What a checkpoint's weights, and the steps that are kept, were made with.
+FORK_FIXED = ("model.path", "prompt.format", "prompt.action_space", "learner.dtype", "learner.lora")
 # What tasks, groups and weights of a run's first part were made with.
 FIXED = (
     SEED, "model.path", "prompt.format", "prompt.action_space", "learner.rl.advantage", "learner.dtype",
@@ -45,6 +49,16 @@ NOT_CLONING = (
     "learner.parallel",
 )  # fmt: skip
 TRAINING = ("tasks.train", "tasks.demo", "demos", "learner", "entropulse", "weight_sync")  # nothing to a trained run
+
+
+class ForkPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Another run's checkpoint, from which a new run goes on."""
+
+    run: Path
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.run.name}@{self.version}"
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,14 +116,14 @@ def resolve(args: argparse.Namespace) -> list[RunRequest]:
         raise ConfigError(
             f"--name {name}: there is an experiment {name}: go on with it with --resume, or give another --name"
         )
-    point = None if args.fork is None else fork.locate(args.fork, runs)
+    point = None if args.fork is None else fork_point(args.fork, runs)
     if point is not None:
         asked = msgspec.structs.replace(asked, fork=f"{point.run.resolve()}@{point.version}")
     made = [_begun(runs, name, file, asked, seed) for seed in asked.seeds] or [_begun(runs, name, file, asked, None)]
     for request in made:
         run_folder.refuse_taken(request.folder)
         if point is not None:
-            fork.refuse_changes(point, request.deploy)
+            refuse_fork_changes(point, request.deploy)
     return [msgspec.structs.replace(request, fork=point) for request in made]
 
 
@@ -140,8 +154,7 @@ def _alone(runs: Path, name: str | None, file: str, asked: Asked) -> RunRequest:
     before, after = (deploy_files.stored(folder, sets) for sets in ([], asked.overrides))
     refuse_changes(folder, before, after)
     was, now = run_folder.read_record(folder).settings, settings_of(file)
-    goes_on = "goes on as it was begun (--set changes it)"
-    changed = f"{file} has changed since: run {folder.name} {goes_on}" if _differs(was, now) else ""
+    goes_on = f"run {folder.name} goes on as it was begun (--set changes it)"
     return RunRequest(
         folder=folder,
         deploy=after,
@@ -150,7 +163,7 @@ def _alone(runs: Path, name: str | None, file: str, asked: Asked) -> RunRequest:
         changed=bool(asked.overrides),
         settings=now,
         asked=asked,
-        warning=changed,
+        warning=f"{file} has changed since: {goes_on}" if was and was != now else "",
     )
 
 
@@ -165,7 +178,7 @@ def _of_experiment(runs: Path, name: str, file: str, asked: Asked) -> list[RunRe
         if asked.overrides != begun.overrides:
             raise ConfigError(f"--set {override}: experiment {name} goes on as it was begun: leave it out")
     for record in known:
-        if _differs(record.settings, settings_of(file)):
+        if record.settings and record.settings != settings_of(file):
             raise ConfigError(
                 f"{file}: it has changed since {record.name} was begun with it, and what is begun now would differ;"
                 " undo the change, or begin another experiment with another --name"
@@ -179,7 +192,7 @@ def _of_experiment(runs: Path, name: str, file: str, asked: Asked) -> list[RunRe
                 raise ConfigError(f"--name {name}: {stranger}; give another --name")
             made = msgspec.structs.replace(made, resume=True, deploy=deploy_files.stored(made.folder))
         elif begun.fork:
-            made = msgspec.structs.replace(made, fork=fork.locate(begun.fork, runs))
+            made = msgspec.structs.replace(made, fork=fork_point(begun.fork, runs))
         requests.append(made)
     return requests
 
@@ -229,12 +242,7 @@ def _of_file(runs: Path, file: str) -> list[RunRecord]:
 def settings_of(file: str) -> str:
     """A digest of what deploy file `file` says. Raises ConfigError."""
     text = msgspec.json.encode(deploy_files.parsed(file)[0], order="sorted")
-    return f"{DIGEST}:{hashlib.sha256(text).hexdigest()[:16]}"
-
-
-def _differs(was: str, now: str) -> bool:
-    """Whether a file says something else than when its digest was `was`; no where that is of another form."""
-    return was.startswith(f"{DIGEST}:") and was != now
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def refuse_changes(folder: Path, before: Deploy, after: Deploy) -> None:
@@ -243,12 +251,59 @@ def refuse_changes(folder: Path, before: Deploy, after: Deploy) -> None:
     if (folder / LEDGER).is_file():
         with ledgers.opened(folder) as db:
             cloned, evaluates = queries.has_cloned(db), queries.evaluates_last(db)
-    for path, was, _ in changes.keys(before, after):
-        if changes.under(path, FIXED):
+    for path, was, _ in apply.keys(before, after):
+        if apply.under(path, FIXED):
             raise ConfigError(f"--set {path}: run {folder.name} has {was}, which it keeps: leave it out")
-        if cloned and changes.under(path, CLONING) and not changes.under(path, NOT_CLONING):
+        if cloned and apply.under(path, CLONING) and not apply.under(path, NOT_CLONING):
             raise ConfigError(f"--set {path}: run {folder.name} has begun to clone, and clones so: leave it out")
-        if evaluates and changes.under(path, TRAINING):
+        if evaluates and apply.under(path, TRAINING):
             raise ConfigError(
                 f"--set {path}: run {folder.name} has begun its last evaluation and is trained no more: leave it out"
             )
+
+
+def fork_point(named: str, runs: Path) -> ForkPoint:
+    """The checkpoint that `RUN@VERSION` means, or RUN alone: its newest. Raises ConfigError with the nearest one."""
+    name, _, version = named.rpartition("@") if "@" in Path(named).name else (named, "", "")
+    run = run_folder.find(runs, name)
+    run_folder.refuse_held(run)
+    try:
+        saved = [one for one, _ in checkpoints.complete(run / CHECKPOINTS)]
+    except StoreError as error:
+        raise ConfigError(f"--from {named}: {error}") from None
+    _, digests = ledgers.checkpoint_digests(run, saved)
+    known = [str(one) for one, digest in zip(saved, digests, strict=True) if digest]
+    if not known:
+        raise ConfigError(f"--from {named}: run {name} holds no checkpoint that its ledger knows")
+    if version and version not in known:
+        raise ConfigError(f"--from {named}: run {name} holds no checkpoint {version}; {hint(version, known)}")
+    return ForkPoint(run=run, version=version or known[-1])
+
+
+def refuse_fork_changes(point: ForkPoint, deploy: Deploy) -> None:
+    """Raise ConfigError for the first key in which a fork can't differ from its trunk."""
+    for path, was, _ in apply.keys(deploy_files.stored(point.run), deploy):
+        if apply.under(path, FORK_FIXED):
+            raise ConfigError(f"--set {path}: {point} was trained with {was}, which a fork keeps: leave it out")
+
+
+def make_fork(point: ForkPoint, folder: Path) -> None:
+    """Copy into the new folder `folder` what a run goes on from; nothing where that was done before it was killed.
+
+    It appears whole or not at all, with one checkpoint: what the trunk did after it is undone as after a crash. The
+    trunk is only read. Raises ConfigError where it can't be copied.
+    """
+    if (folder / LEDGER).is_file():
+        return
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        partial.mkdir(parents=True, mode=run_folder.PRIVATE)
+        with run_folder.held(point.run, run_folder.read_record(point.run).started):
+            copy_ledger(point.run, partial, again=[FINAL, FINAL + GREEDY])
+            shutil.copytree(point.run / CHECKPOINTS / point.version, partial / CHECKPOINTS / point.version)
+            shutil.copytree(point.run / SEGMENTS, partial / SEGMENTS, ignore=shutil.ignore_patterns("*.lock"))
+        partial.rename(folder)
+    except (OSError, StoreError) as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise ConfigError(f"{folder.name} can't be made from {point}: {error}") from None

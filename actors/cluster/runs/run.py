@@ -19,8 +19,8 @@ from pathlib import Path
 from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
-from actors.cluster.runs import compose, doctor, execute, fork, ledgers, loop, machines, refusals, run_folder
-from actors.cluster.runs.requests import RunRequest, resolve
+from actors.cluster.runs import compose, doctor, execute, ledgers, loop, refusals, run_folder
+from actors.cluster.runs.requests import RunRequest, make_fork, resolve
 from actors.cluster.runs.run_folder import RunFolder, RunRecord
 from actors.desktop.config import SshConfig
 from actors.replay.database.ledger_file import LEDGER
@@ -145,14 +145,14 @@ def carry_out(request: RunRequest, job: execute.Job) -> int:
     if unfit := _unfit(request):
         raise ConfigError(unfit)
     if isinstance(request.deploy.desktops.provider, SshConfig):
-        for check in system.run(machines.offices(request.deploy)):
+        for check in system.run(doctor.offices(request.deploy)):
             output.line(f"{check.name}: {check.found}; {check.mend}", to=sys.stderr)
     raise_file_limit()
     plan = job.planned(request.deploy, run_dir=folder, incarnation=uuid.uuid4().hex)
     if caution := plan.caution():
         output.line(caution, to=sys.stderr)
     if request.fork is not None:
-        fork.make(request.fork, folder)
+        make_fork(request.fork, folder)
     run = claim(request)
     named = run_folder.words_for(folder)
     verdict: str = "crashed"

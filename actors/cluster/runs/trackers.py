@@ -20,16 +20,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from actors.cluster.events import SCALARS_STOPPED, TRACKER_STOPPED
 from actors.cluster.runs.evaluation_rounds import untrained_families
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER, reading
 from actors.replay.messages import Phase
 from runtime.errors import ConfigError, StoreError
+from runtime.logs.events import declare
 from runtime.logs.writer import ActorLog
 from runtime.messaging.message import Version
 from runtime.program import check_origin
 
+# TensorBoard's file, or a tracker, takes nothing more; the run goes on without it.
+SCALARS_STOPPED = declare("scalars_stopped", "warning", cause=str)
+TRACKER_STOPPED = declare("tracker_stopped", "warning", tracker=str, cause=str)
 MODULE = "actors.cluster.runs.trackers"
 PROJECT = "computerrl"
 FOLDER = "trackers"  # of a run: what trackers keep on this machine, and what they print

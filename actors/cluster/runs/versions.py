@@ -54,29 +54,46 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True):
     gxx: bool = False
 
 
-class Misfit(msgspec.Struct, frozen=True):
-    """Two versions that don't go together."""
+class Check(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
 
     name: str
-    what: str
-    mend: str
-    fatal: bool = False  # nothing works with it; else the run does without, or a part of it
+    ok: bool
+    found: str
+    mend: str | None = None  # the command that mends it
+    needed: bool = True  # False: a run works without it, only less well
+
+    @property
+    def fatal(self) -> bool:
+        return self.needed and not self.ok
 
 
-def misfits(have: Versions, *, collective: bool = False, compiles: bool = True) -> Iterator[Misfit]:
+def misfits(have: Versions, *, collective: bool = False, compiles: bool = True) -> Iterator[Check]:
     """What has to change. `compiles` says whether the engine asks flashinfer for kernels at its start."""
     for whose, packages in (("the learner's", have.learner), ("SGLang's", have.engine)):
         if packages.cuda and have.driver and int(have.driver.partition(".")[0]) < packages.cuda:
             what = f"the driver runs CUDA {have.driver}, and {whose} torch {packages.torch} needs {packages.cuda}"
             least = DRIVERS.get(packages.cuda, "of its year")
-            yield Misfit("driver", what, f"install NVIDIA's driver {least} or newer", fatal=True)
+            yield Check("driver", False, what, f"install NVIDIA's driver {least} or newer")
     if wrong := nccl_misfit(have.learner, have.engine):
-        yield Misfit("nccl", wrong, "make sglang-gpu gives both one torch, or weight_sync.transport: disk", collective)
-    if have.engine.sglang not in {"", SGLANG}:
-        what = f"SGLang {have.engine.sglang}: this program speaks the protocol of {SGLANG}"
-        yield Misfit("sglang version", what, "make sglang-gpu")
-    if compiles and have.engine.flashinfer and have.engine.ready_kernels.partition("+")[0] != have.engine.flashinfer:
-        yield from _compilers(have)
+        mend = "make sglang-gpu gives both one torch, or weight_sync.transport: disk"
+        yield Check("nccl", False, wrong, mend, collective)
+    engine, nvcc = have.engine, have.nvcc or have.engine.nvcc
+    if engine.sglang not in {"", SGLANG}:
+        what = f"SGLang {engine.sglang}: this program speaks the protocol of {SGLANG}"
+        yield Check("sglang version", False, what, "make sglang-gpu", needed=False)
+    if not compiles or not engine.flashinfer or engine.ready_kernels.partition("+")[0] == engine.flashinfer:
+        return
+    lacking = [name for name, there in (("nvcc", nvcc), ("g++", have.gxx)) if not there]
+    ready = f"pip install flashinfer-jit-cache=={engine.flashinfer} in .venv-sglang"
+    if lacking:
+        what = f"flashinfer {engine.flashinfer} compiles its kernels, and {' and '.join(lacking)} is missing"
+        mend = f"install CUDA's toolkit and g++, or {ready}, or samplers.engine.options.sampling-backend: pytorch"
+        yield Check("kernels", False, what, mend)
+    elif engine.cuda and int(nvcc.partition(".")[0]) != engine.cuda:
+        what = f"nvcc is CUDA {nvcc}'s, and SGLang's torch is built for {engine.cuda}"
+        mend = f"let CUDA_HOME name CUDA {engine.cuda}'s toolkit, or {ready}"
+        yield Check("kernels", False, what, mend, needed=False)
 
 
 def nccl_misfit(learner: Packages, engine: Packages) -> str:
@@ -89,28 +106,12 @@ def nccl_misfit(learner: Packages, engine: Packages) -> str:
     )
 
 
-def _compilers(have: Versions) -> Iterator[Misfit]:
-    nvcc = have.nvcc or have.engine.nvcc
-    lacking = [name for name, there in (("nvcc", nvcc), ("g++", have.gxx)) if not there]
-    ready = f"pip install flashinfer-jit-cache=={have.engine.flashinfer} in .venv-sglang"
-    if lacking:
-        what = f"flashinfer {have.engine.flashinfer} compiles its kernels, and {' and '.join(lacking)} is missing"
-        mend = f"install CUDA's toolkit and g++, or {ready}, or samplers.engine.options.sampling-backend: pytorch"
-        yield Misfit("kernels", what, mend, fatal=True)
-    elif have.engine.cuda and int(nvcc.partition(".")[0]) != have.engine.cuda:
-        what = f"nvcc is CUDA {nvcc}'s, and SGLang's torch is built for {have.engine.cuda}"
-        yield Misfit("kernels", what, f"let CUDA_HOME name CUDA {have.engine.cuda}'s toolkit, or {ready}")
-
-
-# What a machine has.
-
-
-def examine(deploy: Deploy) -> Iterator[Misfit]:
+def examine(deploy: Deploy) -> Iterator[Check]:
     """Misfits for a run of `deploy` on this machine."""
-    have = here(deploy.samplers.engine)
     options = deploy.samplers.engine.options if isinstance(deploy.samplers.engine, SglangConfig) else {}
     own = "flashinfer" not in options.values() and options.get("sampling-backend") == "pytorch"
-    yield from misfits(have, collective=deploy.weight_sync.transport == "collective", compiles=not own)
+    collective = deploy.weight_sync.transport == "collective"
+    yield from misfits(here(deploy.samplers.engine), collective=collective, compiles=not own)
 
 
 def here(engine: object) -> Versions:
@@ -120,7 +121,9 @@ def here(engine: object) -> Versions:
         with contextlib.suppress(ConfigError):
             python = str(interpreter(engine.python))
     driver = re.search(r"CUDA[A-Z ]* Version:\s*([\d.]+)", _printed(["nvidia-smi"]))
-    nvcc = re.search(r"release ([\d.]+)", _printed([_compiler(), "--version"]))
+    home = os.environ.get("CUDA_HOME")
+    compilers = (path for path in (home and Path(home, "bin/nvcc"), MACHINE_NVCC) if path and path.is_file())
+    nvcc = re.search(r"release ([\d.]+)", _printed([str(next(compilers, "nvcc")), "--version"]))
     return Versions(
         learner=packages(_listed(sys.executable)),
         engine=packages(_listed(python)) if python else Packages(),
@@ -134,13 +137,12 @@ def packages(versions: Mapping[str, str]) -> Packages:
     """Those of `versions`, by the names of distributions, that matter on a GPU."""
     prefix = "nvidia-nccl-cu"
     known = {int(name.removeprefix(prefix)): name for name in versions if name.startswith(prefix)}
-    cuda = max(known, default=0)
-    library = versions.get(known.get(cuda, ""), "")
-    torch = versions.get("torch", "")
+    torch, cuda = versions.get("torch", ""), max(known, default=0)
+    on_cpu = torch.endswith("+cpu")
     return Packages(
         torch=torch,
-        nccl="" if torch.endswith("+cpu") else library,
-        cuda=0 if torch.endswith("+cpu") else cuda,
+        nccl="" if on_cpu else versions.get(known.get(cuda, ""), ""),
+        cuda=0 if on_cpu else cuda,
         sglang=versions.get("sglang", ""),
         flashinfer=versions.get("flashinfer-python", ""),
         ready_kernels=versions.get("flashinfer-jit-cache", ""),
@@ -153,18 +155,17 @@ def _listed(python: str) -> dict[str, str]:
     return listed
 
 
-def _compiler() -> str:
-    home = os.environ.get("CUDA_HOME")
-    return next(
-        (str(path) for path in (home and Path(home, "bin/nvcc"), MACHINE_NVCC) if path and path.is_file()), "nvcc"
-    )
-
-
 def _printed(command: list[str]) -> str:
-    """What a program prints, "" where it is not there or fails."""
+    ok, text = answer(command)
+    return text if ok else ""
+
+
+def answer(command: list[str]) -> tuple[bool, str]:
+    """Whether a program ended well, and what it printed; of one that did not, errors too."""
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=ASK_S, check=True, stdin=subprocess.DEVNULL
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ""
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=ASK_S, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return False, str(error)
+    return (True, done.stdout) if done.returncode == 0 else (False, done.stdout + done.stderr)

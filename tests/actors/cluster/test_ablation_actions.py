@@ -13,7 +13,7 @@ from actors.cluster.config import deploy_files, lanes, suites
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy
 from actors.cluster.config.typed_yaml import build
 from actors.cluster.demos import record
-from actors.cluster.runs import changes, loop, recordings
+from actors.cluster.runs import apply, loop, recordings
 from actors.desktop.actor import DesktopSeat
 from actors.replay.config import LedgerSettings
 from actors.replay.demos import demo_files
@@ -66,7 +66,7 @@ def test_an_ablation_is_the_main_job_but_for_what_it_compares(name: str) -> None
     key, values, own = ARMS[name]
     for value in values:
         arm, _ = deploy_files.load(name, [f"{key}={value}"])
-        assert [path for path, *_ in changes.keys(main, arm) if not changes.under(path, [*OWN, *own])] == []
+        assert [path for path, *_ in apply.keys(main, arm) if not apply.under(path, [*OWN, *own])] == []
 
 
 @pytest.mark.slow

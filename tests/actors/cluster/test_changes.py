@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import apply, changes, compose, loop
-from actors.cluster.runs.changes import Layout, LiveChange
+from actors.cluster.runs import apply, compose, loop
+from actors.cluster.runs.apply import Layout, LiveChange
 from actors.desktop.actor import DesktopSeat, Drain
 from actors.desktop.config import DesktopsConfig, MemoUse, PoolConfig, SandboxConfig, SeatConfig
 from actors.desktop.providers.sandbox import shares
@@ -57,7 +57,7 @@ def laid(shape: Shape) -> Layout:
             for k in range(shape.seats)
         ),
     ]
-    return changes.layout(hosts, [made])
+    return apply.layout(hosts, [made])
 
 
 shapes = st.integers(1, 12).flatmap(
@@ -77,12 +77,12 @@ shapes = st.integers(1, 12).flatmap(
 @given(shapes, shapes)
 def test_a_change_carried_out_is_what_was_wanted(before: Shape, after: Shape) -> None:
     now, then = laid(before), laid(after)
-    change = changes.decide(now, then)
-    reached = changes.done(now, change)
+    change = apply.decide(now, then)
+    reached = apply.done(now, change)
     assert (dict(reached.actors), dict(reached.hosts)) == (dict(then.actors), dict(then.hosts))
-    assert not changes.decide(reached, then)
+    assert not apply.decide(reached, then)
     # A process that is begun has lost all its seats first, and a seat that is begun is not there.
-    left = changes.done(now, LiveChange(removed=change.removed))
+    left = apply.done(now, LiveChange(removed=change.removed))
     assert not {host.name for host in change.hosts} & {spec.host for spec in left.actors.values()}
     assert not {spec.name for spec in change.added} & left.actors.keys()
 
@@ -90,7 +90,7 @@ def test_a_change_carried_out_is_what_was_wanted(before: Shape, after: Shape) ->
 @given(shapes, shapes)
 def test_a_seat_is_ended_only_where_its_process_or_what_it_shares_changes(before: Shape, after: Shape) -> None:
     now, then = laid(before), laid(after)
-    change = changes.decide(now, then)
+    change = apply.decide(now, then)
     same, was = (
         msgspec.structs.replace(shape, seats=0, samplers=0, settle_ms=shape.settle_ms if shape.memo == "on" else 0)
         for shape in (after, before)
@@ -105,7 +105,7 @@ def test_a_seat_is_ended_only_where_its_process_or_what_it_shares_changes(before
 def test_seats_begin_again_where_another_memo_is_theirs() -> None:
     shape = Shape(seats=2, processes=1, samplers=1, memo="on")
     for other in ({"settle_ms": 200}, {"memo": "off"}):
-        change = changes.decide(laid(shape), laid(msgspec.structs.replace(shape, **other)))
+        change = apply.decide(laid(shape), laid(msgspec.structs.replace(shape, **other)))
         assert (change.removed, [host.name for host in change.hosts]) == (("desktop/0", "desktop/1"), ["desktops/0"])
 
 
@@ -118,19 +118,18 @@ def test_seats_begin_again_where_another_memo_is_theirs() -> None:
 )
 def test_what_holds_something_neither_joins_nor_leaves(now: list[str], then: list[str], said: str) -> None:
     def of(names: list[str]) -> Layout:
-        return changes.layout([], [[ActorSpec(name=name, factory="f:F", config=SeatConfig()) for name in names]])
+        return apply.layout([], [[ActorSpec(name=name, factory="f:F", config=SeatConfig()) for name in names]])
 
     with pytest.raises(ConfigError, match=said):
-        changes.decide(of(now), of(then))
+        apply.decide(of(now), of(then))
 
 
 def test_an_actor_that_would_begin_anew_is_refused() -> None:
     one, other = (
-        changes.layout([], [[ActorSpec(name="sampler/0", factory="f:F", config=SeatConfig(settle_ms=n))]])
-        for n in (1, 2)
+        apply.layout([], [[ActorSpec(name="sampler/0", factory="f:F", config=SeatConfig(settle_ms=n))]]) for n in (1, 2)
     )
     with pytest.raises(ConfigError, match="sampler/0 would have to begin again"):
-        changes.decide(one, other)
+        apply.decide(one, other)
 
 
 def planned(**changed: Any) -> tuple[Deploy, compose.Plan]:
@@ -143,10 +142,10 @@ def test_a_plan_becomes_another_by_what_its_file_says() -> None:
     wanted, after = planned(**{
         "desktops.count": 6, "desktops.processes": 2, "samplers.count": 2, "evaluation.interval": 3, "run.limit_s": 99,
     })  # fmt: skip
-    now = changes.layout(before.hosts, before.stages)
-    change = changes.decide(now, changes.layout(after.hosts, after.stages))
-    found = changes.keys(begun, wanted)
-    assert not changes.refused(found)
+    now = apply.layout(before.hosts, before.stages)
+    change = apply.decide(now, apply.layout(after.hosts, after.stages))
+    found = apply.keys(begun, wanted)
+    apply.refuse(found, "r")
     assert {spec.name for spec in change.configured} >= {"router", "learner", "entropulse"}
     lines = apply.change_lines(found, change, now)
     assert "+ sampler/1" in lines
@@ -159,15 +158,16 @@ def test_a_router_elsewhere_takes_other_samplers_and_stays_where_it_is() -> None
     elsewhere = {"cluster.engine": "ray", "samplers.router_place": "{CPU: 1}", "learner.actor_place": "{CPU: 1}"}
     begun, before = planned(**elsewhere)
     wanted, after = planned(**elsewhere, **{"samplers.count": 2})
-    now = changes.layout(before.hosts, before.stages)
-    change = changes.decide(now, apply.wanted(now, begun, after))
+    now = apply.layout(before.hosts, before.stages)
+    change = apply.decide(now, apply.wanted(now, begun, after))
     assert (change.removed, change.hosts, [spec.name for spec in change.added]) == ((), (), ["sampler/1"])
     assert {spec.name: spec.host for spec in change.configured} == {
         "router": "router", "learner": "learner", "entropulse": "main"
     }  # fmt: skip
-    assert not changes.refused(changes.keys(begun, wanted))
+    apply.refuse(apply.keys(begun, wanted), "r")
     home = deploy_files.load("smoke", ["cluster.engine=ray"])[0]
-    assert changes.refused(changes.keys(begun, home)) == ["samplers.router_place.CPU", "learner.actor_place.CPU"]
+    with pytest.raises(ConfigError, match=r"samplers\.router_place\.CPU and 1 more \(learner\.actor_place\.CPU\)"):
+        apply.refuse(apply.keys(begun, home), "r")
 
 
 @pytest.mark.parametrize("key", ["learner.rl.lr=0.5", "evaluation.rollout_share=0.25", "replay.group_size=3"])
@@ -175,7 +175,7 @@ def test_a_key_that_is_read_at_the_start_is_refused_with_what_to_do(key: str) ->
     name, _, value = key.partition("=")
     begun, wanted = deploy_files.load("smoke")[0], deploy_files.load("smoke", [f"{name}={value}"])[0]
     with pytest.raises(ConfigError, match=rf"{name}: run r .*--resume --set {name}=VALUE"):
-        apply.refuse(changes.keys(begun, wanted), "r")
+        apply.refuse(apply.keys(begun, wanted), "r")
 
 
 def test_a_recording_that_was_taken_in_makes_no_difference() -> None:
@@ -185,7 +185,7 @@ def test_a_recording_that_was_taken_in_makes_no_difference() -> None:
         ledger,
         config=msgspec.structs.replace(ledger.config, demos=msgspec.structs.replace(ledger.config.demos, source="x")),
     )
-    assert not changes.decide(changes.layout([], [[other]]), changes.layout([], [[ledger]]))
+    assert not apply.decide(apply.layout([], [[other]]), apply.layout([], [[ledger]]))
 
 
 @pytest.mark.parametrize(
@@ -204,9 +204,9 @@ def test_another_count_ends_no_other_seat_while_their_limits_fit(
     monkeypatch.setattr(shares, "room", lambda: room)
     begun, before = planned()
     _, after = planned(**changed)
-    now = changes.layout(before.hosts, before.stages)
+    now = apply.layout(before.hosts, before.stages)
     then = apply.wanted(now, begun, after)
-    assert list(changes.decide(now, then).removed) == moved
+    assert list(apply.decide(now, then).removed) == moved
     limits = {spec.config.desktops.provider for spec in then.actors.values() if spec.name.startswith("desktop/")}
     assert len(limits) == 1  # all that may share a process have the same
 
@@ -216,8 +216,8 @@ def test_another_count_of_placed_desktops_ends_no_other_seat(count: int, moved: 
     elsewhere = {"cluster.engine": "ray", "desktops.place": "{CPU: 1}", "desktops.processes": 2}
     begun, before = planned(**elsewhere)
     _, after = planned(**elsewhere, **{"desktops.count": count})
-    now = changes.layout(before.hosts, before.stages)
-    change = changes.decide(now, apply.wanted(now, begun, after))
+    now = apply.layout(before.hosts, before.stages)
+    change = apply.decide(now, apply.wanted(now, begun, after))
     assert list(change.removed) == moved
     assert [spec.name for spec in change.added] == [f"desktop/{k}" for k in range(4, count)]
     taken = {spec.name: spec.config.fit_seats for spec in change.configured if spec.name.startswith("desktop/")}
@@ -256,7 +256,7 @@ async def test_seats_fit_again_where_others_came_and_did_not_stay(tmp_path: Path
     standing = object.__new__(apply.LivePlan)
     standing._there = now
     with pytest.raises(ConfigError, match=r"no room; the run goes on as before"):
-        await standing._carry_out(System(), changes.decide(now, then), 1.0)
+        await standing._carry_out(System(), apply.decide(now, then), 1.0)
     assert configured == ["desktop/0", "desktop/2"], "those beside desktop/4, and as they were"
     assert standing._there == now
 

@@ -231,10 +231,10 @@ def test_a_reader_that_leaves_ends_no_run(tmp_path: Path) -> None:
     work = """
 import sys, time
 from actors.cluster import output
-from actors.cluster.runs import progress
+from actors.cluster.runs import execute
 from pathlib import Path
 for n in range(30):
-    progress.PlainLines().note("going on")
+    execute.RunDisplay().note("going on")
     time.sleep(0.01)
 output.line("done")
 Path("done").touch()

@@ -31,7 +31,7 @@ def test_missing_applications_are_a_warning_that_names_them(monkeypatch: pytest.
 
 def checks(monkeypatch: pytest.MonkeyPatch, file: str, *overrides: str) -> dict[str, doctor.Check]:
     """Those of a machine on which no program is installed."""
-    monkeypatch.setattr(doctor, "_output", lambda command: (1, ""))
+    monkeypatch.setattr(doctor, "answer", lambda command: (False, ""))
     monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
     monkeypatch.setattr(doctor.os, "access", lambda path, mode: False)
     return {check.name: check for check in doctor.examine(deploy_files.load(file, overrides)[0])}
@@ -60,8 +60,8 @@ def test_engines_on_a_gpu_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "gpu" not in checks(monkeypatch, "local")
     assert checks(monkeypatch, "sglang-gpu")["gpu"].fatal
     assert "gpu" not in checks(monkeypatch, "sglang-gpu", "samplers.attach=[http://a:1]")
-    monkeypatch.setattr(doctor, "_output", lambda command: (0, "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"))
-    (gpu,) = doctor.check_engines(Deploy(samplers=SamplersConfig(device="cuda")))
+    monkeypatch.setattr(doctor, "answer", lambda command: (True, "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"))
+    gpu = next(doctor.check_engines(Deploy(samplers=SamplersConfig(device="cuda"))))
     assert gpu.ok
 
 
@@ -80,7 +80,7 @@ def test_an_application_without_a_package_of_its_list_is_not_there(monkeypatch: 
 
 
 def test_a_learner_that_leaves_the_gpu_idle_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_output", lambda command: (0, "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"))
+    monkeypatch.setattr(doctor, "answer", lambda command: (True, "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"))
     monkeypatch.setattr(doctor.importlib.metadata, "version", lambda name: "2.13.0+cpu")
     (check,) = doctor.check_learner()
     assert (check.ok, check.fatal) == (False, False)
@@ -88,7 +88,7 @@ def test_a_learner_that_leaves_the_gpu_idle_is_told(monkeypatch: pytest.MonkeyPa
     assert "torch==2.13.0," in (check.mend or "")
     monkeypatch.setattr(doctor.importlib.metadata, "version", lambda name: "2.13.0")
     assert [check.ok for check in doctor.check_learner()] == [True]
-    monkeypatch.setattr(doctor, "_output", lambda command: (1, ""))
+    monkeypatch.setattr(doctor, "answer", lambda command: (False, ""))
     assert list(doctor.check_learner()) == []
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from actors.cluster.config import deploy_files
-from actors.cluster.runs import compose, execute, loop, progress
+from actors.cluster.runs import compose, execute, loop
 from actors.cluster.runs.criterion import ROUND
 from actors.cluster.runs.run_folder import RunRecord
 from actors.errors import LedgerError
@@ -72,11 +72,12 @@ def begun(plan: compose.Plan, job: execute.Job, *answers: Figures | Exception) -
     return Started(Parts(*answers), plan, job, Kept())  # type: ignore[arg-type]
 
 
-class Kept(progress.PlainLines):
+class Kept(execute.RunDisplay):
     """Keeps what is shown."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.every_s = 0.005
         self.lines: list[str] = []
 
     def note(self, text: str) -> None:
@@ -109,7 +110,6 @@ async def test_a_look_that_fails_ends_no_run(plan: compose.Plan, monkeypatch: py
         return answer
 
     monkeypatch.setattr(execute.RunReader, "look", look)
-    monkeypatch.setattr(Kept, "every_s", 0.005)
     monkeypatch.setattr(Kept, "show", lambda _, now, *__: seen.set() if now == "seen" else None)
     shows = asyncio.ensure_future(begun(plan, loop.training(), DONE).show())
     async with asyncio.timeout(9):

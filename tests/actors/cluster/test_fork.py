@@ -9,7 +9,7 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.config import deploy_files
-from actors.cluster.runs import fork, requests, run_folder
+from actors.cluster.runs import requests, run_folder
 from actors.cluster.runs.run import claim
 from actors.replay.messages import Phase
 from policy import checkpoints
@@ -51,7 +51,7 @@ def trunk(runs: Path) -> Play:
 
 
 def forked(runs: Path, play: Play, named: str) -> Play:
-    fork.make(fork.locate(named, runs), runs / "new")
+    requests.make_fork(requests.fork_point(named, runs), runs / "new")
     return Play(runs / "new", msgspec.structs.replace(play.settings, incarnation="new"))
 
 
@@ -64,7 +64,7 @@ def test_a_fork_goes_on_from_the_newest_checkpoint_as_if_the_run_had_not_ended(t
     assert [path.name for path in (tmp_path / "new" / "checkpoints").iterdir()] == ["0.3"]
     assert (tmp_path / "new" / "segments" / "seat-000000.seg").read_bytes() == b"stored"
     assert not (tmp_path / "new" / "run.json").exists(), "it is claimed like any new run"
-    fork.make(fork.locate("trunk@0.2", tmp_path), tmp_path / "new")
+    requests.make_fork(requests.fork_point("trunk@0.2", tmp_path), tmp_path / "new")
     assert new.figures().trained == found.trained, "what was made already stays"
 
 
@@ -80,11 +80,11 @@ def test_a_fork_is_refused_by_its_flag_or_by_its_key(tmp_path: Path) -> None:
     trunk(tmp_path)
     for named, said in (("trunk@0.9", r"no checkpoint 0\.9; did you mean 0\.3"), ("trnk", "no run trnk")):
         with pytest.raises(ConfigError, match=said):
-            fork.locate(named, tmp_path)
-    point = fork.locate("trunk", tmp_path)
-    fork.refuse_changes(point, deploy_files.load("smoke", ["run.seed=7", "learner.rl.advantage=gigpo"])[0])
+            requests.fork_point(named, tmp_path)
+    point = requests.fork_point("trunk", tmp_path)
+    requests.refuse_fork_changes(point, deploy_files.load("smoke", ["run.seed=7", "learner.rl.advantage=gigpo"])[0])
     with pytest.raises(ConfigError, match=r"--set learner\.dtype: trunk@0\.3 was trained with float32"):
-        fork.refuse_changes(point, deploy_files.load("smoke", ["learner.dtype=bfloat16"])[0])
+        requests.refuse_fork_changes(point, deploy_files.load("smoke", ["learner.dtype=bfloat16"])[0])
     words = ["run", "smoke", "--runs", str(tmp_path), "--from", "trunk"]
     (one,) = requests.resolve(cli.build_parser().parse_args([*words, "--name", "new"]))
     assert str(one.fork) == "trunk@0.3"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 
 from actors.cluster import output, tables
 from actors.cluster import paths as places
-from actors.cluster.runs import ledgers, progress
+from actors.cluster.runs import execute, ledgers
 from actors.cluster.runs.run_reader import RoundNow, RunNow, SeatNow, StepNow
 from actors.replay.database.ledger_file import connect
 
@@ -89,11 +88,10 @@ class Gone(io.StringIO):
 
 def test_a_terminal_that_is_gone_ends_the_telling_and_not_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", Gone())
-    with progress.display("run x") as shown:
-        shown.note("still at work")
+    execute.RunDisplay().note("still at work")
 
 
-def test_the_live_block_shows_all_of_its_labels_in_a_narrow_terminal() -> None:
+def test_a_terminal_shows_the_newest_line_of_a_run_in_place_of_the_last() -> None:
     step = StepNow(version="0.3", phase="rl", success=0.5, figures={"loss": 0.1, "entropy": 0.3})
     played = RoundNow(
         name="after_bc", version="0.1", played=4, planned=4, successes=1, closed=True, step=1, temperature=1.0,
@@ -116,12 +114,14 @@ def test_the_live_block_shows_all_of_its_labels_in_a_narrow_terminal() -> None:
         "seats busy": "1/4",
         "staleness": "0.25",
     }
-    assert known.items() <= dict(progress.cells(now, 4)).items()
-    with terminal(60) as out, progress.display("run x") as shown:
+    assert known.items() <= dict(execute.cells(now, 4)).items()
+    with terminal(60) as out:
+        shown = execute.RunDisplay()
         shown.show(now, 4, 99.0)
-    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", out.getvalue())
-    assert all(label in text and value in text for label, value in progress.cells(now, 4)), text
-    assert max(map(len, text.splitlines())) <= 60
+        shown.note("a note")
+    newest, note = out.getvalue().split("\r\x1b[K")[1:]
+    assert (len(newest), note) == (59, "a note\n")
+    assert "phase rl  step 3/9  left 1m10s" in newest
 
 
 @contextmanager

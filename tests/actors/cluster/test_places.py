@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 from pathlib import Path
 
 import msgspec
@@ -13,13 +11,12 @@ import yaml
 
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import compose, doctor, loop, machines, placement
+from actors.cluster.runs import compose, doctor, loop, placement
 from actors.desktop.config import SandboxConfig
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 from runtime.system import PlacerSpec
 
-PLACERS = Path(__file__).resolve().parents[2] / "runtime"  # of a placer that places hosts on this machine
 PLACED = ("cluster.engine=ray", "desktops.place={CPU: 2, desktops: 18}", "desktops.processes=2")
 
 SERVED = ("cluster.engine=ray", "samplers.place={GPU: 1}", "samplers.device=cuda", "samplers.count=2")
@@ -166,55 +163,6 @@ def test_a_machine_whose_desktops_are_elsewhere_needs_none_of_what_they_need() -
     assert "ray" in named
     assert not named & {"sandbox", "cgroups", "all memory"}
     assert "ray" not in {check.name for check in doctor.examine(deployed())}
-
-
-def test_a_machine_is_asked_for_the_desktops_of_one_process() -> None:
-    there = {check.name: check for check in doctor.examine_part(deployed(*PLACED), "desktops.place")}
-    assert there.keys() >= {"python", "packages", "sandbox", "cgroups", "debian", "all memory", "disk"}
-    assert "each of 4 desktops" in there["all memory"].found  # two seats, and two that stand ready
-
-
-async def test_a_folder_of_runs_that_can_not_be_made_is_a_check_that_fails(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    (check,) = await machines.examine(deployed(*PLACED), tmp_path / "file" / "runs")
-    assert check.fatal
-    assert f"{tmp_path}/file/runs, which all machines have to see" in check.found
-
-
-@pytest.mark.slow
-async def test_machines_that_processes_are_placed_on_are_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = f"{PLACERS.parent.parent}{os.pathsep}{PLACERS}"
-    monkeypatch.setenv("PYTHONPATH", path)
-    room = PlacerSpec(module="local_placer", arguments=("--room=2",), wait_s=20.0)
-    monkeypatch.setattr(placement, "placer_of", lambda _: room)
-    placed = deployed("cluster.engine=ray", "samplers.place={desktops: 1}", "samplers.count=2")
-    found = await machines.examine(placed, tmp_path)
-    assert [check.name for check in found] == [
-        f"{name} (samplers.place on m0)" for name in ("python", "torch", "packages", "disk", "open files")
-    ]
-    assert found[0].ok
-    monkeypatch.setattr(placement, "placer_of", lambda _: msgspec.structs.replace(room, wait_s=6.0))
-    (refused,) = await machines.examine(deployed("cluster.engine=ray", "learner.place={desktops: 3}"), tmp_path)
-    assert refused.fatal
-    assert "ranks/0 wait for a machine with desktops 3 free: m0 has desktops 2 of 2" in refused.found
-    none = msgspec.structs.replace(room, arguments=("--unusable=no such cluster",))
-    monkeypatch.setattr(placement, "placer_of", lambda _: none)
-    (hopeless,) = await machines.examine(placed, tmp_path)
-    assert hopeless.found == "no such cluster"
-
-
-async def test_an_error_without_a_text_is_no_machine_that_was_had() -> None:
-    class System:
-        async def spawn(self, *_: object) -> None:
-            raise LookupError
-
-        async def failed(self) -> str:
-            await asyncio.Event().wait()
-            return ""
-
-    assert await machines._refused(System(), [], 1.0) == "LookupError()"
 
 
 def test_kuberay_has_room_for_the_desktops_of_the_cluster_file() -> None:

@@ -22,7 +22,7 @@ ENGINE = Packages(
 FITS = Versions(learner=SAME, engine=ENGINE, driver="13.0")
 
 
-def changed(have: Versions = FITS, **fields: object) -> list[versions.Misfit]:
+def changed(have: Versions = FITS, **fields: object) -> list[versions.Check]:
     collective = bool(fields.pop("collective", False))
     return list(misfits(msgspec.structs.replace(have, **fields), collective=collective))
 
@@ -42,7 +42,7 @@ def test_what_fits_is_left_alone() -> None:
 def test_two_versions_of_nccl_matter_to_a_collective_alone(collective: bool) -> None:
     (wrong,) = changed(learner=OLD, collective=collective)
     assert (wrong.name, wrong.fatal) == ("nccl", collective)
-    assert "torch 2.13.0 brings NCCL 2.29.7, SGLang's torch 2.14.1 brings 2.30.7" in wrong.what
+    assert "torch 2.13.0 brings NCCL 2.29.7, SGLang's torch 2.14.1 brings 2.30.7" in wrong.found
     assert "make sglang-gpu" in wrong.mend
 
 
@@ -50,7 +50,7 @@ def test_a_driver_has_to_run_the_cuda_that_torch_is_built_for() -> None:
     learners, engines = changed(driver="12.8")
     assert learners.fatal
     assert engines.fatal
-    assert "the learner's torch 2.14.1 needs 13" in learners.what
+    assert "the learner's torch 2.14.1 needs 13" in learners.found
     assert "580" in learners.mend
 
 
@@ -58,14 +58,14 @@ def test_kernels_are_ready_or_can_be_compiled() -> None:
     bare = engine(ready_kernels="")
     (wrong,) = changed(engine=bare)
     assert wrong.fatal
-    assert "nvcc and g++" in wrong.what
+    assert "nvcc and g++" in wrong.found
     (wrong,) = changed(engine=bare, nvcc="13.0")
-    assert "and g++ is missing" in wrong.what
+    assert "and g++ is missing" in wrong.found
     assert not changed(engine=bare, nvcc="13.0", gxx=True)
     assert not changed(engine=engine(ready_kernels="", nvcc="13.5.37"), gxx=True)
     (wrong,) = changed(engine=bare, nvcc="12.4", gxx=True)
     assert not wrong.fatal
-    assert "CUDA 12.4" in wrong.what
+    assert "CUDA 12.4" in wrong.found
     (wrong,) = changed(engine=engine(ready_kernels="0.7.1+cu130"))  # of another version
     assert wrong.name == "kernels"
     assert not list(misfits(msgspec.structs.replace(FITS, engine=bare), compiles=False))
@@ -73,7 +73,7 @@ def test_kernels_are_ready_or_can_be_compiled() -> None:
 
 def test_another_sglang_is_named() -> None:
     (wrong,) = changed(engine=engine(sglang="0.5.24"))
-    assert (wrong.fatal, "0.5.24" in wrong.what, "0.5.23" in wrong.what) == (False, True, True)
+    assert (wrong.fatal, "0.5.24" in wrong.found, "0.5.23" in wrong.found) == (False, True, True)
 
 
 def test_packages_are_read_from_what_is_installed() -> None:
