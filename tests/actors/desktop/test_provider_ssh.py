@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from actors.cluster.config import deploy_files
-from actors.cluster.runs.machines import offices
+from actors.cluster.runs.doctor import offices
 from actors.desktop.config import MachineConfig, SshConfig
 from actors.desktop.faults import BrokenBy, FaultCause, LinkState, cause_of
 from actors.desktop.files import office
