@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Container, Iterator
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,16 +67,12 @@ def command_lines(names: Container[str]) -> Iterator[bytes]:
 STUCK_S = 10.0  # a call that has lasted this long is not waited for any more
 
 
-class _Job:
+class _Job(Future[Any]):
     """One piece of work for the thread."""
 
     def __init__(self, name: str, work: Callable[[], Any]) -> None:
-        self.name = name
-        self.work = work
-        self.started_s = time.monotonic()
-        self.done = threading.Event()
-        self.value: Any = None
-        self.error: Exception | None = None
+        super().__init__()
+        self.name, self.work, self.started_s = name, work, time.monotonic()
 
 
 class Lane:
@@ -91,22 +88,19 @@ class Lane:
     @property
     def free(self) -> bool:
         """Whether nothing is under way."""
-        return self._last is None or self._last.done.is_set()
+        return self._last is None or self._last.done()
 
     def call(self, name: str, work: Callable[[], Any], timeout_s: float) -> Any:
         """What `work` returns. Raises Refused `tool_failed`, also at the deadline."""
-        started_s = time.monotonic()
-        last = self._last
-        if last is not None and not last.done.wait(max(0.0, min(timeout_s, last.started_s + STUCK_S - started_s))):
+        until, last = time.monotonic() + timeout_s, self._last
+        if last is not None and not _ends(last, min(until, last.started_s + STUCK_S)):
             since_s = time.monotonic() - last.started_s
             raise Refused("tool_failed", f"{self._title} has been busy with {last.name} for {since_s:.1f} s")
         job = self.start(name, work)
-        if not job.done.wait(max(0.0, started_s + timeout_s - time.monotonic())):
+        if not _ends(job, until):
             text = f"{name}: {self._title} did not answer within {timeout_s:g} s; what was asked may still happen"
             raise Refused("tool_failed", text)
-        if job.error is not None:
-            raise job.error
-        return job.value
+        return job.result()
 
     def start(self, name: str, work: Callable[[], Any]) -> _Job:
         """Have `work` done after what is under way, without waiting for it."""
@@ -121,13 +115,15 @@ class Lane:
         while True:
             job = self._jobs.get()
             try:
-                job.value = job.work()
+                job.set_result(job.work())
             except Refused as refused:
-                job.error = refused
+                job.set_exception(refused)
             except Exception as error:  # noqa: BLE001 - the job's caller gets it
-                job.error = Refused("tool_failed", f"{job.name}: {self._said(error)}")
-            finally:
-                job.done.set()
+                job.set_exception(Refused("tool_failed", f"{job.name}: {self._said(error)}"))
+
+
+def _ends(job: _Job, until: float) -> bool:
+    return bool(wait([job], max(0.0, until - time.monotonic())).done)
 
 
 def _said(error: Exception) -> str:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from guest import Refused
-from guest.addresses import Place
 from guest.application import Lane, command_lines
 
 PROGRAMS = {"soffice", "libreoffice", "localc", "lowriter", "loimpress"}
@@ -64,23 +63,13 @@ class Office:
         self._again_s = self._ask_s = 0.0  # when to try again
         self._messenger: subprocess.Popen[bytes] | None = None
 
-    def call(self, module: str, name: str, arguments: dict[str, Any], timeout_s: float, *, fresh: bool = True) -> str:
-        """What a function of a module of the office's says of the document in front.
+    def ask(self, call: Call, timeout_s: float) -> str:
+        """What the office says to `call`; only one of a function waits for an office that still starts.
 
-        `fresh`: input may have left the document in the middle of something, which the call has to end first. Raises
-        Refused `tool_failed`, also at the deadline, and `bad_request` for a function that there is not.
+        Raises Refused `tool_failed`, also at the deadline, and `bad_request` for a function that there is not.
         """
-        asked = Call("tool", module, name, arguments, fresh)
-        return str(self._lane.call(name, lambda: self._asked(asked, CONNECT_S), timeout_s))
-
-    def info(self, module: str, timeout_s: float) -> str:
-        """What a module says the document in front holds. Raises Refused `tool_failed`, also at the deadline."""
-        return str(self._lane.call("info", lambda: self._asked(Call("info", module, "info"), 0.0), timeout_s))
-
-    def cells(self, module: str, area: tuple[Place, Place], timeout_s: float) -> str:
-        """What the cells from the first to the last of `area` show, as JSON. Raises Refused `tool_failed`."""
-        asked = Call("cells", module, "cells", {"first": area[0], "last": area[1]})
-        return str(self._lane.call("cells", lambda: self._asked(asked, 0.0), timeout_s))
+        connect_s = CONNECT_S if call.what == "tool" else 0.0
+        return str(self._lane.call(call.name, lambda: self._asked(call, connect_s), timeout_s))
 
     def warm(self, module: str) -> None:
         """Begin to connect and to look, so that the first call finds all of that done, without waiting for it."""
