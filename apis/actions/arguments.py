@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ast
 import re
+import string
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, NamedTuple
 
 from apis.functions.declaration import Param
-from apis.functions.keys import KEYS
 from apis.functions.values import NOT_LITERAL, Unfit, fit
 
 Unit = Literal["pixels", "thousandths"]
@@ -23,6 +23,10 @@ MEANING: Mapping[Unit, str] = {
     "thousandths": f"from 0 to {WHOLE} across and down the screen",
 }
 MAX_KEYS = 4
+# What a model may press; the guest knows these names.
+_WORDS = """ctrl control alt shift super win command enter return tab esc escape space backspace delete del insert home
+    end pageup pgup pagedown pgdn up down left right menu printscreen capslock"""
+KEYS = (*_WORDS.split(), *"+-=,./\\;'`[]", *(f"f{n}" for n in range(1, 13)), *string.ascii_lowercase, *string.digits)
 _ELEMENT = re.compile(r"e[1-9]\d{0,3}", re.ASCII)
 _WINDOW = re.compile(r"w[1-9]\d?|0x[0-9a-f]{1,8}", re.ASCII)
 Names = Collection[str] | None

@@ -11,12 +11,11 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import msgspec
 
-from apis.actions.arguments import MEANING
+from apis.actions.arguments import KEYS, MEANING
 from apis.actions.spaces import ActionSpace, holds
 from apis.applications import APPS
 from apis.catalogue import TOOLS, declared
 from apis.functions.declaration import Action, Function, Param, Tool
-from apis.functions.keys import KEYS
 
 MAX_TEXT = 1000  # characters a single action may type or quote
 
@@ -92,7 +91,7 @@ class Hotkey(Action, frozen=True, tag="hotkey"):
     """Press a key or a combination of keys."""
 
     keys: Annotated[
-        tuple[str, ...], Takes("keys", "List", tuple(KEYS), "up to four keys pressed together, e.g. ['ctrl', 's']")
+        tuple[str, ...], Takes("keys", "List", KEYS, "up to four keys pressed together, e.g. ['ctrl', 's']")
     ]
 
 

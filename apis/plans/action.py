@@ -26,7 +26,6 @@ from apis.actions.gui import (
 )
 from apis.applications import APPS, app_of_class, app_published
 from apis.apps.ranking import of_menu
-from apis.functions.keys import KEYS
 from apis.observation import Observation
 from apis.prompts.names import place, window_names
 
@@ -188,4 +187,4 @@ def _(action: Exit, observation: Observation) -> ActionPlan:
 
 def pressed(*names: str) -> Call:
     """Press keys by their names together."""
-    return Call("hotkey", {"keys": [KEYS[name] for name in names]})
+    return Call("hotkey", {"keys": list(names)})

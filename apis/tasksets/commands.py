@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from apis.functions.keys import KEYS
+from apis.actions.arguments import KEYS
 from apis.observation import SCREEN
 from apis.plans.action import BRIEFLY, SETTLE, Call
 from apis.tasks.osworld import HOME
@@ -259,4 +259,7 @@ def _done(name: str, args: list[Any], named: dict[str, Any], pointer: Pointer) -
 
 
 def _keys(names: list[str]) -> Call:
-    return Call("hotkey", {"keys": [KEYS[name.lower()] for name in names]})
+    keys = [name.lower() for name in names]
+    if lacking := set(keys) - set(KEYS):
+        raise KeyError(lacking)
+    return Call("hotkey", {"keys": keys})

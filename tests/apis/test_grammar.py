@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors.cluster.commands.play import verdict
+from apis.actions.arguments import KEYS
 from apis.actions.grammar import MAX_ANSWER, RefusedAnswer, parse
 from apis.actions.gui import (
     GUI,
@@ -26,7 +27,6 @@ from apis.actions.gui import (
     line,
 )
 from apis.applications import APP_NAMES
-from apis.functions.keys import KEYS
 
 ELEMENTS = {"e1": None, "e2": None}
 WINDOWS = {"w1": 7, "0x00000007": 7}

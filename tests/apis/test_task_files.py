@@ -120,7 +120,7 @@ def test_lines_of_pyautogui_become_calls() -> None:
     assert [call.method for call in done if call.method != "settle"] == [
         "hotkey", "type_text", "hotkey", "hotkey", "click",
     ]  # fmt: skip
-    assert done[0].args == {"keys": ["Shift_L", "Control_L", "e"]}
+    assert done[0].args == {"keys": ["shift", "ctrl", "e"]}
     assert done[-2].args == {"x": 640, "y": 360, "button": 1, "n": 1}
     wide = commands.translated(code + more, (1920, 1080))
     assert wide[-2].args == {"x": 960, "y": 540, "button": 1, "n": 1}

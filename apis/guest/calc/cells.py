@@ -287,21 +287,19 @@ class Cells(Workbook):
                 if value is not None:
                     self._uncovered(cells.getCellByPosition(0, at), f"data[{at}]")
         written: list[tuple[Any, int, str]] = []
-        self._doc.lockControllers()
-        try:
-            for at, value in enumerate(data):
-                if value is not None:
-                    cell = cells.getCellByPosition(0, at)
-                    before = (cell, cell.NumberFormat, cell.Formula)
-                    self._type_into(cell, value, f"data[{at}]")
-                    written.append(before)
-        except Refused:
-            for cell, number_format, formula in written:
-                cell.NumberFormat = number_format  # first, for it decides what a text means
-                cell.Formula = formula
-            raise
-        finally:
-            self._doc.unlockControllers()
+        with self._drawn_once():
+            try:
+                for at, value in enumerate(data):
+                    if value is not None:
+                        cell = cells.getCellByPosition(0, at)
+                        before = (cell, cell.NumberFormat, cell.Formula)
+                        self._type_into(cell, value, f"data[{at}]")
+                        written.append(before)
+            except Refused:
+                for cell, number_format, formula in written:
+                    cell.NumberFormat = number_format  # first, for it decides what a text means
+                    cell.Formula = formula
+                raise
         return f"{address(cells.RangeAddress)} written, {len(data)} values"
 
     def get_column_data(self, *, column_name: str) -> str:
@@ -395,8 +393,7 @@ class Cells(Workbook):
         self._apart(area)
         columns = [self._sheet.Columns.getByIndex(index) for index in order]
         looks = [(column.Width, column.IsVisible) for column in columns]
-        self._doc.lockControllers()
-        try:
+        with self._drawn_once():
             for place, index in enumerate(order):
                 self._move(index, index, count + place, area.EndRow)
             self._move(count, 2 * count - 1, 0, area.EndRow)
@@ -406,8 +403,6 @@ class Cells(Workbook):
                     column.Width = width
                 if column.IsVisible != visible:
                     column.IsVisible = visible
-        finally:
-            self._doc.unlockControllers()
         return f"columns now stand in the order {', '.join(letters(index) for index in order)} of before"
 
     def _apart(self, area: Any) -> None:
@@ -425,6 +420,6 @@ class Cells(Workbook):
 
 def _plain(value: Any) -> Any:
     """A value for a list that a model reads."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return int(value)
-    return value if isinstance(value, float) else shown(value)
+    if not isinstance(value, float):
+        return shown(value)
+    return int(value) if value.is_integer() and abs(value) < 1e15 else value

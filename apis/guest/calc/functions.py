@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import count
 from typing import Any
 
 from guest.addresses import Place, filled, letters
 from guest.calc.cells import CONTENTS, Cells, Workbook, address, filled_in
 from guest.calc.sheets import Looks, Sheets
 from guest.files import wrong
-from guest.office.base import enum, struct
+from guest.office.base import enum, free_name, struct
 
 DIAGRAMS = {"column": "Bar", "bar": "Bar", "line": "Line", "pie": "Pie", "area": "Area", "scatter": "XY"}
 MAX_FIELDS = 100
@@ -111,7 +112,7 @@ class Reports(Workbook):
     def _size_of(self, table: Any) -> tuple[int, int]:
         """Columns and rows of what a pivot table is going to write: it is made on a sheet of its own, and dropped."""
         sheets = self._doc.Sheets
-        name = next(f"pivot {n}" for n in range(sheets.Count + 1) if not sheets.hasByName(f"pivot {n}"))
+        name = free_name(sheets, (f"pivot {number}" for number in count()))
         sheets.insertNewByName(name, sheets.Count)
         try:
             apart = sheets.getByName(name)

@@ -10,12 +10,13 @@ import os
 import shutil
 import subprocess
 import tempfile
+from itertools import count
 from typing import Any
 
 import uno
 from guest.calc.cells import Workbook, address, within
 from guest.files import to_write, url_of, wrong
-from guest.office.base import RESULT_CHARS, enum, prop, struct
+from guest.office.base import RESULT_CHARS, enum, free_name, prop, struct
 
 VIEWERS = ("chromium", "chromium-browser")  # set up with the flags of any other start of it
 CSV = "Text - txt - csv (StarCalc)"
@@ -60,11 +61,8 @@ class Sheets(Workbook):
         place = self._sheet_named(source_sheet, "source_sheet").RangeAddress.Sheet
         self._open_structure("source_sheet")
         sheets = self._doc.Sheets
-        number = 2
-        while new_sheet_name is None:
-            name = f"{source_sheet}_{number}"
-            new_sheet_name = None if sheets.hasByName(name) else name
-            number += 1
+        if new_sheet_name is None:
+            new_sheet_name = free_name(sheets, (f"{source_sheet}_{number}" for number in count(2)))
         sheets.copyByName(source_sheet, self._free_name(new_sheet_name, "new_sheet_name"), place + 1)
         return f"{new_sheet_name!r} is a copy of {source_sheet!r} and stands at position {place + 1}"
 

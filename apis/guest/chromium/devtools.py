@@ -51,22 +51,37 @@ class _Socket:
         return self._socket.send(data)
 
 
-class _Client(websocket.WebSocket):
-    def recv_frame(self) -> Any:
-        frame = super().recv_frame()
-        known = vars(frame)  # the library has renamed it
-        if known.get("mask") or known.get("mask_value"):
-            raise Closed("a server's frames are not masked")
-        return frame
+@contextmanager
+def _translated(before: str = "") -> Iterator[None]:
+    """Raise the library's errors as OSError."""
+    try:
+        yield
+    except websocket.WebSocketTimeoutException as error:
+        raise TimeoutError(str(error)) from error
+    except (websocket.WebSocketException, Closed, ValueError, IndexError) as error:
+        raise Closed(f"{before}{error}"[:200]) from error
 
 
-class WebSocket:
-    """One connection. Every method takes `until`, a moment of `time.monotonic`, and raises TimeoutError then."""
+def _left(until: float) -> float:
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the deadline has passed")
+    return left
+
+
+EVENTS_MAX = 500
+Event = dict[str, Any]
+
+
+class DevTools:
+    """One connection: commands and events. `until` is a moment of `time.monotonic`; TimeoutError is raised then."""
 
     def __init__(self, port: int, path: str, until: float) -> None:
         """Connect and agree to talk WebSocket. Raises OSError (Closed, TimeoutError)."""
+        self._number = 0
+        self._events: deque[Event] = deque(maxlen=EVENTS_MAX)
         self._socket = _Socket(port, until)
-        self._client = _Client()
+        self._client = websocket.WebSocket()
         try:
             with _translated("no WebSocket: "):
                 options = {"socket": self._socket, "suppress_origin": True, "redirect_limit": 0}
@@ -98,48 +113,12 @@ class WebSocket:
                 raise Closed("the server closed the connection")
             return bytes(data).decode()
 
-
-@contextmanager
-def _translated(before: str = "") -> Iterator[None]:
-    """Raise the library's errors as OSError."""
-    try:
-        yield
-    except websocket.WebSocketTimeoutException as error:
-        raise TimeoutError(str(error)) from error
-    except (websocket.WebSocketException, Closed, ValueError, IndexError) as error:
-        raise Closed(f"{before}{error}"[:200]) from error
-
-
-def _left(until: float) -> float:
-    left = until - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("the deadline has passed")
-    return left
-
-
-EVENTS_MAX = 500
-Event = dict[str, Any]
-
-
-class DevTools:
-    """Commands and events."""
-
-    def __init__(self, port: int, path: str, until: float) -> None:
-        """Connect. Raises OSError."""
-        self._socket = WebSocket(port, path, until)
-        self._number = 0
-        self._events: deque[Event] = deque(maxlen=EVENTS_MAX)
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._socket.close()
-
     def ask(self, method: str, params: dict[str, Any], until: float, session: str = "") -> dict[str, Any]:
         """Carry out a command; its result. Raises OSError, and Refused where the browser says no."""
         self._number += 1
         number = self._number
         message = {"id": number, "method": method, "params": params, **({"sessionId": session} if session else {})}
-        self._socket.send(json.dumps(message), until)
+        self.send(json.dumps(message), until)
         while True:
             got = self._receive(until)
             if got.get("id") == number:
@@ -169,7 +148,7 @@ class DevTools:
 
     def _receive(self, until: float) -> dict[str, Any]:
         try:
-            got = json.loads(self._socket.receive(until))
+            got = json.loads(self.receive(until))
         except ValueError as error:
             raise Closed("the browser does not speak JSON") from error
         if not isinstance(got, dict):

@@ -43,7 +43,7 @@ class Seen:
         self.covered = {at for at in range(count) if answer["at"].get(str(at), 0) is None}
         self.places = {int(at): _box(box) for at, box in answer["at"].items() if box and 0 <= int(at) < count}
         self.values = {int(at): str(text)[:TEXT_MAX] for at, text in answer["value"].items()}
-        self.boxes = [_row(row) for row in answer["boxes"][:BOXES_MAX]]
+        self.boxes = [_box_row(row) for row in answer["boxes"][:BOXES_MAX]]
 
     def applied(self, rows: list[list[Any]], corner: tuple[int, int], window: int) -> list[list[Any]]:
         """The elements that a click reaches, where it does; `rows` are those that were asked about."""
@@ -69,7 +69,7 @@ def _box(given: list[Any]) -> Box:
     return x, y, w, h
 
 
-def _row(given: list[Any]) -> tuple[str, str, Box, list[str]]:
+def _box_row(given: list[Any]) -> tuple[str, str, Box, list[str]]:
     """Tag, name, box and states of a check box or radio button that its label represents."""
     kind, name, x, y, w, h, checked, disabled, focused = given
     if kind not in _KINDS:
@@ -189,23 +189,29 @@ def info() -> str:
     lines: list[str] = []
     if not shown["focused"] and (hidden := _BROWSER.incognito(until)):
         lines.append(f"Incognito tabs: {len(hidden)}")
-        lines += [
-            f"- {clean(page['title'], TITLE_CHARS)} | {clean(page['url'], URL_CHARS)}" for page in hidden[:TABS_MAX]
-        ]
+        lines += [f"- {_row(page['title'], page['url'])}" for page in hidden[:TABS_MAX]]
     for front, count, tabs in sorted(shown["windows"], key=lambda window: not window[0]):
         lines.append(f"{'tabs' if front else 'tabs of another window'}: {count}")
         for number, (active, title, url) in enumerate(tabs, 1):
             mark = "*" if active else " "
             extra = " | bookmarked" if front and active and shown["marked"] else ""
-            lines.append(f"{mark} {number}: {clean(title, TITLE_CHARS)} | {clean(url, URL_CHARS)}{extra}")
+            lines.append(f"{mark} {number}: {_row(title, url)}{extra}")
         lines += ["..."] * (count > len(tabs))
     return "\n".join(lines)[:INFO_CHARS]
 
 
+def _row(title: str, url: str) -> str:
+    return f"{clean(title, TITLE_CHARS)} | {clean(url, URL_CHARS)}"
+
+
+def _quoted(title: str, url: str) -> str:
+    return f"{clean(title, TITLE_CHARS)!r} ({clean(url, URL_CHARS)})"
+
+
 def state() -> str:
     """The addresses and titles of all tabs, and which is in front, as JSON. Raises Refused."""
-    found = _BROWSER.run(tabs_script("state"), soon(CALL_S))
-    return json.dumps({"tabs": found[0], "active": found[1]})
+    shown, active = _BROWSER.run(tabs_script("state"), soon(CALL_S))
+    return json.dumps({"tabs": shown, "active": active})
 
 
 def sight(url: str, title: str, elements: list[list[Any]]) -> Seen | None:
@@ -277,7 +283,7 @@ class BrowserTools:
         if mark is None:
             raise failed("the page in front has no address: open one first")
         old, title, url, folder = mark
-        what = f"{clean(title, TITLE_CHARS)!r} ({clean(url, URL_CHARS)})"
+        what = _quoted(title, url)
         return f"{what} {'was bookmarked already' if old else 'is bookmarked'}, in {clean(folder, TITLE_CHARS)!r}"
 
     def bring_back_last_tab(self) -> str:
@@ -285,7 +291,7 @@ class BrowserTools:
         if restored is None:
             raise failed("no tab has been closed that could be brought back")
         count, title, url = restored
-        what = f"{clean(title, TITLE_CHARS)!r} ({clean(url, URL_CHARS)})"
+        what = _quoted(title, url)
         return f"{what} is open again" if count == 1 else f"a window with {count} tabs is open again, first {what}"
 
     def delete_browsing_data(self) -> str:

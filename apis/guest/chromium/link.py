@@ -76,7 +76,7 @@ class Browser:
     def run(self, expression: str, until: float) -> Any:
         """What a JavaScript expression gives that runs in the helper extension. Raises Refused."""
         self.connected(until)
-        return self._value(self.ask("Runtime.evaluate", until, self._helper, **_evaluated(expression)))
+        return self._evaluate(expression, until, self._helper)
 
     def ask(self, method: str, until: float, session: str = "", **params: Any) -> dict[str, Any]:
         """Carry out a DevTools command. Raises Refused."""
@@ -107,8 +107,10 @@ class Browser:
         for page in self.pages(until):
             if page["url"].rstrip("/") == url.rstrip("/"):
                 target = page["targetId"]
-                if again and self._at_once(target, expression, until) is None:
-                    self._load(target, until)
+                if again:
+                    with self._attached(target, until) as session:
+                        if self._evaluate(expression, until, session) is None:
+                            self.ask("Page.reload", until, session)
                 given = self.read(target, expression, until)  # before it has to be drawn, which takes longer
                 self.ask("Target.activateTarget", until, targetId=target)
                 return given
@@ -140,7 +142,7 @@ class Browser:
         with self._attached(target, until) as session:
             while True:
                 try:
-                    given = self._value(self.ask("Runtime.evaluate", until, session, **_evaluated(expression)))
+                    given = self._evaluate(expression, until, session)
                 except Refused as refused:
                     if not any(part in str(refused) for part in LOADING):
                         raise
@@ -170,8 +172,7 @@ class Browser:
         if frame not in self._worlds:
             made = self.ask("Page.createIsolatedWorld", until, session, frameId=frame, worldName="sight")
             self._worlds[frame] = made["executionContextId"]
-        evaluated = _evaluated(expression) | {"contextId": self._worlds[frame]}
-        return self._value(self.ask("Runtime.evaluate", until, session, **evaluated))
+        return self._evaluate(expression, until, session, contextId=self._worlds[frame])
 
     def unlook(self) -> None:
         """Let go of the session that is kept."""
@@ -180,14 +181,6 @@ class Browser:
         if session and self._tools is not None:
             with contextlib.suppress(Refused):
                 self.ask("Target.detachFromTarget", soon(SHORT_S), sessionId=session)
-
-    def _at_once(self, target: str, expression: str, until: float) -> Any:
-        with self._attached(target, until) as session:
-            return self._value(self.ask("Runtime.evaluate", until, session, **_evaluated(expression)))
-
-    def _load(self, target: str, until: float) -> None:
-        with self._attached(target, until) as session:
-            self.ask("Page.reload", until, session)
 
     @contextlib.contextmanager
     def _attached(self, target: str, until: float) -> Iterator[str]:
@@ -242,7 +235,10 @@ class Browser:
             time.sleep(LOOK_S)  # right after its start Chromium has not loaded its extensions yet
         raise failed("the extension 'Desktop functions' is off: switch it on at chrome://extensions")
 
-    def _value(self, result: dict[str, Any]) -> Any:
+    def _evaluate(self, expression: str, until: float, session: str, **more: Any) -> Any:
+        """What an expression gives in a page. Raises Refused."""
+        asked = {"expression": expression, "awaitPromise": True, "returnByValue": True, **more}
+        result = self.ask("Runtime.evaluate", until, session, **asked)
         if "exceptionDetails" in result:
             about = result["exceptionDetails"].get("exception", {}).get("description", "an error")
             raise failed(f"Chromium: {clean(about, 200)}")
@@ -255,10 +251,6 @@ class Browser:
 
 
 _LOADED = "location.protocol === 'about:' ? null : typeof chrome.tabs"
-
-
-def _evaluated(expression: str) -> dict[str, Any]:
-    return {"expression": expression, "awaitPromise": True, "returnByValue": True}
 
 
 def running() -> bool:

@@ -1,21 +1,17 @@
 """Chromium's profile: waiting until it has written its bookmarks, and visits written before it starts.
 
-Waits end by `until`. The history's tables are made by the installed Chromium itself, in a folder of its own
-that goes again; its profile gets nothing but the history. A Chromium that runs holds its history, so nothing is written
-next to it.
+The history's tables are made by the installed Chromium itself, in a folder of its own that goes again. A Chromium that
+runs holds its history, so nothing is written next to it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
-import select
 import shutil
 import signal
 import sqlite3
-import struct
 import subprocess
 import tempfile
 import time
@@ -26,23 +22,21 @@ from typing import Any
 from guest.chromium.link import Browser, failed, running, tabs_script
 from guest.chromium.start import PROFILE, PROGRAMS
 
-FOLDER, NAME = f"{PROFILE}/Default", "Bookmarks"
 ROOTS = {"bookmark_bar": "bookmarks-bar", "other": "other"}  # in the file, and as the browser calls them
-IN_MOVED_TO = 0x80  # Chromium writes another file and gives it this name
 MOST_BYTES = 1 << 20
-EVENTS_BYTES = 1 << 16
+LOOK_S = 0.02
 
 
 def wait_written(browser: Browser, until: float) -> None:
     """Until the profile's file holds the bookmarks that the browser shows. Raises Refused at `until`."""
-    place = Path(os.environ["HOME"], FOLDER, NAME)
-    with _Watch(str(place.parent)) as watch:
-        while True:
-            shown = browser.run(tabs_script("shownBookmarks"), until)
-            if {name: shown.get(kind, []) for name, kind in ROOTS.items()} == _written(place):
-                return
-            if not watch.wait(NAME.encode(), until):
-                raise failed("Chromium has not written its bookmarks in time")
+    place = Path(os.environ["HOME"], PROFILE, "Default", "Bookmarks")
+    while True:
+        shown = browser.run(tabs_script("shownBookmarks"), until)
+        if {name: shown.get(kind, []) for name, kind in ROOTS.items()} == _written(place):
+            return
+        if time.monotonic() + LOOK_S >= until:
+            raise failed("Chromium has not written its bookmarks in time")
+        time.sleep(LOOK_S)
 
 
 def _written(place: Path) -> dict[str, Any]:
@@ -61,50 +55,11 @@ def _strip(mark: dict[str, Any]) -> list[Any]:
     return [mark["name"], mark["url"] if mark["type"] == "url" else [_strip(each) for each in mark["children"]]]
 
 
-class _Watch:
-    """Names that files get in a folder, by inotify(7)."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-
-    def __enter__(self) -> _Watch:
-        libc = ctypes.CDLL(None, use_errno=True)
-        self._fd = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._fd < 0:
-            raise failed(f"inotify: {os.strerror(ctypes.get_errno())}")
-        if libc.inotify_add_watch(self._fd, os.fsencode(self._folder), IN_MOVED_TO) < 0:
-            os.close(self._fd)
-            raise failed(f"{self._folder}: {os.strerror(ctypes.get_errno())}")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
-
-    def wait(self, name: bytes, until: float) -> bool:
-        """Whether a file got this name before `until`."""
-        while (left := until - time.monotonic()) > 0:
-            if select.select([self._fd], [], [], left)[0] and name in _names(os.read(self._fd, EVENTS_BYTES)):
-                return True
-        return False
-
-
-def _names(data: bytes) -> list[bytes]:
-    """The names in a sequence of `struct inotify_event`."""
-    names, at = [], 0
-    while at < len(data):
-        *_, length = struct.unpack_from("iIII", data, at)
-        at += struct.calcsize("iIII")
-        names.append(data[at : at + length].rstrip(b"\0"))
-        at += length
-    return names
-
-
 Visit = tuple[str, str, float]  # address, title, seconds ago
 
 PLACE = f"{PROFILE}/Default/History"
 EPOCH_S = 11_644_473_600  # from 1601, where Chromium's clock begins, to 1970
 FOLLOWED = 0x30000000  # a link was followed, and the visit both begins and ends its chain of redirects
-LOOK_S = 0.02
 END_S = 5.0  # of a Chromium that was asked to end
 
 

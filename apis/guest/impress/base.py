@@ -117,13 +117,6 @@ def around(shape: Any) -> tuple[int, int, int, int]:
     return at.X, at.Y, size.Width, size.Height
 
 
-def paragraphs(text: Any) -> Iterator[Any]:
-    """The lines of a text, and in the same way the portions of a line."""
-    listed = text.createEnumeration()
-    while listed.hasMoreElements():
-        yield listed.nextElement()
-
-
 class Show(Document):
     """The presentation in front."""
 

@@ -6,12 +6,13 @@ presentation in front, and its answer is one bounded text.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 from guest.files import there_in_home, wrong
-from guest.impress.base import Show, around, kind_of, paragraphs, parts, text_of, texts
+from guest.impress.base import Show, around, kind_of, parts, text_of, texts
 from guest.impress.media import Files, Media
-from guest.office.base import enum, prop
+from guest.office.base import each, enum, free_name, is_page_number, prop
 
 MAX_SLIDES = 1000
 AREALESS = {"line", "media"}
@@ -21,23 +22,23 @@ class Slides(Media, Show):
     """Slides and boxes."""
 
     def go_to_slide(self, *, slide_index: int) -> str:
-        page, count = self._slide(slide_index), self._count()  # asked later, it would wait until the slide is drawn
+        page, slides = self._slide(slide_index), self._count()  # asked later, it would wait until the slide is drawn
         if self._of_view("DrawViewMode") == enum("drawing.DrawViewMode", "HANDOUT"):
             raise wrong("slide_index: the handout shows no single slide: choose View > Normal first")
         self._view.setCurrentPage(page)  # a design that is shown gives way, too
-        return f"slide {slide_index} of {count} is shown"
+        return f"slide {slide_index} of {slides} is shown"
 
     def get_slide_count(self) -> str:
         return f"{self._count()} slides; slide {self._shown()} is shown"
 
     def duplicate_slide(self, *, slide_index: int) -> str:
         page = self._slide(slide_index)
-        count = self._count()
-        if count >= MAX_SLIDES:
+        slides = self._count()
+        if slides >= MAX_SLIDES:
             raise wrong(f"slide_index: a presentation has at most {MAX_SLIDES} slides here")
         self._rest()
         self._doc.duplicate(page)  # puts the copy behind its original
-        return f"slide {slide_index + 1} is a copy of slide {slide_index}; there are {count + 1} slides"
+        return f"slide {slide_index + 1} is a copy of slide {slide_index}; there are {slides + 1} slides"
 
     def set_slide_orientation(self, *, orientation: str) -> str:
         """Turn all slides, and scale what is on them, as the menu Slide > Slide Properties does."""
@@ -78,10 +79,7 @@ class Slides(Media, Show):
     def _named(self, graphic: Any, name: str) -> str:
         """Enter a picture into the document's table of pictures, which a file keeps by name."""
         table = self._doc.createInstance("com.sun.star.drawing.BitmapTable")
-        number, free = 1, name
-        while table.hasByName(free):
-            number += 1
-            free = f"{name} {number}"
+        free = free_name(table, (name,), (f"{name} {number}" for number in count(2)))
         table.insertByName(free, graphic)
         return free
 
@@ -201,11 +199,11 @@ class Texts(Show):
         return f"the {len(holders)} texts of slide {slide_index} have the font {font_name}{note}"
 
     def set_text_strikethrough(self, *, slide_index: int, box_index: int, line_numbers: list[int], apply: bool) -> str:
-        lines = list(paragraphs(self._text_box(slide_index, box_index)))
+        lines = list(each(self._text_box(slide_index, box_index)))
         if line_numbers[-1] > len(lines):
             raise wrong(f"line_numbers: box {box_index} of slide {slide_index} has lines 1 to {len(lines)} only")
         for number in line_numbers:
-            for portion in paragraphs(lines[number - 1]):
+            for portion in each(lines[number - 1]):
                 portion.CharStrikeout = SINGLE if apply else NONE
         done = "struck through" if apply else "not struck through"
         return f"lines {', '.join(map(str, line_numbers))} of box {box_index} of slide {slide_index} are {done}"
@@ -255,21 +253,15 @@ def _paint_numbers(shape: Any, value: int, shown: str) -> int:
     if kind == "slide number":
         _all(shape).CharColor = value
         return 1
-    count = 0
+    painted = 0
     for text in texts(parts(shape, kind)):
         if shown not in text.String:  # far quicker than to look at all portions
             continue
-        fields = [portion for line in paragraphs(text) for portion in paragraphs(line) if _is_number(portion)]
+        fields = [portion for line in each(text) for portion in each(line) if is_page_number(portion)]
         for portion in fields:
             portion.CharColor = value
-        count += bool(fields)
-    return count
-
-
-def _is_number(portion: Any) -> bool:
-    if portion.TextPortionType != "TextField":
-        return False
-    return bool(portion.TextField.supportsService("com.sun.star.text.TextField.PageNumber"))
+        painted += bool(fields)
+    return painted
 
 
 class ImpressTools(Texts, Slides, Files):

@@ -9,12 +9,13 @@ from __future__ import annotations
 import io
 import mimetypes
 import os
+from itertools import count
 from typing import Any
 
 import uno
 from guest.files import IMAGE_MAX_BYTES, refuse_large, there_in_home, to_write, url_of, wrong
-from guest.impress.base import Show, around, paragraphs
-from guest.office.base import graphic, prop, props, service, struct, writing
+from guest.impress.base import Show, around
+from guest.office.base import each, free_name, graphic, prop, props, service, struct, writing
 from PIL import Image, ImageDraw
 
 FORMATS = {".odp": "impress8", ".pptx": "Impress MS PowerPoint 2007 XML", ".ppt": "MS PowerPoint 97"}
@@ -56,13 +57,13 @@ class Files(Show):
         right = ENDINGS.get(format, (f".{format}",))
         if ending.lower() not in right:
             raise wrong(f"file_path: for the format {format} the name ends with {' or '.join(right)}")
-        count = self._count()
-        if slide_index is None and count > MAX_EXPORTED:
-            raise wrong(f"slide_index: name one slide; at most {MAX_EXPORTED} are written at once, not {count}")
+        slides = self._count()
+        if slide_index is None and slides > MAX_EXPORTED:
+            raise wrong(f"slide_index: name one slide; at most {MAX_EXPORTED} are written at once, not {slides}")
         if slide_index is not None:
             wanted = {target: slide_index}
         else:
-            wanted = {to_write(f"{stem}-{n}{ending}", "file_path"): n for n in range(1, count + 1)}
+            wanted = {to_write(f"{stem}-{n}{ending}", "file_path"): n for n in range(1, slides + 1)}
         self._rest()
         for path, number in wanted.items():
             self._export(path, MEDIA_TYPES[format], self._slide(number))
@@ -252,10 +253,7 @@ class Media(Show):
         """Copy a file into the document's own storage; the URL that names it there."""
         folder = self._doc.getDocumentStorage().openStorageElement("Media", READWRITE)
         stem, ending = os.path.splitext(os.path.basename(path))
-        number, name = 1, stem + ending
-        while folder.hasByName(name):
-            number += 1
-            name = f"{stem}-{number}{ending}"
+        name = free_name(folder, (stem + ending,), (f"{stem}-{number}{ending}" for number in count(2)))
         stream = folder.openStreamElement(name, WRITE | TRUNCATE)
         out = stream.getOutputStream()
         with open(path, "rb") as file:
@@ -281,7 +279,7 @@ def _poster() -> Any:
 def _start_with_slide(page: Any, shape: Any) -> None:
     """Have a medium play as soon as its slide shows: an effect of the slide's main sequence, as the office makes it."""
     root = page.AnimationNode
-    main = next((node for node in paragraphs(root) if _type_of(node) == MAIN_SEQUENCE), None)
+    main = next((node for node in each(root) if _type_of(node) == MAIN_SEQUENCE), None)
     if main is None:
         main = service("animations.SequenceTimeContainer")
         main.UserData = (_note("node-type", MAIN_SEQUENCE),)

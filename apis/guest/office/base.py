@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import uno
@@ -45,6 +46,25 @@ def props(**values: Any) -> Any:
 def enum(kind: str, value: str) -> Any:
     """A value of one of the office's enumerations, `kind` below com.sun.star."""
     return uno.Enum(f"com.sun.star.{kind}", value)
+
+
+def each(holder: Any) -> Iterator[Any]:
+    """The parts that one of the office's objects enumerates: the lines of a text, the portions of a line."""
+    listed = holder.createEnumeration()
+    while listed.hasMoreElements():
+        yield listed.nextElement()
+
+
+def is_page_number(portion: Any) -> bool:
+    """Whether a portion of a line is a page's number."""
+    if portion.TextPortionType != "TextField":
+        return False
+    return bool(portion.TextField.supportsService("com.sun.star.text.TextField.PageNumber"))
+
+
+def free_name(taken: Any, *names: Iterable[str]) -> str:
+    """The first of `names` that the office's container does not have."""
+    return next(name for name in itertools.chain(*names) if not taken.hasByName(name))
 
 
 def service(name: str, *arguments: Any) -> Any:
@@ -100,6 +120,15 @@ class Document:
     def _dispatch(self, command: str, *arguments: Any) -> None:
         """Have the document's window carry out a command of its menus; the arguments are named values."""
         _dispatcher().executeDispatch(self._view.Frame, f".uno:{command}", "", 0, arguments)
+
+    @contextlib.contextmanager
+    def _drawn_once(self) -> Iterator[None]:
+        """What happens inside is drawn at its end."""
+        self._doc.lockControllers()
+        try:
+            yield
+        finally:
+            self._doc.unlockControllers()
 
     def _has_font(self, name: str) -> bool:
         """Whether a font is installed."""

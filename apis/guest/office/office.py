@@ -172,7 +172,7 @@ def document(desktop: Any, current: Any, service: str, kind: str) -> Any:
     if _is(current, service):
         return current
     newest = None
-    listed = desktop.Components.createEnumeration()
+    listed = desktop.Components.createEnumeration()  # without `guest.office.base`, which needs the office's Python
     while listed.hasMoreElements():
         each = listed.nextElement()
         newest = each if _is(each, service) else newest

@@ -111,11 +111,10 @@ class TextDocument(Document):
         """What happens inside is undone by one ctrl+z and drawn once."""
         undo = self._doc.UndoManager
         undo.enterUndoContext(name)
-        self._doc.lockControllers()
         try:
-            yield
+            with self._drawn_once():
+                yield
         finally:
-            self._doc.unlockControllers()
             undo.leaveUndoContext()
 
     def _caret(self) -> Any:

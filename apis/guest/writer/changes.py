@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from guest.matching import Match
+from guest.office.base import each
 
 DELETED_MAX = 500  # places of deleted text
 
@@ -41,9 +42,9 @@ def deleted_in(document: Any) -> list[Place]:
     changes = document.Redlines
     if not changes.hasElements():
         return places
-    listed = changes.createEnumeration()
-    while listed.hasMoreElements() and len(places) < DELETED_MAX:
-        change = listed.nextElement()
+    for change in each(changes):
+        if len(places) == DELETED_MAX:
+            break
         if change.RedlineType == "Delete":
             start, end = change.RedlineStart, change.RedlineEnd
             text = start.getText()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from guest.files import home, to_write, wrong
-from guest.office.base import RESULT_CHARS, enum, prop, props, struct
+from guest.office.base import RESULT_CHARS, each, enum, is_page_number, prop, props, struct
 from guest.writer.base import Piece, TextDocument, character, one_line, plural, values
 from guest.writer.text import Writing
 
@@ -44,13 +44,13 @@ def _numbers(indices: list[int] | None) -> str:
 def _joined(marked: Iterator[Marked]) -> list[Marked]:
     """Places of one colour; adjoining parts are one place."""
     places: list[Marked] = []
-    for each in marked:
-        last = places[-1] if places else each
-        adjoins = each.piece is last.piece and each.start == last.start + len(last.string)
-        if adjoins and each.colour == last.colour:
-            places[-1] = last._replace(string=last.string + each.string)
+    for mark in marked:
+        last = places[-1] if places else mark
+        adjoins = mark.piece is last.piece and mark.start == last.start + len(last.string)
+        if adjoins and mark.colour == last.colour:
+            places[-1] = last._replace(string=last.string + mark.string)
         else:
-            places.append(each)
+            places.append(mark)
     return places
 
 
@@ -113,9 +113,9 @@ class Looks(TextDocument):
     def find_highlighted_text(self, *, highlight_color: str) -> str:
         wanted = int(highlight_color[1:], 16)
         marked = _joined(self._marked(None))
-        places = [f"{each.piece.name}: {one_line(each.string, 200)!r}" for each in marked if each.colour == wanted]
+        places = [f"{mark.piece.name}: {one_line(mark.string, 200)!r}" for mark in marked if mark.colour == wanted]
         if not places:
-            others = sorted({f"#{each.colour:06x}" for each in marked})
+            others = sorted({f"#{mark.colour:06x}" for mark in marked})
             there = f"; the document has {', '.join(others[:20])}" if others else "; the document has no highlighting"
             return f"no text is highlighted in {highlight_color}{there}"
         lines, length = [f"{plural(len(places), 'place')} highlighted in {highlight_color}:"], 0
@@ -130,11 +130,11 @@ class Looks(TextDocument):
     def remove_highlighting(self, *, paragraph_indices: list[int] | None) -> str:
         count = 0
         with self._one_step("remove_highlighting"):
-            for each in list(self._marked(paragraph_indices)):
+            for mark in list(self._marked(paragraph_indices)):
                 for name in MARKS:
-                    each.range.setPropertyToDefault(name)
-                    if each.range.getPropertyValue(name) != NO_COLOUR:  # the style has it
-                        each.range.setPropertyValue(name, NO_COLOUR)
+                    mark.range.setPropertyToDefault(name)
+                    if mark.range.getPropertyValue(name) != NO_COLOUR:  # the style has it
+                        mark.range.setPropertyValue(name, NO_COLOUR)
                 count += 1
         return f"{_numbers(paragraph_indices)}: highlighting taken from {plural(count, 'place')}"
 
@@ -143,11 +143,9 @@ class Looks(TextDocument):
         pieces = self._pieces(indices)
         for at, cursor in reversed(list(self._coloured(pieces))):
             start = 0
-            portions = cursor.createEnumeration().nextElement().createEnumeration()
-            while portions.hasMoreElements():
-                portion = portions.nextElement()
+            for portion in each(next(each(cursor))):
                 colours = [portion.getPropertyValue(name) for name in MARKS]
-                colour = next((each for each in colours if each not in (None, NO_COLOUR)), None)
+                colour = next((value for value in colours if value not in (None, NO_COLOUR)), None)
                 gone = any(first <= start < last for first, last in pieces[at].deleted)
                 if colour is not None and not gone and portion.TextPortionType == "Text" and portion.String:
                     yield Marked(pieces[at], start, colour, portion.String, portion)
@@ -172,15 +170,9 @@ QUALITY: dict[str, dict[str, Any]] = {
 
 def _numbered(text: Any) -> Any:
     """The paragraph of a header or footer that has a page number; None where none has."""
-    paragraphs = text.createEnumeration()
-    while paragraphs.hasMoreElements():
-        paragraph = paragraphs.nextElement()
-        portions = paragraph.createEnumeration() if hasattr(paragraph, "createEnumeration") else None
-        while portions is not None and portions.hasMoreElements():
-            portion = portions.nextElement()
-            field = portion.TextField if portion.TextPortionType == "TextField" else None
-            if field is not None and field.supportsService("com.sun.star.text.TextField.PageNumber"):
-                return paragraph
+    for paragraph in each(text):
+        if hasattr(paragraph, "createEnumeration") and any(map(is_page_number, each(paragraph))):
+            return paragraph
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from guest.files import image_size, refuse_large, there_in_home, wrong
 from guest.matching import MOST, Match
-from guest.office.base import enum, graphic
+from guest.office.base import each, enum, graphic
 from guest.writer.base import TextDocument, as_typed, character, one_line, plural, rewrite, select_back
 
 MATH = "078B7ABA-54FC-457F-8551-6147e776a997"  # class id of the office's formulas
@@ -30,15 +30,9 @@ def _in_parts(text: Any, cursor: Any) -> list[Any]:
     """Cursors over the parts of a selection that each have one look, the last first."""
     if None not in cursor.getPropertyValues(LOOKS):
         return [cursor]
-    parts = []
-    paragraphs = cursor.createEnumeration()
-    while paragraphs.hasMoreElements():
-        portions = paragraphs.nextElement().createEnumeration()
-        while portions.hasMoreElements():
-            portion = portions.nextElement()
-            if portion.TextPortionType == "Text" and portion.String:
-                parts.append(text.createTextCursorByRange(portion))
-    return parts[::-1]
+    portions = (portion for paragraph in each(cursor) for portion in each(paragraph))
+    shown = [portion for portion in portions if portion.TextPortionType == "Text" and portion.String]
+    return [text.createTextCursorByRange(portion) for portion in reversed(shown)]
 
 
 class Writing(TextDocument):
@@ -52,15 +46,12 @@ class Writing(TextDocument):
             cursor = caret.getText().createTextCursorByRange(caret)
             cursor.String = as_typed(text)
             select_back(cursor, len(text))  # by itself it would select as many as the text has UTF-16 units
-            for name, wanted, value in (
-                ("Weight", bold, 150.0),
-                ("Posture", italic, enum("awt.FontSlant", "ITALIC")),
-            ):
-                names, set_to = character(**{name: value})
+            italics = enum("awt.FontSlant", "ITALIC")
+            for wanted, given in ((bold, character(Weight=150.0)), (italic, character(Posture=italics))):
                 if wanted:
-                    cursor.setPropertyValues(names, set_to)
+                    cursor.setPropertyValues(*given)
                 else:
-                    cursor.setPropertiesToDefault(names)
+                    cursor.setPropertiesToDefault(given[0])
             if size is not None:
                 cursor.setPropertyValues(*character(Height=size))
             caret.gotoRange(cursor.getEnd(), False)
@@ -154,13 +145,9 @@ class Writing(TextDocument):
 
     def _fitting(self, size: tuple[int, int]) -> tuple[int, int]:
         """A size in pixels, made smaller where the page's text area is narrower or lower."""
-        style = self._page_style()
+        styles = self._doc.StyleFamilies.getByName("PageStyles")
+        style = styles.getByName(self._doc.Text.createTextCursor().PageStyleName)
         wide = (style.Width - style.LeftMargin - style.RightMargin) / MM100_PER_PIXEL
         high = (style.Height - style.TopMargin - style.BottomMargin) / MM100_PER_PIXEL
         part = min(1.0, wide / size[0], high / size[1])
         return max(1, int(size[0] * part)), max(1, int(size[1] * part))
-
-    def _page_style(self) -> Any:
-        cursor = self._doc.Text.createTextCursor()
-        styles = self._doc.StyleFamilies.getByName("PageStyles")
-        return styles.getByName(cursor.PageStyleName)
