@@ -108,7 +108,6 @@ RESULTS: dict[str, Any] = {
     "type_on": Short,
     "hotkey": None,
     "screenshot": bytes,
-    "checksum": int,
     "observe": Frame,
     "tool": ToolText,
     "keep": None,

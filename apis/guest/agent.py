@@ -115,7 +115,6 @@ class Agent:
             "type_on": self.type_on,
             "hotkey": self.hotkey,
             "screenshot": self._pixels.picture,
-            "checksum": self._pixels.checksum,
             "observe": self.observe,
             "settle": self.settle,
             "tool": self.tool,

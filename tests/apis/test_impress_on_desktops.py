@@ -70,7 +70,7 @@ class Where(unohelper.Base, XJob):
         made = types.ModuleType("where")
         made.TOOLS = Tools
         sys.modules["where"] = made
-        guest.tools.OWNERS["Where"] = "where"
+        guest.tools.BY_OWNER["Where"] = guest.tools.CALC._replace(module="where")
     def execute(self, arguments):
         return ""
 g_ImplementationHelper = unohelper.ImplementationHelper()
@@ -81,12 +81,12 @@ import json, os, sys
 code, run, home = sys.argv[1:]
 sys.path.insert(0, os.path.dirname(code))
 os.environ.update(json.load(open(run + "/session.json")))
-from guest.office.office import CONNECT_S, Office
+from guest.office.office import CONNECT_S, Call, Office
 office = Office()
 there = office.reached(CONNECT_S)
 loader = there.ServiceManager.createInstanceWithContext("com.sun.star.loader.Python", there)
 loader.activate("test.Where", "", f"file://{home}/where.py", None).createInstanceWithContext(there)
-sys.stdout.write(office.info("where", 5.0))
+sys.stdout.write(office.ask(Call("info", "where", "info"), 5.0))
 sys.stdout.flush()
 os._exit(0)  # UNO's threads may crash an interpreter that takes itself down
 """
@@ -323,6 +323,7 @@ async def test_slides_are_counted_and_shown_in_every_view_that_shows_them(desk: 
 
 async def test_calls_run_on_the_main_thread_of_the_office(desk: RealDesk) -> None:
     """Elsewhere they would end it by chance, for the main thread tells the accessibility bus of what they change."""
+    await desk.tool("get_slide_count")  # the office has the guest's modules then
     await desk.call("write_file", path="where.py", data=WHERE.encode())
     python, _, code, _, _, run = desk.desktop.agent
     connection = await link.connect(desk.desktop)

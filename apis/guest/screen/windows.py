@@ -10,7 +10,6 @@ import io
 import mmap
 import os
 import struct
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from Xlib import X
 from Xlib.error import BadDrawable, BadWindow
 from Xlib.protocol import event, request
 
-FORMATS = ("png", "jpeg", "raw")
+FORMATS = ("png", "jpeg")
 _HEADER = struct.Struct(">25I")  # X window dump, version 7
 
 
@@ -37,25 +36,14 @@ class Pixels:
         if self._start + self._stride * self.height > len(self._map):
             raise Refused("failed", "the frame buffer file is damaged")
 
-    def raw(self) -> bytes:
-        """All pixels, BGRX."""
-        return self._map[self._start : self._start + self._stride * self.height]
-
-    def checksum(self) -> int:
-        """A number that changes with the picture."""
-        return zlib.crc32(self.raw())
-
-    def picture(self, format: str = "jpeg", quality: int = 80, scale: float = 1.0) -> bytes:  # noqa: A002 - the wire's name
-        """The screen as `png`, `jpeg` or `raw` (BGRX); `quality` is JPEG's, `scale` shrinks (0.1 to 1)."""
-        if format not in FORMATS or not 0.1 <= scale <= 1.0 or not 1 <= quality <= 95:
-            raise Refused("bad_request", f"one of {FORMATS}, scale 0.1 to 1, quality 1 to 95")
-        if format == "raw":
-            return self.raw()
+    def picture(self, format: str = "jpeg", quality: int = 80) -> bytes:  # noqa: A002 - the wire's name
+        """The screen as `png` or `jpeg`, of that quality."""
+        if format not in FORMATS or not 1 <= quality <= 95:
+            raise Refused("bad_request", f"one of {FORMATS}, quality 1 to 95")
         from PIL import Image
 
-        image = Image.frombuffer("RGB", (self.width, self.height), self.raw(), "raw", "BGRX", self._stride, 1)
-        if scale != 1.0:
-            image = image.resize((int(self.width * scale), int(self.height * scale)), Image.BILINEAR)
+        raw = self._map[self._start : self._start + self._stride * self.height]
+        image = Image.frombuffer("RGB", (self.width, self.height), raw, "raw", "BGRX", self._stride, 1)
         out = io.BytesIO()
         if format == "png":
             image.save(out, "PNG", compress_level=1)

@@ -136,15 +136,12 @@ async def test_windows_are_raised_placed_and_closed(guest: Guest):
 
 
 async def test_screenshots(guest: Guest):
-    raw = await guest("screenshot", format="raw")
-    assert len(raw) == 1280 * 720 * 4
-    image = Image.open(io.BytesIO(await guest("screenshot", format="jpeg", quality=50, scale=0.5)))
-    assert (image.format, image.size) == ("JPEG", (640, 360))
-    png = Image.open(io.BytesIO(await guest("screenshot", format="png"))).convert("RGB")
-    assert png.tobytes("raw", "BGRX")[:3] == raw[:3]
-    before = await guest("checksum")
+    image = Image.open(io.BytesIO(await guest("screenshot", format="jpeg", quality=50)))
+    assert (image.format, image.size) == ("JPEG", (1280, 720))
+    before = await guest("screenshot", format="png")
+    assert Image.open(io.BytesIO(before)).size == (1280, 720)
     await guest.open("xterm", title="xterm", accessible=False)
-    assert await guest("checksum") != before
+    assert await guest("screenshot", format="png") != before
 
 
 async def test_quiet_is_not_called_early_nor_waited_for_in_vain(guest: Guest):
