@@ -1,7 +1,4 @@
-"""The applications a model can meet, under the names used everywhere else.
-
-An application is declared once, in `apis/apps/application.py` or by another package.
-"""
+"""The applications a model can meet, under the names used everywhere else."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The functions of applications, one file of declarations per application.
-
-`TOOLS` is the only list of them. The prompt, the grammar and the tests read it. A test holds the guest's
-methods to it.
-"""
+"""The functions of applications: the prompt, the grammar and the tests read `TOOLS`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What other installed packages bring: task families, applications and metrics, found by entry points.
+"""What other installed packages bring: task families, applications and metrics, by entry points.
 
-An entry point is used or refused by a line that names its package, itself and the reason. What it brings
-comes after the program's own and replaces none of it. A package that is installed is trusted like the program itself.
+An entry point is used or refused by a line that names its package, itself and the reason. What it brings comes after
+the program's own and replaces none of it. A package that is installed is trusted like the program itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The guest's program: which files a desktop is given.
-
-Sandboxes and SSH machines get the same files, those of other packages' applications among them.
-"""
+"""The guest's program: the files that every desktop is given, those of other packages' applications among them."""
 
 from __future__ import annotations
 

@@ -96,7 +96,6 @@ class Element(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def editable(self) -> bool:
-        """Whether text can be typed into it."""
         return "edt" in self.states
 
 

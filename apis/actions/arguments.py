@@ -1,8 +1,6 @@
-"""Checks of single arguments: an `ast` node becomes a bounded Python value of its parameter's kind.
+"""Checks of single arguments: an `ast` node becomes a bounded value of its parameter's kind.
 
 The kinds here refer to what is on the screen. `apis.functions.values` has the kinds of plain values.
-
-A value leaves this module only if it is a literal of the declared kind inside the declared bounds.
 """
 
 from __future__ import annotations

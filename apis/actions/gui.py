@@ -1,7 +1,6 @@
 """The ten GUI actions under their published names, and the typed actions that answers become.
 
-A function is declared once: a GUI action by its type here, an application's in `apis/apps`. The prompt's text, the
-grammar's checks and the dispatch all read that declaration, so they can't disagree.
+A function is declared once: a GUI action by its type here, an application's in `apis/apps`.
 """
 
 from __future__ import annotations

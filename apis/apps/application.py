@@ -1,7 +1,4 @@
-"""The applications, as the host knows them: the program's own in the table below, then those of other packages.
-
-Commands are argument lists; no shell ever sees them.
-"""
+"""The applications, as the host knows them: the program's own in the table below, then those of other packages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a function is that a model may call, and what an action is that comes of a call.
 
 The functions of an application are declared in a YAML file: the class that owns them, and of each function what it does
-and its parameters. A parameter without a default must be given; one whose default is null takes None, too.
+and its parameters.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ class Param:
 
     @property
     def required(self) -> bool:
-        """Whether the call must name it."""
         return self.default is msgspec.NODEFAULT
 
     @property
@@ -75,7 +74,6 @@ class Function:
 
     @property
     def signature(self) -> str:
-        """The call as a prompt shows it."""
         parts = (f"{p.name}: {p.published_type}" + ("" if p.required else f" = {p.default!r}") for p in self.params)
         return f"{self.owner}.{self.name}({', '.join(parts)})"
 
@@ -89,7 +87,6 @@ class _Takes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     means: str = ""
 
     def named(self, name: str) -> Param:
-        """The parameter of that name."""
         written = PUBLISHED_TYPES.get(self.kind, "str")
         if self.default is None:
             written = f"Optional[{written}]"

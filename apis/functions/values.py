@@ -1,9 +1,4 @@
-"""Kinds of values that a parameter can take, checked as plain Python values.
-
-`fit` returns a value of the declared kind, inside the declared bounds, in one canonical spelling. It is a
-string, number, boolean, None, a flat list of these or a flat dict of lengths. Whatever else is given raises Unfit with
-the parameter's name and what would be right.
-"""
+"""Kinds of values that a parameter can take: `fit` returns one in its canonical spelling, within its bounds."""
 
 from __future__ import annotations
 

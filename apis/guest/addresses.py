@@ -1,7 +1,7 @@
 """The names of a spreadsheet's cells, and which cells an observation has. Rows and columns count from 0.
 
-Cells that show something are observed, and the current cell. Empty cells are observed within the block of used cells,
-in the row below it and in the column to its right. There a user would go on writing.
+Cells that show something are observed, and the current cell. Empty cells are observed within the block of used cells
+and next to it, where a user would go on writing.
 """
 
 from __future__ import annotations

@@ -95,7 +95,6 @@ class Agent:
         self._programs = Programs(self._link, self._windows, self._accessibility)
 
     def table(self) -> dict[str, Callable[..., Any]]:
-        """All that can be called."""
         methods = {
             "ping": self.ping,
             "ready": self.ready,
@@ -151,7 +150,6 @@ class Agent:
         return self._tree
 
     def ping(self) -> str:
-        """Answer."""
         return "pong"
 
     def ready(self) -> bool:
@@ -191,7 +189,6 @@ class Agent:
         return self._link.selected if goes_on is None and dialog else goes_on
 
     def hotkey(self, keys: list[str]) -> None:
-        """Press keys together in the focused window."""
         self._chosen()
         self._keyboard.hotkey(keys, self._windows.focus()[1], lambda: bool(self._windows.popups()))
 
@@ -243,7 +240,6 @@ class Agent:
         self._tools.keep([row["class"] for row in self._windows.list()])
 
     def info(self) -> str:
-        """What the active application's document holds."""
         return self._tools.info(next((row["class"] for row in self._windows.list() if row["active"]), ""))
 
     def application_state(self, owner: str) -> dict[str, Any]:

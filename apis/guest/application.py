@@ -1,7 +1,7 @@
 """What the guest knows of an application that has functions, and the one thread on which its functions run.
 
 Invariant: nothing waits longer than its caller's deadline, and at most one piece of work of an application is under
-way. An application may block a call for as long as it likes. While a call is stuck, later ones are refused at once.
+way. While a call is stuck, later ones are refused at once.
 """
 
 from __future__ import annotations
@@ -87,7 +87,6 @@ class Lane:
 
     @property
     def free(self) -> bool:
-        """Whether nothing is under way."""
         return self._last is None or self._last.done()
 
     def call(self, name: str, work: Callable[[], Any], timeout_s: float) -> Any:

@@ -1,7 +1,6 @@
 """Files of HOME: for the set-up of a task, and as the functions of applications are given them.
 
-Invariant: nothing outside HOME is read or written. A path that leads out of it, by its words or by a link, is refused
-with the argument's name.
+Invariant: nothing outside HOME is read or written. A path that leads out of it, by its words or by a link, is refused.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Regular expressions of a model, matched in a process of their own.
 
-Invariant: a search ends within its deadline, whatever the expression. Python's matching can't be interrupted in a
-thread and holds up every other thread. A search that takes too long ends with its process. What counts is processor
-time, so that a busy machine refuses no expression that a resting one takes. That process reads and writes its two pipes
-and nothing else, stays for the next search, and ends with the agent.
+Invariant: a search ends within its deadline. Python's matching can't be interrupted in a thread and holds up every
+other one. What counts is processor time, so that a busy machine refuses no expression that a resting one takes.
 """
 
 from __future__ import annotations
@@ -116,7 +114,6 @@ class Matcher:
         return None if self._child is None else self._child.pid
 
     def end(self) -> int | None:
-        """End the process; what it ended with."""
         child, self._child = self._child, None
         if child is None:
             return None

@@ -1,7 +1,6 @@
 """What a typed action asks of the guest agent.
 
-Values of the model reach the guest only as arguments of the agent's declared methods. They never stand
-in a command line, a program or a format string.
+Values of the model reach the guest only as arguments of the agent's declared methods.
 """
 
 from __future__ import annotations

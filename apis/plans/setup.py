@@ -1,7 +1,4 @@
-"""What a task's set-up asks of the guest agent.
-
-A set-up runs only the steps that `apis.tasksets.steps` carries out: each other is the task's fault.
-"""
+"""What a task's set-up asks of the guest agent."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The compact form of a prompt, for small models: one text of short lines.
 
-Every text of the guest is escaped and cut before it is put into a line. Successive prompts of an episode begin
-with the same text.
+Every text of the guest is escaped and cut. Successive prompts of an episode begin with the same text.
 """
 
 from __future__ import annotations

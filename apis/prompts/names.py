@@ -1,7 +1,4 @@
-"""The names that a compact prompt gives to elements and windows, and the places they stand for.
-
-Names are a function of the observation alone. Prompt, grammar and plan give an element the same name.
-"""
+"""The names that a compact prompt gives to elements and windows, and the places they stand for."""
 
 from __future__ import annotations
 

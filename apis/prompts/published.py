@@ -1,7 +1,4 @@
-"""The published form of a prompt: messages of a chat, the whole tree of the active application, earlier answers.
-
-Every text of the guest is escaped and cut before it is put into a message.
-"""
+"""The published form of a prompt: messages of a chat, the whole tree of the active application, earlier answers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""System messages: what a model learns of its task, the functions it may call and the form of its answer.
-
-A message names only what the action space allows.
-"""
+"""System messages: what a model learns of its task, the functions it may call and the form of its answer."""
 
 from __future__ import annotations
 
@@ -92,7 +89,6 @@ def published_system(
 
 
 def _placed(sight: Sight, screen: tuple[int, int]) -> str:
-    """What coordinates mean."""
     written = "screen pixels" if sight.unit == "pixels" else f"whole numbers {UNITS[sight.unit]}"
     shown = "the tree lists the centre of every element" if sight.tree else "the screen is {}x{} pixels".format(*screen)
     return f"Coordinates are {written}; {shown}."

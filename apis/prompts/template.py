@@ -1,7 +1,6 @@
 """A prompt template: a published model's own words around what this program knows of a task and a desktop.
 
-Each place is filled once, and what fills it is not searched for places. So a desktop's text can't reach
-another one.
+What fills a place is not searched for places, so a desktop's text can't reach another one.
 """
 
 from __future__ import annotations

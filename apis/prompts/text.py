@@ -1,8 +1,4 @@
-"""Text of the guest on its way into a prompt, and the earlier steps that a prompt repeats.
-
-Text from the guest is escaped and cut before a prompt holds it. It can neither forge a line of the prompt
-nor steer a terminal.
-"""
+"""Text of the guest on its way into a prompt: it can neither forge a line of the prompt nor steer a terminal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Cases of an application's functions: each is the call, what it says, what it does, and a wrong call.
 
-A table of cases is a YAML file, `cases/APP.yaml` or another package's `cases.yaml`; `steps.py` carries its steps out.
-Raises ConfigError with the file for what has another form.
+A table of cases is a YAML file, `cases/APP.yaml` or another package's `cases.yaml`.
 """
 
 from __future__ import annotations
@@ -134,7 +133,6 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shared: Any = None  # anchors for the file's own use
 
     def made(self) -> dict[str, bytes]:
-        """The content of each file."""
         return {path: MAKERS[kind](given) for path, how in self.files.items() for kind, given in how.items()}
 
 

@@ -1,8 +1,7 @@
 """Runs the cases of a table on a desk.
 
-Every case gets one verdict, whatever the others did. A function counts as ok only when its right call had
-its effect and its wrong call was refused by the argument's name. An application that ended is that case's problem
-alone: the others go on with a fresh one. A case prepares what it needs itself, so any of them can run alone.
+A function is ok when its right call had its effect and its wrong call was refused by the argument's name. An
+application that ended is that case's problem alone: the others go on with a fresh one.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ class CaseOutcome:
         self.ms: list[float] = []
 
     def hold(self, problem: str) -> None:
-        """Keep the first problem."""
         self.problem = self.problem or problem
 
 

@@ -1,7 +1,4 @@
-"""Carries out the steps of a case on a desk, and reads saved files without the code that wrote them.
-
-A step that waits ends by its table's `wait_s`, and the finding says what there was instead.
-"""
+"""Carries out the steps of a case on a desk, and reads saved files without the code that wrote them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Calc: the workbook in front, and values of cells and columns.
 
-A sheet is found by its name before anything is changed. A string is taken as a user types it ('42' becomes a
-number, '=A1' a formula). A formula that the office does not understand is refused, and the whole call with it is taken
-back.
+A string is taken as a user types it ('42' becomes a number, '=A1' a formula). A formula that the office does not
+understand is refused, and the whole call with it is taken back.
 """
 
 from __future__ import annotations

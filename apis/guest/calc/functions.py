@@ -1,8 +1,4 @@
-"""The functions of LibreOffice Calc, as the agent calls them. Charts, tables and lists are here.
-
-`CalcTools` has the public methods that `apis/apps/calc.yaml` declares, with the same parameters. A call gets the
-workbook in front, and its answer is one bounded text.
-"""
+"""The functions of LibreOffice Calc, as `apis/apps/calc.yaml` declares them. Charts, tables and lists are here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Calc: sheets, the view of them, the workbook's files, and how cells, rows and columns look.
 
-Files are written below HOME only, and the workbook itself only in its own format. Widths are in characters of the
-default font and heights in points, as the published functions and spreadsheet files have them.
+Widths are in characters of the default font and heights in points, as spreadsheet files have them.
 """
 
 from __future__ import annotations

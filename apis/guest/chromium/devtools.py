@@ -94,7 +94,6 @@ class DevTools:
         self._socket.room = MESSAGE_MAX
 
     def close(self) -> None:
-        """Let go of the connection."""
         self._socket.close()
 
     def send(self, text: str, until: float) -> None:

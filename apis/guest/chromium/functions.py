@@ -1,10 +1,6 @@
-"""The functions of Chromium, as the agent calls them, and what of a web page a click reaches.
+"""The functions of Chromium, as `apis/apps/chromium.yaml` declares them, and what of a web page a click reaches.
 
-`BrowserTools` has the public methods that `apis/apps/chromium.yaml` declares. An answer is one bounded text that says
-what Chromium has after the call.
-
-A page is asked once for each observation and never beyond `until`. What it answers is bounded and typed. A
-page that does not answer, as one behind a dialog of its own, is not asked again for `SILENT_S`.
+A page that does not answer, as one behind a dialog of its own, is not asked again for `SILENT_S`.
 """
 
 from __future__ import annotations
@@ -172,7 +168,6 @@ _SEEN = "document.visibilityState === 'visible'"
 
 
 def _page(what: str) -> str:
-    """The expression for a function of pages.js."""
     return f"({_PAGES_SCRIPT}).{what}()"
 
 

@@ -1,7 +1,7 @@
 """Chromium, reached over the DevTools port that it wrote into its profile.
 
-Invariant: nothing here lasts beyond `until`, a moment of `time.monotonic`; every failure is a Refused that a model can
-read. The tabs are seen through a hidden page of the helper extension, so that looking at them disturbs none of them.
+Nothing lasts beyond `until`, a moment of `time.monotonic`; every failure is a Refused. The tabs are seen through a
+hidden page of the helper extension, so that looking at them disturbs none of them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,6 @@ class Browser:
 
     @property
     def ready(self) -> bool:
-        """Whether there is a connection."""
         return self._tools is not None
 
     def run(self, expression: str, until: float) -> Any:

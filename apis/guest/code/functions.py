@@ -1,8 +1,4 @@
-"""The functions of VS Code, as the agent calls them.
-
-`CodeTools` has the public methods that `apis/apps/code.yaml` declares. An answer is one bounded text
-that says what the window holds after the call, read back from it.
-"""
+"""The functions of VS Code, as `apis/apps/code.yaml` declares them. An answer is read back from the window."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
 """VS Code's window: asking it, and the program `code` of a desktop, which starts it or has it open files and folders.
 
-The window is asked over the socket of its helper extension or, to switch an extension off, over DevTools. There is one
-server and one window per desktop. The first `code` lasts as long as the window and takes the server along when it ends.
-A later one only says to that window what to open.
-
-Invariant: nothing here lasts beyond `until`, a moment of `time.monotonic`, and nothing is read past `MOST_BYTES`. Every
-failure is a Refused that a model can read.
+The window is asked over the socket of its helper extension or, to switch an extension off, over DevTools. The first
+`code` lasts as long as the window and takes the server along. A later one only says to that window what to open.
+Nothing lasts beyond `until`, a moment of `time.monotonic`; every failure is a Refused.
 """
 
 from __future__ import annotations
@@ -237,7 +234,6 @@ def main(argv: list[str]) -> int:
 
 
 def _list() -> int:
-    """Print the extensions, each in a line."""
     try:
         sys.stdout.writelines(f"{each.id}\n" for each in installed())
     except Refused as refused:

@@ -1,8 +1,7 @@
 """How VS Code is started on a desktop: its server, Chromium as its window, and the extensions that can be had there.
 
-The server listens on the desktop's own loopback, always at the same port: what the window keeps by address is found
-again. Nothing is fetched from anywhere else. The extensions are small ones of the project's own, packed when asked for;
-packing the same one gives the same bytes, and none of them has a program.
+The server listens on the desktop's loopback, always at the same port: what the window keeps by address is known again.
+Packing the same extension gives the same bytes, and none of them has a program.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What all functions of Impress share: the presentation in front, its slides and boxes, and what is said of them.
 
-Slides are counted from 1. Boxes, the shapes that stand on a slide by themselves, are counted from 0 in the
-office's order. One that there is not is refused with what there is, before anything is changed.
+Slides are counted from 1. Boxes, the shapes that are on a slide by themselves, are counted from 0, as the office has them.
 """
 
 from __future__ import annotations
@@ -137,7 +136,6 @@ class Show(Document):
         self._dispatch("SelectObject")
 
     def _slide(self, index: int, argument: str = "slide_index") -> Any:
-        """The slide with that number."""
         count = self._count()
         if index > count:
             raise wrong(f"{argument}: there is no slide {index}; the slides are 1 to {count}")
@@ -156,7 +154,6 @@ class Show(Document):
             return None
 
     def _box(self, slide: int, box: int, argument: str = "slide_index") -> Any:
-        """A box of a slide."""
         page = self._slide(slide, argument)
         self._rest()  # first: it removes a box that was drawn and left empty
         if box >= page.Count:
@@ -165,7 +162,6 @@ class Show(Document):
         return page.getByIndex(box)
 
     def _text_box(self, slide: int, box: int, argument: str = "slide_index") -> Any:
-        """A box that is one text."""
         shape = self._box(slide, box, argument)
         if kind_of(shape) in TEXTLESS or not hasattr(shape, "createTextCursor"):
             raise self._textless(slide, box)

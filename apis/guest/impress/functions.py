@@ -1,8 +1,4 @@
-"""The functions of LibreOffice Impress, as the agent calls them: slides and texts here, the others in their modules.
-
-`ImpressTools` has the public methods that `apis/apps/impress.yaml` declares, with the same parameters. A call gets the
-presentation in front, and its answer is one bounded text.
-"""
+"""The functions of LibreOffice Impress, as `apis/apps/impress.yaml` declares them. Slides and texts are here."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Impress: the presentation's files, settings of the office, and pictures, sound and video on slides.
-
-Files are read and written below HOME only. A setting is written through to the user's profile before it is
-confirmed. What is inserted becomes part of the presentation.
-"""
+"""Impress: the presentation's files, settings of the office, and pictures, sound and video on slides."""
 
 from __future__ import annotations
 
@@ -190,7 +186,6 @@ class Media(Show):
         return f"the {'sound' if sound else 'video'} is {placed}{start}"
 
     def _graphic(self, path: str, argument: str) -> Any:
-        """A picture from a file."""
         refuse_large(path, argument)
         return graphic(path, f"{argument}: {os.path.basename(path)[:80]} is no picture that Impress can read")
 

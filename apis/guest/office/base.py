@@ -1,8 +1,4 @@
-"""What all office applications' functions share: typed values, and the document's own file.
-
-Values reach the office as typed arguments of its interface only, never inside a command, macro or URL. The
-document itself is written in its own format only.
-"""
+"""What all office applications' functions share: typed values, and the document's own file."""
 
 from __future__ import annotations
 
@@ -131,7 +127,6 @@ class Document:
             self._doc.unlockControllers()
 
     def _has_font(self, name: str) -> bool:
-        """Whether a font is installed."""
         fonts = self._view.Frame.ContainerWindow.getFontDescriptors()
         return any(font.Name.lower() == name.lower() for font in fonts)
 
@@ -153,7 +148,6 @@ class Document:
             raise wrong(f"{argument}: {text}" if argument else text)
 
     def _path(self) -> str:
-        """The document's file."""
         if not self._doc.hasLocation():
             raise wrong(f"the {self._kind} has no file yet: name it first with ctrl+s")
         return path_of(self._doc.URL)

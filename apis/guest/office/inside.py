@@ -1,14 +1,8 @@
 """The functions of office applications, inside the office itself: it loads this file as a component of its own.
 
-Invariant: a request and its answer are a text each. A call crosses the connection once, however many objects it
-handles. Only the modules listed here are called, and every failure comes back as a text, too. Documents are touched on
-the office's main thread alone, between two of its own events.
-
-A connection's calls arrive on threads of their own, which a lock keeps apart from the office's own work. But the main
-thread answers the accessibility bus without that lock. A shape that another thread takes away meanwhile ends the
-office. Showing another slide takes shapes away, too. Nor may GTK and the bus hear of a change on another thread.
-
-An object that is handed out over a connection costs its receiver some ten questions on what it can do; here none.
+Invariant: only the modules of office applications are called, and every failure comes back as a text, too. Documents
+are touched on the office's main thread alone. That thread answers the accessibility bus without the lock that a
+connection's calls hold: a shape that another thread takes away meanwhile would end the office.
 
 Asked: JSON [what, module, name, arguments, again]. `what` is "tool", "info", "cells" or "pid"; `again` says that there
 was input since the last call. Answered: JSON [kind, text], kind "" where all went well, and else that of a refusal.

@@ -1,10 +1,7 @@
 """LibreOffice, reached over one UNO connection by a pipe of this session's own.
 
-Invariant: UNO calls block for as long as the office likes, so all of them run in one `Lane`. The death of the office
-ends a stuck one. The connection is made again when the office was started again. No document is ever closed.
-
-A call is one question to `guest.office.inside`, which the office runs within itself: here its own Python loads that
-file.
+UNO calls block for as long as the office likes, so all of them run in one `Lane`. A call is one question to
+`guest.office.inside`, which the office runs within itself.
 """
 
 from __future__ import annotations

@@ -37,7 +37,6 @@ class Spending:
         self._waits, self._longest_s = waits, BOUND_S
 
     def again(self, now: float) -> None:
-        """The next call begins."""
         self._began, self._more = now, max(0, self._more - 1)
 
     def over(self, now: float) -> bool:
@@ -45,7 +44,6 @@ class Spending:
         return now >= self._began + (TYPE_S if self._more else ANSWER_S)
 
     def waited(self, seconds: float) -> None:
-        """A wait is over."""
         self._waits, self._longest_s = max(0, self._waits - 1), max(self._longest_s, seconds)
 
     def left_s(self, now: float) -> float:
@@ -153,12 +151,10 @@ class Text:
 
     @property
     def done(self) -> bool:
-        """Whether all of it is typed."""
         return self.at == len(self.keysyms)
 
     @property
     def office(self) -> bool:
-        """Whether it is LibreOffice's."""
         return self.app.startswith(("libreoffice", "soffice"))
 
     def line_breaks(self, at: int) -> bool:
@@ -168,7 +164,6 @@ class Text:
 
     @property
     def said(self) -> str:
-        """How it went, for the model."""
         if self.done:
             return TYPED if self.sure else UNSURE
         return (

@@ -1,7 +1,7 @@
 """Which key types what: the layout in force, and the spare keys that take signs which the layout lacks.
 
-Pure. A sign keeps its key until no place is free, and `gives_way` tells so beforehand. Clients look a stroke
-up when they read it, in the layout of that moment. So the last strokes must have been read by then.
+A sign keeps its key until no place is free, and `gives_way` says so beforehand. Clients look a stroke up when they read
+it, in the layout of that moment. So the last strokes must have been read by then.
 """
 
 from __future__ import annotations
@@ -70,7 +70,6 @@ class Layout:
         return self._codes[keysym]
 
     def typed(self, keysym: int) -> bool:
-        """Whether the layout itself types it."""
         return keysym in self._codes
 
     def part(self, keysyms: Sequence[int]) -> int:

@@ -1,9 +1,7 @@
 """Nodes of the accessibility tree: where they are, which children show, and what a node says.
 
-Boxes are x, y, width and height in screen pixels.
-
-Calls are bounded. Of few children all are given, of many at most `SHOWN_MAX`, in their order: those at
-points of the visible part, and their visible neighbours. A name, text or value has at most `TEXT_MAX` characters.
+Boxes are x, y, width and height in screen pixels. Of few children all are given, of many at most `SHOWN_MAX`: those at
+points of the visible part, and their visible neighbours.
 """
 
 from __future__ import annotations

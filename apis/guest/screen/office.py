@@ -1,14 +1,12 @@
 """LibreOffice's windows: the cells of a sheet, and what of frames, panels and tool bars need not be asked again.
 
-A table of LibreOffice has 2^34 children, so cells are asked for by row and column and never enumerated, at most
-`ROWS_MAX` x `COLUMNS_MAX`. Each cell costs two calls over the bus. So the application's functions give all texts at
-once where they answer, and the bus gives the same texts. Most of the 300 nodes around a sheet hold other nodes and
-never change. Asking for all of it again takes more than half of an observation's time.
+A table of LibreOffice has 2^34 children, so at most `ROWS_MAX` x `COLUMNS_MAX` cells are asked for by row and column.
+Each costs two calls over the bus, so the application's functions give all texts at once where they answer.
 
-States and names are read again each time, and nothing is remembered of documents, lists and menus, or while
-a menu is open. An object's role is remembered as long as the object. A panel's children are, as long as they are as
-many and none of them is gone. A button's box is, as long as the box of its bar, the names in the bar, which of its
-children show, and the place of the last of these are. What the last observation did not meet is forgotten.
+States and names are read again each time, and nothing is remembered of documents, lists and menus, or while a menu is
+open. An object's role is remembered as long as the object. A panel's children are, as long as they are as many and none
+of them is gone. A button's box is, as long as the box of its bar, the names in the bar, which of its children show, and
+the place of the last of these are. What the last observation did not meet is forgotten.
 """
 
 from __future__ import annotations
@@ -126,11 +124,9 @@ class Button:
         return str(self._node.get_name()) if self._name is None else self._name
 
     def get_role_name(self) -> str:
-        """The role."""
         return self._known.role
 
     def get_child_count(self) -> int:
-        """How many nodes lie below it."""
         return 0
 
     def get_extents(self, coordinates: Any) -> Any:
@@ -218,7 +214,6 @@ class Steady:
         self.turn()
 
     def turn(self) -> None:
-        """A new observation begins."""
         self._old = self._roles, self._inside, self._bars
         self._roles, self._inside, self._bars = {}, {}, {}
 

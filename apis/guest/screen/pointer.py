@@ -1,8 +1,4 @@
-"""Mouse actions through XTEST.
-
-Two separate clicks are never taken for a double click. A press that follows another press at about the same
-place waits until the toolkit's double-click time has passed.
-"""
+"""Mouse actions through XTEST. Two separate clicks are never taken for a double click."""
 
 from __future__ import annotations
 
@@ -39,7 +35,6 @@ class Pointer:
         xtest.fake_input(self._link.display, kind, button)
 
     def move(self, x: int, y: int) -> None:
-        """Move the pointer."""
         self._to(x, y)
         self._link.flush()
 

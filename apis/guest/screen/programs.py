@@ -1,8 +1,7 @@
 """Programs that are started here: commands of task files run to their end, and windows that are waited for.
 
-Every wait has the caller's deadline. A command and what it started are gone then, and its output is bounded.
-A window counts as open only when its application answers on the accessibility bus, a terminal when its shell has
-prompted.
+Every wait has the caller's deadline. A window counts as open only when its application answers on the accessibility
+bus, a terminal when its shell has prompted.
 """
 
 from __future__ import annotations

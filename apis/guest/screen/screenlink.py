@@ -1,7 +1,4 @@
-"""The agent's connections to the X server, and waiting on their events.
-
-Nothing here sleeps blindly, and every wait is on an X connection with a deadline.
-"""
+"""The agent's connections to the X server, and waiting on their events, always with a deadline."""
 
 from __future__ import annotations
 
@@ -100,7 +97,6 @@ class ScreenLink:
         self._expected = (now + ACTIVATION_S, now + SECOND_ACTIVATION_S, self.active())
 
     def expecting(self) -> bool:
-        """Whether an activation is still to come."""
         least, most, window = self._expected
         now = time.monotonic()
         return now < least or (now < most and self.active() == window)
@@ -143,7 +139,6 @@ class ScreenLink:
             self.changed_s = time.monotonic()
 
     def pause(self, seconds: float) -> None:
-        """Let `seconds` pass, noting what changes."""
         until = time.monotonic() + seconds
         while True:
             self._note()

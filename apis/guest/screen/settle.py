@@ -1,14 +1,9 @@
 """When a desktop has come to rest after an action.
 
-Invariant: the wait is bounded by the caller's deadline and is never a fixed pause. It ends when three things are so:
-
-- For `quiet_ms` no pixel changed.
-- For `quiet_ms` no other program of the desktop used or waited for the processor. The X server did not wait for it.
-  No program waited for the agent's own copy of the clipboard.
-- No toolkit is known to be waiting for a timer before it acts.
-
-A program that starts, or computes before it draws, changes no pixel for a while. So use of the processor counts, too.
-X damage reports tell when a pixel changed.
+Invariant: the wait is bounded by the caller's deadline. For `quiet_ms` no pixel changed, no other program used or
+waited for the processor, the X server did not wait for it, and no program waited for the agent's copy of the clipboard.
+No toolkit is known to wait for a timer. A program that starts, or computes before it draws, changes no pixel for a
+while, so use of the processor counts, too.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""What a terminal shows, for a caller that can't look at its pixels.
-
-xterm tells the accessibility bus nothing. So the agent starts it with this program between it and the shell. The
-program passes every byte on, in both directions. It keeps the last of what was written to the screen in a file of the
-run folder.
+"""What a terminal shows, for a caller that can't look at its pixels: the agent starts it between xterm and the shell.
 
 Invariant: the user's programs and xterm see what they would see without it: the same bytes, sizes, signals and end. The
-file never grows.
+file of the last bytes never grows.
 
 Runs as a program of its own (`python3 -I -S terminal.py [COMMAND ...]`), so it imports little and nothing of `guest`.
 """
@@ -49,12 +45,10 @@ class Tail:
         self._size = (0, 0)
 
     def resize(self, rows: int, columns: int) -> None:
-        """Note the terminal's size."""
         self._size = (rows, columns)
         self.add(b"")
 
     def add(self, data: bytes) -> None:
-        """Keep what was written."""
         kept = data[-RING_BYTES:]
         at = (self._count + len(data) - len(kept)) % RING_BYTES
         first = kept[: RING_BYTES - at]
@@ -99,7 +93,6 @@ def _same_size(source: int, target: int) -> tuple[int, int]:
 
 
 def _pass_on(shell: int, tail: Tail, woken: int) -> None:
-    """Copy until the shell's side ends."""
     typed = b""
     while True:
         readable, writable, _ = select.select(

@@ -316,7 +316,6 @@ class _Known:
         self.text = last_lines(self._screen.lines(), TEXT_MAX)
 
     def whole(self) -> str:
-        """All lines that it shows."""
         return last_lines(self._screen.lines(), WHOLE_MAX)
 
 

@@ -1,7 +1,7 @@
 """The accessibility bus of one desktop: its applications, and what of them shows.
 
-Every look is bounded in nodes, text and time. An application that hangs costs one deadline and is left out
-of what is observed; that something was left out is said.
+Every look is bounded in nodes, text and time. An application that hangs costs one deadline and is left out, which is
+said.
 """
 
 from __future__ import annotations
@@ -159,7 +159,6 @@ class _Search:
         self._until = time.monotonic() + SEARCH_S
 
     def focused(self, node: Any, depth: int) -> Any:
-        """The field, or None."""
         self._left -= 1
         if self._left < 0 or depth > SEARCH_DEPTH_MAX or time.monotonic() > self._until:
             return None
@@ -244,7 +243,6 @@ def _place(node: Any) -> str:
 
 
 def _start_of_text(node: Any) -> str:
-    """The beginning of its text."""
     iface = node.get_text_iface()
     return iface.get_text(0, min(iface.get_character_count(), TEXT_MAX)) if iface is not None else ""
 

@@ -366,7 +366,6 @@ class Walk:
                 self._left_out(began)
 
     def _name(self, node: Any, spot: Spot) -> str:
-        """A node's name, asked for once."""
         if not spot.steady:
             return str(node.get_name() or "")
         if node not in self._names:

@@ -1,8 +1,4 @@
-"""Top-level windows as the window manager lists them, and screenshots from the frame buffer file that Xvfb keeps.
-
-A window that vanishes while it is read is left out, never an error; titles are cut at `TITLE_MAX`. Pixels
-come from the mapped file as they are at that moment, pointer included; a damaged header is an error, not a picture.
-"""
+"""Top-level windows as the window manager lists them, and screenshots from the frame buffer file that Xvfb keeps."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Which processes descend from one, and which of them may still run.
 
-A process can lay off its session, its group, its environment and its parent. The first process of a namespace, or a
-subreaper, adopts the orphans, so it finds below it every process that it ever started.
+The first process of a namespace, or a subreaper, adopts the orphans: it has every process that it started below it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The functions of VLC, as the agent calls them over HTTP on this desktop's loopback.
-
-`VLCTools` has the public methods that `apis/apps/vlc.yaml` declares. An answer says how VLC is after the call, in one
-bounded text. Every question ends within its caller's seconds.
-"""
+"""The functions of VLC, as `apis/apps/vlc.yaml` declares them, over HTTP on this desktop's loopback."""
 
 from __future__ import annotations
 
@@ -308,7 +304,6 @@ def _title(now: dict[str, Any]) -> str:
 
 
 def _state(now: dict[str, Any]) -> str:
-    """What plays and how far it is."""
     if "uri" not in now:
         return "stopped"
     return f"{now['state']}: {_title(now)}, {_seconds(now.get('time'))} of {_seconds(now.get('length'))} s"

@@ -1,8 +1,4 @@
-"""How VLC is started on a desktop, so that its functions reach it.
-
-Invariant: VLC listens on the loopback of this desktop only, with a password that was made for this session. VLC finds
-both in its own file of settings, however it is started.
-"""
+"""How VLC is started on a desktop: on its loopback only, with the session's own password, however it is started."""
 
 from __future__ import annotations
 

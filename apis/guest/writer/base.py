@@ -1,7 +1,7 @@
 """What all functions of Writer share: the text in front, its paragraphs, the caret and places that match.
 
-Every function counts the paragraphs of the document's body alike, from 0. Paragraphs in tables are not
-counted. A cursor moves by characters as Python counts them. The caret is the view's own.
+The paragraphs of the document's body are counted from 0, without those in tables. A cursor moves by characters as
+Python counts them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Writer's text under change tracking: what is deleted is still in the document, and nothing of it is read or changed.
-
-The characters of a live text and of the whole one that holds deleted parts too are kept apart everywhere. At
-most `DELETED_MAX` deleted places are known.
-"""
+"""Writer's text under change tracking: what is deleted is still in the document, and none of it is read or changed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The functions of LibreOffice Writer, as the agent calls them: looks and pages here, the others in their modules.
-
-`WriterTools` has the public methods that `apis/apps/writer.yaml` declares, with the same parameters. A call gets the
-document in front, and its answer is one bounded text.
-"""
+"""The functions of LibreOffice Writer, as `apis/apps/writer.yaml` declares them. Looks and pages are here."""
 
 from __future__ import annotations
 
@@ -34,7 +30,6 @@ class Marked(NamedTuple):
 
 
 def _numbers(indices: list[int] | None) -> str:
-    """Paragraphs as an answer names them."""
     if indices is None:
         return "all paragraphs"
     shown = ", ".join(map(str, indices[:20])) + (f" and {len(indices) - 20} more" if len(indices) > 20 else "")

@@ -1,8 +1,4 @@
-"""Writer: writing, replacing, and what is inserted at the caret.
-
-What is inserted takes the place of the selection and the caret ends behind it. A replaced text keeps the
-looks of its first character, a text that changes its case keeps all of them.
-"""
+"""Writer: writing, replacing, and what is inserted at the caret in the place of the selection."""
 
 from __future__ import annotations
 
