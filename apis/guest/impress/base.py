@@ -1,6 +1,6 @@
 """What all functions of Impress share: the presentation in front, its slides and boxes, and what is said of them.
 
-Slides are counted from 1. Boxes, the shapes that are on a slide by themselves, are counted from 0, as the office has them.
+Slides are counted from 1. Boxes, the shapes that are on a slide by themselves, are counted from 0 in their order.
 """
 
 from __future__ import annotations
