@@ -22,7 +22,6 @@ from tests.apis.plays import Form, oracle_solves
 without = pytest.mark.skipif(bool(missing("code")), reason=missing("code") or "it is here")
 SERVER = b"server-main.js"
 MOST_CHARS = 2800  # of a compact prompt
-TYPED = 'def g(a):\n    if a[0] == "x":\n        return {"k": (a)}\n<b>it</b>\n'
 
 
 def _servers(desk: RealDesk) -> int:
@@ -58,23 +57,6 @@ async def test_one_window_for_whoever_starts_it_and_nothing_is_left_of_it(state_
         assert "VS Code is not open" in await desk.tool("goto_file", file_path="~/proj/one.py")
         await desk.tool("launch_vscode", path="~/proj/one.py")
         await desk.call("wait_window", title="one.py", timeout_ms=25_000)
-
-
-@without
-async def test_what_is_typed_stands_in_the_file_once_saved(state_dir: str) -> None:
-    async with provider(SandboxConfig(state_dir=state_dir)) as made, opened(made, tables()["code"]) as desk:
-        await desk.tool("goto_file", file_path="~/proj/one.py")
-        for keys in (["ctrl", "a"], ["Delete"]):
-            await desk.call("hotkey", keys=keys)
-        await desk.call("type_text", text=TYPED)
-        await desk.call("settle", timeout_ms=10_000, quiet_ms=200)
-        assert "not saved" in await desk.call("info")
-        await desk.call("hotkey", keys=["ctrl", "s"])
-        for _ in range(50):
-            await desk.call("settle", timeout_ms=1000, quiet_ms=100)
-            if "not saved" not in await desk.call("info"):
-                break
-        assert (await desk.contents("proj/one.py")).decode() == TYPED
 
 
 async def test_without_the_editor_its_functions_say_so(state_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,6 +128,21 @@ def test_the_prompt_shows_every_function_and_every_argument_of_the_application_i
     assert not [other for other in (*TOOLS, "text_editor") if other != app and OWNER[app] in prompt(other)]
 
 
+CHOICES = [
+    (app, param)
+    for app, functions in [("", GUI), *TOOLS.items()]
+    for function in functions
+    for param in function.params
+    if param.kind == "choice"
+]
+
+
+@pytest.mark.parametrize(("app", "param"), CHOICES, ids=lambda each: getattr(each, "name", each))
+def test_every_choice_is_told_in_the_prompt(app: str, param: Param) -> None:
+    (line,) = {line for line in prompt(app).splitlines() if line.strip() == f"{param.name}: {param.told}"}
+    assert all(str(value) in line for value in param.limits)
+
+
 def refusal(answer: str, app: str) -> str:
     """Why the answer is none with that application in front."""
     refused = parse(answer, app)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from actors.cluster.commands.play import verdict
 from apis.actions.arguments import KEYS
-from apis.actions.grammar import MAX_ANSWER, RefusedAnswer, parse
+from apis.actions.grammar import ALIASES, MAX_ANSWER, RefusedAnswer, parse
 from apis.actions.gui import (
     GUI,
     Action,
@@ -27,6 +27,7 @@ from apis.actions.gui import (
     line,
 )
 from apis.applications import APP_NAMES
+from apis.catalogue import TOOLS
 
 ELEMENTS = {"e1": None, "e2": None}
 WINDOWS = {"w1": 7, "0x00000007": 7}
@@ -174,44 +175,8 @@ def test_the_paper_form_insists_on_a_block() -> None:
 WORDS = st.sampled_from(
     [
         *(f"Agent.{function.name}" for function in GUI),
-        *(
-            "(",
-            ")",
-            "[",
-            "]",
-            "=",
-            ",",
-            "'",
-            '"',
-            "\\",
-            "```",
-            "\n",
-            "{",
-            "}",
-            ":",
-            "*",
-            "@",
-            "#",
-            "-",
-            ".",
-            "0x",
-            "1e9",
-        ),
-        *(
-            "e1",
-            "w1",
-            "coordinates",
-            "text",
-            "keys",
-            "True",
-            "None",
-            "lambda",
-            "await",
-            "f'",
-            "\x00",
-            "\ud800",
-            "\u202e",
-        ),
+        *"( [ ] ) = , ' \" \\ ``` { } : * @ # - . 0x 1e9 e1 w1 coordinates text keys True None lambda await f'".split(),  # noqa: SIM905
+        *("\n", "\x00", "\ud800", "\u202e"),
         *("'ctrl'", "[1, 2]", "__import__", "WAIT", "python\n", "'''", "\\N{", "\\u", "\\x", "not ", "~", "9" * 50),
     ]
 )
@@ -260,6 +225,14 @@ ACTIONS = st.one_of(
     st.builds(Quote, content=TEXTS),
     st.builds(Exit, success=st.booleans()),
 )
+
+
+def test_published_models_names_of_arguments_are_taken() -> None:
+    assert parsed("Agent.click(coordinate=[5, 6], clicks=2)") == Click(coordinates=(5, 6), num_clicks=2)
+    assert "given twice" in parsed("Agent.click(coordinate=[5, 6], coordinates=[5, 6])").reason  # type: ignore[union-attr]
+    functions = [*GUI, *(function for tools in TOOLS.values() for function in tools)]
+    own = {param.name for function in functions for param in function.params}
+    assert not own & set(ALIASES) - {"position"}, "an alias is no function's own argument"
 
 
 def test_a_raw_string_takes_backslashes_as_they_are() -> None:

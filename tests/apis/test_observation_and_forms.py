@@ -12,6 +12,7 @@ from apis.observation import MAX_ELEMENTS, MAX_TEXT, MAX_WINDOWS, Observation, f
 from apis.prompts.compact import around, render_compact
 from apis.prompts.names import element_names, place, window_names
 from apis.prompts.published import render_published
+from apis.prompts.system import published_system
 from apis.prompts.text import Turn, escaped
 from runtime.errors import ProtocolError
 
@@ -241,6 +242,14 @@ def test_what_the_guest_says_is_cut_and_escaped() -> None:
     assert sum(text.startswith("last:") for text in prompt.splitlines()) == 1
     paper = render_published(nasty, "vlc", [], observation, nasty)[-1]["content"]
     assert paper.replace("\n", "").replace("\t", "").isprintable()
+
+
+def test_a_task_is_never_cut() -> None:
+    task = "write \u202e " * 900 + "into cell Z9"
+    assert "into cell Z9" in published_system("", "both", task)
+    first = render_compact(task, [], Observation((), ()), None).splitlines()[0]
+    assert first.endswith("into cell Z9")
+    assert "\u202e" not in first
 
 
 JUNK = st.recursive(

@@ -10,28 +10,20 @@ from apis.actions.reasoning import spoken
 
 DRAFT = "```python\nAgent.exit(success=False)\n```"
 REAL = "```python\nAgent.click([20, 15])\n```"
+WORDS = """
+<think> </think>  <THINK> </Think>  <thinking> </thinking>  <reasoning> </reasoning>
+<thought> </thought>  <analysis> </analysis>  <scratchpad> </scratchpad>  <antThinking> </antThinking>
+<seed:think> </seed:think>  <inner_monologue> </inner_monologue>  ◁think▷ ◁/think▷  [THINK] [/THINK]
+<|begin_of_thought|> <|end_of_thought|>  <|START_THINKING|> <|END_THINKING|>
+<｜begin▁of▁thinking｜> <｜end▁of▁thinking｜>  &lt;think&gt; &lt;/think&gt;
+<|channel|>analysis<|message|> <|end|><|start|>assistant<|channel|>final<|message|>
+<|channel|>commentary<|message|> <|end|><|start|>assistant<|channel|>final<|message|>
+""".split()  # a beginning, its end
 PAIRS = [
-    ("<think>", "</think>"),
-    ("<THINK>", "</Think>"),
-    ("<thinking>", "</thinking>"),
-    ("<reasoning>", "</reasoning>"),
-    ("<thought>", "</thought>"),
-    ("<analysis>", "</analysis>"),
-    ("<scratchpad>", "</scratchpad>"),
-    ("<antThinking>", "</antThinking>"),
-    ("<seed:think>", "</seed:think>"),
-    ("<inner_monologue>", "</inner_monologue>"),
+    *zip(WORDS[::2], WORDS[1::2], strict=True),
     ("<think budget='3'>", "</think >"),
-    ("◁think▷", "◁/think▷"),
-    ("[THINK]", "[/THINK]"),
-    ("<|begin_of_thought|>", "<|end_of_thought|>"),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-    ("<｜begin▁of▁thinking｜>", "<｜end▁of▁thinking｜>"),
-    ("&lt;think&gt;", "&lt;/think&gt;"),
     ("<unused94>thought\n", "<unused95>"),
     ("<|channel>thought\n", "<channel|>"),
-    ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
-    ("<|channel|>commentary<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
     ("analysisWe may", "assistantfinal"),
 ]
 

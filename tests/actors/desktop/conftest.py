@@ -8,22 +8,16 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # modules that tests share
 
 from actors.desktop.config import SandboxConfig
-from actors.desktop.files.read_home import ReadLimits
-from actors.desktop.link import Frame, GuestLink
-from actors.desktop.provider import Desktop, DesktopSpec
+from actors.desktop.link import GuestLink
+from actors.desktop.provider import DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
-from apis.observation import NeatFrame, Observation, from_guest
-from apis.plans.setup import setup
-from apis.tasks.osworld import Evaluator, Step, Task
-from apis.tasks.verify.verify import WantedFile
+from tests.actors.desktop.offices import Guest
 
 
 @pytest.fixture
@@ -42,66 +36,6 @@ async def sandbox(state_dir: str) -> AsyncIterator[SandboxProvider]:
     provider = await SandboxProvider.start(SandboxConfig(state_dir=state_dir), "test")
     yield provider
     await provider.close()
-
-
-class Guest:
-    """A desktop in a test's words."""
-
-    def __init__(self, provider: SandboxProvider, desktop: Desktop, link: GuestLink) -> None:
-        self.provider, self.desktop, self.link = provider, desktop, link
-
-    async def __call__(self, method: str, **args: Any) -> Any:
-        found = await self.link.call(method, timeout_s=20, **args)
-        if not isinstance(found, NeatFrame | Frame):
-            return found
-        frame = msgspec.to_builtins(found)
-        return frame | {"elements": [tuple(element) for element in frame["elements"]]}
-
-    async def act(self, method: str, **args: Any) -> None:
-        await self(method, **args)
-        assert await self("settle", timeout_ms=15_000)  # a busy machine starts an application late
-
-    async def open(self, *argv: str, title: str, accessible: bool = True) -> None:
-        await self("launch", argv=list(argv))
-        await self("wait_window", title=title, accessible=accessible)
-        assert await self("settle", timeout_ms=15_000)  # a busy machine starts an application late
-
-    async def elements(self) -> list[Any]:
-        """What an observation lists; looked for again while an application is too busy to say all."""
-        for _ in range(3):
-            seen = await self("observe")
-            if not seen["cut"]:
-                break
-        return list(seen["elements"])
-
-    async def rows(self) -> list[tuple[str, str]]:
-        """What shows: (tag, name or text)."""
-        return [(element[0], element[1] or element[2]) for element in await self.elements()]
-
-    async def centre(self, tag: str, label: str) -> dict[str, int]:
-        for element in await self.elements():
-            if element[0] == tag and label in (element[1], element[2]):
-                return {"x": element[3] + element[5] // 2, "y": element[4] + element[6] // 2}
-        raise AssertionError((tag, label, await self.rows()))
-
-    async def prepare(self, *steps: Step) -> None:
-        """Carry out a task's set-up."""
-        task = Task(
-            id="t", snapshot="", instruction="", source="", config=list(steps), trajectory="", related_apps=[],
-            evaluator=Evaluator(func="infeasible"),
-        )  # fmt: skip
-        for call in setup(task, self.desktop.home):
-            await self(call.method, **call.args)
-
-    async def look(self) -> Observation:
-        return from_guest(await self("observe"))
-
-    async def titles(self) -> list[str]:
-        return [window.title for window in await self("windows")]
-
-    async def text(self, path: str) -> str | None:
-        (seen,) = await self.provider.read_home(self.desktop, [WantedFile(path)], ReadLimits())
-        return None if seen.data is None else seen.data.decode()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""One warm application of the office for a whole module of tests."""
+"""A desktop in a test's words, and one warm application of the office for a whole module of tests."""
 
 from __future__ import annotations
 
@@ -6,35 +6,95 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
+import msgspec
+
 from actors.desktop.config import SandboxConfig
-from actors.desktop.link import GuestLink
-from actors.desktop.provider import DesktopSpec
+from actors.desktop.files.read_home import ReadLimits
+from actors.desktop.link import Frame, GuestLink
+from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import GuestRefused
 from apis.catalogue import call
+from apis.observation import NeatFrame, Observation, from_guest
+from apis.plans.setup import setup
+from apis.tasks.osworld import Evaluator, Step, Task
+from apis.tasks.verify.verify import WantedFile
 from tests.folders import desk_folder
 
 
-class Office:
-    """An application of the office, in a test's words."""
+class Guest:
+    """A desktop in a test's words."""
+
+    def __init__(self, provider: SandboxProvider, desktop: Desktop, link: GuestLink) -> None:
+        self.provider, self.desktop, self.link = provider, desktop, link
+
+    async def __call__(self, method: str, **args: Any) -> Any:
+        given = await self.link.call(method, timeout_s=25, **args)
+        if not isinstance(given, NeatFrame | Frame):
+            return given
+        frame = msgspec.to_builtins(given)
+        return frame | {"elements": [tuple(element) for element in frame["elements"]]}
+
+    async def act(self, method: str, **args: Any) -> None:
+        await self(method, **args)
+        assert await self("settle", timeout_ms=15_000)  # a busy machine starts an application late
+
+    async def open(self, *argv: str, title: str, accessible: bool = True) -> None:
+        await self("launch", argv=list(argv))
+        await self("wait_window", title=title, accessible=accessible, timeout_ms=20_000)
+        assert await self("settle", timeout_ms=15_000)  # a busy machine starts an application late
+
+    async def elements(self) -> list[Any]:
+        """What an observation lists; looked for again while an application is too busy to say all."""
+        for _ in range(3):
+            seen = await self("observe")
+            if not seen["cut"]:
+                break
+        return list(seen["elements"])
+
+    async def rows(self) -> list[tuple[str, str]]:
+        """What shows: (tag, name or text)."""
+        return [(element[0], element[1] or element[2]) for element in await self.elements()]
+
+    async def centre(self, tag: str, label: str) -> dict[str, int]:
+        for element in await self.elements():
+            if element[0] == tag and label in (element[1], element[2]):
+                return {"x": element[3] + element[5] // 2, "y": element[4] + element[6] // 2}
+        raise AssertionError((tag, label, await self.rows()))
+
+    async def prepare(self, *steps: Step) -> None:
+        """Carry out a task's set-up."""
+        task = Task(
+            id="t", snapshot="", instruction="", source="", config=list(steps), trajectory="", related_apps=[],
+            evaluator=Evaluator(func="infeasible"),
+        )  # fmt: skip
+        for each in setup(task, self.desktop.home):
+            await self(each.method, **each.args)
+
+    async def look(self) -> Observation:
+        return from_guest(await self("observe"))
+
+    async def titles(self) -> list[str]:
+        return [window.title for window in await self("windows")]
+
+    async def text(self, path: str) -> str | None:
+        (seen,) = await self.provider.read_home(self.desktop, [WantedFile(path)], ReadLimits())
+        return None if seen.data is None else seen.data.decode()
+
+
+class Office(Guest):
+    """A desktop with an application of the office."""
 
     owner: ClassVar[str]  # of its functions
 
-    def __init__(self, link: GuestLink, home: str) -> None:
-        self.link, self.home = link, home
-
-    async def __call__(self, method: str, **args: Any) -> Any:
-        return await self.link.call(method, timeout_s=25, **args)
+    @property
+    def home(self) -> str:
+        return self.desktop.home
 
     async def run(self, script: str) -> None:
         """Have a shell carry out a script in HOME, and wait until it has."""
-        await self("write_file", path="script.sh", data=f"{script}\n".encode())
-        number = await self("launch", argv=["sh", "script.sh"])
-        for _ in range(100):
-            if number not in await self("running"):
-                return
-            await self("settle", timeout_ms=100)
-        raise AssertionError(script)
+        done = await self("run", argv=["sh", "-c", script], timeout_ms=20_000)
+        assert done.code == 0, done
 
     async def tool(self, name: str, **arguments: Any) -> str:
         """What the function says, a refusal's text included."""
@@ -44,16 +104,21 @@ class Office:
         except GuestRefused as refused:
             return f"refused: {refused.text}" if refused.kind == "tool_failed" else f"{refused.kind}: {refused.text}"
 
+    async def says(self, text: str, name: str, **arguments: Any) -> None:
+        """The function has to say `text`, or begin so where that ends with dots."""
+        told = await self.tool(name, **arguments)
+        assert told.startswith(text.removesuffix("...")) if text.endswith("...") else told == text, told
+
 
 @asynccontextmanager
-async def booted() -> AsyncIterator[tuple[GuestLink, str]]:
-    """The link to a desktop and its home folder; it is gone afterwards."""
+async def booted() -> AsyncIterator[tuple[SandboxProvider, Desktop, GuestLink]]:
+    """A desktop and the link to it; it is gone afterwards."""
     with desk_folder() as folder:
         provider = await SandboxProvider.start(SandboxConfig(state_dir=folder), "test")
         try:
             desktop = await provider.boot(DesktopSpec())
             link = await GuestLink.open(desktop, timeout_s=30)
-            yield link, desktop.home
+            yield provider, desktop, link
             await link.close()
         finally:
             await provider.close()

@@ -115,12 +115,6 @@ async def test_what_a_dialog_covers_is_not_said(guest: Guest):
     assert any(element[8] == dialog and element[:2] == ("push-button", "Cancel") for element in frame["elements"])
 
 
-async def test_a_terminal_runs_what_is_typed(guest: Guest):
-    await guest.open("xterm", title="xterm", accessible=False)
-    await guest.act("type_text", text="printf '%s' \"a  $((6*7))\" > out && echo done\n")
-    assert await guest.text("out") == "a  42"
-
-
 async def test_windows_are_raised_placed_and_closed(guest: Guest):
     await guest.open("xterm", "-T", "one", title="one", accessible=False)
     await guest.open("xterm", "-T", "two", title="two", accessible=False)

@@ -76,8 +76,8 @@ class Calc(Office):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def calc() -> AsyncIterator[Calc]:
-    async with booted() as (link, home):
-        guest = Calc(link, home)
+    async with booted() as made:
+        guest = Calc(*made)
         await guest("write_file", path=BOOK, data=workbook())
         await guest.open(BOOK)
         yield guest
@@ -175,8 +175,7 @@ async def test_a_pivot_table_covers_nothing(calc: Calc) -> None:
     assert told.endswith("is filled: take G1, or switch to another sheet first"), told
     assert await calc.column("C") == before
     assert (await calc.tool("create_pivot_table", **table, target_cell="G1")).startswith("table 'T' is at G1:")
-    told = await calc.tool("create_pivot_table", **table | {"table_name": ""}, target_cell="M1")
-    assert told.startswith("refused: table_name: "), told
+    await calc.says("refused: table_name: ...", "create_pivot_table", **table | {"table_name": ""}, target_cell="M1")
     twice = {"source_sheet": "doubled", "table_name": "D", "value_fields": ["C"], "row_fields": ["Name"]}
     told = await calc.tool("create_pivot_table", **twice, target_cell="M1")
     assert told == "refused: source_sheet: several columns are headed 'Qty': rename them first"
@@ -335,8 +334,7 @@ async def test_a_folder_that_may_not_be_written_is_refused_by_name(calc: Calc) -
     told = await calc.tool("export_to_pdf", file_path="~/ro/x.pdf")
     assert told == "refused: file_path: x.pdf may not be written there: choose another folder"
     await calc.run("chmod 555 Documents")
-    told = await calc.tool("export_to_csv")
-    assert told == "refused: the workbook: book.csv may not be written there: choose another folder"
+    await calc.says("refused: the workbook: book.csv may not be written there: choose another folder", "export_to_csv")
     await calc.run("chmod 755 Documents")
 
 

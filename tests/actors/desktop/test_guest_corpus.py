@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -47,10 +46,6 @@ class Desk(Office):
 
     owner = ""
 
-    async def act(self, method: str, **args: Any) -> None:
-        await self(method, **args)
-        assert await self("settle", timeout_ms=15_000)
-
     async def type(self, text: str) -> None:
         assert [await self(call.method, **call.args) for call in typed(text)][-1] == "Type Success"
         assert await self("settle", timeout_ms=15_000)
@@ -58,13 +53,8 @@ class Desk(Office):
     async def keys(self, *names: str) -> None:
         await self.act("hotkey", keys=list(names))
 
-    async def open(self, *argv: str, title: str, accessible: bool = True) -> None:
-        await self("launch", argv=list(argv))
-        await self("wait_window", title=title, accessible=accessible, timeout_ms=20_000)
-        assert await self("settle", timeout_ms=15_000)
-
     async def seen(self) -> list[Element]:
-        return list(from_guest(await self("observe")).elements)
+        return list((await self.look()).elements)
 
     async def click(self, tag: str, label: str) -> None:
         found = await self.seen()
@@ -79,23 +69,22 @@ class Desk(Office):
     async def text(self, path: str) -> str:
         """A file's text, once a busy application has written it."""
         for _ in range(20):
-            if path.rpartition("/")[2] in await self.names(path.rpartition("/")[0]):
-                break
+            if (text := await super().text(path)) is not None:
+                return text
             await self("settle", timeout_ms=500, quiet_ms=100)
-        return bytes(await self("read_file", path=path)).decode()
+        raise AssertionError(path)
 
     async def names(self, folder: str) -> list[str]:
-        await self.run(f"ls -1 {folder} > listed")
-        return bytes(await self("read_file", path="listed")).decode().splitlines()
+        return str((await self("run", argv=["ls", "-1", folder])).out).splitlines()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk() -> AsyncIterator[Desk]:
-    async with booted() as (link, home):
-        made = Desk(link, home)
+    async with booted() as made:
+        guest = Desk(*made)
         for name in ("apple pie.txt", "apple pie", "typed.txt", "code.txt"):
-            await made("write_file", path=f"names/{name}" if "." in name else f"names/{name}/x.txt", data=b"")
-        yield made
+            await guest("write_file", path=f"names/{name}" if "." in name else f"names/{name}/x.txt", data=b"")
+        yield guest
 
 
 @pytest.mark.proof

@@ -52,10 +52,10 @@ class Calc(Office):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def calc() -> AsyncIterator[Calc]:
-    async with booted() as (link, home):
-        guest = Calc(link, home)
+    async with booted() as made:
+        guest = Calc(*made)
         await guest("write_file", path=BOOK, data=make_xlsx({"first": TABLE, "info": TABLE}))
-        await guest.open(f"{home}/{BOOK}")
+        await guest.open(f"{guest.home}/{BOOK}")
         yield guest
 
 

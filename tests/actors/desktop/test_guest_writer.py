@@ -17,9 +17,7 @@ from PIL import Image
 
 from apis.apps.application import OFFICE
 from apis.apps.check.case import picture
-from apis.observation import Observation, from_guest
-from apis.plans.setup import setup
-from apis.tasks.osworld import Evaluator, Open, OpenParameters, Task
+from apis.tasks.osworld import Open, OpenParameters
 from tests.actors.desktop.offices import Office, booted
 from tests.actors.desktop.writer_documents import BODY, EACH_ITS_OWN, docx, gone, odt, run
 
@@ -39,21 +37,12 @@ class Writer(Office):
 
     async def open(self, path: str) -> None:
         """As a task's set-up opens a file."""
-        task = Task(
-            id="t", snapshot="", instruction="", source="", trajectory="", related_apps=[],
-            config=[Open(parameters=OpenParameters(path=f"/home/user/{path}"))],
-            evaluator=Evaluator(func="infeasible"),
-        )  # fmt: skip
-        for each in setup(task, self.home):
-            await self(each.method, **each.args)
+        await self.prepare(Open(parameters=OpenParameters(path=f"/home/user/{path}")))
 
     async def press(self, *combinations: str) -> None:
         for keys in combinations:
             await self("hotkey", keys=keys.split("+"))
         await self("settle", timeout_ms=5000)
-
-    async def look(self) -> Observation:
-        return from_guest(await self("observe"))
 
     async def to_the_end(self) -> None:
         """Put the caret into the text, whatever was selected, and then behind all of it."""
@@ -81,8 +70,8 @@ class Writer(Office):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def writer() -> AsyncIterator[Writer]:
-    async with booted() as (link, home):
-        guest = Writer(link, home)
+    async with booted() as made:
+        guest = Writer(*made)
         await guest("write_file", path=PAPER, data=odt(BODY))
         await guest("write_file", path="red.png", data=picture([30, 10, "red"]))
         await guest.open(PAPER)
@@ -229,8 +218,7 @@ async def test_pages_with_footers_of_their_own_are_numbered_too(writer: Writer) 
     """Last, for the document in front is another one from here on."""
     await writer("write_file", path="Documents/pages.odt", data=odt("<text:p>a</text:p>", EACH_ITS_OWN))
     await writer.open("Documents/pages.odt")
-    told = await writer.tool("add_page_numbers", position="bottom_center", start_number=1)
-    assert told.startswith("footer, center: page numbers"), told
+    await writer.says("footer, center: page numbers...", "add_page_numbers", position="bottom_center", start_number=1)
     assert await writer.tool("save") == "saved pages.odt"
     with zipfile.ZipFile(io.BytesIO(await writer("read_file", path="Documents/pages.odt"))) as archive:
         styles = archive.read("styles.xml").decode().partition('<style:master-page style:name="Standard"')[2]
@@ -273,8 +261,7 @@ async def test_capitals_stand_at_the_start_of_words_only(writer: Writer) -> None
     words = "the 2nd and mp3player of abc_def, cafe\u0301s o'neill 90's don\u2019t ex\u00adample"
     await writer("write_file", path="Documents/words.odt", data=odt(f"<text:p>{words}</text:p>"))
     await writer.open("Documents/words.odt")
-    said = await writer.tool("capitalize_words")
-    assert said == "9 words changed: every word there that begins with a letter has a capital"
+    await writer.says("9 words changed: every word there that begins with a letter has a capital", "capitalize_words")
     capitals = "The 2nd And Mp3player Of Abc_def, Cafe\u0301s O'neill 90's Don\u2019t Ex\u00adample"
     assert f"0: {capitals}" in await writer.info()
 
@@ -372,10 +359,8 @@ async def test_what_is_deleted_under_change_tracking_is_not_read_matched_or_brou
     await writer("settle", timeout_ms=5000)
     assert (await writer.info())[1:] == ["0: The price is new cost now.", "1: plum and plum", "2: pear fig"]
     assert (await writer.tool("find_and_replace", pattern="old|XX", replacement="no")).startswith("refused: ")
-    said = await writer.tool("find_and_replace", pattern="cost", replacement="fee")
-    assert said == "1 match replaced: paragraph 0"
-    said = await writer.tool("find_and_replace", pattern="plum", replacement="kiwi")
-    assert said == "2 matches replaced: paragraph 1"
+    await writer.says("1 match replaced: paragraph 0", "find_and_replace", pattern="cost", replacement="fee")
+    await writer.says("2 matches replaced: paragraph 1", "find_and_replace", pattern="plum", replacement="kiwi")
     assert (await writer.tool("change_text_case", case_type="uppercase", pattern="fig")).startswith("1 match now")
     assert (await writer.tool("set_strikethrough", pattern="pear")).startswith("1 match struck")
     assert (await writer.info())[1:] == ["0: The price is new fee now.", "1: kiwi and kiwi", "2: pear FIG"]
