@@ -18,7 +18,7 @@ WORDS = """
 <｜begin▁of▁thinking｜> <｜end▁of▁thinking｜>  &lt;think&gt; &lt;/think&gt;
 <|channel|>analysis<|message|> <|end|><|start|>assistant<|channel|>final<|message|>
 <|channel|>commentary<|message|> <|end|><|start|>assistant<|channel|>final<|message|>
-""".split()  # a beginning, its end
+""".split()  # noqa: SIM905 - a beginning, its end
 PAIRS = [
     *zip(WORDS[::2], WORDS[1::2], strict=True),
     ("<think budget='3'>", "</think >"),
