@@ -105,7 +105,6 @@ class ChatProcess:
         return response
 
     def close(self) -> None:
-        """End the process, if this one has started it."""
         with self._lock:
             self._stopped()
 

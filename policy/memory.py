@@ -48,7 +48,6 @@ class MemoryPlan(msgspec.Struct, frozen=True, kw_only=True):
         return self.pinned + self.staged
 
     def by_part(self) -> str:
-        """The parts in GiB."""
         parts = msgspec.structs.asdict(self)
         host = _gib({"reference": parts.pop("pinned"), "checkpoint": parts.pop("staged")})
         return _gib(parts) + (f"; in the host's memory: {host}" if host else "")

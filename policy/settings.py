@@ -59,7 +59,6 @@ class LoraConfig(Section, frozen=True, kw_only=True):
         return arch.layers * self.rank * of_layer
 
     def peft(self, arch: Architecture) -> dict[str, object]:
-        """PEFT's adapter_config.json."""
         return {
             "peft_type": "LORA",
             "task_type": "CAUSAL_LM",
@@ -97,7 +96,6 @@ class ParallelConfig(Section, frozen=True, kw_only=True):
 
     @property
     def ranks(self) -> int:
-        """Processes that train together."""
         return self.tensor * self.pipeline * self.data
 
     def vocab_rows(self, model: Architecture) -> int:

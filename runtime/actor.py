@@ -139,12 +139,10 @@ class Context:
         return read_blobs(self.home / SEGMENTS, refs)
 
     def disk_gate(self) -> DiskGate:
-        """The gate before work that writes to the run's folder."""
         return DiskGate(self.home, self.log)
 
     @property
     def clock(self) -> Clock:
-        """The clock that this actor decides by."""
         return self._node.clock
 
     def ref(self, name: str) -> Ref:
@@ -152,7 +150,6 @@ class Context:
         return Ref(self._node, self.name, name)
 
     def spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Start a task that ends with the actor. Its failure is the actor's failure."""
         return self._scope.spawn(coro, f"{self.name}:{name}")
 
     async def shared(self, key: str, factory: Callable[[], Awaitable[T]]) -> T:

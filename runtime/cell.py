@@ -71,7 +71,6 @@ class Cell:
         node.mailboxes[spec.name] = self.mailbox
 
     async def live(self) -> None:
-        """Run until `stop`, or until the supervisor gives up."""
         while not self._stop.is_set():
             failure = await self._one_life()
             if failure is None:
@@ -102,7 +101,6 @@ class Cell:
         self._node.log.emit(ACTOR_STOPPED, name=self.name)
 
     def stop(self) -> None:
-        """Ask `live` to end."""
         self._stop.set()
 
     async def configure(self, spec: WireSpec) -> None:
@@ -324,7 +322,6 @@ class InlineHost:
         await asyncio.gather(*(self.cells[spec.name].configure(spec) for spec in specs))
 
     async def remove(self, names: Sequence[str]) -> None:
-        """Stop these actors, all at once, and forget them."""
         known = [name for name in names if name in self.cells]
         for name in known:
             self.cells[name].stop()
@@ -341,7 +338,6 @@ class InlineHost:
         return [cell.status(waits.get(name, ())) for name, cell in self.cells.items()]
 
     async def close(self) -> None:
-        """Stop what is left, then the node."""
         await self.remove(list(self.cells))
         await self._scope.close(5.0)
         await self.node.close()
@@ -363,7 +359,6 @@ class StallWatch:
         return lag_s
 
     async def run(self) -> None:
-        """Watch until cancelled."""
         while True:
             before = time.monotonic()
             await asyncio.sleep(self._period_s)

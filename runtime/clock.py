@@ -16,15 +16,12 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Monotonic seconds of the run; only differences mean something."""
-        ...
 
     def wall(self) -> float:
         """Seconds since the epoch, for people alone: setting the clock moves them."""
-        ...
 
     async def sleep(self, seconds: float) -> None:
         """Return once `seconds` have passed."""
-        ...
 
 
 class RealClock:

@@ -1,6 +1,6 @@
 """Looking into a running system from another process, and asking it to change.
 
-Invariant: the control socket by itself changes nothing: all but statuses is a command of the system's owner. A client
+Invariant: the control socket by itself changes nothing: all but `status` is a command of the system's owner. A client
 that is silent or does not read is dropped in bounded time. A command that is too large is refused unread. A command
 that has begun does not end with its client.
 """
@@ -17,9 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from runtime.errors import ActorGone, ComputerRLError, ConfigError, ProtocolError
+from runtime.errors import ActorGone, ComputerRLError, ConfigError
 from runtime.logs.writer import COMMAND_FAILED, ActorLog
-from runtime.messaging.message import decode, encode
 from runtime.waits import ActorStatus
 
 
@@ -86,9 +85,13 @@ class ControlServer:
 
     def __init__(self, run_dir: Path, statuses: Callable[[], Awaitable[list[ActorStatus]]], log: ActorLog) -> None:
         self._path = run_dir / SOCKET
-        self._statuses, self._log = statuses, log
+        self._log = log
+
+        async def status(_: bytes, say: Say) -> None:
+            say(msgspec.json.encode(await statuses()).decode())
+
         # By name; each gets its body and a way to say something, and raises ComputerRLError to refuse.
-        self.commands: dict[str, Callable[[bytes, Say], Awaitable[None]]] = {}
+        self.commands: dict[str, Callable[[bytes, Say], Awaitable[None]]] = {STATUS: status}
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
 
@@ -98,7 +101,6 @@ class ControlServer:
         self._server = await asyncio.start_unix_server(self._serve, sock=listen_unix(self._path))
 
     async def close(self) -> None:
-        """Stop listening, drop the clients, remove the socket."""
         if self._server is not None:
             self._server.close()
             for task in self._clients:
@@ -118,9 +120,7 @@ class ControlServer:
                 async with asyncio.timeout(CLIENT_TIMEOUT_S) as limit:
                     if len(self._clients) <= MAX_CLIENTS:
                         name = (await reader.readuntil(b"\n")).decode("ascii", "replace").strip()
-                        if name == STATUS:
-                            writer.write(encode(await self._statuses()))
-                        elif name in self.commands:
+                        if name in self.commands:
                             size = int.from_bytes(await reader.readexactly(4))
                             if why := too_large(name, size):
                                 _say(writer, CommandReply(why, refused=True))
@@ -162,7 +162,7 @@ def _say(writer: asyncio.StreamWriter, reply: CommandReply) -> None:
         writer.write(msgspec.json.encode(reply) + b"\n")
 
 
-def command(run_dir: Path, name: str, body: bytes, heard: Say) -> None:
+def command(run_dir: Path, name: str, body: bytes, heard: Say, silent_s: float = SILENT_S) -> None:
     """Have the run in `run_dir` carry out command `name`; `heard` gets what it says.
 
     Raises ActorGone when no process runs it or it ends first, ConfigError with what it refuses or for a `body` that is
@@ -171,7 +171,7 @@ def command(run_dir: Path, name: str, body: bytes, heard: Say) -> None:
     if why := too_large(name, len(body)):  # the run would not read it, and so end the connection
         raise ConfigError(why)
     try:
-        with connect_unix(run_dir.resolve() / SOCKET, SILENT_S) as sock, sock.makefile("rb") as lines:
+        with connect_unix(run_dir.resolve() / SOCKET, silent_s) as sock, sock.makefile("rb") as lines:
             sock.sendall(name.encode() + b"\n" + len(body).to_bytes(4) + body)
             for line in lines:
                 reply = msgspec.json.decode(line, type=CommandReply)
@@ -187,15 +187,6 @@ def command(run_dir: Path, name: str, body: bytes, heard: Say) -> None:
 
 def query_status(run_dir: Path, timeout_s: float = 15.0) -> list[ActorStatus]:
     """What every actor of the run in `run_dir` is doing. Raises ActorGone when no process runs it."""
-    body = bytearray()
-    try:
-        with connect_unix(run_dir.resolve() / SOCKET, timeout_s) as sock:
-            sock.sendall(f"{STATUS}\n".encode())
-            while chunk := sock.recv(1 << 16):
-                body += chunk
-    except OSError as error:
-        raise ActorGone(f"no process runs {run_dir}: {error}") from error
-    try:
-        return list(decode(bytes(body), list[ActorStatus]))
-    except (ProtocolError, msgspec.DecodeError) as error:
-        raise ActorGone(f"the process that runs {run_dir} did not answer: {error}") from error
+    texts: list[str] = []
+    command(run_dir, STATUS, b"", texts.append, timeout_s)
+    return msgspec.json.decode("".join(texts), type=list[ActorStatus])

@@ -139,7 +139,6 @@ class DiskGate:
 
     @property
     def shut(self) -> bool:
-        """Whether the disk refuses, as far as is known."""
         return self._since is not None
 
     def refuse(self, cause: str) -> None:
@@ -150,13 +149,11 @@ class DiskGate:
                 self._log.emit(DISK_REFUSES, folder=str(self._folder), cause=cause)
 
     def accept(self) -> None:
-        """The disk has taken what it refused."""
         if self._since is not None and self._log is not None:
             self._log.emit(DISK_ACCEPTS, folder=str(self._folder), after_s=round(time.monotonic() - self._since, 3))
         self._since = None
 
     async def passed(self) -> None:
-        """Return once the disk takes bytes."""
         async with self._one:
             while self.shut:
                 if await asyncio.to_thread(refusal, self._folder):

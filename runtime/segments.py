@@ -68,12 +68,10 @@ class SegmentStore:
 
     @property
     def folder(self) -> Path:
-        """Where the files are."""
         return self._folder
 
     @property
     def name(self) -> str:
-        """The file that is written now."""
         return self._name
 
     def append(self, payload: bytes) -> BlobRef:

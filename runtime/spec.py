@@ -19,17 +19,20 @@ MAIN = "main"
 _NAME = re.compile(r"[a-z][a-z0-9_]*(/[a-z0-9_]+)*")
 
 
-class WireSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Both(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    restart: RestartPolicy = RestartPolicy()
+    mailbox: int = 1024  # messages
+    start_timeout_s: float = 300.0
+    stop_timeout_s: float = 20.0
+
+
+class WireSpec(_Both, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`ActorSpec` as it travels to the actor's host."""
 
-    name: str
     factory: str
     config_type: str
     config: bytes
-    restart: RestartPolicy
-    mailbox: int
-    start_timeout_s: float
-    stop_timeout_s: float
 
     def build(self) -> Any:
         """A new actor. Raises ConfigError when the factory or the config type can't be loaded."""
@@ -40,33 +43,24 @@ class WireSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return decode(self.config, load(self.config_type)) if self.config_type else None
 
 
-class ActorSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ActorSpec(_Both, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One actor: its name, `factory` (an Actor class or its `module:Class` path), config and host.
 
     An actor whose process host is lost starts again with the host; the host's own policy counts that.
     """
 
-    name: str
     factory: Any
     config: Any = None
     host: str = MAIN
-    restart: RestartPolicy = RestartPolicy()
-    mailbox: int = 1024  # messages
-    start_timeout_s: float = 300.0
-    stop_timeout_s: float = 20.0
 
     def wire(self) -> WireSpec:
         """The form that travels. Raises ConfigError for a bad name and ProtocolError for a config that can't travel."""
         check_name(self.name)
         return WireSpec(
-            name=self.name,
+            **{field: getattr(self, field) for field in _Both.__struct_fields__},
             factory=self.factory if isinstance(self.factory, str) else import_path(self.factory),
             config_type="" if self.config is None else import_path(type(self.config)),
             config=b"" if self.config is None else encode(self.config),
-            restart=self.restart,
-            mailbox=self.mailbox,
-            start_timeout_s=self.start_timeout_s,
-            stop_timeout_s=self.stop_timeout_s,
         )
 
 

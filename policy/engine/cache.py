@@ -66,7 +66,6 @@ class KeyValueCache:
         return part[:, 0].unbind(0), part[:, 1].unbind(0)
 
     def load(self, row: int, blocks: list[int]) -> None:
-        """Copy pool blocks, in order, to the start of a row."""
         index = torch.tensor(blocks, device=self.pool.device)
         copied = self.pool.index_select(1, index).permute(0, 2, 3, 1, 4, 5)
         self.rows_kv[:, :, row, :, : len(blocks) * self.block] = copied.flatten(3, 4)
@@ -127,12 +126,10 @@ class PrefixIndex:
         return first, new
 
     def drop(self, weights: int) -> None:
-        """Forget everything computed by `weights`."""
         for key in [key for key, entry in self._entries.items() if entry.weights == weights]:
             self._free.append(self._entries.pop(key).block)
 
     def clear(self) -> None:
-        """Forget everything."""
         self._free += [entry.block for entry in self._entries.values()]
         self._entries.clear()
 

@@ -92,7 +92,6 @@ class Control:
         self._started = int(time.time())
 
     def routes(self) -> list[web.RouteDef]:
-        """All routes."""
         return [
             web.post("/update_weights_from_disk", self.update),
             web.post("/pin_weights", self.pin),
@@ -114,7 +113,6 @@ class Control:
         return await asyncio.to_thread(load_weights, Path(path), self._device, self._dtype, merged)
 
     async def update(self, request: web.Request) -> web.Response:
-        """Load a folder and make it the current weights."""
         body = await _read(request, _Update)
 
         def swap(core: EngineCore) -> int:
@@ -161,7 +159,6 @@ class Control:
     # --- requests ------------------------------------------------------------------------------------------------
 
     async def pause(self, request: web.Request) -> web.Response:
-        """Stop generating, in one of three modes."""
         body = await _read(request, _Pause)
         if body.mode not in ("abort", "retract", "in_place"):
             raise BadRequest({"object": "error", "message": f"unknown pause mode {body.mode!r}", "code": 400})
@@ -169,8 +166,6 @@ class Control:
         return json_response({"message": "Generation paused successfully.", "status": "ok"})
 
     async def resume(self, _: web.Request) -> web.Response:
-        """Go on generating."""
-
         def go(core: EngineCore) -> None:
             core.scheduler.paused = False
 
@@ -178,13 +173,11 @@ class Control:
         return json_response({"message": "Generation continued successfully.", "status": "ok"})
 
     async def abort(self, request: web.Request) -> web.Response:
-        """End one request, or all."""
         body = await _read(request, _Abort)
         await self._engine.abort(lambda sequence: body.abort_all or sequence.rid == body.rid)
         return web.Response()
 
     async def flush(self, _: web.Request) -> web.Response:
-        """Empty the prefix cache."""
         try:
             await self._engine.call(lambda core: core.flush())
         except EngineError as error:
@@ -194,12 +187,9 @@ class Control:
     # --- state ---------------------------------------------------------------------------------------------------
 
     async def health(self, _: web.Request) -> web.Response:
-        """Whether the compute thread lives."""
         return web.Response(status=200 if self._engine.alive else 503)
 
     async def model_info(self, _: web.Request) -> web.Response:
-        """Which weights are current, and what the model takes."""
-
         def read(core: EngineCore) -> dict[str, Any]:
             return {
                 "model_path": core.current.path,
@@ -217,7 +207,6 @@ class Control:
         return json_response(await self._engine.call(read))
 
     async def models(self, _: web.Request) -> web.Response:
-        """OpenAI's list of models, of length one."""
         path = self._engine.core.options.model_path
         entry = {"id": path, "object": "model", "created": self._started, "owned_by": "computerrl", "root": path}
         return json_response(
@@ -225,5 +214,4 @@ class Control:
         )
 
     async def loads(self, _: web.Request) -> web.Response:
-        """How busy the engine is."""
         return json_response(await self._engine.call(loads))

@@ -227,7 +227,6 @@ class EngineCore:
         self.scheduler.submit(sequences)
 
     def abort(self, matches: Callable[[Sequence], bool]) -> list[Sequence]:
-        """End the sequences that match; returns them."""
         ended = self.scheduler.abort(matches)
         now = time.monotonic()
         for sequence in ended:
@@ -371,7 +370,6 @@ class EngineCore:
             self.cache.store(sequence.row, first, blocks)
 
     def _forget_unused(self) -> None:
-        """Drop weights that nothing refers to any more."""
         if not self._bound:
             return
         live = {sequence.lane for sequence in (*self.scheduler.running, *self.scheduler.waiting)}

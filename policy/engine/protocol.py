@@ -219,12 +219,10 @@ class ChatBody(msgspec.Struct):
 
     @property
     def stops(self) -> list[str]:
-        """The texts that end an answer."""
         return [self.stop] if isinstance(self.stop, str) else self.stop or []
 
     @property
     def template(self) -> dict[str, Any]:
-        """The options of the chat template."""
         continues = bool(self.continue_final_message)
         begins = not continues if self.add_generation_prompt is None else self.add_generation_prompt
         options: dict[str, Any] = {"add_generation_prompt": begins}

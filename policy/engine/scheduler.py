@@ -154,7 +154,6 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to compute now."""
         return self.paused or not (self.waiting or self.running)
 
     def submit(self, sequences: list[Sequence]) -> None:
@@ -205,7 +204,6 @@ class Scheduler:
         return ones + longer
 
     def release(self, sequence: Sequence) -> None:
-        """A running sequence has ended: its row is free."""
         self.running.remove(sequence)
         self._free_row(sequence)
 

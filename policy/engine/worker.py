@@ -52,11 +52,9 @@ class EngineThread:
 
     @property
     def alive(self) -> bool:
-        """Whether the compute thread runs."""
         return self._thread.is_alive()
 
     def knows(self, rid: str) -> bool:
-        """Whether a sequence of that name is in flight."""
         return rid in self._subscriptions
 
     async def call(self, action: Callable[[EngineCore], T]) -> T:
@@ -99,7 +97,6 @@ class EngineThread:
         await self.call(lambda core: self._deliver(core.abort(matches)))
 
     async def pause(self, mode: str) -> None:
-        """See `EngineCore.pause`."""
         await self.call(lambda core: self._deliver(core.pause(mode)))
 
     def discard(self, subscription: Subscription) -> None:
@@ -113,7 +110,6 @@ class EngineThread:
         self.core.abort(lambda sequence: sequence.rid == rid)
 
     async def stop(self) -> None:
-        """End the thread after its current pass."""
         self._calls.put(None)
         await asyncio.to_thread(self._thread.join)
 

@@ -68,11 +68,9 @@ class VocabRows:
         return TokenScores(unit, unit if drawn is None else drawn, spread, predicted)
 
     def _first(self) -> int:
-        """The token of this rank's first row."""
         return int(parallel_state.get_tensor_model_parallel_rank()) * self.weight.size(0)
 
     def _of_tokens(self) -> Tensor:
-        """The weight without padding."""
         tokens = self.vocab - self._first()
         return self.weight if tokens >= self.weight.size(0) else self.weight[:tokens]
 

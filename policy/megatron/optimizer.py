@@ -108,7 +108,6 @@ class Updater:
         return [(name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad]
 
     def zero_grad(self) -> None:
-        """Forget gradients; call before a step's first micro-batch."""
         self.ddp.zero_grad_buffer()
         self.optimizer.zero_grad()
 

@@ -130,7 +130,6 @@ class Trainer:
 
     @property
     def parameters(self) -> int:
-        """Of the whole model."""
         return sum(math.prod(size) for size in tensorfiles.expected(self.shape).values())
 
     def cross_entropy_step(
@@ -209,11 +208,9 @@ class Trainer:
         return values[0]
 
     def fresh_optimizer(self) -> None:
-        """Forget Adam's state; weights and reference stay."""
         self.updater.fresh()
 
     def new_reference(self) -> None:
-        """The current weights become the reference policy."""
         self.reference = None  # which gives its memory to the next one
         self.reference = ReferencePolicy(self.updater.trained())
 
@@ -331,7 +328,6 @@ class Trainer:
         return {**figures, "ok": float(all(outcome.ok for outcome in outcomes)), "lr": lr}
 
     def _dealt(self, micro_batches: Sequence[MicroBatch]) -> list[MicroBatch]:
-        """Those of this data rank."""
         return deal(micro_batches, self.parallel.data)[parallel_state.get_data_parallel_rank()]
 
     def _reference_logprobs(self, micro_batches: Sequence[MicroBatch]) -> list[Tensor]:

@@ -70,11 +70,9 @@ class DeadMan:
             threading.Thread(target=self._watch, name="dead man", daemon=True).start()
 
     def fed(self) -> None:
-        """A heartbeat has come."""
         self._fed = time.monotonic()
 
     def rest(self) -> None:
-        """Count no more: the host is to stop."""
         self._rest.set()
 
     def left_s(self) -> float | None:
@@ -112,11 +110,9 @@ class ChildHost:
         self._broken: BaseException | None = None
 
     async def send(self, envelope: Envelope) -> None:
-        """The uplink of the node: all that is not here goes through the main host."""
         await self._link.send(envelope, max(0.001, envelope.left_s(self._clock.now())))
 
     def answer(self, envelope: Envelope) -> bool:
-        """The uplink of the node, for answers."""
         try:
             self._link.write(envelope)
         except HostLost:
@@ -124,7 +120,6 @@ class ChildHost:
         return True
 
     async def run(self) -> None:
-        """Serve until the parent says stop or its end of the link closes."""
         self._link = await self._linked()
         origin = check_origin()
         hello = Hello(

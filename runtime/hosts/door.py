@@ -147,14 +147,12 @@ class Door:
         return guest
 
     def forget(self, guest: Arrival) -> None:
-        """Let this life in no more."""
         self._guests.pop(guest.ticket.life, None)
         if not guest.came.done():
             guest.came.set_exception(HostLost(f"host {guest.ticket.name} did not come"))
             guest.came.exception()
 
     async def close(self) -> None:
-        """Listen no more, and drop all that has not come in yet."""
         if self._accepting is not None:
             await _end([self._accepting])
         if self._listener is not None:

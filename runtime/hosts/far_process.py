@@ -64,7 +64,6 @@ class FarProcess:
             return lines, self._code
 
     def kill(self) -> None:
-        """End the host's whole process group at once."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

@@ -37,7 +37,6 @@ class Link(Generic[F]):
 
     @classmethod
     async def of_socket(cls, sock: socket.socket, frame_type: object) -> Link[F]:
-        """A link over a connected Unix socket."""
         reader, writer = await asyncio.open_unix_connection(sock=sock)
         return cls(reader, writer, frame_type)
 
@@ -88,7 +87,6 @@ class Link(Generic[F]):
         self._writer.transport.abort()
 
     async def close(self) -> None:
-        """Close; what is unsent is dropped."""
         self.abort()
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(CLOSE_S):

@@ -134,7 +134,6 @@ class Child(Launched):
             transport.close()
 
     def kill(self) -> None:
-        """End the whole group at once, stopped processes too."""
         # The zombie keeps the group's id from being used again until `wait`, so this can't hit strangers.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
@@ -153,7 +152,6 @@ class Child(Launched):
         return self._process.wait()
 
     async def ended(self, within_s: float) -> bool:
-        """Whether it has ended by itself within so many seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._exited.wait()

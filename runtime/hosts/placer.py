@@ -148,12 +148,10 @@ class Placer:
         return life
 
     def kill(self, life: Life) -> None:
-        """End the life."""
         if not life.ended.is_set():
             self._tell(Kill(life=life.id))
 
     def forget(self, life: Life) -> None:
-        """Let this life in no more."""
         self.door.forget(life.guest)
         if life.ended.is_set():
             self._lives.pop(life.id, None)
@@ -181,7 +179,6 @@ class Placer:
                     await self._stop.wait()
 
     async def _one_life(self) -> str:
-        """One placer process from start to end; returns why it ended."""
         env = {k: v for k, v in os.environ.items() if k.startswith(self.spec.passes)} | passed(os.environ)
         output_lines: list[str] = []
         try:
@@ -298,7 +295,6 @@ class PlacedHost(Launched):
         return Link(*life.guest.came.result(), frame_type)
 
     async def output(self, line: Callable[[str], None]) -> None:
-        """Pass on what it says; ends when it does."""
         await self._ordered.wait()
         assert self._life is not None
         while (text := await self._life.lines.get()) is not None:
@@ -319,7 +315,6 @@ class PlacedHost(Launched):
         await super().until_exit_or(to_the_end())
 
     def kill(self) -> None:
-        """Have it ended where it is."""
         if self._life is not None:
             self._placer.kill(self._life)
             self._life.over.set()

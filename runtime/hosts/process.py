@@ -55,15 +55,12 @@ class Hub(Protocol):
 
     def route(self, envelope: Envelope) -> None:
         """Take an envelope that came from the child. Never waits."""
-        ...
 
     def host_lost(self, host: str, names: Collection[str], reason: str) -> None:
         """The child and the actors `names` in it are gone."""
-        ...
 
     def give_up(self, name: str, reason: str) -> None:
         """Something can't be kept alive."""
-        ...
 
 
 STATUS_TIMEOUT_S = 5.0
@@ -126,7 +123,6 @@ class ProcessHost:
                 await self._exchange(lambda key: Configure(id=key, specs=list(specs)), "configure", CONFIG_S)
 
     async def remove(self, names: Sequence[str]) -> None:
-        """Stop these actors."""
         specs = [self._actors.pop(name) for name in names if name in self._actors]
         if specs and self._link is not None:
             limit = 10.0 + 2 * max(spec.stop_timeout_s for spec in specs)
@@ -172,7 +168,6 @@ class ProcessHost:
         return self._write(envelope)
 
     def tell(self, frame: FromMain) -> None:
-        """Say something to the child if it is up."""
         self._write(frame)
 
     async def statuses(self) -> list[ActorStatus]:
@@ -255,7 +250,6 @@ class ProcessHost:
                 future.set_exception(error)
 
     async def _one_life(self) -> ComputerRLError:
-        """One child from launch to reaped; returns why it ended."""
         began = self._asked = time.monotonic()
         self._beats.clear()
         try:

@@ -52,22 +52,18 @@ class PlacingEngine(Protocol):
 
     async def connect(self) -> str:
         """The address by which the cluster knows this machine. Raises ConfigError where no restart will help."""
-        ...
 
     async def place(self, order: PlaceHost, placed: Callable[[str, int], None], line: Callable[[str], None]) -> int:
         """Start the life and see it to its end; returns its exit status. Raises ComputerRLError where it is lost.
 
         HostUnreachedError is for a host that may still run. Cancelled before it has called `placed`, it leaves nothing.
         """
-        ...
 
     async def kill(self, life: str) -> None:
         """End the life; `place` returns or raises then."""
-        ...
 
     async def machines(self) -> list[Machine]:
         """What is there."""
-        ...
 
 
 class _Serving:
@@ -189,7 +185,6 @@ class RayEngine:
         self._unreached: set[str] = set()  # lives whose actor Ray was asked to end, without having seen it end
 
     async def connect(self) -> str:
-        """Attach to the cluster, or start one here."""
         ray = self._ray = load()
         os.chdir("/")  # Ray puts the driver's folder first on the import path of every worker
         ray.cloudpickle.register_pickle_by_value(far_process)
@@ -218,7 +213,6 @@ class RayEngine:
         return str(ray.util.get_node_ip_address())
 
     async def machines(self) -> list[Machine]:
-        """The living machines, and what each has free."""
         return await asyncio.to_thread(self._machines)
 
     def _machines(self) -> list[Machine]:
@@ -235,7 +229,6 @@ class RayEngine:
         ]
 
     async def place(self, order: PlaceHost, placed: Callable[[str, int], None], say: Callable[[str], None]) -> int:
-        """Start a far process where there is room and watch it to its end."""
         made = None
         try:
             made, there = await self._begun(order)

@@ -71,7 +71,6 @@ class Filter:
         self._words = [word.encode() for word in words if word and _is_plain(word[1:])]
 
     def passes(self, line: dict[str, Any]) -> bool:
-        """Whether `line` is shown."""
         return (
             (self._actor is None or line["actor"] == self._actor or line["actor"].startswith(f"{self._actor}/"))
             and (self._event is None or line["event"] == self._event)
@@ -206,7 +205,6 @@ class LogWatch:
         return [line for line in lines if events is None or line["event"] in events]
 
     def close(self) -> None:
-        """Close the files."""
         for tail in self._tails.values():
             tail.close()
 

@@ -12,13 +12,12 @@ import contextvars
 import os
 import threading
 import unicodedata
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
-import structlog
 
 from runtime.clock import Clock, RealClock
 from runtime.errors import ConfigError, ProtocolError
@@ -112,10 +111,7 @@ def bounded(value: Any, depth: int = 0) -> Any:
 
 
 class _File:
-    """The file under structlog's loggers: appends whole lines, rolls at a size, counts what the disk refused.
-
-    It is open until every log in it is closed.
-    """
+    """Appends whole lines, rolls at a size, counts what the disk refused. Open until every log in it is closed."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -154,8 +150,6 @@ class _File:
             # A full disk must not turn a log line into an actor's failure; the next line that fits has the count.
             self.lost += 1
 
-    debug = info = warning = error = msg = write
-
     def opened(self) -> None:
         self._logs += 1
 
@@ -167,15 +161,6 @@ class _File:
                 self._fd = -1
 
 
-def _render(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> bytes:
-    return orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY)
-
-
-def _event_third(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    head = {"ts": line.pop("ts"), "t": line.pop("t"), "level": line.pop("level"), "event": line.pop("event")}
-    return {**head, **line}
-
-
 class HostLines:
     """The log file of a host elsewhere, whose lines come by its link."""
 
@@ -184,14 +169,12 @@ class HostLines:
         self._file: _File | None = None
 
     def write(self, line: bytes) -> None:
-        """Append one line."""
         if self._file is None:
             self._file = _File(self._path)
             self._file.opened()
         self._file.write(line)
 
     def close(self) -> None:
-        """Release the file."""
         if self._file is not None:
             self._file.closed()
             self._file = None
@@ -215,8 +198,6 @@ class _Sent:
         else:
             self._send(line)
 
-    debug = info = warning = error = msg = write
-
     def opened(self) -> None:
         """Nothing is held."""
 
@@ -233,28 +214,26 @@ class ActorLog:
         self._file = file
         self._closed = False
         file.opened()
-        self._log: Any = structlog.wrap_logger(
-            self._file,
-            processors=[_event_third, _render],
-            wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-            context_class=dict,
-        )
 
     def emit(self, event: Event, *, trace: str | None = None, **fields: object) -> None:
         """Write one line. Raises ProtocolError when `fields` are not the event's."""
         if not isinstance(event, Event):
             raise ProtocolError(f"not a declared event: {event!r:.80}")
         event.check(fields)
+        if LEVELS[event.level] < LEVELS[self._level]:
+            return
         head: dict[str, Any] = {
             "ts": datetime.fromtimestamp(self._clock.wall(), UTC).isoformat(timespec="microseconds"),
             "t": round(self._clock.now(), 6),
             "level": event.level,
+            "event": event.name,
             "actor": self._actor,
             "trace": bounded(trace if trace is not None else current_trace.get()),
         }
         if self._file.lost:
             head["lines_lost"] = self._file.lost
-        getattr(self._log, event.level)(event.name, **head, **{k: bounded(v) for k, v in fields.items()})
+        line = head | {name: bounded(value) for name, value in fields.items()}
+        self._file.write(orjson.dumps(line, option=orjson.OPT_SERIALIZE_NUMPY))
 
     def of(self, actor: str) -> ActorLog:
         """The log of another actor of this host."""

@@ -72,7 +72,6 @@ class Mailbox:
             await self._changed.wait()
 
     def poke(self) -> None:
-        """Look again: a handler has room."""
         self._changed.set()
 
     def drain(self) -> list[Envelope]:
@@ -107,7 +106,6 @@ class Shared:
         self._closed = False
 
     async def get(self, who: str, key: str, factory: Callable[[], Awaitable[Any]]) -> Any:
-        """The object under `key`, made by `factory` if there is none."""
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with waiting(who, "host", f"shared {key}", MAKE_TIMEOUT_S):
             async with lock:
@@ -141,11 +139,9 @@ class Uplink(Protocol):
 
     async def send(self, envelope: Envelope) -> None:
         """Pass a message on. May wait up to its deadline; raises ActorGone or MailboxFull."""
-        ...
 
     def answer(self, envelope: Envelope) -> bool:
         """Pass an answer on without waiting; false when its asker can't be reached."""
-        ...
 
 
 class Node:
