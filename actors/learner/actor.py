@@ -17,52 +17,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from actors.errors import FencedOff
-from actors.learner import batches
+from actors.learner import batches, messages
 from actors.learner.batches import Exercises, UnreadableError, WithoutSignalError, read_payloads
 from actors.learner.broadcast import Publisher
 from actors.learner.config import LearnerSettings
 from actors.learner.folders import Exports, RunFolders, checkpoint_of, newest_known, on_disk
-from actors.learner.messages import (
-    CHECKPOINT_SAVED,
-    GROUPS_WITHOUT_SIGNAL,
-    LEARNER_FINISHED,
-    LEARNER_RESUMED,
-    LEARNER_STARTED,
-    LEARNER_STEP,
-    LEASE_LOST,
-    RANK_LOST,
-    STEP_SKIPPED,
-    WEIGHTS_ANNOUNCED,
-    DeclineGroup,
-    ExportWeights,
-    GetLearnerState,
-    JoinGroup,
-    LearnerState,
-    LoadModel,
-    ModelLoaded,
-    NoGroup,
-    SaveCheckpoint,
-    Saved,
-    StepReport,
-    StepResult,
-    Ticket,
-    WriteKept,
-    WriteWeights,
-)
 from actors.learner.rank import meeting_s
-from actors.replay.messages import (
-    Batch,
-    CheckpointDigests,
-    Checkpointed,
-    Figures,
-    GetCheckpointDigests,
-    GetFigures,
-    LearnerResumed,
-    NothingToTake,
-    Phase,
-    Take,
-    Trained,
-)
+from actors.replay import messages as ledger
 from actors.sampler.messages import Weights
 from policy.errors import LearnerError, NoModel
 from runtime.actor import Actor, handles
@@ -97,7 +58,6 @@ class LearnerActor(Actor):
         self._steps = 0
         self._skips = 0
         self._busy_s = 0.0
-        self._loss: float | None = None
         self._idle_since: float | None = None  # monotonic; None while there is a batch
         self._doing = "starting"
 
@@ -125,7 +85,7 @@ class LearnerActor(Actor):
                     await self._checkpoint("stop")
                     await self._exports.on_disk(self._version)  # to be evaluated and exported after the run
             except (TimeoutError, ActorGone, DeadlineExceeded, LearnerError, MailboxFull) as error:
-                self.ctx.log.emit(RANK_LOST, version=str(self._version), cause=f"no last checkpoint: {error}")
+                self.ctx.log.emit(messages.RANK_LOST, version=str(self._version), cause=f"no last checkpoint: {error}")
 
     async def on_config(self, config: LearnerSettings) -> None:
         """Other samplers, to which the newest weights are announced."""
@@ -135,30 +95,30 @@ class LearnerActor(Actor):
     def doing(self) -> str:
         return f"{self._doing}, at {self._version}"
 
-    @handles(GetLearnerState, concurrent=True)
-    async def state(self, _: GetLearnerState) -> LearnerState:
+    @handles(messages.GetLearnerState, concurrent=True)
+    async def state(self, _: messages.GetLearnerState) -> messages.LearnerState:
         """The newest announced weights. Before the first, those that were started from."""
         newest = self._exports.newest
         version, location = (self._version, self.config.model) if newest is None else (newest.version, newest.location)
-        return LearnerState(version=version, location=location, busy_s=self._busy_s, loss=self._loss)
+        return messages.LearnerState(version=version, location=location)
 
-    @handles(WriteWeights, concurrent=True)
-    async def write_weights(self, msg: WriteWeights) -> Weights:
+    @handles(messages.WriteWeights, concurrent=True)
+    async def write_weights(self, msg: messages.WriteWeights) -> Weights:
         """Raises NoModel when the newest announced weights are others, or lost with the rank."""
         try:
             return await self._exports.written(msg.version)
         except RankLostError as error:
             raise NoModel(f"{msg.version} is lost with its rank: {error}") from error
 
-    @handles(JoinGroup, concurrent=True)
-    async def join_group(self, msg: JoinGroup) -> Ticket | NoGroup:
+    @handles(messages.JoinGroup, concurrent=True)
+    async def join_group(self, msg: messages.JoinGroup) -> messages.Ticket | messages.NoGroup:
         """A place in the group that receives a version, for a sampler whose engine is ready."""
-        return (
-            NoGroup(reason="weights go by disk alone") if self._publisher is None else await self._publisher.place(msg)
-        )
+        if self._publisher is None:
+            return messages.NoGroup(reason="weights go by disk alone")
+        return await self._publisher.place(msg)
 
-    @handles(DeclineGroup, concurrent=True)
-    async def decline_group(self, msg: DeclineGroup) -> None:
+    @handles(messages.DeclineGroup, concurrent=True)
+    async def decline_group(self, msg: messages.DeclineGroup) -> None:
         """A sampler does not come."""
         if self._publisher is not None:
             self._publisher.decline(msg.version, [msg.sampler])
@@ -172,11 +132,11 @@ class LearnerActor(Actor):
                 self._gate.refuse(str(error))
                 await self._gate.passed()
             except (RankLostError, NoModel) as error:
-                self.ctx.log.emit(RANK_LOST, version=str(self._version), cause=str(error))
+                self.ctx.log.emit(messages.RANK_LOST, version=str(self._version), cause=str(error))
                 await self._restore(str(error))
         self._doing = "finished"
         self.ctx.log.emit(
-            LEARNER_FINISHED, version=str(self._version), steps=self._steps, busy_s=round(self._busy_s, 3)
+            messages.LEARNER_FINISHED, version=str(self._version), steps=self._steps, busy_s=round(self._busy_s, 3)
         )
 
     async def _next(self) -> bool:
@@ -186,10 +146,10 @@ class LearnerActor(Actor):
         if self._idle_since is None:
             self._idle_since = self.ctx.clock.now()
         taken = await self._ledger(
-            Take(learner=self.ctx.name, request_id=uuid.uuid4().hex, trained=self._version, wait_s=wait_s),
+            ledger.Take(learner=self.ctx.name, request_id=uuid.uuid4().hex, trained=self._version, wait_s=wait_s),
             wait_s + LEDGER_TIMEOUT_S,
         )
-        if isinstance(taken, NothingToTake):
+        if isinstance(taken, ledger.NothingToTake):
             if self._exports.newest is None or self._exports.newest.version != self._version:
                 await self._announce(write=True)
             elif taken.checkpoint or taken.final:
@@ -203,7 +163,7 @@ class LearnerActor(Actor):
             result = await self._train(taken, waited_s)
         except (UnreadableError, WithoutSignalError) as error:
             if groups := error.report.without_signal:
-                self.ctx.log.emit(GROUPS_WITHOUT_SIGNAL, lease=taken.lease, groups=groups)
+                self.ctx.log.emit(messages.GROUPS_WITHOUT_SIGNAL, lease=taken.lease, groups=groups)
             await self._ledger(error.report, LEDGER_TIMEOUT_S)
             return True
         await self._report(taken, result)
@@ -211,18 +171,18 @@ class LearnerActor(Actor):
         due = self._version.step % self.config.learner.checkpoint_every == 0
         # Nothing is drawn between the steps of cloning or a pulse, so their weights are needed only at the end. A
         # checkpoint may fall on it, or the answer to the next request for a batch says so.
-        if due or taken.phase.phase is Phase.RL:
+        if due or taken.phase.phase is ledger.Phase.RL:
             await self._announce(write=due)
         if due:
             await self._checkpoint("due")
         return True
 
-    async def _train(self, batch: Batch, waited_s: float) -> StepResult:
+    async def _train(self, batch: ledger.Batch, waited_s: float) -> messages.StepResult:
         version = Version(lineage=self._version.lineage, step=self._version.step + 1)
         self._doing = f"packing {version}"
         planned = await asyncio.to_thread(self._plan, batch, version)
         if planned.without_signal:
-            self.ctx.log.emit(GROUPS_WITHOUT_SIGNAL, lease=batch.lease, groups=planned.without_signal)
+            self.ctx.log.emit(messages.GROUPS_WITHOUT_SIGNAL, lease=batch.lease, groups=planned.without_signal)
         plan = planned.plan
         self._doing = f"step {version} ({plan.kind})"
         try:
@@ -233,71 +193,64 @@ class LearnerActor(Actor):
         self._version = version
         self._steps += 1
         self._busy_s += result.t1 - result.t0
-        self._loss = result.figures["loss"]
         sizes = {"micro_batches": len(plan.micro_batches), "samples": sum(len(m.samples) for m in plan.micro_batches)}
         figures = {**planned.figures, **sizes, "wait_s": waited_s, **result.figures}
         if "entropy" in planned.figures:  # of the same tokens, whatever their advantages and the KL term
             figures |= {"entropy": planned.figures["entropy"], "entropy_computed": result.figures["entropy"]}
         result = msgspec.structs.replace(result, figures=figures)
-        self.ctx.log.emit(LEARNER_STEP, **fields_of(_step_report(batch, plan.kind, result)))
+        self.ctx.log.emit(messages.LEARNER_STEP, **fields_of(_step_report(batch, plan.kind, result)))
         self._watch_skips(result)
         return result
 
-    def _plan(self, batch: Batch, version: Version) -> batches.PlannedStep:
+    def _plan(self, batch: ledger.Batch, version: Version) -> batches.PlannedStep:
         began = time.perf_counter()
         stored = read_payloads(self.ctx.payloads, batches.blobs(batch), batch.lease)
         read = time.perf_counter()
         plan_id = f"{batch.lease}:{version}"
         learner = self.config.learner
-        epochs = learner.rl.epochs if batch.phase.phase is Phase.RL else 1
+        epochs = learner.rl.epochs if batch.phase.phase is ledger.Phase.RL else 1
         rehearsal = [] if self._exercises is None else self._exercises.of(version, learner, epochs)
         planned = batches.plan(batch, stored, learner, plan_id=plan_id, version=version, rehearsal=rehearsal)
         seconds = {"read_s": read - began, "pack_s": time.perf_counter() - read}
         return msgspec.structs.replace(planned, figures={**planned.figures, **seconds})
 
-    def _watch_skips(self, result: StepResult) -> None:
+    def _watch_skips(self, result: messages.StepResult) -> None:
         self._skips = 0 if result.ok else self._skips + 1
         if self._skips:
             cause = "gradients were not finite"
-            self.ctx.log.emit(STEP_SKIPPED, version=str(self._version), cause=cause, in_a_row=self._skips)
+            self.ctx.log.emit(messages.STEP_SKIPPED, version=str(self._version), cause=cause, in_a_row=self._skips)
         if self._skips >= SKIPS_IN_A_ROW:
             raise LearnerError(f"gradients were not finite {self._skips} steps in a row")
 
-    async def _report(self, batch: Batch, result: StepResult) -> None:
-        trained = Trained(lease=batch.lease, version=self._version, figures=result.figures)
+    async def _report(self, batch: ledger.Batch, result: messages.StepResult) -> None:
+        trained = ledger.Trained(lease=batch.lease, version=self._version, figures=result.figures)
         try:
             await self._ledger(trained, LEDGER_TIMEOUT_S)
         except FencedOff as error:
             # The ledger gave the batch back meanwhile; its groups may be trained on once more.
-            self.ctx.log.emit(LEASE_LOST, lease=batch.lease, version=str(self._version), cause=str(error))
+            self.ctx.log.emit(messages.LEASE_LOST, lease=batch.lease, version=str(self._version), cause=str(error))
 
     async def _announce(self, *, write: bool) -> None:
         """Announce the newest weights to the samplers. Those sent by collective go to disk only with `write`."""
         self._doing = f"announcing {self._version}"
-        publisher = self._publisher
         weights, export_s = await self._exports.take(self._version, write=write)
         began, samplers = self.ctx.clock.now(), self.config.samplers
-        if publisher is not None:
-            publisher.offer(self._version, samplers)
+        if self._publisher is not None:
+            self._publisher.offer(self._version, samplers)
         missed = await self._tell_samplers(samplers)
-        if publisher is not None:
-            publisher.decline(self._version, missed)
+        if self._publisher is not None:
+            self._publisher.decline(self._version, missed)
+        announce_s, reached = self.ctx.clock.now() - began, [name for name in samplers if name not in missed]
         self.ctx.log.emit(
-            WEIGHTS_ANNOUNCED,
-            version=str(self._version),
-            digest=weights.digest,
-            location=weights.location,
-            export_s=round(export_s, 4),
-            announce_s=round(self.ctx.clock.now() - began, 4),
-            samplers=[name for name in samplers if name not in missed],
-            missed=missed,
-        )
+            messages.WEIGHTS_ANNOUNCED, version=str(self._version), location=weights.location, samplers=reached,
+            missed=missed, export_s=round(export_s, 4), announce_s=round(announce_s, 4),
+        )  # fmt: skip
         if await on_disk(self._folders.weights_count) > self.config.keep_weights:
-            figures: Figures = await self._ledger(GetFigures(), LEDGER_TIMEOUT_S)
+            figures: ledger.Figures = await self._ledger(ledger.GetFigures(), LEDGER_TIMEOUT_S)
             needed = {round_.version for round_ in figures.evals if not round_.closed}
             await on_disk(self._folders.prune_weights, self.config.keep_weights, needed)
 
-    async def _export(self, request: ExportWeights | WriteKept) -> Saved:
+    async def _export(self, request: messages.ExportWeights | messages.WriteKept) -> messages.Saved:
         return await self._ask_rank(request, self.config.load_timeout_s)
 
     async def _tell_samplers(self, samplers: Sequence[str]) -> list[str]:
@@ -318,21 +271,15 @@ class LearnerActor(Actor):
         if self._saved == self._version:  # the files are as the ledger knows them, and stay so
             return
         self._doing = f"saving {self._version}"
-        location = checkpoint_of(self.ctx.home, self._version)
-        saved = await self._ask_rank(
-            SaveCheckpoint(version=self._version, location=str(location)),
-            self.config.load_timeout_s,
-        )
+        location = str(checkpoint_of(self.ctx.home, self._version))
+        request = messages.SaveCheckpoint(version=self._version, location=location)
+        saved = await self._ask_rank(request, self.config.load_timeout_s)
+        version, took_s = str(self._version), round(saved.seconds, 4)
         self.ctx.log.emit(
-            CHECKPOINT_SAVED,
-            version=str(self._version),
-            location=saved.location,
-            save_s=round(saved.seconds, 4),
-            cause=cause,
+            messages.CHECKPOINT_SAVED, version=version, location=saved.location, save_s=took_s, cause=cause
         )
-        await self._ledger(
-            Checkpointed(version=self._version, location=saved.location, digest=saved.digest), LEDGER_TIMEOUT_S
-        )
+        made = ledger.Checkpointed(version=self._version, location=saved.location, digest=saved.digest)
+        await self._ledger(made, LEDGER_TIMEOUT_S)
         self._saved = self._version
         await on_disk(self._folders.prune_checkpoints, self.config.keep_checkpoints)
 
@@ -347,38 +294,40 @@ class LearnerActor(Actor):
                 await self._gate.passed()
             except (RankLostError, NoModel) as error:
                 # Asks wait for the rank's host while it restarts; its restart budget ends this loop.
-                self.ctx.log.emit(RANK_LOST, version=str(self._version), cause=str(error))
+                self.ctx.log.emit(messages.RANK_LOST, version=str(self._version), cause=str(error))
                 await self.ctx.clock.sleep(RESTORE_AGAIN_S)  # a lost rank's link may take a moment to be known as such
 
     async def _restore_once(self, cause: str) -> None:
         self._doing = "loading"
-        figures: Figures = await self._ledger(GetFigures(), LEDGER_TIMEOUT_S)
+        figures: ledger.Figures = await self._ledger(ledger.GetFigures(), LEDGER_TIMEOUT_S)
         parent, location, digest = await self._newest_checkpoint(figures)
         fresh = location is None and figures.trained == parent
         lineage = parent.lineage if fresh else max(parent.lineage, figures.trained.lineage) + 1
         version = Version(lineage=lineage, step=parent.step)
         where = self.config.model if location is None else str(location)
-        loaded: ModelLoaded = await self._ask_rank(
-            LoadModel(location=where, checkpoint=location is not None, version=version, digest=digest),
+        loaded: messages.ModelLoaded = await self._ask_rank(
+            messages.LoadModel(location=where, checkpoint=location is not None, version=version, digest=digest),
             self.config.load_timeout_s + meeting_s(self.config.learner.parallel.ranks),
         )
         # The rank does one thing after another, so a save that its learner gave up on is over by now. What it wrote is
         # past `parent`: the ledger is about to undo those steps, and no later resume may go on from them.
         await on_disk(self._folders.forget_after, parent)
         if not fresh:
-            await self._ledger(LearnerResumed(version=version, parent=parent), LEDGER_TIMEOUT_S)
-            self.ctx.log.emit(LEARNER_RESUMED, version=str(version), parent=str(parent), location=where, cause=cause)
+            await self._ledger(ledger.LearnerResumed(version=version, parent=parent), LEDGER_TIMEOUT_S)
+            self.ctx.log.emit(
+                messages.LEARNER_RESUMED, version=str(version), parent=str(parent), location=where, cause=cause
+            )
         self._version = self._reported = version
         self._saved = version if location is not None else None
-        self.ctx.log.emit(LEARNER_STARTED, version=str(version), parameters=loaded.parameters, location=where)
+        self.ctx.log.emit(messages.LEARNER_STARTED, version=str(version), parameters=loaded.parameters, location=where)
         await self._announce(write=True)
         if location is None:
             await self._checkpoint("first")
 
-    async def _newest_checkpoint(self, figures: Figures) -> tuple[Version, Path | None, str]:
+    async def _newest_checkpoint(self, figures: ledger.Figures) -> tuple[Version, Path | None, str]:
         complete = await on_disk(self._folders.checkpoints)
-        asked = GetCheckpointDigests(versions=[version for version, _ in complete])
-        known: CheckpointDigests = await self._ledger(asked, LEDGER_TIMEOUT_S)
+        asked = ledger.GetCheckpointDigests(versions=[version for version, _ in complete])
+        known: ledger.CheckpointDigests = await self._ledger(asked, LEDGER_TIMEOUT_S)
         return newest_known(complete, known.digests, figures.trained)
 
     async def _ask_rank(self, msg: Request[R], timeout_s: float) -> R:
@@ -397,11 +346,11 @@ class LearnerActor(Actor):
         return await ledger.ask_until(msg, timeout_s=timeout_s, give_up_s=LEDGER_GIVE_UP_S)
 
 
-def _step_report(batch: Batch, kind: str, result: StepResult) -> StepReport:
+def _step_report(batch: ledger.Batch, kind: str, result: messages.StepResult) -> messages.StepReport:
     figures: dict[str, Any] = {
         name: value if isinstance(value, int) else float(f"{value:.6g}")  # a rate may be 1e-6
         for name, value in result.figures.items()
     }
-    own = {name: figures.pop(name) for name in StepReport.__struct_fields__ if name in figures}
+    own = {name: figures.pop(name) for name in messages.StepReport.__struct_fields__ if name in figures}
     step = {"version": str(result.version), "phase": batch.phase.phase.value, "kind": kind, "lease": batch.lease}
-    return msgspec.convert(step | own | {"t0": result.t0, "t1": result.t1, "figures": figures}, StepReport)
+    return msgspec.convert(step | own | {"t0": result.t0, "t1": result.t1, "figures": figures}, messages.StepReport)

@@ -145,7 +145,6 @@ class Publisher:
                 pass
 
     async def _form(self, group: CollectiveGroup) -> None:
-        ready_s = self._ctx.clock.now() - (group.began or 0.0)
         asking, self._asking = self._asking, {}
         name = f"weights-{group.version}-{uuid.uuid4().hex[:12]}"
         request = Broadcast(version=group.version, group=name, ranks=group.ranks, settings=self._settings)
@@ -157,15 +156,11 @@ class Publisher:
             )
             answers: dict[str, Ticket | NoGroup] = dict.fromkeys(asking, NoGroup(reason=str(error)))
         else:
+            ready_s = round(self._ctx.clock.now() - (group.began or 0.0), 4)
             self._ctx.log.emit(
-                GROUP_FORMED,
-                version=str(group.version),
-                group=name,
-                samplers=list(group.joined),
-                ranks=group.ranks,
-                ready_s=round(ready_s, 4),
-                late=sorted(group.awaited),
-            )
+                GROUP_FORMED, version=str(group.version), group=name, samplers=list(group.joined), ranks=group.ranks,
+                ready_s=ready_s, late=sorted(group.awaited),
+            )  # fmt: skip
             places = group.places().items()
             answers = {sampler: Ticket(rank=rank, request=request, sender=sender) for sampler, rank in places}
         for sampler, answer in answers.items():
@@ -225,23 +220,14 @@ class Sender:
         try:
             join_s = await asyncio.to_thread(_carry_out, group, tensors, parts, msg)
         except LearnerError as error:
-            self._ctx.log.emit(
-                WEIGHTS_NOT_SENT,
-                version=str(msg.version),
-                group=msg.group,
-                cause=str(error),
-                after_s=round(time.monotonic() - began, 4),
-            )
+            after_s, of = round(time.monotonic() - began, 4), {"version": str(msg.version), "group": msg.group}
+            self._ctx.log.emit(WEIGHTS_NOT_SENT, cause=str(error), after_s=after_s, **of)
         else:
+            size, send_s = sum(tensor.nbytes for tensor in tensors.values()), time.monotonic() - began - join_s
             self._ctx.log.emit(
-                WEIGHTS_SENT,
-                version=str(msg.version),
-                group=msg.group,
-                ranks=msg.ranks,
-                size_bytes=sum(tensor.nbytes for tensor in tensors.values()),
-                join_s=round(join_s, 4),
-                send_s=round(time.monotonic() - began - join_s, 4),
-            )
+                WEIGHTS_SENT, version=str(msg.version), group=msg.group, ranks=msg.ranks, size_bytes=size,
+                join_s=round(join_s, 4), send_s=round(send_s, 4),
+            )  # fmt: skip
         finally:
             self._sending = ""
 

@@ -104,8 +104,6 @@ class LearnerState(Message):
 
     version: Version
     location: str
-    busy_s: float  # seconds inside optimizer steps since start
-    loss: float | None = None  # of the newest optimizer step since start
 
 
 class GetLearnerState(Request[LearnerState]):
@@ -209,7 +207,7 @@ class DeclineGroup(Message):
 
 
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One optimizer step. `t0` and `t1` are seconds of the run's clock: the span in which the rank computed."""
+    """One optimizer step; `t0` and `t1` as in `StepResult`."""
 
     version: str
     phase: str
@@ -232,16 +230,9 @@ STEP_SKIPPED = declare("step_skipped", "warning", version=str, cause=str, in_a_r
 GROUPS_WITHOUT_SIGNAL = declare("groups_without_signal", "warning", lease=int, groups=list[str])
 LEASE_LOST = declare("lease_lost", "warning", lease=int, version=str, cause=str)
 WEIGHTS_ANNOUNCED = declare(
-    "weights_announced",
-    "info",
-    version=str,
-    digest=str,
-    location=str,
-    export_s=float,
-    announce_s=float,
-    samplers=list[str],
-    missed=list[str],
-)
+    "weights_announced", "info",
+    version=str, location=str, export_s=float, announce_s=float, samplers=list[str], missed=list[str],
+)  # fmt: skip
 # `ready_s`: how long the engine that was ready first has waited for the others. `late`: who did not come in time.
 GROUP_FORMED = declare(
     "group_formed", "info", version=str, group=str, samplers=list[str], ranks=int, ready_s=float, late=list[str]

@@ -20,26 +20,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 import msgspec
 
-from actors.learner import batches
+from actors.learner import batches, messages
 from actors.learner.broadcast import Sender
 from actors.learner.config import RankSettings
-from actors.learner.messages import (
-    RANK_ENDS,
-    Broadcast,
-    Broadcasting,
-    EndRank,
-    ExportWeights,
-    GetReady,
-    JoinRanks,
-    LoadModel,
-    ModelLoaded,
-    RankPlace,
-    SaveCheckpoint,
-    Saved,
-    StepPlan,
-    StepResult,
-    WriteKept,
-)
 from actors.sampler.messages import Canary
 from policy import checkpoints
 from policy.errors import LearnerError, NoModel
@@ -86,7 +69,7 @@ class Peers:
         self._ctx = ctx
         self.met = False
 
-    async def meet(self, address: str, port: int, join: Callable[[JoinRanks], Awaitable[None]]) -> None:
+    async def meet(self, address: str, port: int, join: Callable[[messages.JoinRanks], Awaitable[None]]) -> None:
         """Once in this process's life: all ranks meet at this rank's store; `join` is this rank's part.
 
         Ranks of one machine have numbers in a row, this rank's machine first: Megatron's tensor groups are such rows.
@@ -95,7 +78,8 @@ class Peers:
         order = sorted(range(len(places)), key=lambda k: (places[k] != address, places[k], k))
         self._refs = [self._refs[k] for k in order]
         mine, *theirs = (
-            JoinRanks(address=address, port=port, rank=rank, ranks=len(order) + 1) for rank in range(len(order) + 1)
+            messages.JoinRanks(address=address, port=port, rank=rank, ranks=len(order) + 1)
+            for rank in range(len(order) + 1)
         )
         joined = [ref.ask(msg, timeout_s=MEET_S) for ref, msg in zip(self._refs, theirs, strict=True)]
         await self._all("meeting", join(mine), joined)
@@ -108,7 +92,7 @@ class Peers:
         """
         return await self._all(type(msg).__name__, own, [ref.ask(msg, timeout_s=WORK_S) for ref in self._refs])
 
-    async def _ready(self, ref: Ref) -> RankPlace:
+    async def _ready(self, ref: Ref) -> messages.RankPlace:
         """A process that has met other ranks ends when it is asked, and its successor is asked again.
 
         Raises NoModel where none comes in time: the learner asks again, as long as it takes.
@@ -116,7 +100,7 @@ class Peers:
         deadline = self._ctx.clock.now() + MEET_S
         while True:
             try:
-                return await ref.ask(GetReady(), timeout_s=max(1.0, deadline - self._ctx.clock.now()))
+                return await ref.ask(messages.GetReady(), timeout_s=max(1.0, deadline - self._ctx.clock.now()))
             except (ActorGone, DeadlineExceeded) as error:
                 if self._ctx.clock.now() >= deadline:
                     raise NoModel(f"another rank has not come within {MEET_S:g} s: {error}") from error
@@ -137,14 +121,14 @@ class Peers:
 
     async def _end(self, cause: str) -> NoReturn:
         await asyncio.gather(
-            *(ref.tell(EndRank(cause=cause), timeout_s=TELL_S) for ref in self._refs), return_exceptions=True
+            *(ref.tell(messages.EndRank(cause=cause), timeout_s=TELL_S) for ref in self._refs), return_exceptions=True
         )
         end_process(self._ctx, cause)
 
 
 def end_process(ctx: Context, cause: str) -> NoReturn:
     """End this process, and let its supervisor start another: a thread that waits for other ranks can't be stopped."""
-    ctx.log.emit(RANK_ENDS, cause=cause)
+    ctx.log.emit(messages.RANK_ENDS, cause=cause)
     os._exit(1)
 
 
@@ -164,7 +148,7 @@ class RankActor(Actor):
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tensors")
         self._trainer: Trainer | None = None
         self._version = Version(lineage=0, step=0)
-        self._answers: OrderedDict[str, StepResult] = OrderedDict()
+        self._answers: OrderedDict[str, messages.StepResult] = OrderedDict()
         self._doing = "no model"
 
     async def on_start(self) -> None:
@@ -179,8 +163,8 @@ class RankActor(Actor):
     def doing(self) -> str:
         return self._doing
 
-    @handles(LoadModel, slow_after_s=LONG_WORK_S)
-    async def load(self, msg: LoadModel) -> ModelLoaded:
+    @handles(messages.LoadModel, slow_after_s=LONG_WORK_S)
+    async def load(self, msg: messages.LoadModel) -> messages.ModelLoaded:
         """Replace the model. Raises ConfigError or StoreError when the location can't be loaded.
 
         Raises NoModel in a process that has met no other ranks. Rank 0 had met its predecessor, and ends too.
@@ -196,8 +180,8 @@ class RankActor(Actor):
         self._version = msg.version
         return loaded
 
-    @handles(StepPlan, slow_after_s=LONG_WORK_S)
-    async def step(self, msg: StepPlan) -> StepResult:
+    @handles(messages.StepPlan, slow_after_s=LONG_WORK_S)
+    async def step(self, msg: messages.StepPlan) -> messages.StepResult:
         """One optimizer step. Raises NoModel when the rank does not hold the version that the plan starts from.
 
         Raises StoreError when a file does not hold the micro-batches that the plan says it does.
@@ -214,8 +198,8 @@ class RankActor(Actor):
             self._answers.popitem(last=False)
         return result
 
-    @handles(ExportWeights, slow_after_s=LONG_WORK_S)
-    async def export(self, msg: ExportWeights) -> Saved:
+    @handles(messages.ExportWeights, slow_after_s=LONG_WORK_S)
+    async def export(self, msg: messages.ExportWeights) -> messages.Saved:
         """Raises NoModel when the rank is not at that version."""
         trainer = self._holding(msg.version)
         began = time.monotonic()
@@ -232,10 +216,12 @@ class RankActor(Actor):
 
         digest, canary, adapter = await self._all(msg, self._run(f"exporting {msg.version}", export))
         seconds = time.monotonic() - began
-        return Saved(location=msg.location, digest=digest, seconds=seconds, canary=canary, adapter_digest=adapter)
+        return messages.Saved(
+            location=msg.location, digest=digest, seconds=seconds, canary=canary, adapter_digest=adapter
+        )
 
-    @handles(WriteKept, concurrent=True)
-    async def write(self, msg: WriteKept) -> Saved:
+    @handles(messages.WriteKept, concurrent=True)
+    async def write(self, msg: messages.WriteKept) -> messages.Saved:
         """Raises NoModel when that version is not kept."""
         tensors, trainer = self._sender.kept(msg.version), self._trainer
         if trainer is None:
@@ -243,15 +229,15 @@ class RankActor(Actor):
         began = time.monotonic()
         # Not in the tensors' thread: what was kept does not change, and a step may take long.
         digest = await asyncio.to_thread(_written, Path(msg.location), lambda where: trainer.write(where, tensors))
-        return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
+        return messages.Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
 
-    @handles(Broadcast, concurrent=True)
-    async def broadcast(self, msg: Broadcast) -> Broadcasting:
+    @handles(messages.Broadcast, concurrent=True)
+    async def broadcast(self, msg: messages.Broadcast) -> messages.Broadcasting:
         """Raises NoModel when that version was not kept, LearnerError while another is sent."""
         return await self._sender.begin(msg)
 
-    @handles(SaveCheckpoint, slow_after_s=LONG_WORK_S)
-    async def save(self, msg: SaveCheckpoint) -> Saved:
+    @handles(messages.SaveCheckpoint, slow_after_s=LONG_WORK_S)
+    async def save(self, msg: messages.SaveCheckpoint) -> messages.Saved:
         """Raises NoModel when the rank is not at that version."""
         trainer = self._holding(msg.version)
         began = time.monotonic()
@@ -260,23 +246,23 @@ class RankActor(Actor):
             return _written(Path(msg.location), lambda where: trainer.save(where, str(msg.version)))
 
         digest = await self._all(msg, self._run(f"saving {msg.version}", save))
-        return Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
+        return messages.Saved(location=msg.location, digest=digest, seconds=time.monotonic() - began)
 
-    @handles(GetReady, concurrent=True)
-    async def ready(self, _: GetReady) -> RankPlace:
+    @handles(messages.GetReady, concurrent=True)
+    async def ready(self, _: messages.GetReady) -> messages.RankPlace:
         """Where this rank is. A process that has met others ends: its successor is asked again."""
         if RankActor.met:
             end_process(self.ctx, "this process has met other ranks already")
-        return RankPlace(address=await asyncio.to_thread(self.ctx.address))
+        return messages.RankPlace(address=await asyncio.to_thread(self.ctx.address))
 
-    @handles(JoinRanks, concurrent=True, slow_after_s=LONG_WORK_S)
-    async def join(self, msg: JoinRanks) -> Done:
+    @handles(messages.JoinRanks, concurrent=True, slow_after_s=LONG_WORK_S)
+    async def join(self, msg: messages.JoinRanks) -> Done:
         """Meet the other ranks."""
         await self._meet(msg)
         return Done()
 
-    @handles(EndRank, concurrent=True)
-    async def end(self, msg: EndRank) -> None:
+    @handles(messages.EndRank, concurrent=True)
+    async def end(self, msg: messages.EndRank) -> None:
         """End this process, unless it is one that has met no ranks yet."""
         if RankActor.met:
             end_process(self.ctx, msg.cause)
@@ -293,7 +279,7 @@ class RankActor(Actor):
         )
         return address, port
 
-    async def _meet(self, msg: JoinRanks) -> None:
+    async def _meet(self, msg: messages.JoinRanks) -> None:
         if RankActor.met:
             end_process(self.ctx, "this process has met other ranks already")
         RankActor.met = True
@@ -338,7 +324,7 @@ class RankActor(Actor):
         finally:
             self._doing = f"at {self._version}"
 
-    def _load(self, msg: LoadModel) -> ModelLoaded:
+    def _load(self, msg: messages.LoadModel) -> messages.ModelLoaded:
         from policy.megatron.ranks import on_all, on_first
         from policy.megatron.trainer import Trainer
 
@@ -364,9 +350,9 @@ class RankActor(Actor):
         if msg.checkpoint and Version.parse(trainer.loaded_version).step != msg.version.step:
             self._trainer = None
             raise StoreError(f"{msg.location} is a checkpoint of {trainer.loaded_version}, not of {msg.version}'s step")
-        return ModelLoaded(parameters=trainer.parameters)
+        return messages.ModelLoaded(parameters=trainer.parameters)
 
-    def _step(self, trainer: Trainer, msg: StepPlan) -> StepResult:
+    def _step(self, trainer: Trainer, msg: messages.StepPlan) -> messages.StepResult:
         import torch
 
         if msg.kind not in {"grpo", "cross_entropy"}:
@@ -387,9 +373,9 @@ class RankActor(Actor):
         else:
             figures = trainer.grpo_step(micro_batches, msg.lr, msg.objective, msg.epochs, rehearsal)
         ok = figures.pop("ok") > 0
-        return StepResult(plan_id=msg.plan_id, version=msg.version, figures=figures, ok=ok, t0=t0, t1=now())
+        return messages.StepResult(plan_id=msg.plan_id, version=msg.version, figures=figures, ok=ok, t0=t0, t1=now())
 
-    def _batches(self, msg: StepPlan) -> tuple[list[MicroBatch], list[list[MicroBatch]]]:
+    def _batches(self, msg: messages.StepPlan) -> tuple[list[MicroBatch], list[list[MicroBatch]]]:
         """The micro-batches of a plan and what it rehearses, which rank 0 alone has got."""
         if len(self.config.ranks) == 1:
             return batches.micro_batches_of(msg), msg.rehearsal

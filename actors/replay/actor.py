@@ -13,34 +13,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from actors.replay import events
+from actors.replay import events, messages
 from actors.replay.config import LedgerSettings
 from actors.replay.database.ledger_file import LEDGER
 from actors.replay.database.transaction import Transaction
 from actors.replay.ledger import demo_tasks, episodes, figures, phases, retention, training
 from actors.replay.ledger.store import Logged, Store
-from actors.replay.messages import (
-    Batch,
-    Checkpointed,
-    CloseRun,
-    Commit,
-    Figures,
-    GetCheckpointDigests,
-    GetFigures,
-    LearnerResumed,
-    NothingToTake,
-    NoWork,
-    OpenEval,
-    Release,
-    Reservation,
-    Reserve,
-    Serving,
-    SetPhase,
-    Take,
-    Trained,
-    Unreadable,
-    WaitFigures,
-)
 from runtime.actor import Actor, handles
 from runtime.disk import AGAIN_S
 from runtime.errors import DiskRefuses
@@ -209,7 +187,9 @@ class ReplayActor(Actor):
         self._quarantined: set[str] = set()  # tasks, for `doing`; the run's tasks bound it
         self._handed_out = asyncio.Event()
         self._something_ended = asyncio.Event()
-        self._seats: ParkingLot[Reserve, Reservation | NoWork] = ParkingLot(self._reserve, self._change)
+        self._seats: ParkingLot[messages.Reserve, messages.Reservation | messages.NoWork] = ParkingLot(
+            self._reserve, self._change
+        )
 
     async def on_start(self) -> None:
         self._store = Store(self.ctx.run_dir / LEDGER, self.settings, self._changed, self.ctx.log)
@@ -257,15 +237,15 @@ class ReplayActor(Actor):
 
     # -- seats
 
-    @handles(Reserve, concurrent=True, limit=16_384)
-    async def reserve(self, msg: Reserve) -> Reservation | NoWork:
+    @handles(messages.Reserve, concurrent=True, limit=16_384)
+    async def reserve(self, msg: messages.Reserve) -> messages.Reservation | messages.NoWork:
         """Park the seat until there is work.
 
         A request of a life that is over gets no work: it would not be played, and would count as a fault.
         """
-        return await self._seats.park(msg, msg.wait_s, msg.seat) or NoWork(final=False)
+        return await self._seats.park(msg, msg.wait_s, msg.seat) or messages.NoWork(final=False)
 
-    async def _reserve(self, requests: list[Reserve]) -> list[Reservation | NoWork | None]:
+    async def _reserve(self, requests: list[messages.Reserve]) -> list[messages.Reservation | messages.NoWork | None]:
         try:
             answers = await self._do(episodes.reserve_many, requests)
         except DiskRefuses:
@@ -273,8 +253,8 @@ class ReplayActor(Actor):
         self._handed_out.set()
         return answers
 
-    commit = _carried_out(Commit, episodes.commit)
-    release = _carried_out(Release, episodes.release)
+    commit = _carried_out(messages.Commit, episodes.commit)
+    release = _carried_out(messages.Release, episodes.release)
 
     async def _expire(self) -> None:
         while True:
@@ -288,8 +268,8 @@ class ReplayActor(Actor):
 
     # -- the learner
 
-    @handles(Take, concurrent=True)
-    async def take(self, msg: Take) -> Batch | NothingToTake:
+    @handles(messages.Take, concurrent=True)
+    async def take(self, msg: messages.Take) -> messages.Batch | messages.NothingToTake:
         """Park the learner until there is a batch."""
         end = self.ctx.clock.now() + msg.wait_s
         while True:
@@ -298,13 +278,13 @@ class ReplayActor(Actor):
             if answer is not None:
                 return answer
             if not await self._change.after(revision, end - self.ctx.clock.now()):
-                return NothingToTake(final=False)
+                return messages.NothingToTake(final=False)
 
-    trained = _carried_out(Trained, training.trained)
-    unreadable = _carried_out(Unreadable, training.unreadable)
-    checkpointed = _carried_out(Checkpointed, training.checkpointed)
-    checkpoint_digests = _carried_out(GetCheckpointDigests, training.digests)
-    resumed = _carried_out(LearnerResumed, training.resumed)
+    trained = _carried_out(messages.Trained, training.trained)
+    unreadable = _carried_out(messages.Unreadable, training.unreadable)
+    checkpointed = _carried_out(messages.Checkpointed, training.checkpointed)
+    checkpoint_digests = _carried_out(messages.GetCheckpointDigests, training.digests)
+    resumed = _carried_out(messages.LearnerResumed, training.resumed)
 
     async def _collect(self) -> None:
         folder = self.ctx.run_dir / SEGMENTS
@@ -320,24 +300,24 @@ class ReplayActor(Actor):
 
     # -- samplers and the supervisor
 
-    serving = _carried_out(Serving, phases.serving)
-    open_eval = _carried_out(OpenEval, phases.open_round)
-    set_phase = _carried_out(SetPhase, phases.set_phase)
+    serving = _carried_out(messages.Serving, phases.serving)
+    open_eval = _carried_out(messages.OpenEval, phases.open_round)
+    set_phase = _carried_out(messages.SetPhase, phases.set_phase)
 
-    @handles(GetFigures, concurrent=True)
-    async def figures(self, _msg: GetFigures) -> Figures:
+    @handles(messages.GetFigures, concurrent=True)
+    async def figures(self, _msg: messages.GetFigures) -> messages.Figures:
         """The snapshot now."""
         # Read before the job is queued: a snapshot may be newer than its revision says, never older.
         return await self._do(figures.figures, self._change.revision)
 
-    @handles(WaitFigures, concurrent=True)
-    async def wait_figures(self, msg: WaitFigures) -> Figures:
+    @handles(messages.WaitFigures, concurrent=True)
+    async def wait_figures(self, msg: messages.WaitFigures) -> messages.Figures:
         """The snapshot once something changed."""
         await self._change.after(msg.since, msg.wait_s)
         return await self._do(figures.figures, self._change.revision)
 
-    @handles(CloseRun, concurrent=True)
-    async def close_run(self, _msg: CloseRun) -> Done:
+    @handles(messages.CloseRun, concurrent=True)
+    async def close_run(self, _msg: messages.CloseRun) -> Done:
         """End the run: nothing new is handed out."""
         return await self._do(phases.close_run)
 

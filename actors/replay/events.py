@@ -53,12 +53,10 @@ TASK_QUARANTINED = declare(
 )
 TASK_LET_BACK = declare("task_let_back", "info", task=str, failed_probes=int)
 SAMPLER_SILENT = declare("sampler_silent", "warning", sampler=str, version=str, silent_s=float)
-# A demonstrated task's first attempts are over: always, sometimes or never solved.
-DEMO_TASK_SETTLED = declare("demo_task_settled", "info", task=str, stratum=str, tries=int, wins=int)
 # `tasks` counts by `family/stratum`; first, mixed and policy hold the tries and wins of the attempts of each kind.
 DEMO_STRATA = declare(
     "demo_strata", "info",
-    rule=str, tasks=dict[str, int], first=dict[str, int], mixed=dict[str, int], policy=dict[str, int],
+    tasks=dict[str, int], first=dict[str, int], mixed=dict[str, int], policy=dict[str, int],
 )  # fmt: skip
 # Of a run's recording; the others are taken in.
 DEMOS_UNREADABLE = declare("demos_unreadable", "error", path=str, demos=int, cause=str)

@@ -112,20 +112,6 @@ def paired(before: Sequence[Tally], after: Sequence[Tally], left_out: int = 0) -
     )
 
 
-def with_seeds(gain: Gain, cells: Sequence[Sequence[float]]) -> Gain:
-    """`gain` of several seeds, whose differences by seed and instance are `cells`, with seeds as drawn as instances.
-
-    The interval is never narrower than that of the instances alone, which knows that shares end at 0 and 1.
-    """
-    parts = spread(cells)
-    return msgspec.structs.replace(
-        gain,
-        low=max(-1.0, min(gain.low, gain.value - parts.half)),
-        high=min(1.0, max(gain.high, gain.value + parts.half)),
-        spread=parts,
-    )
-
-
 def _added(a: float, b: float, r: float) -> float:
     return math.sqrt(max(0.0, a * a - 2 * r * a * b + b * b))
 
@@ -278,7 +264,8 @@ def gain(before: Sequence[RoundEpisode], after: Sequence[RoundEpisode]) -> Gain:
 def gain_of_pairs(pairs: Iterable[tuple[Sequence[RoundEpisode], Sequence[RoundEpisode]]]) -> Gain:
     """The same of several pairs of rounds, one per seed: an instance is left out that one of them lacks.
 
-    Where there are several, the interval also holds what other seeds would differ by (`with_seeds`).
+    Where there are several, seeds are as drawn as instances. The interval is never narrower than that of the instances
+    alone, which knows that shares end at 0 and 1.
     """
     listed = [(list(before), list(after)) for before, after in pairs]
     every = [episode for pair in listed for episode in (*pair[0], *pair[1])]
@@ -290,7 +277,9 @@ def gain_of_pairs(pairs: Iterable[tuple[Sequence[RoundEpisode], Sequence[RoundEp
     whole = paired(before, after, len(tasks) - len(both))
     if len(each) < 2 or len(both) < 2:
         return whole
-    return with_seeds(whole, [[_share(last[task]) - _share(first[task]) for task in both] for first, last in each])
+    parts = spread([[_share(last[task]) - _share(first[task]) for task in both] for first, last in each])
+    low, high = min(whole.low, whole.value - parts.half), max(whole.high, whole.value + parts.half)
+    return msgspec.structs.replace(whole, low=max(-1.0, low), high=min(1.0, high), spread=parts)
 
 
 def _summed(tasks: Sequence[str], rounds: Sequence[dict[str, Tally]]) -> list[Tally]:

@@ -123,7 +123,7 @@ def read_run(path: Path) -> RunFigures:
     with ledgers.opened(path) as db:
         switches = [_switch(row) for row in queries.phases(db)]
         rounds = evaluation_rounds.rounds_of(db)
-        evidence, steps = queries.evidence(db), queries.steps(db)
+        steps = queries.steps(db)
         endings, episodes = queries.group_endings(db), queries.episodes_by_lane(db)
         observations = queries.observations_of_episodes(db)
     lines = logged(path)
@@ -144,7 +144,7 @@ def read_run(path: Path) -> RunFigures:
         switches=switches,
         rounds=rounds,
         gains=evaluation_rounds.gains(rounds),
-        steps=[_step(row, evidence.get(row["id"])) for row in steps],
+        steps=[_step(row) for row in steps],
         endings=endings,
         episodes=episodes,
         overlap=overlap(lines),
@@ -196,8 +196,8 @@ def _switch(row: queries.Row) -> Switch:
     return Switch(phase=row["phase"], start=Version.parse(row["start"]).step, cause=row["cause"], evidence=evidence)
 
 
-def _step(row: queries.Row, evidence: bytes | str | None) -> StepFigures:
-    more = msgspec.json.decode(evidence) if evidence is not None else {}
+def _step(row: queries.Row) -> StepFigures:
+    more = msgspec.json.decode(row["body"] or "{}")
     figures = msgspec.json.decode(row["figures"] or "{}") | more
     if row["phase"] == Phase.RL and row["success"] is not None:
         figures["success"] = row["success"]  # in cross-entropy phases no training episode is played

@@ -56,7 +56,8 @@ def holds_demos(run: Path, count: int) -> bool:
     if not (run / LEDGER).is_file():
         return False
     with opened(run) as database:
-        return queries.demos(database) >= count or queries.phase(database) not in ("", Phase.DEMO)
+        newest = queries.segment(database)
+        return queries.demos(database) >= count or (newest is not None and newest["phase"] != Phase.DEMO)
 
 
 def checkpoint_digests(run: Path, versions: Sequence[Version]) -> tuple[Version, list[str]]:

@@ -173,7 +173,7 @@ class RunReader:
             for row in queries.episodes_since(db, self._seq):
                 self._seq = row["seq"]
                 self._finished[row["seat"]] = row["token"], bool(row["success"])
-            newest = queries.newest_optimizer_steps(db, CURVE)
+            newest = queries.steps(db, most=CURVE)
             return {
                 **self._segment(db, newest),
                 "trained": queries.meta(db).get("trained", ""),

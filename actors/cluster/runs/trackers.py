@@ -193,8 +193,8 @@ class CurveSender:
             lineages = queries.lineages(ledger)
             whole = lineages != self._lineages
             lease, rounds = (0, frozenset[int]()) if whole else (self._lease, self._rounds)
-            steps = list(queries.steps_since(ledger, lease))
-            closed = [row for row in queries.rounds_closed(ledger) if row["id"] not in rounds]
+            steps = queries.steps(ledger, after=lease)
+            closed = [row for row in queries.rounds(ledger) if row["said"] and row["id"] not in rounds]
             points = [_point(_of_step(row), Version.parse(row["made"]).step, row["wall"]) for row in steps]
             trained = queries.trained_families(ledger) if closed else ()
             for row in closed:

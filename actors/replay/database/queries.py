@@ -61,12 +61,6 @@ def segment(db: Database) -> Row | None:
     return row
 
 
-def phase(db: Database) -> str:
-    """The phase that the run is in; "" before the first."""
-    row = db.execute("SELECT phase FROM stays ORDER BY idx DESC LIMIT 1").fetchone()
-    return str(row[0]) if row else ""
-
-
 def has_cloned(db: Database) -> bool:
     """Whether the run has begun to clone, or is past it."""
     return bool(db.execute("SELECT EXISTS (SELECT 1 FROM stays WHERE phase != 'demo')").fetchone()[0])
@@ -75,7 +69,8 @@ def has_cloned(db: Database) -> bool:
 def evaluates_last(db: Database) -> bool:
     """Whether the run has begun its last evaluation, or is over."""
     final = "SELECT EXISTS (SELECT 1 FROM rounds WHERE name = 'final' AND abandoned = 0)"
-    return phase(db) == "done" or bool(db.execute(final).fetchone()[0])
+    newest = segment(db)
+    return (newest is not None and newest["phase"] == "done") or bool(db.execute(final).fetchone()[0])
 
 
 def lineages(db: Database) -> int:
@@ -86,36 +81,17 @@ def lineages(db: Database) -> int:
 # -- optimizer steps
 
 
-def steps(db: Database) -> list[Row]:
-    """The optimizer steps that stand, in order: id, made (a version), success, entropy, figures (JSON), phase."""
+def steps(db: Database, *, after: int = 0, most: int = -1) -> list[Row]:
+    """The optimizer steps that stand after lease `after`, in order; the last `most` of them.
+
+    Columns: id, made (a version), wall (seconds since the epoch), stay (phase segment), success, entropy, figures and
+    body (its evidence, both JSON), phase.
+    """
     return db.execute(
-        "SELECT l.id, l.made, l.success, l.entropy, l.figures, s.phase FROM leases l JOIN stays s ON s.idx = l.stay"
-        " WHERE l.made IS NOT NULL AND l.state = 'trained' ORDER BY l.id"
-    ).fetchall()
-
-
-def steps_since(db: Database, lease: int) -> Iterator[Row]:
-    """The same of the steps after `lease`, with `wall` (seconds since the epoch) and `body`, their evidence as JSON."""
-    yield from db.execute(
-        "SELECT l.id, l.made, l.wall, l.success, l.figures, s.phase, e.body FROM leases l"
+        "SELECT l.id, l.made, l.wall, l.stay, l.success, l.entropy, l.figures, s.phase, e.body FROM leases l"
         " JOIN stays s ON s.idx = l.stay LEFT JOIN evidence e ON e.lease = l.id"
-        " WHERE l.state = 'trained' AND l.id > ? ORDER BY l.id",
-        (lease,),
-    )
-
-
-def evidence(db: Database) -> dict[int, str]:
-    """By lease, what RL steps say of themselves as JSON."""
-    return dict(map(tuple, db.execute("SELECT lease, body FROM evidence")))
-
-
-def newest_optimizer_steps(db: Database, most: int) -> list[Row]:
-    """The last `most` optimizer steps that stand, in order; columns as `steps` has them, wall, stay (phase segment)."""
-    return db.execute(
-        "SELECT l.id, l.made, l.wall, l.stay, l.success, l.entropy, l.figures, s.phase"
-        " FROM leases l JOIN stays s ON s.idx = l.stay"
-        " WHERE l.made IS NOT NULL AND l.state = 'trained' ORDER BY l.id DESC LIMIT ?",
-        (most,),
+        " WHERE l.state = 'trained' AND l.id > ? ORDER BY l.id DESC LIMIT ?",
+        (after, most),
     ).fetchall()[::-1]
 
 
@@ -160,13 +136,6 @@ def round_tallies(db: Database, round_id: int) -> list[tuple[int, int]]:
 def rounds(db: Database) -> list[Row]:
     """The rounds that count, in the order of opening."""
     return db.execute("SELECT * FROM rounds WHERE abandoned = 0 ORDER BY id").fetchall()
-
-
-def rounds_closed(db: Database) -> Iterator[Row]:
-    """The rounds that were played to their end: id, wall, and said, their figures as JSON."""
-    yield from db.execute(
-        "SELECT id, wall, said FROM rounds WHERE closed = 1 AND abandoned = 0 AND said IS NOT NULL ORDER BY id"
-    )
 
 
 def round_episodes(db: Database, round_id: int) -> list[RoundEpisode]:
@@ -296,16 +265,6 @@ def demos(db: Database) -> int:
     return int(row[0]) if row else 0
 
 
-def demos_stored(db: Database) -> int:
-    """Episodes that are successful demonstrations, recorded or taken in."""
-    return int(db.execute("SELECT COUNT(*) FROM episodes WHERE lane = 'demo' AND success = 1").fetchone()[0])
-
-
-def demos_taken_in(db: Database) -> int:
-    """How many of them came from a recording."""
-    return int(db.execute("SELECT COUNT(*) FROM imports").fetchone()[0])
-
-
 def demo_episodes(db: Database, most: int) -> list[Row]:
     """The first successful demonstrations: token, task, reason, wall_s, busy_s, reply (a `Reservation`, or empty)."""
     return db.execute(
@@ -341,9 +300,9 @@ def observations_of_episodes(db: Database) -> tuple[int, ...]:
 
 def observations_of_demos(db: Database) -> tuple[int, ...]:
     """Versions that the ledger's demonstrations show, smallest first; where it has none, those of its desktops."""
-    stored, imports = demos_stored(db), demos_taken_in(db)
-    versions = set(parsed_versions(meta(db).get(OBSERVED_IN_IMPORTS)) or FIRST_OBSERVATION) if imports else set()
-    if stored > imports or not imports:
+    versions = set(parsed_versions(meta(db).get(OBSERVED_IN_IMPORTS)))
+    taken_in = int(db.execute("SELECT COUNT(*) FROM imports").fetchone()[0])
+    if demos(db) > taken_in or not taken_in:
         versions |= set(observations_of_episodes(db))
     return tuple(sorted(versions))
 

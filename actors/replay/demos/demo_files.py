@@ -125,7 +125,7 @@ def _read_run(
     """
     with reading(folder) as database:
         meta = queries.meta(database)
-        count = queries.demos_stored(database)
+        count = queries.demos(database)
         tried = [
             TaskAttempts(task=row[0], tries=row[1], wins=row[2], mixed_tries=row[3], mixed_wins=row[4])
             for row in queries.demo_tasks_tried(database)

@@ -269,10 +269,10 @@ def _unpacked_bytes(table: pa.Table) -> int:
     return total
 
 
-def _cast(path: Path, table: pa.Table, schema: pa.Schema, rows: Sequence[int] | None = None) -> pa.Table:
-    """The columns of `schema` in its types, or StoreError with the first row that can't be put so.
+def _cast(path: Path, table: pa.Table, schema: pa.Schema, rows: Sequence[int]) -> pa.Table:
+    """The columns of `schema` in its types, or StoreError. `rows` are the numbers of the table's rows.
 
-    `rows` are the numbers of the table's rows, from 0 where it is None. Only `MAY_LACK` may be null.
+    Only `MAY_LACK` may be null.
     """
     import pyarrow as pa
 
@@ -282,27 +282,11 @@ def _cast(path: Path, table: pa.Table, schema: pa.Schema, rows: Sequence[int] | 
         try:
             columns[name] = column.cast(kind)
         except pa.ArrowException as error:
-            bad, cause = _first_bad(column, kind, error)
-            raise StoreError(f"{path}: row {rows[bad] if rows else bad}, column {name}: {cause}") from error
+            raise StoreError(f"{path}: row {rows[0]} or later, column {name}: {_line(error)}") from error
         if name not in MAY_LACK and columns[name].null_count:
             bad = columns[name].is_null().index(True).as_py()
-            raise StoreError(f"{path}: row {rows[bad] if rows else bad}, column {name}: it is null")
+            raise StoreError(f"{path}: row {rows[bad]}, column {name}: it is null")
     return pa.table(columns)
-
-
-def _first_bad(column: pa.ChunkedArray, kind: pa.DataType, error: Exception) -> tuple[int, str]:
-    import pyarrow as pa
-
-    below, above = 0, len(column)  # so many first rows can be cast, and so many can't
-    while above - below > 1:
-        middle = (below + above) // 2
-        try:
-            column.take(list(range(below, middle))).cast(kind)
-        except pa.ArrowException as alone:
-            above, error = middle, alone
-        else:
-            below = middle
-    return below, _line(error)
 
 
 def _demo(path: Path, rows: list[tuple[int, dict[str, Any]]]) -> Demo:

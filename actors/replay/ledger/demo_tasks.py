@@ -17,7 +17,7 @@ from actors.replay import events
 from actors.replay.database import queries
 from actors.replay.database.transaction import Row, Transaction, Work
 from actors.replay.demos import demo_files
-from actors.replay.demos.format import Demo, DemoStep, RecordingHeader, TaskAttempts
+from actors.replay.demos.format import Demo, DemoStep, RecordingHeader
 from actors.replay.ledger import task_choice
 from actors.replay.ledger.retention import store_steps
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, StepRef
@@ -124,7 +124,7 @@ def _openable(tx: Transaction, rules: cold_start.Rules, live: list[DemoTask]) ->
         seed = stable_seed(tx.settings.seed, "demo tasks", stratum.name)
         for number in range(tx.counter(f"demos_place:{stratum.name}"), len(stratum.tasks)):
             task = nth_of_epochs(stratum.tasks, number, seed)
-            if _one(tx, task) is None and task_choice.playable(tx, task):
+            if tx.row("SELECT 1 FROM shown WHERE task = ?", task) is None and task_choice.playable(tx, task):
                 return task, stratum.name, number + 1
     return None
 
@@ -154,8 +154,7 @@ def _attempt(tx: Transaction, demo_task: DemoTask, stage: AttemptStage) -> Work:
 
 def ended(tx: Transaction, task: str, member: str, *, success: bool) -> None:
     """An attempt came to an outcome."""
-    rules = rules_of(tx)
-    if rules is None or (before := _one(tx, task)) is None:
+    if rules_of(tx) is None:
         return
     name = _COLUMNS[cold_start.stage_of(member)]
     tx.execute(
@@ -164,13 +163,6 @@ def ended(tx: Transaction, task: str, member: str, *, success: bool) -> None:
         success,
         task,
     )
-    after = _one(tx, task)
-    assert after is not None
-    where = cold_start.stratum(after, rules)
-    if where is not None and cold_start.stratum(before, rules) is None:
-        tx.emit(
-            events.DEMO_TASK_SETTLED, task=task, stratum=where, tries=after.first.tries, wins=after.first.wins
-        )  # fmt: skip
 
 
 def broken(tx: Transaction, task: str, member: str, *, counts: bool) -> None:
@@ -181,21 +173,6 @@ def broken(tx: Transaction, task: str, member: str, *, counts: bool) -> None:
         counts,
         task,
     )
-
-
-def _one(tx: Transaction, task: str) -> DemoTask | None:
-    row = tx.row("SELECT * FROM shown WHERE task = ?", task)
-    return None if row is None else _demo_task(row)
-
-
-def take_in(tx: Transaction, tried: list[DemoTask]) -> None:
-    """Note what a recording says of its tasks; those known here stay as they are."""
-    for demo_task in tried:
-        tx.execute(
-            "INSERT OR IGNORE INTO shown(task, first_tries, first_wins, mixed_tries, mixed_wins, imported)"
-            " VALUES(?, ?, ?, ?, ?, 1)",
-            demo_task.task, demo_task.first.tries, demo_task.first.wins, demo_task.mixed.tries, demo_task.mixed.wins,
-        )  # fmt: skip
 
 
 def attempts_left(tx: Transaction) -> int | None:
@@ -241,32 +218,27 @@ def counts(tx: Transaction) -> dict[str, int]:
 
 
 def log(tx: Transaction) -> None:
-    """Say how many tasks fell into each stratum, by which rule, and what resampling gave."""
-    rules = rules_of(tx)
-    if rules is None:
+    """Say how many tasks fell into each stratum, and what resampling gave."""
+    if rules_of(tx) is None:
         return
     sums = ", ".join(f"SUM({name}_tries), SUM({name}_wins)" for name in _COLUMNS.values())
     row = tx.row(f"SELECT {sums} FROM shown")  # noqa: S608 - names of columns
     assert row is not None
     total = [{"tries": row[2 * n] or 0, "wins": row[2 * n + 1] or 0} for n in range(len(_COLUMNS))]
-    tx.emit(
-        events.DEMO_STRATA, rule=rules.text(), tasks=counts(tx), first=total[0], mixed=total[1], policy=total[2]
-    )  # fmt: skip
+    tx.emit(events.DEMO_STRATA, tasks=counts(tx), first=total[0], mixed=total[1], policy=total[2])
 
 
 def label(tx: Transaction) -> None:
     """Write down, once, what the ledger's demonstrations are made with, and which observations its desktops show."""
-    before = queries.FIRST_OBSERVATION if tx.meta("form") is not None else ()
-    _add_observations(tx, queries.OBSERVED, (OBSERVATION_VERSION,), before)
+    _add_observations(tx, queries.OBSERVED, (OBSERVATION_VERSION,))
     made = tx.settings
     for key, value in (("tokenizer", made.tokenizer), ("form", made.format), ("actions", made.action_space)):
         if not tx.meta(key):
             tx.set_meta(key, value)
 
 
-def _add_observations(tx: Transaction, key: str, versions: Collection[int], before: Collection[int]) -> None:
-    """Add `versions` to those under `key`; `before` are those that a ledger shows that has no such key yet."""
-    known = queries.parsed_versions(tx.meta(key)) or before
+def _add_observations(tx: Transaction, key: str, versions: Collection[int]) -> None:
+    known = queries.parsed_versions(tx.meta(key))
     tx.set_meta(key, " ".join(map(str, sorted({*known, *versions}))))
 
 
@@ -287,7 +259,6 @@ def import_demos(tx: Transaction, path: Path, segments: SegmentStore, run_dir: P
     made_for = tx.settings
     refuse_foreign(path, header, tokenizer=made_for.tokenizer, form=made_for.format, actions=made_for.action_space)
     known = {row["digest"] for row in tx.rows("SELECT digest FROM imports")}
-    later = bool(known)
     if tx.counter("demo_attempts"):
         known |= {demo.digest for demo in demo_files.read(run_dir, lambda _: None)[1]}
     added = 0
@@ -301,20 +272,18 @@ def import_demos(tx: Transaction, path: Path, segments: SegmentStore, run_dir: P
             solved.add(demo.task)
             added += 1
     if added:
-        before = queries.FIRST_OBSERVATION if later else ()
-        _add_observations(tx, queries.OBSERVED_IN_IMPORTS, header.observations, before)
+        _add_observations(tx, queries.OBSERVED_IN_IMPORTS, header.observations)
     if lost:
         tx.emit(events.DEMOS_UNREADABLE, path=str(path), demos=len(lost), cause=str(lost[0]))
     if lost and not added:
         raise StoreError(f"{path}: none of its demonstrations can be read: {lost[0]}")
     # Of a recording that was not taken in whole, only the tasks of what was; those never solved have nothing to take.
-    take_in(
-        tx,
-        [
-            _as_tried(attempts)
-            for attempts in header.tasks
-            if attempts.task in solved or not attempts.wins + attempts.mixed_wins
-        ],
+    tried = [each for each in header.tasks if each.task in solved or not each.wins + each.mixed_wins]
+    # Those known here stay as they are.
+    tx.many(
+        "INSERT OR IGNORE INTO shown(task, first_tries, first_wins, mixed_tries, mixed_wins, imported)"
+        " VALUES(?, ?, ?, ?, ?, 1)",
+        [(each.task, each.tries, each.wins, each.mixed_tries, each.mixed_wins) for each in tried],
     )
     segments.flush()
     tx.emit(events.DEMOS_TAKEN_IN, path=str(path), demos=added)
@@ -323,24 +292,13 @@ def import_demos(tx: Transaction, path: Path, segments: SegmentStore, run_dir: P
 
 def refuse_foreign(path: Path, header: RecordingHeader, *, tokenizer: str, form: str, actions: str) -> None:
     """Raise LedgerError unless both sides agree; "" on either side agrees with anything."""
-    if header.tokenizer and tokenizer and header.tokenizer != tokenizer:
-        raise LedgerError(
-            f"{path} was recorded with tokenizer {header.tokenizer}, the model has {tokenizer}: record again"
-        )
-    if header.form and form and header.form != form:
-        raise LedgerError(f"{path} was recorded in form {header.form}, prompt.format is {form}: record again")
-    if header.actions and actions and header.actions != actions:
-        raise LedgerError(
-            f"{path} was recorded with actions {header.actions}, prompt.action_space is {actions}: record again"
-        )
-
-
-def _as_tried(tried: TaskAttempts) -> DemoTask:
-    return DemoTask(
-        task=tried.task,
-        first=AttemptTally(tries=tried.tries, wins=tried.wins),
-        mixed=AttemptTally(tries=tried.mixed_tries, wins=tried.mixed_wins),
-    )
+    for recorded, theirs, here, ours in (
+        ("with tokenizer", header.tokenizer, "the model has", tokenizer),
+        ("in form", header.form, "prompt.format is", form),
+        ("with actions", header.actions, "prompt.action_space is", actions),
+    ):
+        if theirs and ours and theirs != ours:
+            raise LedgerError(f"{path} was recorded {recorded} {theirs}, {here} {ours}: record again")
 
 
 def _stored(step: DemoStep, segments: SegmentStore) -> StepRef:

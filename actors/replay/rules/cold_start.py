@@ -20,11 +20,6 @@ import msgspec
 
 MIXED = "mixed"  # in place of a member's name: each step by a random member of the pool
 POLICY = "policy"  # likewise: by the fine-tuned policy
-RULE = (
-    "always: all of a task's {attempts} first attempts succeeded; sometimes: some did, and the fine-tuned policy tries"
-    " it {resamples} times more a round; never: none did, and random members of the pool take {mixed} attempts at it"
-    " step by step; aside: too many attempts were broken by infrastructure"
-)
 
 
 class Stratum(StrEnum):
@@ -50,10 +45,6 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     mixed: int  # at a task that was never solved
     resamples: int  # by the policy at a task that was sometimes solved, in each round
     retries: int  # faults of infrastructure beyond the number of attempts before a task is set aside
-
-    def text(self) -> str:
-        """For the log."""
-        return RULE.format(attempts=self.attempts, resamples=self.resamples, mixed=self.mixed)
 
 
 class AttemptTally(msgspec.Struct, frozen=True, kw_only=True):

@@ -115,7 +115,7 @@ class Learner(Actor):
 
     @handles(GetLearnerState, concurrent=True)
     async def state(self, _msg: GetLearnerState) -> LearnerState:
-        return LearnerState(version=self.version, location=str(self.location), busy_s=0.0)
+        return LearnerState(version=self.version, location=str(self.location))
 
     @handles(WriteWeights, concurrent=True)
     async def write(self, msg: WriteWeights) -> Weights:
@@ -149,4 +149,4 @@ class Sampler(Actor):
     @handles(GetPins)
     async def pins(self, _msg: GetPins) -> LearnerState:
         record = msgspec.json.encode([self.pinned, self.unpinned]).decode()
-        return LearnerState(version=Version(lineage=0, step=0), location=record, busy_s=0.0)
+        return LearnerState(version=Version(lineage=0, step=0), location=record)

@@ -186,8 +186,6 @@ async def test_from_demonstrations_to_rl_and_back_after_a_killed_rank(tmp_path: 
         assert hf_folder.digest(Path(newest.location)) == newest.digest
         state = await run.system.ref("learner").ask(GetLearnerState(), timeout_s=5)
         assert (state.version, state.location) == (newest.version, newest.location)
-        assert state.busy_s > 0
-        assert state.loss is not None
         exports = [path.name for path in (run.folder / "weights").iterdir() if not path.name.startswith(".")]
         assert len(exports) <= 3, exports  # two are kept, and the newest until the others are pruned
 

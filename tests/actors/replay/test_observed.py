@@ -61,20 +61,6 @@ def test_a_run_that_another_build_goes_on_with_shows_both(tmp_path: Path, monkey
     assert played(run) == shown(run.folder) == (5, 7)
 
 
-def test_what_a_build_without_versions_made_shows_the_first(tmp_path: Path) -> None:
-    run = Recorder(tmp_path / "run", 99)
-    run.record(2)
-    run.play.do(lambda tx: tx.execute("DELETE FROM meta WHERE key LIKE 'observations%'"))
-    assert played(run) == shown(run.folder) == (1,)
-    export(run, tmp_path / "old.parquet")
-    table = pq.read_table(tmp_path / "old.parquet")
-    header = {key: value for key, value in json.loads(table.schema.metadata[KEY]).items() if key != "observations"}
-    pq.write_table(table.replace_schema_metadata({KEY: json.dumps(header)}), tmp_path / "old.parquet")
-    assert shown(tmp_path / "old.parquet") == (1,)
-    run.play.do(demo_tasks.label)
-    assert played(run) == (1, OBSERVATION_VERSION)
-
-
 @pytest.mark.parametrize(("name", "version"), [("local", OBSERVATION_VERSION), ("bc-alone", 1)])
 def test_the_recordings_that_come_along_say_what_they_show(name: str, version: int) -> None:
     assert shown(Path(str(resources.files("deploy"))) / "demos" / f"{name}.parquet") == (version,)
