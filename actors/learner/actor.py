@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+import actors.replay.messages as ledger
 from actors.errors import FencedOff
 from actors.learner import batches, messages
 from actors.learner.batches import Exercises, UnreadableError, WithoutSignalError, read_payloads
@@ -23,7 +24,6 @@ from actors.learner.broadcast import Publisher
 from actors.learner.config import LearnerSettings
 from actors.learner.folders import Exports, RunFolders, checkpoint_of, newest_known, on_disk
 from actors.learner.rank import meeting_s
-from actors.replay import messages as ledger
 from actors.sampler.messages import Weights
 from policy.errors import LearnerError, NoModel
 from runtime.actor import Actor, handles
