@@ -14,7 +14,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from actors.entropulse.config import EntropulseSettings
-from actors.entropulse.decide import AFTER_BC, FINAL, GREEDY, Finished, OpenRound, Remain, SwitchPhase, decide
+from actors.entropulse.decide import AFTER_BC, FINAL, Finished, OpenRound, Remain, SwitchPhase, decide
 from actors.errors import LedgerError
 from actors.learner.messages import GetLearnerState, WriteWeights
 from actors.replay.messages import Figures, GetFigures, OpenEval, Sampling, WaitFigures
@@ -32,9 +32,6 @@ ROUND_WEIGHTS_RELEASED = declare("round_weights_released", "info", version=str)
 SUPERVISOR_WAITS = declare("supervisor_waits", "warning", cause=str)
 
 
-PINNED = "pinned"  # in a run's folder
-
-
 class PinnedFolders:
     """`<run_dir>/pinned/<version>`: links to the learner's exports, or copies across file systems.
 
@@ -42,7 +39,7 @@ class PinnedFolders:
     """
 
     def __init__(self, run_dir: Path) -> None:
-        self._folder = run_dir / PINNED
+        self._folder = run_dir / "pinned"
         self._kept = run_dir / "kept"
 
     def clear(self) -> None:
@@ -192,17 +189,15 @@ class EntropulseActor(Actor):
             await asyncio.to_thread(self._pins.keep, state.version, Path(weights.location))
         if not self.config.single_version:
             await self._tell(state.version, keep=True)
-        rounds = {wanted.name: wanted.temperature} | ({wanted.name + GREEDY: 0.0} if wanted.greedy else {})
-        for name, temperature in rounds.items():
-            opened = OpenEval(
-                round=name,
-                version=state.version,
-                tasks=self.config.eval_tasks,
-                task_set=self.config.task_set,
-                sampling=Sampling(temperature=temperature, max_new_tokens=self.config.sampling.max_new_tokens),
-                episodes=self.config.evaluation.episodes if temperature else 1,
-            )
-            await self.ctx.ref(self.config.replay).ask(opened, timeout_s=ASK_S)
+        opened = OpenEval(
+            round=wanted.name,
+            version=state.version,
+            tasks=self.config.eval_tasks,
+            task_set=self.config.task_set,
+            sampling=Sampling(temperature=wanted.temperature, max_new_tokens=self.config.sampling.max_new_tokens),
+            episodes=self.config.evaluation.episodes,
+        )
+        await self.ctx.ref(self.config.replay).ask(opened, timeout_s=ASK_S)
         self.ctx.log.emit(
             ROUND_WEIGHTS_KEPT, version=str(state.version), round=wanted.name,
             samplers=[] if self.config.single_version else list(self.config.samplers),

@@ -64,8 +64,6 @@ class EntropulseConfig(Section, frozen=True, kw_only=True):
 class EvaluationConfig(Section, frozen=True, kw_only=True):
     """Rounds on held-out tasks: after behaviour cloning, in between, and on the final weights.
 
-    A round during training lacks its greedy twin where the supervisor was killed before it could open both.
-
     `rollout_share` is for users who want figures of a round soon: RL is delayed a little. With 0 a round takes only the
     seats that RL leaves idle, as in a pulse. Where RL leaves none, rounds are played after it. Of the periodic rounds
     only as many are opened as engines have room for. SGLang holds one version, so it plays rounds while RL draws
@@ -78,8 +76,7 @@ class EvaluationConfig(Section, frozen=True, kw_only=True):
     interval: Annotated[
         int, key("Plays a round after this many RL steps, and after each pulse. 0 plays the first and the last.", ge=0)
     ] = 0
-    greedy: Annotated[bool, tuning("Plays every round once more at temperature 0, on the same weights.")] = False
-    episodes: Annotated[int, tuning("Sets the episodes per instance and round. Greedy rounds play one.", ge=1)] = 1
+    episodes: Annotated[int, tuning("Sets the episodes per instance and round.", ge=1)] = 1
     published_metrics: Annotated[
         bool,
         tuning("Judges a task file by the published package where no metric here does. `eval` sets it where that is."),

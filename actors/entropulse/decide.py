@@ -1,6 +1,4 @@
-"""Which phase comes next, and which evaluation rounds open before it: demo, bc, rl, pulse, rl, ..., done.
-
-With rounds of resampling cloning comes more than once: demo, bc, demo (played by the policy), bc, ..., rl.
+"""Which phase comes next, and which evaluation rounds open before it: demo, bc, (demo, bc,) rl, pulse, rl, ..., done.
 
 Invariant: a pure function of the ledger's figures. It keeps no state, so the supervisor may be killed at any moment.
 It leaves no counted phase before a checkpoint covers it. It never lets training wait for an evaluation round, and
@@ -179,7 +177,6 @@ def quantile(freedom: int) -> float:
 
 AFTER_BC = "after_bc"
 FINAL = "final"
-GREEDY = ".greedy"
 MOST_PINNED = 4  # weight versions that an engine keeps next to the newest; the last is left to rounds that must be
 
 
@@ -192,14 +189,12 @@ class SwitchPhase(msgspec.Struct, frozen=True):
 class OpenRound(msgspec.Struct, frozen=True):
     """Open an evaluation round on the learner's weights; `exact` says they must be those of the figures.
 
-    `greedy`: and its greedy twin with it, on the very same weights. Weights of fewer than `least` optimizer steps are
-    older than what the round is named after.
+    Weights of fewer than `least` optimizer steps are older than what the round is named after.
     """
 
     name: str
     temperature: float
     exact: bool
-    greedy: bool = False
     least: int = 0
 
 
@@ -222,10 +217,10 @@ def decide(figures: Figures, settings: EntropulseSettings) -> Decision:
         case Phase.DEMO:
             return _demo(figures, settings)
         case Phase.BC:
-            return _cross_entropy(figures, settings, "bc_complete", [AFTER_BC])
+            return _cross_entropy(figures, settings, "bc_complete", AFTER_BC)
         case Phase.PULSE:
-            rounds = [f"after_pulse{figures.stays.get(Phase.PULSE, 0)}"] if settings.evaluation.interval else []
-            return _cross_entropy(figures, settings, "pulse_complete", rounds)
+            name = f"after_pulse{figures.stays.get(Phase.PULSE, 0)}" if settings.evaluation.interval else ""
+            return _cross_entropy(figures, settings, "pulse_complete", name)
         case Phase.RL:
             return _rl(figures, settings)
         case _:
@@ -248,10 +243,10 @@ def _demo(figures: Figures, settings: EntropulseSettings) -> Decision:
         cause, steps = "resampled", settings.demos.resample_bc_steps or steps
     if settings.entropulse.bc_steps and figures.demos:
         return _switch(figures, Phase.BC, cause, evidence, steps)
-    return _next_round(figures, settings, [AFTER_BC], exact=True) or _to_rl(figures, settings, cause, evidence)
+    return _next_round(figures, settings, AFTER_BC, exact=True) or _to_rl(figures, settings, cause, evidence)
 
 
-def _cross_entropy(figures: Figures, settings: EntropulseSettings, cause: str, rounds: list[str]) -> Decision:
+def _cross_entropy(figures: Figures, settings: EntropulseSettings, cause: str, name: str) -> Decision:
     if not _limit_reached(figures):
         return Remain(f"steps {figures.phase_steps} of {figures.phase_limit}")
     if figures.checkpointed != figures.trained:
@@ -260,7 +255,7 @@ def _cross_entropy(figures: Figures, settings: EntropulseSettings, cause: str, r
     again = figures.phase.phase is Phase.BC and _resamplings(figures) < settings.demos.resample_rounds
     if again and (sometimes := _sometimes(figures)):
         return _switch(figures, Phase.DEMO, "resample", evidence | {"sometimes": float(sometimes)}, None)
-    due = _next_round(figures, settings, rounds, exact=True)
+    due = _next_round(figures, settings, name, exact=True)
     if isinstance(due, Remain):  # training waits for no round: one without room is left out, and the switch says so
         evidence["rounds_left_out"] = 1.0
     return due if isinstance(due, OpenRound) else _to_rl(figures, settings, cause, evidence)
@@ -329,7 +324,7 @@ def _finish(figures: Figures, settings: EntropulseSettings, evidence: dict[str, 
         return Remain("a checkpoint of the last step")
     if figures.groups_leased:
         return Remain("the step under way")
-    if (opening := _next_round(figures, settings, [FINAL], exact=True)) is not None:
+    if (opening := _next_round(figures, settings, FINAL, exact=True)) is not None:
         return opening
     left = [round_.round for round_ in figures.evals if not round_.closed]
     if left:
@@ -348,8 +343,8 @@ def _periodic(figures: Figures, settings: EntropulseSettings, done: int, *, exac
     due = done // every * every if every else 0
     if due <= done - figures.phase_steps or len(_pinned(figures, settings)) >= MOST_PINNED - 1:
         return None
-    opening = _next_round(figures, settings, [f"rl{due}"], exact=exact)
-    if not isinstance(opening, OpenRound) or opening.exact:
+    opening = _next_round(figures, settings, f"rl{due}", exact=exact)
+    if not isinstance(opening, OpenRound) or exact:
         return opening
     return msgspec.structs.replace(opening, least=figures.trained.step - (done - due))
 
@@ -359,32 +354,14 @@ def _pinned(figures: Figures, settings: EntropulseSettings) -> set[Version]:
     return set() if settings.single_version else {round_.version for round_ in figures.evals if not round_.closed}
 
 
-def _next_round(
-    figures: Figures, settings: EntropulseSettings, names: list[str], *, exact: bool
-) -> OpenRound | Remain | None:
-    """The first of `names` (and of their greedy twins) that was not opened yet, once engines have room for it."""
-    opening = _unopened(figures, settings, names, exact=exact)
-    pinned = _pinned(figures, settings)
-    if opening is not None and exact and figures.trained not in pinned and len(pinned) >= MOST_PINNED:
-        return Remain("an open evaluation round to close")
-    return opening
-
-
-def _unopened(figures: Figures, settings: EntropulseSettings, names: list[str], *, exact: bool) -> OpenRound | None:
-    evaluation = settings.evaluation
-    if not evaluation.enabled or not settings.eval_tasks:
+def _next_round(figures: Figures, settings: EntropulseSettings, name: str, *, exact: bool) -> OpenRound | Remain | None:
+    """Round `name`, where it was not opened yet, once engines have room for it; "" is none."""
+    evaluation, pinned = settings.evaluation, _pinned(figures, settings)
+    if not name or not evaluation.enabled or not settings.eval_tasks or any(one.round == name for one in figures.evals):
         return None
-    known = {round_.round: round_ for round_ in figures.evals}
-    for name in names:
-        twin = name + GREEDY
-        missing = evaluation.greedy and settings.sampling.eval_temperature > 0 and twin not in known
-        if name not in known:
-            return OpenRound(name, settings.sampling.eval_temperature, exact, greedy=missing)
-        # The supervisor was killed between the two. Where training goes on, the learner's weights are others by now:
-        # only those of the figures are known to be the same.
-        if missing and (exact or known[name].version == figures.trained):
-            return OpenRound(twin, 0.0, exact=True)
-    return None
+    if exact and figures.trained not in pinned and len(pinned) >= MOST_PINNED:
+        return Remain("an open evaluation round to close")
+    return OpenRound(name, settings.sampling.eval_temperature, exact)
 
 
 def _to_rl(

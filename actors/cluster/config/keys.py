@@ -260,8 +260,7 @@ def _evaluation(deploy: Deploy, lanes: Lanes) -> str:
     episodes = f" x {evaluated.episodes}" if evaluated.episodes > 1 else ""
     heat = deploy.sampling.eval_temperature
     how = "greedily" if heat == 0 else f"at temperature {heat:g}"
-    twin = ", and greedily" if evaluated.greedy and heat else ""
     idle = "; while RL draws nothing" if deploy.samplers.sglang else "; on seats RL leaves idle"
     share = f"; {evaluated.rollout_share:.1%} of RL's episodes meanwhile" if evaluated.rollout_share else idle
     share *= bool(phases.rl_steps_in_all)
-    return f"{rounds}: {count(len(lanes.eval), 'instance')}{episodes} {how}{twin}{share}"
+    return f"{rounds}: {count(len(lanes.eval), 'instance')}{episodes} {how}{share}"

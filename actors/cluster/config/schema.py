@@ -86,10 +86,6 @@ class RequireConfig(Section, frozen=True, kw_only=True):
 
     bc_steps: Annotated[int, key("Fails the run with fewer optimizer steps of behaviour cloning.", ge=0)] = 0
     rl_steps: Annotated[int, key("Fails the run with fewer RL steps.", ge=0)] = 0
-    gain: Annotated[
-        Annotated[float, msgspec.Meta(ge=-1, le=1)] | None,
-        tuning("Fails the run unless the last round's success exceeds the first's by this share."),
-    ] = None
     gain_above: Annotated[
         Annotated[float, msgspec.Meta(ge=-1, le=1)] | None,
         key("Fails the run unless the 95 % interval of the paired gain lies above this share."),

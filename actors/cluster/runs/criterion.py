@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from actors.cluster.config.schema import RequireConfig
 from actors.cluster.runs.evaluation_rounds import Compared, gains, read_rounds
-from actors.replay.messages import EvalFigures, Figures, Phase
+from actors.replay.messages import Figures, Phase
 from actors.replay.statistics import Gain
 
 if TYPE_CHECKING:
@@ -64,12 +64,6 @@ def unmet(require: RequireConfig, figures: Figures, compared: Sequence[Compared]
             missing.append(f"{done} of {wanted} {phase.value} steps")
     if require.rl_steps and not figures.endings.get("trained", 0):
         missing.append("no group with differing rewards was trained")
-    if require.gain is not None:
-        rounds = complete(figures)
-        if len(rounds) < 2:
-            missing.append(f"{len(rounds)} evaluation rounds, a gain needs two")
-        elif (got := rate(rounds[-1]) - rate(rounds[0])) < require.gain:
-            missing.append(f"success changed by {got:+.3f}, {require.gain:+.3f} was asked")
     if require.gain_above is not None:
         if not compared:
             missing.append("no two evaluation rounds to compare, a paired gain needs them")
@@ -78,21 +72,6 @@ def unmet(require: RequireConfig, figures: Figures, compared: Sequence[Compared]
                 f"the paired gain's interval begins at {low:+.3f}, above {require.gain_above:+.3f} was asked"
             )
     return missing
-
-
-def complete(figures: Figures) -> list[EvalFigures]:
-    """The closed rounds over the tasks of the newest one, in the first one's decoding (each may have a greedy twin).
-
-    Oldest first.
-    """
-    rounds = [found for found in figures.evals if found.closed and found.tasks]
-    mine = [found for found in rounds if found.temperature == rounds[0].temperature]
-    return sorted((found for found in mine if found.task_set == mine[-1].task_set), key=lambda found: found.version)
-
-
-def rate(figures: EvalFigures) -> float:
-    """Successes over all tasks of the round, faults counted as failures."""
-    return figures.successes / figures.planned
 
 
 def headline(compared: Compared) -> Gain:

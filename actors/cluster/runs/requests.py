@@ -24,7 +24,7 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import hint
 from actors.cluster.runs import apply, ledgers, recordings, run_folder
 from actors.cluster.runs.run_folder import Asked, RunRecord
-from actors.entropulse.decide import FINAL, GREEDY
+from actors.entropulse.decide import FINAL
 from actors.learner.folders import CHECKPOINTS
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER, copy_ledger
@@ -300,7 +300,7 @@ def make_fork(point: ForkPoint, folder: Path) -> None:
     try:
         partial.mkdir(parents=True, mode=run_folder.PRIVATE)
         with run_folder.held(point.run, run_folder.read_record(point.run).started):
-            copy_ledger(point.run, partial, again=[FINAL, FINAL + GREEDY])
+            copy_ledger(point.run, partial, again=[FINAL])
             shutil.copytree(point.run / CHECKPOINTS / point.version, partial / CHECKPOINTS / point.version)
             shutil.copytree(point.run / SEGMENTS, partial / SEGMENTS, ignore=shutil.ignore_patterns("*.lock"))
         partial.rename(folder)

@@ -37,7 +37,10 @@ def refusal(data: object, *overrides: str) -> str:
         ({"group_size": 3}, "here.yaml: unknown key group_size; did you mean replay.group_size?"),
         ({"runn": {}}, "here.yaml: unknown key runn; did you mean run?"),
         ({"run": {"seed": "x"}}, "here.yaml: run.seed: expected int, got str"),
-        ({"run": {"require": {"gain": "much"}}}, "here.yaml: run.require.gain: expected float or null, got str"),
+        (
+            {"run": {"require": {"gain_above": "much"}}},
+            "here.yaml: run.require.gain_above: expected float or null, got str",
+        ),
         (
             {"tasks": {"train": [{"family": "f", "split": "s", "count": "x"}]}},
             "here.yaml: tasks.train.0.count: expected int, got str",
@@ -58,7 +61,7 @@ def test_an_error_is_one_line_with_source_path_and_nearest_key(data: object, exp
     [
         ("run.sead=1", "--set run.sead=1: unknown key run.sead; did you mean run.seed?"),
         ("run.seed=x", "--set run.seed=x: run.seed: expected int, got str"),
-        ("evaluation.greedy=on", "--set evaluation.greedy=on: evaluation.greedy: expected true or false, got str"),
+        ("evaluation.enabled=on", "--set evaluation.enabled=on: evaluation.enabled: expected true or false, got str"),
         ("run.seed", "--set run.seed: expected path=value, for example run.seed=7"),
         ("=1", "--set =1: expected path=value, for example run.seed=7"),
         (

@@ -32,7 +32,7 @@ from tests.actors.replay.ledger_tools import step
 
 SETTINGS = EntropulseSettings(
     entropulse=EntropulseConfig(bc_steps=2, total_rl_steps=2, rl_steps_per_phase=1, pulses=1, pulse_steps=1),
-    evaluation=EvaluationConfig(greedy=True),
+    evaluation=EvaluationConfig(),
     eval_tasks=["e0", "e1"],
     task_set="e",
     sampling=SamplingConfig(max_new_tokens=16),

@@ -17,7 +17,6 @@ from actors.replay.messages import (
     Batch,
     Checkpointed,
     Figures,
-    GetFigures,
     LearnerResumed,
     Phase,
     Take,
@@ -32,21 +31,6 @@ from runtime.system import ActorSpec, ActorSystem
 from tests.actors.entropulse.peers import SETTINGS, Crash, GetPins, Learner, Mortal, Sampler, Seat
 from tests.actors.replay.ledger_tools import settings as ledger_settings
 from tests.proofs import proofs
-
-LAST_STEP = 10  # of a run of 2 steps of cloning and 8 of reinforcement learning
-
-
-class Patient(Learner):
-    """Ends its last step only once a round beside training is open, however busy the machine is."""
-
-    async def export(self, version: Version) -> None:
-        await super().export(version)
-        replay = self.ctx.ref("replay")
-        while self.version.step == LAST_STEP - 1:
-            figures = await replay.ask(GetFigures(), timeout_s=15)
-            if any(found.round.startswith("rl") for found in figures.evals):
-                return
-            await asyncio.sleep(0.01)
 
 
 class Die(Request[Done]):
@@ -143,7 +127,7 @@ async def test_a_whole_run_with_a_supervisor_that_keeps_crashing(
         record = await system.ref("sampler/0").ask(GetPins(), timeout_s=5)
     assert figures.steps == {"bc": 2, "rl": 2, "pulse": 1}
     rounds = {found.round: str(found.version) for found in figures.evals}
-    assert rounds == {"after_bc": "0.2", "after_bc.greedy": "0.2", "final": "0.5", "final.greedy": "0.5"}
+    assert rounds == {"after_bc": "0.2", "final": "0.5"}
     assert all(found.closed and found.successes == 2 for found in figures.evals)
     assert len({found.task_set for found in figures.evals}) == 1
     pinned, unpinned = msgspec.json.decode(record.location)
@@ -156,37 +140,6 @@ async def test_a_whole_run_with_a_supervisor_that_keeps_crashing(
     assert [line["cause"] for line in changes] == [
         "demos_complete", "bc_complete", "counted", "pulse_complete", "counted",
     ]  # fmt: skip
-
-
-@pytest.mark.slow
-async def test_every_round_beside_training_has_its_greedy_twin_on_the_same_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(entropulse, "LOOK_S", 0.01)
-    beside = msgspec.structs.replace(
-        SETTINGS,
-        entropulse=msgspec.structs.replace(SETTINGS.entropulse, total_rl_steps=8, rl_steps_per_phase=0, pulses=0),
-        evaluation=EvaluationConfig(greedy=True, interval=1),
-    )
-    async with ActorSystem(tmp_path) as system:
-        replay = ActorSpec(
-            name="replay", factory=ReplayActor, config=ledger_settings(demos=2, incarnation="test", rl_steps_in_all=8)
-        )
-        await system.spawn(replay)
-        half = tmp_path / "pinned" / ".0.9.part"  # of a supervisor that was killed
-        half.mkdir(parents=True)
-        await system.spawn(
-            ActorSpec(name="sampler/0", factory=Sampler),
-            ActorSpec(name="learner", factory=Patient),
-            ActorSpec(name="entropulse", factory=EntropulseActor, config=beside),
-            *(ActorSpec(name=f"desktop/{n}", factory=Seat) for n in range(2)),
-        )
-        figures = await until_done(system, crashes_in=())
-    assert not half.exists()
-    versions = {found.round: found.version for found in figures.evals}
-    names = {name.removesuffix(".greedy") for name in versions}
-    assert any(name.startswith("rl") for name in names)
-    assert all(versions[name] == versions[f"{name}.greedy"] for name in names), versions
 
 
 PLATEAU = {

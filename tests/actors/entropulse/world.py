@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from actors.entropulse.config import EntropulseConfig, EntropulseSettings, EvaluationConfig
-from actors.entropulse.decide import GREEDY, Finished, OpenRound, Remain, SwitchPhase, decide
+from actors.entropulse.decide import Finished, OpenRound, Remain, SwitchPhase, decide
 from actors.replay.ledger import phases
 from actors.replay.messages import Batch, Lane, NothingToTake, Phase, Reservation
 from actors.settings import DemosConfig, SamplingConfig
 from tests.actors.replay.ledger_tools import Play, step
 
 
-def settings(*, demos: int = 2, greedy: bool = False, interval: int = 0, **config: Any) -> EntropulseSettings:
+def settings(*, demos: int = 2, interval: int = 0, **config: Any) -> EntropulseSettings:
     return EntropulseSettings(
         entropulse=EntropulseConfig(**({"bc_steps": 2, "total_rl_steps": 3, "pulses": 0, "pulse_steps": 2} | config)),
-        evaluation=EvaluationConfig(greedy=greedy, interval=interval),
+        evaluation=EvaluationConfig(interval=interval),
         eval_tasks=["e0", "e1"],
         sampling=SamplingConfig(max_new_tokens=32),
         demos=DemosConfig(count=demos),
@@ -47,11 +47,10 @@ class World:
             case SwitchPhase(change=change):
                 self.play.do(lambda tx: phases.set_phase(tx, change))
                 self.causes.append((str(change.next.phase), change.cause))
-            case OpenRound(name=name, temperature=temperature, greedy=greedy):
+            case OpenRound(name=name, temperature=temperature):
                 trained = str(self.play.ledger.tx.trained)
-                for of, heat in [(name, temperature)] + [(name + GREEDY, 0.0)] * greedy:
-                    self.play.open_eval(of, trained, self.config.eval_tasks, heat)
-                    self.rounds.append((of, trained))
+                self.play.open_eval(name, trained, self.config.eval_tasks, temperature)
+                self.rounds.append((name, trained))
             case Finished():
                 return True
             case Remain():
