@@ -1,8 +1,8 @@
 """A run's curves, from its ledger to TensorBoard and to the trackers that its file names, while it goes on.
 
 Invariant: a curve holds each step that counts once. A start, a resume or a new lineage writes all of it again: as
-another event file, or as another run of the group that has the run's name. A tracker has a process of its own: what
-hangs or fails there hinders no training, and it ends with the run.
+another event file, or as another run of the group that has the run's name. What hangs or fails in a tracker's process
+hinders no training.
 """
 
 from __future__ import annotations
@@ -59,6 +59,16 @@ class Tracker(NamedTuple):
     end: Callable[[], None]
 
 
+def _each(log: Callable[[Point], object], end: Callable[[], None]) -> Tracker:
+    """A tracker that takes one point after the other."""
+
+    def every(points: Sequence[Point]) -> None:
+        for point in points:
+            log(point)
+
+    return Tracker(every, end)
+
+
 def _tensorboard(name: str, group: str, folder: Path) -> Tracker:
     """An event file. TensorBoard's own writer has a thread that ends with a traceback on a full disk."""
     from tensorboard.compat.proto import event_pb2, summary_pb2
@@ -87,12 +97,7 @@ def _wandb(name: str, group: str, folder: Path) -> Tracker:
 
     run = wandb.init(project=PROJECT, name=name, group=group, dir=str(folder))
     run.define_metric("*", step_metric="step")  # a round's figures may come after later steps'
-
-    def log(points: Sequence[Point]) -> None:
-        for point in points:
-            run.log({"step": point.step, **point.scalars})
-
-    return Tracker(log, run.finish)
+    return _each(lambda point: run.log({"step": point.step, **point.scalars}), run.finish)
 
 
 def _trackio(name: str, group: str, folder: Path) -> Tracker:
@@ -100,12 +105,7 @@ def _trackio(name: str, group: str, folder: Path) -> Tracker:
     import trackio
 
     trackio.init(project=PROJECT, name=name, group=group, embed=False, auto_log_gpu=False, auto_log_cpu=False)
-
-    def log(points: Sequence[Point]) -> None:
-        for point in points:
-            trackio.log(point.scalars, step=point.step)
-
-    return Tracker(log, trackio.finish)
+    return _each(lambda point: trackio.log(point.scalars, step=point.step), trackio.finish)
 
 
 def _mlflow(name: str, group: str, folder: Path) -> Tracker:
@@ -121,9 +121,9 @@ def _mlflow(name: str, group: str, folder: Path) -> Tracker:
 
     def log(points: Sequence[Point]) -> None:
         metrics = [
-            Metric(mlflow_name(tag), value, int(wall_s * 1000), step)
-            for step, wall_s, scalars in points
-            for tag, value in scalars.items()
+            Metric(mlflow_name(tag), value, int(point.wall_s * 1000), point.step)
+            for point in points
+            for tag, value in point.scalars.items()
         ]
         for first in range(0, len(metrics), MLFLOW_BATCH):
             client.log_batch(run, metrics=metrics[first : first + MLFLOW_BATCH])
@@ -159,7 +159,7 @@ class CurveSender:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """Send all of it with the next call: how much the tracker has of the last call is unknown."""
+        """Send all with the next call: how much the tracker has of the last one is unknown."""
         self._lineages, self._lease, self._rounds = -1, 0, frozenset[int]()  # as of the last look
 
     def catch_up(self) -> None:
@@ -255,35 +255,29 @@ async def _event_file(run_dir: Path, log: ActorLog, period_s: float) -> None:
 
 async def _process(run_dir: Path, tracker: str, log: ActorLog) -> None:
     """Log why a tracker's process has ended, which gets `END_S` for the last scalars when this is cancelled."""
+    child, printed = None, run_dir / FOLDER / f"{tracker}.log"
     try:
-        (run_dir / FOLDER).mkdir(exist_ok=True)
-        cause = await _until_it_ends(run_dir / FOLDER, tracker)
+        printed.parent.mkdir(exist_ok=True)
+        with printed.open("wb") as out:
+            child = await asyncio.create_subprocess_exec(
+                sys.executable, "-P", "-m", MODULE, str(run_dir), tracker, stdin=asyncio.subprocess.PIPE, stdout=out,
+                stderr=out, start_new_session=True, env={**os.environ, "PYTHONPATH": str(check_origin().root)},
+            )  # fmt: skip
+        await child.wait()
+        cause = next(reversed(printed.read_text(errors="replace").strip().splitlines()), f"status {child.returncode}")
     except OSError as error:
         cause = str(error)
-    log.emit(TRACKER_STOPPED, tracker=tracker, cause=cause[:CAUSE_CHARS])
-
-
-async def _until_it_ends(folder: Path, tracker: str) -> str:
-    printed = folder / f"{tracker}.log"
-    with printed.open("wb") as out:
-        child = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", MODULE, str(folder.parent), tracker, stdin=asyncio.subprocess.PIPE, stdout=out,
-            stderr=out, start_new_session=True, env={**os.environ, "PYTHONPATH": str(check_origin().root)},
-        )  # fmt: skip
-    try:
-        await child.wait()
     except asyncio.CancelledError:
-        assert child.stdin is not None
-        child.stdin.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(END_S):
-                await child.wait()
+        if child is not None and child.stdin is not None:
+            child.stdin.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_S):
+                    await child.wait()
         raise
     finally:
-        if child.returncode is None:
+        if child is not None and child.returncode is None:
             child.kill()
-    lines = printed.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else f"status {child.returncode}"
+    log.emit(TRACKER_STOPPED, tracker=tracker, cause=cause[:CAUSE_CHARS])
 
 
 def _point(values: Iterator[tuple[str, float]], step: int, wall_s: float) -> Point:
