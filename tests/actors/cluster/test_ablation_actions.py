@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.checks.tasks.live import requests_for
 from actors.cluster.config import deploy_files, lanes, suites
 from actors.cluster.config.schema import DemonstrationsConfig, Deploy
 from actors.cluster.config.typed_yaml import build
@@ -21,7 +20,6 @@ from actors.replay.demos import format as demo_format
 from actors.replay.rules import cold_start
 from apis.actions.spaces import SPACES
 from apis.tasks import registry as tasks
-from apis.tasks.words import HELD_OUT, TRAIN
 from runtime.errors import ConfigError
 
 FILE = "ablation-actions"
@@ -83,15 +81,6 @@ def test_each_arm_demonstrates_within_its_actions_and_as_often_as_the_others() -
     assert len(counts) == 1
 
 
-def test_held_out_instances_are_held_out() -> None:
-    deploy, _ = deploy_files.load(FILE)
-    split_of = {
-        name: {entry.split for entry in getattr(deploy.tasks, name) if not isinstance(entry, str)}
-        for name in ("train", "demo", "eval")
-    }
-    assert split_of == {"train": {TRAIN}, "demo": {TRAIN}, "eval": {HELD_OUT}}
-
-
 @pytest.mark.parametrize(
     ("sections", "expected"),
     [
@@ -124,14 +113,6 @@ def test_a_pool_of_sound_oracles_is_one_of_each_route_within_the_actions() -> No
     assert names == {"both": ["api", "gui", "by-turns"], "gui": ["gui"], "api": ["api"]}
     pool = lanes.pool_of(config)
     assert lanes.members_of(["calc_cell/train/1"], pool, "gui") == {"calc_cell": ["gui"]}
-
-
-def test_oracles_are_checked_by_the_routes_of_the_actions() -> None:
-    ids = {"calc_cell": ["calc_cell/train/1"], "text_editor": ["text_editor/train/1"]}
-    assert {(wish.task.split("/")[0], wish.route) for wish in requests_for(ids, (), "api")} == {("calc_cell", "api")}
-    assert {wish.route for wish in requests_for(ids, ())} == {"gui", "api", "mixed"}
-    assert requests_for(ids, ("gui",), "api") == []
-    assert tasks.FAMILIES["text_editor"].routes.keys() == {"gui"}
 
 
 def test_a_suite_is_recorded_by_the_families_and_routes_of_the_actions() -> None:

@@ -109,29 +109,6 @@ def test_seats_begin_again_where_another_memo_is_theirs() -> None:
         assert (change.removed, [host.name for host in change.hosts]) == (("desktop/0", "desktop/1"), ["desktops/0"])
 
 
-@pytest.mark.parametrize(
-    ("now", "then", "said"),
-    [
-        (["rank/1", "rank/0"], ["rank/1"], "rank/0 can't leave"),
-        (["rank/1"], ["rank/1", "replay"], "replay can't join"),
-    ],
-)
-def test_what_holds_something_neither_joins_nor_leaves(now: list[str], then: list[str], said: str) -> None:
-    def of(names: list[str]) -> Layout:
-        return apply.layout([], [[ActorSpec(name=name, factory="f:F", config=SeatConfig()) for name in names]])
-
-    with pytest.raises(ConfigError, match=said):
-        apply.decide(of(now), of(then))
-
-
-def test_an_actor_that_would_begin_anew_is_refused() -> None:
-    one, other = (
-        apply.layout([], [[ActorSpec(name="sampler/0", factory="f:F", config=SeatConfig(settle_ms=n))]]) for n in (1, 2)
-    )
-    with pytest.raises(ConfigError, match="sampler/0 would have to begin again"):
-        apply.decide(one, other)
-
-
 def planned(**changed: Any) -> tuple[Deploy, compose.Plan]:
     deploy, _ = deploy_files.load("smoke", [f"{name}={value}" for name, value in changed.items()])
     return deploy, loop.training().planned(deploy, run_dir=Path("run"), incarnation="i")
@@ -176,16 +153,6 @@ def test_a_key_that_is_read_at_the_start_is_refused_with_what_to_do(key: str) ->
     begun, wanted = deploy_files.load("smoke")[0], deploy_files.load("smoke", [f"{name}={value}"])[0]
     with pytest.raises(ConfigError, match=rf"{name}: run r .*--resume --set {name}=VALUE"):
         apply.refuse(apply.keys(begun, wanted), "r")
-
-
-def test_a_recording_that_was_taken_in_makes_no_difference() -> None:
-    _, plan = planned()
-    ledger = plan.stages[0][0]
-    other = msgspec.structs.replace(
-        ledger,
-        config=msgspec.structs.replace(ledger.config, demos=msgspec.structs.replace(ledger.config.demos, source="x")),
-    )
-    assert not apply.decide(apply.layout([], [[other]]), apply.layout([], [[ledger]]))
 
 
 @pytest.mark.parametrize(

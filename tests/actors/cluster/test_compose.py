@@ -100,14 +100,6 @@ def test_ranks_have_time_to_meet_and_those_elsewhere_to_reach_the_shared_folder(
     assert all(start >= load for start, load in zip(starts, loads, strict=True))
 
 
-def test_replay_starts_first_and_desktops_stop_first() -> None:
-    plan = planned()
-    order = [spec.name for stage in plan.stages for spec in stage]
-    assert plan.stages[0][0].name == "replay"
-    assert order.index("learner") > order.index("rank/0")
-    assert order[-1].startswith("desktop/")
-
-
 def test_seats_are_spread_evenly_over_processes() -> None:
     plan = planned("desktops.count=10", "desktops.processes=3")
     places = [spec.host for stage in plan.stages for spec in stage if spec.name.startswith("desktop/")]
@@ -191,13 +183,6 @@ def test_exercises_need_the_vocabulary_they_are_made_for(tmp_path: Path, monkeyp
         planned("learner.rehearsal=8")
 
 
-def test_attached_servers_have_an_actor_each() -> None:
-    names = specs(planned("samplers.attach=['http://127.0.0.1:30000', 'http://127.0.0.1:30001']"))
-    urls = [names[f"sampler/{i}"].config.attach for i in range(2)]  # type: ignore[attr-defined]
-    assert urls == ["http://127.0.0.1:30000", "http://127.0.0.1:30001"]
-    assert "sampler/2" not in names
-
-
 def test_the_main_job_with_sglang_differs_in_its_engine_only() -> None:
     ours, theirs = (deploy_files.load(name)[0] for name in ("local", "local-sglang"))
     assert theirs.samplers.sglang
@@ -211,15 +196,6 @@ def test_a_curriculum_gets_the_kind_of_every_train_task() -> None:
     found = specs(planned(tasks, "replay.curriculum=learnability"))["replay"].config
     assert found.train_kinds == [kind_of(task) for task in found.train_tasks]  # type: ignore[attr-defined]
     assert {kind.partition("/")[0] for kind in found.train_kinds} == {"file_manager", "text_editor"}  # type: ignore[attr-defined]
-
-
-def test_a_rounds_share_of_rls_episodes_reaches_the_ledger() -> None:
-    assert specs(planned())["replay"].config.rollout_share == 0  # type: ignore[attr-defined]
-    shared = specs(planned("evaluation.rollout_share=0.2"))["replay"].config
-    assert shared.rollout_share == 0.2  # type: ignore[attr-defined]
-    for share in (-1, 0.6):
-        with pytest.raises(ConfigError, match=f"evaluation.rollout_share is {share}: it is from 0 to 0.5"):
-            planned(f"evaluation.rollout_share={share}")
 
 
 def test_rounds_stand_apart_from_rl_on_engines_of_one_version() -> None:
@@ -241,12 +217,6 @@ def test_a_pulse_has_demonstrations_to_learn_only_where_the_run_has_some() -> No
     with pytest.raises(ConfigError, match=r"^replay\.pulse_demos is 9, but demos\.count is 0"):
         planned(*none, "replay.pulse_demos=9")
     assert planned(*none, "replay.pulse_demos=9", "entropulse.pulses=0")
-
-
-@pytest.mark.parametrize("arm", ["full", "restart", "reference_reset", "none"])
-def test_the_ledger_is_told_what_a_pulse_is(arm: str) -> None:
-    found = specs(planned(f"entropulse.pulse={arm}", "learner.rl.kl_coef=0.05"))["replay"].config
-    assert found.pulse == arm  # type: ignore[attr-defined]
 
 
 def test_options_of_rl_without_what_they_work_on_are_refused_by_name() -> None:

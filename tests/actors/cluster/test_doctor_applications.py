@@ -1,6 +1,5 @@
 """What doctor says of applications that are not installed."""
 
-import socket
 from pathlib import Path
 
 import pytest
@@ -65,33 +64,6 @@ def test_engines_on_a_gpu_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpu.ok
 
 
-def test_a_server_that_is_to_be_attached_has_to_listen() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        url = f"http://127.0.0.1:{server.getsockname()[1]}"
-        assert doctor.check_attached(url).ok
-    gone = doctor.check_attached(url)
-    assert (gone.fatal, gone.found) == (True, f"{url} can't be reached: Connection refused")
-
-
-def test_an_application_without_a_package_of_its_list_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor.os, "access", lambda path, mode: True)
-    check = of_packages(monkeypatch, "libreoffice-impress", ("libreoffice_calc",))["soffice"]
-    assert (check.fatal, check.found) == (True, "missing: libreoffice-impress")
-
-
-def test_a_learner_that_leaves_the_gpu_idle_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "answer", lambda command: (True, "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n"))
-    monkeypatch.setattr(doctor.importlib.metadata, "version", lambda name: "2.13.0+cpu")
-    (check,) = doctor.check_learner()
-    assert (check.ok, check.fatal) == (False, False)
-    assert "computes on the CPU" in check.found
-    assert "torch==2.13.0," in (check.mend or "")
-    monkeypatch.setattr(doctor.importlib.metadata, "version", lambda name: "2.13.0")
-    assert [check.ok for check in doctor.check_learner()] == [True]
-    monkeypatch.setattr(doctor, "answer", lambda command: (False, ""))
-    assert list(doctor.check_learner()) == []
-
-
 def test_an_office_profile_of_another_version_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     profile = tmp_path / "profile"
     registry = home_template.registry_of(profile)
@@ -121,9 +93,3 @@ def test_a_run_that_is_refused_names_the_doctor_that_tells_the_rest(
     assert "two: get two" in capsys.readouterr().out
     assert cli.main(["doctor", *words[:-1], "run.sed=1"]) == 2
     assert "did you mean run.seed?" in capsys.readouterr().err
-
-
-def test_a_model_that_is_not_there_is_to_be_put_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    base = checks(monkeypatch, "gpu-1")["base model"]
-    assert base.fatal
-    assert "put the model's folder there" in (base.mend or "")

@@ -8,8 +8,6 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.config import deploy_files
-from actors.cluster.config.schema import DeployFile
-from actors.cluster.runs import requests
 from actors.desktop.config import SandboxConfig
 from runtime.errors import ConfigError
 
@@ -81,14 +79,6 @@ def test_what_can_not_be_laid_over_is_refused_in_one_line(folder: Path, texts: d
     assert "\n" not in str(caught.value)
 
 
-def test_a_change_below_is_a_change_of_what_extends_it(folder: Path) -> None:
-    over = written(folder, "over.yaml", "extends: base.yaml\n")
-    before = requests.settings_of(over)
-    assert before == requests.settings_of(str(folder / "base.yaml"))
-    (folder / "base.yaml").write_text(BASE.replace("epochs: 2", "epochs: 1"))
-    assert requests.settings_of(over) != before
-
-
 @pytest.mark.parametrize("name", ["smoke", "local-sglang", "ablation-entropulse"])
 def test_what_is_printed_runs_alike(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", name, "--print", "--set", "learner.clip_grad=0.5"]) == 0
@@ -97,17 +87,3 @@ def test_what_is_printed_runs_alike(name: str, tmp_path: Path, capsys: pytest.Ca
     assert deploy_files.load(printed)[0] == deploy_files.load(name, ["learner.clip_grad=0.5"])[0]
     assert cli.main(["run", printed, "--print"]) == 0
     assert capsys.readouterr().out == Path(printed).read_text()
-
-
-def test_only_the_whole_file_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(["run", "smoke", "--print", "--resume"])
-    assert "--print is of the whole file: leave --resume out" in capsys.readouterr().err
-    assert cli.main(["run", "smoke", "--print", "--set", "run.sead=1"]) == 2
-    assert "did you mean run.seed?" in capsys.readouterr().err
-
-
-def test_where_a_file_extends_another_is_no_setting_of_a_run() -> None:
-    with pytest.raises(ConfigError, match=r"--set extends=local: unknown key extends"):
-        deploy_files.load("smoke", ["extends=local"])
-    assert DeployFile().extends == ""

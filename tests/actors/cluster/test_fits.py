@@ -5,9 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from actors.cluster.config import deploy_files, models
+from actors.cluster.config import deploy_files
 from actors.cluster.runs import compose, refusals
-from policy.architecture import read_architecture
 from policy.memory import GIB
 from runtime.errors import ConfigError
 
@@ -54,14 +53,6 @@ def test_a_reference_and_a_resume_have_to_fit_into_the_memory_of_the_machine_wit
     room.total = 137 * GIB
     with pytest.raises(ConfigError, match=r"4 ranks hold .* 137\.0 GiB.*reference 8\.00, checkpoint 26.*learner\.rl"):
         planned("gpu-8", *here)
-
-
-def test_an_engine_on_the_same_card_leaves_the_learner_the_rest() -> None:
-    deploy = deploy_files.load("gpu-1", [])[0]
-    arch = read_architecture(models.shapes() / "qwen2.5-1.5b")
-    assert "of 47.4 GiB" in refusals.learner_memory(deploy, arch)
-    deploy = deploy_files.load("gpu-1", ['samplers.gpus=["1"]'])[0]
-    assert "of 79.0 GiB" in refusals.learner_memory(deploy, arch)
 
 
 def test_a_machine_s_own_devices_are_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

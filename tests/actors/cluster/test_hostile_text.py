@@ -16,7 +16,6 @@ from apis.prompts.compact import render_compact
 from apis.prompts.published import render_published
 from policy.tokenizer import SPECIAL_TOKENS, Tokenizer
 from runtime.errors import ProtocolError
-from runtime.logs.writer import bounded
 
 TEXTS = {
     "colour": "\x1b[31mred\x1b[0m",
@@ -75,14 +74,6 @@ def test_terminals_and_documents_get_it_escaped(kind: str, capsys: pytest.Captur
     document = capsys.readouterr().out
     assert harmless(document, lines=True)
     assert json.loads(document) == {"text": TEXTS[kind]}
-
-
-@pytest.mark.parametrize("kind", TEXTS)
-def test_log_lines_are_bounded_and_plain(kind: str):
-    logged = bounded({"detail": TEXTS[kind], TEXTS[kind][:50]: [TEXTS[kind]]})
-    text = json.dumps(logged, ensure_ascii=False)
-    assert harmless(text, lines=False)
-    assert len(text) < 10_000
 
 
 def test_guest_text_never_speaks_with_the_systems_voice():

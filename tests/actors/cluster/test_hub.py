@@ -137,17 +137,6 @@ def test_a_plan_fetches_no_weights_and_a_run_then_does(served: Hub) -> None:
     assert [path.name for path in folder.glob("*.safetensors")] == ["model.safetensors"]
 
 
-def test_what_others_have_fetched_in_part_is_completed(served: Hub, model: Path) -> None:
-    held = Path(huggingface_hub.constants.HF_HUB_CACHE) / f"models--{NAME.replace('/', '--')}"
-    (held / "refs").mkdir(parents=True)
-    (held / "refs" / "main").write_text(COMMITS["main"])
-    part = held / "snapshots" / COMMITS["main"]
-    part.mkdir(parents=True)
-    (part / "config.json").write_bytes((model / "config.json").read_bytes())
-    assert models.locate(NAME) == part
-    assert (part / "model.safetensors").stat().st_size == (model / "model.safetensors").stat().st_size
-
-
 @pytest.mark.parametrize(
     ("name", "why"),
     [

@@ -17,7 +17,6 @@ from actors.sampler.config import EmbeddedConfig, SglangConfig
 from runtime.errors import ConfigError
 
 KNOWN = keys.of_deploy()
-FEW = 60  # that are told without --all
 LONGEST = 22  # words of a sentence
 
 
@@ -87,21 +86,6 @@ def test_each_is_set_by_a_bundled_file_or_looked_at_by_a_test() -> None:
         and not re.search(rf"\b{(name := one.key.rpartition('.')[2])}\b(=|\"?: )|\.{name}\b", tests)
     ]
     assert unseen == [], "a key that nothing needs goes"
-
-
-def printed(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
-    """The heads of what `keys` prints, entries of lists included."""
-    assert cli.main(["keys", *words]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    return [line.split()[0] for line in lines if line and not line.startswith(" ") and "--all" not in line]
-
-
-def test_few_keys_are_told_and_all_the_rest_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    few, every = printed(capsys), printed(capsys, "--all")
-    assert len(few) <= FEW
-    assert len(set(every)) > len(few)
-    assert set(few) < set(every)
-    assert every == [one.key for one in KNOWN]
 
 
 def test_a_word_is_looked_for_in_names_and_meanings(capsys: pytest.CaptureFixture[str]) -> None:

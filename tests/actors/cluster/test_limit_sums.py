@@ -8,9 +8,7 @@ import pytest
 
 from actors.cluster import cli
 from actors.cluster.config import deploy_files
-from actors.cluster.runs import doctor, loop
-from actors.desktop.actor import DesktopSeat
-from actors.desktop.config import SandboxConfig
+from actors.cluster.runs import doctor
 from actors.desktop.providers.sandbox import cgroups, shares
 from actors.desktop.providers.sandbox.cgroups import GroupBounds
 from actors.desktop.providers.sandbox.shares import Room
@@ -24,19 +22,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cgroups, "held", lambda: GroupBounds(0, 0))
 
 
-def test_processes_of_one_plan_share_what_is_there(tmp_path: Path) -> None:
-    deploy = deploy_files.load("local", ["desktops.count=7", "desktops.processes=2", "desktops.warm_pool=2"])[0]
-    plan = loop.training().planned(deploy, run_dir=tmp_path / "x", incarnation="i")
-    seats = {spec.host: spec.config for stage in plan.stages for spec in stage if isinstance(spec.config, DesktopSeat)}
-    assert len(seats) == 2
-    total = 0
-    for index, seat in enumerate(seats.values()):
-        assert isinstance(seat, DesktopSeat)
-        assert isinstance(seat.desktops.provider, SandboxConfig)
-        total += seat.desktops.provider.memory_mib * (deploy.desktops.seats_of(index) + seat.desktops.pool.warm_pool)
-    assert SMALL.memory_mib - 11 < total <= SMALL.memory_mib
-
-
 def test_a_dry_run_says_each_sum_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", "local", "--dry-run", "--runs", str(tmp_path), "--set", "desktops.warm_pool=2"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -44,14 +29,6 @@ def test_a_dry_run_says_each_sum_in_a_line(tmp_path: Path, capsys: pytest.Captur
         " ".join(line.split()) for line in lines
     ]
     assert [line.split()[0] for line in lines[-4:]] == ["memory", "processes", "open", "terminals"]
-
-
-def test_what_has_no_room_for_the_least_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["run", "local", "--dry-run", "--runs", str(tmp_path), "--set", "desktops.warm_pool=2"]
-    assert cli.main([*words, "--set", "desktops.count=15"]) == 2
-    assert "desktops.count is 15: " in (said := capsys.readouterr().err)
-    assert said.rstrip().endswith("it is at most 14, beside 2 that stand ready")
-    assert cli.main([*words, "--set", "desktops.count=14"]) == 0
 
 
 def test_doctor_says_each_sum_and_what_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.cluster import output, tables
-from actors.cluster import paths as places
+from actors.cluster import output
 from actors.cluster.runs import execute, ledgers
 from actors.cluster.runs.run_reader import RoundNow, RunNow, SeatNow, StepNow
 from actors.replay.database.ledger_file import connect
@@ -43,23 +42,9 @@ def test_a_full_standard_output_is_one_line(words: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_closed_standard_output_takes_nothing_and_is_no_fault() -> None:
-    found = told("keys", ">&-")
-    assert (found.returncode, found.stderr) == (0, "")
-    assert told("keys --nonsense", ">&- 2>&-").returncode == 2
-
-
-@pytest.mark.slow
 def test_a_reader_who_leaves_is_no_fault() -> None:
     found = told("keys", "| head -n 1")
     assert (found.returncode, found.stderr) == (0, "")
-
-
-def test_what_begins_without_a_name_in_one_second_has_names_of_its_own() -> None:
-    names = {places.unnamed("eval", 1764000000.0 + n / 1000) for n in range(1000)}
-    assert len(names) == 1000
-    for name in names:
-        places.refuse_bad_name(name)
 
 
 def test_a_damaged_ledger_is_told_and_a_sound_one_is_none(tmp_path: Path) -> None:
@@ -174,11 +159,6 @@ def test_a_word_that_has_no_room_breaks_between_its_pieces() -> None:
     assert [line.split() for line in out.getvalue().splitlines()] == [
         ["file_manager/", "failure"], ["train/10043", "(out_of_steps)"]
     ]  # fmt: skip
-
-
-def test_a_round_keeps_its_name_in_a_heading(capsys: pytest.CaptureFixture[str]) -> None:
-    tables.show(tables.TextTable(("Family", "after_bc"), [("calc_cell", "0.5")]))
-    assert capsys.readouterr().out.splitlines()[0].split() == ["FAMILY", "after_bc"]
 
 
 def test_a_table_that_goes_to_no_terminal_has_a_line_a_row(

@@ -37,16 +37,6 @@ def stored(name: str) -> Deploy:
     return typed_yaml.read(Path("my runs") / name / "deploy.yaml", Deploy)
 
 
-def test_a_run_of_its_own_is_a_list_of_one(broken: Broken) -> None:
-    (one,) = asked("my file.yaml", "--name", "one", "--set", "run.seed=4")
-    assert (one.folder, one.deploy.run.seed, one.experiment, one.resume) == (Path("my runs/one"), 4, "", False)
-    assert not Path("my runs").exists(), "resolving writes nothing"
-    assert cli.main(["run", "my file.yaml", "--name", "one", *AT]) == 130
-    (again,) = asked("my file.yaml", "--resume")
-    assert (again.folder, again.resume, again.changed) == (one.folder, True, False)
-    assert asked("my file.yaml", "--resume", "--set", "run.limit_s=9")[0].changed
-
-
 def test_seeds_become_runs_that_differ_in_nothing_else(broken: Broken) -> None:
     found = asked("my file.yaml", "--name", "e", "--seed", "3", "5", "3", "--set", "learner.sft.lr=0.5")
     assert [(one.folder.name, one.deploy.run.seed, one.experiment) for one in found] == [
@@ -115,17 +105,6 @@ def test_what_a_resume_does_not_say_is_as_it_was_begun(
     assert {stored(f"e-{seed}").learner.sft.lr for seed in (3, 5, 7)} == {0.5}
 
 
-def test_what_is_newest_goes_on_whatever_was_there_before(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
-    begin = ["run", "my file.yaml", *AT]
-    assert cli.main([*begin, "--name", "alone"]) == 130
-    assert cli.main([*begin, "--resume"]) == 0
-    assert broken.begun == ["alone", "alone"]
-    assert cli.main([*begin, "--seed", "3", "--name", "e"]) == 130
-    assert cli.main([*begin, "--name", "newest"]) == 130
-    assert cli.main([*begin, "--resume"]) == 0
-    assert broken.begun[-2:] == ["newest", "newest"]
-
-
 def test_a_verdict_is_the_worst_of_all_seeds_and_their_report_stands_in_for_them(
     broken: Broken, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -167,15 +146,6 @@ def test_a_resume_that_says_something_else_is_refused(broken: Broken, capsys: py
     assert "--name e: there is a run e-5 that is not of experiment e; give another --name" in shown
 
 
-def test_the_last_recording_stays_what_it_was_when_a_run_began(broken: Broken) -> None:
-    assert cli.main(["run", "my file.yaml", "--name", "d", *AT]) == 130
-    connect(Path("my runs/d/ledger.sqlite"))[0].close()
-    for words in ([], ["--seed", "3"]):
-        (one,) = asked("my file.yaml", "--name", "e", "--set", "demos.source=last", *words)
-        assert one.asked is not None
-        assert (one.asked.overrides, one.deploy.demos.source) == (["demos.source=d"], "d")
-
-
 def test_a_run_says_that_its_file_has_changed(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
     begin = ["run", "my file.yaml", "--name", "e", *AT]
     assert cli.main(begin) == 130
@@ -186,21 +156,6 @@ def test_a_run_says_that_its_file_has_changed(broken: Broken, capsys: pytest.Cap
     said = capsys.readouterr().err
     assert said.count("my file.yaml has changed since: run e goes on as it was begun (--set") == 1
     assert stored("e").entropulse.total_rl_steps != 7
-
-
-def test_a_changed_file_gets_no_more_seeds(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["run", "my file.yaml", "--seed", "5", "--name", "e", *AT]) == 130
-    line = told(capsys)
-    Path("my file.yaml").write_text(FILE.replace("count: 1", "count: 2"))
-    assert "my file.yaml: it has changed since e-5 was begun with it" in refused(capsys, *line)
-    Path("my file.yaml").write_text(FILE + "# more of the same\n")
-    assert cli.main(line) == 0
-
-
-def test_a_dry_run_refuses_what_another_process_holds(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["run", "my file.yaml", "--name", "e", *AT]) == 130
-    with run_folder.held(Path("my runs/e"), "now"):
-        assert "run e is in use by" in refused(capsys, "run", "my file.yaml", "--resume", "--dry-run", *AT)
 
 
 @pytest.mark.slow
@@ -249,12 +204,6 @@ def test_the_line_names_the_command_that_made_the_run(
     if not file.startswith("my"):
         Path("x.yaml").write_text(FILE)
         assert expected in refused(capsys, "run", "x.yaml", "--resume", "--name", "x")
-
-
-def test_what_was_evaluated_or_recorded_is_no_run_of_a_file_called_alike(tmp_path: Path) -> None:
-    for name, file in (("a", "local"), ("b", "eval runs/local"), ("c", "demos record suites/local.yaml")):
-        run_folder.claim(tmp_path / name, record(name, file), resume=False).end("ok", None)
-    assert requests._run_of(tmp_path, None, "local").name == "a"
 
 
 STAYS = {"help", "model", "against", "name", "resume", "out", "osworld_out", "runs", "json"}

@@ -16,7 +16,6 @@ from actors.cluster.config import deploy_files
 from actors.cluster.runs import ledgers, run_folder
 from actors.replay.database.ledger_file import connect
 from policy import checkpoints
-from runtime.errors import ConfigError
 
 
 @pytest.fixture
@@ -95,16 +94,6 @@ def test_a_run_whose_ledger_or_checkpoints_are_gone_begins_nothing(
     assert sorted(path for path in run.rglob("*") if "sqlite-" not in path.name) == [
         path for path in before if "sqlite-" not in path.name
     ]
-
-
-def test_one_whose_marker_is_broken_is_refused(run: Path) -> None:
-    (run / "checkpoints" / "0.4" / checkpoints.MARKER).write_text("{")
-    with pytest.raises(ConfigError, match=r"0\.4 is not a complete checkpoint"):
-        ledgers.checkpoint(run)
-
-
-def test_without_any_it_begins_from_the_base_model(tmp_path: Path) -> None:
-    assert ledgers.checkpoint(tmp_path) == "none: begins from model.path"
 
 
 def test_all_files_of_a_run_are_its_owners_alone(run: Path, tmp_path: Path) -> None:

@@ -46,14 +46,6 @@ def test_a_lock_or_a_record_that_is_no_file_is_one_line(tmp_path: Path, make: Ca
         run_folder.read_record(path)
 
 
-def test_a_record_of_gigabytes_is_broken_and_read_no_further(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    run_folder.claim(path, record("a"), resume=False).end("stopped", None)
-    os.truncate(path / "run.json", 20 << 30)
-    ((_, why),) = run_folder.broken(tmp_path)
-    assert "it has more than 1048576 bytes" in why
-
-
 def test_an_existing_run_is_only_continued_on_request(tmp_path: Path) -> None:
     path = tmp_path / "a"
     begun = record("a", 5.0)
@@ -117,15 +109,3 @@ def test_runs_are_found_by_name_and_by_newest(tmp_path: Path) -> None:
     assert run_folder.newest(tmp_path, None, lambda path, _: path.name != "c", "run").name == "a"
     with pytest.raises(ConfigError, match="nothing to resume"):
         run_folder.newest(tmp_path, None, lambda *_: False, "run")
-
-
-def test_a_run_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        (tmp_path / "b").mkdir(mode=0o777)
-        for name in ("runs/a", "b"):
-            run_folder.claim(tmp_path / name, record(name), resume=False).end("ok", None)
-    finally:
-        os.umask(before)
-    modes = {name: (tmp_path / name).stat().st_mode & 0o777 for name in ("runs", "runs/a", "b")}
-    assert modes == {"runs": 0o777, "runs/a": 0o700, "b": 0o700}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -126,16 +125,6 @@ async def test_a_learner_that_starts_anew_under_a_run_takes_its_undone_steps_bac
     assert len(list((tmp_path / TENSORBOARD).iterdir())) == 1
 
 
-async def test_a_disk_that_fails_is_said_once_and_made_good(tmp_path: Path) -> None:
-    play = Play(tmp_path)
-    play.rl()
-    learn(play, loss=0.5)
-    (tmp_path / TENSORBOARD).write_text("in the way")
-    await followed(tmp_path, (tmp_path / TENSORBOARD).unlink)
-    assert (tmp_path / "logs" / "main.jsonl").read_text().count("scalars_stopped") == 1
-    assert read_back(tmp_path)["rl/loss"] == [(1, 0.5)]
-
-
 @needs_root
 async def test_a_full_disk_is_said_once_and_ends_no_thread(tmp_path: Path) -> None:
     play = Play(tmp_path)
@@ -171,12 +160,3 @@ def test_every_step_has_one_value_however_often_the_learner_starts_anew(
             saved += length
             play.checkpointed(f"{lineage}.{saved}")
     assert [(step, value) for tag, step, value in found(folder) if tag == "rl/loss"] == sorted(kept.items())
-
-
-def test_what_is_no_number_is_no_scalar(tmp_path: Path) -> None:
-    play = Play(tmp_path)
-    play.rl()
-    learn(play, loss=0.5, entropy=math.inf)
-    tags = {tag for tag, *_ in found(tmp_path)}
-    assert "rl/loss" in tags
-    assert "rl/entropy" not in tags

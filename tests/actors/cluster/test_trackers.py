@@ -90,10 +90,6 @@ def test_a_tracker_that_is_not_installed_is_refused_before_anything_starts(
     assert f"run.trackers: mlflow is not installed: {mend}" in capsys.readouterr().err
 
 
-def test_tags_are_written_in_the_characters_that_mlflow_takes() -> None:
-    assert trackers.mlflow_name("eval/success/t=1/calc_cell") == "eval/success/t 1/calc_cell"
-
-
 def test_mlflow_is_sent_what_there_is_in_few_requests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     sent: list[int] = []
     client = SimpleNamespace(

@@ -4,7 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -130,13 +129,6 @@ def test_any_data_is_typed_or_refused_in_one_line(data: object) -> None:
     assert "\n" not in refused
 
 
-def test_defaults_survive_a_round_trip(tmp_path: Path) -> None:
-    file = tmp_path / "d.yaml"
-    file.write_text(deploy_files.dump(Deploy()))
-    assert typed_yaml.read(file, Deploy) == Deploy()
-    assert msgspec.to_builtins(Deploy())["run"]["seed"] == 0
-
-
 def test_the_schema_loads_no_tensor_library_no_database_and_no_task_family() -> None:
     code = "import sys, actors.cluster.config.schema; print('\\n'.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
@@ -148,16 +140,6 @@ def test_the_schema_loads_no_tensor_library_no_database_and_no_task_family() -> 
 def test_bundled_files_are_found_from_anywhere(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert deploy_files.locate(name).name == "local.yaml"
-
-
-@pytest.mark.parametrize("name", sorted(deploy_files.bundled()))
-def test_every_bundled_file_is_good(name: str) -> None:
-    deploy_files.load(name)
-
-
-def test_an_unknown_file_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r"lokal: no such deploy file; did you mean local\?"):
-        deploy_files.locate("lokal")
 
 
 @given(st.text(max_size=12), st.lists(st.text(max_size=12), max_size=6))

@@ -71,18 +71,6 @@ def test_kernels_are_ready_or_can_be_compiled() -> None:
     assert not list(misfits(msgspec.structs.replace(FITS, engine=bare), compiles=False))
 
 
-def test_another_sglang_is_named() -> None:
-    (wrong,) = changed(engine=engine(sglang="0.5.24"))
-    assert (wrong.fatal, "0.5.24" in wrong.found, "0.5.23" in wrong.found) == (False, True, True)
-
-
-def test_packages_are_read_from_what_is_installed() -> None:
-    listed = {"torch": "2.14.1", "nvidia-nccl-cu13": "2.30.7", "flashinfer-python": "0.7.2", "sglang": "0.5.23"}
-    assert versions.packages(listed) == engine(ready_kernels="")
-    assert versions.packages({"torch": "2.13.0+cpu", "nvidia-nccl-cu13": "2.29.7"}) == Packages(torch="2.13.0+cpu")
-    assert versions.here(None).learner.torch  # of this interpreter
-
-
 def test_pinned_files_for_gpus_have_one_torch_and_one_nccl() -> None:
     def pinned(name: str) -> dict[str, str]:
         text = (ROOT / "deploy/requirements" / name).read_text("utf-8")

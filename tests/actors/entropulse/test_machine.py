@@ -9,13 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.cluster.config.schema import Deploy
-from actors.entropulse.config import EvaluationConfig
 from actors.entropulse.decide import MOST_PINNED, OpenRound, Remain, SwitchPhase, decide
 from actors.errors import LedgerError
 from actors.replay.messages import EvalFigures, Lane, Phase, PhaseRef, Reservation
-from actors.settings import DemosConfig, SamplingConfig
-from runtime.errors import ConfigError
+from actors.settings import DemosConfig
 from runtime.messaging.message import Version
 from tests.actors.entropulse.world import Busy, World, settings
 from tests.actors.replay.ledger_tools import Play, demo_tasks_begun, step
@@ -106,13 +103,6 @@ def test_open_rounds_are_bounded_by_what_engines_can_pin(tmp_path: Path) -> None
     assert decide(room, world.config) == OpenRound("after_pulse1", 1.0, True)
 
 
-def test_greedy_rounds_play_an_instance_once() -> None:
-    with pytest.raises(
-        ConfigError, match=r"evaluation\.episodes is 4: at sampling\.eval_temperature 0 they would repeat"
-    ):
-        Deploy(sampling=SamplingConfig(eval_temperature=0), evaluation=EvaluationConfig(episodes=4))
-
-
 @pytest.mark.slow
 def test_a_plateau_starts_the_pulse(tmp_path: Path) -> None:
     world = World(tmp_path, settings(**BY_PLATEAU))
@@ -135,13 +125,6 @@ def test_arms_without_a_pulse_take_as_many_steps(tmp_path: Path, arm: str, stays
     assert figures.stays["rl"] == stays
     resets = [("rl", "counted")] if arm != "none" else []
     assert world.causes == [("bc", "demos_complete"), ("rl", "bc_complete"), *resets, ("done", "counted")]
-
-
-@pytest.mark.parametrize("arm", ["reference_reset", "none"])
-def test_or_as_many_rl_steps_as_a_pulse_is_said_to_be_worth(tmp_path: Path, arm: str) -> None:
-    world = World(tmp_path, settings(pulses=1, rl_steps_per_phase=2, total_rl_steps=5, pulse=arm, rl_steps_for_pulse=1))
-    world.run()
-    assert world.play.figures().steps == {"bc": 2, "rl": 6}
 
 
 @pytest.mark.parametrize("arm", ["full", "reference_reset"])
@@ -219,13 +202,6 @@ def test_a_counted_switch_says_what_the_curves_showed(tmp_path: Path, window: in
     assert pulse["cause"] == "counted"
     assert pulse["evidence"]["steps"] == pulse["evidence"]["limit"] == 6.0
     assert pulse["evidence"].keys() >= shown
-
-
-def test_no_behaviour_cloning(tmp_path: Path) -> None:
-    world = World(tmp_path, settings(demos=0, bc_steps=0, total_rl_steps=1))
-    world.run()
-    assert [cause for cause, _ in world.causes] == ["rl", "done"]
-    assert [name for name, _ in world.rounds] == ["after_bc", "final"]
 
 
 def test_supervision_only(tmp_path: Path) -> None:
@@ -331,19 +307,6 @@ def test_nothing_is_resampled_where_nothing_was_sometimes_solved(tmp_path: Path)
     world = Resampled(tmp_path, 1, always=True)
     world.run()
     assert [cause for _, cause in world.causes] == ["demos_complete", "bc_complete", "counted"]
-
-
-def test_a_killed_supervisor_decides_the_same(tmp_path: Path) -> None:
-    world = Resampled(tmp_path, 1)
-    for _ in range(300):
-        first = decide(world.play.figures(), world.config)
-        world.play.reopen()
-        assert decide(world.play.figures(), world.config) == first
-        if world.supervise():
-            break
-        world.act()
-    assert ("demo", "resample") in world.causes
-    assert world.causes[-1] == ("done", "counted")
 
 
 def test_a_round_beside_training_is_not_opened_on_older_weights(tmp_path: Path) -> None:

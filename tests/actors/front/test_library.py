@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import re
 import subprocess
 import sys
@@ -38,14 +37,6 @@ def test_it_is_imported_from_any_folder_without_a_second_copy_of_its_modules(tmp
     )
     done = subprocess.run([sys.executable, "-P", "-c", look], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split(maxsplit=1) == ["actors.front.library", "[]\n"]
-
-
-def test_each_name_says_what_it_is_and_what_it_raises() -> None:
-    for name in computerrl.__all__:
-        assert name == "Policy" or inspect.getdoc(getattr(computerrl, name)), name
-    for method in ("act", "observe", "screenshot", "functions", "read_file", "write_file"):
-        assert inspect.getdoc(getattr(computerrl.Desktop, method))
-    assert "Raises" in inspect.getdoc(computerrl.play)
 
 
 def test_tasks_are_named_listed_and_refused_with_the_nearest() -> None:

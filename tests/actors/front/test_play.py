@@ -25,11 +25,10 @@ from actors.desktop.pool.leased import DesktopControl, LeasedDesktop
 from actors.errors import GuestRefused
 from actors.front import command, library
 from actors.front.library import TaskHandle
-from actors.front.person import Person, PlayPage, read_line, thought, typed
+from actors.front.person import Person, PlayPage, read_line, typed
 from actors.replay.demos import demo_files
 from actors.replay.messages import Outcome, StepPayload
 from apis.actions.grammar import parse as grammar
-from apis.actions.gui import Click
 from apis.observation import Element, Observation, Window
 from apis.prompts.compact import render_compact
 from policy.tokenizer import Tokenizer
@@ -122,11 +121,6 @@ async def test_a_screenshot_is_a_jpeg_of_sane_size_or_refused(sent: object) -> N
     else:
         with pytest.raises(GuestRefused, match="no JPEG of sane size"):
             await control.screenshot()
-
-
-def test_a_thought_names_the_element_that_is_acted_on() -> None:
-    assert thought(Click(coordinates="e1"), seen()) == "e1 icon a.txt -> click"
-    assert thought(Click(coordinates=(3, 4)), seen()) == "click"
 
 
 async def test_the_bundled_model_answers_within_its_context() -> None:
@@ -264,10 +258,3 @@ def test_a_task_is_played_by_hand_to_its_verdict_and_kept(
     assert "page: http://127.0.0.1:" in said
     assert "verdict: solved (verified)" in said
     assert f"kept in {file}, which holds 1 demonstrations" in said
-
-
-def test_a_terminal_over_ssh_is_told_how_to_open_the_page() -> None:
-    came = {"SSH_CONNECTION": "203.0.113.5 50000 192.0.2.7 22", "USER": "me"}
-    told = command.over_ssh("http://127.0.0.1:4711/?token=t", came)
-    assert "ssh -NL 4711:127.0.0.1:4711 me@192.0.2.7" in told
-    assert command.over_ssh("http://127.0.0.1:4711/", {}) == ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 from types import SimpleNamespace
 from typing import Any
 
@@ -91,15 +90,3 @@ def test_what_can_not_be_served_is_refused_in_one_line(
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1
     assert re.search(why, said), said
-
-
-def test_a_taken_port_is_named() -> None:
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        port = other.getsockname()[1]
-        with (
-            pytest.raises(serving.ConfigError, match=rf"^--port {port}: can't be served: Address already in use; 0 "),
-            serving._listening(port),
-        ):
-            pass
