@@ -19,13 +19,20 @@ KEPT = 0.8  # share of a start's words that have to be there still
 FEW_WORDS = 5  # of which nothing can be said
 NEAR = 0.02  # of a side's length, by which a shape that was not moved may differ
 MIDDLE = 0.05  # of a picture's side: how far from its middle
-ALIKE = 16  # of 255, the mean difference of two pictures that show the same
+BLUR, ALIKE = 3, 26  # points; and of 255, how far a colour of two blurred pages that show the same may differ
 LOW_DOWN, FAR_RIGHT, HIGH_UP = 3_600_000, 4_320_000, 1_980_000  # EMU, where moved shapes have to be
 _TEXTS = re.compile(r"word/document\.xml|ppt/slides/slide\d+\.xml|content\.xml")
-_PACKED = (b"PK", b"\x1f\x8b", b"BZ", b"\xfd7")  # what zip, gzip, bzip2 and xz begin with
+_GZIP, _BZIP2, _XZ = b"\x1f\x8b", b"BZ", b"\xfd7"
+# What an archive of this name begins with; a tar that is not packed begins with the name of its first file.
+_PACKED = {
+    "zip": b"PK", "gz": _GZIP, "tgz": _GZIP, "bz2": _BZIP2, "tbz2": _BZIP2, "xz": _XZ, "txz": _XZ, "tar": b"",
+}  # fmt: skip
 _OFF = re.compile(r'oor:path="[^"]*Common/Save/Document">\s*<prop oor:name="AutoSave"[^>]*>\s*<value>false')
 _GAPS = ("tab", "br", "s", "line-break")
 _VOWELS = "aeiou"
+# Where a sentence ends: not behind a short word with a capital, as in "Mr. Smith", nor behind "e.g.".
+_SENTENCES = re.compile(r"(?<!\b[A-Z])(?<!\b[A-Z][a-z])(?<!\b[A-Z][a-z]{2})(?<!\.[a-z])\.(?:\s|$)")
+_DIVIDED = re.compile(r"(?:[A-Z][a-z]{0,2}\. )?\S+ \S+ \S+(?: *\t\s*| {2,})\S")  # "Mr." counts as a word, or does not
 # Where a shape goes by this option: the side that changes, in which direction, and how far at least.
 _MOVES = {
     "examine_title_bottom_position": ("top", 1, LOW_DOWN),
@@ -132,9 +139,13 @@ def _same_runs(looked_at: Callable[[Any], object]) -> Guard:
 
 
 def _struck_through(arguments: list[Any], _: dict[str, Any], __: Sequence[str]) -> str:
-    said = [one for one in _document(arguments[0]).paragraphs if one.text.strip()]
-    struck = bool(said) and all(run.font.strike or run.font.double_strike for run in said[-1].runs if run.text.strip())
-    return "" if struck and said[-1].runs else "the last paragraph with text is not struck through"
+    from docx.oxml.ns import qn
+    from docx.text.run import Run
+
+    last = next((one for one in reversed(_document(arguments[0]).paragraphs) if one.text.strip()), None)
+    runs = [] if last is None else [Run(run, last) for run in last._p.iter(qn("w:r"))]  # those of links, too
+    struck = [run.font.strike or run.font.double_strike for run in runs if run.text.strip()]
+    return "" if struck and all(struck) else "the last paragraph with text is not struck through"
 
 
 def _colored_words(arguments: list[Any], _: dict[str, Any], __: Sequence[str]) -> str:
@@ -157,8 +168,8 @@ def _page_numbers(arguments: list[Any], _: dict[str, Any], __: Sequence[str]) ->
 def _apart(arguments: list[Any], options: dict[str, Any], starts: Sequence[str]) -> str:
     """Of each sentence a tab or a wide space divides the first three words from the others."""
     for paragraph in _document(arguments[0]).paragraphs:
-        for sentence in (one.strip() for one in re.split(r"\.(?:\s|$)", paragraph.text)):
-            if len(sentence.split()) > 3 and not re.match(r"\S+ \S+ \S+(?: *\t\s*| {2,})\S", sentence):
+        for sentence in (one.strip() for one in _SENTENCES.split(paragraph.text)):
+            if len(sentence.split()) > 3 and not _DIVIDED.match(sentence):
                 return f"nothing divides {sentence[:40]!r}"
     return _kept(arguments, options, starts)
 
@@ -227,47 +238,42 @@ def _opens(arguments: list[Any], _: dict[str, Any], __: Sequence[str]) -> str:
 
 
 def _packed(arguments: list[Any], _: dict[str, Any], __: Sequence[str]) -> str:
+    """It is packed as its name says; where that says nothing, as what is expected."""
     heads = []
     for path in arguments[:2]:
         with open(path, "rb") as file:
             head = file.read(2)
-        heads.append(head if head in _PACKED else b"")
-    return "" if heads[0] == heads[1] else "it is packed in another way than what is expected"
+        heads.append(head if head in _PACKED.values() else b"")
+    wanted = _PACKED.get(str(arguments[0]).rpartition(".")[2].lower(), heads[1])
+    return "" if heads[0] == wanted else "it is packed in another way than its name says"
 
 
 def _shown(arguments: list[Any], _: dict[str, Any], __: Sequence[str]) -> str:
-    """Of PDFs without a text the pages have one size and show the same pictures."""
-    from pypdf import PdfReader
+    """Of PDFs without a text the pages look alike."""
+    import pypdfium2
 
     sides = [one if isinstance(one, list) else [one] for one in arguments[:2]]
-    for there, wanted in zip_longest(*sides):
-        pages = [PdfReader(path).pages for path in (there, wanted)]
-        if any(page.extract_text().strip() for page in pages[1]):
+    for pair in zip_longest(*sides):
+        there, wanted = (list(pypdfium2.PdfDocument(path)) for path in pair)
+        if any(page.get_textpage().get_text_bounded().strip() for page in wanted):
             continue
-        if len(pages[0]) != len(pages[1]):
-            return f"it has {len(pages[0])} pages and not {len(pages[1])}"
-        if not all(_same_page(*pair) for pair in zip(*pages, strict=True)):
+        if len(there) != len(wanted):
+            return f"it has {len(there)} pages and not {len(wanted)}"
+        if not all(_look_alike(*pages) for pages in zip(there, wanted, strict=True)):
             return "a page without a text shows something else"
     return ""
 
 
-def _same_page(one: Any, other: Any) -> bool:
-    from PIL import ImageChops, ImageStat
+def _look_alike(one: Any, other: Any) -> bool:
+    """Whether two pages have one size and show the same, but for the edges that a compressed picture blurs."""
+    from PIL import ImageChops, ImageFilter
 
-    if any(abs(a - b) > 1 for a, b in zip(one.mediabox, other.mediabox, strict=True)):
+    if any(abs(a - b) > 1 for a, b in zip(one.get_size(), other.get_size(), strict=True)):
         return False
-    pictures = [[image.image.convert("RGB").resize((32, 32)) for image in page.images] for page in (one, other)]
-    if not pictures[1] and not pictures[0]:
-        return _drawn(one) == _drawn(other)
-    differ = (max(ImageStat.Stat(ImageChops.difference(*pair)).mean) for pair in zip(*pictures, strict=True))
-    return all(mean < ALIKE for mean in differ)
-
-
-def _drawn(page: Any) -> int:
-    """How many times a page draws something."""
-    content = page.get_contents()
-    data = b"" if content is None else content.get_data()
-    return len(re.findall(rb"(?:^|\s)(?:S|s|f\*?|F|B\*?|b\*?|Do|sh)(?=\s|$)", data))
+    size = tuple(map(round, other.get_size()))
+    shown = [page.render().to_pil().convert("RGB").resize(size) for page in (one, other)]
+    blurred = [picture.filter(ImageFilter.GaussianBlur(BLUR)) for picture in shown]
+    return max(most for _, most in ImageChops.difference(*blurred).getextrema()) < ALIKE
 
 
 def _all_of_html(arguments: list[Any], _: dict[str, Any], __: Sequence[str]) -> str:

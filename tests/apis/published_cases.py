@@ -37,6 +37,7 @@ from published_made import (
     holed,
     italic,
     linked,
+    linked_last,
     looked,
     lowered,
     marked,
@@ -425,6 +426,8 @@ weak(
 )
 weak("evaluate_colored_words_in_tables", docx("a"), docx("a", change=tabled("at", "by"), name="b.docx"))
 weak("evaluate_strike_through_last_paragraph", docx("a b", "c d", ""), docx("a b", "c d", name="b.docx"))
+LINKED = [docx("a b", "c d", change=linked_last(struck)) for struck in (True, False)]
+weak("evaluate_strike_through_last_paragraph", LINKED[1], docx("a b", "c d", name="b.docx"))
 weak("has_page_numbers_in_footers", docx("a", change=footed("page 1")))
 
 GRID = tabled("at", "by")
@@ -437,6 +440,11 @@ def both(*changes: Any) -> Any:
 honest(
     "compare_docx_images", docx("a", change=pictured(RED)), docx("a", change=both(pictured(RED), linked), name="b.docx")
 )
+honest("compare_archive", tar("a.tar.gz", "w:gz"), tar("b.tar.gz", "w"))
+honest("compare_pdfs", pictures("red"), pictures("red", "b.pdf", "P"))
+honest("compare_pdfs", pdf("", "0 0 m 9 9 l S"), pdf("", "9 9 m 4 4 l S 0 0 m 4 4 l S", name="b.pdf"))
+honest("evaluate_alignment", docx("Mr. Smith went to\ttown. They saw tea,  and Mr. Black came at noon."))
+honest("evaluate_strike_through_last_paragraph", LINKED[0], docx("a b", "c d", name="b.docx"))
 honest("compare_init_lines", docx("a"), docx("a", "", "", name="b.docx"))
 honest("check_italic_font_size_14", docx("a b"), docx("a b", name="b.docx"))
 honest(

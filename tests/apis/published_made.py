@@ -195,10 +195,10 @@ def tar(name: str, how: str) -> dict[str, str]:
     return file(name, out.getvalue())
 
 
-def pictures(color: str, name: str = "a.pdf") -> dict[str, str]:
-    """A PDF of a picture alone."""
+def pictures(color: str, name: str = "a.pdf", mode: str = "RGB") -> dict[str, str]:
+    """A PDF of a picture alone: packed with loss, or as `mode` "P" without."""
     out = io.BytesIO()
-    Image.new("RGB", (64, 64), color).save(out, "PDF")
+    Image.new("RGB", (64, 64), color).convert(mode).save(out, "PDF")
     return file(name, out.getvalue())
 
 
@@ -313,6 +313,20 @@ def linked(made: Any) -> None:
     code = OxmlElement("w:instrText")
     code.text = "HYPERLINK one two three four five six"
     made.paragraphs[0].add_run()._r.append(code)
+
+
+def linked_last(struck: bool) -> Callable[[Any], None]:
+    """A last paragraph that is a link alone."""
+
+    def change(made: Any) -> None:
+        last = made.paragraphs[-1]
+        for run in last.runs:
+            run.font.strike = struck
+        link = OxmlElement("w:hyperlink")
+        link.extend(run._r for run in last.runs)
+        last._p.append(link)
+
+    return change
 
 
 def holed(data: bytes) -> bytes:
