@@ -15,7 +15,7 @@ from apis.tasks.verify.allowed import CHANGE, CREATE, NARROW, REMOVE, May
 from apis.tasks.verify.manifest import Deed
 from apis.tasksets import getters
 from apis.tasksets.package import Lacking
-from apis.tasksets.steps import Fixture, at_home
+from apis.tasksets.steps import Fixture, at_home, name_of
 
 SCRIPT_BYTES = 64 << 10  # of a file that the task brings along to judge by
 _CONTENT = (CREATE, CHANGE, REMOVE, NARROW, Deed.EMPTIED)
@@ -27,6 +27,12 @@ _RELATIVE = re.compile(
 )
 _NAMED = re.compile(r"[\w-]+(?:\.[\w-]+)*\.[A-Za-z]\w{0,5}")
 _OF_RIGHTS = re.compile(r"\b(?:executable|permissions?|chmod|read-only|writable|writeable)\b|-perm\b|%[aA]\b")
+# What a line of shell runs by its path.
+_RUN = re.compile(
+    r"(?:\b(?:(?:ba|da)?sh|python3?|source)\s+(?:-\w+\s+)*|(?:^|[;&|(])\s*(?=[\w.~/-]*/))([^\s;|&()<>'\"]+)",
+    re.MULTILINE,
+)
+_OF_SCRIPTS = re.compile(r"\b(?:scripts?|programs?|code|functions?|bugs?)\b", re.IGNORECASE)
 # Where a program keeps what people keep in it: a task on one of its files is about all of it.
 _PLACES = (".thunderbird", ".vscode", ".local/share/applications", ".local/share/Trash")
 
@@ -36,8 +42,10 @@ def rules(task: Task, fixture: Fixture) -> tuple[May, ...]:
     asked = "\n".join(_commands(task, fixture))
     files = [path for getter in _results(task) for path in _files(getter)]
     paths = {*_AT_HOME.findall(asked), *_RELATIVE.findall(asked)}
-    of_commands = {path.strip("/") for path in paths} - {""}
     names = {*_NAMED.findall(task.instruction)}
+    judges = set() if _OF_SCRIPTS.search(task.instruction) else {*map(name_of, _RUN.findall(asked))} - names
+    own = {name_of(path) for path, _, _ in getters.downloads(task.config)} & judges  # what set-up brings to judge by
+    of_commands = {path.strip("/") for path in paths if name_of(path) not in own} - {""}
     rights = _RIGHTS if _OF_RIGHTS.search(f"{task.instruction}\n{asked}") else ()
     kept = _kept(task, {PurePosixPath(path).name for path in (*files, *of_commands)} | names)
     found = [May(_plain(path), (*_CONTENT, *rights)) for path in files]

@@ -212,10 +212,15 @@ def judged(
     return TaskVerdict(False, f"score {found.value:.3f}: {found.reason}", found.value)
 
 
-# The environment of a command that judges, wherever it runs: what lies in HOME is not loaded by its name.
-ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin", "PYTHONNOUSERSITE": "1"}
-# Of one that runs a script of the task's own: no module of the script's folder either.
+# The environment of a command that judges, wherever it runs: what lies in HOME is not loaded by its name, and no
+# setting of a repository says what git prints of it.
+ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin", "PYTHONNOUSERSITE": "1", "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "format.pretty", "GIT_CONFIG_VALUE_0": "medium",
+}  # fmt: skip
+# Of one that runs a script or a line of the task's own: no module of the folder that it runs in either.
 OF_TASK = {"PYTHONSAFEPATH": "1"}
+_LINE = re.compile(r"\bpython3? +-\w*c\b")
 _FILES = ("run", "write_file")  # the calls that a copy of HOME is enough for
 # Programs that say what runs, what shows, what sounds or what was copied.
 _LIVE = re.compile(
@@ -295,7 +300,8 @@ def _is_live(call: Call, texts: Mapping[str, str]) -> bool:
 def _trusted(call: Call, texts: Mapping[str, str]) -> Call:
     if call.method != "run":
         return call
-    return replace(call, args={**call.args, "env": ENVIRONMENT | (OF_TASK if _script_of(call, texts) else {})})
+    of_task = _script_of(call, texts) or _LINE.search(" ".join(call.args["argv"]))
+    return replace(call, args={**call.args, "env": ENVIRONMENT | (OF_TASK if of_task else {})})
 
 
 def _with_profile(call: Call) -> Call:

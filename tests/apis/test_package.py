@@ -158,9 +158,7 @@ def test_a_guard_refuses_the_wrong_ends_that_a_published_metric_accepts() -> Non
     weak = made()["weak"]
     assert {case["metric"] for case in weak} == published_guards.GUARDS.keys()
     answers = zip(weak, score_of(weak, "wrong"), strict=True)
-    assert [
-        (case["metric"], one) for case, one in answers if not one.refused or "can't be read" in one.refused
-    ] == []
+    assert [(case["metric"], one) for case, one in answers if not one.refused or "can't be read" in one.refused] == []
 
 
 @pytest.mark.slow

@@ -45,6 +45,15 @@ def test_what_lies_in_home_is_asked_of_a_copy(command: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "safe"),
+    [(["python", "-c", "import json"], True), ("cd a; python3 -Bc 'import os'", True), ("python3 a/mine.py", False)],
+)
+def test_a_line_of_python_loads_no_module_that_the_policy_has_left(command: Any, safe: bool) -> None:
+    env = judging(command=command).trial[0].args["env"]
+    assert (env.get("PYTHONSAFEPATH"), env["GIT_CONFIG_KEY_0"]) == ("1" if safe else None, "format.pretty")
+
+
+@pytest.mark.parametrize(
     "command",
     ["ps aux", "output=$(pgrep soffice); echo $output", "xprop -root", "curl localhost:8080", "cat /proc/1/stat"],
 )

@@ -14,6 +14,7 @@ from actors.desktop.providers.sandbox import command, sandbox
 from actors.desktop.providers.sandbox.owners import lease_user, lends_users
 from actors.desktop.providers.sandbox.trial import Tried, held
 from apis.plans.action import Call
+from apis.tasksets.judge import _trusted
 from tests.folders import desk_folder
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -82,6 +83,13 @@ async def test_a_script_of_the_task_loads_no_module_that_lies_beside_it(outside:
     script = Call("write_file", {"path": "eval.py", "data": b"import json; print(json.dumps([1]))"})
     ran = Call("run", {"argv": ["python3", "eval.py"], "timeout_ms": 5000, "env": {"PYTHONSAFEPATH": "1"}}, "out")
     assert await said(outside, script, ran) == "[1]\n"
+
+
+async def test_neither_a_module_nor_a_setting_that_lies_there_forges_what_a_command_says(outside: Outside) -> None:
+    files(outside, json__py="print('forged')\n", __gitconfig="[format]\n\tpretty = format:forged\n")
+    mine = "git init -q r; cd r; git -c user.name=a -c user.email=a@b.c commit -q --allow-empty -m mine; git log"
+    for line in ("python3 -c 'import json; print(json.dumps([1]))'", mine):
+        assert "forged" not in await said(outside, _trusted(run(line), {}))
 
 
 async def test_a_file_of_the_task_is_not_written_through_a_link(outside: Outside) -> None:
