@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from random import Random
 
 import msgspec
 
@@ -23,3 +24,13 @@ def every() -> dict[str, Wordings]:
 def wordings(family: str) -> Wordings:
     """The wordings of one family. Raises KeyError."""
     return every()[family]
+
+
+def kind_of(random: Random, family: str) -> str:
+    """One of the kinds of a family's tasks."""
+    return random.choice(sorted(every()[family]))
+
+
+def worded(random: Random, family: str, kind: str, split: str, **values: object) -> str:
+    """An instruction of a kind of task, with `values` in their places."""
+    return random.choice(every()[family][kind][split]).format(**values)

@@ -12,7 +12,7 @@ from apis.actions.gui import Click, Hotkey, Quote, Type, line
 from apis.catalogue import call
 from apis.guest.addresses import address, column_of
 from apis.tasks import words
-from apis.tasks.families import calc_tables, wordings
+from apis.tasks.families import calc_tables, kind_of, worded
 from apis.tasks.families.calc_tables import (
     CALC,
     WORKBOOK,
@@ -28,12 +28,9 @@ from apis.tasks.families.document import EDITOR, noted
 from apis.tasks.oracle import click, keys
 from apis.tasks.view import Decide, Move, View
 
-CALC_CELL_WORDINGS = wordings("calc_cell")
 
-
-def calc_cell_goal(random: Random, split: str) -> WorkbookGoal:
-    """What an instance of `split` asks for."""
-    kind = random.choice(sorted(CALC_CELL_WORDINGS))
+def _calc_cell(random: Random, split: str) -> WorkbookGoal:
+    kind = kind_of(random, "calc_cell")
     columns, rows = random.choice((2, 3, 3)), random.choice((3, 4, 5))
     grid = table(random, split, columns, rows)
     stem, word = fresh_word(random, split, grid, 2)
@@ -43,7 +40,7 @@ def calc_cell_goal(random: Random, split: str) -> WorkbookGoal:
     cell = address(row, column)
     return WorkbookGoal(
         kind=kind,
-        instruction=random.choice(CALC_CELL_WORDINGS[kind][split]).format(cell=cell, value=value, file=f"{stem}.xlsx"),
+        instruction=worded(random, "calc_cell", kind, split, cell=cell, value=value, file=f"{stem}.xlsx"),
         target=f"{stem}.xlsx",
         wanted=str(value),
         grid=grid,
@@ -51,14 +48,10 @@ def calc_cell_goal(random: Random, split: str) -> WorkbookGoal:
     )
 
 
-CALC_CELL = WORKBOOK.family("calc_cell", CALC_CELL_WORDINGS, calc_cell_goal, calc_tables.ROUTES)
+CALC_CELL = WORKBOOK.family("calc_cell", _calc_cell, calc_tables.ROUTES)
 
 
-CALC_COLUMN_WORDINGS = wordings("calc_column")
-
-
-def calc_column_goal(random: Random, split: str) -> WorkbookGoal:
-    """What an instance of `split` asks for."""
+def _calc_column(random: Random, split: str) -> WorkbookGoal:
     columns, rows = random.choice((2, 2, 3)), random.choice((3, 3, 4))
     grid = table(random, split, columns, rows)
     stem, name = fresh_word(random, split, grid, 2)
@@ -67,7 +60,11 @@ def calc_column_goal(random: Random, split: str) -> WorkbookGoal:
     quoted = [f"'{value}'" for value in values]
     return WorkbookGoal(
         kind="fill",
-        instruction=random.choice(CALC_COLUMN_WORDINGS["fill"][split]).format(
+        instruction=worded(
+            random,
+            "calc_column",
+            "fill",
+            split,
             letter=address(0, columns)[0],
             name=name,
             values=f"{', '.join(quoted[:-1])} and {quoted[-1]}",
@@ -101,16 +98,10 @@ def column_by_tools(view: View) -> Move:
     return f"column {column} from row 1 -> fill", filled
 
 
-CALC_COLUMN = WORKBOOK.family(
-    "calc_column", CALC_COLUMN_WORDINGS, calc_column_goal, {"gui": column_by_gui, "api": column_by_tools}
-)
+CALC_COLUMN = WORKBOOK.family("calc_column", _calc_column, {"gui": column_by_gui, "api": column_by_tools})
 
 
-CALC_LOOKUP_WORDINGS = wordings("calc_lookup")
-
-
-def calc_lookup_goal(random: Random, split: str) -> WorkbookGoal:
-    """What an instance of `split` asks for."""
+def _calc_lookup(random: Random, split: str) -> WorkbookGoal:
     columns, rows = random.choice((2, 3, 3, 4)), random.choice((3, 4, 5))
     grid = table(random, split, columns, rows)
     stem = fresh_word(random, split, grid)[0]
@@ -119,8 +110,8 @@ def calc_lookup_goal(random: Random, split: str) -> WorkbookGoal:
     item, named = grid[row][0], grid[0][column]
     return WorkbookGoal(
         kind="change",
-        instruction=random.choice(CALC_LOOKUP_WORDINGS["change"][split]).format(
-            item=item, column=named, value=value, file=f"{stem}.xlsx"
+        instruction=worded(
+            random, "calc_lookup", "change", split, item=item, column=named, value=value, file=f"{stem}.xlsx"
         ),
         target=f"{stem}.xlsx",
         wanted=str(value),
@@ -130,14 +121,10 @@ def calc_lookup_goal(random: Random, split: str) -> WorkbookGoal:
     )
 
 
-CALC_LOOKUP = WORKBOOK.family("calc_lookup", CALC_LOOKUP_WORDINGS, calc_lookup_goal, calc_tables.ROUTES)
+CALC_LOOKUP = WORKBOOK.family("calc_lookup", _calc_lookup, calc_tables.ROUTES)
 
 
-CALC_SUM_WORDINGS = wordings("calc_sum")
-
-
-def calc_sum_goal(random: Random, split: str) -> WorkbookGoal:
-    """What an instance of `split` asks for."""
+def _calc_sum(random: Random, split: str) -> WorkbookGoal:
     columns, rows = random.choice((2, 3, 3)), random.choice((4, 5, 6))
     column = random.randint(1, columns - 1)
     while True:
@@ -149,9 +136,7 @@ def calc_sum_goal(random: Random, split: str) -> WorkbookGoal:
     cells = f"{address(1, column)}:{address(rows - 1, column)}"
     return WorkbookGoal(
         kind="total",
-        instruction=random.choice(CALC_SUM_WORDINGS["total"][split]).format(
-            column=grid[0][column], file=f"{stem}.xlsx"
-        ),
+        instruction=worded(random, "calc_sum", "total", split, column=grid[0][column], file=f"{stem}.xlsx"),
         target=f"{stem}.xlsx",
         wanted=str(total),
         grid=grid,
@@ -160,20 +145,18 @@ def calc_sum_goal(random: Random, split: str) -> WorkbookGoal:
     )
 
 
-CALC_SUM = WORKBOOK.family("calc_sum", CALC_SUM_WORDINGS, calc_sum_goal, calc_tables.ROUTES)
+CALC_SUM = WORKBOOK.family("calc_sum", _calc_sum, calc_tables.ROUTES)
 
 
 DIALOG = "Rename Sheet"
-CALC_SHEET_WORDINGS = wordings("calc_sheet")
 
 
-def calc_sheet_goal(random: Random, split: str) -> WorkbookGoal:
-    """What an instance of `split` asks for."""
+def _calc_sheet(random: Random, split: str) -> WorkbookGoal:
     grid = table(random, split, random.choice((2, 3)), random.choice((3, 4)))
     stem, old, new = fresh_word(random, split, grid, 3)
     return WorkbookGoal(
         kind="rename",
-        instruction=random.choice(CALC_SHEET_WORDINGS["rename"][split]).format(old=old, new=new, file=f"{stem}.xlsx"),
+        instruction=worded(random, "calc_sheet", "rename", split, old=old, new=new, file=f"{stem}.xlsx"),
         target=f"{stem}.xlsx",
         wanted=new,
         grid=grid,
@@ -220,19 +203,15 @@ def _named(view: View) -> bool:
     return by_tool in typed or any(f"text={new!r}" in one and "enter=True" in one for one in typed)
 
 
-CALC_SHEET = WORKBOOK.family(
-    "calc_sheet", CALC_SHEET_WORDINGS, calc_sheet_goal, {"gui": sheet_by_gui, "api": sheet_by_tools}
-)
+CALC_SHEET = WORKBOOK.family("calc_sheet", _calc_sheet, {"gui": sheet_by_gui, "api": sheet_by_tools})
 
 
 BUTTONS = {"up": "Sort Ascending", "down": "Sort Descending"}
 _UNDO = Hotkey(keys=("ctrl", "z"))
-CALC_SORT_WORDINGS = wordings("calc_sort")
 
 
-def calc_sort_goal(random: Random, split: str) -> WorkbookGoal:
-    """What an instance of `split` asks for."""
-    kind = random.choice(sorted(CALC_SORT_WORDINGS))
+def _calc_sort(random: Random, split: str) -> WorkbookGoal:
+    kind = kind_of(random, "calc_sort")
     columns, rows = random.choice((2, 3, 3)), random.choice((4, 5, 6))
     column = random.randint(1, columns - 1)
     while True:
@@ -249,7 +228,7 @@ def calc_sort_goal(random: Random, split: str) -> WorkbookGoal:
     )
     return WorkbookGoal(
         kind=kind,
-        instruction=random.choice(CALC_SORT_WORDINGS[kind][split]).format(column=grid[0][column], file=f"{stem}.xlsx"),
+        instruction=worded(random, "calc_sort", kind, split, column=grid[0][column], file=f"{stem}.xlsx"),
         target=f"{stem}.xlsx",
         wanted=str(grid[0][column]),
         grid=grid,
@@ -314,15 +293,11 @@ def _column(goal: WorkbookGoal, letter: str) -> list[Cell]:
 
 
 CALC_SORT = WORKBOOK.family(
-    "calc_sort", CALC_SORT_WORDINGS, calc_sort_goal, {"gui": sort_by_gui, "api": sort_by_tools, "mixed": sort_by_either}
+    "calc_sort", _calc_sort, {"gui": sort_by_gui, "api": sort_by_tools, "mixed": sort_by_either}
 )
 
 
-SHEET_FROM_NOTE_WORDINGS = wordings("sheet_from_note")
-
-
-def sheet_from_note_goal(random: Random, split: str) -> WorkbookGoal:
-    """What an instance of `split` asks for."""
+def _sheet_from_note(random: Random, split: str) -> WorkbookGoal:
     columns, rows = random.choice((2, 2, 3)), random.choice((3, 4))
     grid = table(random, split, columns, rows)
     stem, note = fresh_word(random, split, grid, 2)
@@ -331,8 +306,8 @@ def sheet_from_note_goal(random: Random, split: str) -> WorkbookGoal:
     item, named = grid[row][0], grid[0][column]
     return WorkbookGoal(
         kind="note",
-        instruction=random.choice(SHEET_FROM_NOTE_WORDINGS["note"][split]).format(
-            column=named, note=f"{note}.txt", file=f"{stem}.xlsx"
+        instruction=worded(
+            random, "sheet_from_note", "note", split, column=named, note=f"{note}.txt", file=f"{stem}.xlsx"
         ),
         target=f"{stem}.xlsx",
         wanted=f"{item} {value}",
@@ -362,8 +337,7 @@ def _then(view: View, enter: Decide) -> Move:
 
 SHEET_FROM_NOTE = WORKBOOK.family(
     "sheet_from_note",
-    SHEET_FROM_NOTE_WORDINGS,
-    sheet_from_note_goal,
+    _sheet_from_note,
     {"gui": note_by_gui, "api": note_by_tools},
     apps=(CALC, EDITOR),
     opened=lambda made: (made.target, made.files[0][0]),

@@ -14,10 +14,10 @@ from random import Random
 
 from apis.actions.gui import Click, Exit, Hotkey, Type, Wait
 from apis.catalogue import call
-from apis.tasks.families import code_extension, wordings
+from apis.tasks.families import code_extension, kind_of, worded, wordings
 from apis.tasks.families.code_extension import CODE, Place
 from apis.tasks.families.document import EDITOR, noted, read_note
-from apis.tasks.family import DOCUMENTS, ITS_END, Family, Templates, end_of, ends_so
+from apis.tasks.family import DOCUMENTS, ITS_END, Family, end_of, ends_so
 from apis.tasks.oracle import click, keys, pointed, switch
 from apis.tasks.osworld import Step, data_url, opened
 from apis.tasks.view import Decide, Goal, Move, View
@@ -26,7 +26,6 @@ from apis.tasks.words import text_file, words
 TO_END = Hotkey(keys=("ctrl", "end"))
 SELECT = Hotkey(keys=("shift", "end"))
 _ASKS = ("Current Line", "Go to line", "Type a line")  # how the field that wants a line's number is called
-CODE_TEXT_WORDINGS = wordings("code_text")
 
 
 def texts(random: Random, split: str, count: int) -> tuple[dict[str, list[str]], list[str]]:
@@ -46,9 +45,8 @@ def content(lines: list[str]) -> str:
     return "".join(f"{text}\n" for text in lines)
 
 
-def code_text_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
-    kind = random.choice(sorted(CODE_TEXT_WORDINGS))
+def _code_text(random: Random, split: str) -> Goal:
+    kind = kind_of(random, "code_text")
     files, fresh = texts(random, split, random.choice((2, 3)))
     target, new = random.choice(sorted(files)), " ".join(fresh)
     lines = files[target]
@@ -58,7 +56,7 @@ def code_text_goal(random: Random, split: str) -> Goal:
     start = {name: content(held) for name, held in files.items()}
     return Goal(
         kind=kind,
-        instruction=random.choice(CODE_TEXT_WORDINGS[kind][split]).format(file=target, old=old, new=new),
+        instruction=worded(random, "code_text", kind, split, file=target, old=old, new=new),
         target=target,
         wanted="" if kind == "delete" else new,
         files=tuple(start.items()),
@@ -70,7 +68,6 @@ def code_text_goal(random: Random, split: str) -> Goal:
 def of_documents(
     name: str,
     apps: tuple[str, ...],
-    templates: Templates,
     goal: Callable[[Random, str], Goal],
     routes: Mapping[str, Decide],
     *,
@@ -85,7 +82,7 @@ def of_documents(
         steps = code_extension.shown((f"{DOCUMENTS}/{file}", data_url(text.encode())) for file, text in made.files)
         return [*steps, opened(f"{DOCUMENTS}/{note}")] if (note := front(made)) else steps
 
-    return Family(name, apps, goal, config, ends_so, end_of, routes, templates, may=ITS_END)
+    return Family(name, apps, goal, config, ends_so, end_of, routes, wordings(name), may=ITS_END)
 
 
 def by_gui(view: View) -> Move:
@@ -159,23 +156,17 @@ def _edit(view: View, field: str, place: Place, *, tools: bool) -> Move:
     return keys(f"line {number} -> select", *SELECT.keys)
 
 
-CODE_TEXT = of_documents(
-    "code_text", (code_extension.CODE,), CODE_TEXT_WORDINGS, code_text_goal, {"gui": by_gui, "mixed": by_tools}
-)
+CODE_TEXT = of_documents("code_text", (code_extension.CODE,), _code_text, {"gui": by_gui, "mixed": by_tools})
 
 
-CODE_FROM_NOTE_WORDINGS = wordings("code_from_note")
-
-
-def code_from_note_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
+def _code_from_note(random: Random, split: str) -> Goal:
     files, fresh = texts(random, split, random.choice((2, 3)))
     note, *others = files
     target, says = random.choice(others), " ".join(fresh)
     start = {note: f"{says}\n"} | {name: content(files[name]) for name in others}
     return Goal(
         kind="append",
-        instruction=random.choice(CODE_FROM_NOTE_WORDINGS["append"][split]).format(note=note, file=target),
+        instruction=worded(random, "code_from_note", "append", split, note=note, file=target),
         target=target,
         wanted=says,
         files=tuple(start.items()),
@@ -198,8 +189,7 @@ def after_reading(edit: Decide) -> Decide:
 CODE_FROM_NOTE = of_documents(
     "code_from_note",
     (CODE, EDITOR),
-    CODE_FROM_NOTE_WORDINGS,
-    code_from_note_goal,
+    _code_from_note,
     {"gui": after_reading(by_gui), "mixed": after_reading(by_tools)},
     front=lambda made: made.words[0],
 )

@@ -20,7 +20,7 @@ from apis.apps.ranking import of_menu
 from apis.catalogue import call
 from apis.documents.zip import zipped
 from apis.guest.code.start import EXTENSIONS
-from apis.tasks.families import wordings
+from apis.tasks.families import kind_of, worded, wordings
 from apis.tasks.family import DOCUMENTS, Family, Files, Form, all_of, rule
 from apis.tasks.oracle import click, keys
 from apis.tasks.osworld import HOME, Evaluator, Step, data_url, launch, put, raised
@@ -96,8 +96,6 @@ LIST = f"{EXTENSIONS}/extensions.json"
 VERSION = "1.0.0"
 MIME = "application/octet-stream"  # of a packed extension
 
-CODE_EXTENSION_WORDINGS = wordings("code_extension")
-
 
 def manifest(extension: str) -> str:
     """What tells VS Code about the extension `publisher.name`, which contributes nothing."""
@@ -120,7 +118,7 @@ def file_of(extension: str) -> str:
 
 def goal(random: Random, split: str) -> Goal:
     """What an instance of `split` asks for: `words` are extensions, first those in Documents, then the others."""
-    kind = random.choice(sorted(CODE_EXTENSION_WORDINGS))
+    kind = kind_of(random, "code_extension")
     drawn = words(random, split, 12)
     names = [drawn[4 + at] + random.choice(("", f"-{drawn[8 + at]}")) for at in range(4)]
     extensions = [f"{publisher}.{name}" for publisher, name in zip(drawn, names, strict=False)]
@@ -128,7 +126,7 @@ def goal(random: Random, split: str) -> Goal:
     asked = random.choice(offered if kind == "install" else there)
     return Goal(
         kind=kind,
-        instruction=random.choice(CODE_EXTENSION_WORDINGS[kind][split]).format(file=file_of(asked), id=asked),
+        instruction=worded(random, "code_extension", kind, split, file=file_of(asked), id=asked),
         target=file_of(asked),
         wanted=asked,
         files=tuple((file_of(extension), "") for extension in offered),
@@ -268,7 +266,7 @@ CODE_EXTENSION = Family(
     evaluator,
     solved,
     {"gui": by_gui, "api": by_tools},
-    CODE_EXTENSION_WORDINGS,
+    wordings("code_extension"),
     values,
     leaves,
     may,

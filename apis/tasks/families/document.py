@@ -13,13 +13,13 @@ from random import Random
 from typing import Any, Generic, TypeVar
 
 from apis.actions.gui import Exit, Hotkey, Quote, Tool, Wait, line
+from apis.tasks.families import wordings
 from apis.tasks.family import (  # fmt: skip
     DOCUMENTS,
     ITS_END,
     Check,
     Family,
     Files,
-    Templates,
     all_of,
     in_documents,
     rule,
@@ -81,7 +81,6 @@ class DocumentKind(Generic[G]):
     def family(
         self,
         name: str,
-        templates: Templates,
         goal: Callable[[Random, str], G],
         routes: Mapping[str, Decide],
         *,
@@ -101,7 +100,7 @@ class DocumentKind(Generic[G]):
             return all_of(*self.checks(made))
 
         return Family(
-            name, apps or (self.app,), goal, config, evaluator, self.solved, routes, templates, self.values_of,
+            name, apps or (self.app,), goal, config, evaluator, self.solved, routes, wordings(name), self.values_of,
             may=ITS_END,
         )  # fmt: skip
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from random import Random
 
 from apis.actions.gui import Exit, Hotkey, Type
-from apis.tasks.families import wordings
+from apis.tasks.families import kind_of, worded, wordings
 from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, exactly, in_documents, of_files, setup
 from apis.tasks.oracle import click, keys, pointed
 from apis.tasks.osworld import Evaluator, Step
@@ -20,12 +20,10 @@ from apis.tasks.view import Goal, Move, View
 from apis.tasks.words import text_file, words
 
 UNSAVED = "*"  # the title begins with it
-TEXT_EDITOR_WORDINGS = wordings("text_editor")
 
 
-def text_editor_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
-    kind = random.choice(sorted(TEXT_EDITOR_WORDINGS))
+def _text_editor(random: Random, split: str) -> Goal:
+    kind = kind_of(random, "text_editor")
     drawn = words(random, split, 8)
     name = text_file(random, drawn[0])
     line = " ".join(drawn[1 : 1 + random.choice((1, 2, 2, 3))])
@@ -33,7 +31,7 @@ def text_editor_goal(random: Random, split: str) -> Goal:
     wanted = {"replace": [line], "append": [*old, line], "prepend": [line, *old]}[kind]
     return Goal(
         kind=kind,
-        instruction=random.choice(TEXT_EDITOR_WORDINGS[kind][split]).format(file=name, line=line),
+        instruction=worded(random, "text_editor", kind, split, file=name, line=line),
         target=name,
         wanted="\n".join(wanted),
         files=((name, "".join(f"{text}\n" for text in old)),),
@@ -103,23 +101,20 @@ def _write(view: View, field: str, select_first: bool) -> Move:
 TEXT_EDITOR = Family(
     "text_editor",
     ("text_editor",),
-    text_editor_goal,
+    _text_editor,
     editor_config,
     editor_evaluator,
     editor_solved,
     {"gui": text_decide},
-    TEXT_EDITOR_WORDINGS,
+    wordings("text_editor"),
     may=ITS_END,
 )
 
 
 FIND_DIALOG = "Find and Replace"
 
-EDITOR_FIND_WORDINGS = wordings("editor_find")
 
-
-def editor_find_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
+def _editor_find(random: Random, split: str) -> Goal:
     old, new, *others = _apart(words(random, split, 9))
     text = [old] * random.choice((2, 2, 3)) + others[: random.choice((2, 3))]
     random.shuffle(text)
@@ -130,7 +125,7 @@ def editor_find_goal(random: Random, split: str) -> Goal:
     wanted = wanted.replace(" \n ", "\n")
     return Goal(
         kind="word",
-        instruction=random.choice(EDITOR_FIND_WORDINGS["word"][split]).format(file=name, old=old, new=new),
+        instruction=worded(random, "editor_find", "word", split, file=name, old=old, new=new),
         target=name,
         wanted=wanted.rstrip("\n"),
         files=((name, lines),),
@@ -186,8 +181,8 @@ def _dialog(view: View) -> Move:
 EDITOR_FIND = of_files(
     "editor_find",
     ("text_editor",),
-    EDITOR_FIND_WORDINGS,
-    editor_find_goal,
+    wordings("editor_find"),
+    _editor_find,
     opened=lambda made: [f"{DOCUMENTS}/{made.target}"],
     decide=find_decide,
 )
@@ -195,17 +190,14 @@ EDITOR_FIND = of_files(
 
 COPY_DIALOG = "Save As"
 
-EDITOR_COPY_WORDINGS = wordings("editor_copy")
 
-
-def editor_copy_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
+def _editor_copy(random: Random, split: str) -> Goal:
     old, new, *text = words(random, split, 2 + random.choice((2, 3, 4)))
     names = [text_file(random, stem) for stem in (old, new)]
     content = f"{' '.join(text)}\n"
     return Goal(
         kind="copy",
-        instruction=random.choice(EDITOR_COPY_WORDINGS["copy"][split]).format(old=names[0], new=names[1]),
+        instruction=worded(random, "editor_copy", "copy", split, old=names[0], new=names[1]),
         target=names[0],
         wanted=names[1],
         files=((names[0], content),),
@@ -236,8 +228,8 @@ def copy_decide(view: View) -> Move:
 EDITOR_COPY = of_files(
     "editor_copy",
     ("text_editor",),
-    EDITOR_COPY_WORDINGS,
-    editor_copy_goal,
+    wordings("editor_copy"),
+    _editor_copy,
     opened=lambda made: [f"{DOCUMENTS}/{made.target}"],
     decide=copy_decide,
 )

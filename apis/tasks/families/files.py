@@ -12,19 +12,17 @@ from __future__ import annotations
 from random import Random
 
 from apis.actions.gui import Click, Exit, Hotkey, Type, Wait, line
-from apis.tasks.families import wordings
+from apis.tasks.families import kind_of, worded, wordings
 from apis.tasks.family import DOCUMENTS, of_files
 from apis.tasks.oracle import click, keys, pointed
 from apis.tasks.view import Goal, Move, View
 from apis.tasks.words import text_file, words
 
 FOLDER = "Documents"
-FILE_MANAGER_WORDINGS = wordings("file_manager")
 
 
-def file_manager_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
-    kind = random.choice(sorted(FILE_MANAGER_WORDINGS))
+def _file_manager(random: Random, split: str) -> Goal:
+    kind = kind_of(random, "file_manager")
     count = random.choice((3, 4, 5))
     drawn = words(random, split, 2 * count + 1)
     names = [text_file(random, stem) for stem in drawn[:count]]
@@ -36,7 +34,7 @@ def file_manager_goal(random: Random, split: str) -> Goal:
         end[wanted] = None if kind == "folder" else dict(files)[target]
     return Goal(
         kind=kind,
-        instruction=random.choice(FILE_MANAGER_WORDINGS[kind][split]).format(old=target, new=wanted),
+        instruction=worded(random, "file_manager", kind, split, old=target, new=wanted),
         target=target if kind != "folder" else "",
         wanted=wanted if kind != "delete" else "",
         files=files,
@@ -145,19 +143,17 @@ def _reach(view: View, by_menu: bool) -> Move:
 FILE_MANAGER = of_files(
     "file_manager",
     ("file_manager",),
-    FILE_MANAGER_WORDINGS,
-    file_manager_goal,
+    wordings("file_manager"),
+    _file_manager,
     opened=lambda _: [DOCUMENTS],
     decide=manage_decide,
 )
 
 
 CUT, PASTE = Hotkey(keys=("ctrl", "x")), Hotkey(keys=("ctrl", "v"))
-FILES_MOVE_WORDINGS = wordings("files_move")
 
 
-def files_move_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
+def _files_move(random: Random, split: str) -> Goal:
     count, folders = random.choice((2, 3, 4)), random.choice((1, 1, 2))
     drawn = words(random, split, 2 * count + 3 * folders)
     stems, drawn = drawn[:count], drawn[count:]
@@ -171,7 +167,7 @@ def files_move_goal(random: Random, split: str) -> Goal:
     end = [(f"{folder}/{name}" if name == target else name, text) for name, text in files]
     return Goal(
         kind="into",
-        instruction=random.choice(FILES_MOVE_WORDINGS["into"][split]).format(file=target, folder=folder),
+        instruction=worded(random, "files_move", "into", split, file=target, folder=folder),
         target=target,
         wanted=folder,
         files=(*files, *kept),
@@ -236,15 +232,11 @@ def _go(view: View, here: str, there: str, by_button: bool) -> Move:
 
 
 FILES_MOVE = of_files(
-    "files_move", ("file_manager",), FILES_MOVE_WORDINGS, files_move_goal, opened=lambda _: [DOCUMENTS], decide=into
+    "files_move", ("file_manager",), wordings("files_move"), _files_move, opened=lambda _: [DOCUMENTS], decide=into
 )
 
 
-FILES_OUT_WORDINGS = wordings("files_out")
-
-
-def files_out_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
+def _files_out(random: Random, split: str) -> Goal:
     count = random.choice((2, 3))
     folder, above_it, text, *drawn = words(random, split, 2 * count + 3)
     names = [text_file(random, stem) for stem in drawn[:count]]
@@ -254,7 +246,7 @@ def files_out_goal(random: Random, split: str) -> Goal:
     end = above | {target: inside[target]} | {f"{folder}/{n}": text for n, text in inside.items() if n != target}
     return Goal(
         kind="out",
-        instruction=random.choice(FILES_OUT_WORDINGS["out"][split]).format(file=target, folder=folder),
+        instruction=worded(random, "files_out", "out", split, file=target, folder=folder),
         target=target,
         wanted=folder,
         files=(*above.items(), *((f"{folder}/{name}", text) for name, text in inside.items())),
@@ -265,8 +257,8 @@ def files_out_goal(random: Random, split: str) -> Goal:
 FILES_OUT = of_files(
     "files_out",
     ("file_manager",),
-    FILES_OUT_WORDINGS,
-    files_out_goal,
+    wordings("files_out"),
+    _files_out,
     opened=lambda made: [f"{DOCUMENTS}/{made.wanted}"],
     decide=out,
 )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 
 from apis.actions.gui import Exit, Wait
-from apis.tasks.families import files, wordings
+from apis.tasks.families import files, kind_of, worded, wordings
 from apis.tasks.families.document import EDITOR, noted, read_note
 from apis.tasks.families.terminal import FOLDER, PROMPT, at, enter, entered, finish, go_in, output, ran, screen
 from apis.tasks.family import DOCUMENTS, TERMINAL, of_files
@@ -18,12 +18,9 @@ from apis.tasks.oracle import switch
 from apis.tasks.view import Goal, Move, View
 from apis.tasks.words import text_file, words
 
-TERMINAL_READ_WORDINGS = wordings("terminal_read")
 
-
-def terminal_read_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
-    kind = random.choice(sorted(TERMINAL_READ_WORDINGS))
+def _terminal_read(random: Random, split: str) -> Goal:
+    kind = kind_of(random, "terminal_read")
     count = random.choice((2, 3))
     found, folder, *drawn = words(random, split, 2 * count + 2)
     names = [text_file(random, stem) for stem in drawn[:count]]
@@ -44,7 +41,7 @@ def terminal_read_goal(random: Random, split: str) -> Goal:
             end[found] = None
     return Goal(
         kind=kind,
-        instruction=random.choice(TERMINAL_READ_WORDINGS[kind][split]).format(name=name),
+        instruction=worded(random, "terminal_read", kind, split, name=name),
         target=name,
         wanted=found,
         files=tuple(files.items()),
@@ -92,19 +89,15 @@ def _look(view: View) -> str:
 TERMINAL_READ = of_files(
     "terminal_read",
     ("terminal",),
-    TERMINAL_READ_WORDINGS,
-    terminal_read_goal,
+    wordings("terminal_read"),
+    _terminal_read,
     opened=lambda _: [TERMINAL],
     decide=read_decide,
 )
 
 
-NOTE_TO_TERMINAL_WORDINGS = wordings("note_to_terminal")
-
-
-def note_to_terminal_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
-    kind = random.choice(sorted(NOTE_TO_TERMINAL_WORDINGS))
+def _note_to_terminal(random: Random, split: str) -> Goal:
+    kind = kind_of(random, "note_to_terminal")
     stems = words(random, split, 7)
     note, other, third, new = (text_file(random, stem) for stem in stems[:4])
     says = {"folder": stems[4], "delete": other, "write": " ".join(stems[4 : 5 + random.choice((0, 1))])}[kind]
@@ -119,7 +112,7 @@ def note_to_terminal_goal(random: Random, split: str) -> Goal:
             end[new] = f"{says}\n"
     return Goal(
         kind=kind,
-        instruction=random.choice(NOTE_TO_TERMINAL_WORDINGS[kind][split]).format(note=note, new=new),
+        instruction=worded(random, "note_to_terminal", kind, split, note=note, new=new),
         target=note,
         wanted=new if kind == "write" else "",
         files=tuple(files.items()),
@@ -153,8 +146,8 @@ def _opened(made: Goal) -> list[str]:
 NOTE_TO_TERMINAL = of_files(
     "note_to_terminal",
     (TERMINAL, EDITOR),
-    NOTE_TO_TERMINAL_WORDINGS,
-    note_to_terminal_goal,
+    wordings("note_to_terminal"),
+    _note_to_terminal,
     opened=_opened,
     decide=terminal_decide,
 )
@@ -162,12 +155,9 @@ NOTE_TO_TERMINAL = of_files(
 
 FILES = "file_manager"
 
-NOTE_TO_FILES_WORDINGS = wordings("note_to_files")
 
-
-def note_to_files_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
-    kind = random.choice(sorted(NOTE_TO_FILES_WORDINGS))
+def _note_to_files(random: Random, split: str) -> Goal:
+    kind = kind_of(random, "note_to_files")
     stems = words(random, split, 7)
     note, *others = (text_file(random, stem) for stem in stems[:3])
     says = stems[3] if kind == "folder" else random.choice(others)
@@ -179,7 +169,7 @@ def note_to_files_goal(random: Random, split: str) -> Goal:
         del end[says]
     return Goal(
         kind=kind,
-        instruction=random.choice(NOTE_TO_FILES_WORDINGS[kind][split]).format(note=note),
+        instruction=worded(random, "note_to_files", kind, split, note=note),
         target=note,
         files=tuple(files.items()),
         end=tuple(end.items()),
@@ -201,8 +191,8 @@ def note_files_decide(view: View) -> Move:
 NOTE_TO_FILES = of_files(
     "note_to_files",
     (FILES, EDITOR),
-    NOTE_TO_FILES_WORDINGS,
-    note_to_files_goal,
+    wordings("note_to_files"),
+    _note_to_files,
     opened=lambda made: [DOCUMENTS, f"{DOCUMENTS}/{made.target}"],
     decide=note_files_decide,
 )

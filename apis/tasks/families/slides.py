@@ -12,7 +12,7 @@ from __future__ import annotations
 from random import Random
 
 from apis.catalogue import call
-from apis.tasks.families import presentations, wordings
+from apis.tasks.families import kind_of, presentations, worded
 from apis.tasks.families.presentations import (
     ORDINALS,
     OUTLINE,
@@ -31,12 +31,9 @@ from apis.tasks.families.presentations import (
 from apis.tasks.oracle import click, keys
 from apis.tasks.view import Decide, Move, View
 
-SLIDES_TEXT_WORDINGS = wordings("slides_text")
 
-
-def slides_text_goal(random: Random, split: str) -> PresentationGoal:
-    """What an instance of `split` asks for."""
-    kind = random.choice(sorted(SLIDES_TEXT_WORDINGS))
+def _slides_text(random: Random, split: str) -> PresentationGoal:
+    kind = kind_of(random, "slides_text")
     (stem, new), start = slides(random, split, random.choice((2, 3)))
     slide = random.randint(1, len(start) if kind == "title" else 2)  # by mouse and keyboard the others take more steps
     box = {"title": 0, "line": 1}.get(kind, random.choice((0, 1)))
@@ -45,8 +42,17 @@ def slides_text_goal(random: Random, split: str) -> PresentationGoal:
     text = "" if kind == "clear" else "\n".join((*lines[:at], new, *lines[at + 1 :]))
     return PresentationGoal(
         kind=kind,
-        instruction=random.choice(SLIDES_TEXT_WORDINGS[kind][split]).format(
-            n=slide, nth=ORDINALS[slide - 1], new=new, old=lines[at], file=f"{stem}.odp", box=(TITLE, OUTLINE)[box]
+        instruction=worded(
+            random,
+            "slides_text",
+            kind,
+            split,
+            n=slide,
+            nth=ORDINALS[slide - 1],
+            new=new,
+            old=lines[at],
+            file=f"{stem}.odp",
+            box=(TITLE, OUTLINE)[box],
         ),
         target=f"{stem}.odp",
         wanted="" if kind == "clear" else new,
@@ -56,21 +62,17 @@ def slides_text_goal(random: Random, split: str) -> PresentationGoal:
     )
 
 
-SLIDES_TEXT = PRESENTATION.family("slides_text", SLIDES_TEXT_WORDINGS, slides_text_goal, presentations.ROUTES)
+SLIDES_TEXT = PRESENTATION.family("slides_text", _slides_text, presentations.ROUTES)
 
 
-SLIDES_COPY_WORDINGS = wordings("slides_copy")
-
-
-def slides_copy_goal(random: Random, split: str) -> PresentationGoal:
-    """What an instance of `split` asks for."""
+def _slides_copy(random: Random, split: str) -> PresentationGoal:
     (stem, _), start = slides(random, split, random.choice((2, 3)))
     slide = random.randint(1, len(start))
     title = start[slide - 1][0]
     return PresentationGoal(
         kind="copy",
-        instruction=random.choice(SLIDES_COPY_WORDINGS["copy"][split]).format(
-            n=slide, nth=ORDINALS[slide - 1], title=title, file=f"{stem}.odp"
+        instruction=worded(
+            random, "slides_copy", "copy", split, n=slide, nth=ORDINALS[slide - 1], title=title, file=f"{stem}.odp"
         ),
         target=f"{stem}.odp",
         wanted=title,
@@ -80,18 +82,23 @@ def slides_copy_goal(random: Random, split: str) -> PresentationGoal:
     )
 
 
-SLIDES_SAME_WORDINGS = wordings("slides_same")
-
-
-def slides_same_goal(random: Random, split: str) -> PresentationGoal:
-    """What an instance of `split` asks for."""
+def _slides_same(random: Random, split: str) -> PresentationGoal:
     (stem, _), start = slides(random, split, random.choice((2, 3)))
     slide, other = random.sample(range(1, len(start) + 1), 2)
     old, title = start[slide - 1][0], start[other - 1][0]
     return PresentationGoal(
         kind="title",
-        instruction=random.choice(SLIDES_SAME_WORDINGS["title"][split]).format(
-            n=slide, nth=ORDINALS[slide - 1], other=other, other_nth=ORDINALS[other - 1], old=old, file=f"{stem}.odp"
+        instruction=worded(
+            random,
+            "slides_same",
+            "title",
+            split,
+            n=slide,
+            nth=ORDINALS[slide - 1],
+            other=other,
+            other_nth=ORDINALS[other - 1],
+            old=old,
+            file=f"{stem}.odp",
         ),
         target=f"{stem}.odp",
         wanted=title,
@@ -101,18 +108,16 @@ def slides_same_goal(random: Random, split: str) -> PresentationGoal:
     )
 
 
-SLIDES_SAME = PRESENTATION.family("slides_same", SLIDES_SAME_WORDINGS, slides_same_goal, presentations.ROUTES)
+SLIDES_SAME = PRESENTATION.family("slides_same", _slides_same, presentations.ROUTES)
 
 
 BUTTONS = {"copy": "Duplicate Slide", "delete": "Delete Slide"}
 ENTRIES = {"start": "Slide to Start", "end": "Slide to End"}
 MENU, SUBMENU = "Slide", "Move"
-SLIDES_ORDER_WORDINGS = wordings("slides_order")
 
 
-def slides_order_goal(random: Random, split: str) -> PresentationGoal:
-    """What an instance of `split` asks for."""
-    kind = random.choice(sorted(SLIDES_ORDER_WORDINGS))
+def _slides_order(random: Random, split: str) -> PresentationGoal:
+    kind = kind_of(random, "slides_order")
     (stem, _), start = slides(random, split, random.choice((3, 4)))
     # By the menu a move takes three clicks, so only slides near the first are moved.
     slide = {"delete": random.randint(1, min(4, len(start))), "start": 2, "end": random.choice((1, 2))}[kind]
@@ -120,8 +125,8 @@ def slides_order_goal(random: Random, split: str) -> PresentationGoal:
     finish = {"delete": others, "start": (moved, *others), "end": (*others, moved)}[kind]
     return PresentationGoal(
         kind=kind,
-        instruction=random.choice(SLIDES_ORDER_WORDINGS[kind][split]).format(
-            n=slide, nth=ORDINALS[slide - 1], title=moved[0], file=f"{stem}.odp"
+        instruction=worded(
+            random, "slides_order", kind, split, n=slide, nth=ORDINALS[slide - 1], title=moved[0], file=f"{stem}.odp"
         ),
         target=f"{stem}.odp",
         wanted=moved[0],
@@ -183,11 +188,7 @@ def order_by_tools(view: View) -> Move:
     return f"slide {goal.slide} -> copy", call("ImpressTools", "duplicate_slide", slide_index=goal.slide)
 
 
-SLIDES_ORDER = PRESENTATION.family(
-    "slides_order", SLIDES_ORDER_WORDINGS, slides_order_goal, {"gui": order_by_gui, "mixed": by_hand_then_tool}
-)
-SLIDES_COPY = PRESENTATION.family(
-    "slides_copy", SLIDES_COPY_WORDINGS, slides_copy_goal, {"gui": order_by_gui, "api": order_by_tools}
-)
+SLIDES_ORDER = PRESENTATION.family("slides_order", _slides_order, {"gui": order_by_gui, "mixed": by_hand_then_tool})
+SLIDES_COPY = PRESENTATION.family("slides_copy", _slides_copy, {"gui": order_by_gui, "api": order_by_tools})
 
 FAMILIES = (SLIDES_TEXT, SLIDES_COPY, SLIDES_ORDER, SLIDES_SAME)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from random import Random
 
 from apis.actions.gui import Action, Exit, Type, Wait, line
-from apis.tasks.families import wordings
+from apis.tasks.families import kind_of, worded, wordings
 from apis.tasks.family import TERMINAL, of_files
 from apis.tasks.oracle import keys
 from apis.tasks.view import Goal, Move, View
@@ -88,11 +88,7 @@ def finish(view: View, thought: str, command: str, first: Move | None = None) ->
     return ("wait for the shell", Wait()) if lines and lines[-1] != PROMPT else ("done", Exit(success=True))
 
 
-TERMINAL_APPEND_WORDINGS = wordings("terminal_append")
-
-
-def terminal_append_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
+def _terminal_append(random: Random, split: str) -> Goal:
     count = random.choice((2, 3))
     drawn = words(random, split, 2 * count + 2)
     names = [text_file(random, stem) for stem in drawn[:count]]
@@ -100,7 +96,7 @@ def terminal_append_goal(random: Random, split: str) -> Goal:
     target, line = random.choice(names), " ".join(drawn[-2:][: random.choice((1, 2))])
     return Goal(
         kind="append",
-        instruction=random.choice(TERMINAL_APPEND_WORDINGS["append"][split]).format(file=target, line=line),
+        instruction=worded(random, "terminal_append", "append", split, file=target, line=line),
         target=target,
         wanted=line,
         files=tuple(files.items()),
@@ -118,19 +114,15 @@ def append_decide(view: View) -> Move:
 TERMINAL_APPEND = of_files(
     "terminal_append",
     ("terminal",),
-    TERMINAL_APPEND_WORDINGS,
-    terminal_append_goal,
+    wordings("terminal_append"),
+    _terminal_append,
     opened=lambda _: [TERMINAL],
     decide=append_decide,
 )
 
 
-TERMINAL_FILES_WORDINGS = wordings("terminal_files")
-
-
-def terminal_files_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
-    kind = random.choice(sorted(TERMINAL_FILES_WORDINGS))
+def _terminal_files(random: Random, split: str) -> Goal:
+    kind = kind_of(random, "terminal_files")
     count = random.choice((2, 3))
     drawn = words(random, split, 2 * count + 3)
     names = [text_file(random, stem) for stem in drawn[:count]]
@@ -151,7 +143,7 @@ def terminal_files_goal(random: Random, split: str) -> Goal:
             del end[old]
     return Goal(
         kind=kind,
-        instruction=random.choice(TERMINAL_FILES_WORDINGS[kind][split]).format(old=old, new=new, line=line),
+        instruction=worded(random, "terminal_files", kind, split, old=old, new=new, line=line),
         target=old if kind in ("rename", "copy", "delete") else "",
         wanted=new if kind != "delete" else "",
         files=tuple(files.items()),
@@ -186,8 +178,8 @@ def _command(view: View) -> str:
 TERMINAL_FILES = of_files(
     "terminal_files",
     ("terminal",),
-    TERMINAL_FILES_WORDINGS,
-    terminal_files_goal,
+    wordings("terminal_files"),
+    _terminal_files,
     opened=lambda _: [TERMINAL],
     decide=files_decide,
 )

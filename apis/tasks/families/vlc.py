@@ -19,8 +19,8 @@ from random import Random
 from apis.actions.gui import Exit, Hotkey, Type, Wait, line
 from apis.applications import app_named
 from apis.catalogue import call
-from apis.tasks.families import wordings
-from apis.tasks.family import ITS_END, Family, Files, Templates, rule
+from apis.tasks.families import kind_of, worded, wordings
+from apis.tasks.family import ITS_END, Family, Files, rule
 from apis.tasks.oracle import click, keys, pointed
 from apis.tasks.osworld import HOME, Evaluator, Step, data_url, launch, put
 from apis.tasks.verify.media import is_dialogs, written_playlist, written_settings
@@ -89,18 +89,16 @@ def shut(view: View) -> Move:
 
 
 OPEN_KEYS = Hotkey(keys=("ctrl", "o"))
-VLC_PLAYLIST_WORDINGS = wordings("vlc_playlist")
 
 
-def vlc_playlist_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
+def _vlc_playlist(random: Random, split: str) -> Goal:
     saved, new, *others = words(random, split, 5)
     count = random.choice((1, 2, 2))
     file, media = f"{saved}.m3u", f"{new}.wav"
     return Goal(
         kind="add",
-        instruction=random.choice(VLC_PLAYLIST_WORDINGS["add"][split]).format(
-            media=f"~/{FOLDER}/{media}", file=f"~/{FOLDER}/{file}"
+        instruction=worded(
+            random, "vlc_playlist", "add", split, media=f"~/{FOLDER}/{media}", file=f"~/{FOLDER}/{file}"
         ),
         target=media,
         wanted=file,
@@ -110,7 +108,6 @@ def vlc_playlist_goal(random: Random, split: str) -> Goal:
 
 def of_playlists(
     name: str,
-    templates: Templates,
     goal: Callable[[Random, str], Goal],
     routes: Mapping[str, Decide],
     *,
@@ -129,7 +126,7 @@ def of_playlists(
         return written(made.wanted, made.words)
 
     return Family(
-        name, (VLC,), goal, config, evaluator, solved, routes, templates, values_of,
+        name, (VLC,), goal, config, evaluator, solved, routes, wordings(name), values_of,
         leaves=lambda _goal, _before: {DIALOGS: is_dialogs}, may=ITS_END,
     )  # fmt: skip
 
@@ -187,29 +184,24 @@ def _path(name: str) -> str:
 
 VLC_PLAYLIST = of_playlists(
     "vlc_playlist",
-    VLC_PLAYLIST_WORDINGS,
-    vlc_playlist_goal,
+    _vlc_playlist,
     {"gui": playlist_by_gui, "mixed": playlist_by_tools},
     opened=lambda made: made.words[:-1],
 )
 
 
-VLC_SAVE_WORDINGS = wordings("vlc_save")
-
-
-def vlc_save_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
+def _vlc_save(random: Random, split: str) -> Goal:
     first, second, *others = words(random, split, 5)
     file = f"{random.choice((first, f'{first}-{second}', f'{first}-{second}'))}.m3u8"
     return Goal(
         kind="save",
-        instruction=random.choice(VLC_SAVE_WORDINGS["save"][split]).format(file=f"~/{FOLDER}/{file}"),
+        instruction=worded(random, "vlc_save", "save", split, file=f"~/{FOLDER}/{file}"),
         wanted=file,
         words=tuple(f"{name}.wav" for name in others[: random.choice((1, 2, 3))]),
     )
 
 
-VLC_SAVE = of_playlists("vlc_save", VLC_SAVE_WORDINGS, vlc_save_goal, {"gui": save}, opened=lambda made: made.words)
+VLC_SAVE = of_playlists("vlc_save", _vlc_save, {"gui": save}, opened=lambda made: made.words)
 
 
 SETTINGS_DIALOG = "Simple Preferences"
@@ -219,17 +211,15 @@ PLACES = {  # setting -> its tab in the preferences, and how its field is called
     "sub-language": ("Subtitles / OSD", "Preferred subtitle language"),
 }
 SETTINGS = ".config/vlc/vlcrc"
-VLC_SETTING_WORDINGS = wordings("vlc_setting")
 
 
-def vlc_setting_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
-    kind = random.choice(sorted(VLC_SETTING_WORDINGS))
+def _vlc_setting(random: Random, split: str) -> Goal:
+    kind = kind_of(random, "vlc_setting")
     value = "-".join(words(random, split, random.choice((1, 2, 2))))
     return Goal(
         family="vlc_setting",
         kind=kind,
-        instruction=random.choice(VLC_SETTING_WORDINGS[kind][split]).format(value=value),
+        instruction=worded(random, "vlc_setting", kind, split, value=value),
         wanted=value,
     )
 
@@ -280,12 +270,12 @@ def setting_by_tools(view: View) -> Move:
 VLC_SETTING = Family(
     "vlc_setting",
     (VLC,),
-    vlc_setting_goal,
+    _vlc_setting,
     setting_config,
     setting_evaluator,
     setting_solved,
     {"gui": setting_by_gui, "api": setting_by_tools},
-    VLC_SETTING_WORDINGS,
+    wordings("vlc_setting"),
     may=ITS_END,
 )
 

@@ -18,11 +18,11 @@ from random import Random
 from apis.actions.gui import Exit, Hotkey, Quote, Type, Wait
 from apis.applications import app_named
 from apis.catalogue import call
-from apis.tasks.families import wordings
+from apis.tasks.families import worded, wordings
 from apis.tasks.families.calc_tables import Grid, table
 from apis.tasks.families.document import EDITOR, noted
 from apis.tasks.families.editor import UNSAVED
-from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, Form, Templates, end_of, ends_so, rule, setup
+from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, Form, end_of, ends_so, rule, setup
 from apis.tasks.oracle import click, keys, pointed, switch
 from apis.tasks.osworld import HOME, Evaluator, Step, data_url, launch, put, raised
 from apis.tasks.programs import BOOKMARKS
@@ -85,7 +85,6 @@ def to_tab(view: View, title: str) -> Move | None:
 
 STAR, FILLED = "Bookmark this tab", "Edit bookmark for this tab"
 BOOKMARK = call("BrowserTools", "bookmark_page")
-WEB_BOOKMARK_WORDINGS = wordings("web_bookmark")
 
 
 def titles(random: Random, split: str, count: int) -> list[str]:
@@ -104,13 +103,14 @@ def pages(random: Random, split: str, count: int) -> list[Made]:
     return [(title, f"{name}.html", heading(title)) for title, name in zip(called, names, strict=True)]
 
 
-def asked(family: str, kind: str, template: str, page: Made, shown: Sequence[Made]) -> Goal:
+def asked(random: Random, split: str, family: str, page: Made, shown: Sequence[Made]) -> Goal:
     """To bookmark `page`, one of those that are `shown`."""
     title, name, _ = page
+    (kind,) = wordings(family)
     return Goal(
         family=family,
         kind=kind,
-        instruction=template.format(title=title),
+        instruction=worded(random, family, kind, split, title=title),
         target=name,
         wanted=title,
         files=tuple((file, content) for _, file, content in shown),
@@ -118,15 +118,13 @@ def asked(family: str, kind: str, template: str, page: Made, shown: Sequence[Mad
     )
 
 
-def web_bookmark_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
+def _web_bookmark(random: Random, split: str) -> Goal:
     made = pages(random, split, random.choice((1, 1, 2, 3)))
-    return asked("web_bookmark", "open", random.choice(WEB_BOOKMARK_WORDINGS["open"][split]), made[0], made)
+    return asked(random, split, "web_bookmark", made[0], made)
 
 
 def of_bookmarks(
     name: str,
-    templates: Templates,
     goal: Callable[[Random, str], Goal],
     routes: Mapping[str, Decide],
     *,
@@ -149,7 +147,7 @@ def of_bookmarks(
         return names | {word for text in (*made.words, made.wanted) for word in text.lower().split()} - {""}
 
     return Family(
-        name, (CHROME,), goal, config, evaluator, solved, routes, templates, values, leaves=leaves, may=ITS_END
+        name, (CHROME,), goal, config, evaluator, solved, routes, wordings(name), values, leaves=leaves, may=ITS_END
     )
 
 
@@ -192,40 +190,31 @@ def _before_bookmark(view: View) -> Move | None:
 
 WEB_BOOKMARK = of_bookmarks(
     "web_bookmark",
-    WEB_BOOKMARK_WORDINGS,
-    web_bookmark_goal,
+    _web_bookmark,
     {"gui": bookmark_by_gui, "api": bookmark_by_tools},
     marks=one_mark,
 )
 
 
-WEB_TAB_WORDINGS = wordings("web_tab")
-
-
-def web_tab_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
+def _web_tab(random: Random, split: str) -> Goal:
     made = pages(random, split, random.choice((2, 3, 3)))
     page = random.choice(made[1:])
-    return asked("web_tab", "tab", random.choice(WEB_TAB_WORDINGS["tab"][split]), page, made)
+    return asked(random, split, "web_tab", page, made)
 
 
-WEB_TAB = of_bookmarks(
-    "web_tab", WEB_TAB_WORDINGS, web_tab_goal, {"gui": bookmark_by_gui, "mixed": bookmark_by_tools}, marks=one_mark
-)
+WEB_TAB = of_bookmarks("web_tab", _web_tab, {"gui": bookmark_by_gui, "mixed": bookmark_by_tools}, marks=one_mark)
 
 
 DIALOG = "Bookmark all tabs"
 ALL = Hotkey(keys=("ctrl", "shift", "d"))
-WEB_ALL_WORDINGS = wordings("web_all")
 
 
-def web_all_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
+def _web_all(random: Random, split: str) -> Goal:
     made = pages(random, split, random.choice((2, 2, 3)))
     folder = " ".join(words(random, split, random.choice((1, 2, 2))))
     return Goal(
         kind="all",
-        instruction=random.choice(WEB_ALL_WORDINGS["all"][split]).format(folder=folder),
+        instruction=worded(random, "web_all", "all", split, folder=folder),
         target=made[0][1],
         wanted=folder,
         files=tuple((file, content) for _, file, content in made),
@@ -252,14 +241,10 @@ def all_decide(view: View) -> Move:
     return f"{len(tabs)} tabs -> bookmark", ALL
 
 
-WEB_ALL = of_bookmarks("web_all", WEB_ALL_WORDINGS, web_all_goal, {"gui": all_decide}, marks=all_marks)
+WEB_ALL = of_bookmarks("web_all", _web_all, {"gui": all_decide}, marks=all_marks)
 
 
-WEB_NOTE_WORDINGS = wordings("web_note")
-
-
-def web_note_goal(random: Random, split: str) -> Goal:
-    """What an instance of `split` asks for."""
+def _web_note(random: Random, split: str) -> Goal:
     grid = table(random, split, random.choice((2, 2, 3)), random.choice((3, 4)))
     row, column = random.randint(1, len(grid) - 1), random.randint(1, len(grid[0]) - 1)
     title, name, stem, old = words(random, split, 4)
@@ -268,7 +253,7 @@ def web_note_goal(random: Random, split: str) -> Goal:
     content = page(title.capitalize(), _table(grid))
     return Goal(
         kind="value",
-        instruction=random.choice(WEB_NOTE_WORDINGS["value"][split]).format(column=asked, item=item, file=file),
+        instruction=worded(random, "web_note", "value", split, column=asked, item=item, file=file),
         target=file,
         wanted=value,
         files=((file, f"{old}\n"), (shown, content)),
@@ -330,12 +315,12 @@ def _write(view: View) -> Move:
 WEB_NOTE = Family(
     "web_note",
     (CHROME, EDITOR),
-    web_note_goal,
+    _web_note,
     note_config,
     ends_so,
     end_of,
     {"gui": note_decide},
-    WEB_NOTE_WORDINGS,
+    wordings("web_note"),
     note_values,
     may=ITS_END,
 )

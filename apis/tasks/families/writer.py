@@ -14,15 +14,13 @@ from random import Random
 from apis.actions.gui import Quote, Tool, Type, Wait, line
 from apis.catalogue import call
 from apis.guest.addresses import address
-from apis.tasks.families import calc_tables, texts, wordings
+from apis.tasks.families import calc_tables, kind_of, texts, worded
 from apis.tasks.families.calc_tables import CALC, WorkbookGoal, fresh_word, table
 from apis.tasks.families.document import EDITOR, noted, read_note
 from apis.tasks.families.texts import TEXT_DOCUMENT, WRITER, Line, TextDocumentGoal, drawn, plain
 from apis.tasks.oracle import click, pointed, switch
 from apis.tasks.view import Decide, Move, View
 from apis.tasks.words import number
-
-WRITER_TEXT_WORDINGS = wordings("writer_text")
 
 
 def _replace(random: Random, split: str) -> tuple[str, str, str, list[str], list[str]]:
@@ -32,9 +30,8 @@ def _replace(random: Random, split: str) -> tuple[str, str, str, list[str], list
     return stem, old, new, texts, [text.replace(old, new) for text in texts]
 
 
-def writer_text_goal(random: Random, split: str) -> TextDocumentGoal:
-    """What an instance of `split` asks for."""
-    kind = random.choice(sorted(WRITER_TEXT_WORDINGS))
+def _writer_text(random: Random, split: str) -> TextDocumentGoal:
+    kind = kind_of(random, "writer_text")
     if kind == "replace":
         stem, old, new, start, after = _replace(random, split)
     else:
@@ -47,7 +44,7 @@ def writer_text_goal(random: Random, split: str) -> TextDocumentGoal:
             after = [text for text in texts if text != old]
     return TextDocumentGoal(
         kind=kind,
-        instruction=random.choice(WRITER_TEXT_WORDINGS[kind][split]).format(old=old, new=new, file=f"{stem}.docx"),
+        instruction=worded(random, "writer_text", kind, split, old=old, new=new, file=f"{stem}.docx"),
         target=f"{stem}.docx",
         words=tuple(part for part in (old, new) if part),
         start=tuple(start),
@@ -65,8 +62,7 @@ def _by_one_call(view: View, goal: TextDocumentGoal) -> Move:
 
 WRITER_TEXT = TEXT_DOCUMENT.family(
     "writer_text",
-    WRITER_TEXT_WORDINGS,
-    writer_text_goal,
+    _writer_text,
     texts.routes(texts.texts_by_gui, texts.texts_by(_by_one_call)),
 )
 
@@ -74,12 +70,10 @@ WRITER_TEXT = TEXT_DOCUMENT.family(
 BUTTONS = {"center": "Center", "right": "Right", "justify": "Justified", "strike": "Strikethrough"}
 LEAST, MOST = 12, 40  # points
 SIZE = "Font Size"
-WRITER_LOOK_WORDINGS = wordings("writer_look")
 
 
-def writer_look_goal(random: Random, split: str) -> TextDocumentGoal:
-    """What an instance of `split` asks for."""
-    kind = random.choice(sorted(WRITER_LOOK_WORDINGS))
+def _writer_look(random: Random, split: str) -> TextDocumentGoal:
+    kind = kind_of(random, "writer_look")
     texts, (stem,) = drawn(random, split, [random.choice((1, 2)) for _ in range(random.choice((3, 4)))], 1)
     text = random.choice(texts)
     size = str(number(random, split, LEAST, MOST)) if kind == "size" else ""
@@ -87,7 +81,7 @@ def writer_look_goal(random: Random, split: str) -> TextDocumentGoal:
     layout = () if looks else (kind,)
     return TextDocumentGoal(
         kind=kind,
-        instruction=random.choice(WRITER_LOOK_WORDINGS[kind][split]).format(text=text, size=size, file=f"{stem}.docx"),
+        instruction=worded(random, "writer_look", kind, split, text=text, size=size, file=f"{stem}.docx"),
         target=f"{stem}.docx",
         wanted=size,
         words=(text,),
@@ -136,8 +130,7 @@ def _enter_size(view: View) -> Move | None:
 
 WRITER_LOOK = TEXT_DOCUMENT.family(
     "writer_look",
-    WRITER_LOOK_WORDINGS,
-    writer_look_goal,
+    _writer_look,
     texts.looks(
         dict.fromkeys(("center", "right", "justify"), _align) | {"strike": _strike, "size": _size},
         dict.fromkeys(BUTTONS, _press) | {"size": _enter_size},
@@ -145,16 +138,12 @@ WRITER_LOOK = TEXT_DOCUMENT.family(
 )
 
 
-WRITER_CASE_WORDINGS = wordings("writer_case")
-
-
-def writer_case_goal(random: Random, split: str) -> TextDocumentGoal:
-    """What an instance of `split` asks for."""
+def _writer_case(random: Random, split: str) -> TextDocumentGoal:
     texts, (stem,) = drawn(random, split, [random.choice((1, 2)) for _ in range(random.choice((3, 4)))], 1)
     text = random.choice(texts)
     return TextDocumentGoal(
         kind="capitals",
-        instruction=random.choice(WRITER_CASE_WORDINGS["capitals"][split]).format(text=text, file=f"{stem}.docx"),
+        instruction=worded(random, "writer_case", "capitals", split, text=text, file=f"{stem}.docx"),
         target=f"{stem}.docx",
         words=(text,),
         start=tuple(texts),
@@ -169,24 +158,17 @@ def _case_by_one_call(view: View, goal: TextDocumentGoal) -> Move:
 
 WRITER_CASE = TEXT_DOCUMENT.family(
     "writer_case",
-    WRITER_CASE_WORDINGS,
-    writer_case_goal,
+    _writer_case,
     texts.routes(texts.texts_by_gui, texts.texts_by(_case_by_one_call)),
 )
 
 
-DOC_FROM_NOTE_WORDINGS = wordings("doc_from_note")
-
-
-def doc_from_note_goal(random: Random, split: str) -> TextDocumentGoal:
-    """What an instance of `split` asks for."""
+def _doc_from_note(random: Random, split: str) -> TextDocumentGoal:
     texts, (stem, note) = drawn(random, split, [random.choice((1, 2)), 2, random.choice((1, 2))], 2)
     *start, says = texts
     return TextDocumentGoal(
         kind="append",
-        instruction=random.choice(DOC_FROM_NOTE_WORDINGS["append"][split]).format(
-            note=f"{note}.txt", file=f"{stem}.docx"
-        ),
+        instruction=worded(random, "doc_from_note", "append", split, note=f"{note}.txt", file=f"{stem}.docx"),
         target=f"{stem}.docx",
         wanted=says,
         files=((f"{note}.txt", f"{says}\n"),),
@@ -209,26 +191,21 @@ _WRITE_NOTE = texts.routes(texts.texts_by_gui, texts.texts_by(texts.appended))
 
 DOC_FROM_NOTE = TEXT_DOCUMENT.family(
     "doc_from_note",
-    DOC_FROM_NOTE_WORDINGS,
-    doc_from_note_goal,
+    _doc_from_note,
     {name: _after_note(write) for name, write in _WRITE_NOTE.items()},
     apps=(WRITER, EDITOR),
     opened=lambda made: (made.target, made.files[0][0]),
 )
 
 
-DOC_FROM_SHEET_WORDINGS = wordings("doc_from_sheet")
-
-
-def doc_from_sheet_goal(random: Random, split: str) -> TextDocumentGoal:
-    """What an instance of `split` asks for."""
+def _doc_from_sheet(random: Random, split: str) -> TextDocumentGoal:
     grid = table(random, split, random.choice((2, 2, 3)), random.choice((3, 4, 5)))
     row, column = random.randint(1, len(grid) - 1), random.randint(1, len(grid[0]) - 1)
     item, asked, says = grid[row][0], grid[0][column], str(grid[row][column])
     texts, _ = drawn(random, split, [random.choice((1, 2)) for _ in range(random.choice((2, 2, 3)))])
     stem, sheet = fresh_word(random, split, grid, 2)
-    instruction = random.choice(DOC_FROM_SHEET_WORDINGS["append"][split]).format(
-        column=asked, item=item, sheet=f"{sheet}.xlsx", file=f"{stem}.docx"
+    instruction = worded(
+        random, "doc_from_sheet", "append", split, column=asked, item=item, sheet=f"{sheet}.xlsx", file=f"{stem}.docx"
     )
     workbook = WorkbookGoal(
         family="doc_from_sheet",
@@ -284,8 +261,7 @@ _ASKING = {"gui": 0.0, "api": 1.0, "mixed": 0.5}
 
 DOC_FROM_SHEET = TEXT_DOCUMENT.family(
     "doc_from_sheet",
-    DOC_FROM_SHEET_WORDINGS,
-    doc_from_sheet_goal,
+    _doc_from_sheet,
     {name: _after_sheet(write, _ASKING[name]) for name, write in _WRITE_SHEET.items()},
     apps=(WRITER, CALC),
     opened=lambda made: (made.target, made.workbooks[0].target),
