@@ -21,7 +21,6 @@ from apis.tasks.osworld import Step, UnknownStep
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import getters, package, published, published_guards, published_worker
 from apis.tasksets.getters import AskedOfPackage
-from apis.tasksets.published import PublishedScore
 from runtime.errors import ConfigError
 from tests.apis.office_pairs import book
 
@@ -99,37 +98,28 @@ def cases() -> list[dict[str, Any]]:
     return made()["cases"]
 
 
-def score_of(cases: list[dict[str, Any]], side: str) -> list[PublishedScore]:
-    """What the installed package gives to this side of each case."""
-    return published.answers(
-        [
-            published.order(
-                case["metric"], viewed(case[side]), viewed(case["expected"]), case["options"],
-                viewed(case.get("starts", [])),
-            )
-            for case in cases
-        ]
-    )  # fmt: skip
+def order(case: dict[str, Any], result: Any) -> str:
+    starts = viewed(case.get("starts", []))
+    return published.order(case["metric"], result, viewed(case["expected"]), case["options"], starts)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_each_metric_that_is_left_to_the_package_judges_a_right_end_and_a_near_miss() -> None:
     if not published.is_here():
         pytest.skip("make osworld-judge")
     asked = [case for case in cases() if case["metric"] in package.LEFT_METRICS]
     assert sorted({case["metric"] for case in asked}) == sorted(package.LEFT_METRICS.keys() - {"compare_videos"})
-    honest = asked + made()["honest"]
-    right = [(case["metric"], one) for case, one in zip(honest, score_of(honest, "right"), strict=True)]
-    wrong = [(case["metric"], one) for case, one in zip(asked, score_of(asked, "wrong"), strict=True)]
-    assert [pair for pair in (*right, *wrong) if pair[1].missing] == []
-    assert [pair for pair in right if pair[1].score < 0.999] == []
-    assert [pair for pair in wrong if pair[1].score > 0.9] == []
-    blanks = [(case, blank) for case in asked if (blank := published._blank(viewed(case["right"]))) is not None]
-    orders = [
-        published.order(case["metric"], blank, viewed(case["expected"]), case["options"]) for case, blank in blanks
-    ]
-    full = {case["metric"] for (case, _), one in zip(blanks, published.answers(orders), strict=True) if one.score == 1}
-    assert full == set()
+    given = [(case, "right", viewed(case["right"])) for case in asked + made()["honest"]]
+    given += [(case, "wrong", viewed(case["wrong"])) for case in asked]
+    given += [(case, "blank", published._blank(result)) for case, side, result in given if side == "right"]
+    given = [one for one in given if one[1] != "blank" or one[2] is not None]
+    answers = published.answers([order(case, result) for case, _, result in given])
+    said = [(case["metric"], side, one) for (case, side, _), one in zip(given, answers, strict=True)]
+    assert [row for row in said if row[2].missing] == []
+    assert [row for row in said if row[1] == "right" and row[2].score < 0.999] == []
+    assert [row for row in said if row[1] == "wrong" and row[2].score > 0.9] == []
+    assert [row for row in said if row[1] == "blank" and row[2].score == 1] == []
 
 
 @pytest.mark.slow
@@ -150,6 +140,7 @@ def test_a_guard_alone_lets_right_ends_pass_and_refuses_weak_ones(tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_guard_refuses_the_wrong_ends_that_a_published_metric_accepts() -> None:
     """Each is accepted by the metric itself: a guard is asked for nothing else."""
     assert {name for name, one in package.LEFT_METRICS.items() if one.weak} == published_guards.GUARDS.keys()
@@ -157,7 +148,7 @@ def test_a_guard_refuses_the_wrong_ends_that_a_published_metric_accepts() -> Non
         pytest.skip("make osworld-judge")
     weak = made()["weak"]
     assert {case["metric"] for case in weak} == published_guards.GUARDS.keys()
-    answers = zip(weak, score_of(weak, "wrong"), strict=True)
+    answers = zip(weak, published.answers([order(case, viewed(case["wrong"])) for case in weak]), strict=True)
     assert [(case["metric"], one) for case, one in answers if not one.refused or "can't be read" in one.refused] == []
 
 
