@@ -29,9 +29,8 @@ def test_seats_play_whole_episodes_and_each_figure_is_there() -> None:
     assert found["faults"] == {}
     assert found["steps"] > seats.TURNS
     assert found["episodes"] > 0
-    figures = ("controller_ms", "main_ms", "reference_ms", "prompt_tokens", "late_p99_ms", "own_p99_ms")
+    figures = ("controller_ms", "main_ms", "reference_ms", "prompt_tokens")
     assert all(found[name] > 0 for name in figures)
-    assert found["own_p99_ms"] <= found["late_p99_ms"]
     met = {target["name"].partition(",")[0]: target for target in found["targets"]}
     assert met["faults"]["measured"] == 0
     fed = seats.FED_PERIOD_S * 1e3 / (found["controller_ms"] * standins.REFERENCE_MS / found["reference_ms"])

@@ -1,7 +1,6 @@
 """Actors next to the real ones: a sampler that computes nothing, and a look at a process.
 
-The sampler answers each prompt with one well-formed action after a drawn time, and counts it. The look costs
-its process a wake-up each 50 ms.
+The sampler answers each prompt with one well-formed action after a drawn time, and counts it.
 """
 
 from __future__ import annotations
@@ -18,12 +17,9 @@ from actors.sampler.messages import Generate, Generated
 from policy.tokenizer import Tokenizer
 from runtime.actor import Actor, handles
 from runtime.messaging.message import Message, Request, Version
-from tests.bench.report import median, percentile
 from tests.simulated_desktops import observation
 
 REFERENCE_MS = 1.5  # of a reference round on an idle core of the machine that the bounds were set on
-EVERY_S = 0.05
-REFERENCE_EVERY_S = 0.5
 SERVING_S = 20.0
 BEGIN = Version(lineage=0, step=0)
 
@@ -98,70 +94,21 @@ def reference_round() -> float:
 
 
 class ProcessReading(Message):
-    """A process since the last look: how late its loop's sleeps of 50 ms came back, and what it has taken in all.
+    """What the process that was asked has taken in all."""
 
-    `own` is the part of a lateness in which the loop itself may have run: at most its processor time since the sleep
-    began. What is more, other programs had.
-    """
-
-    late_p50_ms: float | None
-    late_p99_ms: float | None
-    own_p99_ms: float | None
-    reference_ms: float | None  # the median of its reference rounds
     uss_bytes: int
     cpu_s: float
 
 
 class GetProcessReading(Request[ProcessReading]):
-    """Ask for it, and begin again."""
+    """Ask for it."""
 
 
 class ProcessLook(Actor):
     """Looks at the process that it lives in."""
 
-    async def on_start(self) -> None:
-        """Begin to measure."""
-        self._late: list[float] = []  # twenty a second, until the next look
-        self._own: list[float] = []
-        self._rounds: list[float] = []
-        self._process = psutil.Process()
-        self.ctx.spawn(self._measure(), "lateness")
-
-    async def _measure(self) -> None:
-        now = asyncio.get_running_loop().time
-        while True:
-            began, spent = now(), time.thread_time()
-            await asyncio.sleep(EVERY_S)
-            late_s = now() - began - EVERY_S
-            self._late.append(1e3 * late_s)
-            self._own.append(1e3 * min(late_s, time.thread_time() - spent))
-
     @handles(GetProcessReading, concurrent=True)
     async def look(self, msg: GetProcessReading) -> ProcessReading:
-        """What was measured since the last look."""
-        late, own = self._late, self._own
-        rounds = self._rounds
-        self._late, self._own, self._rounds = [], [], []
-        spent = self._process.cpu_times()
-        return ProcessReading(
-            late_p50_ms=percentile(late, 0.5),
-            late_p99_ms=percentile(late, 0.99),
-            own_p99_ms=percentile(own, 0.99),
-            reference_ms=median(rounds),
-            uss_bytes=(await asyncio.to_thread(self._process.memory_full_info)).uss,
-            cpu_s=spent.user + spent.system,
-        )
-
-
-class ReferenceLook(ProcessLook):
-    """Looks at a process that does nothing but a reference round now and then."""
-
-    async def on_start(self) -> None:
-        """Begin to measure."""
-        await super().on_start()
-        self.ctx.spawn(self._work(), "reference")
-
-    async def _work(self) -> None:
-        while True:
-            await asyncio.sleep(REFERENCE_EVERY_S)
-            self._rounds.append(await asyncio.to_thread(reference_round))
+        """What it has taken so far."""
+        memory = await asyncio.to_thread(psutil.Process().memory_full_info)
+        return ProcessReading(uss_bytes=memory.uss, cpu_s=time.process_time())
