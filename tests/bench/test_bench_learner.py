@@ -18,7 +18,6 @@ from actors.cluster.runs import run_folder
 from actors.replay.database.ledger_file import connect
 from actors.replay.messages import StepPayload, StepRef, VersionSpan
 from policy.architecture import read_architecture
-from policy.packing import PackedSample, siblings
 from runtime.messaging.message import Version
 from runtime.segments import SegmentStore
 from tests.bench import learner, shapes
@@ -82,26 +81,6 @@ def test_all_ways_compute_the_same_step(
     tokens = {step["way"]: step["tokens"] for step in found["steps"]}
     assert tokens == {"shared": 2 * (PROMPT + SIZE * ANSWER), "whole": 2 * SIZE * (PROMPT + ANSWER)}
     assert found["off_by"] < 1e-4
-
-
-def test_a_run_without_groups_to_learn_from_is_one_clear_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    trained_run(tmp_path / "runs" / "even", {1: [True] * SIZE})
-    at = ["--runs", str(tmp_path / "runs")]
-    assert main(["learner", "--run", "even", *at]) == 2
-    assert "run even stores no group of differing success" in capsys.readouterr().err
-    assert main(["learner", "--run", "evne", *at]) == 2
-    assert "even" in capsys.readouterr().err
-    assert main(["learner", "--run", "even", *at, "--times", "0"]) == 2
-    assert "--times" in capsys.readouterr().err
-
-
-def test_a_whole_sample_is_the_same_sample_without_siblings() -> None:
-    sample = PackedSample(ids=[1, 2, 3, 4, 5], response_len=2, weight=1.0)
-    alone = learner.whole([sample, sample])
-    assert [list(one.targets()) for one in alone] == [list(sample.targets())] * 2
-    assert siblings(alone) == [[0], [1]]
 
 
 def test_a_shape_is_timed_with_random_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import re
 import subprocess
 import sys
 
@@ -15,7 +13,6 @@ from apis.actions.grammar import RefusedAnswer, parse
 from apis.observation import MAX_ELEMENTS, from_guest, neat
 from apis.prompts.names import element_names, window_names
 from tests import simulated_desktops
-from tests.bench.__main__ import main
 from tests.bench.seats import seats, standins
 
 
@@ -47,38 +44,3 @@ def test_simulated_desktops_show_what_real_ones_may_and_the_answers_are_actions(
     for answer in seats.ANSWERS[form]:
         action = parse(answer, seen.app, element_names(seen), window_names(seen), form)
         assert not isinstance(action, RefusedAnswer)
-
-
-@pytest.mark.parametrize("screen", simulated_desktops.SCREENS)
-def test_each_desktop_shows_a_document_of_its_own_and_changes_a_share_of_it(screen: str) -> None:
-    words = simulated_desktops.vocabulary()
-    one, other = (simulated_desktops.Document(screen, words, 0.15, seed) for seed in ("one", "other"))
-    looks = [[tuple(map(str, row)) for row in document.look()["elements"]] for document in (one, one, one, other)]
-    changed = [sum(a != b for a, b in zip(*pair, strict=True)) / len(looks[0]) for pair in itertools.pairwise(looks)]
-    assert all(0.08 < share <= 0.151 for share in changed[:2])
-    assert changed[2] > 0.7
-    frame = neat(msgspec.msgpack.encode(one.look()))
-    assert frame is not None
-    assert len(frame.elements) == (30 if screen == "text" else MAX_ELEMENTS)
-
-
-def test_a_reference_round_takes_processor_time() -> None:
-    assert standins.reference_round() > 0
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--seats", "1"], "--seats is 1: at least 2"),
-        (["--period", "-1"], "--period is -1: at least 0"),
-        (["--screen", "sheets"], "--screen sheets: .*sheet"),
-        (["--changed", "1.5"], "--changed is 1.5: a share, from 0 to 1"),
-        (["--format", "short"], "--format short"),
-        (["--model", "/none"], "/none/tokenizer.json is missing"),
-    ],
-)
-def test_what_can_not_be_measured_is_refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["capacity", "seats", *words]) == 2
-    line = capsys.readouterr().err.strip()
-    assert re.search(said, line)
-    assert "\n" not in line

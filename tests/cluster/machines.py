@@ -27,7 +27,6 @@ PORT = 6379
 CPUS = 4  # that each machine's Ray says it has
 RAY = str(Path(sys.executable).parent / "ray")
 JOINED = "Ray runtime started"
-OWN = ("/tmp", "/run")
 SERVICES = ("sshd", "sshfs", "ssh", "sftp-server")  # of a machine's own system: they outlive its Ray
 SSHD = """
 HostKey {keys}/host
@@ -41,12 +40,6 @@ Subsystem sftp internal-sftp
 OWN_FOLDERS = 'mount -t tmpfs tmpfs /tmp && mount -t tmpfs tmpfs /run && hostname "$0" && exec sleep infinity'
 LOOK_S, END_S = 0.2, 20.0
 SHOWN = 12  # lines of the log of a Ray that does not come up
-
-
-def refuse_hidden(path: Path, what: str) -> None:
-    """Raise ConfigError about `what`, which lies at `path`, in a folder that each machine has of its own."""
-    if any(path.resolve().is_relative_to(own) for own in OWN):
-        raise ConfigError(f"{what}: each machine has its own {' and '.join(OWN)}; next: choose another folder")
 
 
 class Machines:
@@ -76,7 +69,6 @@ class Machines:
         """Build the machines. Raises ConfigError without Ray, and CalledProcessError where `ip` refuses."""
         if not Path(RAY).is_file():
             raise ConfigError("machines of a cluster need Ray, which is not installed: make ray")
-        refuse_hidden(Path(RAY), f"the checkout with {RAY}")
         with contextlib.ExitStack() as undo:
             undo.callback(self._remove)
             self._build()

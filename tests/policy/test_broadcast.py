@@ -103,20 +103,6 @@ def test_engines_are_let_go_when_one_does_not_come(peers: Peers) -> None:
     assert said(engines[0]) == "refused"
 
 
-@pytest.mark.proof
-def test_engines_are_let_go_when_one_dies_in_the_group(peers: Peers) -> None:
-    engines = peers(2)
-    group = SendingGroup("death", 2, address="127.0.0.1", backend="gloo", timeout_s=30.0)
-    tell(engines[0], group, 1, 3, "death", "11", "stay")
-    tell(engines[1], group, 2, 3, "death", "11", "die")
-    group.join()
-    engines[1].wait(timeout=30)
-    with pytest.raises(LearnerError, match="not taken by all of death"):
-        group.send(list(TENSORS.values()), timeout_s=10.0)
-    group.close()
-    assert said(engines[0]) in {"refused", "16"}
-
-
 @pytest.mark.slow
 def test_an_engine_that_dies_within_a_broadcast_costs_the_broadcast_alone(peers: Peers) -> None:
     large = [torch.ones(64 << 20, dtype=torch.uint8)]  # more than sockets hold

@@ -9,7 +9,6 @@ import pytest
 
 from policy.architecture import read_architecture
 from policy.tokenizer import Tokenizer
-from runtime.errors import ConfigError
 from tests.policy import tiny_models
 from tests.policy.chat_models import CHATML, GLM4, LLAMA3, MISTRAL, OF_STYLE, Chat, write_tokenizer
 
@@ -72,11 +71,3 @@ def test_engine_and_learner_end_an_answer_by_the_same_ids(tmp_path: Path, style:
     tokenizer = Tokenizer.load(folder)
     assert tokenizer.eos_id in tokenizer.stop_ids
     assert tokenizer.stop_ids == read_architecture(folder).eos_ids
-
-
-def test_a_template_that_refuses_turns_says_so(tmp_path: Path) -> None:
-    once = "{% if messages|length > 1 %}{{ raise_exception('one question') }}{% endif %}{{ messages[0].content }}</s>"
-    ours, _ = made(tmp_path, MISTRAL._replace(template=once))
-    assert ours.decode(ours.prompt_ids("hi")) == "hi</s>"
-    with pytest.raises(ConfigError, match="one question"):
-        ours.prompt_ids("hi", earlier=[("a", "b")])

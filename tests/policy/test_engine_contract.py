@@ -107,24 +107,6 @@ async def test_prompt_scores_are_unscaled(fresh, models):
     assert await scored(12) == await scored(-1) == []
 
 
-async def test_shared_prefix_is_cached(fresh):
-    first = await fresh.generate(input_ids=[*ids(1, 40), 3], sampling_params=GREEDY)
-    second = await fresh.generate(input_ids=[*ids(1, 40), 4, 5], sampling_params=GREEDY)
-    assert first["meta_info"]["cached_tokens"] == 0
-    assert second["meta_info"]["cached_tokens"] == 40
-
-
-async def test_several_sequences_share_a_forward_pass(fresh):
-    alone = [await fresh.generate(input_ids=ids(i, 9 + i), sampling_params=GREEDY) for i in range(6)]
-    await fresh.post("/flush_cache", {})
-    prompts = [ids(i, 9 + i) for i in range(6)]
-    together = await fresh.each(prompts, sampling_params=GREEDY)
-    assert [one["output_ids"] for one in together] == [one["output_ids"] for one in alone]
-    figures = (await fresh.load())["figures"]
-    assert figures["max_pass_sequences"] >= 2
-    assert figures["pass_sequences"] > figures["passes"]
-
-
 async def test_a_seed_gives_the_same_answer_again(fresh):
     params = {"temperature": 1.0, "max_new_tokens": 6}
     drawn = [
@@ -218,17 +200,6 @@ async def test_a_pinned_version_is_sampled_beside_the_current(fresh, models):
     status, answer = await fresh.post("/generate", body | {"weight_version": "0.2"})
     assert status == 400
     assert "not resident" in answer["error"]["message"]
-
-
-async def test_the_current_version_stays_pinned_over_an_update(fresh, models):
-    await fresh.post("/pin_weights", {"weight_version": "0.0", "model_path": "unused"})
-    await fresh.post("/update_weights_from_disk", {"model_path": str(models[1]), "weight_version": "0.1"})
-    body = {"input_ids": ids(1, 9), "sampling_params": GREEDY}
-    old = await fresh.generate(**body, weight_version="0.0")
-    new = await fresh.generate(**body)
-    assert old["meta_info"]["weight_version"] == "0.0"
-    assert new["meta_info"]["weight_version"] == "0.1"
-    await fresh.post("/unpin_weights", {"weight_version": "0.0"})
 
 
 async def test_abort_keeps_what_was_drawn(fresh):

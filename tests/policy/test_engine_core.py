@@ -84,15 +84,6 @@ def test_a_cached_prefix_changes_nothing(model):
     check(model, again)
 
 
-def test_twins_share_one_prefill(model):
-    core = make_core(model)
-    twins = [response(str(i), prompt(33, 2), 3) for i in range(3)]
-    run_core(core, *twins)
-    assert [one.cached for one in twins] == [0, 32, 32]
-    for one in twins:
-        check(model, one)
-
-
 def test_prompt_scores(model):
     core = make_core(model, prefill_tokens=7)
     ids = prompt(30, 3)

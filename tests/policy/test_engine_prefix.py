@@ -46,13 +46,3 @@ def test_limit_keeps_the_last_token_to_be_computed():
     index = PrefixIndex(8, BLOCK)
     index.insert(0, [1, 2, 3, 4])
     assert len(index.match(0, [1, 2, 3, 4], 3)) == 1
-
-
-def test_least_recently_used_goes_first():
-    index = PrefixIndex(2, BLOCK)
-    index.insert(0, [1, 1])
-    index.insert(0, [2, 2])
-    index.match(0, [1, 1], 2)
-    index.insert(0, [3, 3])
-    assert index.match(0, [1, 1], 2)
-    assert not index.match(0, [2, 2], 2)

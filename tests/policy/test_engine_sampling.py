@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.engine.core import ALL, Share, draw, score
+from policy.engine.core import ALL, Share, draw
 
 LOGITS = st.lists(st.floats(-20, 20, width=32), min_size=2, max_size=9)
 
@@ -49,17 +49,6 @@ def test_a_share_of_the_likeliest_tokens_is_drawn_from(logits, share, uniform):
     assert logprob == pytest.approx(float(likely[token].log()), abs=1e-5), "what is left out changes no log-probability"
     likelier = likely[likely > likely[token] * (1 + 1e-5)]  # a smaller difference may be a tie in another precision
     assert float(likelier.double().sum()) < share + 1e-5
-
-
-def test_a_share_keeps_the_proportions_of_what_it_keeps():
-    logits = torch.tensor([[3.0, 1.0, 2.0, 0.0]]).log()
-    tokens = [draw(logits, [1.0], [n / 1000], [Share(0.8)])[0][0] for n in range(1000)]
-    assert [tokens.count(n) for n in range(4)] == pytest.approx([600, 0, 400, 0], abs=1)
-
-
-def test_scores_are_unscaled():
-    logits = torch.randn(3, 5)
-    assert score(logits, [0, 4, 2]) == pytest.approx(torch.log_softmax(logits, -1)[[0, 1, 2], [0, 4, 2]].tolist())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import torch
 
 from policy.megatron import layers
 from policy.megatron.trainer import OptimConfig, Trainer
-from policy.packing import Aggregation, MicroBatch, PackedSample, group_weights, sample_weights
+from policy.packing import Aggregation, MicroBatch, PackedSample, group_weights
 from policy.settings import Objective
 from tests.policy import tiny_models
 
@@ -130,23 +130,6 @@ def test_a_prompt_that_samples_share_is_computed_once_and_changes_nothing(
             assert figures[name] == pytest.approx(apart[name], rel=1e-4, abs=1e-6), name
     packed = trainer.grpo_step([MicroBatch(samples=samples)], 0.0, objective)["packed_tokens"]
     assert packed == 17 + 9 + sum(length for _, length in responses)
-
-
-@pytest.mark.slow
-def test_every_split_of_a_cross_entropy_batch_does(trainer: Trainer) -> None:
-    rng = random.Random(3)
-    lengths = [2, 9, 1, 30]
-    samples = [
-        PackedSample(ids=[rng.randrange(tiny_models.VOCAB) for _ in range(n + 5)], response_len=n, weight=weight)
-        for n, weight in zip(lengths, sample_weights(lengths, Aggregation.STEP_MEAN), strict=True)
-    ]
-    whole = trainer.cross_entropy_step([MicroBatch(samples=samples)], 0.0)
-    expected = gradient(trainer)
-    for batches in splits(samples):
-        figures = trainer.cross_entropy_step(batches, 0.0)
-        assert float((gradient(trainer) - expected).norm() / expected.norm()) < TOLERANCE
-        assert figures["accuracy"] == whole["accuracy"]
-        assert figures["loss"] == pytest.approx(whole["loss"], rel=1e-5)
 
 
 @pytest.mark.slow

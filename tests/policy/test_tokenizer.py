@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
@@ -75,15 +75,6 @@ def test_content_never_makes_a_special_token(own: Tokenizer, text: str) -> None:
     assert [i for i in own.prompt_ids(text, system=text) if i in special] == [4, 1, 2, 1, 3]
 
 
-@pytest.mark.slow
-@settings(max_examples=300, deadline=None)
-@given(text=texts)
-@example(text=LINES * 20)
-def test_the_fast_way_gives_the_same_ids(own: Tokenizer, text: str) -> None:
-    sound = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    assert own.encode(text) == own._content.encode(sound, add_special_tokens=False).ids
-
-
 def test_a_packed_prompt_is_the_same_prompt(own: Tokenizer, tmp_path: Path) -> None:
     template = "{% for m in messages %}<turn>{{ m['role'] }}\n{{ m['content'] }}<stop>\n{% endfor %}<turn>assistant\n"
     for tokenizer in (own, Tokenizer.load(_foreign_folder(tmp_path, template))):
@@ -103,38 +94,6 @@ def test_a_system_text_without_a_place_goes_in_front_of_the_first_question(tmp_p
     assert foreign.folds_system
     asked = foreign.prompt_ids("hello", "be kind", [("hi", "yes")])
     assert foreign.decode(asked) == "<turn>be kind\n\nhi<turn>yes<stop><turn>hello"
-
-
-def test_names_and_lines_are_short(own: Tokenizer) -> None:
-    assert [own.decode([i]) for i in own.encode("\ne12 push-button Undo")[:3]] == ["\n", "e12", " push-button "]
-    assert len(own.encode("=e60,")) == 3
-    assert len(own.encode("e61")) > 1
-    assert len(own.encode(LINES)) < 90
-    assert len(own.encode(ANSWER)) < 30
-
-
-def _shares_a_letter_with_glue(before: str, word: str, after: str) -> bool:
-    """Whether an added token covers a part of the word together with what stands around it, or the whole word."""
-    framed, start, end = before + word + after, len(before), len(before) + len(word)
-    for piece in GLUE:
-        at = framed.find(piece)
-        while at >= 0:
-            touches, within = at < end and at + len(piece) > start, start <= at and at + len(piece) <= end
-            if touches and not within:
-                return True
-            at = framed.find(piece, at + 1)
-    return False
-
-
-@settings(max_examples=100, deadline=None)
-@given(word=st.text("abcdefghijklmnopqrstuvwxyzABC", min_size=1, max_size=12))
-@example(word="textA")  # " text" is a tag of an observation line
-@example(word="kumquat")
-def test_a_word_has_the_same_pieces_everywhere(own: Tokenizer, word: str) -> None:
-    alone = own.encode(f"({word}")[1:]
-    for before, after in (("text='", "')"), ("\n", "\n"), (" ", "."), ("'", ".txt"), ("-> ", "")):
-        pieces = "".join(map(chr, own.encode(before + word + after)))
-        assert "".join(map(chr, alone)) in pieces or _shares_a_letter_with_glue(before, word, after)
 
 
 def test_foreign_folder_uses_its_own_template(tmp_path: Path) -> None:

@@ -9,14 +9,12 @@ from policy import hf_folder
 from policy.architecture import read_architecture
 from policy.hf_folder import from_hf, to_hf
 from policy.megatron.trainer import OptimConfig, Trainer
-from policy.packing import MicroBatch, PackedSample
 from policy.tensorfiles import inside, outside
 from runtime.errors import ConfigError
 from tests.policy import tiny_models
 
 STYLES = [
-    ("qwen2", True), ("qwen2", False), ("qwen3", True), ("qwen3", False),
-    ("llama", True), ("llama3", False), ("mistral", False), ("glm4", True), ("glm4", False),
+    ("qwen2", True), ("qwen3", False), ("llama3", False), ("glm4", False),
 ]  # fmt: skip
 
 
@@ -30,22 +28,6 @@ def test_export_gives_back_every_bit(tmp_path: Path, style: str, *, tied: bool) 
     assert digest == hf_folder.digest(tmp_path / "out")
     assert (tmp_path / "out" / "tokenizer.json").read_text() == "{}"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "out"]
-
-
-@pytest.mark.parametrize(("style", "tied"), STYLES)
-def test_logits_equal_transformers(tmp_path: Path, style: str, *, tied: bool) -> None:
-    from transformers import AutoModelForCausalLM
-
-    trainer = Trainer(tiny_models.write(tmp_path / "model", style, tied=tied), OptimConfig())
-    trainer.export(tmp_path / "out")
-    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32)
-    sequences = [[(7 * i + k) % tiny_models.VOCAB for i in range(length)] for k, length in enumerate((9, 30, 30, 17))]
-    batch = MicroBatch(samples=[PackedSample(ids=ids, response_len=len(ids) - 1, weight=1.0) for ids in sequences])
-    logits = tiny_models.logits(trainer, batch)
-    for ids, ours in zip(sequences, logits, strict=True):
-        with torch.no_grad():
-            expected = theirs(torch.tensor([ids])).logits[0, :-1]
-        assert (ours - expected).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize(("size", "vocab"), [(1, 97), (2, 96), (2, 97)])

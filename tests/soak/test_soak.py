@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
@@ -19,10 +18,10 @@ from hypothesis import strategies as st
 
 from actors.replay.database.ledger_file import connect
 from tests.soak import soak as module
-from tests.soak.faults import KINDS, inject, mark_of, schedule
-from tests.soak.log import LoggedState, RunLog, judged
+from tests.soak.faults import KINDS, inject, schedule
+from tests.soak.log import LoggedState, judged
 from tests.soak.soak import Soak, SoakOptions
-from tests.soak.verdict import Broken, Level, Return, audited, bad, left, look, returns, windows
+from tests.soak.verdict import Broken, Level, Return, audited, bad, returns, windows
 
 
 @given(st.integers(0, 2**32), st.floats(60, 4000), st.floats(2, 60))
@@ -38,12 +37,6 @@ def test_a_schedule_comes_from_its_seed_and_spares_the_restart_budgets(
         kind = KINDS[planned.kind]
         assert planned.at_s - last.get(kind.part, float("-inf")) >= kind.rest_s
         last[kind.part] = planned.at_s
-
-
-def test_every_kind_comes_in_half_an_hour() -> None:
-    for seed in range(20):
-        _, (start, end), _ = windows(30.0)
-        assert {planned.kind for planned in schedule(seed, end - start, 20.0)} == set(KINDS)
 
 
 @given(st.floats(1, 600))
@@ -114,13 +107,6 @@ def test_a_leak_is_what_stays(peak: int, stays: int) -> None:
     assert not any(one.back for one in returns([level(0.5)], (0.0, 1.0), (2.0, 3.0)))
 
 
-def test_desktops_that_are_asked_for_are_no_leak() -> None:
-    seen = [level(1.0, desktops=2), level(9.0, desktops=7)]
-    for asked, back in ((6, False), (7, True)):
-        found = {one.name: one for one in returns(seen, (0.0, 2.0), (8.0, 10.0), asked)}
-        assert found["desktops"].back == back
-
-
 def broken(state: LoggedState) -> Broken:
     return Broken(at_s=1.0, kind="x_kill", victim="", state=str(state), sign="", after_s=1.0, deadline_s=9.0)
 
@@ -146,26 +132,6 @@ def test_a_ledger_whose_counts_differ_is_reported(tmp_path: Path) -> None:
     assert "episodes:demo" in audited(file)
 
 
-def test_only_the_named_run_is_looked_at(tmp_path: Path) -> None:
-    run = tmp_path / "soak-of-a-test"
-    (run / "logs").mkdir(parents=True)
-    state = tmp_path / "state"
-    (state / f"{mark_of(run)}1.2.abcdabcd" / "3").mkdir(parents=True)
-    (state / "crl.another.1.2.abcdabcd" / "3").mkdir(parents=True)
-    found = left(run, str(state))
-    assert [len(found[kind]) for kind in ("owners", "folders", "mounts", "cgroups")] == [1, 1, 0, 0]
-    seen = look(1.0, os.getpid(), run, str(state))
-    assert (seen.desktops, seen.folders, seen.guest_processes) == (1, 1, 0)
-    assert seen.processes >= 1
-    away = tmp_path / "away"
-    (away / str(state).lstrip("/") / f"{mark_of(run)}1.2.abcdabcd" / "7").mkdir(parents=True)
-    (tmp_path / "mounts").write_text(f"x /y/{mark_of(run)}1.2.abcdabcd.7/z t rw 0 0\nx /y/crl.another.1/z t rw 0 0\n")
-    there = left(run, str(state), away, tmp_path / "mounts")
-    assert [len(there[kind]) for kind in ("owners", "folders", "mounts")] == [1, 1, 1]
-    assert inject("agent_kill", 0.0, run, os.getpid(), str(state)) is None
-    assert inject("engine_kill", 0.0, run, os.getpid(), str(state)) is None
-
-
 def test_a_stopped_part_is_let_go_again(tmp_path: Path) -> None:
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)", "--name=ranks/0"])
     try:
@@ -182,23 +148,6 @@ def test_a_stopped_part_is_let_go_again(tmp_path: Path) -> None:
     finally:
         sleeper.send_signal(signal.SIGKILL)
         sleeper.wait(timeout=10)
-
-
-def test_lines_are_counted_once(tmp_path: Path) -> None:
-    lines = [
-        {"t": 1.0, "event": "learner_step", "phase": "rl"},
-        {"t": 2.0, "event": "episode_ended", "reason": "done", "level": "warning"},
-        {"t": 3.0, "event": "desktop_booted", "desktop": "a"},
-    ]
-    (tmp_path / "logs").mkdir()
-    logged = [{"level": "info", "actor": "host/main", "trace": None, "ts": "", **line} for line in lines]
-    (tmp_path / "logs" / "main.jsonl").write_text("".join(json.dumps(line) + "\n" for line in logged))
-    found = RunLog(tmp_path)
-    for _ in range(2):
-        found.read()
-    found.close()
-    assert (found.rl_steps, found.in_rl, found.booted) == (1, False, {"a"})
-    assert (found.counts, found.warnings) == ({"ended: done": 1}, {"episode_ended": 1})
 
 
 RUN = """#!/usr/bin/python3
