@@ -20,10 +20,7 @@ TASKS_HELP = Help(
     "  computerrl tasks fetch osworld --from OSWorld/ --from ubuntu_osworld_file_cache/\n"
     "  computerrl tasks attack desktop --family web_bookmark --family vlc_playlist\n",
 )
-LIST = (
-    "List the families of a suite: application, routes of the oracles, kinds of task and wordings; of a file or\n"
-    "folder of tasks, each task."
-)
+LIST = "List the families of a suite: application, routes of the oracles, kinds of task and wordings."
 SHOW = "Print a task: instruction, set-up, verifier and the oracles that can do it."
 CHECK = (
     "Play the oracles of a suite on real desktops and count what they solve, faults apart. --static looks at the form\n"
@@ -101,7 +98,7 @@ DOCTOR_HELP = Help(
 def _tasks_arguments(parser: argparse.ArgumentParser) -> None:
     verbs, examples = parser.add_subparsers(dest="verb", metavar="VERB", required=True), TASKS_HELP.examples
     listing = verb(verbs, "list", Help("families of a suite", LIST, examples), "cluster.views.tasks:list_suite")
-    listing.add_argument("suite", metavar="SUITE", nargs="?", default="desktop", help=f"{SUITE} (default: desktop)")
+    listing.add_argument("suite", metavar="SUITE", nargs="?", default="desktop", help="suite, YAML file or family (default: desktop)")
     show = verb(verbs, "show", Help("one task", SHOW, examples), "cluster.views.tasks:show")
     show.add_argument("task", metavar="ID", help="FAMILY/SPLIT/NUMBER (FAMILY: its first), or a task's JSON file")
     place = "cluster.checks.tasks.command:check"
@@ -116,8 +113,6 @@ def _tasks_arguments(parser: argparse.ArgumentParser) -> None:
     routes = ("gui", "api", "mixed", "all")
     flag(check, "--route", "", "which oracles (default: all)", choices=routes, default="all")
     flag(check, "--static", "", "look at the form only; needs no desktop", action="store_true")
-    flag(check, "--out", "FILE.jsonl", "write every play as a line of JSON")
-    take(check, actions="both", noise=0.0)
     place = "cluster.checks.tasks.fetch:fetch"
     fetch = verb(verbs, "fetch", Help("a task set and its fixtures", FETCH, examples), place)
     fetch.add_argument("name", metavar="SET", help="osworld, officeworld, a task set, or a file or folder of tasks")

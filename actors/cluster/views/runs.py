@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import pkgutil
 import sys
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-import actors
 from actors.cluster import output, tables
-from actors.cluster.config import deploy_files
 from actors.cluster.config.suggest import hint
 from actors.cluster.runs import evaluation_rounds, run_folder
 from actors.cluster.tables import TextTable
@@ -27,7 +22,6 @@ from actors.replay.database.auditing import audit
 from actors.replay.database.ledger_file import LEDGER, reading
 from runtime.control import query_status
 from runtime.errors import ActorGone, ConfigError, StoreError
-from runtime.logs.events import catalogue
 from runtime.logs.reader import read_logs
 from runtime.waits import ActorStatus
 
@@ -115,18 +109,13 @@ def show_logs(path: Path, *, follow: bool, as_json: bool, **chosen: str | None) 
     """Print the lines of the run at `path` that are `chosen` by actor, event, trace and level, with `follow` until the
     run ends.
 
-    Raises ConfigError for an actor that wrote nothing there and for an event that there is not.
+    Raises ConfigError for an actor or an event that no line has, unless more lines may come.
     """
-    actor, event = chosen["actor"], chosen["event"]
-    if actor is not None:
-        there = sorted({line["actor"] for line in read_logs(path)})
-        known = list(dict.fromkeys([*there, *(expected_actors(path) if follow and _goes_on(path) else [])]))
-        if not any(name == actor or name.startswith(f"{actor}/") for name in known):
-            raise ConfigError(f"--actor {actor}: it wrote nothing in {path.name}; {hint(actor, known)}")
-    declared = declared_events() if event is not None else []
-    # Another build's events may be there.
-    if event is not None and event not in declared and not any(True for _ in read_logs(path, event=event)):
-        raise ConfigError(f"--event {event}: nothing logs such an event; {hint(event, declared, cutoff=0.5)}")
+    for field in ("actor", "event") if not (follow and _goes_on(path)) else ():  # what goes on may log it yet
+        if (name := chosen[field]) is not None:
+            there = sorted({line[field] for line in read_logs(path)})
+            if not any(other == name or (field == "actor" and other.startswith(f"{name}/")) for other in there):
+                raise ConfigError(f"--{field} {name}: no line of {path.name} has it; {hint(name, there)}")
     count = 0
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for line in read_logs(path, **chosen, follow=follow, going=lambda: _goes_on(path)):
@@ -158,26 +147,6 @@ def _value(value: Any) -> str:
 def _number(value: float) -> str:
     """Four digits, and of a large number (a moment, say) the thousandths as well."""
     return f"{value:.3f}" if 1e3 <= abs(value) < 1e15 else f"{value:.4g}"
-
-
-def expected_actors(path: Path) -> list[str]:
-    """The actors that the run at `path` has by its deploy file, whether they wrote already or not."""
-    if not (path / "deploy.yaml").is_file():
-        return []
-    deploy = deploy_files.stored(path)
-    numbered = {"rank": deploy.learner.parallel.ranks, "sampler": deploy.samplers.actors()}
-    numbered["desktop"] = deploy.desktops.count
-    several = [f"{kind}/{number}" for kind, count in numbered.items() for number in range(count)]
-    return ["replay", "learner", "router", "entropulse", *several]
-
-
-def declared_events() -> list[str]:
-    """The names of all events that an actor of this program can log."""
-    import_module("runtime.logs.writer")
-    for package in (found for found in pkgutil.iter_modules(actors.__path__) if found.ispkg):
-        if find_spec(f"actors.{package.name}.events"):  # a package without actors logs nothing
-            import_module(f"actors.{package.name}.events")
-    return sorted(catalogue())
 
 
 def _goes_on(path: Path) -> bool:

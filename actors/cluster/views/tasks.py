@@ -22,14 +22,14 @@ from runtime import disk
 from runtime.errors import ConfigError
 from runtime.program import program
 
-INSTRUCTION_SHOWN = 80  # characters, in a list
-CONTENT_SHOWN = 160  # characters of a file's content or of a verifier's rules
+SHOWN = 160  # characters of a file's content or of a verifier's rules
 
 
 def list_suite(args: argparse.Namespace) -> int:
-    """Print the families of a suite, or the tasks of a file or folder."""
+    """Print the families of a suite."""
     if tasksets.is_of_files(args.suite):
-        return _list_files(tasksets.files_at(args.suite), as_json=args.json)
+        tasksets.files_at(args.suite)  # a wrong name is refused with the nearest one
+        raise ConfigError(f"{args.suite} holds task files: {program()} tasks check {args.suite} --static lists them")
     suite = suites.load(args.suite)
     families = [tasks.FAMILIES[name] for name in suite.families]
     if args.json:
@@ -45,47 +45,10 @@ def list_suite(args: argparse.Namespace) -> int:
     ]  # fmt: skip
     tables.show(TextTable(("Family", "Reported under", "Applications", "Oracles", "Trained", "Kinds"), rows))
     numbers = ", ".join(f"{split} {range_.count}" for split, range_ in suite.splits.items())
-    output.line(
-        f"\ninstances per family: {numbers}   ({program()} tasks show {families[0].name}/{_first(families[0])}/0)"
-    )
+    output.line(f"\ninstances per family: {numbers}   ({program()} tasks show {families[0].name})")
     if others := [f"{name} ({package})" for name, package in tasks.OTHERS.items() if name not in suite.families]:
         output.line(f"of other packages: {', '.join(others)}")
     return 0
-
-
-def _list_files(files: list[Path], *, as_json: bool) -> int:
-    rows = [_listed(file) for file in files]
-    if as_json:
-        output.document(rows)
-        return 0
-    cells = [
-        (row["file"], "-", "-", f"no task: {row['problem']}") if row["problem"] is not None
-        else (row["file"], " ".join(row["apps"]), "yes" if row["feasible"] else "no", _start(row["instruction"]))
-        for row in rows
-    ]  # fmt: skip
-    tables.show(TextTable(("File", "Applications", "Feasible", "Instruction"), cells))
-    first = next((f"   ({program()} tasks show {row['file']})" for row in rows if row["problem"] is None), "")
-    output.line(f"\n{len(rows)} task file{'s' * (len(rows) > 1)}{first}")
-    return 0
-
-
-def _listed(file: Path) -> dict[str, Any]:
-    try:
-        task = _from_file(file)
-    except ConfigError as error:
-        nothing: dict[str, Any] = {"id": None, "apps": [], "feasible": None, "instruction": None}
-        return {"file": str(file), **nothing, "problem": str(error).removeprefix(f"{file}: ")}
-    facts = {"id": task.id, "apps": task.related_apps, "feasible": task.feasible, "instruction": task.instruction}
-    return {"file": str(file), **facts, "problem": None}
-
-
-def _start(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= INSTRUCTION_SHOWN else words[:INSTRUCTION_SHOWN] + "..."
-
-
-def _first(family: Family) -> str:
-    return suites.splits_of(family)[0]
 
 
 def _facts(family: Family) -> dict[str, Any]:
@@ -115,25 +78,20 @@ def show(args: argparse.Namespace) -> int:
         task = tasks.task(suites.instance(args.task))
         routes = sorted(tasks.family(task.id).routes)
     if args.json:
-        plain = msgspec.to_builtins(task)
-        output.document({"task": plain, "oracles": routes, "feasible": task.feasible})
+        output.document({"task": msgspec.to_builtins(task), "oracles": routes, "feasible": task.feasible})
         return 0
     kind = "" if task.feasible else "; infeasible: giving up is right"
-    output.line(output.clean(f"{task.id}   ({', '.join(task.related_apps)}{kind})"))
-    output.line("\n" + output.clean(f"instruction   {task.instruction}"))
-    output.line("\nset-up")
-    for text in _set_up(task):
-        output.line(output.clean(f"  {text}"))
-    output.line("\nverifier" if task.feasible else "\nverifier: none")
-    for text in _verifier(task):
-        output.line(output.clean(f"  {text}"))
+    lines = [f"{task.id}   ({', '.join(task.related_apps)}{kind})", "", f"instruction   {task.instruction}"]
+    lines += ["", "set-up", *(f"  {text}" for text in _set_up(task))]
+    lines += ["", "verifier" if task.feasible else "verifier: none", *(f"  {text}" for text in _verifier(task))]
     if not routes:
         known = tasksets.verdict_on(task)
         needs = "; ".join(map(str, known.needs))
-        output.line(f"\nverdict       {known.verdict}{': ' if needs else ''}{needs}")
-        for note in task.notes:
-            output.line(f"note          {note} is not known here")
-    output.line(f"\noracles       {', '.join(routes) if routes else 'none: a task file has none'}")
+        lines += ["", f"verdict       {known.verdict}{': ' if needs else ''}{needs}"]
+        lines += [f"note          {note} is not known here" for note in task.notes]
+    lines += ["", f"oracles       {', '.join(routes) if routes else 'none: a task file has none'}"]
+    for text in lines:
+        output.line(output.clean(text))
     return 0
 
 
@@ -158,34 +116,33 @@ def _set_up(task: Task) -> list[str]:
 
 
 def _content(url: str) -> str:
+    """A file's text where its content is in the task and is text."""
     try:
-        data = data_of(url)
+        text = data_of(url).decode()
+    except UnicodeDecodeError:
+        return f"{len(data_of(url))} bytes"
     except ValueError:
         return _short(url)
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return f"{len(data)} bytes"
-    return _short(repr(text)) if text.isprintable() or "\x00" not in text else f"{len(data)} bytes"
+    return _short(repr(text))
 
 
 def _verifier(task: Task) -> list[str]:
-    ev = task.evaluator
+    judge = task.evaluator
     if not task.feasible:
         return []
-    functions = [ev.func] if isinstance(ev.func, str) else ev.func
     lines = []
-    for place, func in enumerate(functions):
+    for place, func in enumerate(judge.functions):
         result, expected = (
-            side[place] if isinstance(side, list) and place < len(side) else side for side in (ev.result, ev.expected)
+            side[place] if isinstance(side, list) and place < len(side) else side
+            for side in (judge.result, judge.expected)
         )
         looked = result.get("path", result) if isinstance(result, dict) else result
         rules = expected.get("rules", expected) if isinstance(expected, dict) else expected
         lines.append(f"{func}   {looked}   {_short(str(rules))}")
-    if len(functions) > 1:
-        lines.append("any of them is enough" if ev.conj == "or" else "all of them must hold")
+    if len(lines) > 1:
+        lines.append("any of them is enough" if judge.conj == "or" else "all of them must hold")
     return lines
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= CONTENT_SHOWN else text[:CONTENT_SHOWN] + "..."
+    return text if len(text) <= SHOWN else text[:SHOWN] + "..."

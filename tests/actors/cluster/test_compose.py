@@ -9,7 +9,6 @@ import pytest
 from actors.cluster.config import deploy_files, lanes
 from actors.cluster.config.lanes import lanes_of
 from actors.cluster.runs import compose, loop
-from actors.cluster.views import runs as views
 from actors.learner.rank import MEET_S
 from apis.tasks.registry import kind_of
 from policy.base import MODEL
@@ -58,13 +57,6 @@ def test_every_member_of_a_bundled_pool_has_something_to_show(name: str) -> None
     deploy, _ = deploy_files.load(name, ())
     shown = lanes.members_of(lanes_of(deploy.tasks).demo, deploy.demos.demonstrators, deploy.prompt.action_space)
     assert {member.name for member in deploy.demos.demonstrators} == {one for able in shown.values() for one in able}
-
-
-@pytest.mark.parametrize("samplers", [1, 2])
-def test_logs_can_be_followed_of_every_actor_before_it_writes(samplers: int, tmp_path: Path) -> None:
-    plan = planned(f"samplers.count={samplers}")
-    (tmp_path / "deploy.yaml").write_text(deploy_files.dump(plan.deploy))
-    assert sorted(views.expected_actors(tmp_path)) == sorted(specs(plan))
 
 
 def test_a_learner_that_waits_leaves_its_core_to_others() -> None:

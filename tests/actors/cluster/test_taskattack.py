@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.checks.attack import scene as scenes_module
-from actors.cluster.checks.attack.battery import trouble
-from actors.cluster.checks.attack.cheats import CHEATS
-from actors.cluster.checks.attack.scene import Scene
+from actors.cluster.checks.attack import cheats as scenes_module
+from actors.cluster.checks.attack.cheats import CHEATS, Scene
+from actors.cluster.checks.attack.command import trouble
 from apis.tasks import registry as tasks
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
 from apis.tasks.verify.manifest import Entry, Manifest

@@ -150,10 +150,8 @@ def test_98_of_100_are_enough_and_faults_are_counted_apart() -> None:
 
 @pytest.mark.proof
 @pytest.mark.desktop
-def test_oracles_are_played_on_real_desktops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "plays.jsonl"
-    arguments = ["tasks", "check", "file_manager", "--split", "both", "--instances", "1", "--out", str(out), "--json"]
-    assert cli.main(arguments) == 0
+def test_oracles_are_played_on_real_desktops(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["tasks", "check", "file_manager", "--split", "both", "--instances", "1", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["ok"]
     assert [(found["split"], found["solved"], found["faults"]) for found in report["rows"]] == [
@@ -161,8 +159,6 @@ def test_oracles_are_played_on_real_desktops(tmp_path: Path, capsys: pytest.Capt
         ("train", 1, 0),
     ]
     assert all(0 < found["cpu_s"] < 10 for found in report["rows"])
-    plays = [json.loads(line) for line in out.read_text().splitlines()]
-    assert {play["task"] for play in plays} == {"file_manager/train/0", "file_manager/held-out/0"}
 
 
 def test_a_task_is_shown_with_set_up_verifier_and_oracles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

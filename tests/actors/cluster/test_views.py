@@ -78,18 +78,13 @@ def test_a_terminal_gets_colours_unless_its_user_wants_none(
 
 
 def test_what_is_not_there_is_said(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["logs", "one", "--runs", str(runs), "--actor", "desktop/4"]) == 2
-    assert "did you mean desktop/3?" in capsys.readouterr().err
-    at = ["logs", "one", "--runs", str(runs)]
     for words, said in (
+        (["--actor", "desktop/4"], "did you mean desktop/3?"),
         (["--event", "group_end"], "did you mean group_ended?"),
-        (["--event", "optimizer_step"], "did you mean learner_step?"),
-        (["-f", "--actor", "nope"], "--actor nope: it wrote nothing"),
+        (["-f", "--actor", "nope"], "--actor nope: no line of one has it"),
     ):
-        assert cli.main([*at, *words]) == 2
+        assert cli.main(["logs", "one", "--runs", str(runs), *words]) == 2
         assert said in capsys.readouterr().err
-    assert cli.main([*at, "--event", "learner_step"]) == 0
-    assert capsys.readouterr().err == "no such lines\n"
 
 
 def test_following_an_ended_run_ends(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,9 +213,7 @@ def test_last_is_the_newest_run_that_trains_and_not_an_evaluation(
     assert run_folder.find(runs, "last") == runs / "e", "where nothing trained, what there is"
 
 
-@pytest.mark.parametrize(
-    "words", [("logs", "x"), ("report", "last"), ("status", "x"), ("runs",), ("demos", "list")], ids=" ".join
-)
+@pytest.mark.parametrize("words", [("logs", "x"), ("report", "last"), ("status", "x"), ("runs",)], ids=" ".join)
 def test_a_hint_keeps_the_folder_of_runs(
     tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:

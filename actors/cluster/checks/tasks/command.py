@@ -8,9 +8,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from actors.cluster import output
 from actors.cluster.checks.tasks import live
@@ -33,19 +31,15 @@ from runtime.system import run as run_loop
 SHOWN = 20  # failures, and pieces that task files lack
 PIECE_SHOWN = 70  # characters
 HEAD = ("FAMILY", "SPLIT", "ROUTE", "PLAYED", "SOLVED", "95 %", "FAULTS", "STEPS", "WALL S", "CPU S")
-PLAYED: dict[str, Any] = {  # arguments of plays -> defaults
-    "out": None, "route": "all", "actions": "both", "noise": 0.0, "desktops": 2, "overrides": [],
-}  # fmt: skip
+PLAYED: dict[str, Any] = {"route": "all", "desktops": 2, "overrides": []}  # arguments of plays -> defaults
 
 
 def check(args: argparse.Namespace) -> int:
     """Check what `args.suite` names; the exit status."""
     refuse_counts(args)
-    if not 0 <= args.noise < 1:
-        raise ConfigError(f"--noise {args.noise:g}: a share from 0 to below 1")
-    idle = [name for name, default in PLAYED.items() if args.static and getattr(args, name) != default]
-    if idle:
-        raise ConfigError(f"{flag_of(idle[0])} goes with plays on desktops: --static makes none")
+    for name, default in PLAYED.items() if args.static else ():
+        if getattr(args, name) != default:
+            raise ConfigError(f"{flag_of(name)} goes with plays on desktops: --static makes none")
     if tasksets.is_of_files(args.suite):
         return _check_files(args) if args.static else _check_untouched(args)
     ids = chosen(args, static=args.static)
@@ -123,13 +117,12 @@ def _check_untouched(args: argparse.Namespace) -> int:
     results: list[Result] = []
     requests = [live.TaskRoute(task_id, live.UNTOUCHED) for task_id in ids]
     shown = output.Progress(as_json=args.json)
-    with _open(args.out) as out:
 
-        def heard(result: Result, troubles: Troubles) -> None:
-            results.append(result)
-            shown.line(f"{len(results)}/{len(ids)} tasks")
+    def heard(result: Result, troubles: Troubles) -> None:
+        results.append(result)
+        shown.line(f"{len(results)}/{len(ids)} tasks")
 
-        whole = run_loop(live.check(requests, seats, heard, out, published_metrics=asked))
+    whole = run_loop(live.check(requests, seats, heard, published_metrics=asked))
     bad = [one for one in results if one.success or not one.played or one.reason == "defect"]
     if args.json:
         output.document({"ok": whole and not bad, "interrupted": not whole, "results": results})
@@ -162,9 +155,9 @@ def _check_form(ids: dict[str, list[str]], args: argparse.Namespace) -> int:
 
 def _check_live(ids: dict[str, list[str]], args: argparse.Namespace) -> int:
     routes = () if args.route == "all" else (args.route,)
-    requests = live.requests_for(ids, routes, args.actions)
+    requests = live.requests_for(ids, routes)
     if not requests:
-        raise ConfigError(f"--route {args.route} --actions {args.actions}: none of these families has such an oracle")
+        raise ConfigError(f"--route {args.route}: none of these families has such an oracle")
     seats = seats_of(args)
     refuse_unless_fit([listed[0] for listed in ids.values()], seats.provider)
     results: list[Result] = []
@@ -173,16 +166,15 @@ def _check_live(ids: dict[str, list[str]], args: argparse.Namespace) -> int:
             f"{len(requests)} episodes by oracles on {args.desktops} desktops at a time (Ctrl-C: finish and sum up)"
         )
     shown = output.Progress(as_json=args.json)
-    with _open(args.out) as out:
 
-        def heard(result: Result, troubles: Troubles) -> None:
-            results.append(result)
-            played, faults = sum(one.played for one in results), sum(len(one.faults) for one in results)
-            trouble = f"  {troubles.count} warnings, last {troubles.last}" if troubles.count else ""
-            solved = sum(one.success for one in results)
-            shown.line(f"played {played}/{len(requests)}  solved {solved}  faults {faults}{trouble}")
+    def heard(result: Result, troubles: Troubles) -> None:
+        results.append(result)
+        played, faults = sum(one.played for one in results), sum(len(one.faults) for one in results)
+        trouble = f"  {troubles.count} warnings, last {troubles.last}" if troubles.count else ""
+        solved = sum(one.success for one in results)
+        shown.line(f"played {played}/{len(requests)}  solved {solved}  faults {faults}{trouble}")
 
-        whole = run_loop(live.check(requests, seats, heard, out, noise=args.noise, actions=args.actions))
+    whole = run_loop(live.check(requests, seats, heard))
     wanted = Counter(request.kind for request in requests)
     rows = [row(kind, results, wanted[kind]) for kind in sorted(wanted, key=_place)]
     return _show_live(rows, results, args, whole=whole)
@@ -206,7 +198,7 @@ def _show_live(rows: list[Row], results: list[Result], args: argparse.Namespace,
         for text in failure.last:
             output.line(f"    {text}")
     if failures[SHOWN:]:
-        output.line(f"\nand {len(failures) - SHOWN} more failures (--out FILE keeps all)")
+        output.line(f"\nand {len(failures) - SHOWN} more failures (--json has all)")
     if causes := Counter(cause for one in results for cause in one.faults):
         output.line("\nfaults: " + ", ".join(f"{cause} {count}" for cause, count in causes.most_common()))
     output.line()
@@ -232,15 +224,6 @@ def _cells(one: Row) -> tuple[str, ...]:
         *("-" if value is None else f"{value:.1f}" for value in (one.steps, one.wall_s)),
         "-" if one.cpu_s is None else f"{one.cpu_s:.2f}",
     )
-
-
-def _open(path: str | None) -> AbstractContextManager[IO[str] | None]:
-    if path is None:
-        return nullcontext()
-    try:
-        return Path(path).open("w", encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"--out {path}: {error.strerror}") from None
 
 
 def refuse_unless_fit(ids: list[str], provider: ProviderConfig) -> None:

@@ -11,7 +11,7 @@ import os
 import statistics
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -24,7 +24,7 @@ from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.providers.sandbox import shares
 from actors.replay.statistics import Rate
 from apis.actions.gui import Exit, line
-from apis.actions.spaces import ActionSpace, routes_in
+from apis.actions.spaces import routes_in
 from apis.observation import Observation
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
@@ -128,35 +128,24 @@ async def check(
     requests: Sequence[TaskRoute],
     seats: SeatsConfig,
     heard: Callable[[Result, Troubles], None],
-    out: IO[str] | None = None,
     *,
-    noise: float = 0.0,
-    actions: ActionSpace = "both",
     published_metrics: bool = False,
 ) -> bool:
-    """Play `requests` as `in_turns` does; `heard` gets each result as it comes, `out` gets it as a line of JSON.
-
-    `noise` is how often an oracle takes a harmless wrong step and recovers. Raises ConfigError.
-    """
+    """Play `requests` as `in_turns` does; `heard` gets each result as it comes. Raises ConfigError."""
     tokenizer, troubles = Tokenizer.load(models.locate("")), Troubles()
 
     async def one(pool: DesktopPool, config: SeatsConfig, request: TaskRoute) -> None:
-        seat = config.seat(PromptConfig(action_space=actions))
-        player = Player(pool, msgspec.structs.replace(seat, published_metrics=published_metrics))
-        result = await _one(player, request, tokenizer, noise, actions)
-        heard(result, troubles)
-        if out is not None:
-            out.write(msgspec.json.encode(result).decode() + "\n")
-            out.flush()
+        seat = msgspec.structs.replace(config.seat(PromptConfig()), published_metrics=published_metrics)
+        heard(await _one(Player(pool, seat), request, tokenizer), troubles)
 
     return await in_turns(requests, seats, troubles, one)
 
 
-async def _one(player: Player, request: TaskRoute, tokenizer: Tokenizer, noise: float, actions: ActionSpace) -> Result:
+async def _one(player: Player, request: TaskRoute, tokenizer: Tokenizer) -> Result:
     answers: Answers = lambda _: ClaimsAtOnce()  # noqa: E731
     seed = 0
     if request.route != UNTOUCHED:
-        answers = demonstrated(tokenizer, route=request.route, noise=noise, space=actions)
+        answers = demonstrated(tokenizer, route=request.route)
         seed = int(request.task.rpartition("/")[2])
     try:
         play = await player.play(request.task, answers, route=request.route, seed=seed)
@@ -185,15 +174,15 @@ def _last(play: Play) -> list[str]:
     return [f"{step.response.splitlines()[-1][:160]} -> {(step.result or '')[:160]}" for step in play.steps[-LAST:]]
 
 
-def requests_for(ids: dict[str, list[str]], routes: tuple[str, ...], space: ActionSpace = "both") -> list[TaskRoute]:
-    """Every id of every family by every route it has among `routes` and within `space`.
+def requests_for(ids: dict[str, list[str]], routes: tuple[str, ...]) -> list[TaskRoute]:
+    """Every id of every family by every route it has among `routes`; () is any.
 
     They are so ordered that all families advance together.
     """
     columns = [
         [TaskRoute(task_id, route) for task_id in listed]
         for family, listed in ids.items()
-        for route in routes_in(space, tasks.FAMILIES[family].routes)
+        for route in routes_in("both", tasks.FAMILIES[family].routes)
         if not routes or route in routes
     ]
     longest = max(map(len, columns), default=0)
