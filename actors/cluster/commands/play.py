@@ -156,12 +156,7 @@ def _eval_arguments(parser: argparse.ArgumentParser) -> None:
     flag(how, "--decoding", "D", "greedy (default), or t=T for a temperature T, such as t=1")
     seats = "desktops at the same time (default: 4, or the run's)"
     how.add_argument("--desktops", "--count", type=int, metavar="N", help=seats)
-    take(how, "format", "max-turns", "max-tokens", "screen", "seed", "set")
-    attached = "a running SGLang server in place of an engine (repeatable); it is told to load the model's folder"
-    flag(how, "--attach", "URL", attached, action="append", default=[])
-    flag(
-        how, "--engine", "", "what draws the answers (default: the run's, or embedded)", choices=("embedded", "sglang")
-    )
+    take(how, "format", "max-turns", "max-tokens", "screen", "set")
     url = parser.add_argument_group("a model at a URL")
     take(url, "model-name", "api-key-env")
     url.add_argument("--model", dest="model_name", help=argparse.SUPPRESS)

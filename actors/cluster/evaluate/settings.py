@@ -14,6 +14,7 @@ import os
 import re
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from http import HTTPStatus
 from importlib import resources
 from pathlib import Path
@@ -33,7 +34,7 @@ from actors.desktop.config import EndpointConfig, PromptConfig, SshConfig, key_o
 from actors.desktop.endpoint import Endpoint, EndpointDown
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from actors.replay.config import EVERY, TaskRange, TasksConfig
-from actors.sampler.config import EmbeddedConfig, SamplersConfig, SglangConfig
+from actors.sampler.config import SamplersConfig
 from actors.settings import COLDEST
 from apis.prompts import Form
 from apis.prompts.template import Template
@@ -50,7 +51,7 @@ URL_TOKENS = 4096  # of an answer of a model at a URL, its reasoning included
 TURN_S = 120.0  # of an episode's lease, for each answer of such a model
 # Flag -> what it is without being given: all that decide what is played and how.
 _NO_DEFAULT = (
-    "tasks like instances episodes desktops format observation coordinates prompt max_turns engine model_name"
+    "tasks like instances episodes desktops format observation coordinates prompt max_turns model_name"
     " api_key_env screen max_tokens"
 )
 FLAGS: dict[str, Any] = {
@@ -60,8 +61,6 @@ FLAGS: dict[str, Any] = {
     "first": 0,
     "untrained": False,
     "decoding": GREEDY,
-    "seed": 0,
-    "attach": [],
     "overrides": [],
 }
 
@@ -71,7 +70,6 @@ TRIAL_SIDE = 64  # pixels
 ASKED = "Answer with one word: ready?"
 OF_URLS = ("model_name", "api_key_env", "observation", "coordinates", "prompt")
 _HOST = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+)(?::\d+|/v1(?:/|$))|[\w-]+:\d+(?:/|$)")  # without a scheme
-NOT_OF_URLS = ("at", "attach", "engine")
 
 
 def filled(args: argparse.Namespace) -> argparse.Namespace:
@@ -120,7 +118,7 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
     remembers = not (any(map(families.of_set, ids)) or args.osworld_out)
     prompt = _prompt(like.prompt, args, usual="published" if url and not args.like else like.prompt.format)
     parts = {
-        "run": RunConfig(seed=args.seed, log_level=like.run.log_level),
+        "run": RunConfig(log_level=like.run.log_level),
         "model": ModelConfig(path=weights.folder, endpoint=endpoint_of(args, seats) if url else None),
         "prompt": prompt,
         "tasks": TasksConfig(eval=list(ids), max_turns=turns),
@@ -134,7 +132,7 @@ def deploy_of(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
             screenshots="all" if args.osworld_out else like.desktops.screenshots,
             warm_pool=min(like.desktops.warm_pool if isinstance(like.desktops.provider, SshConfig) else 2, seats),
         ),
-        "samplers": _samplers(like, args),
+        "samplers": _samplers(like, args.overrides),
         "sampling": msgspec.structs.replace(like.sampling, eval_temperature=heat, max_new_tokens=tokens),
         "weight_sync": msgspec.structs.replace(like.weight_sync, transport="disk"),  # nothing is trained
         "replay": msgspec.structs.replace(like.replay, lease_s=lease_s),
@@ -163,17 +161,14 @@ def _prompt(like: PromptConfig, args: argparse.Namespace, usual: Form) -> Prompt
     )
 
 
-def _samplers(like: Deploy, args: argparse.Namespace) -> SamplersConfig:
-    # A run's key is for its own servers.
-    samplers = msgspec.structs.replace(like.samplers, attach=list(args.attach), api_key_env="")
-    if args.engine is None:
-        if like.samplers.attach and not args.attach:
-            gone = "not again, for they may serve another's training: name servers by --attach, or say --engine"
-            raise ConfigError(f"the run's answers were drawn by servers that it attached, {gone}")
-        return samplers
-    engine = SglangConfig() if args.engine == "sglang" else EmbeddedConfig()
-    same = isinstance(samplers.engine, type(engine))
-    return samplers if same else msgspec.structs.replace(samplers, engine=engine)
+def _samplers(like: Deploy, overrides: Sequence[str]) -> SamplersConfig:
+    if like.samplers.attach and not any(override.startswith("samplers.") for override in overrides):
+        raise ConfigError(
+            "the run's answers were drawn by servers that it attached, not again, for they may serve another's"
+            " training: name servers by --set samplers.attach=[URL], or an engine by --set samplers.engine={type: sglang}"
+        )
+    # A run's servers, and the key for them, are its own.
+    return msgspec.structs.replace(like.samplers, attach=[], api_key_env="")
 
 
 def _like(args: argparse.Namespace, weights: NamedWeights) -> Deploy:
@@ -256,7 +251,7 @@ def refuse_misplaced(args: argparse.Namespace) -> None:
     url = is_url(args.model)
     if _HOST.match(args.model):
         raise ConfigError(f"MODEL {args.model}: a server's URL begins with its scheme, as in http://{args.model}")
-    for name in NOT_OF_URLS if url else OF_URLS:
+    for name in ("at",) if url else OF_URLS:
         if getattr(args, name) not in (None, []):
             models = "a run or a model folder" if url else "a server's URL, such as http://127.0.0.1:30000/v1"
             raise ConfigError(f"{flag_of(name)}: it goes with {models}, and MODEL is {args.model}: leave it out")

@@ -1,8 +1,9 @@
-"""Draws a report's pictures: an SVG for the page, and of held-out success a PNG.
+"""Which figures of runs there are, the curve of each over the seeds of a group, and their pictures.
 
-Invariant: the SVG has no address, no style sheet and no script, and its colours follow the page's scheme. Its ids begin
-with the picture's name, so no two pictures of a page share one. Runs of one group are one line with a band. A picture
-of a single point is not drawn: tables have it.
+A figure has the same name, unit and axis in a report and on the live page. A mean is taken only where every seed has a
+value, so a run that is behind or was killed bends no curve. A picture is an SVG for the page, and of held-out success a
+PNG. The SVG has no address, no style sheet and no script, and its colours follow the page's scheme. Its ids begin with
+the picture's name, so no two pictures of a page share one. A picture of a single point is not drawn: tables have it.
 """
 
 from __future__ import annotations
@@ -11,17 +12,16 @@ import io
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
 from actors.cluster import output
-from actors.cluster.report import figures
-from actors.cluster.report.figures import SUCCESS, Band, Dots, Figure, bands, smooth
-from actors.cluster.report.pooled import Group
-from actors.cluster.report.run_data import Stretch
+from actors.cluster.report.pooled import Group, pooled_rounds
+from actors.cluster.report.run_data import RunFigures, Stretch, series
+from actors.cluster.words import plainly
 from actors.replay.messages import Phase
 from runtime.errors import ConfigError
 
@@ -43,6 +43,166 @@ STEPS, RL_STEPS = "step (one batch)", "step of RL"
 WIDE = (5.4, 3.2)  # inches: as wide as a phone, where letters of 9 points can be read
 LEAST = 2  # points of a line, and bars of a picture
 MARKERS = "osD^v"  # of one group's decodings
+WINDOW = 5  # steps over which training success is averaged
+Series = Mapping[int, float]  # optimizer step -> value
+
+
+class Figure(NamedTuple):
+    """One figure of a step."""
+
+    title: str
+    caption: str
+    keys: tuple[str, ...]  # names in a step's figures, the first that a run has
+    unit: str
+    phase: str | None = Phase.RL  # None: of all phases
+    window: int = 1  # steps of its trailing mean in a report
+    share: bool = False  # from 0 to 1
+    log: bool = False  # on a logarithmic axis, but for the smallest values
+    live: bool = False  # on the live page, too
+
+    @property
+    def name(self) -> str:
+        """Of its picture."""
+        return self.title.lower().replace(" ", "-")
+
+
+FIGURES = (
+    Figure("Loss", "Mean over the batch; phases minimise different things.", ("loss",), "loss", None, log=True,
+           live=True),
+    Figure("Token entropy", "Of the next token, at temperature 1.", ("entropy",), "nats", None, live=True),
+    Figure("Token entropy of all episodes", "Minus the mean log-probability of drawn tokens, those of groups with equal"
+           " rewards too; pulses begin by it.", ("sampled_entropy_nats",), "nats per token"),
+    Figure("Action entropy", "Of the parsed actions of a batch, by the function they call.", ("action_entropy_nats",),
+           "nats", window=WINDOW),
+    Figure("Call entropy within a group", "Of function and arguments among the episodes of one task, mean over the"
+           " batch.", ("group_call_entropy_nats",), "nats", window=WINDOW),
+    Figure("Diversity", "Distinct trajectories among the episodes of one task, as a share.", ("distinct_trajectories",),
+           "share distinct", window=WINDOW, share=True),
+    Figure("Remembered desktops", "Steps of a batch whose screen and result a memo gave: none was booted.",
+           ("remembered",), "share of steps", share=True),
+    Figure("Coverage", "Training tasks solved at least once so far.", ("coverage",), "share", share=True),
+    Figure("KL", "k3 estimate of the divergence from the reference policy.", ("kl",), "nats per token", live=True),
+    Figure("Clip fraction", "Tokens whose gradient was clipped away.", ("clip_fraction",), "share of tokens"),
+    Figure("Mismatch", "Mean absolute log-ratio of the policy trained to the one that acted.",
+           ("mismatch_mean", "mismatch"), "nats"),
+    Figure("Pace", "Training episodes a minute between two steps.", ("episodes_per_min",), "episodes / min"),
+)  # fmt: skip
+SUCCESS = Figure("Success of training episodes", "Of the episodes of a step's batch.", ("success",), "share",
+                 window=WINDOW, share=True, live=True)  # fmt: skip
+STALENESS = Figure("Staleness", "Age of what was trained: the version trained minus that of a trajectory's oldest"
+                   " token.", (), "share of trajectories")  # fmt: skip
+GROUPS = Figure("Groups", "Groups by how they ended: those that were not trained on taught nothing.", (),
+                "share of groups")  # fmt: skip
+ENDINGS = frozenset(("trained", "stale", "zero_variance", "lost", "phase_closed", "orphaned"))
+
+
+class Band(NamedTuple):
+    """Mean of the seeds with the lowest and the highest one, by step."""
+
+    steps: list[int]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+    seeds: int
+
+    def cut(self, at: float) -> tuple[Band, Band]:
+        """The part up to step `at`, and the rest."""
+        n = sum(step <= at for step in self.steps)
+        first, last = (
+            Band(self.steps[half], self.mean[half], self.low[half], self.high[half], self.seeds)
+            for half in (slice(n), slice(n, None))
+        )
+        return first, last
+
+
+def band(curves: Sequence[Series]) -> Band:
+    """The band of several seeds' curves over the steps that all of them have; seeds without any value are left out."""
+    curves = [curve for curve in curves if curve]
+    if not curves:
+        return Band([], [], [], [], 0)
+    steps = sorted(set.intersection(*(set(curve) for curve in curves)))
+    columns = [[curve[step] for curve in curves] for step in steps]
+    # A mean of equal numbers may round to outside of them.
+    means = [min(max(sum(values) / len(values), min(values)), max(values)) for values in columns]
+    return Band(steps, means, [min(v) for v in columns], [max(v) for v in columns], len(curves))
+
+
+def smooth(values: Sequence[float], window: int) -> list[float]:
+    """Trailing mean over at most `window` values."""
+    return [sum(values[max(0, i + 1 - window) : i + 1]) / min(i + 1, window) for i in range(len(values))]
+
+
+def bands(figure: Figure, groups: Sequence[Group]) -> dict[str, Band]:
+    """Label of the group -> the figure's band."""
+
+    def curve(run: RunFigures) -> dict[int, float]:
+        return next((curve for key in figure.keys if (curve := series(run.steps, key, figure.phase))), {})
+
+    return {group.label: band([curve(run) for run in group.runs]) for group in groups}
+
+
+class Dots(NamedTuple):
+    """Rates with intervals that belong together: a group's rounds of one decoding."""
+
+    label: str
+    steps: list[int]
+    values: list[float]
+    low: list[float]
+    high: list[float]
+    each: list[list[float]]  # by step, the seeds' own values
+    group: str = ""  # label of the group, which has one colour
+    nth: int = 0  # which of the group's decodings
+
+
+def dots(groups: Sequence[Group]) -> list[Dots]:
+    """The rounds of every group and decoding; of several seeds, the pooled rate where all of them played the round."""
+    made = []
+    for group in groups:
+        points = pooled_rounds(group.runs)
+        for nth, decoding in enumerate(dict.fromkeys(point.decoding for point in points)):
+            mine = [point for point in points if point.decoding == decoding]
+            seeds = f" over {len(mine[0].each)} {group.called}" * (len(mine[0].each) > 1)
+            label = f"held out, {decoding}, n = {mine[0].together.n}{seeds}"
+            made.append(
+                Dots(
+                    label if len(groups) == 1 else f"{group.label}: {label}",
+                    [point.step for point in mine],
+                    [point.together.value for point in mine],
+                    [point.together.interval[0] for point in mine],
+                    [point.together.interval[1] for point in mine],
+                    [point.each for point in mine],
+                    group.label,
+                    nth,
+                )
+            )
+    return made
+
+
+def staleness(run: RunFigures) -> dict[int, int]:
+    """Optimizer steps between playing and training -> trajectories."""
+    ages: dict[int, int] = {}
+    for step in run.steps:
+        for age, count in step.staleness.items():
+            ages[age] = ages.get(age, 0) + count
+    return ages
+
+
+def endings(run: RunFigures) -> dict[str, int]:
+    """How the groups that were played to their end ended."""
+    return plainly({name: n for name, n in run.endings.items() if name in ENDINGS})
+
+
+def shares(groups: Sequence[Group], of: Callable[[RunFigures], Mapping[Any, int]]) -> dict[str, dict[Any, float]]:
+    """Label of the group -> each kind's share of all that its runs counted."""
+    found: dict[str, dict[Any, float]] = {}
+    for group in groups:
+        counts: dict[Any, int] = {}
+        for run in group.runs:
+            for kind, n in of(run).items():
+                counts[kind] = counts.get(kind, 0) + n
+        whole = sum(counts.values())
+        found[group.label] = {kind: n / whole for kind, n in counts.items()} if whole else {}
+    return found
 
 
 class Picture(NamedTuple):
@@ -77,12 +237,12 @@ def pictures(groups: Sequence[Group]) -> list[Picture]:
     if apart and all(any(step.phase == Phase.RL for step in run.steps) for run in runs):
         placed = [Group(group.label, [run.by_rl_steps() for run in group.runs]) for group in groups]
         of_rl = _Axis([], RL_STEPS, called)
-    made = [success(bands(SUCCESS, placed), figures.dots(placed), of_rl)]
-    for figure in figures.FIGURES:
+    made = [success(bands(SUCCESS, placed), dots(placed), of_rl)]
+    for figure in FIGURES:
         over, axis = (groups, whole) if figure.phase is None else (placed, of_rl)
         made.append(lines(figure, bands(figure, over), axis))
-    made.append(counts(figures.STALENESS, figures.shares(groups, figures.staleness), "versions"))
-    made.append(counts(figures.GROUPS, figures.shares(groups, figures.endings), "how a group ended"))
+    made.append(counts(STALENESS, shares(groups, staleness), "versions"))
+    made.append(counts(GROUPS, shares(groups, endings), "how a group ended"))
     return [picture for picture in made if picture is not None]
 
 
@@ -151,9 +311,9 @@ def lines(figure: Figure, curves: Mapping[str, Band], axis: _Axis) -> Picture | 
     return drawn(plot, figure.name, figure.title, figure.caption)
 
 
-def success(curves: Mapping[str, Band], dots: Sequence[Dots], axis: _Axis) -> Picture | None:
+def success(curves: Mapping[str, Band], rounds: Sequence[Dots], axis: _Axis) -> Picture | None:
     """Held-out rounds with intervals over training success; None where neither has two points."""
-    steps = [one.steps for one in dots] + [curve.steps for curve in curves.values()]
+    steps = [one.steps for one in rounds] + [curve.steps for curve in curves.values()]
     if max(map(len, steps), default=0) < LEAST:
         return None
     plot, axes = pyplot().subplots(figsize=WIDE, dpi=200)
@@ -163,7 +323,7 @@ def success(curves: Mapping[str, Band], dots: Sequence[Dots], axis: _Axis) -> Pi
         for number, part in enumerate(_parts(curve, axis.stretches)):
             _line(axes, part, colour, words if not number else None, SUCCESS.window, faint=True)
     coloured = dict(zip(curves, cycle(LINES), strict=False)) if several else {}
-    for one, other in zip(dots, cycle(LINES), strict=False):
+    for one, other in zip(rounds, cycle(LINES), strict=False):
         colour, marker = coloured.get(one.group, other), MARKERS[one.nth % len(MARKERS)]
         below = [max(0.0, value - low) for value, low in zip(one.values, one.low, strict=True)]
         above = [max(0.0, high - value) for value, high in zip(one.values, one.high, strict=True)]

@@ -248,8 +248,7 @@ def _machine(run: RunFigures) -> TextTable:
     rows += [(f"{part}, on other machines", f"{seconds:.1f}", "") for part, seconds in machine.elsewhere_s.items()]
     phases = ", ".join(f"{phase} {seconds:,.0f}" for phase, seconds in machine.by_phase_s.items())
     caption = (
-        f"{machine.cores} cores x {output.duration(machine.span_s)}; {machine.desktops} desktops were used up,"
-        f" {machine.desktops_up:.1f} were up at once, {machine.spares:.1f} of them spares;"
+        f"{machine.cores} cores x {output.duration(machine.span_s)}; {machine.desktops} desktops were used up;"
         f" {machine.own_s:,.0f} CPU-seconds of this run{f': {phases}' if phases else ''}"
     )
     return TextTable(("Processor", "CPU seconds", "Share"), rows, caption)

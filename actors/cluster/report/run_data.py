@@ -128,7 +128,6 @@ def read_run(path: Path) -> RunFigures:
         observations = queries.observations_of_episodes(db)
     lines = logged(path)
     seats = seat_time(lines)
-    leased_s = seats.busy_s - seats.stages_s["leasing"] if seats else 0.0
     # A folder without a record may hold a ledger all the same.
     record = run_folder.read_record(path) if run_folder.is_run(path) else None
     deploy = deploy_of(path)
@@ -149,7 +148,7 @@ def read_run(path: Path) -> RunFigures:
         episodes=episodes,
         overlap=overlap(lines),
         seats=seats,
-        machine=machine_time(lines, leased_s),
+        machine=machine_time(lines),
         observations=observations,
     )
 

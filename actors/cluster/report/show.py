@@ -135,12 +135,7 @@ def _renamed(runs: Sequence[RunFigures], paths: Sequence[Path]) -> list[RunFigur
 
 
 def write(runs: Sequence[RunFigures], paths: Sequence[Path], out: Path) -> list[Path]:
-    """Write report.html, the curve of success as a PNG and every run's figures; returns what was written."""
-    given = {path.resolve() for path in paths}
-    for run, path in zip(runs, paths, strict=True):
-        target = (out / f"{run.name}{SUFFIX}").resolve()
-        if target in given and target != path.resolve():
-            raise ConfigError(f"{target.name} of another run would be written over: name another --out than {out}")
+    """Write report.html, the curve of success as a PNG and the figures of runs' folders; returns what was written."""
     out.mkdir(parents=True, exist_ok=True)
     groups = pooled.grouped(runs)
     drawn = pictures(groups)
@@ -149,7 +144,7 @@ def write(runs: Sequence[RunFigures], paths: Sequence[Path], out: Path) -> list[
     pairs = {name: learned(path) for name, path in folders.items()}
     files = {"report.html": page.page(groups, drawn, episodes, pairs).encode()}
     files |= {f"{picture.name}.png": picture.png for picture in drawn if picture.png}
-    files |= {f"{run.name}{SUFFIX}": run_data.packed(run) for run in runs}
+    files |= {f"{run.name}{SUFFIX}": run_data.packed(run) for run in runs if run.name in folders}
     for name, content in files.items():
         (out / name).write_bytes(content)
     return [out / name for name in files]

@@ -18,7 +18,6 @@ import msgspec
 from actors.desktop.providers.sandbox.owners import owner_of
 from actors.replay.messages import Phase
 from actors.replay.rules.admission import Lineages
-from runtime.logs.reader import BEGINS
 from runtime.messaging.message import Version
 
 Line = dict[str, Any]
@@ -32,9 +31,9 @@ GUESTS, OTHERS = "desktops' guests", "other programs"
 UNKNOWN = "desktops' guests (not separable here) and other programs"
 EVENTS = frozenset(
     (
-        "cpu_used", "desktop_booted", "desktop_gone", "episode_ended", "eval_round_closed", "eval_round_opened",
-        "host_started", "learner_step", "ledger_opened", "lineage_started", "phase_changed", "seat_time",
-        "weights_loaded", "weights_pinned", "weights_unpinned",
+        "cpu_used", "desktop_gone", "episode_ended", "eval_round_closed", "eval_round_opened",
+        "host_started", "learner_step", "lineage_started", "phase_changed", "seat_time",
+        "weights_loaded",
     )
 )  # fmt: skip
 
@@ -106,13 +105,8 @@ def causes(lines: Sequence[Line]) -> Timeline:
 
 
 def _evaluations(lines: Iterable[Line]) -> Iterator[tuple[float, str, bool]]:
-    """When rounds were being played: open, and with weights that an engine keeps for them.
-
-    The ledger logs nothing of a round that a resume abandons with its weights. Engines that hold one version let a
-    round's weights go while RL goes first; seats do not wait for it then.
-    """
+    """When rounds were being played. The ledger logs nothing of a round that a resume abandons with its weights."""
     going: set[tuple[str, Version]] = set()
-    let_go: set[Version] = set()
     parents: dict[int, Version | None] = {0: None}
     for line in lines:
         if line["event"] == "eval_round_opened":
@@ -124,13 +118,9 @@ def _evaluations(lines: Iterable[Line]) -> Iterator[tuple[float, str, bool]]:
             parents[trained.lineage] = Version.parse(line["parent"])
             tree = Lineages(parents)
             going = {(name, version) for name, version in going if not tree.abandoned(trained, version)}
-        elif line["event"] == "weights_unpinned":
-            let_go.add(Version.parse(line["version"]))
-        elif line["event"] == "weights_pinned":
-            let_go.discard(Version.parse(line["version"]))
         else:
             continue
-        yield line["t"], "eval", any(version not in let_go for _, version in going)
+        yield line["t"], "eval", bool(going)
 
 
 def _first(lines: Iterable[Line]) -> str:
@@ -198,8 +188,6 @@ class MachineTime(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: dict[str, float]  # by part, with OTHERS or UNKNOWN for what is not known to be of this run
     elsewhere_s: dict[str, float] = {}  # by part, on other machines
     desktops: int  # used up
-    desktops_up: float  # at once, on average over the span
-    spares: float  # of them not leased
     by_phase_s: dict[str, float] = {}  # processor seconds of this run alone, by the phase they fell into
 
     @property
@@ -213,8 +201,8 @@ class MachineTime(msgspec.Struct, frozen=True, kw_only=True):
         return self.cpu_s.get(part, 0.0) / (self.cores * self.span_s) if self.span_s else 0.0
 
 
-def machine_time(lines: Sequence[Line], leased_s: float) -> MachineTime | None:
-    """Sum up; `leased_s` are the seconds that seats held desktops. None for a run that logged no processor time."""
+def machine_time(lines: Sequence[Line]) -> MachineTime | None:
+    """Sum up; None for a run that logged no processor time."""
     looks = [line for line in lines if line["event"] == "cpu_used"]
     if not looks:
         return None
@@ -227,15 +215,12 @@ def machine_time(lines: Sequence[Line], leased_s: float) -> MachineTime | None:
         cpu[GUESTS] = guests_s
         away |= {GUESTS: far_s} if far_s else {}
     cpu[UNKNOWN if uncounted else OTHERS] = max(0.0, sum(line["machine_s"] for line in looks) - sum(cpu.values()))
-    up = _up_s(lines, gone, max(line["t"] for line in looks))
     return MachineTime(
         cores=looks[-1]["cores"],
         span_s=span,
         cpu_s=_most_first(cpu),
         elsewhere_s=_most_first(away),
         desktops=len(gone),
-        desktops_up=up / span if span else 0.0,
-        spares=max(0.0, up - leased_s) / span if span else 0.0,
         by_phase_s=_by_phase(lines, looks, gone.values()),
     )
 
@@ -285,21 +270,6 @@ def _by_phase(lines: Sequence[Line], looks: Sequence[Line], gone: Iterable[Line]
     return dict(parts)
 
 
-def _up_s(lines: Sequence[Line], gone: Mapping[str, Line], last: float) -> float:
-    """Seconds that desktops were up. Where no end is logged, as after a kill, the run's process ends it."""
-    up_s, left = 0.0, list[float]()  # starts of desktops that are up and whose end is not logged
-    for line in lines:
-        if line["event"] == BEGINS:
-            up_s += sum(line["t"] - began for began in left)
-            left.clear()
-        elif line["event"] == "desktop_booted":
-            if (end := gone.get(line["desktop"])) is not None:
-                up_s += max(0.0, end["t"] - line["t"])
-            else:
-                left.append(line["t"])
-    return up_s + sum(max(0.0, last - began) for began in left)
-
-
 class Overlap(msgspec.Struct, frozen=True):
     """Seconds of RL, of optimizer steps in it, and of those during which at least one training episode was played."""
 
@@ -332,17 +302,12 @@ def common_s(a: Sequence[Span], b: Sequence[Span]) -> float:
 
 def overlap(lines: Iterable[Line]) -> Overlap:
     """How optimizer steps of RL and training episodes overlap."""
-    steps, episodes = [], []
+    steps, episodes = list[Span](), list[Span]()
     for line in lines:
         if line["event"] == "learner_step" and line["phase"] == Phase.RL:
             steps.append((line["t0"], line["t1"]))
         elif line["event"] == "episode_ended" and line["lane"] == "train":
             episodes.append((line["t0"], line["t1"]))
-    return overlapping(steps, episodes)
-
-
-def overlapping(steps: Sequence[Span], episodes: Sequence[Span]) -> Overlap:
-    """The same of the spans themselves."""
     learner, acting = union(steps), union(episodes)
     learner_s = sum((end - start for start, end in learner), start=0.0)
     crowd_s = sum((common_s(learner, [span]) for span in episodes), start=0.0)

@@ -22,7 +22,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from actors.cluster.output import clean
-from actors.cluster.report.figures import FIGURES, SUCCESS
+from actors.cluster.report.drawing import FIGURES, SUCCESS
 from actors.cluster.runs import ledgers, run_folder
 from actors.cluster.runs.run_reader import RunNow, RunReader, StepNow
 from actors.cluster.words import plainly

@@ -54,7 +54,7 @@ def test_a_models_url_and_flags_become_a_deploy_file() -> None:
     ("words", "said"),
     [
         ((URL, "--tasks", "file_manager"), "--model-name NAME"),
-        ((URL, *WORDS, "--engine", "sglang"), "--engine: it goes with a run"),
+        ((URL, *WORDS, "--at", "final"), "--at: it goes with a run"),
         (("base", *WORDS), "--model-name: it goes with a server's URL"),
         ((URL, *WORDS), r"connection failed .*\(endpoint_silent\)"),
         ((URL, *WORDS, "--api-key-env", "NOT_SET_AT_ALL"), "NOT_SET_AT_ALL, which is not set"),
