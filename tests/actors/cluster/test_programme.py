@@ -57,7 +57,7 @@ def ended(runs: Path, name: str, verdict: str | None = "ok", crashes: int = 0) -
 
 def played(name: str, solved: dict[str, list[bool]], cpu_s: float = 60.0) -> RunFigures:
     """Figures of a run whose rounds, one by key, solved the instances 0, 1, ... or not."""
-    machine = MachineTime(cores=2, span_s=1.0, cpu_s={"learner": cpu_s}, desktops=0, desktops_up=0.0, spares=0.0)
+    machine = MachineTime(cores=2, span_s=1.0, cpu_s={"learner": cpu_s}, desktops=0)
     rounds = []
     for number, (called, wins) in enumerate(solved.items()):
         episodes = [RoundEpisode(task=f"calc/held-out/{n}", success=won) for n, won in enumerate(wins)]

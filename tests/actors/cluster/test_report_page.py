@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.cluster import cli, output, tables
-from actors.cluster.report import drawing, page, show
-from actors.cluster.report.episodes import EpisodeView, ShownStep
+from actors.cluster import cli, tables
+from actors.cluster.report import page, show
+from actors.cluster.report.episodes import EpisodeView, ShownStep, learned
 from actors.cluster.report.page import SECTIONS
 from actors.cluster.report.pooled import pooled_gains, pooled_rounds
 from actors.cluster.report.run_data import read_run
+from actors.cluster.runs import evaluation_rounds
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
-from actors.replay.database.ledger_file import connect
 from actors.replay.statistics import TIMED_OUT, RoundEpisode, summarise
 from apis.tasks.registry import digest
+from runtime.segments import SegmentStore
 from tests.actors.cluster.fabricated import Fabricated, Reader, whole
 
 TAGS = {
@@ -47,12 +46,9 @@ def test_a_whole_run_is_shown_and_no_word_of_a_guest_steers_anything(
     page = reported([whole(tmp_path / "one")], tmp_path / "out")
     document_ = json.loads(capsys.readouterr().out)
     assert document_["figures"]["name"] == "one"
-    written = {Path(file).name for file in document_["files"]}
-    assert written == {
-        "report.html", "curve.png", "one.figures.gz",
-    }  # fmt: skip
-    drawn = {"curve", "token-entropy", "action-entropy", "diversity", "coverage", "kl", "clip-fraction", "mismatch"}
-    assert {name for name in drawn if f'id="{name}-' in page} == drawn
+    assert {Path(file).name for file in document_["files"]} == {"report.html", "curve.png", "one.figures.gz"}
+    for name in ("curve", "token-entropy", "action-entropy", "coverage", "kl", "clip-fraction", "mismatch"):
+        assert f'id="{name}-' in page
     assert "0.333 (2/6)" in page
     assert "&lt;script&gt;alert(1)" in page
     assert "file_manager/held-out/5" in page
@@ -82,6 +78,10 @@ def test_a_run_that_is_not_whole_gives_a_sensible_page(
         run.play(1, "after_bc", "0.0", [True])
         run.db.execute("UPDATE rounds SET closed = 0")
     page = reported([run.done()], tmp_path / "out")
+    capsys.readouterr()
+    show.show([run.path], None, as_json=False)
+    said = capsys.readouterr().out
+    assert ("no evaluation round was opened" in said) is ("ROUND" not in said) is (stage != "round open")
     assert "No gain yet" in page
     assert ("No optimizer step" in page) is (stage != "learning")
     assert ("No evaluation round" in page) is (stage != "round open")
@@ -107,9 +107,12 @@ def test_seeds_are_told_together_without_a_page(tmp_path: Path, capsys: pytest.C
     assert "local: 2 seeds (s0, s1)" in said
     assert re.search(r"final +8 +T=1 +2 +0\.750 +0\.500-1\.000 +0\.750 \(6/8\)", said)
     assert "2 seeds: +0.750, +0.250" in said
+    show.show([paths[0], whole(tmp_path / "again" / "s0")], None, as_json=False)
+    said = capsys.readouterr().out
+    assert "local: 2 runs (s0, s0)" in said, "of one seed"
+    assert " seeds" not in said
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.slow
 def test_arms_are_compared_in_their_last_rounds_on_the_seeds_that_both_have(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -160,30 +163,6 @@ def test_what_only_some_runs_have_played_is_neither_pooled_nor_compared(
     assert (found["round"], found["seeds"], found["together"]["value"]) == ("after_pulse1", [0, 1], 0.0)
 
 
-def test_groups_that_cloned_for_different_times_share_steps_of_rl(tmp_path: Path) -> None:
-    one = Fabricated(tmp_path / "one")
-    one.learn()
-    one.play(1, "after_bc", "0.2", [True] * 4)
-    one.play(2, "final", "0.8", [True] * 4)
-    run = read_run(one.done())
-    made = [step.step for step in run.steps if step.phase == "rl"]
-    found = run.by_rl_steps()
-    assert [step.step for step in found.steps] == list(range(1, len(made) + 1))
-    assert [round_.step for round_ in found.rounds] == [sum(step <= of.step for step in made) for of in run.rounds]
-    assert found.rounds[0].step == 0 < found.rounds[1].step == len(made)
-
-
-def test_two_rounds_of_the_same_weights_are_no_gain(tmp_path: Path) -> None:
-    run = Fabricated(tmp_path / "alone")
-    run.learn()
-    run.play(1, "after_bc", "0.2", [True, False, False, False])
-    run.play(2, "final", "0.2", [True, True, False, False])
-    figures = read_run(run.done())
-    assert (figures.gains, pooled_gains([figures])) == ([], [])
-    points = pooled_rounds([figures])
-    assert [(point.name, point.together.successes) for point in points] == [("after_bc", 1), ("final", 2)]
-
-
 def test_families_never_trained_on_bend_no_curve_and_no_gain(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,18 +182,6 @@ def test_families_never_trained_on_bend_no_curve_and_no_gain(
     said = capsys.readouterr().out
     assert re.search(r"0\.667 \(2/3\) +0\.000 \(0/1\)", said)
     assert f"{found.together.value:+.3f}" in said
-
-
-@pytest.mark.slow
-def test_seeds_of_one_file_become_one_line_and_arms_several(tmp_path: Path) -> None:
-    paths = [
-        whole(tmp_path / f"e-{arm}-{seed}", seed=seed, arm=arm, shift=seed) for arm in ("a", "bb") for seed in (0, 1)
-    ]
-    page = reported(paths, tmp_path / "out")
-    words = " ".join(Reader(page).words)
-    assert "2 seeds: +0.500, +0.500" in words
-    assert page.count("<tr><td>e-") >= 4
-    assert (tmp_path / "out" / "curve.png").is_file()
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -252,29 +219,6 @@ def test_text_is_never_markup(words: str, value: str) -> None:
     more = {"rows": table, "live": True, "filters": {}, "links": {words: "#x"}, "episode": None}
     page = Reader(tables.render("listing.html", **texts, **more))
     assert not page.tags - TAGS - {"a", "table", "thead", "tbody", "tr", "th", "td", "nav", "link"}
-
-
-def test_a_picture_is_not_looked_through_sign_by_sign(monkeypatch: pytest.MonkeyPatch) -> None:
-    lengths, clean = [0], output.clean
-
-    def noted(text: str, *, lines: bool = False) -> str:
-        lengths.append(len(text))
-        return clean(text, lines=lines)
-
-    monkeypatch.setattr(output, "clean", noted)
-    texts = dict.fromkeys(("task", "where", "lane", "reason"), "x")
-    episode = EpisodeView(token=1, success=True, steps=[ShownStep()], pictures={1: b"\x89PNG" + bytes(9000)}, **texts)
-    assert "data:image/png;base64,iVBORwAA" in tables.render("alone.html", title="x", episode=episode)
-    assert max(lengths) < 9000
-
-
-def test_a_run_without_logs_or_deploy_file_is_reported(tmp_path: Path) -> None:
-    folder = tmp_path / "bare"
-    folder.mkdir()
-    with closing(connect(folder / "ledger.sqlite")[0]) as db:
-        db.execute("INSERT INTO stays VALUES (0, 0, 'demo', NULL, '0.0', 0, 'begin', '{}', 0.0)")
-    page = reported([folder], tmp_path / "out")
-    assert "bare" in page
 
 
 def played(name: str, solved: dict[str, bool | None], *, closed: bool = True, task_set: str = "") -> EvaluationRound:
@@ -320,53 +264,27 @@ def test_scores_are_shown_where_they_differ(tmp_path: Path) -> None:
     assert page.scores_of(msgspec.structs.replace(run, rounds=[alike])).rows == []
 
 
-def test_an_empty_column_is_left_out() -> None:
-    shown = tables.TextTable(("Round", "pass", "All"), [("a", "", "1"), ("b", "-", "2")]).filled()
-    assert (shown.head, [str(cell) for cell in shown.rows[1]]) == (["Round", "All"], ["b", "2"])
-
-
-def test_a_run_without_rounds_has_no_empty_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    show.show([Fabricated(tmp_path / "one").done()], None, as_json=False)
-    said = capsys.readouterr().out
-    assert "no evaluation round was opened" in said
-    assert "ROUND" not in said
-
-
-def test_segments_that_a_resume_undid_are_no_part_of_the_run(tmp_path: Path) -> None:
-    """RL from step 2, a pulse from step 4, and the learner resumed from step 3; so, once more, of the next pulse."""
-    run = Fabricated(tmp_path / "resumed")
-    run.learn(steps=4)
-    later = [(2, 2, "pulse", "0.4"), (3, 1, "rl", "0.2"), (4, 4, "pulse", "1.5"), (5, 5, "rl", "1.6"),
-             (6, 4, "pulse", "1.5")]  # fmt: skip
-    for idx, root, phase, start in later:
-        cause = "resumed" if root < idx else "counted"
-        run.put("stays", idx=idx, root=root, phase=phase, start=start, seq_bound=0, cause=cause, evidence="{}", wall=0)
-    figures = read_run(run.done())
-    assert [(one.phase, one.start) for one in figures.switches] == [("demo", 0), ("rl", 2), ("pulse", 5)]
-    assert figures.stretches() == [("demo", 0, 2), ("rl", 2, 5), ("pulse", 5, 6)]
-    assert msgspec.structs.replace(figures, switches=[]).stretches() == [], "killed before its first segment"
-
-
-def test_runs_of_one_seed_are_not_called_seeds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_task_that_was_missed_first_and_solved_last_is_shown_side_by_side(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    legends: list[str] = []
-
-    def look(plot: Any, *words: str, **_: Any) -> drawing.Picture:
-        for axes in plot.axes:
-            legends.extend(one.get_text() for one in (axes.get_legend().get_texts() if axes.get_legend() else ()))
-        drawing.pyplot().close(plot)
-        return drawing.Picture(*words, drawing.Markup(""))
-
-    monkeypatch.setattr(drawing, "drawn", look)
-    paths = [whole(tmp_path / place / "local-0", shift=shift) for shift, place in enumerate(("here", "there"))]
-    show.show(paths, None, as_json=False)
-    said = capsys.readouterr().out
-    assert "local: 2 runs (local-0, local-0)" in said
-    assert "2 runs: +0.500, +0.500" in said
-    assert " RUNS " in said
-    assert "<td>2 runs: +0.500, +0.500</td>" in reported(paths, tmp_path / "out")
-    assert "local, 2 runs" in legends
-    assert any("over 2 runs" in one for one in legends)
-    for words in (said, " ".join(legends)):
-        assert "seeds" not in words.lower()
+    made = Fabricated(tmp_path / "one")
+    made.learn()
+    made.play(1, "after_bc", "0.2", [True, False, False])
+    made.play(2, "final", "0.8", [True, True, False])
+    segments = SegmentStore(made.path / "segments", "first-round")
+    for token in range(100, 103):
+        made._step(segments, token)
+    segments.close()
+    run = made.done()
+    first, *_, last = evaluation_rounds.read_rounds(run)
+    pairs = learned(run)
+    assert pairs
+    for before, after in pairs:
+        assert (before.where, after.where) == (first.name, last.name)
+        assert before.task == after.task
+        assert not before.success
+        assert after.success
+    assert len({pair.after.family for pair in pairs}) == len(pairs)
+    assert cli.main(["report", "one", "--runs", str(run.parent), "--out", str(tmp_path / "out")]) == 0
+    assert f"{pairs[0].after.task} before and after" in capsys.readouterr().out
+    assert pairs[0].after.task in (tmp_path / "out" / "report.html").read_text().split("Rounds of")[0]

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.cluster.report import time_spent as seats_report
-from actors.cluster.report.run_data import read_run
 from actors.cluster.report.show import show
 from actors.cluster.report.time_spent import (
     BUSY,
@@ -25,6 +24,7 @@ from actors.cluster.report.time_spent import (
     seat_time,
 )
 from actors.replay.database.ledger_file import connect
+from runtime.logs.reader import BEGINS, in_a_row
 
 CHANGES = st.lists(st.tuples(st.integers(0, 50), st.sampled_from("abc")))
 
@@ -107,19 +107,6 @@ def test_idle_seats_wait_for_what_the_run_does_meanwhile() -> None:
     assert seat_time(lines) is None
 
 
-def test_seats_do_not_wait_for_a_round_that_stands_back_for_rl() -> None:
-    lines = [
-        phase(0.0, "rl", attempts=8.0),
-        evaluated(0.0, "opened", "after_bc", "0.5"),
-        {"event": "weights_unpinned", "t": 10.0, "version": "0.5"},
-        {"event": "weights_pinned", "t": 20.0, "version": "0.5"},
-        evaluated(30.0, "closed", "after_bc", "0.5"),
-    ]
-    why = causes(lines)
-    evaluation, groups = seats_report.EVALUATION, seats_report.GROUPS
-    assert [why.at(t) for t in (5.0, 15.0, 25.0, 35.0)] == [evaluation, groups, evaluation, groups]
-
-
 def test_seats_wait_for_an_evaluation_until_the_last_round_that_goes_on_is_over() -> None:
     """Of a round whose weights a resume abandons the log says no more; one of weights that stand goes on."""
     lines = [
@@ -150,23 +137,20 @@ def test_a_run_that_plays_no_demonstration_waits_for_none(attempts: float, cause
 def test_the_processor_is_shared_out_once() -> None:
     lines: list[dict[str, Any]] = [
         {"event": "cpu_used", "t": 10.0, "span_s": 10.0, "cores": 2, "seconds": {"rank": 4.0}, "machine_s": 15.0},
-        {"event": "desktop_booted", "t": 1.0, "desktop": "a"},
         {"event": "desktop_gone", "t": 6.0, "desktop": "a", "holder": "desktop/0", "cpu_s": 3.0},
-        {"event": "desktop_booted", "t": 5.0, "desktop": "b"},
     ]
-    found = machine_time(lines, leased_s=4.0)
+    found = machine_time(lines)
     assert found is not None
     assert found.cpu_s == {OTHERS: 8.0, "rank": 4.0, GUESTS: 3.0}
     assert found.share("rank") == 0.2
-    assert (found.desktops, found.desktops_up, found.spares) == (1, 1.0, 0.6)
-    assert (found.own_s, found.by_phase_s) == (7.0, {"demo": 7.0})
-    assert machine_time(lines[1:], 0.0) is None
-    lines[2]["cpu_s"] = 0.0  # no control group has counted it
-    blind = machine_time(lines, leased_s=4.0)
+    assert (found.desktops, found.own_s, found.by_phase_s) == (1, 7.0, {"demo": 7.0})
+    assert machine_time(lines[1:]) is None
+    lines[1]["cpu_s"] = 0.0  # no control group has counted it
+    blind = machine_time(lines)
     assert blind is not None
     assert (blind.cpu_s, blind.own_s) == ({UNKNOWN: 11.0, "rank": 4.0}, 4.0)
-    lines[2]["cpu_s"] = 3.0
-    changed = machine_time([*lines, phase(4.0, "bc"), phase(6.0, "rl")], leased_s=4.0)
+    lines[1]["cpu_s"] = 3.0
+    changed = machine_time([*lines, phase(4.0, "bc"), phase(6.0, "rl")])
     assert changed is not None
     assert changed.by_phase_s == pytest.approx({"demo": 1.6, "bc": 0.8, "rl": 1.6 + 3.0})
 
@@ -181,7 +165,7 @@ def test_seconds_on_other_machines_are_the_runs_and_no_share_of_this_one() -> No
         *({"event": "desktop_gone", "t": 6.0, "desktop": owner.format(pid), "holder": "", "cpu_s": cpu_s}
           for pid, cpu_s in ((8, 50.0), (7, 0.5))),
     ]  # fmt: skip
-    found = machine_time(lines, leased_s=0.0)
+    found = machine_time(lines)
     assert found is not None
     assert found.cpu_s == {"rank": 4.0, GUESTS: 0.5, OTHERS: 0.5}
     assert found.elsewhere_s == {GUESTS: 50.0, "desktop hosts": 30.0}
@@ -189,70 +173,11 @@ def test_seconds_on_other_machines_are_the_runs_and_no_share_of_this_one() -> No
     for line in lines:
         if line["event"] == "cpu_used":
             line["namespace"] = "0123abcd"  # the process has its number here, another machine's has the same
-    same_number = machine_time(lines, leased_s=0.0)
+    same_number = machine_time(lines)
     assert same_number is not None
     assert (same_number.cpu_s[GUESTS], same_number.elsewhere_s.get(GUESTS)) == (50.5, None)
-
-
-def test_a_rank_elsewhere_takes_no_seconds_of_desktops_here() -> None:
-    lines = [
-        look(10.0),
-        {"event": "host_started", "t": 1.0, "name": "ranks/1", "pid": 214, "elsewhere": True},
-        {"event": "desktop_gone", "t": 6.0, "desktop": "crl.run.214.5.0123abcd.0123abcd.1", "holder": "", "cpu_s": 3.0},
-    ]
-    found = machine_time(lines, leased_s=0.0)
-    assert found is not None
-    assert (found.cpu_s[GUESTS], found.elsewhere_s) == (3.0, {})
-
-
-def look(t: float) -> dict[str, Any]:
-    return {"event": "cpu_used", "t": t, "span_s": 10.0, "cores": 2, "seconds": {}, "machine_s": 1.0}
-
-
-def test_desktops_of_a_killed_life_end_with_it() -> None:
-    lines = [
-        {"event": "ledger_opened", "t": 0.0},
-        {"event": "desktop_booted", "t": 2.0, "desktop": "a"},
-        look(10.0),
-        {"event": "desktop_booted", "t": 10.0, "desktop": "last"},
-        {"event": "ledger_opened", "t": 10.0},
-        {"event": "desktop_booted", "t": 12.0, "desktop": "b"},
-        {"event": "desktop_booted", "t": 15.0, "desktop": "c"},
-        {"event": "ledger_opened", "t": 16.0},
-        {"event": "desktop_gone", "t": 18.0, "desktop": "b", "holder": "desktop/0", "cpu_s": 0.5},
-        look(20.0),
-    ]
-    found = machine_time(lines, leased_s=5.0)
-    assert found is not None
-    assert found.desktops_up == (8.0 + 6.0 + 1.0) / 20.0, "b was seen to go, whatever was restarted meanwhile"
-    assert found.spares == 0.5
-
-
-def test_a_killed_lifes_rounds_and_desktops_are_over_in_the_report_of_its_run(tmp_path: Path) -> None:
-    """From log lines to figures: what tells that a life or a lineage ended is among what is read."""
-    connection, _ = connect(tmp_path / "ledger.sqlite")
-    connection.close()
-    lines: list[dict[str, Any]] = [
-        {"event": "ledger_opened", "t": 0.0},
-        phase(0.0, "rl", attempts=0.0),
-        {"event": "desktop_booted", "t": 0.0, "desktop": "a"},
-        evaluated(5.0, "opened", "rl9", "0.9"),
-        look(10.0),
-        {"event": "ledger_opened", "t": 500.0},
-        {"event": "lineage_started", "t": 500.0, "version": "1.5", "parent": "0.5"},
-        told("desktop/0", 500.0, 10.0),
-        look(510.0),
-    ]
-    (tmp_path / "logs").mkdir()
-    stamped = [
-        {"ts": f"2026-01-01T00:00:{n:02d}", "level": "info", "actor": "x", **line} for n, line in enumerate(lines)
-    ]
-    (tmp_path / "logs" / "all.jsonl").write_text("".join(json.dumps(line) + "\n" for line in stamped))
-    found = read_run(tmp_path)
-    assert found.seats is not None
-    assert found.seats.idle_s == {seats_report.GROUPS: 10.0}
-    assert found.machine is not None
-    assert found.machine.desktops_up == 0.5
+    of_rank = [here, lines[2] | {"name": "ranks/1"}, lines[3]]
+    assert machine_time(of_rank).elsewhere_s == {}, "a rank elsewhere takes no seconds of desktops here"  # type: ignore[union-attr]
 
 
 @pytest.mark.slow
@@ -276,3 +201,34 @@ def test_seats_and_processor_are_printed_and_drawn(tmp_path: Path, capsys: pytes
     assert "busy 70.0% of 1 seats x 10s" in shown
     assert re.search(r"^rank +4\.0 +20\.0%$", shown, re.MULTILINE)
     assert seats_report.DEMOS in shown
+
+
+LIFE = st.lists(st.floats(0.0, 50.0), min_size=1, max_size=6).map(sorted)
+
+
+def line(event: str, t: float, **more: Any) -> dict[str, Any]:
+    return {"event": event, "t": t, "actor": "host/main", **more}
+
+
+def test_a_night_between_two_lives_is_cut_out() -> None:
+    first = [line(BEGINS, 100.0), line("seat_time", 130.0, t0=105.0, t1=129.0)]
+    later = [line(BEGINS, 9000.0), line("learner_step", 9010.0, t0=9002.0, t1=9010.0)]
+    assert list(in_a_row(first + later)) == [
+        *first, line(BEGINS, 130.0), line("learner_step", 140.0, t0=132.0, t1=140.0),
+    ]  # fmt: skip
+    given_back = [line("episode_released", 9000.0, actor="replay"), *later]
+    assert list(in_a_row(first + given_back))[3:] == list(in_a_row(first + later))[2:]
+    rebooted = [line(BEGINS, 3.0), line("learner_step", 13.0, t0=5.0, t1=13.0)]
+    assert list(in_a_row(first + rebooted))[2:] == list(in_a_row(first + later))[2:]
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 1e6), LIFE), min_size=1, max_size=4))
+def test_distances_within_a_life_stay_and_lives_follow_each_other(lives: list[tuple[float, list[float]]]) -> None:
+    lines = [line(BEGINS if not n else "x", start + t) for start, times in lives for n, t in enumerate(times)]
+    found = iter(in_a_row(lines))
+    end = lines[0]["t"]
+    for start, times in lives:
+        moved = [next(found)["t"] for _ in times]
+        assert abs(moved[0] - end) < 1e-6
+        assert all(abs((moved[n] - moved[0]) - (t - times[0])) < 1e-6 for n, t in enumerate(times)), start
+        end = moved[-1]
