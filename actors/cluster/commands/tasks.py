@@ -98,7 +98,8 @@ DOCTOR_HELP = Help(
 def _tasks_arguments(parser: argparse.ArgumentParser) -> None:
     verbs, examples = parser.add_subparsers(dest="verb", metavar="VERB", required=True), TASKS_HELP.examples
     listing = verb(verbs, "list", Help("families of a suite", LIST, examples), "cluster.views.tasks:list_suite")
-    listing.add_argument("suite", metavar="SUITE", nargs="?", default="desktop", help="suite, YAML file or family (default: desktop)")
+    which = "suite, YAML file or family (default: desktop)"
+    listing.add_argument("suite", metavar="SUITE", nargs="?", default="desktop", help=which)
     show = verb(verbs, "show", Help("one task", SHOW, examples), "cluster.views.tasks:show")
     show.add_argument("task", metavar="ID", help="FAMILY/SPLIT/NUMBER (FAMILY: its first), or a task's JSON file")
     place = "cluster.checks.tasks.command:check"

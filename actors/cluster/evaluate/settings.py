@@ -165,7 +165,7 @@ def _samplers(like: Deploy, overrides: Sequence[str]) -> SamplersConfig:
     if like.samplers.attach and not any(override.startswith("samplers.") for override in overrides):
         raise ConfigError(
             "the run's answers were drawn by servers that it attached, not again, for they may serve another's"
-            " training: name servers by --set samplers.attach=[URL], or an engine by --set samplers.engine={type: sglang}"
+            " training: name servers by --set samplers.attach=[URL], or one engine by --set samplers.engine"
         )
     # A run's servers, and the key for them, are its own.
     return msgspec.structs.replace(like.samplers, attach=[], api_key_env="")
