@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-_PIECES = re.compile(r"(\s+)|(?<=[/_.:-])(?![/_.:\s-])")  # looks at each character once, however long a text is
 EVERY_S = 5.0  # between two lines on how work goes
 UNBOUNDED = sys.maxsize  # characters of a line that goes to no terminal
 
@@ -108,24 +107,14 @@ def quoted(text: str) -> None:
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Aligned columns, below `head` where there is one. In a terminal a long cell goes on below itself."""
     cells = [[clean(str(cell)) for cell in row] for row in ((head, *rows) if head else rows)]
-    widths = _fitted([*zip(*cells, strict=True)], columns())
+    widths = _fitted([max(1, *map(len, column)) for column in zip(*cells, strict=True)], columns())
     for row in cells:
         parts = [
-            [cell] if len(cell) <= width else _wrapped(cell, width) for cell, width in zip(row, widths, strict=True)
+            [cell] if len(cell) <= width else textwrap.wrap(cell, width, break_on_hyphens=False)
+            for cell, width in zip(row, widths, strict=True)
         ]
         for below in itertools.zip_longest(*parts, fillvalue=""):
             line("  ".join(part.ljust(width) for part, width in zip(below, widths, strict=True)).rstrip())
-
-
-class _Pieces(textwrap.TextWrapper):
-    """Breaks words, too, behind what joins their pieces: of a task's name, a time or a path."""
-
-    wordsep_re = _PIECES
-
-
-def _wrapped(cell: str, width: int) -> list[str]:
-    whole = all(len(word) <= width for word in cell.split())
-    return textwrap.wrap(cell, width, break_on_hyphens=False) if whole else _Pieces(width).wrap(cell)
 
 
 def columns() -> int:
@@ -133,22 +122,13 @@ def columns() -> int:
     return shutil.get_terminal_size((UNBOUNDED, 0)).columns if sys.stdout.isatty() else UNBOUNDED
 
 
-def _fitted(texts: Sequence[Sequence[str]], room: int) -> list[int]:
-    """A width for each column of `texts` such that a line has `room`: the widest give way first.
-
-    Words stay whole where all longest words have room, else their pieces where those have.
-    """
-    longest = [max(1, *map(len, column)) for column in texts]
-    words = [max((len(word) for text in column for word in text.split()), default=1) for column in texts]
-    pieces = [max((len(one) for text in column for one in _PIECES.split(text) if one), default=1) for column in texts]
-    room -= 2 * (len(texts) - 1)
-    least = next((one for one in (words, pieces) if sum(one) <= room), [1] * len(texts))
-    widths = longest
-    for cap in range(max(longest, default=0), 0, -1):
-        if sum(widths) <= room:
-            break
-        widths = [max(low, min(width, cap)) for low, width in zip(least, longest, strict=True)]
-    return widths
+def _fitted(widths: Sequence[int], room: int) -> list[int]:
+    """Widths of columns such that a line has `room`: the widest give way first."""
+    room -= 2 * (len(widths) - 1)
+    cap = max(widths, default=0)
+    while cap > 1 and sum(min(width, cap) for width in widths) > room:
+        cap = min(cap - 1, max(1, room))
+    return [min(width, cap) for width in widths]
 
 
 def document(value: Any) -> None:

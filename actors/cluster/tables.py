@@ -59,13 +59,6 @@ def show(table: TextTable) -> None:
         output.table([name.upper() if name[:1].isupper() else name for name in filled.head], filled.rows)
 
 
-def markdown(table: TextTable) -> str:
-    """The same in Markdown."""
-    filled = table.filled()
-    rows = [[output.clean(str(cell)) for cell in row] for row in filled.rows]
-    return "".join(f"| {' | '.join(row)} |\n" for row in (filled.head, ["---"] * len(filled.head), *rows))
-
-
 def render(name: str, **values: object) -> str:
     """The page of template `name`, a file of `templates`."""
     return _environment().get_template(name).render(values)

@@ -9,11 +9,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 import torch
@@ -101,8 +100,6 @@ async def _played(args: argparse.Namespace, task: TaskHandle, form: Form) -> Pla
     async with _policy(args, task, form) as policy, page.served(args.port) as address:
         output.line(output.clean(f"task: {task.instruction}"))
         output.line(f"page: {address}   (a desktop boots; ? lists what can be done, Ctrl-C leaves)")
-        if tunnel := over_ssh(address, os.environ):
-            output.line(output.clean(tunnel))
         watched = WatchedPolicy(policy, page, by_model=bool(args.model), wait=args.step)
         settings: dict[str, Any] = {"screen": args.screen} if args.screen else {}
         played = await play(
@@ -113,16 +110,6 @@ async def _played(args: argparse.Namespace, task: TaskHandle, form: Form) -> Pla
         page.end(verdict)
         output.line(output.clean(f"verdict: {verdict}; {len(played.steps)} turns"))
         return played
-
-
-def over_ssh(address: str, environment: Mapping[str, str]) -> str:
-    """How the page at `address` is opened from where this terminal is; "" for a terminal of this machine."""
-    came = environment.get("SSH_CONNECTION", "").split()
-    if len(came) != 4:
-        return ""
-    port = urlsplit(address).port
-    here = f"{environment.get('USER', 'USER')}@{came[2]}"
-    return f"over SSH: first  ssh -NL {port}:127.0.0.1:{port} {here}  on your own machine, then open the page there"
 
 
 class WatchedPolicy:

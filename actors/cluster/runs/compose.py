@@ -5,9 +5,7 @@ Invariant: the same file gives the same plan. An actor is in a later stage than 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -62,12 +60,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         specs = self._specs()
         return [(name, ranges([spec.name for spec in specs if spec.host == name]), at) for name, at in where.items()]
 
-    def actor_rows(self) -> list[tuple[str, int, str]]:
-        """Kind, count, factory."""
-        kinds = Counter(_kind(spec.name) for spec in self._specs())
-        factory = {_kind(spec.name): str(spec.factory) for spec in self._specs()}
-        return [(kind, count, factory[kind]) for kind, count in kinds.items()]
-
     def summary(self) -> list[tuple[str, str]]:
         """Label and value: what the deploy file comes to, and what its desktops may take of the machine."""
         more = (
@@ -119,22 +111,18 @@ def _kind(name: str) -> str:
 
 
 def ranges(names: Sequence[str]) -> str:
-    """`desktop/0 desktop/1 desktop/2` as `desktop/0..2`, and every second one as `desktop/0,2..8`."""
+    """`desktop/0 desktop/1 desktop/2` as `desktop/0..2`, and those with gaps one by one."""
     by_kind: dict[str, list[str]] = {}
     for name in names:
         by_kind.setdefault(_kind(name), []).append(name.rpartition("/")[2])
-    return ", ".join(_range(kind, found) for kind, found in by_kind.items())
+    return ", ".join(_range(kind, tails) for kind, tails in by_kind.items())
 
 
-def _range(kind: str, found: list[str]) -> str:
-    if not found[0].isdigit():
+def _range(kind: str, tails: list[str]) -> str:
+    if not tails[0].isdigit():
         return kind
-    numbers = [int(one) for one in found]
-    steps = {after - before for before, after in pairwise(numbers)}
-    if len(steps) != 1:
-        return f"{kind}/{','.join(found)}"
-    second = "" if steps == {1} else f",{found[1]}"
-    return f"{kind}/{found[0]}{second}..{found[-1]}" if not second or len(found) > 2 else f"{kind}/{found[0]}{second}"
+    first, last = int(tails[0]), int(tails[-1])
+    return f"{kind}/{first}..{last}" if last - first == len(tails) - 1 and last > first else f"{kind}/{','.join(tails)}"
 
 
 def plan(named: Named, *, run_dir: Path, incarnation: str) -> Plan:

@@ -55,7 +55,7 @@ def dry_run(args: argparse.Namespace) -> int:
     unfit = _unfit(first)
     if args.json:
         shown = {"file": args.file, "run": first.folder.name, "runs": [one.folder.name for one in runs]}
-        rows = {"hosts": plan.host_rows(), "actors": plan.actor_rows(), "summary": plan.summary()}
+        rows = {"hosts": plan.host_rows(), "summary": plan.summary()}
         output.document({**shown, "unfit": unfit, "checkpoints": loads, **rows})
     else:
         for request in runs:
@@ -69,8 +69,6 @@ def dry_run(args: argparse.Namespace) -> int:
             output.line(f"{request.file}: {comes}")
         output.line()
         output.table(("HOST", "ACTORS", "WHERE"), plan.host_rows())
-        output.line()
-        output.table(("ACTOR", "COUNT", "WHAT"), plan.actor_rows())
         output.line()
         output.table((), plan.summary())
         for name, what in loads.items():

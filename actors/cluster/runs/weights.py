@@ -14,11 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from actors.cluster import output, tables
+from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files, models
 from actors.cluster.config.suggest import hint
-from actors.cluster.report import page
 from actors.cluster.runs import criterion, evaluation_rounds, run_folder
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from actors.cluster.runs.requests import SEED
@@ -147,12 +146,13 @@ def card(weights: NamedWeights, title: str, rounds: list[EvaluationRound]) -> st
         f"\n---\n\n# {output.clean(title)}\n",
         _origin(weights),
     ]
-    measured = [found for found in rounds if found.closed and _of(found, weights)]
-    if measured:
-        parts.append("## Success on real desktops\n")
-        parts += [tables.markdown(table) for table in (page.rounds_of(measured), page.families_of(measured))]
-    compared = [one for one in evaluation_rounds.gains(rounds) if one.after in {found.name for found in measured}]
-    parts += [f"Paired gain: {criterion.gain_line(one)}.\n" for one in compared]
+    measured = {one.name: one.summary.whole.all for one in rounds if one.closed and _of(one, weights)}
+    for name, rate in measured.items():
+        low, high = rate.interval
+        won = f"{rate.value:.3f} ({rate.successes}/{rate.n}, 95 % {low:.3f} to {high:.3f})"
+        parts.append(f"Success in round {output.clean(name)}: {won}.\n")
+    gains = (one for one in evaluation_rounds.gains(rounds) if one.after in measured)
+    parts += [f"Paired gain: {criterion.gain_line(one)}.\n" for one in gains]
     parts.append("## Serving\n\n```sh\n" + "\n".join(serving("DIR").values()) + "\n```\n")
     return "\n".join(parts)
 

@@ -172,7 +172,7 @@ def test_dry_run_from_another_folder_starts_nothing(tmp_path: Path) -> None:
     done = call("run", "--dry-run", "deploy/local.yaml", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     plan = json.loads(done.stdout)
-    assert any(row[0].startswith("desktop") for row in plan["actors"])
+    assert any(row[0].startswith("desktop") for row in plan["hosts"])
     assert list(tmp_path.iterdir()) == []
 
 

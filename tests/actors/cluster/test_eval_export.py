@@ -139,8 +139,8 @@ def test_a_card_knows_the_newest_weights_by_the_name_that_a_resume_gave_them(run
     mine = weights.locate("mine", runs, "final")
     rounds = evaluation_rounds.read_rounds(runs / "mine")
     resumed = msgspec.structs.replace(mine, version="1.10", at="newest")
-    assert "| final |" in weights.card(resumed, "out", rounds)
-    assert "| final |" not in weights.card(msgspec.structs.replace(resumed, at="1.10"), "out", rounds)
+    assert "in round final" in weights.card(resumed, "out", rounds)
+    assert "in round final" not in weights.card(msgspec.structs.replace(resumed, at="1.10"), "out", rounds)
 
 
 def test_a_card_names_what_the_run_went_on_from(runs: Path) -> None:
@@ -158,7 +158,7 @@ def test_an_export_is_whole_described_and_never_written_over(
     document = json.loads(capsys.readouterr().out)
     assert document["serve"]["SGLang"].endswith(f"--model-path {tmp_path / 'out'} --port 30000")
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "| final | 10 | T=1 | 1.000 (2/2), 0.342-1.000 |" in card
+    assert "Success in round final: 1.000 (2/2, 95 % 0.342 to 1.000)." in card
     assert "from after_bc to final: +1.000" in card
     assert "seed 3, build b, weights 0.10 (final)" in card
     assert "`computerrl run local --seed 3`" in card

@@ -153,14 +153,6 @@ def test_a_table_fits_its_terminal_and_loses_no_word(rows: list[list[str]], room
         assert shown[letter] == sum(cell.count(letter) for row in rows for cell in row)
 
 
-def test_a_word_that_has_no_room_breaks_between_its_pieces() -> None:
-    with terminal(30) as out:
-        output.table((), [("file_manager/train/10043", "failure (out_of_steps)")])
-    assert [line.split() for line in out.getvalue().splitlines()] == [
-        ["file_manager/", "failure"], ["train/10043", "(out_of_steps)"]
-    ]  # fmt: skip
-
-
 def test_a_table_that_goes_to_no_terminal_has_a_line_a_row(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
