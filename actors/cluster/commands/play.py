@@ -70,11 +70,9 @@ EXPORT_HELP = Help(
 )
 MODEL_HELP = Help(
     "check a model folder beside transformers",
-    "Load MODEL as learner and embedded engine do, compare logits with\n"
-    "transformers, draw a greedy answer through the model's own chat template, export the weights and read them back.\n"
-    "float32: a logit may differ by 1e-4, or by 1e-5 of the largest logit. bfloat16: the rms distance from float32\n"
-    "may be at most 1.5 times that of transformers' own bfloat16. A model that is not covered is named by its key of\n"
-    "config.json.\n"
+    "Load MODEL as learner and embedded engine do, compare logits with transformers, draw a greedy answer through the\n"
+    "model's own chat template, export the weights and read them back. A model that is not covered is named by its\n"
+    "key of config.json.\n"
     "Exit status 1 where something is wrong. Memory: the model twice.",
     "examples:\n"
     "  computerrl model check Qwen/Qwen2.5-0.5B@main\n"

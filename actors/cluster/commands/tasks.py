@@ -24,27 +24,21 @@ LIST = "List the families of a suite: application, routes of the oracles, kinds 
 SHOW = "Print a task: instruction, set-up, verifier and the oracles that can do it."
 CHECK = (
     "Play the oracles of a suite on real desktops and count what they solve, faults apart. --static looks at the form\n"
-    "of every task without a desktop. It has to load, and to be set up and judged. It may not be solved at its start\n"
-    "and has to be solved in its wanted end. The splits may share no wording, name or value.\n"
-    "Task files are set up and judged untouched, as far as they can be played here: none may fault or be solved. For\n"
-    "them --static says what each lacks.\n"
+    "of every task without a desktop. Task files are set up and judged untouched; --static says what each lacks.\n"
     "Exit status 1 when --static finds anything, when an oracle solves less than 98 % of a family by one route, or\n"
     "when faults exceed 2 % of the episodes. Without --split, trained families are played on train and the others on\n"
     "held-out."
 )
 FETCH = (
     "Put a task set and its fixtures (files that its tasks start with or are compared with) where check, eval and\n"
-    "run find them. --from names a folder with task files, a folder with fixtures (the dataset, a clone of it, or the\n"
-    "cache of the published harness), or a mirror's address. Without a folder, fixtures come over HTTP\n"
-    "from where the task files say, or from HF_ENDPOINT. Each is locked by its sha256: one that differs later is\n"
-    "refused. A fetch that was broken off goes on with what is missing. Exit status 1 when a fixture could not be had."
+    "run find them. --from names a folder with task files, a folder with fixtures, or a mirror's address. Without a\n"
+    "folder, fixtures come over HTTP from where the task files say, or from HF_ENDPOINT, locked by their sha256.\n"
+    "A fetch that was broken off goes on with what is missing. Exit status 1 when a fixture could not be had."
 )
 ATTACK = (
-    "Try cheats on the tasks of a suite or a task set on real desktops. After a task's oracle: other files removed,\n"
-    "overwritten, moved, linked, locked or added, what was to go kept elsewhere. In its place: claims, forged results\n"
-    "of programs, forged programs, deletions by moving. A task set has no oracle. Each cheat is judged as an episode\n"
-    "is, then HOME is put back; in the end the episode itself is judged. Exit status 1 when a cheat passes or an\n"
-    "episode is judged wrong."
+    "Try cheats on the tasks of a suite or a task set on real desktops: other files changed after the oracle, or in\n"
+    "its place, claims, forged results and forged programs. Each cheat is judged as an episode is, then HOME is put\n"
+    "back. Exit status 1 when a cheat passes or an episode is judged wrong."
 )
 APIS_HELP = Help(
     "check applications' functions on the real applications",
@@ -52,9 +46,8 @@ APIS_HELP = Help(
     "examples:\n  computerrl apis check\n  computerrl apis check --app vlc --repeats 50\n",
 )
 APIS_CHECK = (
-    "Open each application on a real desktop and call every function: rightly, reading what it did back from the\n"
-    "saved file or the application's own state, and wrongly, which must be refused with the argument's name. Then\n"
-    "every call is repeated and timed. Verdicts: ok, failed, unavailable (the application is not installed here).\n"
+    "Open each application on a real desktop and call every function: rightly, reading what it did back, and wrongly,\n"
+    "which must be refused with the argument's name. Then every call is repeated and timed.\n"
     "Exit status 1 when a function failed, or took more than 150 ms at the 95th percentile and neither starts nor\n"
     "exports anything. Needs root."
 )
@@ -72,11 +65,9 @@ DEMOS_HELP = Help(
 )
 RECORD = (
     "Record COUNT successful demonstrations, as many of each family and route, into a run's folder. Only training\n"
-    "tasks are demonstrated. With --deploy everything is taken from a deploy file: also demos.demonstrators, and how\n"
-    "often each task is tried (demos.attempts_per_task); --set changes a key of it. After a kill, --resume goes on\n"
-    "where it was, as it was begun; Ctrl-C ends it cleanly.\n"
-    "Exit status: 0 all recorded, 1 the attempts (two per demonstration, or\n"
-    "demos.attempts_per_demo of the deploy file) were used up, 2 bad input, 130 interrupted."
+    "tasks are demonstrated. With --deploy everything is taken from a deploy file; --set changes a key of it. After a\n"
+    "kill, --resume goes on where it was, as it was begun.\n"
+    "Exit status: 0 all recorded, 1 no attempt is left, 2 bad input, 130 interrupted."
 )
 DEMOS_SHOW = "Print a recording by family and route, or every step of the demonstrations of one task."
 EXPORT = "Write a recording to a Parquet file. With --force a file that is there is replaced once the new one is whole."

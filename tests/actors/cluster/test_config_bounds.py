@@ -28,11 +28,8 @@ def huge(path: Path) -> None:
     os.truncate(path, 20 << 30)
 
 
-ALIASES = "x: {" + "".join(f"k{i}: &a{i} [{f'*a{i - 1}' if i else 1}], " for i in range(2000)) + "}"
-
-
-@pytest.mark.parametrize("text", ["[" * 5000, "{a: " * 3000, "- " * 3000, ALIASES, "x: &a [*a]", "&a {b: *a}"])
-@pytest.mark.parametrize("command", [["run", "--dry-run"], ["doctor"], ["tasks", "list"]])
+@pytest.mark.parametrize("text", ["[" * 5000, "{a: " * 3000, "- " * 3000])
+@pytest.mark.parametrize("command", [["run", "--dry-run"], ["tasks", "list"]])
 def test_a_file_that_is_nested_too_deeply_is_refused_in_one_line(
     text: str, command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -42,29 +39,25 @@ def test_a_file_that_is_nested_too_deeply_is_refused_in_one_line(
     assert capsys.readouterr().err.endswith(f": {file}: nested too deeply\n")
 
 
-def bombs() -> dict[str, str]:
-    """Texts of few bytes or many values."""
-    doubled = "\n".join(f"k{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '1'] * 9)}]" for n in range(9))
-    return {
-        "aliases": doubled,
-        "merged aliases": "a: &a {" + ", ".join(f"k{n}: 1" for n in range(999)) + "}\nb: [" + "{<<: *a}, " * 99 + "1]",
-        "a name that is a bomb": f"{doubled}\nsamplers: {{engine: {{type: *a8}}}}",
-        "200,000 keys": "\n".join(f"{n:x}: 1" for n in range(200_000)),
-        "30,000 keys": "\n".join(f"k{n:x}: 1" for n in range(30_000)),
-        "a long list": "tasks: [" + "1," * 60_000 + "]",
-    }
+BOMBS = {
+    "200,000 keys": "\n".join(f"{n:x}: 1" for n in range(200_000)),
+    "30,000 keys": "\n".join(f"k{n:x}: 1" for n in range(30_000)),
+    "a long list": "tasks: [" + "1," * 60_000 + "]",
+    "aliases": "\n".join(f"k{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '1'] * 9)}]" for n in range(9)),
+    "an alias of itself": "x: &a [*a]",
+}
 
 
-@pytest.mark.parametrize("bomb", bombs())
-def test_a_file_of_too_many_values_is_refused_in_one_line(
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_file_of_too_many_values_or_with_aliases_is_refused_in_one_line(
     bomb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "bomb.yaml"
-    file.write_text(bombs()[bomb])
+    file.write_text(BOMBS[bomb])
     assert cli.main(["run", "--dry-run", str(file)]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert re.search(r"more than 50000 values|more than 1048576 bytes", said), said
+    assert re.search(r"more than 50000 values|more than 1048576 bytes|is an alias: write it out", said), said
 
 
 @pytest.mark.parametrize(
@@ -87,10 +80,6 @@ def test_what_is_nested_no_deeper_than_may_be_is_read() -> None:
     assert json.dumps(typed_yaml.parse_yaml(text, "f")) == text
     with pytest.raises(ConfigError, match=r"^f: nested too deeply$"):
         typed_yaml.parse_yaml(f"[{text}]", "f")
-    assert typed_yaml.parse_yaml("a: &x {b: 1}\nc: {<<: *x, d: *x}", "f") == {
-        "a": {"b": 1},
-        "c": {"b": 1, "d": {"b": 1}},
-    }
 
 
 @given(st.text(alphabet="[]{}&*a:,- \n", max_size=40))

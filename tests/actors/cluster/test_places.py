@@ -11,7 +11,7 @@ import yaml
 
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import compose, doctor, loop, placement
+from actors.cluster.runs import compose, doctor, loop
 from actors.desktop.config import SandboxConfig
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
@@ -154,7 +154,7 @@ def test_what_can_not_be_placed_is_refused(overrides: list[str], message: str) -
 def test_a_key_for_an_endpoint_reaches_the_desktops_alone() -> None:
     member = "demos.demonstrators=[{type: endpoint, name: e, url: 'http://h/v1', model: m, key_env: KEY_OF_E}]"
     deploy = deployed(member)
-    hosts = placement.placed(deploy)["desktops.place"]
+    hosts = compose.placed(deploy)["desktops.place"]
     assert [host.passes for host in hosts] == [("KEY_OF_E",)]
 
 

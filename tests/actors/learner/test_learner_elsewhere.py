@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from actors.cluster.config import deploy_files
-from actors.cluster.runs import placement
+from actors.cluster.runs import compose
 from actors.learner.folders import RunFolders
 from actors.replay.messages import Phase
 from runtime.logs.reader import read_logs
@@ -26,7 +26,7 @@ def away(monkeypatch: pytest.MonkeyPatch) -> HostSpec:
     path = f"{PLACERS.parent.parent}{os.pathsep}{PLACERS}"
     monkeypatch.setenv("PYTHONPATH", path)
     deploy, _ = deploy_files.load("smoke", ["cluster.engine=ray", "learner.actor_place={desktops: 1}"])
-    (spec,) = placement.placed(deploy)["learner.actor_place"]
+    (spec,) = compose.placed(deploy)["learner.actor_place"]
     return msgspec.structs.replace(spec, env={"PYTHONPATH": path}, restart=FAST)
 
 

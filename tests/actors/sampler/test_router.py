@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.cluster.config import deploy_files, models
-from actors.cluster.runs import placement
+from actors.cluster.runs import compose
 from actors.desktop.answers import Prompt, SampledAnswers
 from actors.errors import DesktopFault, EngineGone, SamplerTimeout
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, VersionSpan
@@ -267,7 +267,7 @@ async def test_a_lost_router_is_a_fault_and_comes_back_as_it_was_told(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(PLACERS))
     deploy = deploy_files.load("smoke", ["cluster.engine=ray", "samplers.router_place={desktops: 1}"])[0]
-    hosts = placement.placed(deploy)["samplers.router_place"]
+    hosts = compose.placed(deploy)["samplers.router_place"]
     tokenizer = Tokenizer.load(str(models.locate("")))
     Sampler.does, Sampler.asked = {}, []
     Sampler.came, Sampler.held = asyncio.Event(), asyncio.Event()
