@@ -20,6 +20,7 @@ import torch
 from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files, models, suites
+from actors.cluster.config.suggest import blamed
 from actors.cluster.evaluate import settings as evaluated
 from actors.cluster.runs import weights
 from actors.cluster.web.serve import refuse_port
@@ -43,7 +44,7 @@ from policy.engine.model import load_weights
 from policy.engine.scheduler import Draw, Sequence
 from policy.hf_folder import DTYPES
 from policy.tokenizer import Tokenizer
-from runtime.errors import ConfigError, StoreError
+from runtime.errors import ConfigError
 from runtime.program import program
 from runtime.settings import stable_seed
 from runtime.system import run as run_loop
@@ -209,10 +210,8 @@ def refuse_unkept(file: Path, task: str, form: Form, actions: ActionSpace) -> No
     """Raise ConfigError where an episode of `task` could not be kept in `file`, before it is played."""
     suites.refuse_for_training("--keep", [task])
     places.refuse_no_file(file, "--keep")
-    try:
+    with blamed("--keep "):
         demo_files.refuse_unwritable(file)
-    except StoreError as error:
-        raise ConfigError(f"--keep {error}") from None
     if file.exists():
         _read_own(file, _header(form, actions))
 
@@ -233,14 +232,12 @@ def keep(file: Path, played: Play, *, by: str, form: Form, actions: ActionSpace)
     header, before = _header(form, actions), list[Demo]()
     if file.exists():
         header, before = _read_own(file, header)
-    try:
+    with blamed("--keep "):
         tried = {attempts.task: attempts for attempts in header.tasks}
         old = tried.get(demo.task, TaskAttempts(task=demo.task, tries=0, wins=0))
         tried[demo.task] = msgspec.structs.replace(old, tries=old.tries + 1, wins=old.wins + 1)
         header = msgspec.structs.replace(header, demos=len(before) + 1, tasks=list(tried.values()))
         demo_files.write(file, header, [*before, demo])
-    except StoreError as error:
-        raise ConfigError(f"--keep {error}") from None
     return header.demos
 
 
@@ -252,11 +249,9 @@ def _header(form: Form, actions: ActionSpace) -> RecordingHeader:
 
 def _read_own(file: Path, wanted: RecordingHeader) -> tuple[RecordingHeader, list[Demo]]:
     """The recording `file`, whole. Raises ConfigError unless its header agrees with `wanted`."""
-    try:
+    with blamed("--keep "):
         header, demos = demo_files.read(file)
         whole = list(demos)
-    except StoreError as error:
-        raise ConfigError(f"--keep {error}") from None
     for name in ("tokenizer", "form", "actions", "observations"):
         if getattr(header, name) != getattr(wanted, name):
             differs = f"{getattr(header, name)}, this episode has {getattr(wanted, name)}"

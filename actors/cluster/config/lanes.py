@@ -14,7 +14,7 @@ import msgspec
 
 from actors.cluster.config import suites, tasksets
 from actors.cluster.config.schema import DemonstrationsConfig
-from actors.cluster.config.suggest import hint
+from actors.cluster.config.suggest import blamed, hint
 from actors.desktop.config import EndpointMember, Member, OracleMember, key_of, refuse_bad_pool
 from actors.desktop.demonstrators import fitting
 from actors.replay.config import TaskList, TaskRange, TasksConfig, expand
@@ -60,13 +60,11 @@ def lanes_of(config: TasksConfig) -> Lanes:
 def _lane(name: str, listed: TaskList) -> list[str]:
     for place, entry in enumerate(listed):
         _refuse_beyond(name, place, entry)
-    try:
+    with blamed(f"tasks.{name}: "):
         ids = expand(listed, partial(_spelled_out, name))
         # All ids of a family and a split differ in their number alone, so the first of them is looked at for all.
         for task_id in {task_id.rpartition("/")[0]: task_id for task_id in reversed(ids)}.values():
             tasks.task(task_id)
-    except ConfigError as error:
-        raise ConfigError(f"tasks.{name}: {error}") from None
     return ids
 
 
@@ -80,20 +78,14 @@ def _refuse_beyond(lane: str, place: int, entry: str | TaskRange) -> None:
     """Raise ConfigError for what would be spelt out beyond the instances there are, before it is."""
     key = f"tasks.{lane}.{place}"
     if isinstance(entry, str):
-        try:
+        with blamed(f"{key}: "):
             tasksets.refuse_unsound(entry) if tasks.of_set(entry) else suites.refuse_unknown(entry)
-        except ConfigError as error:
-            raise ConfigError(f"{key}: {error}") from None
     elif entry.set:
-        try:
+        with blamed(f"{key}.set: "):
             _spelled_out(lane, entry)
-        except ConfigError as error:
-            raise ConfigError(f"{key}.set: {error}") from None
     elif entry.suite:
-        try:
+        with blamed(f"{key}.suite: "):
             suite = suites.load(entry.suite)
-        except ConfigError as error:
-            raise ConfigError(f"{key}.suite: {error}") from None
         suite.refuse_beyond(entry, key)
     elif entry.family not in tasks.FAMILIES:
         raise ConfigError(f"{key}.family: there is no family {entry.family}; {hint(entry.family, tasks.FAMILIES)}")

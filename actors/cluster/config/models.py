@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from actors.cluster import output
+from actors.cluster.config.suggest import blamed
 from apis.prompts import Form
 from policy import tensorfiles
 from policy.architecture import read_architecture
@@ -43,12 +44,8 @@ def cloned() -> Path:
 
 def of_flag(base: str | None, flag: str) -> Path:
     """The folder of the model that `flag` named; the bundled one without a name. Raises ConfigError with the flag."""
-    if not base:
-        return locate("")
-    try:
-        return locate(base)
-    except ConfigError as error:
-        raise ConfigError(f"{flag} {base}: {error}") from None
+    with blamed(f"{flag} {base}: " if base else ""):
+        return locate(base or "")
 
 
 def planned(base: str, shape: str) -> Path:

@@ -1,12 +1,21 @@
-"""Suggestions for people who mistyped.
-
-Invariant: a suggestion is always one of the right answers, never a guess made up from the wrong one.
-"""
+"""Suggestions for people who mistyped: always one of the right answers. What is refused names its key."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from runtime.errors import ComputerRLError, ConfigError
+
+
+@contextmanager
+def blamed(what: str) -> Iterator[None]:
+    """Have what is refused within the block begin with `what`. Raises ConfigError."""
+    try:
+        yield
+    except ComputerRLError as error:
+        raise ConfigError(f"{what}{error}") from None
 
 
 def nearest(word: str, options: Iterable[str], *, cutoff: float = 0.6) -> str | None:

@@ -47,8 +47,8 @@ def _refuse_bomb(text: str) -> None:
     depth = count = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         if isinstance(event, yaml.AliasEvent):
-            line = event.start_mark.line + 1
-            raise ConfigError(f"line {line}: *{event.anchor} is an alias: write it out, or lay the file over another")
+            line = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
+            raise ConfigError(f"{line}*{event.anchor} is an alias: write it out, or lay the file over another")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         count += isinstance(event, yaml.NodeEvent)
         if depth > DEEPEST:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from actors.cluster.config.suggest import blamed
 from actors.learner.folders import CHECKPOINTS, newest_known
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER, reading
@@ -24,11 +25,8 @@ PAYLOADS = "segments"  # in a run's folder
 @contextmanager
 def opened(run: Path) -> Iterator[queries.Database]:
     """The ledger of the run in folder `run`, read-only, rows by name. Raises ConfigError."""
-    try:
-        with reading(run) as database:
-            yield database
-    except StoreError as error:
-        raise ConfigError(str(error)) from error
+    with blamed(""), reading(run) as database:
+        yield database
 
 
 def damage(run: Path) -> str:
@@ -77,13 +75,11 @@ def checkpoint(folder: Path) -> str:
 
     Raises ConfigError where that would not be loaded.
     """
-    try:
+    with blamed(""):
         saved = checkpoints.complete(folder / CHECKPOINTS)[::-1]
         trained, digests = checkpoint_digests(folder, [version for version, _ in saved])
         version, location, digest = newest_known(saved, digests, trained)
         if location is None:
             return "none: begins from model.path"
         checkpoints.verify(location, digest)
-    except StoreError as error:
-        raise ConfigError(str(error)) from error
     return f"{version} can be loaded: its files are those that the run saved"

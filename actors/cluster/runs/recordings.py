@@ -13,9 +13,8 @@ from pathlib import Path
 
 from actors.cluster.config import suites
 from actors.cluster.config.schema import Deploy
-from actors.cluster.config.suggest import hint
+from actors.cluster.config.suggest import blamed, hint
 from actors.cluster.runs import run_folder
-from actors.errors import LedgerError
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER
 from actors.replay.demos import demo_files
@@ -24,7 +23,7 @@ from actors.replay.ledger.demo_tasks import refuse_foreign
 from apis.actions.spaces import SPACES
 from apis.observation import OBSERVATION_VERSION
 from apis.prompts import FORMS
-from runtime.errors import ConfigError, StoreError
+from runtime.errors import ConfigError
 
 SUFFIX = ".parquet"
 
@@ -71,10 +70,8 @@ def pinned(overrides: Sequence[str], runs: Path) -> list[str]:
 def header_of(path: Path) -> RecordingHeader:
     """What the recording at `path` says of itself. Raises ConfigError, also where it names a form or actions that
     there are not."""
-    try:
+    with blamed(""):
         header = demo_files.read(path)[0]
-    except StoreError as error:
-        raise ConfigError(str(error)) from None
     for key, said, known in (("form", header.form, FORMS), ("actions", header.actions, SPACES)):
         if said and said not in known:
             raise ConfigError(f"{path} names {key} {said!r}; {hint(said, known)}")
@@ -103,20 +100,16 @@ def refuse_leaks(path: Path, key: str, held_out: Collection[str] = (), *, played
     With `played`, tasks that it names are tried again, so all of them have to exist here.
     """
     shown: dict[str, None] = {}
-    try:
+    with blamed(f"{key}: "):
         header, demos = demo_files.read(path)
         for demo in demos:
             shown[demo.task] = None
             if problem := demo_files.unfit(demo):
-                raise ConfigError(f"{key}: {path}: {demo.task}: {problem}")
-    except StoreError as error:
-        raise ConfigError(f"{key}: {error}") from None
+                raise ConfigError(f"{path}: {demo.task}: {problem}")
     tried = [one.task for one in header.tasks]
-    for task in dict.fromkeys([*shown, *(tried if played else ())]):
-        try:
+    with blamed(f"{key}: {path}: "):
+        for task in dict.fromkeys([*shown, *(tried if played else ())]):
             suites.refuse_unknown(task)
-        except ConfigError as error:
-            raise ConfigError(f"{key}: {path}: {error}") from None
     suites.refuse_for_training(f"{key}: {path}", [*shown, *tried])
     leaked = set(held_out).intersection([*shown, *tried])
     if leaked:
@@ -129,10 +122,8 @@ def refuse_unfit(deploy: Deploy, path: Path, tokenizer: str, held_out: Collectio
     `held_out` are the tasks of the run's evaluation.
     """
     header = header_of(path)
-    try:
+    with blamed("demos.source: "):
         refuse_foreign(path, header, tokenizer=tokenizer, form=deploy.prompt.format, actions=deploy.prompt.action_space)
-    except LedgerError as error:
-        raise ConfigError(f"demos.source: {error}") from None
     if header.demos < deploy.demos.count and not deploy.tasks.demo:
         raise ConfigError(
             f"demos.source: {path} holds {header.demos} demonstrations, demos.count asks for {deploy.demos.count} and"

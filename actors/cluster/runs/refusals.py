@@ -17,6 +17,7 @@ import psutil
 from actors.cluster.config import models
 from actors.cluster.config.lanes import Lanes, lanes_of, pool_of, refuse_missing_keys, refuse_undoable
 from actors.cluster.config.schema import Deploy
+from actors.cluster.config.suggest import blamed
 from actors.cluster.runs import ledgers, recordings, trackers, versions
 from actors.desktop import memo as memos
 from actors.sampler.config import SglangConfig, attached_key
@@ -52,17 +53,13 @@ def look_up(deploy: Deploy, *, run_dir: Path, trains: bool, dry: bool = False) -
     come true; of a run that only plays the first three look.
     """
     path, shape = deploy.model.path, deploy.model.shape
-    try:
+    with blamed("model.path: "):
         model = models.planned(path, shape) if dry else models.locate(path)
-    except ConfigError as error:
-        raise ConfigError(f"model.path: {error}") from None
     recording = ""
     # A run that goes on needs its recording no more once it has taken it in.
     if deploy.demos.source and deploy.demos.count and not ledgers.holds_demos(run_dir, deploy.demos.count):
-        try:
+        with blamed("demos.source: "):
             recording = str(recordings.locate(deploy.demos.source, run_dir.parent))
-        except ConfigError as error:
-            raise ConfigError(f"demos.source: {error}") from None
     if deploy.desktops.memo != "off":
         _memo_file(deploy, run_dir)
     architecture = read_architecture(model)

@@ -21,7 +21,7 @@ import msgspec
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
-from actors.cluster.config.suggest import hint
+from actors.cluster.config.suggest import blamed, hint
 from actors.cluster.runs import apply, ledgers, recordings, run_folder
 from actors.cluster.runs.run_folder import Asked, RunRecord
 from actors.entropulse.decide import FINAL
@@ -267,10 +267,8 @@ def fork_point(named: str, runs: Path) -> ForkPoint:
     name, _, version = named.rpartition("@") if "@" in Path(named).name else (named, "", "")
     run = run_folder.find(runs, name)
     run_folder.refuse_held(run)
-    try:
+    with blamed(f"--from {named}: "):
         saved = [one for one, _ in checkpoints.complete(run / CHECKPOINTS)]
-    except StoreError as error:
-        raise ConfigError(f"--from {named}: {error}") from None
     _, digests = ledgers.checkpoint_digests(run, saved)
     known = [str(one) for one, digest in zip(saved, digests, strict=True) if digest]
     if not known:
