@@ -1,9 +1,4 @@
-"""What a Hugging Face `config.json` says about a decoder that this program runs and trains.
-
-Planning, learner and engine read a model's shape here and nowhere else. A folder that holds anything
-else (unknown scalings of positions, sliding windows, other activations) is refused by its key, and never run
-approximately.
-"""
+"""What a Hugging Face `config.json` says about a decoder that this program runs and trains."""
 
 from __future__ import annotations
 

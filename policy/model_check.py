@@ -1,7 +1,4 @@
-"""Compares a model folder as learner and engine compute it with transformers, for `computerrl model check`.
-
-A verdict without a reason means that all was done and agreed. Only one of the three holds its weights at a time.
-"""
+"""Compares a model folder as learner and engine compute it with transformers, for `computerrl model check`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Rewards and losses of a package of one's own, by the names that the deploy file gives them. No torch here.
-
-What such a function returns is checked before anything is learned from it: its size, finite numbers, bounds.
-"""
+"""Rewards and losses of a package of one's own, by the names that the deploy file gives them. No torch here."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Settings of a trainer, apart from the libraries that run it: adapters, the layout of ranks, Adam, the objective.
-
-No torch here. A split that the model does not allow, and a target that it does not have, are refused by their keys
-before any rank starts. All but the objective is fixed for the life of a trainer.
-"""
+"""Settings of a trainer, apart from the libraries that run it: adapters, the layout of ranks, Adam, the objective."""
 
 from __future__ import annotations
 

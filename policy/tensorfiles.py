@@ -1,8 +1,7 @@
 """Which tensors a model folder holds, and whether its safetensors files hold them, without a tensor library.
 
 One table of names: what a folder must hold, what is loaded and what is exported follow from it. A folder passes only if
-it holds every tensor of the model, and no other tensor. Each has floating point and the shape that `config.json` gives.
-The error names what is missing, additional or of another shape.
+it holds every tensor of the model in its shape, and no other tensor.
 """
 
 from __future__ import annotations
@@ -103,14 +102,8 @@ _INDEX = ".safetensors.index.json"
 _PIECE = 4 << 20  # bytes of weights
 FLOATS = tuple(_SIZES)  # of safetensors, as a model's weights are stored
 _ADAPTERS = ("adapter_config.json", "adapter_model.*", "*lora*")
-_QUANTISERS = ("quantize_config.json", "quant_config.json", "hf_quant_config.json", "quant_strategy.json")
 _QUANTISED = ("quantization_config", "compression_config")  # of config.json
 _DERIVED = ".rotary_emb.inv_freq"  # old writers stored what config.json says anyway
-_OF_ADAPTERS = ("lora_", "base_model.", "adapter", "modules_to_save", "ia3_", "hada_", "lokr_")
-_OF_QUANTISERS = (
-    "qweight", "qzeros", "scales", "g_idx", "_scale", "_scale_inv", "zero_point", "zeros", "absmax", "quant_map",
-    "quant_state", "SCB", "weight_format", "weight_packed", "weight_shape", "_blocks", "bitsandbytes",
-)  # fmt: skip
 
 
 class Tensor(msgspec.Struct, frozen=True):
@@ -166,9 +159,6 @@ def _company(folder: Path, config: Mapping[str, Any]) -> str:
         if value := config.get(key):
             method = value.get("quant_method") if isinstance(value, dict) else None
             return f"its config.json has {key}{f' ({method})' if method else ''}: quantised weights can't be trained"
-    for name in _QUANTISERS:
-        if (folder / name).exists():
-            return f"it holds {name}: quantised weights can't be trained"
     for name in _ADAPTERS:
         if files := sorted(folder.glob(name)):
             return f"it holds {files[0].name}, an adapter, which would not be applied: merge it into the weights"
@@ -194,7 +184,7 @@ def _misfit(folder: Path, wanted: Mapping[str, tuple[int, ...]], *, tied: bool) 
         if name.endswith(_DERIVED):
             continue
         if name not in wanted and not (tied and name == HEAD and _same(stored.get(EMBEDDING), (file, tensor))):
-            return f"{file.name} has the tensor {name}, which the model does not use{_guess(name)}"
+            return f"{file.name} has the tensor {name}, which the model does not use"
         if tensor.dtype not in FLOATS:
             return f"{file.name}: {name} is {tensor.dtype}: weights are of {', '.join(FLOATS)}, not quantised"
     for name, shape in wanted.items():
@@ -219,15 +209,6 @@ def _misled(index: Path, stored: Mapping[str, str]) -> str:
         if listed.get(name) != stored.get(name):
             there = stored.get(name, "no file")
             return f"{index.name} says that {name} is in {listed.get(name, 'no file')!r:.80}, and {there} has it"
-    return ""
-
-
-def _guess(name: str) -> str:
-    """What an unknown tensor is likely to be."""
-    if any(part in name for part in _OF_ADAPTERS):
-        return ": a part of an adapter, which would not be applied"
-    if name.endswith(_OF_QUANTISERS) or any(f".{part}" in name for part in ("quant", "absmax")):
-        return ": a part of quantised weights"
     return ""
 
 

@@ -1,9 +1,8 @@
 """Append-only, content-addressed payload storage: steps, screenshots.
 
-Invariant: a flushed `BlobRef` reads back as exactly the bytes that were appended, whatever was killed since. Equal
-payloads that one writer appends within a minute are stored once. Each life of a writer begins files of its own, so one
-that was given up and still writes spoils none of its successor's. A torn tail is at the end of a file that is over, and
-no reference points at it.
+Invariant: a flushed `BlobRef` reads back as exactly the bytes that were appended, whatever was killed since. Each life
+of a writer begins files of its own, so one that was given up and still writes spoils none of its successor's. A torn
+tail is at the end of a file that is over, and no reference points at it.
 
 A segment is a sequence of records: magic (4 bytes), payload size (u32, little endian), blake2b-128 of the payload (16
 bytes), payload. A `BlobRef.offset` points at the payload.
@@ -19,8 +18,6 @@ import os
 import re
 import struct
 import threading
-import time
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
@@ -32,9 +29,6 @@ from runtime.messaging.message import BlobRef
 SEGMENTS = "segments"  # in a run's folder
 MAGIC = b"CRS1"
 MAX_BLOB_BYTES = 64 << 20
-MAX_INDEX = 65_536  # digests remembered for not storing a payload twice
-# An older payload's owner may let it go between a second one's append and whatever makes that one known as an owner.
-SHARED_S = 60.0
 _HEADER = struct.Struct("<4sI16s")
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, *disk.AWAY)
 _NAME = re.compile(r"([a-z0-9_-]+)-(\d{6})\.seg")
@@ -57,7 +51,6 @@ class SegmentStore:
         self._writer = writer
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._index: OrderedDict[bytes, tuple[BlobRef, float]] = OrderedDict()  # and when it was appended
         self._dirty, self._lost = False, dict[str, str]()  # file -> why what lies in it may not be on the disk
         self._fd, self._end, self._number, self._name = -1, 0, 0, ""
         if not _NAME.fullmatch(f"{writer}-000000.seg"):
@@ -82,16 +75,10 @@ class SegmentStore:
         with self._lock:
             if self._fd < 0:
                 raise StoreError(f"segments of {self._writer} are closed")
-            known, since = self._index.get(digest, (None, 0.0))
-            young = time.monotonic() - since < SHARED_S
-            # Looking before trusting: the payload may have been freed since.
-            if known is not None and young and self._still_there(known, payload):
-                return known
             if self._end and self._end + len(payload) > self._max_bytes:
                 self._roll()
             ref = BlobRef(segment=self._name, offset=self._end + _HEADER.size, size=len(payload), digest=digest.hex())
             self._write(_HEADER.pack(MAGIC, len(payload), digest) + payload)
-            self._remember(digest, ref)
             return ref
 
     def flush(self, files: Collection[str] = ()) -> None:
@@ -143,7 +130,6 @@ class SegmentStore:
         except OSError as error:
             refused = store_error(f"can't flush {self._name}", error)
             self._lost[self._name] = str(refused)
-            self._index.clear()  # nothing is to refer to it any more
             broken = self._fd
             try:
                 self._open(self._number + 1)
@@ -151,12 +137,6 @@ class SegmentStore:
                 raise store_error(f"{refused}; nor can another file be begun", worse) from error
             os.close(broken)
             raise refused from error
-
-    def _still_there(self, ref: BlobRef, payload: bytes) -> bool:
-        try:
-            return _pread(self._folder / ref.segment, ref) == payload
-        except OSError:  # the whole segment was freed, or can't be read: the payload is stored once more
-            return False
 
     def _roll(self) -> None:
         """Go on with the next segment; where it can't be made, the present one stays open. Raises StoreError."""
@@ -180,12 +160,6 @@ class SegmentStore:
             raise store_error(f"can't append to {self._name}", error) from error
         self._end = position
         self._dirty = True
-
-    def _remember(self, digest: bytes, ref: BlobRef) -> None:
-        self._index[digest] = ref, time.monotonic()
-        self._index.move_to_end(digest)
-        while len(self._index) > MAX_INDEX:
-            self._index.popitem(last=False)
 
 
 def read_blob(folder: Path, ref: BlobRef) -> bytes:

@@ -1,8 +1,4 @@
-"""`python -P -m policy.engine --model-path DIR (--port P | --fd N)`: one embedded engine process.
-
-The process ends with its engine, on SIGTERM or SIGINT, and with its parent when it knows its parent. Its token comes by
-the environment, or is made here and written to the log once.
-"""
+"""`python -P -m policy.engine --model-path DIR (--port P | --fd N)`: one embedded engine process."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""SGLang's control endpoints, and the two extensions that keep a weight version resident.
-
-Weights are read from disk next to the compute thread and change hands between two passes. A failed update leaves the
-old weights and their name in place. Figures are read between two passes, so they belong together.
-"""
+"""SGLang's control endpoints, and the two extensions that keep a weight version resident."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The /generate endpoint: bodies become sequences, snapshots become SGLang's answers.
-
-A request has one prompt, in ids. They are checked against the vocabulary and the context length before the model sees
-them. A client that goes away takes its sequence with it.
-"""
+"""The /generate endpoint: bodies become sequences, snapshots become SGLang's answers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The engine's HTTP server: SGLang's contract over TCP or a Unix socket.
-
-It listens only once the weights are loaded. It ends when its compute thread fails, so no server is left that can't
-generate. A request without the token is not answered, on whatever path.
-"""
+"""The engine's HTTP server: SGLang's contract over TCP or a Unix socket."""
 
 from __future__ import annotations
 

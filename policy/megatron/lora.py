@@ -1,8 +1,4 @@
-"""Low-rank adapters next to a model's frozen linear layers.
-
-Without its adapters a model computes what it did before. Every tensor-parallel rank holds whole adapters, with the same
-values and gradients.
-"""
+"""Low-rank adapters next to a model's frozen linear layers."""
 
 from __future__ import annotations
 

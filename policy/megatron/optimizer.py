@@ -1,7 +1,4 @@
-"""Megatron's data-parallel wrapper and Adam; several data ranks share Adam's state (Megatron's distributed optimizer).
-
-Gradients are summed over micro-batches and ranks, never averaged. A step uses the learning rate that is given with it.
-"""
+"""Megatron's data-parallel wrapper and Adam, whose state several data ranks share."""
 
 from __future__ import annotations
 

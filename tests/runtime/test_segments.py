@@ -31,7 +31,7 @@ def test_what_was_appended_reads_back(tmp_path_factory, payloads, max_bytes):
     refs = [store.append(p) for p in payloads]
     store.close()
     assert [read_blob(folder, r) for r in refs] == payloads
-    assert len({(r.segment, r.offset) for r in refs}) == len(set(payloads))
+    assert len({(r.segment, r.offset) for r in refs}) == len(payloads)
     files = len(list(folder.iterdir()))
     SegmentStore(folder, "desktop/3").close()
     assert len(list(folder.iterdir())) == files == len({r.segment for r in refs}), "an empty one is not left"
@@ -62,22 +62,6 @@ def test_a_reference_can_not_leave_the_folder(tmp_path):
     ref = BlobRef(segment="../secret", offset=24, size=1, digest="")
     with pytest.raises(StoreError, match="not a reference"):
         read_blob(tmp_path / "in", ref)
-
-
-def test_a_payload_is_shared_only_with_a_young_one(tmp_path, monkeypatch):
-    """The owner of an older one may let it go before the second one has an owner."""
-    now = [100.0]
-    monkeypatch.setattr(segments.time, "monotonic", lambda: now[0])
-    store = SegmentStore(tmp_path, "w")
-    first = store.append(b"picture")
-    now[0] += segments.SHARED_S / 2
-    assert store.append(b"picture") == first
-    now[0] += segments.SHARED_S
-    second = store.append(b"picture")
-    assert second != first
-    free_blob(tmp_path, first)
-    assert read_blob(tmp_path, second) == b"picture"
-    store.close()
 
 
 def test_freed_payloads_are_gone_and_can_be_stored_again(tmp_path):
@@ -116,17 +100,6 @@ def test_lives_that_may_overlap_write_files_of_their_own(tmp_path):
     second.close()
     first.close()
     assert [read_blob(tmp_path, ref) for ref in refs] == [b"one", b"two", b"three"]
-
-
-def test_a_segment_that_was_freed_whole_is_not_looked_for(tmp_path):
-    store = SegmentStore(tmp_path, "w", max_bytes=1000)
-    first = store.append(b"a" * 900)
-    store.append(b"b" * 900)
-    (tmp_path / first.segment).unlink()
-    again = store.append(b"a" * 900)
-    assert again.segment != first.segment
-    assert read_blob(tmp_path, again) == b"a" * 900
-    store.close()
 
 
 def test_a_segment_that_can_not_be_begun_costs_one_payload(tmp_path, monkeypatch):

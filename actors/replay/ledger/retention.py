@@ -100,7 +100,7 @@ def _blobs(steps: list[StepRef]) -> Iterable[BlobRef]:
 
 
 def _add_references(tx: Transaction, blobs: Iterable[BlobRef], by: int) -> None:
-    # Equal payloads of one writer are stored once, so a blob may have several owners.
+    # A blob may have several owners.
     tx.many(
         "INSERT INTO blobs VALUES(?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET refs = refs + excluded.refs",
         [(blob.segment, blob.offset, blob.size, blob.digest, by) for blob in blobs],
