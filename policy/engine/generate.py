@@ -62,11 +62,10 @@ def json_response(value: Any, status: int = 200) -> web.Response:
 class GenerateHandler:
     """Handler of /generate."""
 
-    def __init__(
-        self, engine: EngineThread, text: TextTokenizer, length: int, vocab: int, eos: tuple[int, ...]
-    ) -> None:
-        self._engine, self._text, self._length, self._vocab = engine, text, length, vocab
-        self._eos = frozenset(eos)
+    def __init__(self, engine: EngineThread, text: TextTokenizer) -> None:
+        self._engine, self._text = engine, text
+        self._length, arch = engine.core.length, engine.core.arch
+        self._vocab, self._eos = arch.vocab, frozenset(arch.eos_ids)
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         response: web.StreamResponse | None = None
