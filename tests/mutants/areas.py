@@ -28,11 +28,11 @@ AREAS: dict[str, dict[str, list[str]]] = {
         "actors/replay/rules/admission.py": [PURE, *CORE],
         "actors/replay/ledger/phases.py": [*CORE, REPLAY + "test_evidence.py"],
         "actors/replay/ledger/training.py": [
-            REPLAY + "test_steps.py", REPLAY + "test_signal.py", REPLAY + "test_unreadable.py",
+            REPLAY + "test_steps.py", REPLAY + "test_signal.py",
             *CORE, PULSE, SCHEDULE, ONCE,
         ],
         "actors/replay/rules/cold_start.py": [
-            REPLAY + "test_cold_start.py", REPLAY + "test_strata.py", REPLAY + "test_demos.py",
+            REPLAY + "test_cold_start.py", REPLAY + "test_demos.py",
         ],
     },
     "hosts": {

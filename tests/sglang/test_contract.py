@@ -177,14 +177,6 @@ async def test_a_failed_update_keeps_the_old_weights(fresh: Server, tmp_path: Pa
     assert (await fresh.generate(input_ids=ids(1, 9), sampling_params=GREEDY))["output_ids"] == before["output_ids"]
 
 
-async def test_weights_are_renamed(fresh: Server) -> None:
-    status, answer = await fresh.post("/update_weight_version", {"new_version": "3.4", "abort_all_requests": False})
-    assert (status, answer["new_version"]) == (200, "3.4")
-    found = await fresh.generate(input_ids=[1], sampling_params=GREEDY)
-    assert found["meta_info"]["weight_version"] == "3.4"
-    assert (await fresh.post("/update_weight_version", {"new_version": 5}))[0] == 400
-
-
 async def test_abort_keeps_what_was_drawn(fresh: Server) -> None:
     first, second = (Streamed(fresh, rid, ids(i, 5)) for i, rid in enumerate(("one", "two")))
     await first.drawn(3)
@@ -244,12 +236,3 @@ async def test_bad_requests_are_refused_with_a_reason(fresh: Server, body: dict[
 
 async def test_unknown_keys_beside_the_parameters_pass(fresh: Server) -> None:
     assert await fresh.generate(input_ids=[1], sampling_params=GREEDY, routing_key="x", something_else=3)
-
-
-@pytest.mark.slow
-async def test_what_it_says_about_itself(fresh: Server) -> None:
-    _, cards = await fresh.get("/v1/models")
-    assert cards["data"][0]["max_model_len"] == CONTEXT
-    _, loads = await fresh.get("/v1/loads")
-    assert loads["loads"][0]["num_running_reqs"] == 0
-    assert (await fresh.get("/get_weight_version"))[0] == 404

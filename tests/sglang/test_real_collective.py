@@ -10,29 +10,21 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings, RlConfig, SftConfig
-from actors.learner.messages import Broadcast, Broadcasting, BroadcastPart, Ticket, WriteWeights
+from actors.learner.messages import WriteWeights
 from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.messages import Phase, Sampling
-from actors.sampler.client import EngineClient
 from actors.sampler.config import SamplersConfig, SamplerSettings, WeightSyncConfig
-from actors.sampler.health import Gate
-from actors.sampler.loader import Loader
 from actors.sampler.messages import Generate, Generated, Weights
 from actors.settings import DemosConfig
-from policy import hf_folder
-from policy.broadcast import SendingGroup, described
-from policy.errors import LearnerError
 from runtime.messaging.message import Version
 from runtime.program import TOKEN_ENV
 from runtime.supervision import RestartPolicy
 from runtime.system import ActorSpec, ActorSystem, HostSpec
 from tests.actors.learner.test_learner_actor import Run
 from tests.policy.engine_tools import VOCAB, Server, reference_logprobs
-from tests.policy.test_broadcast import begin, said, tell
 from tests.sglang.conftest import missing_sglang, sglang_server
 
 pytestmark = pytest.mark.real_sglang
@@ -137,62 +129,6 @@ async def test_two_servers_take_every_version_from_one_group(
     assert [(sorted(line["samplers"]), line["ranks"]) for line in formed] == [(["sampler/0", "sampler/1"], 2)] * 2
     assert len({line["group"] for line in formed}) == 2
     assert [line["version"] for line in run.logged("weights_sent", "rank/0")] == ["0.1", "0.2"]
-
-
-@pytest.mark.parametrize("then", ["die", "absent"])
-async def test_a_member_that_is_lost_costs_the_publication_alone(models: list[Path], pair: Pair, then: str) -> None:
-    tensors = hf_folder.read(models[1])
-    part = BroadcastPart(**{key: getattr(described(tensors), key) for key in ("names", "dtypes", "shapes")})
-    name, form_s = f"lost-{then}", 5.0
-    group = SendingGroup(name, 3, address="127.0.0.1", backend="gloo", timeout_s=form_s)
-    peer = begin()
-    assert said(peer) == "ready"
-    if then == "die":
-        tell(peer, group, 1, 4, name, "1", "die")  # a child of the sender in the tree of a broadcast
-    version = Version(lineage=9, step=int(then == "die"))
-    latest = Weights(version=version, location=str(models[1]), digest=hf_folder.digest(models[1]))
-
-    def send() -> str:
-        try:
-            group.join()
-            peer.wait()
-            group.send(list(tensors.values()), timeout_s=20.0)
-        except LearnerError as error:
-            return str(error)
-        finally:
-            group.close()
-        return ""
-
-    async def load(server: Server, rank: int) -> tuple[str, str]:
-        settings = SamplerSettings(samplers=SamplersConfig(attach=[server.url]), model="", attach=server.url)
-        client = EngineClient(server.url, aiohttp.TCPConnector(), server.token)
-        settings_ = GroupSettings(form_s=form_s, send_s=20.0)
-        request = Broadcast(version=version, group=name, ranks=3, settings=settings_)
-        ticket = Ticket(rank=rank, request=request, sender=Broadcasting(port=group.port, parts=[part]))
-
-        async def ask() -> Ticket | None:
-            return ticket
-
-        try:
-            verdict = await Loader(settings, Gate()).load(client, latest, ask)
-        finally:
-            await client.close()
-        assert verdict.version == version
-        return verdict.way, verdict.missed
-
-    try:
-        async with asyncio.timeout(90.0):
-            cause, *found = await asyncio.gather(asyncio.to_thread(send), load(pair[0], 2), load(pair[1], 3))
-    finally:
-        peer.kill()
-        peer.communicate()
-    assert name in cause, cause
-    for (way, missed), server in zip(found, pair, strict=True):
-        assert (way == "disk") == bool(missed)
-        assert then == "die" or way == "disk", "who has all of it before another dies keeps it"
-        answer = await server.generate(input_ids=PROMPT, sampling_params={"max_new_tokens": 4}, return_logprob=True)
-        drawn = [logprob for logprob, _, _ in answer["meta_info"]["output_token_logprobs"]]
-        assert drawn == pytest.approx(reference_logprobs(models[1], PROMPT, answer["output_ids"], 1.0), abs=1e-4)
 
 
 async def test_a_killed_server_stops_neither_the_other_nor_the_learner(

@@ -178,40 +178,6 @@ async def test_a_reference_is_there_only_where_a_kl_term_is(rank: Ref, model: Pa
     assert figures["kl"] > 1e-6
 
 
-@pytest.mark.slow
-async def test_it_answers_while_it_computes(rank: Ref, model: Path) -> None:
-    await load(rank, model)
-    sequences = [([1, 2, 3, 4] * 100, [(200, 400)])] * 40
-    big = StepPlan(
-        plan_id="big",
-        kind="cross_entropy",
-        version=v(1),
-        micro_batches=pack_cross_entropy(sequences, 2000, Aggregation.TOKEN_MEAN),
-        lr=1e-3,
-    )
-    work = asyncio.create_task(rank.ask(big, timeout_s=60))
-    turns = 0
-    while not work.done():
-        await asyncio.sleep(0.005)
-        turns += 1
-    assert (await work).ok
-    # Computed on the loop, the step would leave it a turn or two; a busy machine may keep it waiting for once.
-    assert turns > 20, "the loop stood still for a large part of the step"
-
-
-async def test_settings_reach_the_optimizer(tmp_path: Path, model: Path) -> None:
-    config = RankSettings(learner=LearnerConfig(weight_decay=50.0))
-    async with ActorSystem(tmp_path / "run") as system:
-        await system.spawn(ActorSpec(name="rank/0", factory="actors.learner.rank:RankActor", config=config))
-        await load(system.ref("rank/0"), model)
-        assert (await system.ref("rank/0").ask(step_to(1), timeout_s=60)).ok
-        saved = await system.ref("rank/0").ask(ExportWeights(version=v(1), location=str(tmp_path / "1")), timeout_s=60)
-    name = "model.embed_tokens.weight"
-    before, after = hf_folder.read(model)[name], hf_folder.read(Path(saved.location))[name]
-    # Decoupled decay: a step at rate 1e-2 leaves 1 - 1e-2 * 50 of every weight, and Adam adds 1e-2 at most.
-    assert after.norm() < 0.7 * before.norm()
-
-
 async def test_an_adapter_goes_alone_and_whole_weights_are_written_when_they_are_asked_for(
     tmp_path: Path, model: Path
 ) -> None:

@@ -19,7 +19,19 @@ from actors.replay.demos.format import digest_of_step
 from actors.replay.ledger import demo_tasks, retention
 from actors.replay.messages import Lane, Phase, Reservation, StepPayload
 from actors.replay.rules import cold_start
-from actors.replay.rules.cold_start import MIXED, POLICY, AttemptStage, AttemptTally, DemoTask, Rules, Stratum
+from actors.replay.rules.cold_start import (
+    MIXED,
+    POLICY,
+    AttemptStage,
+    AttemptTally,
+    DemoTask,
+    Rules,
+    Stratum,
+    TaskStratum,
+    family_of,
+    order,
+    strata,
+)
 from actors.settings import DemosConfig
 from runtime.segments import SegmentStore
 
@@ -203,15 +215,6 @@ def test_all_three_strata_and_resampling_in_a_ledger(tmp_path: Path) -> None:
     assert show.play.figures().demo_left is None
 
 
-@pytest.mark.parametrize("kill_every", [2, 3])
-def test_kills_change_nothing_about_what_is_tried(tmp_path: Path, kill_every: int) -> None:
-    show = Show(tmp_path)
-    show.run(kill_every=kill_every)
-    rows = show.play.do(demo_tasks_begun)
-    assert all(row.out == 0 and row.faults == 0 for row in rows), "work cut off by a kill is held against no task"
-    assert all(row.first.tries == 2 for row in rows)
-
-
 def test_a_task_at_rest_is_not_waited_for(tmp_path: Path) -> None:
     show = Show(tmp_path, stratified(count=3))
     first = work = show.play.reserve("desktop/0")
@@ -316,3 +319,45 @@ def test_tallies_equal_what_happened(happenings: list[str]) -> None:
         assert {row.task: row.first.tries + row.mixed.tries for row in rows if tries[row.task]} == +tries
         assert Counter({row.task: row.first.wins + row.mixed.wins for row in rows}) == wins
         assert sum(row.out for row in rows) == len(out)
+
+
+A, B, C = (TaskStratum(family, "", [f"{family}/1"]) for family in "abc")
+
+
+def test_a_task_is_of_the_family_before_its_first_slash() -> None:
+    assert family_of("calc_sheet/train/7") == "calc_sheet"
+    assert family_of("alone") == ""
+
+
+def test_each_route_of_a_family_is_a_stratum_in_the_order_of_tasks() -> None:
+    found = strata(["b/1", "a/1", "b/2"], {"b": ["keys", "mouse"]})
+    assert found == [
+        TaskStratum("b", "keys", ["b/1", "b/2"]),
+        TaskStratum("b", "mouse", ["b/1", "b/2"]),
+        TaskStratum("a", "", ["a/1"]),
+    ]
+    assert [one.name for one in found] == ["b/keys", "b/mouse", "a/"]
+
+
+def test_what_holds_least_comes_first_and_of_equals_what_was_tried_least() -> None:
+    assert order([A, B, C], {"a/": 1}, {}, most=30) == [B, C, A]
+    assert order([A, B, C], {"a/": 2, "b/": 1, "c/": 1}, {"b/": 3, "c/": 2}, most=30) == [C, B, A]
+    assert order([A, B], {}, {"a/": 1}, most=30) == [B, A]
+    assert order([A, B], {"b/": 1}, {"b/": 1}, most=30) == [A, B]
+
+
+def test_what_is_unknown_counts_as_none() -> None:
+    assert order([A, B], {"a/": 1}, {"a/": 1}, most=30) == [B, A], "one was held, none comes first"
+    assert order([B, A], {"a/": 0}, {"a/": 0}, most=30) == [B, A], "as they stand"
+    assert order([B, A], {}, {"a/": 0, "b/": 0}, most=30) == [B, A]
+    assert order([B, A], {"b/": 0}, {}, most=2) == [B, A], "none has used up its share of one"
+
+
+def test_a_share_of_attempts_that_is_used_up_comes_last() -> None:
+    assert order([A, B], {"b/": 9}, {"a/": 5}, most=10) == [B, A], "5 of 10 are its share of two"
+    assert order([A, B], {"b/": 9}, {"a/": 4}, most=10) == [A, B]
+    assert order([A, B], {"b/": 9}, {"a/": 5}, most=11) == [A, B], "a share is rounded up"
+    assert order([A, B], {"b/": 9}, {"a/": 6}, most=11) == [B, A]
+    assert order([A], {}, {"a/": 1}, most=2) == [A]
+    assert order([B, A], {"a/": 9}, {"b/": 1}, most=2) == [A, B]
+    assert order([], {}, {}, most=10) == []

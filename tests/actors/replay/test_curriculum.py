@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from actors.replay.config import LedgerSettings
 from actors.replay.ledger import task_choice
 from actors.replay.ledger.task_choice import LEAST, KindTally, PolicyEstimate
-from tests.actors.replay.ledger_tools import BROKEN, Play, settings, step
+from tests.actors.replay.ledger_tools import Play, settings, step
 
 EASY, EVEN = [f"easy{n}" for n in range(12)], [f"even{n}" for n in range(4)]
 
@@ -78,14 +78,6 @@ def test_without_kinds_tasks_come_in_epochs(tmp_path: Path) -> None:
     assert sorted(epoch) == sorted(EASY + EVEN)
 
 
-def test_a_kind_s_tasks_come_in_epochs_whatever_else_is_played(tmp_path: Path) -> None:
-    play = Play(tmp_path, with_kinds())
-    play.rl()
-    even = [task for task in (play_group(play) for _ in range(40)) if task in EVEN]
-    for first in range(0, len(even) - 3, 4):
-        assert sorted(even[first : first + 4]) == sorted(EVEN)
-
-
 def test_a_restart_changes_no_choice(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -98,44 +90,10 @@ def test_a_restart_changes_no_choice(tmp_path: Path) -> None:
         assert play_group(one) == play_group(other)
 
 
-def test_kinds_whose_tasks_all_rest_are_passed_over(tmp_path: Path) -> None:
-    kinds = ["lone"] + ["easy"] * len(EASY)
-    config = msgspec.structs.replace(with_kinds(retries=100), train_tasks=["lone", *EASY], train_kinds=kinds)
-    play = Play(tmp_path, config)
-    play.rl()
-    broken = 0
-    while broken < task_choice.POLICY.faults_in_a_row:
-        work = play.reserve()
-        if work.task == "lone":
-            play.release(work, BROKEN)
-            broken += 1
-        else:
-            play.commit(work, True)
-    rest = [play.reserve() for _ in range(2)]
-    assert all(work.task in EASY for work in rest)
-
-
 def played(play: Play, first: int = 0, last: int = 1 << 40) -> PolicyEstimate | None:
     """What the episodes of a ledger say."""
     found: list[PolicyEstimate | None] = play.ledger.run([lambda tx: task_choice.played(tx, first, last)])  # type: ignore[assignment]
     return found[0]
-
-
-@pytest.mark.slow
-def test_success_and_entropy_are_told_of_the_tasks_own_mixture(tmp_path: Path) -> None:
-    """What was played before tells how much each kind is favoured; of success and entropy it tells nothing."""
-    play = Play(tmp_path, with_kinds())
-    play.rl()
-    for _ in range(80):
-        play_group(play)
-    mean = len(EASY) / len(EASY + EVEN)
-    late = played(play, 40)
-    assert late is not None
-    assert late.entropy is not None
-    assert late.success == pytest.approx(mean + (1 - mean) / 2, abs=0.06)
-    tokens = step().response_tokens
-    assert late.entropy == pytest.approx((mean * SURE + (1 - mean) * UNSURE) / tokens, abs=0.15 * UNSURE / tokens)
-    assert played(play, 1 << 40, 1 << 41) is None
 
 
 def test_an_episode_counts_by_how_little_its_kind_was_favoured() -> None:

@@ -56,12 +56,6 @@ def test_a_started_servers_key_is_in_no_command_line(command, tmp_path: Path) ->
     assert done.stdout == f"['--port', '1', '--api-key', '{key}'] False\n"
 
 
-@pytest.mark.parametrize("option", ["api-key", "admin-api-key", "tokenizer-worker-num"])
-def test_options_that_would_open_a_server_are_refused(option: str) -> None:
-    with pytest.raises(ConfigError, match=f"^samplers.engine.options.{option}: {option} is refused"):
-        SglangConfig(options={option: "x"})
-
-
 def test_the_key_of_attached_servers_is_named_by_its_variable() -> None:
     assert attached_key(SamplersConfig(), {}) == ""
     assert attached_key(SamplersConfig(api_key_env="KEY"), {"KEY": "k"}) == "k"
@@ -160,24 +154,28 @@ def test_a_missing_interpreter_says_what_mends_it(tmp_path: Path) -> None:
         interpreter(str(half))
 
 
-@pytest.mark.parametrize("name", ["trust-remote-code", "trust_remote_code", "trust-remote_code", "trust-remote", "tr"])
-@pytest.mark.parametrize("value", [True, "true", 1])
-def test_a_model_folders_programs_are_never_run(name: str, value: object) -> None:
-    with pytest.raises(ConfigError, match=f"samplers.engine.options.{name}: trust-remote-code is refused"):
-        SglangConfig(options={name: value})
-
-
 @pytest.mark.parametrize(
-    "name", ["--trust-remote-code", "trust-remote-code=1", "Trust-Remote-Code", "x trust", "", "a--b"]
+    ("options", "said"),
+    [
+        *(
+            ({name: value}, f"samplers.engine.options.{name}: trust-remote-code is refused")
+            for name in ("trust-remote-code", "trust_remote_code", "trust-remote_code", "trust-remote", "tr")
+            for value in (True, "true", 1)
+        ),
+        *(
+            ({option: "x"}, f"^samplers.engine.options.{option}: {option} is refused")
+            for option in ("api-key", "admin-api-key", "tokenizer-worker-num", "config")
+        ),
+        *(
+            ({name: True}, "without its dashes, like tp-size")
+            for name in ("--trust-remote-code", "trust-remote-code=1", "Trust-Remote-Code", "x trust", "", "a--b")
+        ),
+        ({"disable-radix-cache": "--trust-remote-code"}, "is '--trust-remote-code', which SGLang would take for"),
+    ],
 )
-def test_a_name_is_an_option_and_nothing_more(name: str) -> None:
-    with pytest.raises(ConfigError, match="without its dashes, like tp-size"):
-        SglangConfig(options={name: True})
-
-
-def test_no_value_is_an_option_of_its_own() -> None:
-    with pytest.raises(ConfigError, match="disable-radix-cache is '--trust-remote-code', which SGLang would take for"):
-        SglangConfig(options={"disable-radix-cache": "--trust-remote-code"})
+def test_options_that_would_run_code_or_open_a_server_are_refused(options: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        SglangConfig(options=options)  # type: ignore[arg-type]
 
 
 def test_others_are_taken() -> None:

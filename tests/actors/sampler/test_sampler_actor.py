@@ -18,7 +18,6 @@ from actors.sampler import client
 from actors.sampler.config import SamplersConfig, SamplerSettings
 from actors.sampler.loader import Loader
 from actors.sampler.messages import Canary, Generate, Generated, Pin, Refused, Unpin, Weights
-from policy.errors import EngineError
 from policy.hf_folder import digest
 from runtime.actor import Actor
 from runtime.logs.reader import read_logs
@@ -358,28 +357,3 @@ async def test_weights_that_score_otherwise_are_never_served(tmp_path, models):
     (first,) = (line for line in events(tmp_path, "weights_loaded") if line["version"] == "0.1")
     assert first["off_by"] < 1e-4
     assert "its weights are off by" in events(tmp_path, "engine_died")[0]["cause"]
-
-
-@pytest.mark.proof
-async def test_an_engine_that_serves_nothing_and_can_not_be_loaded_is_started_anew(tmp_path, models, monkeypatch):
-    """Unsound after its first load, refused at the second: nothing is served, so nothing would ever ask it again."""
-    real, calls = Loader.load, 0
-
-    async def load(self, client, latest, ask=None, written=None):
-        nonlocal calls
-        if latest.version == FIRST:
-            calls += 1
-            if calls == 2:
-                raise EngineError("the folder is gone")
-            return msgspec.structs.replace(await real(self, client, latest, ask, written), sound=calls > 1)
-        return await real(self, client, latest, ask, written)
-
-    monkeypatch.setattr(Loader, "load", load)
-    async with sampling(tmp_path, settings(models)) as ref:
-        assert await asyncio.wait_for(Ledger.told.get(), 60) == BASE
-        await ref.tell(Weights(version=FIRST, digest="", location=str(models[1])))
-        while await asyncio.wait_for(Ledger.told.get(), 60) != FIRST:
-            pass
-        check(models[1], await ask(ref, "a"), FIRST)
-    (died,) = events(tmp_path, "engine_died")
-    assert "it serves nothing, and 0.1 can't be loaded: the folder is gone" in died["cause"]

@@ -102,6 +102,7 @@ class Engine(Server):
     def __init__(self) -> None:
         super().__init__({})
         self.client, self.wrong, self.fails, self.condemned = self, set[str](), list[Exception](), 0
+        self.fails_later = list[Exception]()  # after the next load
 
     async def score(self, ids: list[int], timeout_s: float) -> list[float]:
         return [-9.0 if self.held in self.wrong else -1.0]
@@ -110,6 +111,7 @@ class Engine(Server):
         if self.fails:
             raise self.fails.pop()
         await super().update_from_disk(location, version, timeout_s, flush=flush)
+        self.fails, self.fails_later = self.fails_later, []
 
     async def condemn(self) -> None:
         self.condemned += 1
@@ -270,6 +272,15 @@ async def test_a_load_that_breaks_is_tried_again_and_one_that_is_refused_leaves_
         assert (life.record.health.served, life.weights.behind) == (ONE, False)
         life.announce(TWO)  # what was wrong may have passed
         await life.until(lambda: life.record.health.served == TWO)
+
+
+async def test_an_engine_that_serves_nothing_and_can_not_be_loaded_is_given_up(tmp_path: Path) -> None:
+    """Unsound after its first load, refused at the second: nothing would ever ask it again."""
+    async with alive(tmp_path) as life:
+        life.engine.wrong, life.engine.fails_later = {"0.1"}, [EngineError("the folder is gone")] * 2
+        life.announce(ONE)
+        await life.until(lambda: life.engine.condemned)
+        assert "it serves nothing, and 0.1 can't be loaded: the folder is gone" in await life.record.lost()
 
 
 async def test_pinned_weights_come_first_and_go_when_they_can_not_be_loaded(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The ledger on a disk that makes it wait: another process holds the file's lock, which is as slow as a disk can be."""
+"""The ledger on a disk that is full and freed again, and on one that makes it wait."""
 
 from __future__ import annotations
 
@@ -10,12 +10,61 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ledger_tools import settings
+import pytest
+from ledger_tools import Play, settings
 
-from actors.replay.messages import Commit, GetFigures, Outcome, Reservation, Reserve
+from actors.replay.messages import Commit, Fault, Figures, GetFigures, NoWork, Outcome, Reservation, Reserve
 from runtime import disk
+from runtime.errors import DiskRefuses
 from runtime.logs.reader import read_logs
 from runtime.system import ActorSpec, ActorSystem
+from tests.small_disk import fill, needs_root, small_disk
+
+
+@needs_root
+async def test_a_full_disk_is_named_and_the_run_goes_on_once_there_is_room(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "run") as run:
+        async with ActorSystem(run) as system:
+            config = settings(incarnation="test", demos=8)
+            await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=config))
+            replay = system.ref("replay", "desktop/0")
+            work = await replay.ask(Reserve(seat="desktop/0", request_id="r0"), timeout_s=20)
+            assert isinstance(work, Reservation)
+            outcome = Outcome(success=True, reason="verified")
+            done = Commit(token=work.token, seat="desktop/0", outcome=outcome, steps=[], wall_s=1.0, busy_s=1.0)
+            ballast = fill(run)
+            for _ in range(2):
+                with pytest.raises(DiskRefuses, match=r"disk is full \(make room there; the run goes on by itself"):
+                    await replay.ask(done, timeout_s=20)
+            wish = Reserve(seat="desktop/1", request_id="r1", wait_s=0.2)
+            assert await replay.ask(wish, timeout_s=20) == NoWork(final=False), "nothing new is begun"
+            figures: Figures = await replay.ask(GetFigures(), timeout_s=20)
+            assert (figures.seats_busy, figures.episodes["demo"]) == (1, 0), "it still answers"
+            ballast.unlink()
+            await replay.ask(done, timeout_s=20)
+            assert isinstance(await replay.ask(wish, timeout_s=20), Reservation)
+            figures = await replay.ask(GetFigures(), timeout_s=20)
+            assert (figures.episodes["demo"], figures.faults) == (1, {})
+        (refused,) = read_logs(run, event="disk_refuses") or [None]
+        (accepted,) = read_logs(run, event="disk_accepts")
+        assert accepted["folder"] == str(run)
+        assert refused is None or refused["folder"] == str(run)
+        assert not list(read_logs(run, event="actor_failed"))
+
+
+def test_what_the_disk_refused_uses_up_no_retry(tmp_path: Path) -> None:
+    play = Play(tmp_path, retries=0)
+    play.rl()
+    full = Fault(cause="disk_refuses", detail="no room", culprit="disk")
+    slots = set()
+    for _ in range(5):
+        work = play.reserve()
+        slots.add((work.group, work.slot))
+        play.release(work, full)
+    assert len(slots) == 1
+    assert play.figures().endings["lost"] == 0
+    assert play.figures().faults == {"disk_refuses": 5}
+
 
 HOLD = """
 import sqlite3, sys
