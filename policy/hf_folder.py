@@ -57,16 +57,6 @@ def loaded(folder: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def digest(folder: Path) -> str:
-    """blake2b-128 of the safetensors files in `folder`, in the order of their names, hex. Raises OSError."""
-    whole = hashlib.blake2b(digest_size=16)
-    for path in sorted(folder.glob("*.safetensors")):
-        with disk.opened(path) as file:
-            while piece := file.read(1 << 20):
-                whole.update(piece)
-    return whole.hexdigest()
-
-
 Companions = dict[str, bytes]  # config and tokenizer files by name: what goes along with the weights
 
 

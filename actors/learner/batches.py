@@ -7,7 +7,6 @@ exactly what was packed, or nothing: size and digest are in the plan.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -46,6 +45,7 @@ from policy.settings import Objective
 from runtime.disk import store_error
 from runtime.errors import PayloadLost, StoreError
 from runtime.messaging.message import BlobRef, Version
+from runtime.segments import digest_of
 
 
 def learning_rate(config: LearnerConfig, phase: Phase, segment_step: int, segment_limit: int | None) -> float:
@@ -96,7 +96,7 @@ def with_plan_file(plan: StepPlan, run_dir: Path, most_bytes: int = MOST_BYTES) 
         part.replace(path)
     except OSError as error:
         raise store_error(f"can't write {path}", error) from error
-    plan_file = PlanFile(location=str(path), size_bytes=len(content), digest=_digest(content))
+    plan_file = PlanFile(location=str(path), size_bytes=len(content), digest=digest_of(content).hex())
     return msgspec.structs.replace(plan, micro_batches=[], plan_file=plan_file)
 
 
@@ -109,13 +109,9 @@ def micro_batches_of(plan: StepPlan) -> list[MicroBatch]:
             content = file.read(plan.plan_file.size_bytes + 1)
     except OSError as error:
         raise store_error(f"the batch of {plan.plan_id} can't be read from {plan.plan_file.location}", error) from error
-    if len(content) != plan.plan_file.size_bytes or _digest(content) != plan.plan_file.digest:
+    if len(content) != plan.plan_file.size_bytes or digest_of(content).hex() != plan.plan_file.digest:
         raise StoreError(f"{plan.plan_file.location} is not the batch of {plan.plan_id}")
     return msgspec.msgpack.decode(content, type=list[MicroBatch])
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 Stored = Callable[[list[BlobRef]], Iterable[bytes | PayloadLost]]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,6 +23,7 @@ from actors.sampler.client import EngineClient
 from actors.sampler.config import SamplerSettings
 from actors.sampler.health import Gate
 from actors.sampler.messages import Canary, Weights
+from policy import tensorfiles
 from policy.errors import EngineBusy, EngineError
 from policy.settings import ADAPTER
 from runtime.messaging.message import Version
@@ -272,17 +272,9 @@ def adapter_of(weights: Weights) -> Path | None:
 
 async def _compared(folder: Path, expected: str) -> None:
     """Raise EngineError unless the tensors in `folder` have the `expected` digest."""
-    if (digest := await asyncio.to_thread(_digest, folder)) != expected:
-        raise EngineError(f"{folder} has digest {digest}, not {expected}")
-
-
-def _digest(folder: Path) -> str:
-    digest = hashlib.blake2b(digest_size=16)
     try:
-        for path in sorted(folder.glob("*.safetensors")):
-            with path.open("rb") as file:
-                while piece := file.read(1 << 20):
-                    digest.update(piece)
+        digest = await asyncio.to_thread(tensorfiles.digest, folder)
     except OSError as error:
         raise EngineError(f"can't read {folder}: {error}") from error
-    return digest.hexdigest()
+    if digest != expected:
+        raise EngineError(f"{folder} has digest {digest}, not {expected}")

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from actors.errors import EngineGone, SamplerError
 from actors.sampler import events
@@ -25,33 +21,25 @@ from actors.sampler.health import EngineRecord, Gate
 from actors.sampler.loader import Loader, WeightsVerdict
 from actors.sampler.messages import Weights, weights_exist
 from policy.errors import EngineBusy, EngineError
-from runtime import disk
 from runtime.actor import Context
-from runtime.messaging.message import Value, Version
+from runtime.messaging.message import Version
 
 MOST_UNPINNED = 64  # versions; what still asks for one ends within seconds
 
 
-class Memory(Value):
-    """What was announced to a sampler, and what it was asked to pin."""
-
-    latest: Weights
-    pins: dict[str, str] = {}  # version -> location
-
-
 class WantedWeights:
-    """Which weights one engine is to hold. The file at `path` remembers it across the sampler's restarts.
+    """Which weights one engine is to hold.
 
-    `single` is for an engine that holds one version. `base` are the weights that the sampler was started with.
+    A sampler that starts again hears of them once more: from the learner, and for open rounds from Entropulse.
     """
 
-    def __init__(self, path: Path, base: Weights, *, single: bool) -> None:
-        self._path, self._base, self._single = path, base, single
+    def __init__(self, base: Weights, *, single: bool) -> None:
+        """`single` is for an engine that holds one version. `base` are the weights that the sampler starts with."""
+        self._base, self._single = base, single
         self.announced = base  # the newest that exist
         self.pinned: dict[Version, str] = {}  # to their locations, the first asked for first
         self.verified: Weights | None = None  # the last that an engine was verified to hold whole
         self._unpinned: deque[Version] = deque(maxlen=MOST_UNPINNED)
-        self._recall()
 
     @property
     def target(self) -> Weights:
@@ -66,18 +54,12 @@ class WantedWeights:
         """What to start an engine with where the target is torn."""
         return self.verified if self.verified is not None and weights_exist(self.verified.location) else self._base
 
-    def announce(self, weights: Weights) -> None:
-        """These are the newest."""
-        self.announced = weights
-        self._remember()
-
     def pin(self, version: Version, location: str) -> bool:
         """Pin a version; whether that is news."""
         if version in self._unpinned:
             self._unpinned.remove(version)
         new = self.pinned.get(version) != location
         self.pinned[version] = location
-        self._remember()
         return new
 
     def unpin(self, version: Version) -> bool:
@@ -86,40 +68,15 @@ class WantedWeights:
         if self._single and version not in self._unpinned:
             self._unpinned.append(version)
             new = True
-        self._remember()
         return new
 
     def refuse(self, version: Version) -> None:
         """A pinned version can't be loaded. Requests for it are not deferred: they wait for their deadline."""
         self.pinned.pop(version, None)
-        self._remember()
 
     def deferred(self, version: Version | None) -> bool:
         """Whether a request for `version` is to come again later."""
         return version in self._unpinned
-
-    def _remember(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self._path.with_suffix(".new")
-        pins = {str(version): location for version, location in self.pinned.items()}
-        fresh.write_bytes(msgspec.json.encode(Memory(latest=self.announced, pins=pins)))
-        os.replace(fresh, self._path)
-
-    def _recall(self) -> None:
-        """Take what the file says: the newest where it is newer than the base, and pins; of both what still exists.
-
-        The newest count, too, if their group's owner writes them when it is asked to.
-        """
-        try:
-            memory = msgspec.json.decode(disk.read_bytes(self._path), type=Memory)
-        except (FileNotFoundError, msgspec.MsgspecError):
-            return
-        pins = {Version.parse(version): location for version, location in memory.pins.items()}
-        self.pinned = {version: location for version, location in pins.items() if weights_exist(location)}
-        latest = memory.latest
-        exists = weights_exist(latest.location) or bool(latest.group_owner and not latest.digest)
-        if latest.version > self._base.version and exists:
-            self.announced = latest
 
 
 class SamplerWeights:
@@ -134,9 +91,8 @@ class SamplerWeights:
         suspect: Callable[[Exception], None],
     ) -> None:
         self._settings, self._ctx, self._record, self._suspect = settings, ctx, record, suspect
-        memory = ctx.run_dir / "samplers" / f"{ctx.name.replace('/', '-')}.json"
         base = Weights(version=settings.version, location=settings.model)
-        self.wanted = WantedWeights(memory, base, single=settings.sglang)
+        self.wanted = WantedWeights(base, single=settings.sglang)
         self.loader = Loader(settings, gate)
         self._member = GroupMember(ctx, settings.weight_sync)
         self._newer = asyncio.Event()
@@ -154,14 +110,14 @@ class SamplerWeights:
         """Newer weights exist. Older ones than known are ignored."""
         known = self.wanted.announced
         if latest.version == known.version and known.canary is None and latest.canary is not None:
-            self.wanted.announce(latest)  # the weights it began with: the learner now says how they score
+            self.wanted.announced = latest  # the weights it began with: the learner now says how they score
             self._ctx.spawn(self._compare(), "compare with the learner")
         elif self._refused == latest.version == self.wanted.target.version:
             self._aim()  # they were refused; what was wrong may have passed
         if latest.version <= known.version:
             return
         self._skipped += known.version != self._record.health.served
-        self.wanted.announce(latest)
+        self.wanted.announced = latest
         self._aim()
         if self.wanted.target != latest or not self._record.alive:  # an evaluation round holds another version
             self.decline()

@@ -77,7 +77,7 @@ def load_weights(
         tensors = hf_folder.loaded(folder)
         if adapter is not None:
             scale, low_rank = _scale(adapter), hf_folder.loaded(adapter)
-        digest = hf_folder.digest(adapter or folder)
+        digest = tensorfiles.digest(adapter or folder)
     except (ConfigError, OSError) as error:
         raise EngineError(str(error)) from error
 

@@ -17,7 +17,7 @@ from actors.errors import Deferred
 from actors.replay.messages import Sampling, Serving
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig, WeightSyncConfig
 from actors.sampler.messages import Canary, Generate, Generated, Pin, Refused, Unpin, Weights
-from policy.hf_folder import digest
+from policy.tensorfiles import digest
 from runtime.actor import Actor, handles
 from runtime.logs.reader import read_logs
 from runtime.messaging.message import Done, Version

@@ -23,6 +23,7 @@ from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from actors.cluster.runs.requests import SEED
 from actors.sampler.messages import BEGIN
 from apis.actions.spaces import MEANING
+from policy import tensorfiles
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 from runtime.program import NAME, program
@@ -99,8 +100,6 @@ def _of_run(run: Path, at: str) -> NamedWeights:
 
 def export(weights: NamedWeights, into: Path, *, as_json: bool) -> int:
     """Write `weights` to the new folder `into` and say how it is served; 0. Raises ConfigError where it exists."""
-    from policy import hf_folder  # it imports torch
-
     places.refuse_unwritable(into.parent, "DIR")
     if os.path.lexists(into):
         raise ConfigError(f"{into} exists already: name a new folder")
@@ -116,7 +115,7 @@ def export(weights: NamedWeights, into: Path, *, as_json: bool) -> int:
         raise ConfigError(f"{into} can't be written: {error.strerror or error}") from None
     lines = serving(into.resolve(), shlex.quote(sys.executable), program())
     if as_json:
-        digest = hf_folder.digest(into)
+        digest = tensorfiles.digest(into)
         output.document({"folder": str(into.resolve()), "weights": weights, "digest": digest, "serve": lines})
         return 0
     at = f" at {weights.at} (version {weights.version})" if weights.run else ""

@@ -22,7 +22,7 @@ from actors.learner.messages import GetLearnerState, WriteWeights
 from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, PhaseRef, SetPhase, WaitFigures
 from actors.settings import DemosConfig
-from policy import checkpoints, hf_folder
+from policy import checkpoints, tensorfiles
 from policy.errors import NoModel
 from policy.plugins import PlayedTask
 from runtime.errors import ActorFailed
@@ -183,7 +183,7 @@ async def test_from_demonstrations_to_rl_and_back_after_a_killed_rank(tmp_path: 
         assert versions == sorted(versions)
         assert len({(w.version, w.digest) for w in Sampler.heard}) == len(set(versions)), "one version, two weights"
         newest = Sampler.heard[-1]
-        assert hf_folder.digest(Path(newest.location)) == newest.digest
+        assert tensorfiles.digest(Path(newest.location)) == newest.digest
         state = await run.system.ref("learner").ask(GetLearnerState(), timeout_s=5)
         assert (state.version, state.location) == (newest.version, newest.location)
         exports = [path.name for path in (run.folder / "weights").iterdir() if not path.name.startswith(".")]
@@ -356,7 +356,7 @@ async def test_weights_by_collective_are_on_disk_when_somebody_needs_them_there(
         both = await asyncio.gather(*(learner.ask(WriteWeights(version=v("0.4")), timeout_s=60) for _ in range(2)))
         assert both[0] == both[1]
         assert (both[0].location, both[0].canary) == (newest.location, newest.canary)
-        assert hf_folder.digest(Path(newest.location)) == both[0].digest
+        assert tensorfiles.digest(Path(newest.location)) == both[0].digest
         assert {"0.4"} <= on_disk() <= {"0.0", "0.1", "0.4"}
         await run.seats.play(2, v("0.4"))
         await run.until(lambda f: f.served == v("0.5"))

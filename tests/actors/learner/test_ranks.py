@@ -26,7 +26,7 @@ from actors.learner.messages import (
     StepPlan,
     StepResult,
 )
-from policy import checkpoints, hf_folder
+from policy import checkpoints, hf_folder, tensorfiles
 from policy.packing import Aggregation, PackedSample, pack, sample_weights
 from policy.settings import ParallelConfig
 from runtime.errors import ActorGone, ConfigError
@@ -129,7 +129,7 @@ async def test_a_killed_rank_costs_what_came_after_the_checkpoint(tmp_path: Path
         kept: Saved = await ranks.ask(
             ExportWeights(version=plan(1).version, location=str(tmp_path / "export"), keep=True)
         )
-        assert kept.digest == hf_folder.digest(tmp_path / "export")
+        assert kept.digest == tensorfiles.digest(tmp_path / "export")
         await assert_sent(ranks, tmp_path / "export")
         second: StepResult = await ranks.ask(plan(2))
         assert (first.ok, second.ok) == (True, True)

@@ -74,6 +74,7 @@ def test_every_task_gets_exactly_the_attempts_that_its_stratum_calls_for(
                     task = put(task, ended, out=-1, tries=1, wins=fate == "win")
             else:
                 break
+            assert task.out == len(out)
             found = cold_start.stratum(task, rules)
             assert settled is None or found is settled
             settled = found
@@ -92,6 +93,8 @@ def test_faults_of_first_attempts_leave_the_policy_its_own() -> None:
     assert not cold_start.set_aside(task, rules, 0)
     assert cold_start.next_stage(task, rules, 1) is cold_start.AttemptStage.POLICY
     assert cold_start.set_aside(msgspec.structs.replace(task, faults=6), rules, 1)
+    mixed = cold_start.AttemptTally(tries=2)
+    assert not cold_start.set_aside(DemoTask(task="a", first=mixed, mixed=mixed, faults=5), rules, 1)
 
 
 @pytest.mark.parametrize(
@@ -102,6 +105,7 @@ def test_faults_of_first_attempts_leave_the_policy_its_own() -> None:
         (3, 0, False, Stratum.NEVER),
         (2, 2, False, None),
         (2, 0, False, None),
+        (1, 1, True, Stratum.ALWAYS),
         (2, 2, True, Stratum.ALWAYS),
         (2, 1, True, Stratum.SOMETIMES),
         (0, 0, True, None),
@@ -131,6 +135,12 @@ def test_members_take_turns(names: list[str], seed: int) -> None:
     assert len(names) == 1 or cold_start.member_of(broken, names, seed) != cold_start.member_of(
         DemoTask(task="t"), names, seed
     )
+
+
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
+def test_opening_is_bounded(stored: int, pending: int, opened: int) -> None:
+    opens = cold_start.may_open(stored, pending, opened, count=5, most=12, attempts=3)
+    assert opens == (stored + pending < 5 and opened < 4)
 
 
 # -- the same in a ledger
@@ -213,6 +223,20 @@ def test_all_three_strata_and_resampling_in_a_ledger(tmp_path: Path) -> None:
     show.play.phase(Phase.BC)
     assert show.play.events("demo_strata")[-1]["policy"] == {"tries": 2 * sometimes, "wins": 2 * sometimes}
     assert show.play.figures().demo_left is None
+
+
+def test_a_task_that_keeps_breaking_is_set_aside(tmp_path: Path) -> None:
+    show = Show(tmp_path, stratified(count=2, attempts_per_demo=2.0))
+    for _ in range(30):
+        work = show.play.ask("desktop/0")
+        if not isinstance(work, Reservation):
+            break
+        show.play.release(work, FAULT)
+    else:
+        raise AssertionError("faults without end")
+    figures = show.play.figures()
+    assert figures.demo_left == 0
+    assert set(figures.demo_tasks) == {"a/aside", "b/aside"}
 
 
 def test_a_task_at_rest_is_not_waited_for(tmp_path: Path) -> None:

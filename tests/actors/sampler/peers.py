@@ -10,7 +10,7 @@ from actors.learner.messages import JoinGroup, NoGroup, WriteWeights
 from actors.replay.messages import Serving
 from actors.sampler.messages import Weights
 from policy.errors import NoModel
-from policy.hf_folder import digest
+from policy.tensorfiles import digest
 from runtime.actor import Actor, handles
 from runtime.messaging.message import Done, Version
 

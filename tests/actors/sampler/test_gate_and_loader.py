@@ -20,7 +20,7 @@ from actors.sampler.health import Gate
 from actors.sampler.loader import Asking, CanaryDifference, Loader, WeightsVerdict, difference
 from actors.sampler.messages import Canary, Weights
 from policy.errors import EngineBusy, EngineError
-from policy.hf_folder import digest
+from policy.tensorfiles import digest
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 from tests.policy.tiny_models import write

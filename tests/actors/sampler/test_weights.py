@@ -33,42 +33,15 @@ def folder(path: Path) -> str:
     return str(path)
 
 
-def test_the_newest_weights_are_remembered_while_they_exist(tmp_path: Path) -> None:
-    base, path = Weights(version=BASE, location="base"), tmp_path / "samplers" / "sampler-0.json"
-
-    def recalled(base: Weights = base) -> tuple[Weights, dict[Version, str]]:
-        wanted = WantedWeights(path, base, single=True)
-        return wanted.announced, wanted.pinned
-
-    assert recalled() == (base, {})
-    newer = Weights(version=TWO, location=str(tmp_path / "weights"), digest="d")
-    wanted = WantedWeights(path, base, single=True)
-    wanted.announce(newer)
-    wanted.pin(newer.version, newer.location)
-    assert recalled() == (base, {}), "its folder is not there"
-    folder(tmp_path / "weights")
-    assert recalled() == (newer, {TWO: newer.location})
-    later = msgspec.structs.replace(base, version=Version(lineage=1, step=0))
-    assert recalled(later)[0] == later
-    wanted.unpin(TWO)
-    kept = msgspec.structs.replace(newer, location="not written", digest="", group_owner="learner")
-    wanted.announce(kept)
-    assert recalled() == (kept, {}), "the group's owner writes it when asked to"
-    wanted.announce(msgspec.structs.replace(kept, digest="d"))
-    assert recalled() == (base, {}), "it was written, and removed"
-    path.write_text("torn")
-    assert recalled() == (base, {})
-
-
 @pytest.mark.parametrize("single", [True, False])
-def test_what_was_pinned_first_comes_first_where_an_engine_holds_one_version(tmp_path: Path, single: bool) -> None:
-    wanted = WantedWeights(tmp_path / "s.json", Weights(version=BASE, location="base"), single=single)
+def test_what_was_pinned_first_comes_first_where_an_engine_holds_one_version(single: bool) -> None:
+    wanted = WantedWeights(Weights(version=BASE, location="base"), single=single)
     assert wanted.pin(ONE, "one")
     assert wanted.pin(BASE, "again")
     assert not wanted.pin(ONE, "one"), "no news"
     assert wanted.pin(ONE, "moved")
     two = Weights(version=TWO, location="two", digest="d")
-    wanted.announce(two)
+    wanted.announced = two
     assert wanted.target == (Weights(version=ONE, location="moved") if single else two)
     wanted.pin(TWO, "two")
     assert wanted.unpin(ONE)
@@ -86,7 +59,7 @@ def test_what_was_pinned_first_comes_first_where_an_engine_holds_one_version(tmp
 
 def test_a_start_falls_back_to_verified_weights_that_still_exist(tmp_path: Path) -> None:
     base = Weights(version=BASE, location="base")
-    wanted = WantedWeights(tmp_path / "s.json", base, single=True)
+    wanted = WantedWeights(base, single=True)
     assert wanted.fallback == base
     wanted.verified = Weights(version=ONE, location=str(tmp_path / "one"))
     assert wanted.fallback == base
