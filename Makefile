@@ -128,7 +128,7 @@ bench: setup
 # The next missing runs of deploy/programme.yaml for so many hours, at the lowest priority, beside whatever else runs.
 HOURS ?= 2.5
 programme: setup
-	.venv/bin/computerrl programme --hours $(HOURS)
+	$(PY) -m tests.bench.programme --hours $(HOURS)
 
 # What the program does on this machine's GPU, on a page: nine minutes, no network and no set-up.
 gpu-check:

@@ -21,7 +21,7 @@ from runtime.errors import ConfigError
 from runtime.program import NAME, program
 
 COMMANDS = (
-    "run", "programme", "apply", "logs", "runs", "status", "web", "play", "serve-env", "episodes", "rerun", "reverify",
+    "run", "apply", "logs", "runs", "status", "web", "play", "serve-env", "episodes", "rerun", "reverify",
     "report", "audit", "keys", "parse", "doctor", "tasks", "apis", "demos", "eval", "export", "model",
 )  # fmt: skip
 MODULES = ("run", "look", "play", "tasks")

@@ -25,14 +25,6 @@ RUN_HELP = Help(
     "  computerrl run local --from cold@0.900 --name warm     a new run from another's checkpoint\n"
     "  computerrl run local --seed 0 1 2 --name three         the same job from three seeds\n",
 )
-PROGRAMME_HELP = Help(
-    "play the arms and seeds of a programme, one run at a time",
-    "Play the next run of FILE that has no result, at the lowest priority, until H hours are over. What was\n"
-    "interrupted goes on. Figures of a run that has ended go to results/programme in FILE's folder, and one table\n"
-    "with intervals into results/programme.md, below its line ---.\n"
-    "Exit status: 0 nothing is left, or its CPU-hours are spent; 1 the time is up; 2 bad input; 130 interrupted.",
-    "examples:\n  computerrl programme --hours 2.5\n  computerrl programme mine.yaml --hours 8 --runs runs/mine\n",
-)
 APPLY_HELP = Help(
     "change a live run: more or fewer desktops, processes, samplers",
     "Make a live run what FILE says. Prints the difference: + begins, - ends, ~ changes. Desktops, their processes,\n"
@@ -129,27 +121,7 @@ def _apply(args: argparse.Namespace) -> int:
     return 0
 
 
-def _programme_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", nargs="?", help="the programme (default: the bundled one)")
-    flag(parser, "--hours", "H", "wall time at most (default: 2.5)", type=float, default=2.5)
-    flag(parser, "--runs", "DIR", "where its runs are (runs/programme)", default="runs/programme")
-
-
-def _programme(args: argparse.Namespace) -> int:
-    """Play what is missing of it."""
-    from importlib import resources
-
-    from actors.cluster.report import programme
-    from runtime.errors import ConfigError
-
-    if not 0 < args.hours < float("inf"):
-        raise ConfigError(f"--hours is {args.hours:g}: it is above 0")
-    bundled = Path(str(resources.files("deploy"))) / "programme.yaml"
-    return programme.carry_out(Path(args.file) if args.file else bundled, Path(args.runs), args.hours)
-
-
 COMMANDS = {
     "run": (RUN_HELP, _run_arguments, _run),
-    "programme": (PROGRAMME_HELP, _programme_arguments, _programme),
     "apply": (APPLY_HELP, _apply_arguments, _apply),
 }

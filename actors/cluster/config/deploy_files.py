@@ -20,12 +20,11 @@ from actors.cluster.config.schema import Deploy, DeployFile
 from actors.cluster.config.suggest import hint
 from actors.desktop.config import ProviderConfig
 from runtime.errors import ConfigError
-from runtime.program import program
 from runtime.settings import masked
 
 STORED = "deploy.yaml"  # in a run's folder
 PROVIDER = "desktops.provider"
-APART = ("kuberay", "programme")  # lie with the deploy files, for kubectl and for `computerrl programme`
+APART = ("kuberay", "programme")  # lie with the deploy files, for kubectl and for `make programme`
 
 
 def bundled() -> dict[str, Path]:
@@ -47,8 +46,6 @@ def locate(name: str) -> Path:
     bare = name.removeprefix("./").removeprefix("deploy/").removesuffix(".yaml")
     if bare in known:
         return known[bare]
-    if bare == "programme":
-        raise ConfigError(f"{name}: a programme, not a deploy file; next: {program()} programme")
     raise ConfigError(f"{name}: no such deploy file; {hint(bare, known)}")
 
 
@@ -79,7 +76,7 @@ def _laid(path: Path, name: str, above: list[Path]) -> dict[Any, Any]:
     if {"apiVersion", "kind"} <= data.keys():
         raise ConfigError(f"{name}: a Kubernetes object, not a deploy file; next: kubectl apply -f {name}")
     if {"arms", "stages"} <= data.keys():
-        raise ConfigError(f"{name}: a programme, not a deploy file; next: {program()} programme {name}")
+        raise ConfigError(f"{name}: a programme, not a deploy file; next: make programme")
     base = data.pop("extends", None)
     if base is None:
         return data

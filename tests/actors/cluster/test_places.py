@@ -178,6 +178,5 @@ def test_kuberay_has_room_for_the_desktops_of_the_cluster_file() -> None:
     assert room["desktops"] // wanted * workers["replicas"] >= placed.processes
     with pytest.raises(ConfigError, match=r"kuberay.yaml: a Kubernetes object, not a deploy file; next: kubectl"):
         deploy_files.load(str(folder / "kuberay.yaml"))
-    for name in ("programme", str(folder / "programme.yaml")):
-        with pytest.raises(ConfigError, match=r"a programme, not a deploy file; next: .*computerrl programme"):
-            deploy_files.load(name)
+    with pytest.raises(ConfigError, match="a programme, not a deploy file; next: make programme"):
+        deploy_files.load(str(folder / "programme.yaml"))

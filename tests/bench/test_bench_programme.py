@@ -9,17 +9,17 @@ import msgspec
 import pytest
 
 from actors.cluster.config import deploy_files
-from actors.cluster.report import programme as table
 from actors.cluster.report import run_data
 from actors.cluster.report.run_data import SUFFIX, RunFigures, StepFigures
 from actors.cluster.report.time_spent import MachineTime, overlap
-from actors.cluster.runs import programme, run_folder
+from actors.cluster.runs import run_folder
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
-from actors.cluster.runs.programme import ProgrammeRun
 from actors.learner.batches import learning_rate
 from actors.replay.messages import Phase
 from actors.replay.statistics import RoundEpisode, p_value, quantile95, spread, summarise
 from runtime.errors import ConfigError
+from tests.bench import programme
+from tests.bench.programme import ProgrammeRun
 
 FILE = """
 file: smoke
@@ -73,14 +73,9 @@ def played(name: str, solved: dict[str, list[bool]], cpu_s: float = 60.0) -> Run
     )  # fmt: skip
 
 
-def test_the_bundled_programme_is_good() -> None:
-    plan = programme.load(Path("deploy/programme.yaml"))
-    assert plan.base == "base"
-    assert {"aa", "bc"} <= plan.arms.keys()
-
-
 def test_the_rate_of_every_arm_of_rl_has_fallen_before_a_round() -> None:
     plan = programme.load(Path("deploy/programme.yaml"))
+    assert {"aa", "bc", plan.base} <= plan.arms.keys()
     for stage in plan.stages:
         for arm in plan.arms:
             deploy, _ = deploy_files.load(plan.file, programme.overrides(plan, ProgrammeRun(stage.name, arm, 0)))
@@ -91,28 +86,10 @@ def test_the_rate_of_every_arm_of_rl_has_fallen_before_a_round() -> None:
                 assert rate == pytest.approx(learner.rl.lr * learner.lr_floor), f"{stage.name}, {arm}, step {done}"
 
 
-def test_a_round_after_a_pulse_is_none_that_an_arm_is_judged_by() -> None:
-    rounds = {"rl12": [True], "after_pulse1": [False], "rl24": [True], "after_pulse2": [False], "final": [True]}
-    assert [one.success for one in table.judged(played("screen-pulse-0", rounds), 2)] == [True, True]
-
-
-def test_a_wrong_name_is_refused_with_its_place(tmp_path: Path) -> None:
-    for was, now, said in (
-        ("base: base", "base: bse", r"base: bse: no such arm; nearest is base|did you mean|known"),
-        ("trunk: null", "trunk: clond", r"arms\.bc\.trunk: clond: no such trunk"),
-        ("never: [pos]", "never: [pso]", r"stages\.final\.never: pso: no such arm"),
-        ("negative_scale=0", "negative_scle=0", r"learner\.rl\.negative_scle"),
-        ("best: 1", "bst: 1", r"stages\.1\.bst"),
-    ):
-        (tmp_path / "p.yaml").write_text(FILE.replace(was, now))
-        with pytest.raises(ConfigError, match=said):
-            programme.load(tmp_path / "p.yaml")
-
-
 def test_trunks_come_first_and_stages_wait_for_each_other(plan: programme.Programme, tmp_path: Path) -> None:
     found: dict[str, RunFigures] = {}
     order = []
-    while (cell := table.next_cell(plan, found, tmp_path)) is not None and cell.stage != "final":
+    while (cell := programme.next_cell(plan, found, tmp_path)) is not None and cell.stage != "final":
         order.append(cell.name)
         ended(tmp_path, cell.name)
         # `loo` solves both instances, `pos` one of them.
@@ -122,7 +99,7 @@ def test_trunks_come_first_and_stages_wait_for_each_other(plan: programme.Progra
     assert order == [
         "trunk-cloned-0", *(f"screen-{arm}-0" for arm in arms), "trunk-cloned-1", *(f"screen-{arm}-1" for arm in arms),
     ]  # fmt: skip
-    assert table.best(plan, plan.stages[1], found) == ["loo"]
+    assert programme.best(plan, plan.stages[1], found) == ["loo"]
     rest = [cell.name for cell in programme.cells(plan, plan.stages[1], ["loo"], tmp_path)]
     assert rest[:3] == ["final-base-0", "final-bc-0", "final-loo-0"], "seeds that were screened need no trunk"
     assert rest[6:] == ["trunk-cloned-2", "final-base-2", "final-bc-2", "trunk-cloned-2", "final-loo-2"]
@@ -153,10 +130,10 @@ def test_a_run_has_its_keys_and_its_origin_from_the_file(plan: programme.Program
 
 def test_a_run_that_crashed_three_times_is_passed_by(plan: programme.Programme, tmp_path: Path) -> None:
     ended(tmp_path, "trunk-cloned-0", "crashed", crashes=1)
-    assert table.next_cell(plan, {}, tmp_path) == ProgrammeRun("trunk", "cloned", 0)
+    assert programme.next_cell(plan, {}, tmp_path) == ProgrammeRun("trunk", "cloned", 0)
     ended(tmp_path, "screen-base-0", "crashed", crashes=2)
     assert programme.left_out(tmp_path / "screen-base-0") == "it crashed 3 times: it fell"
-    assert "\n- screen-base-0 is left out: it crashed 3 times: it fell\n" in table.page(plan, {}, tmp_path)
+    assert "\n- screen-base-0 is left out: it crashed 3 times: it fell\n" in programme.page(plan, {}, tmp_path)
 
 
 def test_nothing_is_played_next_to_a_run_that_a_killed_programme_left(
@@ -167,7 +144,7 @@ def test_nothing_is_played_next_to_a_run_that_a_killed_programme_left(
         run_folder.held(tmp_path / "runs" / "screen-pos-0", "2026-11-28T00:00:00Z"),
         pytest.raises(ConfigError, match="run screen-pos-0 is in use by process"),
     ):
-        table.carry_out(tmp_path / "p.yaml", tmp_path / "runs", 1.0)
+        programme.carry_out(tmp_path / "p.yaml", tmp_path / "runs", 1.0)
     assert not (tmp_path / "results").exists()
 
 
@@ -179,7 +156,7 @@ def test_a_table_compares_with_the_base_over_seeds_and_corrects_for_the_arms(pla
         for arm, wins in (("base", base), ("aa", base), ("pos", more), ("loo", more))
         for seed in (0, 1)
     }
-    rows = {row.arm: row for row in table.rows(plan, found)}
+    rows = {row.arm: row for row in programme.rows(plan, found)}
     assert rows["base"].success == 0.5, "the last round alone"
     assert rows["base"].gain is None
     assert rows["pos"].gain is not None
@@ -187,7 +164,7 @@ def test_a_table_compares_with_the_base_over_seeds_and_corrects_for_the_arms(pla
     assert (rows["aa"].p, rows["aa"].holm) == (1.0, None)
     assert rows["pos"].holm == pytest.approx(2 * rows["pos"].p), "two arms are tested, and the repeat is none of them"
     assert rows["pos"].cpu_s == 120.0
-    text = table.table(plan, found)
+    text = programme.table(plan, found)
     assert "8 runs have ended, in 0.1 of at most 1 CPU-hours." in text
     assert "| screen | pos | 0 1 | 0.750 | +25.0 (" in text
 
@@ -205,27 +182,27 @@ def test_kept_figures_are_small_and_read_as_others_are(tmp_path: Path) -> None:
     run = played("screen-base-0", {"final": [True, False]})
     figures = {"entropy": 0.123456789, "pass_at_1": 0.5, "forward_s": 1.0}
     steps = [StepFigures(step=n, phase=phase, figures=figures) for n, phase in ((1, "bc"), (2, "rl"))]
-    packed = table.slim(msgspec.structs.replace(run, steps=steps))
+    packed = programme.slim(msgspec.structs.replace(run, steps=steps))
     (tmp_path / f"screen-base-0{SUFFIX}").write_bytes(packed)
-    back = table.results(tmp_path)["screen-base-0"]
+    back = programme.results(tmp_path)["screen-base-0"]
     assert [(step.step, step.figures) for step in back.steps] == [(2, {"entropy": 0.1235, "pass_at_1": 0.5})]
-    assert table.judged(back, 1) == [RoundEpisode(task="calc/held-out/0", success=True),
+    assert programme.judged(back, 1) == [RoundEpisode(task="calc/held-out/0", success=True),
                                      RoundEpisode(task="calc/held-out/1")]  # fmt: skip
     assert run_data.read_file(tmp_path / f"screen-base-0{SUFFIX}").name == "screen-base-0"
     many = {f"r{n}": [bool(hash((n, k)) % 2) for k in range(9000)] for n in range(6)}
     with pytest.raises(ConfigError, match="screen-base-0: its figures take"):
-        table.slim(played("screen-base-0", many))
+        programme.slim(played("screen-base-0", many))
 
 
 def test_the_page_keeps_what_is_above_its_line(tmp_path: Path) -> None:
     page = tmp_path / "programme.md"
     page.write_text("# Plan\n\nsaid before\n\n---\nold\n")
-    table.write_page(page, "new\n")
+    programme.write_page(page, "new\n")
     assert page.read_text() == "# Plan\n\nsaid before\n\n---\n\nnew\n"
     page.write_text("no line")
     with pytest.raises(ConfigError, match="there is none"):
-        table.write_page(page, "new\n")
-    table.write_page(tmp_path / "mine.md", "new\n")
+        programme.write_page(page, "new\n")
+    programme.write_page(tmp_path / "mine.md", "new\n")
     assert (tmp_path / "mine.md").read_text() == "# mine\n\n---\n\nnew\n", "a programme of one's own has no page yet"
     assert not [*tmp_path.glob("*.part")]
 

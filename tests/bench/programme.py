@@ -1,29 +1,212 @@
-"""What a programme's runs come to: a small file of figures each, and one table with intervals.
+"""Plays a programme: arms over seeds, by stages, one run at a time at the lowest priority until the time is up.
 
-The table is a function of the files of figures. Arms are compared with the base over seeds and instances
-that both have, by the mean of their stage's last rounds.
+`make programme HOURS=2.5` plays what is missing of deploy/programme.yaml. What is played next is a function of the
+file, of the results that are there and of the runs' records. Figures of a run that has ended go to `results/programme`
+in the file's folder, and one table with intervals into `results/programme.md`. Results are never written over. Arms are
+compared with the base over seeds and instances that both have, by the mean of their stage's last rounds.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+import psutil
 
 from actors.cluster import output
+from actors.cluster.config import deploy_files, typed_yaml
+from actors.cluster.config.suggest import hint
 from actors.cluster.report import run_data
 from actors.cluster.report.pooled import closed
 from actors.cluster.report.run_data import SUFFIX, RunFigures
-from actors.cluster.runs import programme, run_folder
-from actors.cluster.runs.programme import ArmStage, Programme, ProgrammeRun
+from actors.cluster.runs import run_folder
 from actors.replay.messages import Phase
 from actors.replay.statistics import Gain, RoundEpisode, gain_of_pairs, p_value
 from runtime.errors import ConfigError
+
+CRASHES = 3  # of a run, before it is left out
+GRACE_S = 180.0  # for a run that was asked to end
+LOWEST = 19  # nice
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Steps = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Part of a programme's file."""
+
+
+class Arm(_Part, frozen=True, kw_only=True):
+    """What differs from the other arms."""
+
+    note: str = ""
+    set: list[str] = []
+    trunk: str | None = "cloned"  # that it goes on from; null begins from the model
+    seed_shift: int = 0  # added to the seed that it draws with
+    steps_share: Share = 1.0  # of the stage's RL steps and of those between two rounds
+
+
+class ArmStage(_Part, frozen=True, kw_only=True):
+    """Arms and seeds that are compared with each other. Runs of a stage before it go on."""
+
+    name: str
+    seeds: list[Count]
+    arms: list[str]
+    steps: Steps  # of RL
+    every: Steps  # RL steps between two rounds; the learning rate has fallen before each
+    rounds: Steps  # last ones, whose mean is what an arm is judged by
+    best: Count = 0  # arms of the stage before that come as well
+    never: list[str] = []  # arms that are none of the best
+
+
+class Programme(_Part, frozen=True, kw_only=True):
+    """The whole file."""
+
+    file: str
+    most_cpu_hours: Annotated[float, msgspec.Meta(gt=0)]
+    base: str  # the arm that the others are compared with
+    set: list[str] = []
+    trunks: dict[str, list[str]] = {}
+    arms: dict[str, Arm]
+    stages: list[ArmStage]
+
+
+class ProgrammeRun(NamedTuple):
+    """One run: a trunk's, or a stage's arm with a seed."""
+
+    stage: str  # "trunk" of a trunk
+    arm: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of its run and of its file of figures."""
+        return f"{self.stage}-{self.arm}-{self.seed}"
+
+
+TRUNK = "trunk"
+
+
+def load(path: Path) -> Programme:
+    """The programme in file `path`. Raises ConfigError naming the key."""
+    plan = typed_yaml.build(typed_yaml.plain(path, str(path)), Programme, source=str(path))
+    arms = [plan.base, *(arm for stage in plan.stages for arm in (*stage.arms, *stage.never))]
+    trunks = [arm.trunk for arm in plan.arms.values() if arm.trunk is not None]
+    for name, known in (*((arm, plan.arms) for arm in arms), *((trunk, plan.trunks) for trunk in trunks)):
+        if name not in known:
+            raise ConfigError(f"{path}: {name}: no such arm or trunk; {hint(name, known)}")
+    for stage in plan.stages:
+        for arm in stage.arms:  # what a run would refuse is refused before the first one
+            deploy_files.load(plan.file, overrides(plan, ProgrammeRun(stage.name, arm, 0)))
+    return plan
+
+
+def overrides(programme: Programme, cell: ProgrammeRun) -> list[str]:
+    """The keys of a run, later ones over earlier ones."""
+    if cell.stage == TRUNK:
+        return [*programme.set, *programme.trunks[cell.arm], f"run.seed={cell.seed}"]
+    arm, stage = programme.arms[cell.arm], next(one for one in programme.stages if one.name == cell.stage)
+    steps, every = round(stage.steps * arm.steps_share), round(stage.every * arm.steps_share)
+    return [
+        *programme.set,
+        f"entropulse.total_rl_steps={steps}",
+        f"evaluation.interval={every}",
+        f"learner.rl.lr_cycle_steps={every}",
+        *arm.set,
+        f"run.seed={cell.seed + arm.seed_shift}",
+    ]
+
+
+def origin(programme: Programme, cell: ProgrammeRun, runs: Path) -> ProgrammeRun | None:
+    """The run that a run goes on from: its own of a stage before, else its arm's trunk; None: from none."""
+    arm = programme.arms.get(cell.arm)
+    if cell.stage == TRUNK or arm is None or arm.trunk is None:
+        return None
+    for stage in programme.stages:
+        before = ProgrammeRun(stage.name, cell.arm, cell.seed)
+        if stage.name == cell.stage:
+            break
+        if run_folder.is_run(runs / before.name) and run_folder.read_record(runs / before.name).has_ended:
+            return before
+    return ProgrammeRun(TRUNK, arm.trunk, cell.seed)
+
+
+def cells(programme: Programme, stage: ArmStage, best: Sequence[str], runs: Path) -> Iterator[ProgrammeRun]:
+    """The runs of a stage in the order of play, each after what it goes on from."""
+    for seed in stage.seeds:
+        for arm in dict.fromkeys([*stage.arms, *best]):
+            cell = ProgrammeRun(stage.name, arm, seed)
+            before = origin(programme, cell, runs)
+            if before is not None and before.stage == TRUNK:
+                yield before
+            yield cell
+
+
+def words(programme: Programme, cell: ProgrammeRun, runs: Path) -> list[str]:
+    """The command that begins a run, or goes on with it."""
+    if run_folder.is_run(runs / cell.name):
+        return ["run", programme.file, "--resume", "--name", cell.name, "--runs", str(runs)]
+    before = origin(programme, cell, runs)
+    sets = [word for one in overrides(programme, cell) for word in ("--set", one)]
+    since = [] if before is None else ["--from", before.name]
+    return ["run", programme.file, "--name", cell.name, "--runs", str(runs), *since, *sets]
+
+
+def left_out(run: Path) -> str:
+    """Why the run at `run` is not tried again now; "" where it is."""
+    if not run_folder.is_run(run):
+        return ""
+    if run_folder.owner(run) is not None:
+        return "another process plays it"
+    record = run_folder.read_record(run)
+    if record.verdict == "crashed" and record.crashes + 1 >= CRASHES:
+        return f"it crashed {CRASHES} times: {record.reason}"
+    return ""
+
+
+def in_background() -> None:
+    """Let all else on the machine go first, also of what is started from here, and end by a signal as by Ctrl-C."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell has its background jobs ignore the first
+        signal.signal(number, signal.default_int_handler)
+    os.nice(LOWEST - os.nice(0))
+    psutil.Process().ionice(psutil.IOPRIO_CLASS_IDLE)
+
+
+def play(command: Sequence[str], until: float) -> bool:
+    """Run `command` of this program to its end, or ask it to end at monotonic moment `until`; whether it ended by
+    itself. An interruption of this process ends it likewise, and is raised."""
+    line = [sys.executable, "-P", "-m", "actors.cluster.cli", *command]
+    # In a session of its own: an interruption of the terminal reaches it once, from here.
+    with subprocess.Popen(line, stdin=subprocess.DEVNULL, start_new_session=True) as child:
+        try:
+            child.wait(timeout=max(0.0, until - time.monotonic()))
+            return True
+        except subprocess.TimeoutExpired:
+            output.news("the time is up: the run is asked to end")
+            return False
+        finally:
+            _end(child)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    if child.poll() is not None:
+        return
+    child.send_signal(signal.SIGINT)
+    try:
+        child.wait(timeout=GRACE_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
 
 MOST_BYTES = 40 << 10  # of a run's figures
 LAST_STEPS = 12  # of RL, over which an arm's other figures are means
@@ -95,13 +278,13 @@ def _ends(stage: ArmStage, arm: str, found: Mapping[str, RunFigures]) -> dict[in
 def rows(plan: Programme, found: Mapping[str, RunFigures]) -> list[ArmRow]:
     """Trunks and arms with a result, by stage in the order of play."""
     seeds = sorted({seed for stage in plan.stages for seed in stage.seeds})
-    trunks = ArmStage(name=programme.TRUNK, seeds=seeds, arms=[], steps=1, every=1, rounds=2)
+    trunks = ArmStage(name=TRUNK, seeds=seeds, arms=[], steps=1, every=1, rounds=2)
     return [row for stage in (trunks, *plan.stages) for row in _corrected(plan, _rows_of(plan, stage, found))]
 
 
 def _rows_of(plan: Programme, stage: ArmStage, found: Mapping[str, RunFigures]) -> list[ArmRow]:
     made, bases = [], _ends(stage, plan.base, found)
-    for arm in plan.trunks if stage.name == programme.TRUNK else plan.arms:
+    for arm in plan.trunks if stage.name == TRUNK else plan.arms:
         if not (ends := _ends(stage, arm, found)):
             continue
         runs = [found[ProgrammeRun(stage.name, arm, seed).name] for seed in ends]
@@ -199,11 +382,11 @@ def carry_out(file: Path, runs: Path, hours: float) -> int:
     Figures go to `results/programme` in the folder of `file`, and the table into `results/programme.md`. Raises
     ConfigError while another process plays a run of `runs`.
     """
-    plan, into = programme.load(file), file.parent / "results" / "programme"
+    plan, into = load(file), file.parent / "results" / "programme"
     for run, _ in run_folder.all_runs(runs):  # what a programme that was killed began may play on
         run_folder.refuse_held(run)
     into.mkdir(parents=True, exist_ok=True)
-    programme.in_background()
+    in_background()
     until = time.monotonic() + 3600 * hours
     while time.monotonic() < until:
         found = results(into)
@@ -218,12 +401,14 @@ def carry_out(file: Path, runs: Path, hours: float) -> int:
         if not _ended(runs / cell.name):
             output.news(f"programme: {cell.name}")
             before = _record(runs / cell.name)
-            if not programme.play(programme.words(plan, cell, runs), until):
+            if not play(words(plan, cell, runs), until):
                 return 1
             if _record(runs / cell.name) == before:
                 raise ConfigError(f"{cell.name} was refused, as said above: mend that, and start the programme again")
         if _ended(runs / cell.name):
-            _keep(into / f"{cell.name}{SUFFIX}", slim(run_data.read_run(runs / cell.name)))
+            kept = into / f"{cell.name}{SUFFIX}"
+            kept.with_suffix(".part").write_bytes(slim(run_data.read_run(runs / cell.name)))
+            kept.with_suffix(".part").replace(kept)
             write_page(into.with_suffix(".md"), page(plan, results(into), runs))
     return 1
 
@@ -241,9 +426,9 @@ def _missing(plan: Programme, found: Mapping[str, RunFigures], runs: Path) -> It
     """The runs without a result in the order of play, each with why it is left out; "" where it is not."""
     for stage in plan.stages:
         chosen = best(plan, stage, found) if stage.best else []
-        for cell in dict.fromkeys(programme.cells(plan, stage, chosen, runs)):
+        for cell in dict.fromkeys(cells(plan, stage, chosen, runs)):
             if cell.name not in found:
-                yield cell, programme.left_out(runs / cell.name)
+                yield cell, left_out(runs / cell.name)
 
 
 def page(plan: Programme, found: Mapping[str, RunFigures], runs: Path) -> str:
@@ -255,15 +440,26 @@ def page(plan: Programme, found: Mapping[str, RunFigures], runs: Path) -> str:
 
 
 def _ended(run: Path) -> bool:
-    record = _record(run)
-    return record is not None and record.has_ended
+    return (record := _record(run)) is not None and record.has_ended
 
 
 def _record(run: Path) -> run_folder.RunRecord | None:
     return run_folder.read_record(run) if run_folder.is_run(run) else None
 
 
-def _keep(path: Path, content: bytes) -> None:
-    partial = path.with_suffix(".part")
-    partial.write_bytes(content)
-    os.replace(partial, path)
+def main() -> int:
+    """Play what is missing; 0 where nothing is left or its CPU-hours are spent, 1 where the time is up."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", nargs="?", type=Path, default=Path("deploy/programme.yaml"))
+    parser.add_argument("--hours", type=float, default=2.5, help="wall time at most")
+    parser.add_argument("--runs", type=Path, default=Path("runs/programme"), help="where its runs are")
+    args = parser.parse_args()
+    try:
+        return carry_out(args.file, args.runs, args.hours)
+    except ConfigError as error:
+        output.line(str(error), to=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
