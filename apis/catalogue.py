@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from apis.applications import BY_FOLDER
+from apis import built
+from apis.applications import APP_NAMES, BY_FOLDER
 from apis.apps.application import OWN, modules_brought
 from apis.functions.declaration import Function, Tool, read
 from apis.functions.values import fit
+from runtime.errors import ConfigError
 
 _FILES = {folder: Path(__file__).with_name("apps") / f"{folder}.yaml" for folder in OWN}
 _DECLARED = {folder: read(file) for folder, file in _FILES.items() if file.exists()}
@@ -16,9 +19,38 @@ _DECLARED |= {folder: module.FUNCTIONS for folder, module in modules_brought("fu
 TOOLS: dict[str, tuple[Function, ...]] = {  # application -> its functions
     BY_FOLDER[folder].name: functions for folder, functions in _DECLARED.items()
 }
+_BY_NAME: dict[str, Function] = {}
+_APP_OF: dict[str, str] = {}
 
-_BY_NAME = {f"{function.owner}.{function.name}": function for functions in TOOLS.values() for function in functions}
-_APP_OF = {f"{function.owner}.{function.name}": app for app, functions in TOOLS.items() for function in functions}
+
+def _index() -> None:
+    _BY_NAME.update({f"{each.owner}.{each.name}": each for functions in TOOLS.values() for each in functions})
+    _APP_OF.update({f"{each.owner}.{each.name}": app for app, functions in TOOLS.items() for each in functions})
+
+
+def _add(folders: Iterable[Path]) -> None:
+    """Add the functions of accepted folders to applications that are here. Raises ConfigError."""
+    for folder in folders:
+        api = built.read(folder)
+        owners = {each.owner: app for app, functions in TOOLS.items() for each in functions}
+        if api.app not in APP_NAMES or owners.get(api.owner, api.app) != api.app or api.owner == "Agent":
+            raise ConfigError(f"{folder}: {api.owner} can't have functions of {api.app}")
+        here = {each.name for each in TOOLS.get(api.app, ())}
+        if taken := sorted(here & set(api.functions)):
+            raise ConfigError(f"{folder}: {api.app} has a function {taken[0]} already")
+        TOOLS[api.app] = (*TOOLS.get(api.app, ()), *api.declared())
+    _index()
+
+
+def use(named: Sequence[str]) -> None:
+    """Add the functions of folders, each DIR@DIGEST, here and in all processes that this one starts.
+
+    Raises ConfigError for one that is not accepted as it is, or has another digest.
+    """
+    _add(built.use(named))
+
+
+_add(built.folders())
 
 
 def declared(owner: str, name: str) -> Function:

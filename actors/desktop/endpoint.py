@@ -209,10 +209,12 @@ class TooLongError(NoCompletionError):
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """An answer; `cut` says why it is not whole, where it is not."""
+    """An answer; `cut` says why it is not whole, where it is not. Tokens are the server's counts, None without any."""
 
     text: str
     cut: str = ""
+    read_tokens: int | None = None
+    written_tokens: int | None = None
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -250,6 +252,7 @@ class _Choice(msgspec.Struct, frozen=True):
 class _Completion(msgspec.Struct, frozen=True):
     choices: list[_Choice] | None = None
     error: Any = None
+    usage: Any = None
 
 
 def completed(raw: bytes, max_tokens: int) -> Completed:
@@ -260,7 +263,10 @@ def completed(raw: bytes, max_tokens: int) -> Completed:
     """
     raw = raw.removeprefix(_BOM)
     documents, ended = ([raw], True) if raw.lstrip()[:1] in (b"{", b"[") else _events(raw)
-    choices = [choice for document in documents for choice in _first(document)]
+    completions = [_completion(document) for document in documents]
+    choices = [choice for completion in completions for choice in _first(completion)]
+    usage = next((each.usage for each in reversed(completions) if isinstance(each.usage, dict)), {})
+    tokens = [_count(usage.get(name)) for name in ("prompt_tokens", "completion_tokens")]
     messages = [message for choice in choices if (message := choice.message or choice.delta) is not None]
     if not messages:
         raise NoCompletionError("no choice in the completion")
@@ -273,9 +279,13 @@ def completed(raw: bytes, max_tokens: int) -> Completed:
     text, thought = (_joined(pieces) for pieces in zip(*((each.text, each.thought) for each in messages), strict=True))
     cut = CUT.get(reason, "").format(max_tokens)
     if text.strip() or not thought.strip():
-        return Completed(text, cut)
+        return Completed(text, cut, *tokens)
     # The server's parser took all words for reasoning: they are what the model answered.
-    return Completed(thought, f"{cut}, all of them reasoning" if cut else "")
+    return Completed(thought, f"{cut}, all of them reasoning" if cut else "", *tokens)
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < 1 << 40 else None
 
 
 def _events(raw: bytes) -> tuple[list[bytes], bool]:
@@ -296,12 +306,15 @@ def _events(raw: bytes) -> tuple[list[bytes], bool]:
     return documents, False
 
 
-def _first(document: bytes) -> list[_Choice]:
-    """The first choice of a completion, or none. Raises NoCompletionError."""
+def _completion(document: bytes) -> _Completion:
     try:  # not by msgspec: it refuses half of a pair, whose other half may come in the next event
-        completion = msgspec.convert(json.loads(document), _Completion)
+        return msgspec.convert(json.loads(document), _Completion)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
         raise NoCompletionError(str(error)) from error
+
+
+def _first(completion: _Completion) -> list[_Choice]:
+    """The first choice of a completion, or none. Raises GivenUpError."""
     first = [choice for choice in completion.choices or [] if choice.index == 0][:1]
     if reported := completion.error or next((choice.error for choice in first), None):
         raise GivenUpError(f"the server reports {reported}")

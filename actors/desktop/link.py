@@ -73,6 +73,13 @@ class CommandSeen(msgspec.Struct, frozen=True):
     out: Annotated[str, msgspec.Meta(max_length=300_000)]  # both streams, the end cut off
 
 
+class Looked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is wrong with the source of a generated function, and its mutants: what was changed, and the source."""
+
+    wrong: Annotated[list[Short], msgspec.Meta(max_length=8)]
+    mutants: Annotated[list[tuple[Short, Annotated[str, msgspec.Meta(max_length=20_000)]]], msgspec.Meta(max_length=8)]
+
+
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One answer: a result, or an error's kind and text."""
 
@@ -110,6 +117,8 @@ RESULTS: dict[str, Any] = {
     "screenshot": bytes,
     "observe": Frame,
     "tool": ToolText,
+    "try_source": ToolText,
+    "look_at_source": Looked,
     "keep": None,
     "info": ToolText,
     "settle": bool,

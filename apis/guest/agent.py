@@ -117,6 +117,8 @@ class Agent:
             "observe": self.observe,
             "settle": self.settle,
             "tool": self.tool,
+            "try_source": self._tools.built.tried,
+            "look_at_source": self._tools.built.looked,
             "keep": self.keep,
             "info": self.info,
             "application_state": self.application_state,

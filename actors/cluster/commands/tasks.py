@@ -41,9 +41,20 @@ ATTACK = (
     "back. Exit status 1 when a cheat passes or an episode is judged wrong."
 )
 APIS_HELP = Help(
-    "check applications' functions on the real applications",
-    "The functions that a model may call in applications, beside mouse and keyboard.",
-    "examples:\n  computerrl apis check\n  computerrl apis check --app vlc --repeats 50\n",
+    "check applications' functions on the real applications, or have a model write new ones",
+    "The functions that a model may call in applications, next to mouse and keyboard.",
+    "examples:\n  computerrl apis check\n  computerrl apis check --app vlc --repeats 50\n"
+    "  computerrl apis build --app text_editor --tasks text_editor --llm http://HOST/v1 --model-name NAME\n"
+    "  computerrl apis show apis-text_editor\n  computerrl apis accept apis-text_editor\n"
+    "  computerrl apis check apis-text_editor\n",
+)
+APIS_BUILD = (
+    "A language model reads instructions of tasks, names the functions that an application lacks, and writes each\n"
+    "with its cases. Real desktops judge them: every case passes, fails where the function does nothing, and the\n"
+    "cases notice most small changes of the code. A function that fails goes back to the model with what came of it,\n"
+    "three times at the most. Generated code runs in desktops alone, in a process of its own.\n"
+    "Nothing is used before `apis accept`. A build that was broken off goes on with --resume.\n"
+    "Exit status 0 when a function was accepted, 1 when none was."
 )
 APIS_CHECK = (
     "Open each application on a real desktop and call every function: rightly, reading what it did back, and wrongly,\n"
@@ -124,8 +135,27 @@ def _apis_arguments(parser: argparse.ArgumentParser) -> None:
     flag(check, "--function", "F", "only this function (repeatable)", action="append", default=[])
     flag(check, "--repeats", "N", "timed repetitions of each call (20)", type=int, default=20)
     flag(check, "--no-targets", "", "measure, but bound no time", action="store_true")
-    take_provider(check)
-    take(check, "json")
+    check.add_argument("dir", metavar="DIR", nargs="?", help="a folder that `apis build` made: its cases alone")
+    flag(check, "--profile", "FILE", "the profile that DIR was built with, where it is not bundled")
+    place = "cluster.build.command"
+    build = verb(verbs, "build", Help("a model writes functions", APIS_BUILD, APIS_HELP.examples), f"{place}:build")
+    profile = "a bundled profile's application, or a profile's file"
+    flag(build, "--app", "A", profile, required=True)
+    exemplars = "exemplars: a text file, an instruction a line; a suite, family or task set; a folder of task files"
+    flag(build, "--tasks", "FILE", exemplars, required=True, nargs="+")
+    flag(build, "--llm", "URL", "an OpenAI-compatible server", required=True)
+    flag(build, "--most", "N", "functions at most (12)", type=int, default=12)
+    flag(build, "--rounds", "N", "repairs of a function at most (3)", type=int, default=3)
+    flag(build, "--budget-tokens", "N", "stop asking after so many tokens", type=int)
+    flag(build, "--out", "DIR", "where the build is kept (apis-APP)")
+    flag(build, "--resume", "", "go on with the build in --out", action="store_true")
+    take(build, "model-name", "api-key-env")
+    for one in (check, build):
+        take_provider(one)
+        take(one, "json")
+    for name, what in (("show", "what a built folder declares, with its code"), ("accept", "pin a built folder")):
+        one = verb(verbs, name, Help(what, f"{what[0].upper()}{what[1:]}.", APIS_HELP.examples), f"{place}:{name}")
+        one.add_argument("dir", metavar="DIR", help="the folder")
 
 
 def _demos_arguments(parser: argparse.ArgumentParser) -> None:

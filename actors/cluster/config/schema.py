@@ -161,6 +161,9 @@ class SeatsConfig(Section, frozen=True, kw_only=True):
         Screenshots, key("Chooses the screenshots to store: each episode's last; some adds all of 1 in 16 episodes.")
     ] = "some"
     settle_ms: Annotated[int, tuning("Limits the wait for a desktop to settle after an action, in ms.", ge=0)] = 1500
+    apis: Annotated[
+        list[str], key("Adds functions that `apis build` made, each folder as DIR@DIGEST (`apis accept` prints it).")
+    ] = []
     memo: Annotated[
         MemoUse,
         key(

@@ -21,6 +21,7 @@ from actors.cluster.config.suggest import blamed
 from actors.cluster.runs import ledgers, recordings, trackers, versions
 from actors.desktop import memo as memos
 from actors.sampler.config import SglangConfig, attached_key
+from apis import catalogue
 from apis.tasks.registry import of_set
 from policy import memory, plugins
 from policy.advantage import Baseline
@@ -52,6 +53,10 @@ def look_up(deploy: Deploy, *, run_dir: Path, trains: bool, dry: bool = False) -
     The model of a `dry` run, which is only shown, may be elsewhere. Raises ConfigError for the first thing that can't
     come true; of a run that only plays the first three look.
     """
+    try:
+        catalogue.use(deploy.desktops.apis)
+    except ConfigError as error:
+        raise ConfigError(f"desktops.apis: {error}") from None
     path, shape = deploy.model.path, deploy.model.shape
     with blamed("model.path: "):
         model = models.planned(path, shape) if dry else models.locate(path)

@@ -38,7 +38,7 @@ class Desk(Protocol):
 
     home: str  # absolute path of HOME in the desktop
 
-    async def tool(self, name: str, **arguments: Any) -> str:
+    async def tool(self, name: str, /, **arguments: Any) -> str:
         """What the function says; a refusal is "refused: " and its text, by the grammar's check or by the guest."""
         ...
 

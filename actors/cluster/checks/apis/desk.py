@@ -85,7 +85,7 @@ class RealDesk:
         """Give the desktop back."""
         await self._held.aclose()
 
-    async def tool(self, name: str, **arguments: Any) -> str:
+    async def tool(self, name: str, /, **arguments: Any) -> str:
         """What the function says, or "refused: " and why. Raises NotSo where the agent itself is at fault, LinkDown."""
         declared(self._table.owner, name)
         written = f"{self._table.owner}.{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"

@@ -1,0 +1,164 @@
+"""An application with GTK's actions on the session bus, and the text in front: what generated functions are given."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gi
+
+gi.require_version("Atspi", "2.0")
+from gi.repository import Atspi, Gio, GLib  # noqa: E402 - the version must be chosen first
+
+CALL_MS = 3000
+LOOK_S = 0.05
+NODES_MAX = 600
+
+
+class App:
+    """The application of a bus name. Every method raises ValueError with what a model can read."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._root = name, "/" + name.replace(".", "/")
+        self._bus = Gio.bus_get_sync(Gio.BusType.SESSION, None)
+        Atspi.init()
+        Atspi.set_timeout(CALL_MS, CALL_MS)
+        self.home = Path(os.environ["HOME"])
+
+    def actions(self) -> list[str]:
+        """The names of all actions, those of the application and of its window in front."""
+        return sorted({name for place in self._places() for name in self._call(place, "List", None)[0]})
+
+    def act(self, action: str, value: Any = None) -> None:
+        """Carry out an action by its name; `value` is its parameter: a text, a number or a truth value."""
+        given = [] if value is None else [_variant(value)]
+        self._call(self._with(action), "Activate", GLib.Variant("(sava{sv})", (action, given, {})))
+
+    def state(self, action: str) -> Any:
+        """The state of an action that has one, as a setting has; None for another."""
+        _, _, states = self._call(self._with(action), "Describe", GLib.Variant("(s)", (action,)))[0]
+        return states[0] if states else None
+
+    def set_state(self, action: str, value: Any) -> None:
+        """Change the state of an action that has one, and wait until it is so."""
+        self._call(self._with(action), "SetState", GLib.Variant("(sva{sv})", (action, _variant(value), {})))
+        self.wait(lambda: self.state(action) == value, f"{action} stays {self.state(action)!r}")
+
+    def text(self) -> str:
+        """The whole text in front."""
+        node = self._text()
+        return str(Atspi.Text.get_text(node, 0, Atspi.Text.get_character_count(node)))
+
+    def set_text(self, text: str) -> None:
+        """Replace the whole text in front; it is not saved."""
+        Atspi.EditableText.set_text_contents(self._text(), text)
+        self.wait(lambda: self.text() == text, "the text did not change")
+
+    def insert(self, at: int, text: str) -> None:
+        """Put `text` before the character number `at`, from 0."""
+        before = self.text()
+        if not 0 <= at <= len(before):
+            raise ValueError(f"the text has {len(before)} characters, so there is no place {at}")
+        Atspi.EditableText.insert_text(self._text(), at, text, len(text.encode()))
+        self.wait(lambda: self.text() == before[:at] + text + before[at:], "the text did not change")
+
+    def delete(self, start: int, end: int) -> None:
+        """Delete the characters from number `start` to before `end`, from 0."""
+        before = self.text()
+        Atspi.EditableText.delete_text(self._text(), start, end)
+        self.wait(lambda: self.text() == before[:start] + before[end:], "the text did not change")
+
+    def caret(self) -> int:
+        """How many characters are before the caret."""
+        return int(Atspi.Text.get_caret_offset(self._text()))
+
+    def set_caret(self, at: int) -> None:
+        """Put the caret behind so many characters."""
+        Atspi.Text.set_caret_offset(self._text(), at)
+        self.wait(lambda: self.caret() == at, "the caret did not move")
+
+    def selection(self) -> tuple[int, int]:
+        """Where the selection begins and ends; twice the caret where nothing is selected."""
+        node = self._text()
+        if not Atspi.Text.get_n_selections(node):
+            return (self.caret(),) * 2
+        chosen = Atspi.Text.get_selection(node, 0)
+        return chosen.start_offset, chosen.end_offset
+
+    def select(self, start: int, end: int) -> None:
+        """Select the characters from number `start` to before `end`, from 0."""
+        node = self._text()
+        if not Atspi.Text.set_selection(node, 0, start, end):
+            Atspi.Text.add_selection(node, start, end)
+        self.wait(lambda: self.selection() == (start, end), "nothing was selected")
+
+    def title(self) -> str:
+        """The title of the window in front."""
+        return str(self._window().get_name())
+
+    def wait(self, holds: Any, why: str, seconds: float = 2.0) -> None:
+        """Wait until `holds()` is true. Raises ValueError with `why`."""
+        until = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > until:
+                raise ValueError(why)
+            time.sleep(LOOK_S)
+
+    def _places(self) -> list[str]:
+        """Of the application's windows the newest has the highest number."""
+        found = self._bus.call_sync(
+            self._name, f"{self._root}/window", "org.freedesktop.DBus.Introspectable", "Introspect", None, None,
+            Gio.DBusCallFlags.NONE, CALL_MS, None,
+        ).unpack()[0]  # fmt: skip
+        numbers = sorted(int(part.split('"')[0]) for part in found.split('<node name="')[1:])
+        return [f"{self._root}/window/{number}" for number in numbers[-1:]] + [self._root]
+
+    def _with(self, action: str) -> str:
+        for place in self._places():
+            if action in self._call(place, "List", None)[0]:
+                return place
+        raise ValueError(f"there is no action {action!r}")
+
+    def _call(self, place: str, method: str, given: Any) -> Any:
+        try:
+            return self._bus.call_sync(
+                self._name, place, "org.gtk.Actions", method, given, None, Gio.DBusCallFlags.NONE, CALL_MS, None
+            ).unpack()
+        except GLib.Error as error:
+            raise ValueError(f"{self._name} does not answer: {error.message}") from None
+
+    def _window(self) -> Any:
+        desktop = Atspi.get_desktop(0)
+        pid = self._bus.call_sync(
+            "org.freedesktop.DBus", "/", "org.freedesktop.DBus", "GetConnectionUnixProcessID",
+            GLib.Variant("(s)", (self._name,)), None, Gio.DBusCallFlags.NONE, CALL_MS, None,
+        ).unpack()[0]  # fmt: skip
+        for number in range(desktop.get_child_count()):
+            app = desktop.get_child_at_index(number)
+            if app is not None and app.get_process_id() == pid and app.get_child_count():
+                return app.get_child_at_index(app.get_child_count() - 1)
+        raise ValueError("no window is open")
+
+    def _text(self) -> Any:
+        for node in _below(self._window()):
+            if node.get_role() == Atspi.Role.TEXT and node.get_state_set().contains(Atspi.StateType.MULTI_LINE):
+                return node
+        raise ValueError("no text is open")
+
+
+def _below(top: Any) -> Iterator[Any]:
+    left = [top]
+    for _ in range(NODES_MAX):
+        if not left:
+            return
+        node = left.pop()
+        yield node
+        left += [child for at in range(node.get_child_count()) if (child := node.get_child_at_index(at)) is not None]
+
+
+def _variant(value: Any) -> Any:
+    kind = "b" if isinstance(value, bool) else "i" if isinstance(value, int) else "s"
+    return GLib.Variant(kind, value)

@@ -1,0 +1,94 @@
+"""Generated functions in their worker: what is refused by a look, what a call may do, and that the worker is killed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from guest import Refused
+from guest.built import calls, look
+
+GOOD = (
+    "def half(number):\n    if number < 0:\n        raise ValueError('a number from 0')\n    return str(number // 2)\n"
+)
+
+
+@pytest.fixture
+def tried() -> Iterator[Any]:
+    held = calls.Calls()
+
+    def run(source: str, name: str = "f", **arguments: Any) -> str:
+        return held.tried(source, name, arguments, "", ["re", "os"])
+
+    yield run
+    held.stop()
+
+
+def test_a_function_answers_and_its_refusal_is_the_models(tried: Any) -> None:
+    assert tried(GOOD, "half", number=9) == "4"
+    with pytest.raises(Refused, match="a number from 0") as refused:
+        tried(GOOD, "half", number=-1)
+    assert refused.value.kind == "tool_failed"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "import os\n    os._exit(3)", "raise SystemExit", "import os\n    os.kill(os.getpid(), 9)", "1 / 0",
+        "return open('/etc/passwd').read()", "import os\n    os.system('true')",
+        "import subprocess\n    subprocess.run('ls')",
+        "import os\n    os.remove('/etc/hostname')",
+    ],
+)  # fmt: skip
+def test_a_crash_is_the_functions_and_the_next_call_is_answered(tried: Any, body: str) -> None:
+    with pytest.raises(Refused) as refused:
+        tried(f"def f():\n    {body}\n")
+    assert refused.value.kind == "function_crashed"
+    assert tried(GOOD, "half", number=8) == "4"
+
+
+def test_a_function_that_does_not_end_is_killed(tried: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls.Worker.ask, "__defaults__", (0.5,))
+    began = time.monotonic()
+    with pytest.raises(Refused, match="did not end") as refused:
+        tried("def f():\n    while True:\n        pass\n")
+    assert (refused.value.kind, time.monotonic() - began < 5) == ("function_crashed", True)
+
+
+def test_ten_megabytes_are_cut_and_what_is_printed_is_no_answer(tried: Any) -> None:
+    assert tried("def f():\n    print('{}' * 10 ** 6)\n    return 'x' * 10 ** 7\n") == "x" * 5000
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("def f(b, a):\n    return a", "exactly these parameters"),
+        ("def g(a, b):\n    return a", "defines no function f"),
+        ("def f(a, b, *c):\n    return a", "exactly these parameters"),
+        ("import socket\ndef f(a, b):\n    return a", "imports socket; allowed: re"),
+        ("from os.path import join\ndef f(a, b):\n    return a", "imports os.path"),
+        ("def f(a, b):\n    return eval(a)", "uses eval"),
+        ("def f(a, b):\n    return a.__class__", "uses __class__"),
+        ("def f(a, b):\n    os._exit(1)", "uses _exit"),
+        ("print('now')\ndef f(a, b):\n    return a", "imports, constants and functions alone"),
+        ("class A: pass\ndef f(a, b):\n    return a", "uses ClassDef"),
+        ("def f(a, b:\n    return a", "no Python"),
+        ("(" * 5000, "no Python"),
+    ],
+)
+def test_a_look_refuses_without_running_anything(source: str, why: str) -> None:
+    seen = look.examined(source, "f", ["a", "b"], ["re"])
+    assert any(why in text for text in seen["wrong"])
+    assert seen["mutants"] == []
+
+
+def test_mutants_change_one_decision_each() -> None:
+    source = "import re\n\ndef f(a, b):\n    if a == 1:\n        app.set(a, b)\n    app.act('save')\n    return 'ok'\n"
+    mutants = dict(look.examined(source, "f", ["a", "b"], ["re"])["mutants"])
+    assert mutants["does nothing"].endswith("def f(a, b):\n    return 'done'")
+    assert "app.act" not in mutants["lacks the call of line 6"]
+    assert "app.set(b, a)" in mutants["two arguments change places in line 5"]
+    assert "a == 2" in mutants["a number is one more in line 4"]
+    assert "a != 1" in mutants["a comparison is turned in line 4"]
