@@ -65,6 +65,15 @@ OWN: dict[str, App] = {
         program="chromium",
         packages="chromium-packages.txt",
     ),
+    "gimp": App(
+        "gimp",
+        ("gimp", "gimp-2.10"),
+        "gimp",
+        ("gimp", "--no-splash", "--batch", '(plug-in-script-fu-server RUN-NONINTERACTIVE "127.0.0.1" 10008 "")'),
+        optional=True,
+        program="gimp",
+        packages="osworld.txt",
+    ),
     "chromium": App(
         "google_chrome",
         ("chromium-browser", "chromium", "google-chrome"),
