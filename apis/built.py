@@ -14,20 +14,20 @@ from pathlib import Path
 
 import msgspec
 
-from apis.functions.declaration import Function, Takes, Tool
+from apis.functions.declaration import Function, Parameter, Tool
 from runtime import disk
 from runtime.errors import ConfigError
 
 PLACES_ENV = "COMPUTERRL_APIS"
-API, CASES, CODE, ACCEPTED = "api.json", "cases.json", "code.json", "accepted"
+API, CASES, CODE, ACCEPTED = "api.json", "cases.json", "code.json", "accepted.txt"
 FUNCTIONS_MOST = 64
 
 
-class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class BuiltFunction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One function in `api.json`."""
 
     does: str
-    params: dict[str, Takes] = {}
+    params: dict[str, Parameter] = {}
 
 
 class Api(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,7 +38,7 @@ class Api(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str
     helpers: str
     imports: list[str]
-    functions: dict[str, Declared]
+    functions: dict[str, BuiltFunction]
 
     def declared(self) -> tuple[Function, ...]:
         """The functions as prompts, the grammar and calls read them."""

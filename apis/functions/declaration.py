@@ -78,7 +78,7 @@ class Function:
         return f"{self.owner}.{self.name}({', '.join(parts)})"
 
 
-class Takes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A parameter in a file; a choice without a meaning says its values."""
 
     kind: str
@@ -97,7 +97,7 @@ class Takes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     owner: str
-    functions: dict[str, dict[str, str | Takes]]
+    functions: dict[str, dict[str, str | Parameter]]
 
 
 def read(file: Path) -> tuple[Function, ...]:
@@ -111,7 +111,7 @@ def read(file: Path) -> tuple[Function, ...]:
     functions = []
     for name, parts in declared.functions.items():
         does = parts.get("does")
-        params = {name: part for name, part in parts.items() if isinstance(part, Takes)}
+        params = {name: part for name, part in parts.items() if isinstance(part, Parameter)}
         if not isinstance(does, str) or len(params) != len(parts) - 1:
             raise ConfigError(f"{file}: {name}: `does` is a sentence, and each parameter has a kind")
         functions.append(Function(declared.owner, name, Tool, tuple(p.named(name) for name, p in params.items()), does))

@@ -69,15 +69,10 @@ class Tools:
 
         Raises Refused `tool_failed`, or `bad_request` for one that there is not.
         """
-<<<<<<< HEAD
-        app = BY_OWNER.get(owner)
-        if app is None or name.startswith("_") or not isinstance(arguments, dict):
-=======
         if isinstance(arguments, dict) and self.built.has(owner, name):
             return self.built.call(owner, name, arguments)
-        module, app = OWNERS.get(owner), BY_OWNER.get(owner)
-        if (module is None and app is None) or name.startswith("_") or not isinstance(arguments, dict):
->>>>>>> 61da11f0 (computerrl apis build: a model writes functions of an application, real desktops judge them)
+        app = BY_OWNER.get(owner)
+        if app is None or name.startswith("_") or not isinstance(arguments, dict):
             raise Refused("bad_request", f"no function {owner[:80]}.{name[:80]}")
         if app.office:
             return self._office.ask(Call("tool", app.module, name, arguments, fresh), TOOL_S)[:TEXT_CHARS]

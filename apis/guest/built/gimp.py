@@ -12,7 +12,7 @@ ANSWER_MOST = 1 << 16
 
 
 class App:
-    """GIMP whose server listens on a port of this desktop. Every method raises ValueError with what a model can read."""
+    """GIMP, whose server listens on a port of this desktop. Methods raise ValueError with what a model can read."""
 
     def __init__(self, port: str) -> None:
         self._at = "127.0.0.1", int(port)
@@ -39,9 +39,8 @@ class App:
 
     def image(self) -> int:
         """The number of the newest open image."""
-        count, *numbers = self.run("(let* ((all (gimp-image-list))) (append (list (car all)) (vector->list (cadr all))))"
-                                   ).strip("()").split()  # fmt: skip
-        if int(count) == 0:
+        numbers = self.run("(vector->list (cadr (gimp-image-list)))").strip("()").split()
+        if not numbers:
             raise ValueError("no image is open")
         return max(map(int, numbers))
 

@@ -110,9 +110,16 @@ class App:
     def _places(self) -> list[str]:
         """Of the application's windows the newest has the highest number."""
         found = self._bus.call_sync(
-            self._name, f"{self._root}/window", "org.freedesktop.DBus.Introspectable", "Introspect", None, None,
-            Gio.DBusCallFlags.NONE, CALL_MS, None,
-        ).unpack()[0]  # fmt: skip
+            self._name,
+            f"{self._root}/window",
+            "org.freedesktop.DBus.Introspectable",
+            "Introspect",
+            None,
+            None,
+            Gio.DBusCallFlags.NONE,
+            CALL_MS,
+            None,
+        ).unpack()[0]
         numbers = sorted(int(part.split('"')[0]) for part in found.split('<node name="')[1:])
         return [f"{self._root}/window/{number}" for number in numbers[-1:]] + [self._root]
 
@@ -133,9 +140,16 @@ class App:
     def _window(self) -> Any:
         desktop = Atspi.get_desktop(0)
         pid = self._bus.call_sync(
-            "org.freedesktop.DBus", "/", "org.freedesktop.DBus", "GetConnectionUnixProcessID",
-            GLib.Variant("(s)", (self._name,)), None, Gio.DBusCallFlags.NONE, CALL_MS, None,
-        ).unpack()[0]  # fmt: skip
+            "org.freedesktop.DBus",
+            "/",
+            "org.freedesktop.DBus",
+            "GetConnectionUnixProcessID",
+            GLib.Variant("(s)", (self._name,)),
+            None,
+            Gio.DBusCallFlags.NONE,
+            CALL_MS,
+            None,
+        ).unpack()[0]
         for number in range(desktop.get_child_count()):
             app = desktop.get_child_at_index(number)
             if app is not None and app.get_process_id() == pid and app.get_child_count():

@@ -9,9 +9,21 @@ from typing import Any
 
 MUTANTS_MAX = 8
 REFUSED_NAMES = {
-    "__import__", "eval", "exec", "compile", "globals", "locals", "vars", "setattr", "delattr", "breakpoint", "input",
-    "exit", "quit", "memoryview",
-}  # fmt: skip
+    "__import__",
+    "eval",
+    "exec",
+    "compile",
+    "globals",
+    "locals",
+    "vars",
+    "setattr",
+    "delattr",
+    "breakpoint",
+    "input",
+    "exit",
+    "quit",
+    "memoryview",
+}
 
 
 def examined(source: str, name: str, params: list[str], imports: list[str]) -> dict[str, Any]:
@@ -96,8 +108,14 @@ def _empty(tree: ast.Module, name: str) -> str:
 def _without_last_call(tree: ast.Module, name: str) -> Iterator[tuple[str, str]]:
     other = copy.deepcopy(tree)
     bodies = [node.body for node in ast.walk(_function(other, name)) if isinstance(getattr(node, "body", None), list)]
-    calls = [(body, each) for body in bodies for each in body if isinstance(each, ast.Expr | ast.Assign)
-             and any(isinstance(part, ast.Call) for part in ast.walk(each)) and isinstance(each, ast.Expr)]  # fmt: skip
+    calls = [
+        (body, each)
+        for body in bodies
+        for each in body
+        if isinstance(each, ast.Expr | ast.Assign)
+        and any(isinstance(part, ast.Call) for part in ast.walk(each))
+        and isinstance(each, ast.Expr)
+    ]
     if calls:
         body, last = max(calls, key=lambda pair: pair[1].lineno)
         body[body.index(last)] = ast.Pass()
@@ -115,9 +133,12 @@ def _changed(tree: ast.Module, kind: type, wanted: Any, change: Any, label: str)
 
 def _arguments_turned(tree: ast.Module, name: str) -> Iterator[tuple[str, str]]:
     yield from _changed(
-        tree, ast.Call, lambda node: len(node.args) == 2 and ast.dump(node.args[0]) != ast.dump(node.args[1]),
-        lambda node: node.args.reverse(), "two arguments change places",
-    )  # fmt: skip
+        tree,
+        ast.Call,
+        lambda node: len(node.args) == 2 and ast.dump(node.args[0]) != ast.dump(node.args[1]),
+        lambda node: node.args.reverse(),
+        "two arguments change places",
+    )
 
 
 def _numbers_off(tree: ast.Module, name: str) -> Iterator[tuple[str, str]]:
