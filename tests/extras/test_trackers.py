@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from actors.cluster.runs import trackers
-from tests.actors.cluster.test_tensorboard import learn
+from tests.actors.cluster.test_trackers import learn
 from tests.actors.replay.ledger_tools import Play
 
 LOSSES = [(1, 0.5), (2, 0.25)]

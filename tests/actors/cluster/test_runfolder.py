@@ -1,18 +1,33 @@
+"""A run's folder: who owns it, how it is named, what a resume begins from, and a disk that is full."""
+
 from __future__ import annotations
 
+import asyncio
+import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from actors.cluster.runs import run_folder
+from actors.cluster import cli
+from actors.cluster.config import deploy_files
+from actors.cluster.evaluate import settings
+from actors.cluster.runs import execute, ledgers, recordings, run_folder, weights
+from actors.cluster.runs.weights import NamedWeights
+from actors.replay.database.ledger_file import LEDGER, connect
+from policy import checkpoints
 from runtime.errors import ConfigError
 from runtime.program import program
+from tests.small_disk import fill, needs_root, small_disk
 
 
 def record(name: str, started_s: float = 1.0, file: str = "local") -> run_folder.RunRecord:
@@ -109,3 +124,179 @@ def test_runs_are_found_by_name_and_by_newest(tmp_path: Path) -> None:
     assert run_folder.newest(tmp_path, None, lambda path, _: path.name != "c", "run").name == "a"
     with pytest.raises(ConfigError, match="nothing to resume"):
         run_folder.newest(tmp_path, None, lambda *_: False, "run")
+
+
+def made(folder: Path, started_s: float) -> Path:
+    """A run that has ended, with a ledger and with weights of its fifth step."""
+    run_folder.claim(folder, record(folder.name, started_s), resume=False).end("ok", None)
+    (folder / LEDGER).touch()
+    (folder / "weights" / "0.5").mkdir(parents=True)
+    (folder / "weights" / "0.5" / "config.json").touch()
+    return folder
+
+
+def like(name: str, runs: Path) -> Path | None:
+    """The run that `eval --like NAME` takes its settings from, None where it is refused."""
+    seen: list[Path] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(settings.deploy_files, "stored", seen.append)
+        try:
+            settings._like(Namespace(like=name, runs=str(runs)), NamedWeights(folder="", name=""))
+        except ConfigError:
+            return None
+    return seen[0]
+
+
+def test_all_commands_find_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, elsewhere = tmp_path / "runs", tmp_path / "elsewhere"
+    first, last, away = made(runs / "a", 2.0), made(runs / "b", 3.0), made(elsewhere / "a", 1.0)
+    monkeypatch.chdir(elsewhere)  # where a path `a` is another run
+    for name, meant in (("a", first), ("last", last), (str(away), away), ("../elsewhere/a", away), ("b", last)):
+        found = (
+            run_folder.find(runs, name),
+            weights.run_of(name, runs),
+            recordings.locate(name, runs),
+            like(name, runs),
+        )
+        assert {path and path.resolve() for path in found} == {meant.resolve()}, name
+    assert run_folder.look_up(runs, "c") is None
+    assert like("c", runs) is None
+    assert weights.run_of("c", runs) is None
+
+
+def test_last_is_the_newest_run_that_a_command_can_use(tmp_path: Path) -> None:
+    first, last = made(tmp_path / "a", 1.0), made(tmp_path / "b", 2.0)
+    (last / LEDGER).unlink()
+    (last / "weights" / "0.5" / "config.json").unlink()
+    assert run_folder.find(tmp_path, "last") == last
+    assert weights.run_of("last", tmp_path) == recordings.locate("last", tmp_path) == first.resolve()
+
+
+def test_no_run_is_last_where_none_is(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no runs in .* yet: make one with"):
+        run_folder.find(tmp_path, "last")
+    with pytest.raises(ConfigError, match="no training run in"):
+        weights.run_of("last", tmp_path)
+    with pytest.raises(ConfigError, match="no recording of that name"):
+        recordings.locate("last", tmp_path)
+
+
+@needs_root
+async def test_a_disk_that_refuses_is_told_once_with_its_folder_and_what_to_do(tmp_path: Path) -> None:
+    notes: list[str] = []
+    with small_disk(tmp_path / "run", 1) as run:
+        task = asyncio.ensure_future(execute.watch_disk(run, notes.append, look_s=0.02))
+        await asyncio.sleep(0.1)
+        assert notes == []
+        ballast = fill(run)
+        await asyncio.sleep(0.2)
+        assert [f"the disk of {run} takes no more: No space left on device (make room there;" in n for n in notes] == [
+            True
+        ]
+        ballast.unlink()
+        await asyncio.sleep(0.2)
+        assert len(notes) == 2
+        assert "the run goes on" in notes[1]
+        assert list(run.iterdir()) == []
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@needs_root
+def test_the_verdict_of_a_run_is_stored_on_a_full_disk(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 1) as disk:
+        record = run_folder.RunRecord(name="r", file="l", seed=0, build="b", versions={}, started="", started_s=0.0)
+        run = run_folder.claim(disk / "r", record, resume=False)
+        run.save()
+        fill(disk)
+        run.end("crashed", "the disk takes no more " * 100)
+        assert run_folder.read_record(disk / "r").verdict == "crashed"
+        assert not list((disk / "r").glob("*.part"))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run that was stopped after it had saved checkpoints 0.2 and 0.4."""
+    folder = tmp_path / "runs" / "r"
+    record = run_folder.RunRecord(name="r", file="local", seed=0, build="", versions={}, started="", started_s=1.0)
+    before = os.umask(0o022)
+    try:
+        claimed = run_folder.claim(folder, record, resume=False)
+        (folder / "deploy.yaml").write_text(deploy_files.dump(deploy_files.load("local", [])[0]))
+        (folder / "logs").mkdir()
+        claimed.end("stopped", "interrupted")
+        (tmp_path / "after").touch()
+    finally:
+        os.umask(before)
+    database = connect(folder / "ledger.sqlite")[0]
+    for version in ("0.2", "0.4"):
+        place = folder / "checkpoints" / version
+        (place / "shards").mkdir(parents=True)
+        (place / "shards" / "a").write_text(version)
+        info = checkpoints.CheckpointInfo(
+            version=version, has_reference=False, dtype="float32", files=checkpoints.digests(place)
+        )
+        (place / checkpoints.MARKER).write_bytes(msgspec.json.encode(info))
+        with database:
+            database.execute("INSERT INTO meta VALUES (?, ?)", (f"digest:{version}", checkpoints.digest(place)))
+    with database:
+        database.execute("INSERT INTO meta VALUES ('trained', '0.5') ON CONFLICT DO UPDATE SET value = '0.5'")
+    database.close()
+    return folder
+
+
+def dry(run: Path, *more: str) -> int:
+    return cli.main(["run", "local", "--resume", "--dry-run", "--name", "r", "--runs", str(run.parent), *more])
+
+
+def test_the_checkpoint_that_would_be_loaded_is_checked_and_named(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dry(run) == 0
+    assert "checkpoint    0.4 can be loaded: its files are those that the run saved (r)" in capsys.readouterr().out
+    assert dry(run, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["checkpoints"]["r"].startswith("0.4 can be loaded")
+
+
+def test_one_that_was_changed_is_refused_by_its_file(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / "checkpoints" / "0.4" / "shards" / "a").write_text("other")
+    assert dry(run) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "0.4: shards/a differs: its files are not those that the run saved" in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_one_that_is_gone_leaves_the_one_before(run: Path) -> None:
+    (run / "checkpoints" / "0.4" / checkpoints.MARKER).unlink()
+    assert ledgers.checkpoint(run).startswith("0.2 can be loaded")
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [("ledger.sqlite", "its ledger.sqlite is gone"), ("checkpoints", "the checkpoints that it saved in")],
+)
+def test_a_run_whose_ledger_or_checkpoints_are_gone_begins_nothing(
+    run: Path, capsys: pytest.CaptureFixture[str], lost: str, said: str
+) -> None:
+    for path in run.glob(f"{lost}*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    before = sorted(run.rglob("*"))
+    for words in ([], ["--dry-run"]):
+        assert cli.main(["run", "local", "--resume", "--name", "r", "--runs", str(run.parent), *words]) == 2
+        heard = capsys.readouterr()
+        assert heard.out == ""
+        assert re.fullmatch(rf"computerrl run: run r can't go on: {said}.*: put \w+ back\n", heard.err)
+    assert sorted(path for path in run.rglob("*") if "sqlite-" not in path.name) == [
+        path for path in before if "sqlite-" not in path.name
+    ]
+
+
+def test_all_files_of_a_run_are_its_owners_alone(run: Path, tmp_path: Path) -> None:
+    for path in (run, run / "logs"):
+        assert path.stat().st_mode & 0o777 == 0o700
+    for name in ("deploy.yaml", "run.json", "lock"):
+        assert (run / name).stat().st_mode & 0o777 == 0o600, name
+    assert (tmp_path / "after").stat().st_mode & 0o777 == 0o644, "what is written when it has ended is as it was"
+    assert run.parent.stat().st_mode & 0o777 == 0o755
