@@ -1,8 +1,4 @@
-"""Folders that commands write to.
-
-Invariant: looking at a place changes nothing. A place that can't be written to is refused in one line that names the
-flag.
-"""
+"""Folders that commands write to. Looking at a place changes nothing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`computerrl play`: one episode, by a person at the terminal or by a model, and its place in a recording.
-
-Invariant: what can't be played or kept is refused before a desktop boots. A recording is added to whole or stays as it
-was.
-"""
+"""`computerrl play`: one episode, by a person at the terminal or by a model, and its place in a recording."""
 
 from __future__ import annotations
 

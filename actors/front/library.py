@@ -1,8 +1,4 @@
-"""What a program uses of desktops: `computerrl.Task`, `Desktop`, `desktops` and `play`.
-
-Invariant: an episode is played and judged by the code of a run. A desktop is gone when its block ends, whatever a
-policy raises.
-"""
+"""What a program uses of desktops: `computerrl.Task`, `Desktop`, `desktops` and `play`, by the code of a run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A run for a program: `computerrl.Run`.
-
-Invariant: a run is started as the command starts it, in a process of its own, and read from its folder alone. It goes
-on when the program that started it ends.
-"""
+"""A run for a program, `computerrl.Run`: started as the command starts it, and read from its folder alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`computerrl serve-env`: serves desktops by the OpenEnv protocol.
-
-Invariant: only programs that show the token are served. All desktops are gone when it ends.
-"""
+"""`computerrl serve-env`: serves desktops by the OpenEnv protocol to programs that show the token."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Deploy files by path or by bundled name.
-
-Invariant: the same name means the same file in a source tree and in an installed wheel, from any working folder.
-"""
+"""Deploy files by path or by bundled name: the same in a source tree and in an installed wheel."""
 
 from __future__ import annotations
 

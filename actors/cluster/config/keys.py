@@ -1,9 +1,4 @@
-"""What deploy files may say, from where their keys are declared, and what one comes to, in a few lines. Pure.
-
-Invariant: a key, its type, its default, its bounds and its meaning are read from the class that a deploy file is
-checked against. A phase that the numbers leave no room for is not announced, and what depends on how training goes is
-printed as a bound.
-"""
+"""What deploy files may say, read from the classes they are checked against, and what one comes to."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Which tasks each lane plays, spelled out, and who demonstrates them.
-
-Invariant: every id names a task that exists, and no held-out task and no task of a family that is never trained on is
-ever trained or demonstrated. A pool that can't show one of the tasks, or whose key is not at hand, is refused before
-anything is started.
-"""
+"""Which tasks each lane plays, spelled out, and who demonstrates them: nothing held out is trained on."""
 
 from __future__ import annotations
 

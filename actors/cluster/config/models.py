@@ -1,9 +1,4 @@
-"""Where the model that a run starts from lies: a folder, or a name on the Hugging Face hub.
-
-Invariant: a located model folder has the files that every part reads, sound, and the weights of the whole model. What
-the hub's cache holds whole is taken as it is, and the network is not asked. What is fetched is weights, configuration
-and tokenizer, never a program.
-"""
+"""Where the model that a run starts from lies: a folder, or a name on the hub. No program is fetched."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The deploy file's schema.
-
-Invariant: importing it loads no tensor library, no task family and no database; every key has a type, a default, its
-bounds and its meaning in the one place where it is declared.
-"""
+"""The deploy file's schema. Importing it loads no tensor library, no task family and no database."""
 
 from __future__ import annotations
 

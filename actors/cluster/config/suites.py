@@ -1,8 +1,4 @@
-"""Suites: which tasks belong together, and how their instances are numbered.
-
-Invariant: a suite that could be loaded names only families that exist, none of them both as trained and as never
-trained; what a suite spreads over its families depends on nothing but the suite and the range asked for.
-"""
+"""Suites: which tasks belong together, and how their instances are numbered."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Task sets as commands and deploy files name them.
-
-Invariant: only what can be played here is chosen, by the verdicts that `tasks check` prints. What is left out is never
-more than what those verdicts name.
-"""
+"""Task sets as commands and deploy files name them; only what can be played here is chosen."""
 
 from __future__ import annotations
 

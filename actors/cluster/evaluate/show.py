@@ -19,7 +19,7 @@ from actors.cluster import output
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
 from actors.cluster.report.episodes import EpisodeView, ShownStep, read
-from actors.cluster.runs import criterion, evaluation_rounds, ledgers
+from actors.cluster.runs import evaluation_rounds, ledgers
 from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound
 from actors.cluster.runs.weights import NamedWeights
 from actors.replay.database import queries
@@ -152,7 +152,7 @@ def _print(weights: NamedWeights, deploy: Deploy, played: EvaluationRound, compa
     if len(summary.pass_at) > 1:
         output.line("\n" + "  ".join(f"pass@{k} {value:.3f}" for k, value in summary.pass_at.items()))
     if compared is not None:
-        output.line(f"\n{criterion.gain_line(compared)}")
+        output.line(f"\n{evaluation_rounds.gain_line(compared)}")
 
 
 def _row(name: str, rates: Rates) -> tuple[str, ...]:

@@ -16,8 +16,7 @@ from actors.cluster.report.episodes import BeforeAndAfter, EpisodeView
 from actors.cluster.report.pooled import Difference, Group, PooledGain, PooledRound
 from actors.cluster.report.run_data import RunFigures
 from actors.cluster.report.time_spent import Overlap
-from actors.cluster.runs import criterion
-from actors.cluster.runs.evaluation_rounds import SCORES, EvaluationRound
+from actors.cluster.runs.evaluation_rounds import SCORES, EvaluationRound, instances, spread
 from actors.cluster.tables import TableCell, TextTable
 from actors.cluster.words import plain, plainly
 from actors.replay.database import queries
@@ -180,7 +179,7 @@ def gains_of(groups: Sequence[tuple[Group, Sequence[PooledGain]]]) -> TextTable:
             "Standard errors in points", "Each")  # fmt: skip
     rows = [
         (group.label, one.decoding, f"{one.before} to {one.after}", rate(one.together.before), rate(one.together.after),
-         gain(one.together), criterion.instances(one.together), criterion.spread(one.together, group.called),
+         gain(one.together), instances(one.together), spread(one.together, group.called),
          f"{len(one.each)} {group.called}: {', '.join(f'{v:+.3f}' for v in one.each)}" * (len(one.each) > 1))
         for group, gains in groups for one in gains if one.together.instances
     ]  # fmt: skip
@@ -195,8 +194,8 @@ def differences_of(found: Sequence[Difference]) -> TextTable:
             "Standard errors in points")  # fmt: skip
     rows = [
         (one.decoding, one.round, f"{one.more} - {one.less}", ", ".join(map(str, one.seeds)), rate(one.together.after),
-         rate(one.together.before), gain(one.together).text, criterion.instances(one.together),
-         criterion.spread(one.together) or "one seed: how seeds vary is not in it")
+         rate(one.together.before), gain(one.together).text, instances(one.together),
+         spread(one.together) or "one seed: how seeds vary is not in it")
         for one in found
     ]  # fmt: skip
     caption = "Differences between groups in the last round that all of them played, paired by instance"

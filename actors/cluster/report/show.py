@@ -22,7 +22,7 @@ from actors.cluster.report.drawing import pictures
 from actors.cluster.report.episodes import BeforeAndAfter, choose, learned
 from actors.cluster.report.pooled import Group
 from actors.cluster.report.run_data import SUFFIX, RunFigures
-from actors.cluster.runs import criterion, run_folder
+from actors.cluster.runs import evaluation_rounds, run_folder
 from actors.cluster.runs.run_folder import LAST, find
 from actors.cluster.words import plain, plainly
 from actors.replay.database import queries
@@ -181,7 +181,7 @@ def _print(run: RunFigures) -> None:
     tables.show(page.scores_of(run))
     output.line()
     for compared in run.gains:
-        output.prose(f"gain      {criterion.gain_line(compared)}")
+        output.prose(f"gain      {evaluation_rounds.gain_line(compared)}")
     if run.steps:
         phases = (f"{switch.phase} from step {switch.start} ({plain(switch.cause)})" for switch in run.switches)
         output.prose(f"phases    {', '.join(phases)}")

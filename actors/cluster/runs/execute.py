@@ -10,26 +10,47 @@ import asyncio
 import math
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
+
 from actors.cluster import output
 from actors.cluster.config.schema import Deploy
-from actors.cluster.runs import cpu, refusals, trackers
+from actors.cluster.runs import refusals, trackers
 from actors.cluster.runs.apply import LivePlan
 from actors.cluster.runs.compose import Plan
-from actors.cluster.runs.criterion import Verdict
+from actors.cluster.runs.evaluation_rounds import Verdict
 from actors.cluster.runs.run_folder import OUT_OF_TIME, RunRecord
 from actors.cluster.runs.run_reader import RunNow, RunReader
+from actors.desktop.providers.sandbox.owners import namespace
 from actors.replay.messages import CloseRun, Figures, GetFigures, Phase, PhaseRef, WaitFigures
 from runtime.disk import refusal
 from runtime.errors import ComputerRLError, ConfigError
+from runtime.logs.events import declare
+from runtime.logs.writer import ActorLog
 from runtime.messaging.message import Request
-from runtime.program import stop_event
+from runtime.program import machine_s, stop_event
 from runtime.system import ActorSystem
 
+# Processor seconds of the last `span_s`: by part of the run (guests apart: `desktop_gone`), and of the whole machine.
+# `elsewhere` has those of parts on other machines. `namespace` is the entry point's, as in names of desktops.
+CPU_USED = declare(
+    "cpu_used", "info",
+    span_s=float, cores=int, seconds=dict[str, float], machine_s=float, elsewhere=dict[str, float], namespace=str,
+)  # fmt: skip
+Placed = Callable[[], Mapping[str, tuple[float, bool]]]
+PERIOD_S = 10.0
+ENTRY = "entry point"
+ENGINE = "engine"
+DESKTOPS = "desktop hosts"
+_PARTS = (
+    ("--name=desktops/", DESKTOPS), ("--name=ranks/", "rank"), ("--name=samplers/", ENGINE), ("policy.engine", ENGINE),
+    ("--name=router", "router"), ("--name=learner", "learner"),
+)  # fmt: skip
+_LAUNCHER = "/sglang_launch.py"  # of a server, whose work its own children do
 REFRESH_S = 1.0  # at least between two answers of the ledger
 ASK_S = 30.0
 WAITS_S = 15.0  # between two lines on what is waited for
@@ -211,7 +232,7 @@ async def _until_the_end(system: ActorSystem, run: LiveRun, job: Job, stop: asyn
         for work in (
             run.follow(),
             run.show(),
-            cpu.log_cpu(system.log, system.cpu_placed),
+            log_cpu(system.log, system.cpu_placed),
             trackers.follow(folder, deploy.run.trackers, system.log),
             watch_disk(folder, run.note),
             show_waits(),
@@ -269,3 +290,73 @@ async def watch_disk(folder: Path, note: Callable[[str], None], look_s: float = 
             note(f"the disk of {folder} takes bytes again after {time.monotonic() - since:.0f} s: the run goes on")
             since = None
         await asyncio.sleep(look_s)
+
+
+def part_of(words: Sequence[str]) -> str:
+    """The part of a run that a child process with this command line is."""
+    if any(word.endswith(_LAUNCHER) for word in words):
+        return ENGINE
+    return next((part for mark, part in _PARTS if any(word.startswith(mark) for word in words)), "other")
+
+
+class CpuMeter:
+    """Adds up the processor seconds of this process and its children, by part: each once, for what spent it.
+
+    `placed` says for how many seconds each placed process has computed so far, and whether on another machine.
+    """
+
+    def __init__(self, placed: Placed = dict) -> None:
+        self._placed = placed
+        self._known: dict[str, float] = {}  # of placed processes, as of the last look
+        self._me = psutil.Process()
+        self._seen: dict[psutil.Process, tuple[str, float]] = {}  # pruned to the living at every look
+        self._at = time.monotonic()
+        self._machine_s = machine_s()
+        self.read()
+
+    def read(self) -> dict[str, Any]:
+        """Fields of `cpu_used`: what was used since the last look. Blocks for some milliseconds."""
+        seconds: dict[str, float] = {}
+        alive: dict[psutil.Process, tuple[str, float]] = {}
+        waiting = [(self._me, ENTRY), *((child, "") for child in self._me.children())]
+        while waiting:
+            process, part = waiting.pop()
+            try:
+                used = sum(process.cpu_times()[:2])
+                known = self._seen.get(process)
+                part = known[0] if known else part or part_of(process.cmdline())
+                if part == ENGINE:
+                    waiting += [(child, ENGINE) for child in process.children()]
+            except psutil.Error:  # it has just ended
+                continue
+            alive[process] = (part, used)
+            seconds[part] = seconds.get(part, 0.0) + used - (known[1] if known else 0.0)
+        elsewhere, (since, machine_before) = self._read_placed(seconds), (self._at, self._machine_s)
+        self._seen, self._at, self._machine_s = alive, time.monotonic(), machine_s()
+        return {
+            "span_s": self._at - since, "cores": psutil.cpu_count() or 1, "seconds": seconds,
+            "machine_s": self._machine_s - machine_before, "elsewhere": elsewhere, "namespace": namespace(),
+        }  # fmt: skip
+
+    def _read_placed(self, here: dict[str, float]) -> dict[str, float]:
+        """Those on other machines; what was placed on this one is added to `here`."""
+        far: dict[str, float] = {}
+        placed = self._placed()
+        for host, (used, elsewhere) in placed.items():
+            part, before, where = part_of([f"--name={host}"]), self._known.get(host, 0.0), far if elsewhere else here
+            # A process whose name was free again has begun to count again.
+            where[part] = where.get(part, 0.0) + (used - before if used >= before else used)
+        self._known = {host: used for host, (used, _) in placed.items()}
+        return far
+
+
+async def log_cpu(log: ActorLog, placed: Placed = dict, period_s: float = PERIOD_S) -> None:
+    """Write a `cpu_used` line every `period_s` seconds, and the last one when cancelled; `placed` as `CpuMeter`."""
+    meter = CpuMeter(placed)
+
+    try:
+        while True:
+            await asyncio.sleep(period_s)
+            log.emit(CPU_USED, **await asyncio.to_thread(meter.read))
+    finally:
+        log.emit(CPU_USED, **meter.read())

@@ -1,7 +1,4 @@
-"""A run's ledger for the commands that tell of a run.
-
-Invariant: a ledger that is not there, or can't be read, ends a command in one line.
-"""
+"""A run's ledger, read-only, for commands: one that is not there, or can't be read, ends a command in one line."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from functools import partial
 
 from actors.cluster.runs import compose
-from actors.cluster.runs.criterion import ROUND, judge_recording, judge_round, judge_training, recorded
+from actors.cluster.runs.evaluation_rounds import ROUND, judge_recording, judge_round, judge_training, recorded
 from actors.cluster.runs.execute import Job, LiveRun
 from actors.replay.messages import Figures, OpenEval, Phase, PhaseRef, Sampling
 from actors.sampler.messages import Pin

@@ -1,8 +1,4 @@
-"""Where a recording lies that a run begins from.
-
-Invariant: an unfit recording is refused before anything is made or started. It is unfit when it does not suit the run,
-shows held-out tasks, or has a demonstration that can't be learned from.
-"""
+"""Where a recording lies that a run begins from; an unfit one is refused before anything is made or started."""
 
 from __future__ import annotations
 

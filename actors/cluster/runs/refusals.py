@@ -1,8 +1,4 @@
-"""What a deploy file names, looked up, and what it asks for that can't come true together.
-
-Invariant: looking starts nothing, loads no tensor library and changes nothing. Each refusal is a ConfigError of one
-line that names the keys.
-"""
+"""What a deploy file names, looked up, and what it asks for that can't come true together. Nothing is started."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Which weights a person means, a model folder or a run's at some point, and their export for others to serve.
-
-Invariant: what was located is a whole model folder. A point of a run is named by an evaluation round or by a version,
-and never means other weights. An exported folder appears whole or not at all, and is never written over.
-"""
+"""Which weights a person means, a model folder or a run's at some point, and their export for others to serve."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from actors.cluster import output
 from actors.cluster import paths as places
 from actors.cluster.config import deploy_files, models
 from actors.cluster.config.suggest import hint
-from actors.cluster.runs import criterion, evaluation_rounds, run_folder
+from actors.cluster.runs import evaluation_rounds, run_folder
 from actors.cluster.runs.evaluation_rounds import EvaluationRound
 from actors.cluster.runs.requests import SEED
 from actors.sampler.messages import BEGIN
@@ -151,7 +147,7 @@ def card(weights: NamedWeights, title: str, rounds: list[EvaluationRound]) -> st
         won = f"{rate.value:.3f} ({rate.successes}/{rate.n}, 95 % {low:.3f} to {high:.3f})"
         parts.append(f"Success in round {output.clean(name)}: {won}.\n")
     gains = (one for one in evaluation_rounds.gains(rounds) if one.after in measured)
-    parts += [f"Paired gain: {criterion.gain_line(one)}.\n" for one in gains]
+    parts += [f"Paired gain: {evaluation_rounds.gain_line(one)}.\n" for one in gains]
     parts.append("## Serving\n\n```sh\n" + "\n".join(serving("DIR").values()) + "\n```\n")
     return "\n".join(parts)
 

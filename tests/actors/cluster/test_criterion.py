@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.cluster.runs.criterion import RequireConfig, gain_line, unmet
-from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound, compare, gains
+from actors.cluster.config.schema import RequireConfig
+from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound, compare, gain_line, gains, unmet
 from actors.replay.messages import EvalFigures, Figures, Phase, PhaseRef
 from actors.replay.statistics import RoundEpisode, summarise
 from runtime.errors import ConfigError

@@ -19,7 +19,7 @@ from actors.cluster.config import deploy_files, models, suites
 from actors.cluster.config.schema import Deploy
 from actors.cluster.config.typed_yaml import build, read
 from actors.cluster.evaluate import play, settings, show
-from actors.cluster.runs import criterion, evaluation_rounds, run_folder, weights
+from actors.cluster.runs import evaluation_rounds, run_folder, weights
 from actors.cluster.runs import run as runcommand
 from actors.cluster.runs.run_folder import RunRecord, claim
 from actors.replay.database.ledger_file import connect
@@ -244,7 +244,7 @@ def test_a_runs_weights_are_evaluated_on_real_desktops(runs: Path, tmp_path: Pat
     deploy = read(runs / "seen" / "deploy.yaml", Deploy)
     same = evaluation_rounds.compare(show.like(deploy, runs / "seen"), found)
     assert (same.whole.value, same.whole.instances) == (0.0, 2)
-    assert criterion.gain_line(same).startswith("held-out success ")
+    assert evaluation_rounds.gain_line(same).startswith("held-out success ")
     with pytest.raises(ConfigError, match="mine has no closed round over task set"):
         show.like(deploy, runs / "mine")
     longer = msgspec.structs.replace(deploy, tasks=msgspec.structs.replace(deploy.tasks, max_turns=9))

@@ -12,7 +12,7 @@ import pytest
 
 from actors.cluster.config import deploy_files
 from actors.cluster.runs import compose, execute, loop
-from actors.cluster.runs.criterion import ROUND
+from actors.cluster.runs.evaluation_rounds import ROUND
 from actors.cluster.runs.run_folder import RunRecord
 from actors.errors import LedgerError
 from actors.replay.messages import Figures, Phase, PhaseRef, WaitFigures
