@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from actors.cluster.runs.cpu import part_of
+from actors.cluster.runs.execute import part_of
 from actors.desktop.providers.sandbox.cgroups import places
 from actors.desktop.providers.sandbox.owners import RUN_CHARS
 from actors.replay.database import ledger_file
