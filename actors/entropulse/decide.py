@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import fmean
 
 import msgspec
 
@@ -88,19 +87,11 @@ def plateau(success: Sequence[float], entropy: Sequence[float], config: Entropul
 
 
 def measured(success: Sequence[float], entropy: Sequence[float], config: EntropulseConfig) -> dict[str, float]:
-    """What the last look found, plateau or not. A segment that is too short for a look gives the means of its two
-    halves.
-    """
+    """What the last look found, plateau or not; nothing of a segment that is too short for one."""
     steps = min(len(success), len(entropy))
-    if steps >= config.plateau_window:
-        return _look(success[:steps], entropy[:steps], config).evidence() | _limits(config)
-    half = steps // 2
-    if not half:
+    if steps < config.plateau_window:
         return {}
-    return {
-        "success_first_half": fmean(success[:half]), "success_second_half": fmean(success[steps - half : steps]),
-        "entropy_first_half": fmean(entropy[:half]), "entropy_second_half": fmean(entropy[steps - half : steps]),
-    }  # fmt: skip
+    return _look(success[:steps], entropy[:steps], config).evidence() | _limits(config)
 
 
 def _limits(config: EntropulseConfig) -> dict[str, float]:

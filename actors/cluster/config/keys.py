@@ -111,11 +111,6 @@ def _default(field: msgspec.structs.FieldInfo) -> str | None:
     return plain if isinstance(plain, str) and plain else msgspec.json.encode(plain).decode()
 
 
-def usual(keys: Iterable[Key]) -> list[Key]:
-    """Those that most users need."""
-    return [one for one in keys if not one.advanced]
-
-
 def matching(word: str, keys: Iterable[Key]) -> list[Key]:
     """Those that have `word` in them, or in what they mean."""
     low = word.lower()
@@ -194,19 +189,13 @@ def _learning(deploy: Deploy) -> str:
     return ", ".join([f"advantages by {rl.advantage}, {deploy.learner.loss_aggregation}", *options])
 
 
-def pulses(phases: EntropulseConfig) -> tuple[int, int]:
-    """The fewest and the most pulses (or resets) that `phases` have room for, where none fails to learn."""
-    total, most = phases.rl_steps_in_all, phases.pulses
+def pulses(phases: EntropulseConfig) -> tuple[int, str]:
+    """The most pulses (or resets) that `phases` have room for, and "up to " where their curves may allow fewer."""
+    total, counted = phases.rl_steps_in_all, phases.rl_steps_per_phase
     if phases.pulse == "none" or not phases.pulse_steps or not total:
-        return 0, 0
-    # A segment without a count of steps ends by its plateau, after `plateau_patience` looks, one a step.
-    shortest = max(phases.min_phase_steps, phases.plateau_window) + phases.plateau_patience - 1
-    if phases.max_unused_groups:
-        shortest = 0  # or for want of signal, which may come at once
-    counted = phases.rl_steps_per_phase
-    fewest = min(most, (total - 1) // counted) if counted else 0
-    shortest = min(shortest, counted) if counted else shortest
-    return fewest, min(most, (total - 1) // shortest) if shortest else most
+        return 0, ""
+    most = min(phases.pulses, (total - 1) // (counted or 1))
+    return most, "up to " if most and not counted else ""
 
 
 def count(number: int, noun: str) -> str:
@@ -216,8 +205,7 @@ def count(number: int, noun: str) -> str:
 
 def _phases(deploy: Deploy) -> str:
     phases, demos = deploy.entropulse, deploy.demos
-    fewest, most = pulses(phases)
-    bound = "" if fewest == most else "up to "
+    most, bound = pulses(phases)
     parts = [count(demos.count, "demonstration")] * bool(demos.count)
     parts += [f"{count(phases.bc_steps, 'step')} of cloning"] * bool(phases.bc_steps)
     again = count(demos.resample_bc_steps or phases.bc_steps, "step")
@@ -250,7 +238,7 @@ def _evaluation(deploy: Deploy, lanes: Lanes) -> str:
     if evaluated.interval:
         if evaluated.interval < phases.rl_steps_in_all:
             when.append(f"every {count(evaluated.interval, 'step').removeprefix('1 ')} of RL")
-        when += ["after each pulse"] * (phases.pulse == "full" and pulses(phases)[1] > 0)
+        when += ["after each pulse"] * (phases.pulse == "full" and pulses(phases)[0] > 0)
     rounds = f"{', '.join(when)} and at the end"
     episodes = f" x {evaluated.episodes}" if evaluated.episodes > 1 else ""
     heat = deploy.sampling.eval_temperature

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from actors.cluster import cli
 from actors.cluster.config import deploy_files, models
-from actors.cluster.config.keys import pulses, summary
+from actors.cluster.config.keys import summary
 from actors.cluster.config.lanes import lanes_of
 from actors.cluster.config.schema import SeatsConfig
 from actors.cluster.runs import compose, refusals
 from actors.desktop import memo
 from actors.desktop.config import MachineConfig, SshConfig
 from actors.desktop.memo_file import read
-from actors.entropulse.config import EntropulseConfig
 from policy.memory import GIB
 from runtime.errors import ConfigError
 
@@ -69,21 +68,12 @@ def test_a_summary_says_what_runs_and_in_singular_where_it_is_one() -> None:
             ["entropulse.rl_steps_per_phase=0", "entropulse.total_rl_steps=30", "entropulse.pulses=1"],
             "30 steps of RL in up to 2 phases, up to 1 x 200 steps of pulse with 240 demonstrations each",
         ),
-        (
-            ["entropulse.rl_steps_per_phase=0", "entropulse.total_rl_steps=20"],
-            "20 steps of RL in 1 phase, no room for 4 pulses",
-        ),
         (["replay.pulse_demos=9"], "4 x 200 steps of pulse with 9 demonstrations each"),
         (["entropulse.pulse=none"], "874 steps of RL in 1 phase"),
     ],
 )
 def test_phases_that_the_total_leaves_no_room_for_are_not_announced(overrides: list[str], expected: str) -> None:
     assert said("local", *overrides)["phases"].endswith(expected)
-
-
-def test_an_end_for_want_of_signal_may_come_at_once() -> None:
-    assert pulses(EntropulseConfig(total_rl_steps=9, pulses=3, max_unused_groups=5)) == (0, 3)
-    assert pulses(EntropulseConfig(total_rl_steps=9, pulses=3)) == (0, 0)
 
 
 OTHERS = {

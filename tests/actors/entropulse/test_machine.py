@@ -187,21 +187,17 @@ def test_the_pulse_begins_with_a_fresh_optimizer_and_its_result_is_the_new_refer
 
 
 FITTED = {"rise", "rise_upper", "noise", "entropy_ratio", "entropy_ratio_upper"}
-HALVES = {"success_first_half", "success_second_half", "entropy_first_half", "entropy_second_half"}
 
 
-@pytest.mark.parametrize(
-    ("window", "shown"), [(4, FITTED), (20, HALVES)]
-)  # the main job's stays are too short for a fit
-def test_a_counted_switch_says_what_the_curves_showed(tmp_path: Path, window: int, shown: set[str]) -> None:
+def test_a_counted_switch_says_what_the_curves_showed(tmp_path: Path) -> None:
     world = World(
-        tmp_path, settings(pulses=1, rl_steps_per_phase=6, total_rl_steps=7, plateau_window=window, min_phase_steps=7)
+        tmp_path, settings(pulses=1, rl_steps_per_phase=6, total_rl_steps=7, plateau_window=4, min_phase_steps=7)
     )
     world.run()
     (pulse,) = [line for line in world.play.events("phase_changed") if line["phase"] == "pulse"]
     assert pulse["cause"] == "counted"
     assert pulse["evidence"]["steps"] == pulse["evidence"]["limit"] == 6.0
-    assert pulse["evidence"].keys() >= shown
+    assert pulse["evidence"].keys() >= FITTED
 
 
 def test_supervision_only(tmp_path: Path) -> None:

@@ -181,14 +181,6 @@ def test_without_noise_the_numbers_speak_for_themselves() -> None:
     assert plateau([0.9 - 0.005 * n for n in range(60)], entropy, CONFIG) is not None, "falling is no gain either"
 
 
-def test_a_stay_too_short_for_a_fit_says_the_means_of_its_halves() -> None:
-    found = measured([0.0, 0.2, 0.9, 0.4, 0.6], [1.0, 0.5, 9.0, 0.25, 0.75], CONFIG)
-    assert found == pytest.approx(
-        {"success_first_half": 0.1, "success_second_half": 0.5, "entropy_first_half": 0.75, "entropy_second_half": 0.5}
-    )
-    assert measured([0.5], [0.5], CONFIG) == {}
-
-
 # -- what must not fire
 
 
