@@ -12,19 +12,15 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib import import_module
 from typing import Any, NoReturn
 
+from actors.cluster.commands import look, play, run, tasks
 from actors.cluster.config.suggest import hint
 from actors.cluster.output import Unwritten, clean, drop_output, open_streams, write
 from runtime.errors import ConfigError
 from runtime.program import NAME, program
 
-COMMANDS = (
-    "run", "apply", "logs", "runs", "status", "web", "play", "serve-env", "episodes", "rerun", "reverify",
-    "report", "audit", "keys", "parse", "doctor", "tasks", "apis", "demos", "eval", "export", "model",
-)  # fmt: skip
-MODULES = ("run", "look", "play", "tasks")
+COMMANDS = {name: command for module in (run, look, play, tasks) for name, command in module.COMMANDS.items()}
 _CHOICE = re.compile(r"argument (?P<name>.*): invalid choice: '?(?P<word>.*?)'? \(choose from (?P<options>.*)\)")
 
 
@@ -112,13 +108,10 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action=VersionAction, nargs=0, help="print version and build, and end")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-    modules = (import_module(f"actors.cluster.commands.{name}") for name in MODULES)
-    known = {name: command for module in modules for name, command in module.COMMANDS.items()}
-    for name in COMMANDS:
-        texts, arguments, run = known[name]
+    for name, (texts, arguments, main) in COMMANDS.items():
         sub = commands.add_parser(name, help=texts.summary, description=texts.description, epilog=texts.examples)
         arguments(sub)
-        sub.set_defaults(main=run, parser=sub)
+        sub.set_defaults(main=main, parser=sub)
     return parser
 
 

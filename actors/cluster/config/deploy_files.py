@@ -70,10 +70,6 @@ def _laid(path: Path, name: str, above: list[Path]) -> dict[Any, Any]:
     if data is not None and not isinstance(data, dict):
         raise ConfigError(f"{name}: expected keys and values at the top, got {type(data).__name__}")
     data = data or {}
-    if {"apiVersion", "kind"} <= data.keys():
-        raise ConfigError(f"{name}: a Kubernetes object, not a deploy file; next: kubectl apply -f {name}")
-    if {"arms", "stages"} <= data.keys():
-        raise ConfigError(f"{name}: a programme, not a deploy file; next: make programme")
     base = data.pop("extends", None)
     if base is None:
         return data

@@ -153,10 +153,9 @@ def summary(deploy: Deploy, lanes: Lanes) -> list[tuple[str, str]]:
     """Label and value: tasks, engine, phases and evaluation."""
     desktops, prompt, rules = deploy.desktops, deploy.prompt, deploy.replay
     groups = f"{count(rules.groups_per_step, 'group')} of {count(rules.group_size, 'episode')}"
-    left = f" ({lanes.unsolvable} more can't be solved without a network)" if lanes.unsolvable else ""
     rows = [
         ("actions", f"{prompt.action_space}: {MEANING[prompt.action_space]}"),
-        ("tasks", f"{len(lanes.train)} train{left}, {len(lanes.eval)} held out, {len(lanes.demo)} demonstrated"),
+        ("tasks", f"{len(lanes.train)} train, {len(lanes.eval)} held out, {len(lanes.demo)} demonstrated"),
         ("engine", _engine(deploy)),
         ("batches", f"{groups} per RL step, staleness at most {rules.max_staleness}"),
         ("phases", _phases(deploy)),

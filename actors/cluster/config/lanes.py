@@ -24,7 +24,6 @@ class Lanes(msgspec.Struct, frozen=True, kw_only=True):
     train: list[str]
     eval: list[str]
     demo: list[str]
-    unsolvable: int = 0  # tasks of the sets in `tasks.train` that can be played here, but not be solved
 
     @property
     def task_set(self) -> str:
@@ -34,13 +33,7 @@ class Lanes(msgspec.Struct, frozen=True, kw_only=True):
 
 def lanes_of(config: TasksConfig) -> Lanes:
     """The tasks of a deploy file. Raises ConfigError for an unknown, empty, repeated or leaked one."""
-    sets = {entry.set for entry in config.train if isinstance(entry, TaskRange) and entry.set}
-    lanes = Lanes(
-        train=_lane("train", config.train),
-        eval=_lane("eval", config.eval),
-        demo=_lane("demo", config.demo),
-        unsolvable=sum(map(tasksets.unsolvable, sets)),
-    )
+    lanes = Lanes(train=_lane("train", config.train), eval=_lane("eval", config.eval), demo=_lane("demo", config.demo))
     for name, ids in (("train", lanes.train), ("demo", lanes.demo)):
         leaked = set(ids) & set(lanes.eval)
         if leaked:

@@ -140,11 +140,6 @@ def chosen(wanted: TaskRange, *, published: bool = False, train: bool = False) -
     return playable[wanted.first : wanted.first + wanted.count]
 
 
-def unsolvable(name: str) -> int:
-    """How many tasks of a set can be played here and still not be solved. Raises ConfigError."""
-    return sum(one.verdict == "runnable" and not one.solvable for one in verdicts(name))
-
-
 def refuse_leaks(lane: str, ids: Sequence[str], held_out: Sequence[str]) -> None:
     """Raise ConfigError where a task file of `lane` is one of `held_out` by id, instruction or fixture."""
     evaluated = {mark: task_id for task_id in held_out if tasks.of_set(task_id) for mark in _marks(tasks.task(task_id))}

@@ -176,7 +176,3 @@ def test_kuberay_has_room_for_the_desktops_of_the_cluster_file() -> None:
     assert placed.place is not None
     wanted = placed.place["desktops"]
     assert room["desktops"] // wanted * workers["replicas"] >= placed.processes
-    with pytest.raises(ConfigError, match=r"kuberay.yaml: a Kubernetes object, not a deploy file; next: kubectl"):
-        deploy_files.load(str(folder / "kuberay.yaml"))
-    with pytest.raises(ConfigError, match="a programme, not a deploy file; next: make programme"):
-        deploy_files.load(str(folder / "programme.yaml"))
