@@ -223,71 +223,43 @@ class Listed(msgspec.Struct, frozen=True):
     minimised: bool = False
 
 
-class NeatFrame(msgspec.Struct, frozen=True):
-    """An observation all of whose elements are within the bounds as they stand; `from_guest` cuts the rest."""
+class Frame(msgspec.Struct, frozen=True):
+    """The guest's answer to `observe`; `from_guest` cuts it to its bounds.
+
+    What else a guest adds is passed by without being built: keys that hash alike would cost as many seconds.
+    """
 
     windows: list[Listed]
-    elements: list[Element]
-    cut: bool = False
-    carets: list[tuple[int, int]] = []
-    beyond: int = 0
+    elements: list[
+        tuple[str | None, str | None, str | None, int, int, int, int, list[str | None], int]
+    ]  # tag, name, text, x, y, width, height, states, window's place in the list
+    cut: bool = False  # the deadline had come before all was listed
+    carets: list[tuple[int, int]] = []  # an element's place in the list, the caret's in its text
+    beyond: int = 0  # things that are scrolled out of view
     info: str | None = None
 
 
-_NEAT = msgspec.msgpack.Decoder(NeatFrame)
 _TAKEN_OUT = "\ufffc", "\ufffd"  # for objects in a text, and for bytes that are none
-
-
-def neat(raw: bytes) -> NeatFrame | None:
-    """The guest's MessagePack where its elements need no cutting; None where they do, or have another shape.
-
-    It costs a tenth of what `from_guest` takes to look at each value. Raises msgspec.DecodeError for bytes that are no
-    MessagePack.
-    """
-    if any(sign.encode() in raw for sign in _TAKEN_OUT):
-        return None
-    try:
-        frame = _NEAT.decode(raw)
-    except msgspec.ValidationError:
-        return None
-    return None if any(" " in tag for tag in {element.tag for element in frame.elements}) else frame
 
 
 def from_guest(frame: Any, screen: tuple[int, int] = SCREEN) -> Observation:
     """The guest agent's answer to `observe` on a `screen` of so many pixels, checked, cut and filtered.
 
-    `frame`, or what its struct means, is `{"windows": [{"id", "class", "title", "active", "minimised"}],
-    "elements": [[tag, name, text, x, y, w, h, states, window]], "info": text, "carets": [[element's index, place]],
-    "cut": bool, "beyond": n}`, of which "minimised" and the last four may be missing; unknown keys are ignored. Raises
-    ProtocolError when it is anything else.
+    `frame` is a `Frame` or the maps and lists of one. Raises ProtocolError when it is anything else.
     """
-    read: list[Element] | None = None
     try:
-        if isinstance(frame, NeatFrame):
-            read = frame.elements
-            frame = {name: getattr(frame, name) for name in frame.__struct_fields__} | {
-                "windows": msgspec.to_builtins(frame.windows)
-            }
-        elif isinstance(frame, msgspec.Struct):
-            frame = msgspec.to_builtins(frame)
-        windows = tuple(_window(row) for row in frame["windows"][:MAX_WINDOWS])
-        carets = {_whole(at, MAX_ELEMENTS): _whole(place, MAX_TEXT) for at, place in frame.get("carets", ())}
-        rows = frame["elements"][:MAX_ELEMENTS]
-        if read is None:
-            elements = [_element(row, carets.get(at, -1)) for at, row in enumerate(rows) if not _vast(row)]
-        else:
-            elements = [
-                msgspec.structs.replace(row, caret=carets[at]) if at in carets else row for at, row in enumerate(rows)
-            ]
-        info = _text(frame.get("info"), MAX_INFO)
-        cut = frame.get("cut") is True or len(frame["elements"]) > MAX_ELEMENTS
-        beyond = max(0, _whole(frame.get("beyond", 0), 2**31))
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+        read = frame if isinstance(frame, Frame) else msgspec.convert(frame, Frame)
+        windows = tuple(_window(row) for row in read.windows[:MAX_WINDOWS])
+        carets = {_whole(at, MAX_ELEMENTS): _whole(place, MAX_TEXT) for at, place in read.carets}
+        rows = enumerate(read.elements[:MAX_ELEMENTS])
+        # One with more pixels than any screen, as a page of a very long text has, is nothing to point at.
+        elements = [_element(row, carets.get(at, -1)) for at, row in rows if max(map(abs, row[3:7])) <= MAX_PIXEL]
+        beyond = max(0, _whole(read.beyond, 2**31))
+    except ValueError as error:  # msgspec's own among them
         raise ProtocolError(f"the guest's observation has another shape: {type(error).__name__}") from error
-    usable_ones = without_duplicates([element for element in elements if usable(element)])
-    return Observation(
-        windows=windows, elements=_sharing(usable_ones), info=info, cut=cut, beyond=beyond, screen=screen
-    )
+    seen = without_duplicates([element for element in elements if usable(element)])
+    cut = read.cut or len(read.elements) > MAX_ELEMENTS
+    return Observation(windows, _sharing(seen), _text(read.info, MAX_INFO), cut, beyond, screen)
 
 
 def _sharing(elements: Sequence[Element]) -> tuple[Element, ...]:
@@ -303,48 +275,26 @@ def _sharing(elements: Sequence[Element]) -> tuple[Element, ...]:
     )  # fmt: skip
 
 
-def _window(row: Any) -> Window:
-    return Window(
-        number=_whole(row["id"], 2**32),
-        wm_class=_text(row["class"])[:80],
-        title=_text(row["title"]),
-        active=row["active"] is True,
-        minimised=row.get("minimised") is True,
-    )
+def _window(row: Listed) -> Window:
+    number, wm_class, title = _whole(row.id, 2**32), _text(row.class_)[:80], _text(row.title)
+    return Window(number, wm_class, title, row.active, row.minimised)
 
 
-def _vast(row: Any) -> bool:
-    """Whether an element has more pixels than any screen, as a page of a very long text has: nothing to point at."""
-    return any(type(value) is int and abs(value) > MAX_PIXEL for value in row[3:7])
+def _element(row: tuple[Any, ...], caret: int) -> Element:
+    tag, name, text, x, y, w, h, states, window = row
+    tag = _text(tag)[:MAX_TAG].replace(" ", "-")
+    held = tuple(_text(state)[:MAX_STATES] for state in states[:MAX_STATES])
+    return Element(tag, _text(name), _text(text), x, y, w, h, held, _whole(window, MAX_WINDOWS), caret)
 
 
-def _element(row: Any, caret: int) -> Element:
-    tag, name, text, x, y, w, h, states, window = row[:9]
-    return Element(
-        tag=_text(tag)[:MAX_TAG].replace(" ", "-"),
-        name=_text(name),
-        text=_text(text),
-        x=_whole(x, MAX_PIXEL),
-        y=_whole(y, MAX_PIXEL),
-        w=_whole(w, MAX_PIXEL),
-        h=_whole(h, MAX_PIXEL),
-        states=tuple(_text(state)[:MAX_STATES] for state in states[:MAX_STATES]),
-        window=_whole(window, MAX_WINDOWS),
-        caret=caret,
-    )
-
-
-def _text(value: Any, limit: int = MAX_TEXT) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise TypeError("a string is wanted")
+def _text(value: str | None, limit: int = MAX_TEXT) -> str:
+    value = value or ""
     for sign in _TAKEN_OUT:
         value = value[:limit].replace(sign, "")
     return value
 
 
-def _whole(value: Any, bound: int) -> int:
-    if type(value) is not int or not -bound <= value <= bound:
+def _whole(value: int, bound: int) -> int:
+    if not -bound <= value <= bound:
         raise ValueError("a small whole number is wanted")
     return value

@@ -25,7 +25,7 @@ import msgspec
 from actors.desktop.faults import DesktopHealth, Evidence, LinkState
 from actors.desktop.provider import Desktop
 from actors.errors import GuestRefused
-from apis.observation import Listed, neat
+from apis.observation import Frame
 from runtime.errors import ComputerRLError, ProtocolError
 
 MAX_FRAME_BYTES = 8 << 20
@@ -48,22 +48,6 @@ class WindowRow(msgspec.Struct, frozen=True):
     w: Pixel = 0
     h: Pixel = 0
     pid: int = 0
-
-
-class Frame(msgspec.Struct, frozen=True):
-    """An observation; `apis.observation.from_guest` cuts it to its bounds.
-
-    What else a guest adds is passed by without being built: keys that hash alike would cost as many seconds.
-    """
-
-    windows: list[Listed]
-    elements: list[
-        tuple[str | None, str | None, str | None, int, int, int, int, list[str | None], int]
-    ]  # tag, name, text, x, y, width, height, states, window's place in the list
-    cut: bool = False  # the deadline had come before all was listed
-    carets: list[tuple[int, int]] = []  # an element's place in the list, the caret's in its text
-    beyond: int = 0  # things that are scrolled out of view
-    info: str | None = None
 
 
 class CommandSeen(msgspec.Struct, frozen=True):
@@ -133,12 +117,11 @@ _DECODERS = {method: msgspec.msgpack.Decoder(result) for method, result in RESUL
 
 
 def decoded(method: str, raw: msgspec.Raw) -> Any:
-    """What `method` answered: of the type in `RESULTS`, or an observation's `NeatFrame`.
+    """What `method` answered, of the type in `RESULTS`.
 
     Raises msgspec.DecodeError, UnicodeDecodeError, RecursionError for anything else.
     """
-    frame = neat(bytes(raw)) if method == "observe" else None
-    return _DECODERS[method].decode(raw) if frame is None else frame
+    return _DECODERS[method].decode(raw)
 
 
 def is_jpeg(picture: object) -> TypeGuard[bytes]:

@@ -73,6 +73,10 @@ LATE_CHOICE = {"pcmanfm"}
 CHOICE_S = 0.25
 SILENT_SELECTIONS = {"chromium", "chromium-browser"}  # their address bar tells no other program of what is selected
 UNFOCUSED = "Typed nothing: no window has the focus. Click into one, or open an application"
+OWN = (
+    *("ping", "ready", "open_window", "wait_window", "click", "type_text", "type_on", "hotkey", "observe", "settle"),
+    *("tool", "keep", "info", "application_state", "accessible", "terminal_text", "window_size"),
+)
 # What may leave an application in the middle of something.
 INPUT = ("activate", "click", "close", "drag", "hotkey", "launch", "open_window", "raise_window", "scroll", "type_text")
 
@@ -95,43 +99,17 @@ class Agent:
         self._programs = Programs(self._link, self._windows, self._accessibility)
 
     def table(self) -> dict[str, Callable[..., Any]]:
-        methods = {
-            "ping": self.ping,
-            "ready": self.ready,
-            "launch": self._programs.launch,
-            "running": self._programs.running,
-            "run": run,
-            "open_window": self.open_window,
-            "raise_window": self._programs.raise_window,
-            "windows": self._windows.list,
-            "activate": self._windows.activate,
-            "close": self._windows.close,
-            "move": self._pointer.move,
-            "click": self.click,
-            "drag": self._pointer.drag,
-            "scroll": self._pointer.scroll,
-            "type_text": self.type_text,
-            "type_on": self.type_on,
-            "hotkey": self.hotkey,
-            "screenshot": self._pixels.picture,
-            "observe": self.observe,
-            "settle": self.settle,
-            "tool": self.tool,
-            "try_source": self._tools.built.tried,
-            "look_at_source": self._tools.built.looked,
-            "keep": self.keep,
-            "info": self.info,
-            "application_state": self.application_state,
-            "accessible": self.accessible,
-            "terminal_text": self.terminal_text,
-            "window_size": self.window_size,
-            "tabs": self._tools.tabs,
-            "visited": self._tools.visited,
-            "wait_window": self.wait_window,
-            "read_file": files.read_file,
-            "write_file": files.write_file,
-            "make_folder": files.make_folder,
-        }
+        listed = (
+            (self, OWN),
+            (self._programs, ("launch", "running", "raise_window")),
+            (self._windows, ("activate", "close")),
+            (self._pointer, ("move", "drag", "scroll")),
+            (self._tools, ("tabs", "visited")),
+            (files, ("read_file", "write_file", "make_folder")),
+        )
+        methods = {name: getattr(owner, name) for owner, names in listed for name in names}
+        methods |= {"run": run, "windows": self._windows.list, "screenshot": self._pixels.picture}
+        methods |= {"try_source": self._tools.built.tried, "look_at_source": self._tools.built.looked}
         return methods | {name: self._input(methods[name]) for name in INPUT}
 
     def _input(self, method: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,14 +7,11 @@ other one. What counts is processor time, so that a busy machine refuses no expr
 from __future__ import annotations
 
 import json
-import os
 import re
 import resource
-import select
 import signal
 import subprocess
 import sys
-import time
 from typing import Any, NamedTuple
 
 MOST = 2000  # matches of one search
@@ -67,80 +64,33 @@ def search(pattern: str, replacement: str | None, texts: list[str]) -> list[Matc
     return matches
 
 
-class Matcher:
-    """The process, started when first needed; a search may take `limit_s` of its processor time."""
-
-    def __init__(self, limit_s: float = MATCH_S) -> None:
-        self._limit_s = limit_s
-        self._child: subprocess.Popen[bytes] | None = None
-
-    def search(self, pattern: str, replacement: str | None, texts: list[str]) -> list[Match]:
-        """As `search` above, in time. Raises Unmatched."""
-        until = time.monotonic() + WAIT_S
-        child = self._running()
-        reply = b""
-        try:
-            child.stdin.write(json.dumps([pattern, replacement, texts]).encode() + b"\n")
-            child.stdin.flush()
-            while not reply.endswith(b"\n"):
-                if not select.select([child.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
-                    raise Unmatched(f"pattern: matching took longer than {WAIT_S:g} s: write a simpler expression")
-                part = os.read(child.stdout.fileno(), 1 << 16)
-                if not part:
-                    raise BrokenPipeError
-                reply += part
-        except Unmatched:
-            self.end()
-            raise
-        except OSError as error:
-            late = self.end() == -signal.SIGVTALRM
-            much = f"longer than {self._limit_s:g} s" if late else "too much memory"
-            raise Unmatched(f"pattern: matching took {much}: write a simpler expression") from error
-        problem, matches = json.loads(reply)
-        if problem is not None:
-            raise Unmatched(problem)
-        return [Match(*row) for row in matches]
-
-    def _running(self) -> Any:
-        if self._child is None or self._child.poll() is not None:
-            command = [sys.executable, "-I", "-S", __file__, str(self._limit_s)]
-            pipe = subprocess.PIPE
-            self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
-        return self._child
-
-    @property
-    def pid(self) -> int | None:
-        """The process; None where none waits for a search."""
-        return None if self._child is None else self._child.pid
-
-    def end(self) -> int | None:
-        child, self._child = self._child, None
-        if child is None:
-            return None
-        child.kill()  # no effect where it has ended
-        child.communicate()
-        return child.returncode
-
-
-def answer(asked: bytes) -> bytes:
-    """One line of JSON for one line of JSON: [error or None, matches]."""
-    reply: tuple[Any, Any]
+def matched(pattern: str, replacement: str | None, texts: list[str], limit_s: float = MATCH_S) -> list[Match]:
+    """As `search`, in a process that may take `limit_s` of the processor's time. Raises Unmatched."""
+    asked, null = json.dumps([pattern, replacement, texts]).encode(), subprocess.DEVNULL
+    command = [sys.executable, "-I", "-S", __file__, str(limit_s)]
     try:
-        reply = (None, search(*json.loads(asked)))
-    except Unmatched as error:
-        reply = (str(error), [])
-    return json.dumps(reply).encode() + b"\n"
+        done = subprocess.run(command, input=asked, stdout=subprocess.PIPE, stderr=null, timeout=WAIT_S, check=True)
+    except subprocess.TimeoutExpired as error:
+        raise Unmatched(f"pattern: matching took longer than {WAIT_S:g} s: write a simpler expression") from error
+    except subprocess.CalledProcessError as error:
+        much = f"longer than {limit_s:g} s" if error.returncode == -signal.SIGVTALRM else "too much memory"
+        raise Unmatched(f"pattern: matching took {much}: write a simpler expression") from error
+    problem, matches = json.loads(done.stdout)
+    if problem is not None:
+        raise Unmatched(problem)
+    return [Match(*row) for row in matches]
 
 
 def main() -> int:
-    """Answer until the other end closes; a search that takes longer than the argument says is the last."""
+    """Answer one line of JSON with [error or None, matches]; a search that takes longer than the argument says ends."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    for line in sys.stdin.buffer:
-        signal.setitimer(signal.ITIMER_VIRTUAL, float(sys.argv[1]))  # its signal ends the process
-        reply = answer(line)
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
-        sys.stdout.buffer.write(reply)
-        sys.stdout.buffer.flush()
+    asked = json.loads(sys.stdin.buffer.read())
+    signal.setitimer(signal.ITIMER_VIRTUAL, float(sys.argv[1]))  # its signal ends the process
+    try:
+        reply: list[Any] = [None, search(*asked)]
+    except Unmatched as error:
+        reply = [str(error), []]
+    sys.stdout.write(json.dumps(reply))
     return 0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from apis.actions.arguments import counted
 from apis.actions.spaces import ActionSpace
-from apis.observation import Element, Observation, Window
+from apis.observation import Observation
 from apis.prompts import USUAL, Sight
 from apis.prompts.compact import left_out, marks
 from apis.prompts.system import published_system
@@ -50,23 +50,17 @@ def render_published(
 
 def _state(task: str, observation: Observation, last: str | None, sight: Sight) -> str:
     width, height = map(str, observation.screen)
+    windows, active = ["Window ID    App Name    Title"], observation.active
+    for w in observation.windows:
+        title = escaped(w.title, MAX_TEXT) + " (minimised)" * w.minimised
+        windows.append(f"0x{w.number:08x}    {escaped(w.app, 80)}    {title}")
+    current = f"0x{observation.windows[active].number:08x}" if active >= 0 else "None"
     values = {
-        "task": whole(task), "windows": _windows(observation), "current": _current(observation),
+        "task": whole(task), "windows": "\n".join(windows), "current": current,
         "tree": _tree(observation, sight) if sight.tree else "", "width": width, "height": height,
         "info": escaped(observation.info, MAX_INFO) or "None", "last": _result(last),
     }  # fmt: skip
     return filled(sight.template.state or (_STATE if sight.tree else _STATE.replace(_WITH_TREE, "")), values)
-
-
-def _windows(observation: Observation) -> str:
-    apps = ["Window ID    App Name    Title"]
-    apps += [f"0x{w.number:08x}    {escaped(w.app, 80)}    {_titled(w)}" for w in observation.windows]
-    return "\n".join(apps)
-
-
-def _current(observation: Observation) -> str:
-    active = observation.active
-    return f"0x{observation.windows[active].number:08x}" if active >= 0 else "None"
 
 
 def _tree(observation: Observation, sight: Sight) -> str:
@@ -77,7 +71,7 @@ def _tree(observation: Observation, sight: Sight) -> str:
 
     rows = ["tag\ttext\tposition (center x & y)\tsize (w & h)"]
     rows += [
-        f"{escaped(e.tag, 40)}\t{_labelled(e)}\t{pair(e.cx, e.cy)}\t{pair(e.w, e.h)}"
+        f"{escaped(e.tag, 40)}\t{escaped(e.label, MAX_TEXT)}{marks(e)}\t{pair(e.cx, e.cy)}\t{pair(e.w, e.h)}"
         for e in observation.elements[:MAX_ELEMENTS]
     ]
     if len(observation.elements) > MAX_ELEMENTS:
@@ -87,14 +81,6 @@ def _tree(observation: Observation, sight: Sight) -> str:
     if observation.unread:
         rows.append(f"front: {observation.unread}")
     return "\n".join(rows)
-
-
-def _titled(window: Window) -> str:
-    return escaped(window.title, MAX_TEXT) + " (minimised)" * window.minimised
-
-
-def _labelled(element: Element) -> str:
-    return escaped(element.label, MAX_TEXT) + marks(element)
 
 
 def _result(text: str | None) -> str:

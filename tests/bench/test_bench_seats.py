@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from apis.actions.grammar import RefusedAnswer, parse
-from apis.observation import MAX_ELEMENTS, from_guest, neat
+from apis.observation import MAX_ELEMENTS, Frame, from_guest
 from apis.prompts.names import element_names, window_names
 from tests import simulated_desktops
 from tests.bench.seats import seats, standins
@@ -37,8 +37,7 @@ def test_seats_play_whole_episodes_and_each_figure_is_there() -> None:
 @pytest.mark.parametrize("screen", simulated_desktops.SCREENS)
 @pytest.mark.parametrize("form", ["compact", "published"])
 def test_simulated_desktops_show_what_real_ones_may_and_the_answers_are_actions(screen: str, form: str) -> None:
-    frame = neat(msgspec.msgpack.encode(simulated_desktops.observation(screen, 1)))
-    assert frame is not None
+    frame = msgspec.convert(simulated_desktops.observation(screen, 1), Frame)
     assert len(frame.elements) == (30 if screen == "text" else MAX_ELEMENTS)
     seen = from_guest(frame)
     for answer in seats.ANSWERS[form]:

@@ -14,7 +14,7 @@ from typing import Any
 from com.sun.star.uno import RuntimeException as NoSelection
 from guest import Refused
 from guest.files import wrong
-from guest.matching import Match, Matcher, Unmatched
+from guest.matching import Match, Unmatched, matched
 from guest.office.base import Document, clipped
 from guest.writer.changes import Piece, Span, deleted_in, live, paragraphs, part_of, parts, piece, selected
 
@@ -23,8 +23,6 @@ CALL_S, COUNT_S = 1.0, 0.06  # for finding the caret's paragraph, in a call and 
 TELL_S = 0.15  # for reading paragraphs in an observation
 PARAGRAPH_CHARS = 500  # of a paragraph in an answer
 SOME = 12  # places named in an answer
-
-_MATCHER = Matcher()
 
 
 def plural(count: int, thing: str) -> str:
@@ -246,7 +244,7 @@ class TextDocument(Document):
             raise wrong("pattern: write a regular expression, or the words to be found")
         pieces = self._pieces(indices)
         try:
-            matches = _MATCHER.search(pattern, replacement, [piece.string for piece in pieces])
+            matches = matched(pattern, replacement, [piece.string for piece in pieces])
         except Unmatched as error:
             raise wrong(str(error)) from error
         if not matches:

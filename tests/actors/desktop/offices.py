@@ -10,12 +10,12 @@ import msgspec
 
 from actors.desktop.config import SandboxConfig
 from actors.desktop.files.read_home import ReadLimits
-from actors.desktop.link import Frame, GuestLink
+from actors.desktop.link import GuestLink
 from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import GuestRefused
 from apis.catalogue import call
-from apis.observation import NeatFrame, Observation, from_guest
+from apis.observation import Frame, Observation, from_guest
 from apis.plans.setup import setup
 from apis.tasks.osworld import Evaluator, Step, Task
 from apis.tasks.verify.verify import WantedFile
@@ -30,7 +30,7 @@ class Guest:
 
     async def __call__(self, method: str, **args: Any) -> Any:
         given = await self.link.call(method, timeout_s=25, **args)
-        if not isinstance(given, NeatFrame | Frame):
+        if not isinstance(given, Frame):
             return given
         frame = msgspec.to_builtins(given)
         return frame | {"elements": [tuple(element) for element in frame["elements"]]}

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, event, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from actors.desktop.faults import LinkState
-from actors.desktop.link import MAX_FRAME_BYTES, RESULTS, Frame, GuestLink, LinkDown
+from actors.desktop.link import MAX_FRAME_BYTES, RESULTS, GuestLink, LinkDown
 from actors.errors import GuestRefused
-from apis.observation import MAX_ELEMENTS, MAX_INFO, MAX_TEXT, MAX_WINDOWS, NeatFrame, Observation, from_guest, neat
+from apis.observation import MAX_ELEMENTS, MAX_INFO, MAX_TEXT, MAX_WINDOWS, Frame, Observation, from_guest
 from apis.prompts.compact import render_compact
 from runtime.errors import ProtocolError
 
@@ -102,14 +102,6 @@ WORD = st.sampled_from(["table-cell", "push-button", "", "a\nb", "\x1b]0;x\x07",
 SMALL = st.integers(-3, 40) | st.integers(-(2**40), 2**40)
 ROW = st.tuples(WORD, WORD, WORD, SMALL, SMALL, SMALL, SMALL, st.lists(WORD, max_size=12), SMALL)
 WINDOW = st.fixed_dictionaries({"id": SMALL, "class": WORD, "title": WORD | st.none(), "active": st.booleans() | ANY})
-NEAT_WORD = st.sampled_from(["table-cell", "push-button", "push button", "text", "", "a\nb", "x" * 40, "\ufffc"])
-PIXEL = st.integers(-3, 40) | st.integers(-(2**15) - 1, 2**15 + 1)
-STATE = st.sampled_from(["foc", "sen", "edt", "cho", "behind", "far too long"])
-NEAT_ROW = st.tuples(
-    NEAT_WORD, NEAT_WORD | WORD, NEAT_WORD | WORD, PIXEL, PIXEL, PIXEL, PIXEL, st.lists(STATE, max_size=9),
-    st.integers(-33, 33),
-)  # fmt: skip
-NEAT_WINDOW = st.fixed_dictionaries({"id": SMALL, "class": WORD, "title": WORD, "active": st.booleans()})
 FRAME = st.fixed_dictionaries(
     {"windows": st.lists(WINDOW, max_size=40) | ANY, "elements": st.lists(ROW | ANY, max_size=30) | ANY},
     optional={"info": st.text(max_size=50) | st.just("i" * 6000) | ANY},
@@ -135,7 +127,7 @@ def test_any_answer_ends_in_a_declared_way(said: bytes, method: str, last: bytes
     elif isinstance(result, GuestRefused):
         assert len(str(result)) <= 3000
     elif method == "observe":
-        assert isinstance(result, NeatFrame | Frame)
+        assert isinstance(result, Frame)
         within_bounds(result)
     elif isinstance(result, str) and method in ("tool", "info"):
         assert len(result) <= MAX_INFO
@@ -165,30 +157,6 @@ def test_any_observation_is_bounded_or_refused(frame: Any):
     within_bounds(frame)
 
 
-@pytest.mark.slow
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(
-    st.fixed_dictionaries(
-        {"windows": st.lists(NEAT_WINDOW, max_size=40), "elements": st.lists(NEAT_ROW | ROW, max_size=8)},
-        optional={"carets": st.lists(st.tuples(st.integers(-1, 9), st.integers(-1, 600)), max_size=3)},
-    )
-)
-@example({"windows": [], "elements": [["text", "a", "b", 1, 1, 9, 9, ["sen"], 0]], "carets": [(0, 1)]})
-def test_a_frame_that_needs_no_cutting_is_the_same_either_way(frame: dict[str, Any]):
-    found = neat(msgspec.msgpack.encode(frame))
-    if found is None:
-        within_bounds(frame)
-        return
-    event("neat")
-    try:
-        seen = from_guest(frame)
-    except ProtocolError:
-        with pytest.raises(ProtocolError):
-            from_guest(found)
-    else:
-        assert from_guest(found) == seen
-
-
 def test_answers_that_cost_much():
     deep = b"\x82\xa1i\x01\xa1r\x81\xa1a" + b"\x91" * 3_000_000 + b"\xc0"
     claims = [b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff"]
@@ -202,7 +170,7 @@ def test_answers_that_cost_much():
     # What nobody asked for is passed by without being built: keys that hash alike, or, here, that have no hash.
     keys = b"".join(msgspec.msgpack.encode(key) + value for key, value in (("windows", b"\x90"), ("elements", b"\x90")))
     odd = b"\x82\xa1i\x01\xa1r\x83" + keys + b"\xa1x\x81\x91\x80\xc0"
-    assert heard(framed(odd), "observe") == NeatFrame(windows=[], elements=[])
+    assert heard(framed(odd), "observe") == Frame(windows=[], elements=[])
     many = {"windows": [], "elements": [[]] * 3_000_000}  # a byte each, and as objects sixty
     assert isinstance(heard(answer(many), "observe"), LinkDown)
 

@@ -15,7 +15,7 @@ import msgspec
 
 from actors.cluster.config.deploy_files import PROVIDER, provider_set
 from actors.desktop.config import SandboxConfig
-from actors.desktop.link import Frame, GuestLink
+from actors.desktop.link import GuestLink
 from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import GuestRefused
@@ -24,7 +24,7 @@ from apis.applications import app_named, app_of_class
 from apis.apps.check.case import NotSo, Table
 from apis.apps.check.steps import REFUSED
 from apis.catalogue import declared
-from apis.observation import NeatFrame
+from apis.observation import Frame
 from runtime.errors import ConfigError
 
 CALL_S = 30.0
@@ -104,7 +104,7 @@ class RealDesk:
         """What the agent's method returns. Raises NotSo where it refuses, LinkDown."""
         try:
             found = await self._link.call(method, timeout_s=CALL_S, **arguments)
-            return msgspec.to_builtins(found) if isinstance(found, NeatFrame | Frame) else found
+            return msgspec.to_builtins(found) if isinstance(found, Frame) else found
         except GuestRefused as refused:
             raise NotSo(f"{method}: {refused}") from refused
 
