@@ -58,9 +58,9 @@ class Reports(Workbook):
         """Make a pivot table on the active sheet."""
         sheet = self._sheet_named(source_sheet, "source_sheet")
         area = self._block(sheet)
-        head = self._part(_first_row(area), sheet)
         wide = min(area.EndColumn - area.StartColumn + 1, MAX_FIELDS)
-        headers = [head.getCellByPosition(at, 0).String for at in range(wide)]
+        head = [sheet.getCellByPosition(area.StartColumn + at, area.StartRow) for at in range(wide)]
+        headers = [cell.String for cell in head]
         chosen = [
             *((name, "value_fields", "DATA") for name in value_fields),
             *((name, "row_fields", "ROW") for name in row_fields or ()),
@@ -179,12 +179,6 @@ class Reports(Workbook):
         if position != "none":
             chart.Legend.Alignment = enum("chart.ChartLegendPosition", position.upper())
         return f"legend: {position}"
-
-
-def _first_row(area: Any) -> Any:
-    rows = {"StartRow": area.StartRow, "EndRow": area.StartRow}
-    columns = {"StartColumn": area.StartColumn, "EndColumn": area.EndColumn}
-    return struct("table.CellRangeAddress", Sheet=area.Sheet, **rows, **columns)
 
 
 def _field(name: str, headers: list[str], area: Any, argument: str) -> str:

@@ -8,17 +8,20 @@ is kept, and after an error the connection is closed.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import websocket
 from guest import Refused
 
 HOST = "127.0.0.1"
+PORT_FILE = "DevToolsActivePort"
 MESSAGE_MAX = 16 << 20
 HEAD_MAX = 16_384
 
@@ -32,14 +35,14 @@ class _Socket:
 
     def __init__(self, port: int, until: float) -> None:
         self.until, self.room = until, HEAD_MAX
-        self._socket = socket.create_connection((HOST, port), timeout=_left(until))
+        self._socket = socket.create_connection((HOST, port), timeout=left(until))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._socket, name)
 
     def recv(self, size: int) -> bytes:
-        self._socket.settimeout(_left(self.until))
+        self._socket.settimeout(left(self.until))
         data = self._socket.recv(size)
         self.room -= len(data)
         if self.room < 0:
@@ -47,7 +50,7 @@ class _Socket:
         return data
 
     def send(self, data: bytes) -> int:
-        self._socket.settimeout(_left(self.until))
+        self._socket.settimeout(left(self.until))
         return self._socket.send(data)
 
 
@@ -62,11 +65,12 @@ def _translated(before: str = "") -> Iterator[None]:
         raise Closed(f"{before}{error}"[:200]) from error
 
 
-def _left(until: float) -> float:
-    left = until - time.monotonic()
-    if left <= 0:
+def left(until: float) -> float:
+    """Seconds until then. Raises TimeoutError."""
+    seconds = until - time.monotonic()
+    if seconds <= 0:
         raise TimeoutError("the deadline has passed")
-    return left
+    return seconds
 
 
 EVENTS_MAX = 500
@@ -92,6 +96,12 @@ class DevTools:
             self.close()
             raise
         self._socket.room = MESSAGE_MAX
+
+    @classmethod
+    def of_profile(cls, folder: str, until: float) -> DevTools:
+        """Connect to the browser of a profile below HOME. Raises OSError, and ValueError for a file that is not its."""
+        port, path = Path(os.environ["HOME"], folder, PORT_FILE).read_text()[:200].split()
+        return cls(int(port), path, until)
 
     def close(self) -> None:
         self._socket.close()

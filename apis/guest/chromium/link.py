@@ -7,7 +7,6 @@ hidden page of the helper extension, so that looking at them disturbs none of th
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,7 +17,6 @@ from guest.application import command_lines
 from guest.chromium.devtools import DevTools, soon
 from guest.chromium.start import HELPER_ID, PROFILE, PROGRAMS
 
-PORT_FILE = "DevToolsActivePort"
 LOOK_S = 0.02
 SHORT_S = 1.0  # for a command that only ends something
 _APPEARED = ("Target.targetCreated", "Target.targetInfoChanged")
@@ -202,8 +200,7 @@ class Browser:
             except (OSError, Refused):  # it was started again, or its hidden page has gone
                 self._drop()
         try:
-            port, path = (Path(os.environ["HOME"]) / PROFILE / PORT_FILE).read_text()[:200].split()
-            self._tools = DevTools(int(port), path, until)
+            self._tools = DevTools.of_profile(PROFILE, until)
         except TimeoutError as error:
             raise failed(SILENT) from error
         except (OSError, ValueError) as error:

@@ -17,12 +17,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
 from guest import Refused
-from guest.chromium.devtools import DevTools
+from guest.chromium.devtools import DevTools, left
 from guest.code import start as code_start
 from guest.code.start import EXTENSIONS, LOCK
 from guest.files import wrong
@@ -111,25 +112,18 @@ def wait(true: Callable[[State], bool], until: float) -> State:
 def _exchange(method: str, until: float, words: dict[str, Any]) -> dict[str, Any]:
     """One request and its answer. Raises OSError, TimeoutError among them, and ValueError for no answer at all."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-        _patience(link, until)
+        link.settimeout(left(until))
         link.connect(place())
         link.sendall(json.dumps({"method": method, **words}).encode() + b"\n")
         heard = b""
         while not heard.endswith(b"\n"):
-            _patience(link, until)
+            link.settimeout(left(until))
             piece = link.recv(1 << 16)
             heard += piece
             if not piece or len(heard) > MOST_BYTES:
                 raise ConnectionError("no whole answer")
     answer: dict[str, Any] = json.loads(heard)
     return answer
-
-
-def _patience(link: socket.socket, until: float) -> None:
-    left = until - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    link.settimeout(left)
 
 
 def _value(answer: dict[str, Any]) -> State:
@@ -139,7 +133,6 @@ def _value(answer: dict[str, Any]) -> State:
     return value
 
 
-PORT_FILE = "DevToolsActivePort"
 _SWITCH = Path(__file__).with_name("switch.js").read_text()
 
 
@@ -148,8 +141,7 @@ def switch_off(extension_id: str, until: float) -> bool:
     expression = f"({_SWITCH})({json.dumps(extension_id.lower())})"
     asked = {"expression": expression, "awaitPromise": True, "returnByValue": True}
     try:
-        port, path = Path(os.environ["HOME"], code_start.WINDOW_PROFILE, PORT_FILE).read_text()[:200].split()
-        link = DevTools(int(port), path, until)
+        link = DevTools.of_profile(code_start.WINDOW_PROFILE, until)
         try:
             session = link.ask("Target.attachToTarget", {"targetId": _page(link, until), "flatten": True}, until)
             result = link.ask("Runtime.evaluate", asked, until, str(session["sessionId"]))
@@ -308,13 +300,8 @@ def _listening(server: subprocess.Popen[str]) -> bool:
     finally:
         timer.cancel()
     if listens:
-        threading.Thread(target=_drain, args=(output,), daemon=True).start()
+        threading.Thread(target=deque, args=(output, 0), daemon=True).start()
     return listens
-
-
-def _drain(output: IO[str]) -> None:
-    while output.read(1 << 12):
-        pass
 
 
 def _stop(child: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:

@@ -274,7 +274,8 @@ def _poster() -> Any:
 def _start_with_slide(page: Any, shape: Any) -> None:
     """Have a medium play as soon as its slide shows: an effect of the slide's main sequence, as the office makes it."""
     root = page.AnimationNode
-    main = next((node for node in each(root) if _type_of(node) == MAIN_SEQUENCE), None)
+    kept = {note.Value: node for node in each(root) for note in node.UserData or () if note.Name == "node-type"}
+    main = kept.get(MAIN_SEQUENCE)
     if main is None:
         main = service("animations.SequenceTimeContainer")
         main.UserData = (_note("node-type", MAIN_SEQUENCE),)
@@ -299,7 +300,3 @@ def _container(parent: Any) -> Any:
 
 def _note(name: str, value: int) -> Any:
     return struct("beans.NamedValue", Name=name, Value=uno.Any("short", value))
-
-
-def _type_of(node: Any) -> Any:
-    return next((note.Value for note in node.UserData or () if note.Name == "node-type"), None)

@@ -7,7 +7,7 @@ Python counts them.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -279,8 +279,13 @@ class TextDocument(Document):
                     if plain or _stepped_over(cursor, here.whole, first, last):
                         yield here, part_of(match, spans, first, last), cursor
 
-    def _told(self, done: str, places: list[Piece]) -> str:
-        """What was done where, for places named from the last to the first."""
+    def _change(self, name: str, done: str, matches: Iterator[Any], change: Callable[[Piece, Match, Any], Any]) -> str:
+        """Carry out `change` at each match, as one step; what was done where."""
+        places = []
+        with self._one_step(name):
+            for piece, match, cursor in matches:
+                change(piece, match, cursor)
+                places += [] if match.rest else [piece]
         names = list(dict.fromkeys(piece.name for piece in reversed(places)))
         some = ", ".join(names[:SOME]) + (f" and {len(names) - SOME} more" if len(names) > SOME else "")
         return (

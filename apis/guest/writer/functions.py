@@ -64,12 +64,8 @@ class Looks(TextDocument):
         return self._set("set_font_size", f"now {font_size:g} points", pattern, paragraph_indices, given)
 
     def _set(self, name: str, done: str, pattern: str, indices: list[int] | None, given: Any) -> str:
-        places = []
-        with self._one_step(name):
-            for piece, match, cursor in self._each(pattern, indices):
-                cursor.setPropertyValues(*given)
-                places += [] if match.rest else [piece]
-        return self._told(done, places)
+        matches = self._each(pattern, indices)
+        return self._change(name, done, matches, lambda piece, match, cursor: cursor.setPropertyValues(*given))
 
     def set_font(self, *, font_name: str, paragraph_indices: list[int] | None) -> str:
         self._set_whole("set_font", paragraph_indices, character(FontName=font_name))

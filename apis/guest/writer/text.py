@@ -9,7 +9,7 @@ from typing import Any
 from guest.files import image_size, refuse_large, there_in_home, wrong
 from guest.matching import MOST, Match
 from guest.office.base import each, enum, graphic
-from guest.writer.base import TextDocument, as_typed, character, one_line, plural, rewrite, select_back
+from guest.writer.base import Piece, TextDocument, as_typed, character, one_line, plural, rewrite, select_back
 
 MATH = "078B7ABA-54FC-457F-8551-6147e776a997"  # class id of the office's formulas
 INSIDE = r"[\w\u00ad\u0300-\u036f]"  # of a word: letters, digits, _, soft hyphens, accents
@@ -54,23 +54,21 @@ class Writing(TextDocument):
         return f"wrote {plural(len(text), 'character')}; the caret is in {self._where(caret)}"
 
     def find_and_replace(self, *, pattern: str, replacement: str, paragraph_indices: list[int] | None) -> str:
-        places = []
-        with self._one_step("find_and_replace"):
-            for piece, match, cursor in self._each(pattern, paragraph_indices, replacement):
-                rewrite(piece.text, cursor, as_typed(match.new))
-                places += [] if match.rest else [piece]
-        return self._told("replaced", places)
+        matches = self._each(pattern, paragraph_indices, replacement)
+        return self._change(
+            "find_and_replace", "replaced", matches,
+            lambda piece, match, cursor: rewrite(piece.text, cursor, as_typed(match.new)),
+        )  # fmt: skip
 
     def change_text_case(self, *, case_type: str, pattern: str, paragraph_indices: list[int] | None) -> str:
-        change = str.upper if case_type == "uppercase" else str.lower
-        places = []
-        with self._one_step("change_text_case"):
-            for piece, match, cursor in self._each(pattern, paragraph_indices):
-                string = piece.string[match.start : match.end]
-                for part in _in_parts(piece.text, cursor) if change(string) != string else ():
-                    rewrite(piece.text, part, change(part.String))
-                places += [] if match.rest else [piece]
-        return self._told(f"now {case_type}", places)
+        changed = str.upper if case_type == "uppercase" else str.lower
+
+        def change(piece: Piece, match: Match, cursor: Any) -> None:
+            string = piece.string[match.start : match.end]
+            for part in _in_parts(piece.text, cursor) if changed(string) != string else ():
+                rewrite(piece.text, part, changed(part.String))
+
+        return self._change("change_text_case", f"now {case_type}", self._each(pattern, paragraph_indices), change)
 
     def capitalize_words(self, *, paragraph_indices: list[int] | None) -> str:
         """A capital at the start of every word."""
