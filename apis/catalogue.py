@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from apis import built
-from apis.applications import APP_NAMES, BY_FOLDER
-from apis.apps.application import OWN, modules_brought
+from apis.applications import APP_NAMES, BY_FOLDER, OWN, modules_brought
 from apis.functions.declaration import Function, Tool, read
 from apis.functions.values import fit
 from runtime.errors import ConfigError

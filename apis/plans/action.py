@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import Any
 
+from apis.actions.arguments import KEYS
 from apis.actions.gui import (
     Action,
     Click,
@@ -185,5 +186,7 @@ def _(action: Exit, observation: Observation) -> ActionPlan:
 
 
 def pressed(*names: str) -> Call:
-    """Press keys by their names together."""
+    """Press keys together. Raises KeyError for what is not the name of one in `KEYS`."""
+    if unknown := set(names) - set(KEYS):
+        raise KeyError(*unknown)
     return Call("hotkey", {"keys": list(names)})

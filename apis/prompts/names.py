@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from apis.actions.gui import Place
-from apis.applications import BY_FOLDER
-from apis.apps.application import modules_brought
+from apis.applications import BY_FOLDER, modules_brought
 from apis.apps.ranking import RANKED
 from apis.observation import Element, Observation
 

@@ -11,9 +11,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from apis.actions.arguments import KEYS
 from apis.observation import SCREEN
-from apis.plans.action import BRIEFLY, SETTLE, Call
+from apis.plans.action import BRIEFLY, SETTLE, Call, pressed
 from apis.tasks.osworld import HOME
 from apis.tasksets.package import Lacking
 
@@ -259,7 +258,4 @@ def _done(name: str, args: list[Any], named: dict[str, Any], pointer: Pointer) -
 
 
 def _keys(names: list[str]) -> Call:
-    keys = [name.lower() for name in names]
-    if lacking := set(keys) - set(KEYS):
-        raise KeyError(lacking)
-    return Call("hotkey", {"keys": keys})
+    return pressed(*(name.lower() for name in names))

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from apis import entries, guest_source
-from apis.apps import application
+from apis import applications, entries
 from apis.tasks import registry as tasks
 from apis.tasks.metrics import registry as metrics
 from runtime.errors import ConfigError
@@ -101,7 +100,7 @@ def test_a_metric_or_application_that_can_not_be_used_is_named_likewise(
 ) -> None:
     install(group, "mine = other_package:A", module)
     with pytest.raises(ConfigError, match=rf"package other-package 2\.5, entry point {group}: mine = .*{why}"):
-        metrics.declared() if group == entries.METRICS else application.declared()
+        metrics.declared() if group == entries.METRICS else applications.declared()
 
 
 def test_a_guest_folder_takes_no_name_of_the_programs_own(
@@ -113,13 +112,13 @@ def test_a_guest_folder_takes_no_name_of_the_programs_own(
     (place / "app.py").touch()
     install(entries.APPLICATIONS, "screen = with_guest", "")
     with pytest.raises(ConfigError, match=r"guest\.screen is taken"):
-        guest_source.files()
+        applications.guest_files()
     sys.modules.pop("with_guest", None)
 
 
 LOOK = """
 import json
-from apis import guest_source
+from apis.applications import guest_files
 from apis.actions.grammar import parse
 from apis.actions.gui import OPEN_APP_NAMES
 from apis.catalogue import TOOLS
@@ -133,7 +132,7 @@ print(json.dumps({
     "own": suites.load("say_yes").trained,
     "call": str(parse("NotesTools.add(text='kiwi')", "notes")),
     "opens": OPEN_APP_NAMES[-1],
-    "guest": [name for name in guest_source.files() if name.startswith("notes/")],
+    "guest": [name for name in guest_files() if name.startswith("notes/")],
     "metric": "shouts" in METRICS,
 }))
 """

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = {
     "__init__.py": "",
     "app.py": """
-from apis.apps.application import App
+from apis.applications import App
 
 APP = App("paint", ("paint-window",), "paint", ("paint",), opens=("png",), late=True, program="paint", packages="p.txt")
 """,

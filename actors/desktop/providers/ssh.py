@@ -32,7 +32,7 @@ from actors.desktop.link import CIPHERS
 from actors.desktop.provider import Desktop, DesktopSpec, Provider, SshAddress
 from actors.desktop.providers import home, ssh_files
 from actors.errors import DesktopFault
-from apis import guest_source
+from apis.applications import guest_files
 from apis.guest.session.members import NOT_STOPPED
 from apis.tasks.verify.verify import WantedFile
 from runtime.errors import ConfigError
@@ -70,7 +70,7 @@ except BaseException:
 @functools.cache
 def archive() -> bytes:
     """A compressed tar file with the folders guest, home and run, which each session is sent. Raises ConfigError."""
-    files = {f"guest/{name}": path.read_bytes() for name, path in guest_source.files().items()}
+    files = {f"guest/{name}": path.read_bytes() for name, path in guest_files().items()}
     start = home.load()
     files |= {f"home/{path}": content.encode() for path, content in start.files.items()}
     folders = {"run", "home", *(f"home/{path}" for path in start.folders)}

@@ -17,7 +17,7 @@ import msgspec
 import yaml
 from PIL import Image
 
-from apis.apps.application import folders_brought
+from apis.applications import folders_brought
 from apis.documents.docx import Run, make_docx
 from apis.documents.odp import make_odp
 from apis.documents.xlsx import make_xlsx

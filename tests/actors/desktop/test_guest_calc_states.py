@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from apis.apps.application import OFFICE
+from apis.applications import OFFICE
 from apis.documents.xlsx import make_xlsx
 from apis.observation import Observation, from_guest
 from apis.prompts.compact import render_compact

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apis.apps.application import OFFICE
+from apis.applications import OFFICE
 
 Guest = Any  # a desktop in a test's words: see conftest.py
 SILENT = """

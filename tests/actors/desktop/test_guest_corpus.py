@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from actors.cluster.checks.apis.command import missing
-from apis.apps.application import OFFICE
+from apis.applications import OFFICE
 from apis.observation import Element, from_guest
 from apis.plans.action import typed
 from apis.tasksets.steps import CSV_FILTER

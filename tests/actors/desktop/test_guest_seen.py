@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from apis.apps.application import OFFICE
+from apis.applications import OFFICE
 from apis.observation import Observation, from_guest
 from apis.prompts.compact import render_compact
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors.desktop.link import GuestLink
-from apis.apps.application import OFFICE
+from apis.applications import OFFICE
 
 pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
 

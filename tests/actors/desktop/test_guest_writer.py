@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from PIL import Image
 
-from apis.apps.application import OFFICE
+from apis.applications import OFFICE
 from apis.apps.check.case import picture
 from apis.tasks.osworld import Open, OpenParameters
 from tests.actors.desktop.offices import Office, booted

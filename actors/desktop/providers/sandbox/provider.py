@@ -25,8 +25,7 @@ from actors.desktop.providers.sandbox import cgroups, command, ending, owners, s
 from actors.desktop.providers.sandbox.owners import lease_user
 from actors.desktop.providers.sandbox.sandbox import GONE_S, LOG, Sandbox, Watched, remove_folder
 from actors.errors import DesktopFault
-from apis import guest_source
-from apis.apps.application import GUEST
+from apis.applications import GUEST, guest_files
 from apis.guest.chromium import start as chromium_start
 from apis.tasks.verify.verify import WantedFile
 from runtime.errors import ConfigError
@@ -121,7 +120,7 @@ class SandboxProvider(abc.Provider):
         (etc / "code").write_text(command.EDITOR_PROGRAM)
         (etc / "code").chmod(0o755)
         # A copy: the sources may lie where the desktops' users can't go, and must not change under a running desktop.
-        for name, source in guest_source.files().items():
+        for name, source in guest_files().items():
             copy = self._folder / "guest" / name
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, copy)

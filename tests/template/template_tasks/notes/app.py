@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from apis.apps.application import App
+from apis.applications import App
 
 APP = App("notes", ("notes",), "notes", ("xterm", "-class", "Notes", "-T", "Notes", "-e", "cat"))
