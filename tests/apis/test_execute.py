@@ -84,7 +84,7 @@ def test_every_declared_function_has_a_plan() -> None:
 
 def test_results_and_endings() -> None:
     assert plan(Quote(content="keep this"), SCREEN).result == "keep this"
-    assert plan(OpenApp(app_name="gimp"), SCREEN).result == "gimp is not supported or recognized"
+    assert plan(OpenApp(app_name="settings"), SCREEN).result == "settings is not supported or recognized"
 
 
 def test_an_application_of_one_window_is_brought_to_the_front() -> None:
