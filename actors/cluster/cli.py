@@ -93,9 +93,8 @@ class Parser(argparse.ArgumentParser):
             given = getattr(args, action.dest, None)
             if given == "" or (isinstance(given, list) and "" in given):
                 name = action.option_strings[-1] if action.option_strings else action.metavar or action.dest
-                if action.required and action.nargs is None:
-                    raise ConfigError(f"{name} is empty: give it a value")
-                raise ConfigError(f"{name} is empty: give it a value, or leave it out")
+                without = "" if action.required and action.nargs is None else ", or leave it out"
+                raise ConfigError(f"{name} is empty: give it a value{without}")
 
 
 @lru_cache(maxsize=1)

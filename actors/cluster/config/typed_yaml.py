@@ -306,19 +306,11 @@ def _check_choice(data: Any, parts: tuple[inspect.Type, ...], at: str, context: 
 
 
 def _right_key(full: str, siblings: list[str], at: str, known: tuple[str, ...]) -> str:
-    word = full.rpartition(".")[2]
-    best = nearest(word, siblings)
-    if best is not None:
-        return f"did you mean {_join(at, best)}?"
+    word, by_name = full.rpartition(".")[2], {path.rpartition(".")[2]: path for path in reversed(known)}
     below = {path.rpartition(".")[2]: path for path in reversed(known) if at and path.startswith(f"{at}.")}
-    if (deeper := nearest(word, below, cutoff=0.8)) is not None:
-        return f"did you mean {below[deeper]}?"
-    elsewhere = [path for path in known if path.rpartition(".")[2] == word]
-    if elsewhere:
-        return f"did you mean {elsewhere[0]}?"
-    by_name = {path.rpartition(".")[2]: path for path in reversed(known)}
-    # Who names a section means one of its keys: only what is all but equal is looked for in the others.
-    far = nearest(word, by_name, cutoff=0.8 if at else 0.6)
-    if far is not None:
-        return f"did you mean {by_name[far]}?"
+    # Who names a section means one of its keys: only what is all but equal is looked for elsewhere.
+    far = 0.8 if at else 0.6
+    for options, cutoff in (({one: _join(at, one) for one in siblings}, 0.6), (below, 0.8), (by_name, far)):
+        if (best := nearest(word, options, cutoff=cutoff)) is not None:
+            return f"did you mean {options[best]}?"
     return hint(word, siblings, shown=len(siblings))
