@@ -102,13 +102,6 @@ def test_a_seat_is_ended_only_where_its_process_or_what_it_shares_changes(before
         assert change == LiveChange()
 
 
-def test_seats_begin_again_where_another_memo_is_theirs() -> None:
-    shape = Shape(seats=2, processes=1, samplers=1, memo="on")
-    for other in ({"settle_ms": 200}, {"memo": "off"}):
-        change = apply.decide(laid(shape), laid(msgspec.structs.replace(shape, **other)))
-        assert (change.removed, [host.name for host in change.hosts]) == (("desktop/0", "desktop/1"), ["desktops/0"])
-
-
 def planned(**changed: Any) -> tuple[Deploy, compose.Plan]:
     deploy, _ = deploy_files.load("smoke", [f"{name}={value}" for name, value in changed.items()])
     return deploy, loop.training().planned(deploy, run_dir=Path("run"), incarnation="i")

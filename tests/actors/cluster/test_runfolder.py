@@ -72,16 +72,6 @@ def test_an_existing_run_is_only_continued_on_request(tmp_path: Path) -> None:
     again.end("ok", None)
 
 
-def test_a_resume_of_some_gives_the_others_not_up(tmp_path: Path) -> None:
-    path, begun = tmp_path / "a", run_folder.Asked(seeds=[0, 1, 2], overrides=["a=1"])
-    run_folder.claim(path, msgspec.structs.replace(record("a"), asked=begun), resume=False).end("stopped", None)
-    some = run_folder.Asked(seeds=[1], overrides=["a=1", "b=2"])
-    again = run_folder.claim(path, msgspec.structs.replace(record("a"), asked=some), resume=True)
-    again.end("ok", None)
-    assert run_folder.read_record(path).asked == run_folder.Asked(seeds=[0, 1, 2], overrides=["a=1", "b=2"])
-    assert run_folder.Asked(seeds=[1]).joined(run_folder.Asked(seeds=[3, 1])).seeds == [1, 3]
-
-
 def test_a_run_is_continued_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my.yaml").touch()
     begun = msgspec.structs.replace(record("a"), file="my.yaml", path=str(tmp_path / "my.yaml"))

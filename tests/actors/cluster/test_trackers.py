@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -234,17 +233,3 @@ def test_a_tracker_that_is_not_installed_is_refused_before_anything_starts(
     assert cli.main(["run", "smoke", "--dry-run", "--set", "run.trackers=[mlflow]"]) == 2
     mend = f"{sys.executable} -m pip install 'computerrl[trackers]'"
     assert f"run.trackers: mlflow is not installed: {mend}" in capsys.readouterr().err
-
-
-def test_mlflow_is_sent_what_there_is_in_few_requests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    sent: list[int] = []
-    client = SimpleNamespace(
-        get_experiment_by_name=lambda _: SimpleNamespace(experiment_id="e"),
-        create_run=lambda *_, **__: SimpleNamespace(info=SimpleNamespace(run_id="r")),
-        log_batch=lambda _, metrics: sent.append(len(metrics)),
-    )
-    monkeypatch.setitem(sys.modules, "mlflow", SimpleNamespace(MlflowClient=lambda: client))
-    monkeypatch.setitem(sys.modules, "mlflow.entities", SimpleNamespace(Metric=lambda *parts: parts))
-    sink = trackers.TRACKERS["mlflow"]("name", "group", tmp_path)
-    sink.log([Point(step, 0.0, {"rl/loss": 1.0, "rl/kl": 0.5}) for step in range(600)])
-    assert sent == [1000, 200]
