@@ -90,9 +90,9 @@ KEYS_HELP = Help(
     "examples:\n  computerrl keys staleness\n  computerrl keys --schema > deploy.schema.json\n",
 )
 DOCTOR_HELP = Help(
-    "check this machine, and a cluster's",
-    "Check that this machine can run desktops and training, and a cluster's machines what FILE places there. Name"
-    " what is missing and the command that mends it.",
+    "check this machine",
+    "Check that this machine can run desktops and training for FILE. Name what is missing and the command that mends"
+    " it. Of what FILE places on other machines nothing is asked here: run it there.",
     "examples:\n  computerrl doctor\n  computerrl doctor deploy/smoke.yaml --json\n",
 )
 
