@@ -73,7 +73,7 @@ AREAS: dict[str, dict[str, list[str]]] = {
         ],
     },
     "resume": {
-        "actors/cluster/runs/requests.py": ["tests/actors/cluster/test_resume.py"],
+        "actors/cluster/runs/requests.py": ["tests/actors/cluster/test_resume.py", "tests/actors/cluster/test_fork.py"],
     },
 }  # fmt: skip
 PRELOADED = {"losses": ["torch"]}  # what an area's tests load that takes seconds, beside what all do

@@ -194,7 +194,7 @@ def claim(request: RunRequest) -> RunFolder:
         asked=request.asked,
     )
     run = run_folder.claim(folder, record, resume=request.resume)
-    run.write("deploy.yaml", deploy_files.dump(request.deploy).encode())
+    run_folder.write(run.path, deploy_files.STORED, deploy_files.dump(request.deploy).encode())
     return run
 
 

@@ -120,14 +120,10 @@ class RunFolder:
         self._umask = os.umask(_OTHERS)  # of this process before
 
     def save(self) -> None:
-        self.write("run.json", msgspec.json.format(msgspec.json.encode(self.record), indent=2) + b"\n")
+        write(self.path, "run.json", msgspec.json.format(msgspec.json.encode(self.record), indent=2) + b"\n")
         if not self.record.verdict:  # room for the next record: a run that a full disk ended is to say so
             with suppress(OSError), (self.path / "run.json.part").open("wb") as file:
                 file.write(b" " * SET_ASIDE_BYTES)
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write one of the folder's own files, the whole of it or nothing."""
-        write(self.path, name, content)
 
     def end(self, verdict: str, reason: str | None) -> None:
         """Record how it ended and give the folder back."""

@@ -283,3 +283,48 @@ def test_a_run_that_its_time_limit_ended_goes_on(broken: Broken) -> None:
         (folder / "run.json").write_bytes(msgspec.json.encode(ended))
         cli.main([*begin, "--resume"])
         assert len(broken.begun) == begun
+
+
+def test_a_run_of_its_own_is_a_list_of_one(broken: Broken) -> None:
+    (one,) = asked("my file.yaml", "--name", "one", "--set", "run.seed=4")
+    assert (one.folder, one.deploy.run.seed, one.experiment, one.resume) == (Path("my runs/one"), 4, "", False)
+    assert not Path("my runs").exists(), "resolving writes nothing"
+    assert cli.main(["run", "my file.yaml", "--name", "one", *AT]) == 130
+    (again,) = asked("my file.yaml", "--resume")
+    assert (again.folder, again.resume, again.changed) == (one.folder, True, False)
+    assert asked("my file.yaml", "--resume", "--set", "run.limit_s=9")[0].changed
+
+
+def test_what_is_newest_goes_on_whatever_was_there_before(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
+    begin = ["run", "my file.yaml", *AT]
+    assert cli.main([*begin, "--name", "alone"]) == 130
+    assert cli.main([*begin, "--resume"]) == 0
+    assert broken.begun == ["alone", "alone"]
+    assert cli.main([*begin, "--seed", "3", "--name", "e"]) == 130
+    assert cli.main([*begin, "--name", "newest"]) == 130
+    assert cli.main([*begin, "--resume"]) == 0
+    assert broken.begun[-2:] == ["newest", "newest"]
+
+
+def test_the_last_recording_stays_what_it_was_when_a_run_began(broken: Broken) -> None:
+    assert cli.main(["run", "my file.yaml", "--name", "d", *AT]) == 130
+    connect(Path("my runs/d/ledger.sqlite"))[0].close()
+    for words in ([], ["--seed", "3"]):
+        (one,) = asked("my file.yaml", "--name", "e", "--set", "demos.source=last", *words)
+        assert one.asked is not None
+        assert (one.asked.overrides, one.deploy.demos.source) == (["demos.source=d"], "d")
+
+
+def test_a_changed_file_gets_no_more_seeds(broken: Broken, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "my file.yaml", "--seed", "5", "--name", "e", *AT]) == 130
+    line = told(capsys)
+    Path("my file.yaml").write_text(FILE.replace("count: 1", "count: 2"))
+    assert "my file.yaml: it has changed since e-5 was begun with it" in refused(capsys, *line)
+    Path("my file.yaml").write_text(FILE + "# more of the same\n")
+    assert cli.main(line) == 0
+
+
+def test_what_was_evaluated_or_recorded_is_no_run_of_a_file_called_alike(tmp_path: Path) -> None:
+    for name, file in (("a", "local"), ("b", "eval runs/local"), ("c", "demos record suites/local.yaml")):
+        run_folder.claim(tmp_path / name, record(name, file), resume=False).end("ok", None)
+    assert requests._run_of(tmp_path, None, "local").name == "a"
