@@ -121,20 +121,17 @@ def test_the_rule(tries: int, wins: int, imported: bool, where: Stratum | None) 
         assert (cold_start.next_stage(task, RULES, 1) is AttemptStage.POLICY) == (where is Stratum.SOMETIMES)
 
 
-@given(st.lists(st.text("abc", min_size=1), min_size=1, max_size=5, unique=True), st.integers(0, 2**60))
-def test_members_take_turns(names: list[str], seed: int) -> None:
-    tasks = [
-        DemoTask(task="t", first=AttemptTally(tries=tries), faults=faults) for tries in range(5) for faults in range(2)
-    ]
-    assert [cold_start.member_of(task, names, seed) in names for task in tasks] == [True] * 10
-    turns = [
-        cold_start.member_of(DemoTask(task="t", first=AttemptTally(tries=n)), names, seed) for n in range(len(names))
-    ]
+@given(st.lists(st.text("abc", min_size=1), min_size=2, max_size=5, unique=True), st.integers(0, 2**60))
+def test_members_take_turns_in_an_order_of_the_task(names: list[str], seed: int) -> None:
+    def member(tries: int = 0, out: int = 0, faults: int = 0, seed: int = seed) -> str:
+        first = AttemptTally(tries=tries, out=out)
+        return cold_start.member_of(DemoTask(task="t", first=first, faults=faults), names, seed)
+
+    turns = [member(tries) for tries in range(len(names))]
     assert sorted(turns) == sorted(names)
-    broken = DemoTask(task="t", faults=1)
-    assert len(names) == 1 or cold_start.member_of(broken, names, seed) != cold_start.member_of(
-        DemoTask(task="t"), names, seed
-    )
+    for tries, out, faults in ((1, 1, 0), (0, 1, 1), (2, 0, 1), (1, 2, 3)):
+        assert member(tries, out, faults) == turns[(tries + out + faults) % len(names)]
+    assert {member(seed=other) for other in range(99)} == set(names)
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
