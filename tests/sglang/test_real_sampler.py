@@ -14,44 +14,23 @@ import psutil
 import pytest
 
 from actors.errors import Deferred
-from actors.replay.messages import Sampling, Serving
+from actors.replay.messages import Sampling
 from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig, WeightSyncConfig
-from actors.sampler.messages import Canary, Generate, Generated, Pin, Refused, Unpin, Weights
+from actors.sampler.messages import Generate, Generated, Pin, Refused, Unpin, Weights
 from policy.tensorfiles import digest
-from runtime.actor import Actor, handles
-from runtime.logs.reader import read_logs
-from runtime.messaging.message import Done, Version
+from runtime.messaging.message import Version
 from runtime.messaging.refs import Ref
 from runtime.supervision import RestartPolicy
 from runtime.system import ActorSpec, ActorSystem
+from tests.actors.sampler.peers import Ledger
+from tests.actors.sampler.test_sampler_actor import PROMPT, events, scores
+from tests.actors.sampler.test_sampler_actor import check as check_at
 from tests.policy.adapted import adapted
-from tests.policy.engine_tools import CONTEXT, VOCAB, reference_logits, reference_logprobs
+from tests.policy.engine_tools import CONTEXT, VOCAB
 
 pytestmark = pytest.mark.real_sglang
 BASE, FIRST, SECOND = (Version(lineage=0, step=step) for step in range(3))
-PROMPT = [(3 + 7 * i) % VOCAB for i in range(24)]
 WAIT_S = 240.0
-
-
-class Ledger(Actor):
-    """Remembers what samplers said they serve."""
-
-    told: asyncio.Queue[Version]
-
-    async def on_start(self) -> None:
-        type(self).told = asyncio.Queue()
-
-    @handles(Serving)
-    async def serving(self, msg: Serving) -> Done:
-        """Remember it."""
-        self.told.put_nowait(msg.version)
-        return Done()
-
-    @classmethod
-    async def hears(cls, version: Version) -> None:
-        """Return once that is served."""
-        while await asyncio.wait_for(cls.told.get(), WAIT_S) != version:
-            pass
 
 
 @asynccontextmanager
@@ -80,14 +59,8 @@ async def sampling(folder: Path, model: Path, in_flight: str | None = None, **mo
         yield system.ref("sampler/0")
 
 
-def canary(model: Path) -> Canary:
-    ids = PROMPT[:12]
-    logprobs = reference_logits(model, ids).log_softmax(-1)
-    return Canary(ids=ids, logprobs=[float(logprobs[i, ids[i + 1]]) for i in range(11)])
-
-
 def weights(version: Version, model: Path, *, scored_by: Path | None = None) -> Weights:
-    return Weights(version=version, digest=digest(model), location=str(model), canary=canary(scored_by or model))
+    return Weights(version=version, digest=digest(model), location=str(model), canary=scores(scored_by or model))
 
 
 async def ask(ref: Ref, rid: str, tokens: int = 6, pin: Version | None = None, prompt: list[int] = PROMPT) -> Generated:
@@ -97,12 +70,7 @@ async def ask(ref: Ref, rid: str, tokens: int = 6, pin: Version | None = None, p
 
 
 def check(model: Path, found: Generated, version: Version) -> None:
-    assert [(span.version, span.start, span.end) for span in found.spans] == [(version, 0, len(found.output_ids))]
-    assert found.logprobs == pytest.approx(reference_logprobs(model, PROMPT, found.output_ids, 1.0), abs=1e-4)
-
-
-def events(folder: Path, name: str) -> list[dict[str, object]]:
-    return [line for line in read_logs(folder) if line["event"] == name]
+    check_at(model, found, version, 1.0)
 
 
 def tree(pid: int) -> list[psutil.Process]:
@@ -112,7 +80,7 @@ def tree(pid: int) -> list[psutil.Process]:
 
 async def test_a_real_server_behind_a_sampler(tmp_path: Path, models: list[Path]) -> None:
     async with sampling(tmp_path, models[0]) as ref:
-        await Ledger.hears(BASE)
+        await Ledger.hears(BASE, WAIT_S)
         check(models[0], await ask(ref, "a"), BASE)
 
         # Nothing that would kill the server reaches it.
@@ -122,7 +90,7 @@ async def test_a_real_server_behind_a_sampler(tmp_path: Path, models: list[Path]
         # Newer weights wait for what is being drawn, and nothing is aborted.
         long = asyncio.create_task(ask(ref, "c", tokens=300))
         await ref.tell(weights(FIRST, models[1]))
-        await Ledger.hears(FIRST)
+        await Ledger.hears(FIRST, WAIT_S)
         check(models[1], await ask(ref, "d"), FIRST)
         assert len((await long).output_ids) == 300
         assert len((await long).spans) == 1
@@ -132,7 +100,7 @@ async def test_a_real_server_behind_a_sampler(tmp_path: Path, models: list[Path]
         await ref.tell(weights(SECOND, models[2]))
         check(models[0], await ask(ref, "e", pin=BASE), BASE)
         await ref.ask(Unpin(version=BASE), timeout_s=WAIT_S)
-        await Ledger.hears(SECOND)
+        await Ledger.hears(SECOND, WAIT_S)
         with pytest.raises(Deferred):
             await ask(ref, "late", pin=BASE)
 
@@ -160,11 +128,11 @@ async def test_a_real_server_behind_a_sampler(tmp_path: Path, models: list[Path]
 async def test_weights_change_under_a_request(tmp_path: Path, models: list[Path], update: str) -> None:
     newer = weights(FIRST, models[1])
     async with sampling(tmp_path, models[0], in_flight=update) as ref:
-        await Ledger.hears(BASE)
+        await Ledger.hears(BASE, WAIT_S)
         long = asyncio.create_task(ask(ref, "a", tokens=2000))
         await ask(ref, "b", tokens=5)
         await ref.tell(newer)
-        await Ledger.hears(FIRST)
+        await Ledger.hears(FIRST, WAIT_S)
         check(models[1], await ask(ref, "c"), FIRST)
         spans = (await long).spans
         assert [span.version for span in spans] == [BASE, FIRST]
@@ -174,15 +142,15 @@ async def test_adapters_answer_as_merged_weights_do(tmp_path: Path, models: list
     steps = list(adapted(models[0], tmp_path / "adapted", 2))
     targets = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
     async with sampling(tmp_path, models[0], adapter_rank=4, adapter_targets=targets) as ref:
-        await Ledger.hears(BASE)
+        await Ledger.hears(BASE, WAIT_S)
         check(models[0], await ask(ref, "a"), BASE)
         long = asyncio.create_task(ask(ref, "long", tokens=300))
         for version, (merged, adapter, digest_) in zip((FIRST, SECOND), steps, strict=True):
-            scored = canary(merged)
+            scored = scores(merged)
             await ref.tell(
                 Weights(version=version, location="", adapter=str(adapter), adapter_digest=digest_, canary=scored)
             )
-            await Ledger.hears(version)
+            await Ledger.hears(version, WAIT_S)
             check(merged, await ask(ref, f"to {version}", tokens=24), version)
         assert {span.version for span in (await long).spans} <= {BASE, FIRST}  # it went on with what it began with
 
@@ -190,7 +158,7 @@ async def test_adapters_answer_as_merged_weights_do(tmp_path: Path, models: list
         await ref.ask(Pin(version=FIRST, location=str(steps[0][0])), timeout_s=WAIT_S)
         check(steps[0][0], await ask(ref, "pinned", pin=FIRST), FIRST)
         await ref.ask(Unpin(version=FIRST), timeout_s=WAIT_S)
-        await Ledger.hears(SECOND)
+        await Ledger.hears(SECOND, WAIT_S)
 
         # A server that is killed begins with the first weights again, and the newest adapter.
         (ready,) = events(tmp_path, "sampler_ready")

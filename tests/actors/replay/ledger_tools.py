@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +252,9 @@ class Play:
         """Record successful demonstrations."""
         for _ in range(count):
             self.commit(self.reserve(), True, [step(None), step(None, well_formed=False)])
+
+
+Start = Callable[..., Play]
 
 
 def series(tx: Transaction) -> list[StepEvidence]:

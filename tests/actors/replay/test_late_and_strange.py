@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-
 import msgspec
 import pytest
-from ledger_tools import Play, settings, step
+from ledger_tools import Start, settings, step
 
 from actors.errors import LedgerError
 from actors.replay.ledger import episodes
 from actors.replay.messages import Lane, Phase
 from actors.settings import DemosConfig
-
-Start = Callable[..., Play]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Start:
-    """Begins a run whose ledger has the given rules."""
-    return partial(Play, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
-from ledger_tools import Play, step
+from ledger_tools import Start, step
 
 from actors.errors import FencedOff, LedgerError
 from actors.replay.messages import DEFERRED, Batch, Fault, Lane, NothingToTake, NoWork, Phase, Reservation
-
-Start = Callable[..., Play]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Start:
-    def make(**rules: Any) -> Play:
-        return Play(tmp_path, **rules)
-
-    return make
 
 
 def test_a_group_is_trained(start: Start) -> None:

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-from ledger_tools import Play, settings, step
+from ledger_tools import Play, Start, settings, step
 
 from actors.errors import LedgerError
 from actors.replay.ledger import phases
 from actors.replay.messages import Lane, NothingToTake, NoWork, Phase, Reservation, Serving
 from actors.settings import DemosConfig
-
-Start = Callable[..., Play]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Start:
-    def make(**rules: Any) -> Play:
-        return Play(tmp_path, **rules)
-
-    return make
 
 
 def test_phase_change_closes_groups_but_keeps_episodes(start: Start) -> None:

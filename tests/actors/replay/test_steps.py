@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-
 import pytest
-from ledger_tools import Play
+from ledger_tools import Play, Start
 
 from actors.errors import FencedOff, LedgerError
 from actors.replay.ledger import training
 from actors.replay.messages import Batch, Checkpointed, GetCheckpointDigests, Phase, Take, Trained
 from runtime.messaging.message import Version
-
-Start = Callable[..., Play]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Start:
-    """Begins a run whose ledger has the given rules."""
-    return partial(Play, tmp_path)
 
 
 def two_steps(play: Play) -> None:

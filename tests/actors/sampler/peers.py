@@ -29,6 +29,13 @@ class Ledger(Actor):
         self.told.put_nowait(msg.version)
         return Done()
 
+    @classmethod
+    async def hears(cls, version: Version, within_s: float = 60.0) -> None:
+        """Return once that is served."""
+        async with asyncio.timeout(within_s):
+            while await cls.told.get() != version:
+                pass
+
 
 class GroupOwner(Actor):
     """A learner that gathers no group, and writes what it is asked for while it has it."""

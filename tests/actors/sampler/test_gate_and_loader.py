@@ -15,13 +15,12 @@ from actors.errors import EngineGone
 from actors.learner.config import GroupSettings
 from actors.learner.messages import Broadcast, Broadcasting, BroadcastPart, Ticket
 from actors.sampler.client import EngineClient, ModelInfo
-from actors.sampler.config import SamplersConfig, SamplerSettings, SglangConfig, WeightSyncConfig
+from actors.sampler.config import SamplersConfig, SamplerSettings, WeightSyncConfig
 from actors.sampler.health import Gate
 from actors.sampler.loader import Asking, CanaryDifference, Loader, WeightsVerdict, difference
 from actors.sampler.messages import Canary, Weights
 from policy.errors import EngineBusy, EngineError
 from policy.tensorfiles import digest
-from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 from tests.policy.tiny_models import write
 
@@ -339,12 +338,6 @@ async def test_a_session_that_was_left_open_is_ended_first() -> None:
     assert server.calls == ["join", "begin", "end", "begin", *WHOLE[2:]]
 
 
-async def test_without_a_place_nothing_is_joined() -> None:
-    server = Member()
-    verdict = await loader().load(server, LATEST, no_place)
-    assert (verdict.way, verdict.missed, server.calls) == ("disk", "", ["update True"])
-
-
 @pytest.mark.parametrize("in_flight", [None, "in_place"])
 @pytest.mark.parametrize(
     ("ask", "late", "writes"),
@@ -376,23 +369,3 @@ async def test_an_engine_that_broke_in_the_middle_may_hold_parts_of_two_versions
     assert one.mixed, "it still names the older version"
     await one.load(Member(), LATEST)
     assert not one.mixed
-
-
-@pytest.mark.parametrize(
-    ("options", "key"),
-    [
-        ({}, r"weight_sync\.transport is collective.*samplers\.engine\.type"),
-        ({"attach": ["http://gpu-1:30000"]}, r"weight_sync\.address is 127\.0\.0\.1.*gpu-1"),
-        ({"engine": SglangConfig(options={"dp-size": 2})}, r"samplers\.engine\.options\.dp-size is 2"),
-    ],
-)
-def test_where_weights_can_not_go_by_collective(options: dict[str, object], key: str) -> None:
-    sync = WeightSyncConfig(transport="collective")
-    with pytest.raises(ConfigError, match=key):
-        SamplersConfig(**options).refuse_unreachable(sync)  # type: ignore[arg-type]
-    SamplersConfig(**options).refuse_unreachable(WeightSyncConfig())  # type: ignore[arg-type]
-    far = SamplersConfig(attach=["http://gpu-1:30000"])
-    far.refuse_unreachable(WeightSyncConfig(transport="collective", address="10.0.0.1"))
-    SamplersConfig(attach=["http://127.0.0.1:30000"]).refuse_unreachable(sync)
-    with pytest.raises(ConfigError, match=r"weight_sync\.join_s is 0\.0"):
-        WeightSyncConfig(join_s=0.0)

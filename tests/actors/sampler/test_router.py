@@ -179,10 +179,6 @@ async def test_the_tokens_that_each_sampler_drew_are_logged(tmp_path: Path, monk
     assert drawn == 3
 
 
-async def test_a_refusal_is_an_answer(tmp_path: Path) -> None:
-    assert await ask(tmp_path, {"sampler/0": "refuse", "sampler/1": "refuse"}) == ["sampler/0"]
-
-
 @pytest.mark.parametrize("fault", ["gone", "busy"])
 async def test_no_engine_at_all_ends_at_the_deadline(tmp_path: Path, fault: str) -> None:
     with pytest.raises(SamplerTimeout):
@@ -301,20 +297,6 @@ async def test_a_lost_router_is_a_fault_and_comes_back_as_it_was_told(
         Sampler.asked.clear()
         await answer(3, 0)
         assert Sampler.asked == NAMES[1:]
-
-        Sampler.does, Sampler.came, Sampler.held = {NAMES[1]: "hold"}, asyncio.Event(), asyncio.Event()
-        first = asyncio.ensure_future(answer(3, 1))
-        await Sampler.came.wait()
-        leaving = asyncio.ensure_future(system.configure(router(NAMES[0])))
-        async with asyncio.timeout(30):
-            while [one.doing for one in await system.statuses() if one.name == "router"] != [f"{NAMES[0]}: 0 tokens"]:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-        await answer(3, 2)
-        assert Sampler.asked[-1] == NAMES[0]
-        assert not leaving.done(), "the one that leaves has an answer to give"
-        Sampler.held.set()
-        await first
-        await leaving
     lives = [line["restarts"] for line in read_logs(tmp_path, event="host_started")]
     assert lives == [0, 1]
     assert not msgspec.to_builtins(list(read_logs(tmp_path, event="system_failed")))

@@ -90,9 +90,16 @@ def events(folder: Path, name: str) -> list[dict]:
     return [line for line in read_logs(folder) if line["event"] == name]
 
 
+async def logged(folder: Path, name: str, times: int = 1) -> None:
+    """Return once that was logged so often; the log is the only witness."""
+    async with asyncio.timeout(60):
+        while len(events(folder, name)) < times:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
 async def test_generate_weights_and_pins(tmp_path, models):
     async with sampling(tmp_path, settings(models)) as ref:
-        assert await asyncio.wait_for(Ledger.told.get(), 20) == BASE
+        await Ledger.hears(BASE)
         check(models[0], await ask(ref, "a"), BASE)
         warm = Sampling(temperature=0.8, max_new_tokens=9)
         tempered = await ask(ref, "b", sampling=warm)
@@ -109,7 +116,7 @@ async def test_generate_weights_and_pins(tmp_path, models):
         await ref.ask(Pin(version=BASE, location=str(models[0])), timeout_s=20)
         for version, model in ((SECOND, models[2]), (FIRST, models[1])):
             await ref.tell(Weights(version=version, digest="", location=str(model)))
-        assert await asyncio.wait_for(Ledger.told.get(), 20) == SECOND
+        await Ledger.hears(SECOND)
         check(models[2], await ask(ref, "d"), SECOND)
         check(models[0], await ask(ref, "e", pin=BASE), BASE)
         await ref.ask(Unpin(version=BASE), timeout_s=20)
@@ -118,20 +125,16 @@ async def test_generate_weights_and_pins(tmp_path, models):
 
         third = Version(lineage=0, step=3)
         await ref.tell(Weights(version=third, digest="00", location=str(models[1])))
-        async with asyncio.timeout(20):
-            while not events(tmp_path, "weights_refused"):  # noqa: ASYNC110 - the log is the only witness
-                await asyncio.sleep(0.02)
+        await logged(tmp_path, "weights_refused")
         check(models[2], await ask(ref, "g"), SECOND)
 
         late = tmp_path / "late"  # not there yet, and told again later
         fourth = Weights(version=Version(lineage=0, step=4), digest="", location=str(late))
         await ref.tell(fourth)
-        async with asyncio.timeout(20):
-            while len(events(tmp_path, "weights_refused")) < 2:  # noqa: ASYNC110 - the log is the only witness
-                await asyncio.sleep(0.02)
+        await logged(tmp_path, "weights_refused", 2)
         shutil.copytree(models[1], late)
         await ref.tell(fourth)
-        assert await asyncio.wait_for(Ledger.told.get(), 20) == fourth.version
+        await Ledger.hears(fourth.version)
         check(models[1], await ask(ref, "h"), fourth.version)
     assert [line["version"] for line in events(tmp_path, "weights_loaded")] == ["0.2", "0.4"]
     spans = events(tmp_path, "generate")
@@ -142,21 +145,19 @@ async def test_generate_weights_and_pins(tmp_path, models):
 async def test_adapters_answer_as_merged_weights_do(tmp_path, models):
     steps = list(adapted(models[0], tmp_path / "adapted", 2))
     async with sampling(tmp_path, settings(models, adapter_rank=4), group_owner=GroupOwner) as ref:
-        assert await asyncio.wait_for(Ledger.told.get(), 20) == BASE
+        await Ledger.hears(BASE)
         for version, (merged, adapter, digest_) in zip((FIRST, SECOND), steps, strict=True):
             told = Weights(
                 version=version, location=str(tmp_path / "none"), adapter=str(adapter), adapter_digest=digest_,
                 canary=scores(merged), group_owner="learner",
             )  # fmt: skip
             await ref.tell(told)
-            assert await asyncio.wait_for(Ledger.told.get(), 20) == version
+            await Ledger.hears(version)
             check(merged, await ask(ref, str(version)), version)
         third = Version(lineage=0, step=3)
         torn = Weights(version=third, location="", adapter=str(steps[0][1]), adapter_digest="00")
         await ref.tell(torn)
-        async with asyncio.timeout(20):
-            while not events(tmp_path, "weights_refused"):  # noqa: ASYNC110 - the log is the only witness
-                await asyncio.sleep(0.02)
+        await logged(tmp_path, "weights_refused")
         check(steps[1][0], await ask(ref, "after"), SECOND)
     assert [line["way"] for line in events(tmp_path, "weights_loaded")] == ["adapter"] * 2
     assert all(line["off_by"] < 1e-4 for line in events(tmp_path, "weights_loaded"))
@@ -167,8 +168,7 @@ async def test_a_killed_engine_comes_back_with_the_current_weights(tmp_path, mod
     async with sampling(tmp_path, config) as ref:
         await ref.ask(Pin(version=BASE, location=str(models[0])), timeout_s=20)
         await ref.tell(Weights(version=FIRST, digest="", location=str(models[1])))
-        while await asyncio.wait_for(Ledger.told.get(), 20) != FIRST:
-            pass
+        await Ledger.hears(FIRST)
         (ready,) = events(tmp_path, "sampler_ready")
         long = Sampling(temperature=0.0, max_new_tokens=1500)
         request = asyncio.create_task(ask(ref, "a", sampling=long))
@@ -200,14 +200,11 @@ async def test_weights_that_were_never_written_are_written_for_an_engine_that_ne
         ready = [*events(tmp_path, "sampler_ready"), *events(tmp_path, "engine_restarted")]
         shutil.rmtree(location)
         os.kill(ready[number]["pid"], signal.SIGKILL)
-        async with asyncio.timeout(20):
-            while len(events(tmp_path, "engine_restarted")) == number:  # noqa: ASYNC110 - the log is the only witness
-                await asyncio.sleep(0.02)
+        await logged(tmp_path, "engine_restarted", number + 1)
 
     async with sampling(tmp_path, settings(models), group_owner=GroupOwner) as ref:
         await ref.tell(Weights(version=FIRST, digest="", location=str(location), group_owner="learner"))
-        while await asyncio.wait_for(Ledger.told.get(), 20) != FIRST:
-            pass
+        await Ledger.hears(FIRST)
         check(models[1], await ask(ref, "a"), FIRST)
         await kill_when_gone(0)
         check(models[1], await ask(ref, "b"), FIRST)
@@ -249,16 +246,14 @@ async def test_an_attached_server(tmp_path, models, server):
     async with sampling(tmp_path, config) as ref:
         check(models[0], await ask(ref, "a"), BASE)
         await ref.tell(Weights(version=FIRST, digest=digest(models[1]), location=str(models[1])))
-        while await asyncio.wait_for(Ledger.told.get(), 20) != FIRST:
-            pass
+        await Ledger.hears(FIRST)
         check(models[1], await ask(ref, "b"), FIRST)
         await ref.ask(Pin(version=BASE, location=str(models[0])), timeout_s=20)
         await ref.tell(Weights(version=SECOND, digest="", location=str(models[2])))
         check(models[0], await ask(ref, "c", pin=BASE), BASE)
         check(models[0], await ask(ref, "d"), BASE)
         await ref.ask(Unpin(version=BASE), timeout_s=20)
-        while await asyncio.wait_for(Ledger.told.get(), 20) != SECOND:
-            pass
+        await Ledger.hears(SECOND)
         check(models[2], await ask(ref, "e"), SECOND)
         with pytest.raises(Deferred, match=r"the round on 0\.0 is deferred"):
             await ask(ref, "f", pin=BASE)
@@ -309,8 +304,7 @@ async def test_no_engine_ends_for_a_load_that_breaks_an_answer_from_other_weight
         check(models[0], await ask(ref, "a"), BASE)
         monkeypatch.setattr(Loader, "load", breaks_twice)
         await ref.tell(Weights(version=FIRST, digest="", location=str(models[1])))
-        while await asyncio.wait_for(Ledger.told.get(), 20) != FIRST:
-            pass
+        await Ledger.hears(FIRST)
         check(models[1], await ask(ref, "b"), FIRST)
         for number in range(20):  # until a look at the engine falls into one
             await ask(ref, f"slow {number}", sampling=Sampling(temperature=0.0, max_new_tokens=400))
@@ -337,17 +331,15 @@ def scores(model: Path) -> Canary:
 async def test_weights_that_score_otherwise_are_never_served(tmp_path, models):
     config = settings(models)
     async with sampling(tmp_path, config) as ref:
-        assert await asyncio.wait_for(Ledger.told.get(), 60) == BASE
+        await Ledger.hears(BASE)
         await ref.tell(Weights(version=FIRST, digest="", location=str(models[1]), canary=scores(models[1])))
-        assert await asyncio.wait_for(Ledger.told.get(), 60) == FIRST
+        await Ledger.hears(FIRST)
         await ref.tell(Weights(version=SECOND, digest="", location=str(models[2]), canary=scores(models[0])))
-        async with asyncio.timeout(60):
-            while len(events(tmp_path, "weights_suspect")) < 2:  # noqa: ASYNC110 - the log is the only witness
-                await asyncio.sleep(0.02)
+        await logged(tmp_path, "weights_suspect", 2)
         third = Version(lineage=0, step=3)
         await ref.tell(Weights(version=third, digest="", location=str(models[2]), canary=scores(models[2])))
         check(models[2], await ask(ref, "a"), third)
-        assert await asyncio.wait_for(Ledger.told.get(), 60) == third
+        await Ledger.hears(third)
     assert {line["version"] for line in events(tmp_path, "weights_suspect")} == {"0.2"}
     (first,) = (line for line in events(tmp_path, "weights_loaded") if line["version"] == "0.1")
     assert first["off_by"] < 1e-4
