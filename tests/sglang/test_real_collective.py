@@ -12,23 +12,20 @@ from typing import Any
 
 import pytest
 
-from actors.learner.config import GroupSettings, LearnerConfig, LearnerSettings, RankSettings, RlConfig, SftConfig
+from actors.learner.config import GroupSettings
 from actors.learner.messages import WriteWeights
-from actors.replay.config import LedgerSettings, ReplayConfig
 from actors.replay.messages import Phase, Sampling
 from actors.sampler.config import SamplersConfig, SamplerSettings, WeightSyncConfig
 from actors.sampler.messages import Generate, Generated, Weights
-from actors.settings import DemosConfig
 from runtime.messaging.message import Version
 from runtime.program import TOKEN_ENV
 from runtime.supervision import RestartPolicy
-from runtime.system import ActorSpec, ActorSystem, HostSpec
-from tests.actors.learner.test_learner_actor import Run
+from runtime.system import ActorSpec
+from tests.actors.learner.test_learner_actor import FAST, Run, running
 from tests.policy.engine_tools import VOCAB, Server, reference_logprobs
 from tests.sglang.conftest import missing_sglang, sglang_server
 
 pytestmark = pytest.mark.real_sglang
-FAST = RestartPolicy(first_delay_s=0.01, max_restarts=3)
 PATIENT = RestartPolicy(first_delay_s=0.5, max_restarts=1000)
 PROMPT = [(3 + 7 * i) % VOCAB for i in range(24)]
 WAIT_S = 240.0
@@ -49,45 +46,17 @@ async def training(
     folder: Path, base: Path, servers: Pair, groups: GroupSettings, every: int = 1000, **more: Any
 ) -> AsyncIterator[Run]:
     """Ledger, learner, rank, and a sampler in front of each server; a checkpoint `every` so many steps."""
-    names = [f"sampler/{i}" for i in range(len(servers))]
-    ledger = LedgerSettings(
-        seed=1,
-        train_tasks=["t0", "t1", "t2"],
-        demo_tasks=["d0"],
-        max_turns=4,
-        demos=DemosConfig(count=2),
-        rules=ReplayConfig(group_size=2, min_group_size=2, groups_per_step=1, sft_batch_size=2, max_staleness=1),
-        incarnation=str(folder),
-    )
-    rl, sft = RlConfig(lr=1e-3, warmup_steps=0, kl_coef=0.01), SftConfig(lr=3e-3, warmup_steps=0)
-    learner = LearnerConfig(rl=rl, sft=sft, checkpoint_every=every)
-    spec = LearnerSettings(learner=learner, model=str(base), samplers=names, groups=groups, keep_weights=100)
     samplers = SamplersConfig(attach=[one.url for one in servers], api_key_env=TOKEN_ENV)
     sync = WeightSyncConfig(transport="collective", join_s=groups.join_s, **more)
-    async with ActorSystem(folder, hosts=[HostSpec(name="rank", env={"OMP_NUM_THREADS": "1"})]) as system:
-        await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger))
-        for name, server in zip(names, servers, strict=True):
-            config = SamplerSettings(
-                samplers=samplers,
-                weight_sync=sync,
-                model=str(base),
-                attach=server.url,
-                hung_after_s=60.0,
-                restart=PATIENT,
-            )
-            await system.spawn(
-                ActorSpec(name=name, factory="actors.sampler.actor:SamplerActor", config=config, restart=FAST)
-            )
-        rank = RankSettings(learner=learner)
-        await system.spawn(
-            ActorSpec(name="rank/0", factory="actors.learner.rank:RankActor", config=rank, host="rank", restart=FAST),
-            ActorSpec(name="learner", factory="actors.learner.actor:LearnerActor", config=spec, restart=FAST),
+    specs = []
+    for number, server in enumerate(servers):
+        config = SamplerSettings(
+            samplers=samplers, weight_sync=sync, model=str(base), attach=server.url, hung_after_s=60.0, restart=PATIENT
         )
-        run = Run(system, folder)
-        try:
-            yield run
-        finally:
-            run.seats.close()
+        factory = "actors.sampler.actor:SamplerActor"
+        specs.append(ActorSpec(name=f"sampler/{number}", factory=factory, config=config, restart=FAST))
+    async with running(folder, base, groups, apart=True, samplers=specs, checkpoint_every=every) as run:
+        yield run
 
 
 async def check(run: Run, sampler: str, version: Version) -> None:

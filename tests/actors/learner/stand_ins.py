@@ -25,6 +25,7 @@ from runtime.actor import Actor, handles
 from runtime.messaging.message import Done, Version
 from runtime.messaging.refs import Ref
 from runtime.segments import SegmentStore
+from tests.actors.replay import ledger_tools
 from tests.policy.tiny_models import VOCAB
 
 _wishes = itertools.count()
@@ -44,21 +45,11 @@ class Sampler(Actor):
 def payload(rng: random.Random, version: Version | None, length: int = 6) -> StepPayload:
     """A step of random tokens; behaviour log-probabilities are near those of a uniform policy."""
     drawn = version is not None
-    return StepPayload(
+    return ledger_tools.payload(
         prompt_ids=[rng.randrange(VOCAB) for _ in range(rng.randint(8, 20))],
         response_ids=[rng.randrange(VOCAB) for _ in range(length)],
         logprobs=[-4.5 + rng.uniform(-0.2, 0.2) for _ in range(length)] if drawn else [],
         spans=[VersionSpan(version=version, start=0, end=length)] if version is not None else [],
-        temperature=1.0,
-        observation="",
-        response="",
-        action=None,
-        refusal=None,
-        result=None,
-        screenshot=None,
-        observe_ms=0.0,
-        generate_ms=0.0,
-        act_ms=0.0,
     )
 
 

@@ -7,7 +7,7 @@ import os
 import pickle
 import shutil
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -83,12 +83,14 @@ async def running(
     groups: GroupSettings | None = None,
     *,
     apart: bool = False,
+    samplers: Sequence[ActorSpec] = (ActorSpec(name="sampler/0", factory=Sampler),),
     learner_away: HostSpec | None = None,
     **settings: Any,
 ) -> AsyncIterator[Run]:
     """A run; its rank is in a process of its own where it is to be `apart`, which takes seconds to import torch.
 
-    `learner_away` is the process of the learner on another machine.
+    The learner also announces weights to a sampler that is not there. `learner_away` is the learner's process on
+    another machine.
     """
     ledger = LedgerSettings(
         seed=1,
@@ -104,7 +106,7 @@ async def running(
     spec = LearnerSettings(
         learner=learner,
         model=str(base),
-        samplers=["sampler/0", "sampler/1"],
+        samplers=sorted({"sampler/1", *(one.name for one in samplers)}),
         groups=groups,
         keep_weights=2,
         take_wait_s=2.0,
@@ -114,7 +116,7 @@ async def running(
     placer = PlacerSpec(module="local_placer", wait_s=60.0) if placed else None
     async with ActorSystem(folder, hosts=placed or hosts, placer=placer) as system:
         await system.spawn(ActorSpec(name="replay", factory="actors.replay.actor:ReplayActor", config=ledger))
-        await system.spawn(ActorSpec(name="sampler/0", factory=Sampler))
+        await system.spawn(*samplers)
         rank = ActorSpec(
             name="rank/0", factory="actors.learner.rank:RankActor", config=RankSettings(learner=learner), restart=FAST
         )

@@ -34,6 +34,7 @@ from actors.replay.messages import (
     Serving,
     SetPhase,
     StepEvidence,
+    StepPayload,
     StepRef,
     Take,
     Trained,
@@ -99,6 +100,16 @@ def step(
         blob=blob, prompt_tokens=10, response_tokens=3, well_formed=well_formed, oldest=oldest,
         newest=v(newest) if newest else oldest, surprisal=surprisal,
     )  # fmt: skip
+
+
+def payload(**more: object) -> StepPayload:
+    """A stored step of a demonstration, but for what is named."""
+    plain: dict[str, object] = {
+        "prompt_ids": [1, 2, 3], "response_ids": [4, 5], "logprobs": [], "spans": [], "temperature": 1.0,
+        "observation": "", "response": "Agent.wait()", "action": None, "refusal": None, "result": None,
+        "screenshot": None, "observe_ms": 1.25, "generate_ms": 0.0, "act_ms": 1e-9,
+    }  # fmt: skip
+    return msgspec.convert(plain | more, StepPayload)
 
 
 class Play:

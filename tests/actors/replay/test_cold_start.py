@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from ledger_tools import BROKEN, FAULT, Play, demo_tasks_begun, settings, step
+from ledger_tools import BROKEN, FAULT, Play, demo_tasks_begun, payload, settings, step
 
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
 from actors.replay.demos.format import digest_of_step
 from actors.replay.ledger import demo_tasks, retention
-from actors.replay.messages import Lane, Phase, Reservation, StepPayload
+from actors.replay.messages import Lane, Phase, Reservation
 from actors.replay.rules import cold_start
 from actors.replay.rules.cold_start import (
     MIXED,
@@ -288,14 +288,7 @@ def test_a_recording_carries_its_strata(tmp_path: Path) -> None:
 
 
 def demo(task: str, member: str) -> demo_format.Demo:
-    content = msgspec.convert(
-        {
-            "prompt_ids": [1], "response_ids": [2], "logprobs": [], "spans": [], "temperature": 1.0, "observation": "o",
-            "response": task, "action": None, "refusal": None, "result": None, "screenshot": None, "observe_ms": 0.0,
-            "generate_ms": 0.0, "act_ms": 0.0, "by": member,
-        },
-        StepPayload,
-    )  # fmt: skip
+    content = payload(response=task, by=member)
     digest = digest_of_step(content)
     one = demo_format.DemoStep(digest=digest, well_formed=True, payload=content)
     return demo_format.Demo(task=task, route="", member=member, reason="verified", wall_s=1.0, busy_s=1.0, steps=[one])

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledger_tools import Play, settings, step
+from ledger_tools import Play, payload, settings, step
 
 from actors.errors import LedgerError
 from actors.replay.database import queries
@@ -29,15 +29,6 @@ from runtime.segments import SegmentStore, read_blob
 
 ROUTES = {"a": ["api", "gui"], "b": ["gui"]}
 TASKS = [f"{family}/train/{n}" for n in range(4) for family in "ab"]
-
-
-def payload(text: str, **more: object) -> StepPayload:
-    plain: dict[str, object] = {
-        "prompt_ids": [1, 2, 3], "response_ids": [4, 5], "logprobs": [], "spans": [], "temperature": 1.0,
-        "observation": text, "response": "Agent.wait()", "action": None, "refusal": None, "result": None,
-        "screenshot": None, "observe_ms": 1.25, "generate_ms": 0.0, "act_ms": 1e-9, **more,
-    }  # fmt: skip
-    return msgspec.convert(plain, StepPayload)
 
 
 class Recorder:
@@ -67,7 +58,7 @@ class Recorder:
 
     def step(self, text: str) -> StepRef:
         shot = self.store.append(b"picture " + text.encode())
-        blob = self.store.append(msgspec.msgpack.encode(payload(text, screenshot=shot)))
+        blob = self.store.append(msgspec.msgpack.encode(payload(observation=text, screenshot=shot)))
         return StepRef(blob=blob, prompt_tokens=3, response_tokens=2, well_formed=True, oldest=None, screenshot=shot)
 
     def take_in(self, path: Path) -> int:
@@ -158,7 +149,7 @@ def test_what_was_thought_only_is_not_what_was_done() -> None:
         (None, said, False),
         (None, "Agent.wait()", True),
     ):
-        assert demo_files.acts(payload("x", action=action, response=response)) is acted
+        assert demo_files.acts(payload(observation="x", action=action, response=response)) is acted
 
 
 def foreign(demo: Demo, **changed: object) -> DemoStep:
@@ -216,7 +207,9 @@ def test_any_step_comes_back_as_it_was(tmp_path_factory: pytest.TempPathFactory,
     folder = tmp_path_factory.mktemp("trip")
     steps = []
     for text, numbers, real, maybe, well_formed in rows:
-        content = payload(text, prompt_ids=numbers, act_ms=real, temperature=real, refusal=maybe, result=maybe)
+        content = payload(
+            observation=text, prompt_ids=numbers, act_ms=real, temperature=real, refusal=maybe, result=maybe
+        )
         digest = digest_of_step(content)
         steps.append(DemoStep(digest=digest, well_formed=well_formed, payload=content))
     made = [Demo(task="a/train/1", route="", reason="verified", wall_s=0.1, busy_s=0.2, steps=steps)] * 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from ledger_tools import Play, series, step
+from ledger_tools import Play, payload, series, step
 
 from actors.desktop.recorder import called
 from actors.replay.ledger.figures import distinct_share, diversity, entropy
@@ -49,21 +49,17 @@ def test_refused_answers_tell_trajectories_apart() -> None:
 
 
 def test_an_action_is_named_by_what_it_calls() -> None:
-    def payload(action: Action | None, response: str) -> StepPayload:
-        text = None if action is None else msgspec.json.encode(action).decode()
-        return StepPayload(
-            prompt_ids=[], response_ids=[], logprobs=[], spans=[], temperature=1.0, observation="", response=response,
-            action=text, refusal=None, result=None, screenshot=None, observe_ms=0.0, generate_ms=0.0, act_ms=0.0,
-        )  # fmt: skip
+    def of(action: Action | None, response: str) -> StepPayload:
+        return payload(response=response, action=None if action is None else msgspec.json.encode(action).decode())
 
-    here, same, there = (called(payload(Click(coordinates=at), "")) for at in ("e1", "e1", "e2"))
+    here, same, there = (called(of(Click(coordinates=at), "")) for at in ("e1", "e1", "e2"))
     assert here == same
     assert here[0] == there[0] == "click"
     assert here[1] != there[1]
     tool = Tool(owner="CalcTools", name="set_cell", arguments={"cell": "A1"})
-    assert called(payload(tool, "x"))[0] == "CalcTools.set_cell"
-    assert called(payload(None, "x"))[0] == called(payload(None, "y"))[0] == ""
-    assert called(payload(None, "x"))[1] != called(payload(None, "y"))[1]
+    assert called(of(tool, "x"))[0] == "CalcTools.set_cell"
+    assert called(of(None, "x"))[0] == called(of(None, "y"))[0] == ""
+    assert called(of(None, "x"))[1] != called(of(None, "y"))[1]
 
 
 # -- in the ledger

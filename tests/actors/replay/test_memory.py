@@ -6,32 +6,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from ledger_tools import Play
+from ledger_tools import Play, payload
 
 from actors.replay.ledger import retention
 from actors.replay.messages import Phase, Reservation, StepPayload, StepRef
 from runtime.errors import StoreError
-from runtime.messaging.message import BlobRef, Version
+from runtime.messaging.message import Version
 from runtime.segments import SegmentStore, read_blob
-
-
-def payload(text: str, screenshot: BlobRef | None = None) -> StepPayload:
-    return StepPayload(
-        prompt_ids=[1, 2, 3],
-        response_ids=[4, 5],
-        logprobs=[],
-        spans=[],
-        temperature=1.0,
-        observation=text,
-        response="Agent.wait()",
-        action=None,
-        refusal=None,
-        result=None,
-        screenshot=screenshot,
-        observe_ms=1.0,
-        generate_ms=1.0,
-        act_ms=1.0,
-    )
 
 
 class Desk:
@@ -46,7 +27,7 @@ class Desk:
     def steps(self, version: str | None, *, picture: bool = False) -> list[StepRef]:
         self.count += 1
         shot = self.store.append(f"picture {self.count}".encode() * 100) if picture else None
-        content = payload(f"{self.count} " + "x" * 100_000, shot)
+        content = payload(observation=f"{self.count} " + "x" * 100_000, screenshot=shot)
         blob = self.store.append(msgspec.msgpack.encode(content))
         oldest = Version.parse(version) if version else None
         return [

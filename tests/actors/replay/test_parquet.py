@@ -12,20 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from ledger_tools import payload
 
 from actors.replay.demos import demo_files
 from actors.replay.demos import format as demo_format
 from actors.replay.demos.format import Demo, DemoStep, RecordingHeader, digest_of_step
-from actors.replay.messages import StepPayload
 from runtime.errors import StoreError
 
 
 def step(text: str, refusal: str | None) -> DemoStep:
-    content = StepPayload(
-        prompt_ids=[1, 2, 3], response_ids=[4, 5], logprobs=[], spans=[], temperature=1.0, observation=text,
-        response="Agent.wait()", action=None, refusal=refusal, result=None, screenshot=None, observe_ms=1 / 3,
-        generate_ms=0.0, act_ms=1e-9,
-    )  # fmt: skip
+    content = payload(observation=text, refusal=refusal, observe_ms=1 / 3)
     return DemoStep(digest=digest_of_step(content), well_formed=True, payload=content)
 
 
