@@ -68,6 +68,11 @@ class Stored:
         return plan(taken, self.payloads, of, plan_id="p", version=version, **more)
 
 
+@pytest.fixture
+def stored() -> Stored:
+    return Stored()
+
+
 def batch(phase: Phase, groups: list[GroupRef], samples: list[StepRef], *, first: bool = False) -> Batch:
     return Batch(
         lease=4,
@@ -97,8 +102,7 @@ def advantages(planned: PlannedStep) -> dict[int, float]:
     return {n: sample.advantage for n, sample in samples_of(planned).items()}
 
 
-def test_rl_batches_carry_advantages_and_the_papers_weights() -> None:
-    stored = Stored()
+def test_rl_batches_carry_advantages_and_the_papers_weights(stored: Stored) -> None:
     good = (True, [stored.step(2), stored.step(3, well_formed=False)])
     bad = (False, [stored.step(4)])
     even = group("even", (True, [stored.step(9)]), (True, [stored.step(9)]))
@@ -171,8 +175,7 @@ def test_advantages_by_hand(case: str) -> None:
     assert (planned.figures["staleness_mean"], planned.figures["staleness_max"]) == (1.5, 3.0)
 
 
-def test_a_reward_out_of_bounds_and_one_of_verdicts_are_refused() -> None:
-    stored = Stored()
+def test_a_reward_out_of_bounds_and_one_of_verdicts_are_refused(stored: Stored) -> None:
     taken = batch(Phase.RL, [group("g", (True, [stored.step(2)]), (False, [stored.step(4)]))], [])
     with pytest.raises(LearnerError, match=r"learner\.rl\.reward .*:loud gave 99\.0: a reward is from -10 to 10"):
         stored.plan(taken, RlConfig(reward=f"{__name__}:loud"))
@@ -186,8 +189,7 @@ def test_negatives_move_in_a_line_to_their_end_and_stay() -> None:
     assert RlConfig(negative_scale=0.5).negative_at(100) == 0.5
 
 
-def test_steps_after_the_same_prompt_are_told_apart_by_their_ends_with_gigpo() -> None:
-    stored = Stored()
+def test_steps_after_the_same_prompt_are_told_apart_by_their_ends_with_gigpo(stored: Stored) -> None:
     refs = [stored.step(2), stored.step(3), stored.step(4)]
     for ref in refs[:2]:  # the first steps of both trajectories
         stored.payloads[ref.blob] = msgspec.structs.replace(stored.payloads[ref.blob], prompt_ids=[7, 7, 7])
@@ -207,8 +209,7 @@ def loud(played: PlayedTask) -> list[float]:
     return [99.0] * len(played.steps)
 
 
-def test_below_its_target_entropy_costs_the_surest_successes_or_gets_a_bonus() -> None:
-    stored = Stored()
+def test_below_its_target_entropy_costs_the_surest_successes_or_gets_a_bonus(stored: Stored) -> None:
     steps = [stored.step(2), stored.step(3), stored.step(4), stored.step(5)]
     for step, surprise in zip(steps, (0.1, 0.2, 0.6, 0.3), strict=True):
         body = stored.payloads[step.blob]
@@ -239,9 +240,8 @@ def same(played: PlayedTask) -> list[float]:
     return [0.5] * len(played.steps)
 
 
-def test_a_batch_that_no_advantage_of_counts_is_given_back_by_its_groups() -> None:
+def test_a_batch_that_no_advantage_of_counts_is_given_back_by_its_groups(stored: Stored) -> None:
     """Rewards that are equal; failures alone, which teach by a posterior baseline and count for nothing."""
-    stored = Stored()
     mixed = group("g", (True, [stored.step(2)]), (False, [stored.step(3)]))
     failed = msgspec.structs.replace(group("w", (False, [stored.step(4)]), (False, [stored.step(5)])), prior=0.5)
     for one, rl in (
@@ -253,8 +253,7 @@ def test_a_batch_that_no_advantage_of_counts_is_given_back_by_its_groups() -> No
         assert (caught.value.report.without_signal, caught.value.report.blobs) == ([one.group], [])
 
 
-def test_entropy_is_of_what_was_played_and_not_of_what_was_replayed() -> None:
-    stored = Stored()
+def test_entropy_is_of_what_was_played_and_not_of_what_was_replayed(stored: Stored) -> None:
     own, old = stored.step(2), stored.step(3)
     for step, surprise in ((own, 0.5), (old, 9.0)):
         body = stored.payloads[step.blob]
@@ -268,8 +267,7 @@ def test_entropy_is_of_what_was_played_and_not_of_what_was_replayed() -> None:
 
 
 @pytest.mark.parametrize("aggregation", list(Aggregation))
-def test_steps_without_any_loss_are_not_computed_and_still_count(aggregation: Aggregation) -> None:
-    stored = Stored()
+def test_steps_without_any_loss_are_not_computed_and_still_count(aggregation: Aggregation, stored: Stored) -> None:
     taken = batch(Phase.RL, [group("g", (True, [stored.step(2)]), (False, [stored.step(4), stored.step(5)]))], [])
     taken = msgspec.structs.replace(taken, new_reference=True)
     found = {}
@@ -283,16 +281,14 @@ def test_steps_without_any_loss_are_not_computed_and_still_count(aggregation: Ag
     assert found[0.0] == {2: found[0.01][2]}, "with the share that it has beside them"
 
 
-def test_what_was_drawn_with_the_step_s_own_weights_is_fresh() -> None:
-    stored = Stored()  # drawn with 0.1
+def test_what_was_drawn_with_the_step_s_own_weights_is_fresh(stored: Stored) -> None:
     taken = batch(Phase.RL, [group("g", (True, [stored.step(2)]), (False, [stored.step(3)]))], [])
     for made, fresh in ((2, True), (3, False)):
         planned = stored.plan(taken, version=Version(lineage=0, step=made))
         assert all(s.fresh is fresh for micro in planned.plan.micro_batches for s in micro.samples)
 
 
-def test_a_step_drawn_in_part_with_older_weights_is_not_fresh() -> None:
-    stored = Stored()
+def test_a_step_drawn_in_part_with_older_weights_is_not_fresh(stored: Stored) -> None:
     mixed, plain = stored.step(4), stored.step(3)
     body = stored.payloads[mixed.blob]
     older = VersionSpan(version=Version(lineage=0, step=0), start=0, end=2)
@@ -304,8 +300,7 @@ def test_a_step_drawn_in_part_with_older_weights_is_not_fresh() -> None:
     assert {n: s.fresh for n, s in samples.items()} == {4: False, 3: True}
 
 
-def test_the_objective_s_settings_reach_the_plan() -> None:
-    stored = Stored()
+def test_the_objective_s_settings_reach_the_plan(stored: Stored) -> None:
     said = RlConfig(
         epochs=3, dual_clip=4.0, tis_cap=5.0, clip_ratio_low=0.1, clip_ratio_high=0.4, importance_ratio="decoupled",
         ratio="sequence", mismatch="token_mask", lr_schedule=Schedule.LINEAR, lr=1.0, warmup_steps=0,
@@ -329,8 +324,7 @@ def test_the_objective_s_settings_reach_the_plan() -> None:
 
 
 @pytest.mark.parametrize(("phase", "lr"), [(Phase.BC, 3e-3), (Phase.PULSE, 4e-3)])
-def test_other_batches_are_cross_entropy_on_responses(phase: Phase, lr: float) -> None:
-    stored = Stored()
+def test_other_batches_are_cross_entropy_on_responses(phase: Phase, lr: float, stored: Stored) -> None:
     steps = [stored.step(2, drawn=False), stored.step(6, drawn=False)]
     config = LearnerConfig(
         sft=SftConfig(lr=3e-3, pulse_lr=4e-3, warmup_steps=0), loss_aggregation=Aggregation.TOKEN_MEAN
@@ -341,8 +335,7 @@ def test_other_batches_are_cross_entropy_on_responses(phase: Phase, lr: float) -
     assert {n: s.weight for n, s in samples_of(planned).items()} == {2: 1 / 8, 6: 1 / 8}
 
 
-def test_labels_of_visited_states_are_learned_in_place_of_rewards() -> None:
-    stored = Stored()
+def test_labels_of_visited_states_are_learned_in_place_of_rewards(stored: Stored) -> None:
     refs = [stored.step(2), stored.step(3), stored.step(4)]
     for ref, label in zip(refs[:2], ([7, 8, 9, 1], [6, 1]), strict=True):
         stored.payloads[ref.blob] = msgspec.structs.replace(stored.payloads[ref.blob], label_ids=label)
@@ -355,16 +348,14 @@ def test_labels_of_visited_states_are_learned_in_place_of_rewards() -> None:
     assert {n: (s.ids[-n:], s.weight) for n, s in samples.items()} == {4: ([7, 8, 9, 1], 1 / 6), 2: ([6, 1], 1 / 6)}
 
 
-def test_a_batch_without_any_signal_is_refused() -> None:
-    stored = Stored()
+def test_a_batch_without_any_signal_is_refused(stored: Stored) -> None:
     even = group("even", (False, [stored.step(2)]), (False, [stored.step(2)]))
     for taken in (batch(Phase.RL, [even], []), batch(Phase.BC, [], [])):
         with pytest.raises(LearnerError, match="lease 4"):
             stored.plan(taken)
 
 
-def test_stored_steps_are_read_once_each_and_all_that_are_lost_are_named() -> None:
-    stored = Stored()
+def test_stored_steps_are_read_once_each_and_all_that_are_lost_are_named(stored: Stored) -> None:
     whole, lost, torn = (stored.step(3).blob for _ in range(3))
     asked: list[BlobRef] = []
 

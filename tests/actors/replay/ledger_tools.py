@@ -221,6 +221,11 @@ class Play:
         msg = Trained(lease=batch.lease, version=made, figures=figures_ or {"entropy": 1.0})
         self.do(lambda tx: training.trained(tx, msg))
 
+    def learn(self, version: str = "0.0") -> None:
+        """A step on a group of a success and a failure."""
+        self.group([True, False], version)
+        self.trained(self.batch())
+
     def unreadable(self, batch: Batch, blobs: list[BlobRef]) -> None:
         """The learner can't read `blobs` of the batch."""
         msg = Unreadable(lease=batch.lease, blobs=blobs, cause="gone")
@@ -247,10 +252,11 @@ class Play:
         msg = SetPhase(expected=now, next=after, cause="counted", evidence={"steps": 1.0}, steps=steps)
         self.do(lambda tx: phases.set_phase(tx, msg))
 
-    def rl(self, steps: int | None = None) -> None:
-        """To RL, with a sampler that serves the newest weights."""
+    def rl(self, steps: int | None = None) -> Play:
+        """To RL, with a sampler that serves the newest weights; this."""
         self.phase(Phase.RL, steps)
         self.serving(str(self.ledger.tx.trained))
+        return self
 
     def open_eval(self, name: str, version: str, tasks: list[str], temperature: float = 1.0, episodes: int = 1) -> None:
         """Open an evaluation round."""

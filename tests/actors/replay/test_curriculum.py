@@ -62,8 +62,7 @@ def test_the_first_of_an_order_comes_in_proportion() -> None:
 
 @pytest.mark.slow
 def test_groups_go_where_success_is_mixed_and_mastered_tasks_are_seen_again(tmp_path: Path) -> None:
-    play = Play(tmp_path, with_kinds())
-    play.rl()
+    play = Play(tmp_path, with_kinds()).rl()
     played = Counter(play_group(play)[:4] for _ in range(60))
     assert played["even"] > played["easy"] >= 5, "a quarter of the tasks gets most groups, the others some"
     shares = play.events("rl_evidence")[-1]["success_by_kind"]
@@ -72,8 +71,7 @@ def test_groups_go_where_success_is_mixed_and_mastered_tasks_are_seen_again(tmp_
 
 
 def test_without_kinds_tasks_come_in_epochs(tmp_path: Path) -> None:
-    play = Play(tmp_path, msgspec.structs.replace(with_kinds(), train_kinds=[]))
-    play.rl()
+    play = Play(tmp_path, msgspec.structs.replace(with_kinds(), train_kinds=[])).rl()
     epoch = [play_group(play) for _ in range(16)]
     assert sorted(epoch) == sorted(EASY + EVEN)
 
@@ -112,8 +110,7 @@ def test_an_episode_counts_by_how_little_its_kind_was_favoured() -> None:
 
 def test_entropy_is_of_all_episodes_and_not_of_the_trained_ones_alone(tmp_path: Path) -> None:
     """Two episodes of a group that teaches nothing, and two of one that is trained on: pulses begin by this curve."""
-    play = Play(tmp_path)
-    play.rl()
+    play = Play(tmp_path).rl()
     for outcomes, surprisal in (((True, True), SURE), ((True, False), UNSURE)):
         for won in outcomes:
             play.commit(play.reserve(), won, [msgspec.structs.replace(step(), surprisal=surprisal)])
@@ -125,8 +122,7 @@ def test_entropy_is_of_all_episodes_and_not_of_the_trained_ones_alone(tmp_path: 
 
 def test_a_step_before_which_no_episode_ended_is_in_neither_curve(tmp_path: Path) -> None:
     """Two groups are ready at once: the second step's own episodes are no sample of all that were played."""
-    play = Play(tmp_path, max_staleness=1)
-    play.rl()
+    play = Play(tmp_path, max_staleness=1).rl()
     for _ in range(2):
         for won in (True, False):
             play.commit(play.reserve(), won, [msgspec.structs.replace(step(), surprisal=SURE)])
@@ -140,8 +136,7 @@ def test_a_step_before_which_no_episode_ended_is_in_neither_curve(tmp_path: Path
 
 def test_a_step_made_again_tells_of_no_episode_that_undone_weights_played(tmp_path: Path) -> None:
     """One group before the checkpoint, one lost with the step that it made, and one after the learner came back."""
-    play = Play(tmp_path, max_staleness=1)
-    play.rl()
+    play = Play(tmp_path, max_staleness=1).rl()
 
     def group(*outcomes: bool) -> None:
         for won in outcomes:

@@ -53,8 +53,7 @@ async def test_a_full_disk_is_named_and_the_run_goes_on_once_there_is_room(tmp_p
 
 
 def test_what_the_disk_refused_uses_up_no_retry(tmp_path: Path) -> None:
-    play = Play(tmp_path, retries=0)
-    play.rl()
+    play = Play(tmp_path, retries=0).rl()
     full = Fault(cause="disk_refuses", detail="no room", culprit="disk")
     slots = set()
     for _ in range(5):

@@ -82,8 +82,7 @@ def learn(play: Play) -> StepEvidence:
 
 
 def test_evidence_of_a_step(tmp_path: Path) -> None:
-    play = Play(tmp_path)
-    play.rl()
+    play = Play(tmp_path).rl()
     assert play.figures().evidence is None
     play_group(play, [False, False])
     play.wall += 60.0
@@ -104,8 +103,7 @@ def test_evidence_of_a_step(tmp_path: Path) -> None:
 
 
 def test_each_step_counts_from_the_one_before(tmp_path: Path) -> None:
-    play = Play(tmp_path)
-    play.rl()
+    play = Play(tmp_path).rl()
     play_group(play, [False, False])
     play_group(play, [True, False])
     learn(play)
@@ -119,8 +117,7 @@ def test_each_step_counts_from_the_one_before(tmp_path: Path) -> None:
 
 
 def test_a_pulse_is_in_no_rate_and_counting_goes_on_after_it(tmp_path: Path) -> None:
-    play = Play(tmp_path)
-    play.rl()
+    play = Play(tmp_path).rl()
     play_group(play, [True, False])
     learn(play)
     play.phase(Phase.PULSE, steps=1)
@@ -135,8 +132,7 @@ def test_a_pulse_is_in_no_rate_and_counting_goes_on_after_it(tmp_path: Path) -> 
 
 
 def test_a_resume_goes_on_counting(tmp_path: Path) -> None:
-    play = Play(tmp_path, incarnation="one")
-    play.rl()
+    play = Play(tmp_path, incarnation="one").rl()
     for n in range(2):
         play_group(play, [True, False], f"0.{n}")
         if n == 1:
@@ -162,8 +158,7 @@ def test_a_resume_goes_on_counting(tmp_path: Path) -> None:
 
 
 def test_only_groups_of_equal_rewards_are_a_want_of_signal(tmp_path: Path) -> None:
-    play = Play(tmp_path, groups_per_step=1)
-    play.rl()
+    play = Play(tmp_path, groups_per_step=1).rl()
     play_group(play, [True, False])
     learn(play)
     play_group(play, [True, False], "0.1")

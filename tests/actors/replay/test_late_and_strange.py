@@ -17,8 +17,7 @@ from actors.settings import DemosConfig
     [("0.0", ""), ("0.2", ""), ("0.0", "0.1"), ("0.1", "0.2"), ("1.1", "")],
 )
 def test_an_evaluation_drawn_from_other_weights_than_its_pin_is_refused(start: Start, oldest: str, newest: str) -> None:
-    play = start(max_staleness=3)
-    play.rl()
+    play = start(max_staleness=3).rl()
     for made in ("0.1", "0.2"):
         play.group([True, False])
         play.trained(play.batch(), made)
@@ -32,8 +31,7 @@ def test_an_evaluation_drawn_from_other_weights_than_its_pin_is_refused(start: S
 
 
 def test_an_episode_that_ends_after_its_phase_is_kept_and_taught_from_no_more(start: Start) -> None:
-    play = start(sft_batch_size=4)
-    play.rl()
+    play = start(sft_batch_size=4).rl()
     play.group([True, False])
     late = play.reserve(), play.reserve()
     play.trained(play.batch())
@@ -51,8 +49,7 @@ def test_an_episode_that_ends_after_its_phase_is_kept_and_taught_from_no_more(st
 
 @pytest.mark.parametrize("made", ["0.0", "0.1", "1.3"])
 def test_a_step_that_does_not_follow_the_newest_is_refused(start: Start, made: str) -> None:
-    play = start(max_staleness=3)
-    play.rl()
+    play = start(max_staleness=3).rl()
     for version in ("0.1", "0.2"):
         play.group([True, False])
         play.trained(play.batch(), version)
@@ -66,8 +63,7 @@ def test_a_step_that_does_not_follow_the_newest_is_refused(start: Start, made: s
 
 
 def test_what_a_seat_gives_up_or_says_nothing_of_is_a_try_and_what_a_killed_run_held_is_none(start: Start) -> None:
-    play = start(retries=0, lease_s=30.0)
-    play.rl()
+    play = start(retries=0, lease_s=30.0).rl()
     first = play.reserve("desktop/0")
     second = play.reserve("desktop/0")
     assert play.figures().endings["lost"] == 1, "given up"
@@ -85,8 +81,7 @@ def test_what_a_seat_gives_up_or_says_nothing_of_is_a_try_and_what_a_killed_run_
 
 
 def test_a_round_takes_every_second_episode_while_it_has_some_and_training_the_rest(start: Start) -> None:
-    play = start(max_staleness=3, groups_per_step=4, group_size=8, rollout_share=0.5)
-    play.rl()
+    play = start(max_staleness=3, groups_per_step=4, group_size=8, rollout_share=0.5).rl()
     play.open_eval("rl1", "0.0", ["e0", "e1"])
     lanes = [str(play.reserve().lane) for _ in range(7)]
     assert lanes == ["train", "eval", "train", "eval", "train", "train", "train"]
@@ -101,8 +96,7 @@ def test_attempts_at_demonstrations_are_counted_while_they_are_out(start: Start)
 
 
 def test_a_learner_of_another_lineage_takes_nothing(start: Start) -> None:
-    play = start()
-    play.rl()
+    play = start().rl()
     play.group([True, False])
     with pytest.raises(LedgerError, match=r"the learner is at 1\.0, the ledger knows 0\.0: resume before taking"):
         play.take("1.0")

@@ -10,8 +10,7 @@ from actors.replay.messages import DEFERRED, Batch, Fault, Lane, NothingToTake, 
 
 
 def test_a_group_is_trained(start: Start) -> None:
-    play = start()
-    play.rl()
+    play = start().rl()
     group = play.group([True, False])
     batch = play.batch()
     assert [found.group for found in batch.groups] == [group]
@@ -26,8 +25,7 @@ def test_a_group_is_trained(start: Start) -> None:
 
 
 def test_admission_bounds_what_is_in_flight(start: Start) -> None:
-    play = start(max_staleness=1, groups_per_step=2)
-    play.rl()
+    play = start(max_staleness=1, groups_per_step=2).rl()
     works = [play.reserve() for _ in range(8)]
     assert len({work.group for work in works}) == 4
     assert play.ask() is None
@@ -41,8 +39,7 @@ def test_admission_bounds_what_is_in_flight(start: Start) -> None:
 
 
 def test_no_overlap_with_s_zero(start: Start) -> None:
-    play = start(max_staleness=0)
-    play.rl()
+    play = start(max_staleness=0).rl()
     play.group([True, False])
     batch = play.batch()
     assert play.ask() is None
@@ -70,8 +67,7 @@ def test_train_lane_waits_for_a_sampler_and_for_the_stay_s_weights(start: Start)
 
 
 def test_equal_rewards_end_a_group(start: Start) -> None:
-    play = start()
-    play.rl()
+    play = start().rl()
     play.group([True, True])
     play.group([False, False])
     assert play.figures().endings["zero_variance"] == 2
@@ -83,8 +79,7 @@ def test_equal_rewards_end_a_group(start: Start) -> None:
 
 
 def test_faults_are_retried_within_the_budget(start: Start) -> None:
-    play = start(retries=1, group_size=3)
-    play.rl()
+    play = start(retries=1, group_size=3).rl()
     first, second, third = play.reserve(), play.reserve(), play.reserve()
     play.release(first)
     again = play.reserve()
@@ -98,8 +93,7 @@ def test_faults_are_retried_within_the_budget(start: Start) -> None:
 
 
 def test_too_many_faults_lose_the_group(start: Start) -> None:
-    play = start(retries=0)
-    play.rl()
+    play = start(retries=0).rl()
     first, second = play.reserve(), play.reserve()
     play.release(first)
     assert play.figures().endings["lost"] == 1
@@ -109,8 +103,7 @@ def test_too_many_faults_lose_the_group(start: Start) -> None:
 
 
 def test_tokens_fence(start: Start) -> None:
-    play = start()
-    play.rl()
+    play = start().rl()
     work = play.reserve()
     play.release(work)
     play.release(work)  # a repeat gets the first answer
@@ -127,8 +120,7 @@ def test_tokens_fence(start: Start) -> None:
 
 
 def test_a_repeated_wish_gets_the_first_answer(start: Start) -> None:
-    play = start()
-    play.rl()
+    play = start().rl()
     first = play.ask("desktop/0", "same")
     assert play.ask("desktop/0", "same") == first
     batch_wish = "take-once"
@@ -151,8 +143,7 @@ def test_a_repeated_wish_gets_the_first_answer(start: Start) -> None:
 
 
 def test_a_seat_holds_one_reservation(start: Start) -> None:
-    play = start()
-    play.rl()
+    play = start().rl()
     first = play.reserve("desktop/0")
     second = play.reserve("desktop/0")
     assert (second.group, second.slot) == (first.group, first.slot)
@@ -164,8 +155,7 @@ def test_a_seat_holds_one_reservation(start: Start) -> None:
 def test_overdue_reservations_are_taken_back(start: Start) -> None:
     from actors.replay.ledger import episodes
 
-    play = start(lease_s=30.0)
-    play.rl()
+    play = start(lease_s=30.0).rl()
     work = play.reserve()
     assert play.do(episodes.expire) == 1030.0
     play.wall = 1031.0
@@ -177,8 +167,7 @@ def test_overdue_reservations_are_taken_back(start: Start) -> None:
 
 
 def test_a_learner_holds_one_lease(start: Start) -> None:
-    play = start()
-    play.rl()
+    play = start().rl()
     play.group([True, False])
     first, second = play.batch(), play.batch()
     assert [one.group for one in first.groups] == [one.group for one in second.groups]
@@ -188,11 +177,9 @@ def test_a_learner_holds_one_lease(start: Start) -> None:
 
 
 def test_stale_groups_end_at_take(start: Start) -> None:
-    play = start(max_staleness=1, groups_per_step=1)
-    play.rl()
+    play = start(max_staleness=1, groups_per_step=1).rl()
     play.group([True, False], "0.0")
-    play.group([True, False], "0.0")
-    play.trained(play.batch())
+    play.learn("0.0")
     play.serving("0.1")
     play.group([True, False], "0.1")
     batch = play.batch()
@@ -241,8 +228,7 @@ def test_demo_attempts_are_bounded(start: Start) -> None:
 
 
 def test_evaluation_takes_seats_that_training_leaves_and_delays_no_batch(start: Start) -> None:
-    play = start(retries=1, max_staleness=0, groups_per_step=1, group_size=2, min_group_size=2)
-    play.rl()
+    play = start(retries=1, max_staleness=0, groups_per_step=1, group_size=2, min_group_size=2).rl()
     play.open_eval("after_bc", "0.0", ["e0", "e1"])
     works = [play.reserve() for _ in range(3)]
     assert [work.lane for work in works] == [Lane.TRAIN, Lane.TRAIN, Lane.EVAL], "no group may open beside the first"
@@ -262,8 +248,7 @@ def test_evaluation_takes_seats_that_training_leaves_and_delays_no_batch(start: 
 def test_a_round_takes_of_training_what_the_user_gives_it_and_else_nothing(
     start: Start, one_in: int, turns: list[int]
 ) -> None:
-    play = start(max_staleness=3, groups_per_step=4, group_size=8, rollout_share=1 / one_in if one_in else 0.0)
-    play.rl()
+    play = start(max_staleness=3, groups_per_step=4, group_size=8, rollout_share=1 / one_in if one_in else 0.0).rl()
     play.open_eval("rl20", "0.0", ["e0", "e1", "e2"])
     lanes = [play.reserve().lane for _ in range(30)]
     assert [n for n, lane in enumerate(lanes) if lane == Lane.EVAL] == turns
@@ -309,8 +294,7 @@ def test_between_two_stays_in_rl_rounds_of_engines_of_one_version_go_on_waiting(
     play = start(max_staleness=0, group_size=2, min_group_size=2, single_version=True, rl_steps_in_all=2)
     play.open_eval("after_bc", "0.0", ["e0"])
     play.rl(steps=1)
-    play.group([True, False])
-    play.trained(play.batch())
+    play.learn()
     play.serving("0.1")
     assert play.figures().rounds_wait, "another stay may follow at once"
     assert play.ask("desktop/idle") is None
@@ -370,8 +354,7 @@ def test_a_round_of_several_episodes_sees_all_tasks_first_and_logs_its_summary_o
 
 
 def test_the_end_answers_final(start: Start) -> None:
-    play = start()
-    play.rl()
+    play = start().rl()
     play.open_eval("final", "0.0", ["e0"])
     play.phase(Phase.DONE)
     work = play.reserve()

@@ -15,8 +15,7 @@ from actors.settings import DemosConfig
 
 
 def test_phase_change_closes_groups_but_keeps_episodes(start: Start) -> None:
-    play = start(max_staleness=3)
-    play.rl()
+    play = start(max_staleness=3).rl()
     play.group([True, False])
     play.group([True, False])
     batch = play.batch()
@@ -63,8 +62,7 @@ def test_step_limit_of_a_stay(start: Start) -> None:
 
 
 def test_a_total_over_all_stays_of_a_phase(start: Start) -> None:
-    play = start(rl_steps_in_all=3)
-    play.rl()
+    play = start(rl_steps_in_all=3).rl()
     play.group([True, False])
     under_way = play.batch()
     assert play.figures().phase_limit == 3
@@ -88,8 +86,7 @@ def test_a_total_over_all_stays_of_a_phase(start: Start) -> None:
 
 
 def test_a_resume_that_says_another_total_has_it_from_there_on(start: Start) -> None:
-    play = start(rl_steps_in_all=2)
-    play.rl()
+    play = start(rl_steps_in_all=2).rl()
     for version in ("0.0", "0.1"):
         play.group([True, False], version)
         play.trained(play.batch())
@@ -102,16 +99,14 @@ def test_a_resume_that_says_another_total_has_it_from_there_on(start: Start) -> 
 
 
 def test_a_step_that_never_comes_about_leaves_the_total_as_it_was(start: Start) -> None:
-    play = start(rl_steps_in_all=1)
-    play.rl()
+    play = start(rl_steps_in_all=1).rl()
     play.group([True, False])
     play.batch()
     play.rl()
     assert (play.figures().phase_limit, play.figures().groups_leased) == (0, 1)
     assert play.take() is None, "its learner came back without it"
     assert (play.figures().phase_limit, play.figures().groups_leased) == (1, 0)
-    play.group([True, False])
-    play.trained(play.batch())
+    play.learn()
     play.checkpointed("0.1")
     assert play.take() is None
     play.resumed("1.0", "0.0")
@@ -119,8 +114,7 @@ def test_a_step_that_never_comes_about_leaves_the_total_as_it_was(start: Start) 
 
 
 def test_no_resume_from_steps_that_an_earlier_one_undid(start: Start) -> None:
-    play = start(max_staleness=3)
-    play.rl()
+    play = start(max_staleness=3).rl()
     for _ in range(2):
         play.group([True, False])
     play.checkpointed("0.0")
@@ -134,8 +128,7 @@ def test_no_resume_from_steps_that_an_earlier_one_undid(start: Start) -> None:
 
 
 def test_no_round_opens_on_weights_that_a_resume_undid(start: Start) -> None:
-    play = start(max_staleness=3)
-    play.rl()
+    play = start(max_staleness=3).rl()
     play.group([True, False])
     play.checkpointed("0.0")
     play.open_eval("ahead", "0.1", ["a"])  # exported before the ledger heard of the step
@@ -158,8 +151,7 @@ def test_a_step_made_again_is_counted_once(start: Start) -> None:
     play.trained(play.batch())
     play.checkpointed("0.1")
     play.rl()
-    play.group([True, False], "0.1")
-    play.trained(play.batch())
+    play.learn("0.1")
     assert play.figures().staleness == {"0": 2}
     assert [one["success"] for one in play.events("step_trained")] == [None, 0.5], "cloning plays nothing"
     play.resumed("1.1", "0.1")
@@ -172,8 +164,7 @@ def test_a_resume_back_into_an_earlier_stay_closes_what_the_later_one_had_open(s
     play = start(max_staleness=3)
     play.rl(steps=4)
     play.checkpointed("0.0")
-    play.group([True, False])
-    play.trained(play.batch())
+    play.learn()
     play.rl(steps=7)
     play.group([True, False], "0.1")
     open_ = play.reserve()
@@ -189,8 +180,7 @@ def test_a_resume_back_into_an_earlier_stay_closes_what_the_later_one_had_open(s
 
 
 def test_what_was_wasted_is_counted_from_the_stay_s_begin(start: Start) -> None:
-    play = start(groups_per_step=1)
-    play.rl()
+    play = start(groups_per_step=1).rl()
     play.group([True, True])
     assert play.ledger.tx.counter("wasted") == 1
     play.rl()
@@ -224,8 +214,7 @@ def test_a_sampler_that_is_gone_for_good_serves_nothing_and_the_others_do(start:
 
 
 def test_a_run_that_is_closed_gives_nothing_out(start: Start) -> None:
-    play = start()
-    play.rl()
+    play = start().rl()
     play.group([True, False])
     play.do(phases.close_run)
     assert play.take() == NothingToTake(final=True)

@@ -151,8 +151,7 @@ def test_a_reservoir_that_was_learned_from_is_let_go_once_no_resume_needs_it(tmp
 
 
 def test_what_can_not_be_read_is_left_out_though_the_ledger_began_anew_meanwhile(tmp_path: Path) -> None:
-    play = Play(tmp_path, reservoir_per_task=2, groups_per_step=1, max_staleness=50)
-    play.rl()
+    play = Play(tmp_path, reservoir_per_task=2, groups_per_step=1, max_staleness=50).rl()
     for _ in range(6):
         play.group([True, False])
     play.reopen(incarnation="this run")

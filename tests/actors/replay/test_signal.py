@@ -19,8 +19,7 @@ from runtime.messaging.message import BlobRef
 
 @pytest.mark.parametrize(("advantage", "ready"), [("step", 1), ("trajectory", 0), ("gigpo", 0)])
 def test_malformed_steps_alone_are_a_signal_for_step_rewards_only(tmp_path: Path, advantage: str, ready: int) -> None:
-    play = Play(tmp_path, msgspec.structs.replace(settings(), advantage=AdvantageLevel(advantage)))
-    play.rl()
+    play = Play(tmp_path, msgspec.structs.replace(settings(), advantage=AdvantageLevel(advantage))).rl()
     first, second = play.reserve(), play.reserve()
     play.commit(first, True, [step(), step(well_formed=False)])
     play.commit(second, True)
@@ -31,8 +30,7 @@ def test_malformed_steps_alone_are_a_signal_for_step_rewards_only(tmp_path: Path
 
 @pytest.mark.parametrize("advantage", ["step", "trajectory"])
 def test_a_success_beside_a_failure_is_a_signal_for_both(tmp_path: Path, advantage: str) -> None:
-    play = Play(tmp_path, msgspec.structs.replace(settings(), advantage=AdvantageLevel(advantage)))
-    play.rl()
+    play = Play(tmp_path, msgspec.structs.replace(settings(), advantage=AdvantageLevel(advantage))).rl()
     play.group([True, False])
     batch = play.batch()
     assert [group.group for group in batch.groups]
@@ -58,15 +56,15 @@ def test_an_action_that_broke_its_desktop_at_once_is_a_signal(tmp_path: Path, ad
 @pytest.mark.parametrize("more", [{"demos": DemosConfig(relabel=True)}, {"own_reward": True}])
 def test_every_group_teaches_where_verdicts_do_not_say_what_is_learned(tmp_path: Path, more: dict[str, Any]) -> None:
     """An oracle labels its states, or a reward of one's own is known to the learner alone."""
-    play = Play(tmp_path, msgspec.structs.replace(settings(), **more))
-    play.rl()
+    play = Play(tmp_path, msgspec.structs.replace(settings(), **more)).rl()
     play.group([False, False])
     assert len(play.batch().groups) == 1
 
 
 def test_a_kept_success_joins_a_group_of_its_task_without_one(tmp_path: Path) -> None:
-    play = Play(tmp_path, msgspec.structs.replace(settings(success_replay=True, max_staleness=3), train_tasks=["a/0"]))
-    play.rl()
+    play = Play(
+        tmp_path, msgspec.structs.replace(settings(success_replay=True, max_staleness=3), train_tasks=["a/0"])
+    ).rl()
     play.group([False, False])
     assert play.figures().endings["zero_variance"] == 1, "the reservoir is empty"
     play.group([True, False])
@@ -82,8 +80,9 @@ def test_a_kept_success_joins_a_group_of_its_task_without_one(tmp_path: Path) ->
 
 
 def test_what_can_t_be_replayed_any_more_is_no_signal(tmp_path: Path) -> None:
-    play = Play(tmp_path, msgspec.structs.replace(settings(success_replay=True, max_staleness=3), train_tasks=["a/0"]))
-    play.rl()
+    play = Play(
+        tmp_path, msgspec.structs.replace(settings(success_replay=True, max_staleness=3), train_tasks=["a/0"])
+    ).rl()
     play.group([True, False])
     batch = play.batch()
     play.group([False, False])
@@ -95,10 +94,10 @@ def test_what_can_t_be_replayed_any_more_is_no_signal(tmp_path: Path) -> None:
 
 
 def test_a_success_without_a_well_formed_step_is_no_reason_to_replay_one(tmp_path: Path) -> None:
-    play = Play(tmp_path, msgspec.structs.replace(settings(success_replay=True, max_staleness=3), train_tasks=["a/0"]))
-    play.rl()
-    play.group([True, False])
-    play.trained(play.batch())
+    play = Play(
+        tmp_path, msgspec.structs.replace(settings(success_replay=True, max_staleness=3), train_tasks=["a/0"])
+    ).rl()
+    play.learn()
     play.checkpointed("0.1")
     first, second = play.reserve(), play.reserve()
     play.commit(first, True, [step("0.1", well_formed=False)])
@@ -111,8 +110,7 @@ def test_equal_rewards_teach_where_the_kind_is_solved_now_and_then(tmp_path: Pat
     """Two episodes a group, a prior that counts as 8, and a kind whose success before is (wins + 1) / (tries + 2)."""
     of_two = settings(max_staleness=9)
     kinds = msgspec.structs.replace(of_two, prior_weight=8.0, train_kinds=["all"] * len(of_two.train_tasks))
-    play = Play(tmp_path, kinds)
-    play.rl()
+    play = Play(tmp_path, kinds).rl()
     for _ in range(6):  # all fail: priors 1/2, 1/4, 1/6, 1/8, 1/10, 1/12, and baselines 8/10 of that
         play.group([False, False])
     figures = play.figures()
@@ -128,8 +126,7 @@ def report(play: Play, batch: Batch, blobs: list[BlobRef]) -> None:
 
 
 def test_a_group_that_cannot_be_read_is_lost_and_the_others_go_back(tmp_path: Path) -> None:
-    play = Play(tmp_path, groups_per_step=2)
-    play.rl()
+    play = Play(tmp_path, groups_per_step=2).rl()
     bad, good = play.group([True, False]), play.group([False, True])
     batch = play.batch()
     blob = batch.groups[0].trajectories[1].steps[0].blob
@@ -149,10 +146,10 @@ def test_a_group_that_cannot_be_read_is_lost_and_the_others_go_back(tmp_path: Pa
 
 
 def test_a_replayed_success_that_cannot_be_read_is_replayed_no_more(tmp_path: Path) -> None:
-    play = Play(tmp_path, msgspec.structs.replace(settings(success_replay=True, max_staleness=3), train_tasks=["a/0"]))
-    play.rl()
-    play.group([True, False])
-    play.trained(play.batch())
+    play = Play(
+        tmp_path, msgspec.structs.replace(settings(success_replay=True, max_staleness=3), train_tasks=["a/0"])
+    ).rl()
+    play.learn()
     play.checkpointed("0.1")
     play.group([False, False], "0.1")
     batch = play.batch()
@@ -163,8 +160,7 @@ def test_a_replayed_success_that_cannot_be_read_is_replayed_no_more(tmp_path: Pa
 
 
 def test_a_lease_whose_groups_turn_out_without_signal_ends_them(tmp_path: Path) -> None:
-    play = Play(tmp_path, groups_per_step=2)
-    play.rl()
+    play = Play(tmp_path, groups_per_step=2).rl()
     names = [play.group([True, False]), play.group([False, True])]
     batch = play.batch()
     msg = Unreadable(lease=batch.lease, blobs=[], cause="equal", without_signal=names)

@@ -15,8 +15,7 @@ def two_steps(play: Play) -> None:
     """0.1 and 0.2, of a group each."""
     play.rl()
     for _ in range(2):
-        play.group([True, False])
-        play.trained(play.batch())
+        play.learn()
 
 
 def final(play: Play) -> list[tuple[int, int]]:
@@ -84,23 +83,19 @@ def test_a_resume_keeps_what_is_final_and_undoes_the_rest(start: Start) -> None:
 
 
 def test_a_lease_that_was_never_given_makes_no_step(start: Start) -> None:
-    play = start()
-    play.rl()
+    play = start().rl()
     msg = Trained(lease=99, version=Version(lineage=0, step=1), figures={})
     with pytest.raises(FencedOff, match="lease 99 was never handed out"):
         play.do(lambda tx: training.trained(tx, msg))
 
 
 def test_a_step_tells_of_the_episodes_since_the_last_one(start: Start) -> None:
-    play = start(max_staleness=5)
-    play.rl()
+    play = start(max_staleness=5).rl()
     play.release(play.reserve())  # it ends no episode
-    play.group([True, False])
-    play.trained(play.batch())
+    play.learn()
     play.group([True, True])
     assert play.ledger.tx.counter("wasted") == 1
-    play.group([True, False])
-    play.trained(play.batch())
+    play.learn()
     assert play.ledger.tx.counter("wasted") == 0
     for _ in range(2):
         play.group([True, False])
@@ -153,16 +148,14 @@ def test_a_checkpoint_that_nobody_told_of_makes_its_steps_final_when_a_resume_go
 
 
 def test_after_a_resume_a_step_tells_of_what_was_played_since_it(start: Start) -> None:
-    play = start(max_staleness=5)
-    play.rl()
+    play = start(max_staleness=5).rl()
     play.release(play.reserve())
     two_steps(play)
     play.group([True, True])
     play.checkpointed("0.0")
     play.resumed("1.0", "0.0")
     play.serving("1.0")
-    play.group([True, False], "1.0")
-    play.trained(play.batch())
+    play.learn("1.0")
     (row,) = play.ledger.tx.rows("SELECT success FROM leases WHERE state = 'trained'")
     assert row["success"] == 0.5
 
@@ -197,8 +190,7 @@ def test_a_leased_group_from_weights_that_a_resume_lost_is_orphaned(start: Start
 
 
 def test_a_group_drawn_ahead_of_what_the_learner_has_told_goes_back_as_it_was(start: Start) -> None:
-    play = start(max_staleness=3)
-    play.rl()
+    play = start(max_staleness=3).rl()
     play.group([True, False], "0.1")  # its sampler has heard of the weights before the ledger has
     first, again = play.batch(), play.batch()
     assert [group.group for group in first.groups] == [group.group for group in again.groups]
@@ -206,8 +198,7 @@ def test_a_group_drawn_ahead_of_what_the_learner_has_told_goes_back_as_it_was(st
 
 
 def test_a_learner_that_asks_again_gives_back_its_own_lease_alone(start: Start) -> None:
-    play = start(max_staleness=3)
-    play.rl()
+    play = start(max_staleness=3).rl()
     for _ in range(2):
         play.group([True, False])
 

@@ -51,8 +51,7 @@ def make_rest(play: Play, task: str) -> None:
 
 
 def test_a_task_that_breaks_episodes_rests_and_others_go_on(start: Start) -> None:
-    play = start()
-    play.rl()
+    play = start().rl()
     make_rest(play, "t1")
     (rests,) = play.events("task_rests")
     assert (rests["task"], rests["cause"], rests["faults"]) == (
@@ -76,8 +75,7 @@ def test_a_task_that_breaks_episodes_rests_and_others_go_on(start: Start) -> Non
 
 
 def test_one_probe_lets_it_back_and_its_next_fault_sends_it_away(start: Start) -> None:
-    play = start(tasks=["t0"])
-    play.rl()
+    play = start(tasks=["t0"]).rl()
     make_rest(play, "t0")
     assert play.ask("desktop/1") is None
     play.wall += task_choice.POLICY.first_probe_s + 1
@@ -103,8 +101,7 @@ def test_one_probe_lets_it_back_and_its_next_fault_sends_it_away(start: Start) -
 
 
 def test_a_killed_run_forgets_no_rest_and_tries_the_probe_again(start: Start) -> None:
-    play = start(tasks=["t0"])
-    play.rl()
+    play = start(tasks=["t0"]).rl()
     make_rest(play, "t0")
     play.wall += task_choice.POLICY.first_probe_s + 1
     assert isinstance(play.ask("desktop/1"), Reservation)
@@ -135,8 +132,7 @@ def test_demonstrations_and_rounds_go_on_without_it(start: Start) -> None:
 
 
 def test_a_sampler_that_vanished_holds_nothing_back(start: Start) -> None:
-    play = start()
-    play.rl()
+    play = start().rl()
     play.serving("0.0", "sampler/1")
     for number in range(1, 4):
         play.wall += 100

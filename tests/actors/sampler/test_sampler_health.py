@@ -50,4 +50,4 @@ def test_what_was_asked_for_is_served_and_nothing_else_in_its_place():
 
 
 def test_losses_are_counted_once():
-    assert HEALTHY.lost().lost().losses == 1
+    assert HEALTHY.lost().losses == HEALTHY.lost().lost().losses == 1
