@@ -16,6 +16,8 @@ from actors.settings import DemosConfig
 from policy.advantage import AdvantageLevel
 from runtime.messaging.message import BlobRef
 
+REPLAYS = msgspec.structs.replace(settings(success_replay=True, max_staleness=3), train_tasks=["a/0"])
+
 
 @pytest.mark.parametrize(("advantage", "ready"), [("step", 1), ("trajectory", 0), ("gigpo", 0)])
 def test_malformed_steps_alone_are_a_signal_for_step_rewards_only(tmp_path: Path, advantage: str, ready: int) -> None:
@@ -62,9 +64,7 @@ def test_every_group_teaches_where_verdicts_do_not_say_what_is_learned(tmp_path:
 
 
 def test_a_kept_success_joins_a_group_of_its_task_without_one(tmp_path: Path) -> None:
-    play = Play(
-        tmp_path, msgspec.structs.replace(settings(success_replay=True, max_staleness=3), train_tasks=["a/0"])
-    ).rl()
+    play = Play(tmp_path, REPLAYS).rl()
     play.group([False, False])
     assert play.figures().endings["zero_variance"] == 1, "the reservoir is empty"
     play.group([True, False])
@@ -80,9 +80,7 @@ def test_a_kept_success_joins_a_group_of_its_task_without_one(tmp_path: Path) ->
 
 
 def test_what_can_t_be_replayed_any_more_is_no_signal(tmp_path: Path) -> None:
-    play = Play(
-        tmp_path, msgspec.structs.replace(settings(success_replay=True, max_staleness=3), train_tasks=["a/0"])
-    ).rl()
+    play = Play(tmp_path, REPLAYS).rl()
     play.group([True, False])
     batch = play.batch()
     play.group([False, False])
@@ -94,9 +92,7 @@ def test_what_can_t_be_replayed_any_more_is_no_signal(tmp_path: Path) -> None:
 
 
 def test_a_success_without_a_well_formed_step_is_no_reason_to_replay_one(tmp_path: Path) -> None:
-    play = Play(
-        tmp_path, msgspec.structs.replace(settings(success_replay=True, max_staleness=3), train_tasks=["a/0"])
-    ).rl()
+    play = Play(tmp_path, REPLAYS).rl()
     play.learn()
     play.checkpointed("0.1")
     first, second = play.reserve(), play.reserve()
@@ -146,9 +142,7 @@ def test_a_group_that_cannot_be_read_is_lost_and_the_others_go_back(tmp_path: Pa
 
 
 def test_a_replayed_success_that_cannot_be_read_is_replayed_no_more(tmp_path: Path) -> None:
-    play = Play(
-        tmp_path, msgspec.structs.replace(settings(success_replay=True, max_staleness=3), train_tasks=["a/0"])
-    ).rl()
+    play = Play(tmp_path, REPLAYS).rl()
     play.learn()
     play.checkpointed("0.1")
     play.group([False, False], "0.1")
