@@ -17,7 +17,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -47,29 +47,10 @@ class HostUnreachedError(HostLost):
     """The life was given up, and its host may still run on a machine that can't be reached."""
 
 
-class PlacingEngine(Protocol):
-    """What places hosts: Ray, or a test's stand-in."""
-
-    async def connect(self) -> str:
-        """The address by which the cluster knows this machine. Raises ConfigError where no restart will help."""
-
-    async def place(self, order: PlaceHost, placed: Callable[[str, int], None], line: Callable[[str], None]) -> int:
-        """Start the life and see it to its end; returns its exit status. Raises ComputerRLError where it is lost.
-
-        HostUnreachedError is for a host that may still run. Cancelled before it has called `placed`, it leaves nothing.
-        """
-
-    async def kill(self, life: str) -> None:
-        """End the life; `place` returns or raises then."""
-
-    async def machines(self) -> list[Machine]:
-        """What is there."""
-
-
 class _Serving:
     """The placer's side of the link."""
 
-    def __init__(self, engine: PlacingEngine, link: Link[FromPlacer | ToPlacer]) -> None:
+    def __init__(self, engine: RayEngine, link: Link[FromPlacer | ToPlacer]) -> None:
         self._engine, self._link = engine, link
         self._failed: BaseException | None = None
         self._unplaced: dict[str, asyncio.Task[None]] = {}
@@ -128,8 +109,11 @@ class _Serving:
         self._link.abort()
 
 
-def serve(parser: argparse.ArgumentParser, engine: Callable[[argparse.Namespace], PlacingEngine]) -> None:
-    """A placer process's main: reads its arguments, then serves the link until main's end of it closes."""
+def serve(parser: argparse.ArgumentParser, engine: Callable[[argparse.Namespace], RayEngine]) -> None:
+    """A placer process's main: reads its arguments, then serves the link until main's end of it closes.
+
+    `engine` makes a `RayEngine`, or what has its four methods that are not private.
+    """
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True)
     args = parser.parse_args()
@@ -185,6 +169,7 @@ class RayEngine:
         self._unreached: set[str] = set()  # lives whose actor Ray was asked to end, without having seen it end
 
     async def connect(self) -> str:
+        """The address by which the cluster knows this machine. Raises ConfigError where no restart will help."""
         ray = self._ray = load()
         os.chdir("/")  # Ray puts the driver's folder first on the import path of every worker
         ray.cloudpickle.register_pickle_by_value(far_process)
@@ -229,6 +214,11 @@ class RayEngine:
         ]
 
     async def place(self, order: PlaceHost, placed: Callable[[str, int], None], say: Callable[[str], None]) -> int:
+        """Start the life where there is room and see it to its end; returns its exit status.
+
+        Raises HostUnreachedError for a host that may still run, HostLost for one that is over. Cancelled before it has
+        called `placed`, it leaves nothing.
+        """
         made = None
         try:
             made, there = await self._begun(order)

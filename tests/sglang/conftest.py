@@ -28,7 +28,6 @@ from runtime.errors import ConfigError
 from runtime.http import bearer
 from runtime.program import TOKEN_ENV
 from tests.policy.engine_tools import Server, engine_server, write_model
-from tests.proofs import proofs
 
 START_S = 240.0
 # One of all servers, because samplers.api_key_env names one.
@@ -117,7 +116,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return made
 
 
-@pytest.fixture(scope="module", params=["url"] if URL else [*proofs("embedded"), "sglang"])
+@pytest.fixture(scope="module", params=["url"] if URL else ["embedded", "sglang"])
 def server(
     request: pytest.FixtureRequest, models: list[Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:

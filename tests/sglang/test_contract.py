@@ -220,7 +220,7 @@ async def test_pause_modes(fresh: Server, mode: str) -> None:
         ({"input_ids": []}, "empty"),
         ({"input_ids": [1] * CONTEXT}, f"context length ({CONTEXT} tokens)"),
         ({"input_ids": [1] * 4090, "sampling_params": {"max_new_tokens": 7}}, "maximum context length"),
-        ({}, "should be provided"),
+        ({}, "input_ids"),
         ({"input_ids": "1 2"}, "input_ids"),
         ({"input_ids": [1], "sampling_params": {"colour": 1}}, "unknown field `colour`"),
         ({"input_ids": [1], "sampling_params": {"temperature": -1}}, "temperature"),
