@@ -56,9 +56,9 @@ class FunctionVerdict(msgspec.Struct, frozen=True, kw_only=True):
 def check(args: argparse.Namespace) -> int:
     """Check what the arguments name; the exit status."""
     if args.dir:
-        from actors.cluster.build import command  # which works with what this module does
+        from actors.cluster.build.command import check as check_built  # which works with what this module does
 
-        return command.check(args)
+        return check_built(args)
     if args.repeats < 0:
         raise ConfigError(f"--repeats {args.repeats}: counts from 0")
     apps = [_app(name) for name in args.app] or list(APPS)

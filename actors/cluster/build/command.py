@@ -1,0 +1,218 @@
+"""`apis build`, `show`, `accept` and `check DIR`: from arguments to a folder of functions that a run can use."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from actors.cluster import output
+from actors.cluster.build import report
+from actors.cluster.build.ledger import FILE, BuildLedger
+from actors.cluster.build.pipeline import Pipeline
+from actors.cluster.build.trials import Trials
+from actors.cluster.checks.apis.desk import provider, sandbox_set
+from actors.cluster.config import suites, tasksets
+from actors.cluster.config.schema import Deploy
+from actors.cluster.config.suggest import hint
+from actors.cluster.runs import doctor
+from actors.desktop.config import EndpointConfig, key_of
+from actors.desktop.endpoint import Endpoint, EndpointDown
+from actors.desktop.link import LinkDown
+from actors.errors import DesktopFault
+from apis import built
+from apis.apps.check.case import NotSo
+from apis.build import profile as profiles
+from apis.build.answers import Cases, Interface
+from apis.build.judge import Built
+from apis.catalogue import TOOLS
+from apis.tasks import osworld, registry
+from runtime import disk
+from runtime.errors import ConfigError
+from runtime.system import run as run_loop
+
+EXEMPLARS_MOST, EXEMPLAR_CHARS = 200, 500
+EACH = 4  # instances of each family of a suite
+
+
+def build(args: argparse.Namespace) -> int:
+    """Build functions; 0 where any was accepted."""
+    profile = _profile(args.app)
+    exemplars = read_exemplars(args.tasks)
+    config = EndpointConfig(url=args.llm, model=args.model_name or "", key_env=args.api_key_env or "", timeout_s=600.0)
+    folder = Path(args.out or f"apis-{profile.app}")
+    if (folder / FILE).exists() != args.resume:
+        raise ConfigError(
+            f"{folder} has a build: --resume goes on with it, --out names another folder"
+            if (folder / FILE).exists()
+            else f"--resume: {folder} has no build"
+        )
+    _desktops()
+    folder.mkdir(parents=True, exist_ok=True)
+    described = [profile, exemplars, config.url, config.model, args.most, args.rounds]
+    begun = hashlib.sha256(msgspec.json.encode(described)).hexdigest()
+    ledger = BuildLedger(folder, begun)
+    try:
+        shown = output.Progress(as_json=args.json)
+        outcomes = run_loop(_build(args, profile, exemplars, config, ledger, folder, shown.line))
+        exchanges = ledger.exchanges()
+    except (EndpointDown, DesktopFault, LinkDown, NotSo) as error:
+        raise ConfigError(f"{error}; nothing is lost: go on with --resume") from error
+    finally:
+        ledger.close()
+    if args.json:
+        output.document(outcomes)
+    else:
+        output.table(report.HEAD, report.rows(outcomes, exchanges))
+        output.line(f"\nlook at it:  computerrl apis show {folder}   then  computerrl apis accept {folder}")
+    return 0 if any(each.accepted for each in outcomes) else 1
+
+
+async def _build(  # noqa: PLR0917 - what a build is made of
+    args: argparse.Namespace,
+    profile: profiles.Profile,
+    exemplars: Sequence[str],
+    config: EndpointConfig,
+    ledger: BuildLedger,
+    folder: Path,
+    tell: Callable[[str], None],
+) -> list[Built]:
+    endpoint = Endpoint(config, key_of(config, os.environ))
+    async with provider(sandbox_set(args.overrides)) as made:
+        trials = Trials(profile, made)
+        try:
+            known = [function.name for function in TOOLS.get(profile.app, ())]
+            pipeline = Pipeline(
+                profile,
+                ledger,
+                endpoint,
+                trials,
+                tell,
+                known=known,
+                most=args.most,
+                rounds=args.rounds,
+                budget_tokens=args.budget_tokens,
+            )
+            outcomes = await pipeline.run(exemplars)
+            report.write(folder, profile, pipeline, outcomes, ledger.exchanges(), exemplars)
+            return outcomes
+        finally:
+            await trials.close()
+            await endpoint.close()
+
+
+def show(args: argparse.Namespace) -> int:
+    """Print what a folder declares, its code and its report; 0."""
+    folder = Path(args.dir)
+    api = built.read(folder)
+    output.line(f"{len(api.functions)} functions for {api.title}, digest {built.digest(folder)}, {_standing(folder)}")
+    sources = built.sources(folder)
+    for function in api.declared():
+        output.line(f"\n{function.signature}\n  {function.description}")
+        output.quoted(sources[function.name].rstrip("\n"))
+    output.line(f"\nreport: {folder / report.REPORT}")
+    return 0
+
+
+def accept(args: argparse.Namespace) -> int:
+    """Pin a folder as it is; 0."""
+    folder = Path(args.dir)
+    digest = built.accept(folder)
+    output.line(f"accepted as {digest}")
+    output.line(f"in a deploy file:  desktops: {{apis: [{folder}@{digest}]}}")
+    output.line(f"elsewhere:  export {built.PLACES_ENV}={folder.absolute()}")
+    return 0
+
+
+def check(args: argparse.Namespace) -> int:
+    """Run a folder's cases again on desktops; 0 where all pass."""
+    folder = Path(args.dir)
+    api = built.read(folder)
+    profile = _profile(api.app if args.profile is None else args.profile)
+    try:
+        made = msgspec.json.decode(disk.read_text(folder / built.CASES), type=dict[str, Cases])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{folder / built.CASES}: {error}") from error
+    if lacking := sorted(set(api.functions) - set(made)):
+        raise ConfigError(f"{folder / built.CASES}: no case calls {lacking[0]}")
+    _desktops()
+    shown = output.Progress(as_json=args.json)
+    problems = run_loop(_check(args, api, made, profile, folder, shown.line))
+    output.table(("function", "verdict"), [(name, problem or "ok") for name, problem in problems.items()])
+    return 1 if any(problems.values()) else 0
+
+
+async def _check(  # noqa: PLR0917 - what a check is made of
+    args: argparse.Namespace,
+    api: built.Api,
+    made: dict[str, Cases],
+    profile: profiles.Profile,
+    folder: Path,
+    tell: Callable[[str], None],
+) -> dict[str, str]:
+    problems = {}
+    async with provider(sandbox_set(args.overrides)) as desktops:
+        trials = Trials(profile, desktops)
+        try:
+            for name, source in built.sources(folder).items():
+                tell(name)
+                declared = api.functions[name]
+                problems[name] = await trials.checked(
+                    Interface(name, declared.does, declared.params), source, made[name]
+                )
+        finally:
+            await trials.close()
+    return problems
+
+
+def read_exemplars(names: Sequence[str]) -> list[str]:
+    """Instructions: lines of a text file, or of a suite's or a folder's tasks. Raises ConfigError."""
+    texts: list[str] = []
+    for name in names:
+        path = Path(name)
+        if path.suffix == ".txt":
+            try:
+                texts += [line.strip() for line in disk.read_text(path).splitlines() if line.strip()]
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigError(f"--tasks {name}: {error}") from error
+        else:
+            texts += _instructions(name)
+    unique = list(dict.fromkeys(text[:EXEMPLAR_CHARS] for text in texts))
+    if not unique:
+        raise ConfigError("--tasks: there is no instruction in what it names")
+    return unique[:EXEMPLARS_MOST]
+
+
+def _instructions(name: str) -> list[str]:
+    """What tasks ask for in words, and nothing of how they are judged."""
+    if tasksets.is_of_files(name):
+        return [osworld.load(disk.read_bytes(file)).instruction for file in tasksets.files_at(name)]
+    suite = suites.load(name)
+    ids = [f"{family}/train/{number}" for family in suite.trained for number in range(EACH)]
+    return [registry.task(task_id).instruction for task_id in ids]
+
+
+def _profile(name: str) -> profiles.Profile:
+    if name in profiles.bundled():
+        return profiles.load(profiles.BUNDLED / f"{name}.yaml")
+    if name.endswith((".yaml", ".yml")):
+        return profiles.load(Path(name))
+    known = profiles.bundled()
+    raise ConfigError(f"--app {name}: no profile of that name, and no YAML file; {hint(name, known)}")
+
+
+def _desktops() -> None:
+    bad = [each for each in doctor.examine(Deploy()) if each.fatal]
+    if bad:
+        raise ConfigError(f"no desktops here: {bad[0].name}: {bad[0].found}; mend it with: {bad[0].mend}")
+
+
+def _standing(folder: Path) -> str:
+    try:
+        return f"accepted as {built.accepted(folder)}"
+    except ConfigError as error:
+        return str(error)

@@ -1,0 +1,181 @@
+"""Tries a generated function on real desktops: its own cases, a body that does nothing, mutants, and its time.
+
+Every case begins on a desktop of its own, so that no case prepares another's way. The source runs in the desktop alone.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from actors.cluster.checks.apis.desk import CALL_S, RealDesk
+from actors.desktop.link import LinkDown
+from actors.desktop.providers.sandbox.provider import SandboxProvider
+from actors.errors import GuestRefused
+from apis.apps.check.case import Case, NotSo, Table
+from apis.apps.check.run import run
+from apis.apps.check.steps import REFUSED
+from apis.build.answers import AnswerRefusedError, Cases, Interface, as_cases, checked
+from apis.build.judge import Trial
+from apis.build.profile import Profile
+
+REPEATS = 20
+WAIT_S = 1.5  # for a file that is being written
+NOTHING = "does nothing"
+
+
+class BuildDesk(RealDesk):
+    """A desk whose functions are sources that are being tried; `read` and `put` are the profile's own snippets."""
+
+    def __init__(self, profile: Profile, provider: SandboxProvider) -> None:
+        super().__init__(table_of(profile, []), provider)
+        self._profile = profile
+        self.interface: Interface | None = None
+        self.source = ""
+
+    async def tool(self, name: str, /, **arguments: Any) -> str:
+        """What the source or a snippet says, or "refused: " and why. Raises LinkDown."""
+        try:
+            if name in ("read", "put"):
+                return await self._snippet(name, **arguments)
+            assert self.interface is not None
+            given = checked(self.interface.function(self._profile.owner), arguments)
+            return await self._run(self.source, name, given)
+        except AnswerRefusedError as refused:
+            return f"{REFUSED}{refused}"
+        except GuestRefused as refused:
+            return f"{REFUSED}{refused.text}"
+
+    async def looked(self, source: str, interface: Interface) -> Any:
+        """What a look at a source says, with its mutants. Raises NotSo where the look itself fails."""
+        return await self._link.call(
+            "look_at_source",
+            timeout_s=CALL_S,
+            source=source,
+            name=interface.name,
+            params=list(interface.params),
+            imports=self._profile.imports,
+        )
+
+    async def _snippet(self, kind: str, what: str, value: Any = None) -> str:
+        if kind == "read":
+            return await self._run(f"def read():\n    return {self._profile.reads[what]}\n", "read", {})
+        body = self._profile.puts[what] if what else self._profile.saves or "pass"
+        return await self._run(f"def put(value):\n    {body}\n", "put", {"value": value})
+
+    async def _run(self, source: str, name: str, arguments: dict[str, Any]) -> str:
+        said = await self._link.call(
+            "try_source",
+            timeout_s=CALL_S,
+            source=source,
+            name=name,
+            arguments=arguments,
+            helpers=self._profile.helpers,
+            imports=self._profile.imports,
+        )
+        return str(said)
+
+
+def table_of(profile: Profile, cases: list[Case]) -> Table:
+    """The profile's files and window as a table of cases."""
+    return Table(
+        app=profile.app,
+        owner=profile.owner,
+        cases=cases,
+        files=profile.files,
+        opens=profile.opens,
+        title=profile.window,
+        wait_s=WAIT_S,
+    )
+
+
+class Trials:
+    """Tries functions of one application, one desktop at a time."""
+
+    def __init__(self, profile: Profile, provider: SandboxProvider) -> None:
+        self._profile = profile
+        self._desk = BuildDesk(profile, provider)
+
+    async def close(self) -> None:
+        """Give the desktop back."""
+        await self._desk.close()
+
+    async def trial(self, interface: Interface, source: str, made: Cases) -> Trial:
+        """One round of a function. Raises DesktopFault, LinkDown and NotSo where the desktop is at fault."""
+        await self._desk.again()
+        seen = await self._desk.looked(source, interface)
+        if seen.wrong:
+            return Trial(wrong=list(seen.wrong))
+        all_cases = as_cases(interface, made, self._profile)
+        problems = [await self._problem(interface, source, case) for case in all_cases]
+        if any(problems):
+            return Trial(problems=problems)
+        mutants = dict(seen.mutants)
+        empty = mutants.pop(NOTHING)
+        held = [n for n, case in enumerate(all_cases, 1) if not await self._problem(interface, empty, _unsaid(case))]
+        if held:
+            return Trial(problems=problems, holds_for_nothing=held)
+        missed = [text for text, mutant in mutants.items() if not await self._noticed(interface, mutant, all_cases)]
+        windows, times = await self._timed(interface, source, all_cases[0])
+        ordered = sorted(times) or [0.0]
+        return Trial(
+            problems=problems,
+            mutants=len(seen.mutants),
+            missed=missed,
+            windows=windows,
+            p50_ms=round(statistics.median(ordered), 2),
+            p95_ms=round(ordered[math.ceil(0.95 * len(ordered)) - 1], 2),
+        )
+
+    async def checked(self, interface: Interface, source: str, made: Cases) -> str:
+        """The first problem of an accepted function's cases, "" where there is none."""
+        found = [await self._problem(interface, source, case) for case in as_cases(interface, made, self._profile)]
+        return next(filter(None, found), "")
+
+    async def _noticed(self, interface: Interface, source: str, all_cases: Sequence[Case]) -> bool:
+        for case in all_cases:
+            if await self._problem(interface, source, case):
+                return True
+        return False
+
+    async def _problem(self, interface: Interface, source: str, case: Case) -> str:
+        """What is wrong with one case on a fresh desktop, "" where it passes."""
+        await self._desk.again()
+        self._desk.interface, self._desk.source = interface, source
+        try:
+            (outcome,) = await run(table_of(self._profile, [case]), self._desk, 0, lambda _: None)
+        except LinkDown as error:  # after the desktop was ready: the function has ended more than itself
+            return f"the desktop broke: {error}"
+        return outcome.problem
+
+    async def _timed(self, interface: Interface, source: str, case: Case) -> tuple[int, list[float]]:
+        """How many windows more there are after a call, and the milliseconds of repeated ones."""
+        await self._desk.again()
+        self._desk.interface, self._desk.source = interface, source
+        before = len(await self._desk.call("windows"))
+        (outcome,) = await run(table_of(self._profile, [case]), self._desk, 0, lambda _: None)
+        await self._desk.call("settle", timeout_ms=2000, quiet_ms=100)
+        more = max(0, len(await self._desk.call("windows")) - before)
+        times = list(outcome.ms)
+        try:
+            (outcome,) = await run(table_of(self._profile, [_only_called(case)]), self._desk, REPEATS, lambda _: None)
+            times = outcome.ms or times
+        except NotSo:  # a call that can't be repeated as it is, like one that deletes: the first one's time counts
+            pass
+        return more, times
+
+
+def _unsaid(case: Case) -> Case:
+    """The case by its effects alone, where it has any: they have to fail for a body that does nothing."""
+    parts = {**_parts(case), "wrong": {"nothing": 1}, "refusal": "no argument nothing"}
+    return Case(**(parts | {"says": ""} if case.effect else parts))
+
+
+def _only_called(case: Case) -> Case:
+    return Case(**{**_parts(case), "effect": [], "says": "", "each": case.before or []})
+
+
+def _parts(case: Case) -> dict[str, Any]:
+    return {name: getattr(case, name) for name in case.__struct_fields__}

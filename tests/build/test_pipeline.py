@@ -1,0 +1,203 @@
+"""A build by a model that errs: what is taken of its answers, what it is asked again, and that a kill loses nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.cluster.build.ledger import BuildLedger
+from actors.cluster.build.pipeline import Pipeline
+from actors.desktop.config import EndpointConfig
+from actors.desktop.endpoint import Endpoint
+from apis.build import answers, judge, profile
+from apis.build.answers import AnswerRefusedError, Cases, Interface
+from apis.build.judge import Built, Trial
+from runtime.errors import ConfigError
+from tests.build.model import Recorded, served
+
+PROFILE = profile.load(profile.BUNDLED / "text_editor.yaml")
+NUMBER = {"kind": "integer", "limits": [1, 9]}
+
+
+def listed(*names: str, **more: Any) -> str:
+    functions = [{"name": name, "does": "Do this to the text.", "params": {"number": NUMBER}} | more for name in names]
+    return f"Here they are:\n```json\n{json.dumps({'functions': functions})}\n```\nDone."
+
+
+def code(name: str, body: str = "app.set_text(str(number))") -> str:
+    return f"```python\ndef {name}(number):\n    {body}\n```"
+
+
+def cases(text: str = "5") -> str:
+    right = [{"arguments": {"number": 5}, "effects": [{"read": "text", "equals": text}]}] * 2
+    return f"```json\n{json.dumps({'right': right, 'wrong': [{'arguments': {'number': 0}, 'refusal': 'number'}]})}\n```"
+
+
+class Stands:
+    """In place of desktops: a source with `wrong` fails its cases, and cases of `nothing` can't fail."""
+
+    def __init__(self) -> None:
+        self.tried: list[str] = []
+
+    async def trial(self, interface: Interface, source: str, made: Cases) -> Trial:
+        self.tried.append(interface.name)
+        if "wrong" in source:
+            return Trial(problems=["got 4, not 5", ""])
+        if made.right[0].effects[0].equals == "nothing":
+            return Trial(problems=["", ""], holds_for_nothing=[1])
+        return Trial(problems=["", ""], mutants=4, missed=["is one more"], p50_ms=3.0, p95_ms=4.0)
+
+
+ERRING: dict[str, Any] = {
+    "require 1": [429, listed("first_one", "second_one", "third_one", "fourth_one")],
+    "implement first_one": code("first_one"),
+    "cases first_one": cases(),
+    "implement second_one": code("second_one", "wrong = 1"),  # its case fails
+    "cases second_one": cases(),
+    "repair second_one 1": code("second_one") + "\n" + cases(),  # both at once
+    "repair second_one 2": code("second_one"),
+    "implement third_one": "I would rather not.",
+    "cases third_one": cases("nothing"),
+    "repair third_one 1": {"cut": code("third_one")},
+    "repair third_one 2": code("third_one"),
+    "repair third_one 3": cases(),
+    "implement fourth_one": code("fourth_one", "wrong = 1"),
+    "cases fourth_one": cases(),
+    "repair fourth_one 1": code("fourth_one", "wrong = 2"),
+    "repair fourth_one 2": code("fourth_one", "wrong = 3"),
+    "repair fourth_one 3": code("fourth_one", "wrong = 4"),
+}
+
+
+async def build(folder: Path, model: Recorded, tries: Stands, **more: Any) -> tuple[list[Built], Pipeline]:
+    ledger = BuildLedger(folder, "this build")
+    async with served(model) as url:
+        endpoint = Endpoint(EndpointConfig(url=url, model="m", first_backoff_s=0.0, longest_backoff_s=0.0), "")
+        try:
+            made = Pipeline(PROFILE, ledger, endpoint, tries, lambda _: None, known=[], most=9, **more)
+            return await made.run(["Do a thing"]), made
+        finally:
+            await endpoint.close()
+            ledger.close()
+
+
+async def test_a_model_that_errs_is_asked_again_and_what_fails_to_the_end_is_dropped(tmp_path: Path) -> None:
+    done, made = await build(tmp_path, Recorded(ERRING), Stands())
+    assert {each.name: (each.accepted, each.rounds) for each in done} == {
+        "first_one": (True, 0), "second_one": (True, 2), "third_one": (True, 3), "fourth_one": (False, 3),
+    }  # fmt: skip
+    assert "got 4, not 5" in done[-1].why
+    assert set(made.sources) == {"first_one", "second_one", "third_one"}
+
+
+class KilledError(BaseException):
+    """As by `kill -9`: nothing tidies up in the ledger."""
+
+
+async def test_a_build_killed_after_any_step_goes_on_and_asks_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, _ = await build(tmp_path, once := Recorded(ERRING), Stands())
+    steps = len(set(once.asked)) + 8
+    keep = BuildLedger._keep
+    for stop in range(1, steps):
+        left = stop
+
+        def kept(self: BuildLedger, *row: str) -> None:
+            nonlocal left
+            keep(self, *row)
+            left -= 1
+            if left == 0:
+                self.close()
+                raise KilledError
+
+        folder = tmp_path / str(stop)
+        folder.mkdir()
+        monkeypatch.setattr(BuildLedger, "_keep", kept)
+        model, tries = Recorded(ERRING), Stands()
+        with pytest.raises(KilledError):
+            await build(folder, model, tries)
+        monkeypatch.setattr(BuildLedger, "_keep", keep)
+        again, _ = await build(folder, model, tries)
+        assert again == whole
+        assert sorted(model.asked) == sorted(once.asked)
+        assert len(tries.tried) == 8
+
+
+async def test_another_build_can_not_go_on_in_a_folder(tmp_path: Path) -> None:
+    ledger = BuildLedger(tmp_path, "this build")
+    with pytest.raises(ConfigError, match="another build go on"):
+        BuildLedger(tmp_path, "this build")
+    ledger.close()
+    with pytest.raises(ConfigError, match="another build"):
+        BuildLedger(tmp_path, "that build")
+
+
+async def test_a_budget_of_tokens_ends_the_asking_and_keeps_what_is_done(tmp_path: Path) -> None:
+    done, _ = await build(tmp_path, Recorded(ERRING), Stands(), budget_tokens=900)
+    assert [each.accepted for each in done].count(False) >= 1
+    assert any("--budget-tokens" in each.why for each in done)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"name": "import"}, "can't be a name"),
+        ({"name": "Bad Name"}, "regex"),
+        ({"name": "taken_one"}, "of this name"),
+        ({"extra": 1}, "unknown field"),
+        ({"params": {"code": {"kind": "python"}}}, "kind 'python'"),
+        ({"params": {"number": {"kind": "integer", "limits": [1]}}}, "limits"),
+        ({"params": {"number": {"kind": "integer", "limits": ["a", "b"]}}}, "numbers"),
+        ({"params": {"text": {"kind": "text", "limits": [10**9]}}}, "4000"),
+        ({"params": {"number": {"kind": "integer", "limits": [1, 9], "default": 12}}}, "whole number"),
+        ({"params": {"word": {"kind": "line", "limits": [50], "default": "marble"}}}, "exemplar"),
+    ],
+)
+def test_an_interface_that_is_not_sound_is_refused(change: dict[str, Any], why: str) -> None:
+    kept, refused = answers.interfaces(listed("good_name", **change), ["Write marble"], ["taken_one"])
+    assert kept == []
+    assert why in refused[0][1]
+
+
+@pytest.mark.parametrize(
+    ("right", "why"),
+    [
+        ({"arguments": {"other": 1}}, "no argument other"),
+        ({"arguments": {"number": 99}}, "number"),
+        ({"arguments": {"number": 1}}, "neither an effect"),
+        ({"arguments": {"number": 1}, "effects": [{"read": "soul", "has": ["a"]}]}, "read 'soul'"),
+        ({"arguments": {"number": 1}, "effects": [{"file": "/etc/passwd", "has": ["root"]}]}, "below the home"),
+        ({"arguments": {"number": 1}, "effects": [{"read": "text", "matches": "(a+)+$"}]}, "form asked for"),
+        ({"arguments": {"number": 1}, "effects": [{"read": "text"}]}, "equals, has or lacks"),
+        ({"arguments": {"number": 1}, "says": "x", "puts": {"world": 1}}, "puts 'world'"),
+    ],
+)
+def test_a_case_that_is_not_sound_is_refused(right: dict[str, Any], why: str) -> None:
+    interface = answers.interfaces(listed("good_name"), [], [])[0][0]
+    with pytest.raises(AnswerRefusedError, match=why):
+        answers.cases(f"```json\n{json.dumps({'right': [right, right]})}\n```", interface, PROFILE)
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "```python\n" + "x" * 9000 + "\n```", "```python\n\x1b[0m\n```", "y" * (1 << 17)]
+)
+def test_code_that_is_none_or_too_long_is_refused(answer: str) -> None:
+    with pytest.raises(AnswerRefusedError):
+        answers.code(answer)
+
+
+def test_what_a_trial_says_is_mended_in_order() -> None:
+    def about(**trial: Any) -> str:
+        found = judge.finding(Trial(**trial))
+        return found.about if found else "accepted"
+
+    assert about(wrong=["uses eval"]) == "code"
+    assert about(problems=["", "bad"]) == "either"
+    assert about(problems=[""], holds_for_nothing=[1]) == "cases"
+    assert about(problems=[""], mutants=5, missed=["a", "b", "c"]) == "cases"
+    assert about(problems=[""], mutants=5, missed=["a", "b"]) == "accepted"
+    assert about(problems=[""], p95_ms=501.0) == about(problems=[""], windows=1) == "code"
