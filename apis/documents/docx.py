@@ -1,7 +1,4 @@
-"""Makes small text documents (.docx) for tasks to start with.
-
-The same paragraphs always give the same bytes. Form: ECMA-376, Office Open XML, WordprocessingML.
-"""
+"""Makes small text documents (.docx, ECMA-376) to start with: the same paragraphs always give the same bytes."""
 
 from __future__ import annotations
 

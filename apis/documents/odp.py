@@ -1,8 +1,4 @@
-"""Makes small presentations (.odp) for tasks to start with.
-
-The same slides always give the same bytes. Form: OpenDocument 1.3 with one design, of 28 x 15.75 cm, which
-has a title, an outline and the slide's number.
-"""
+"""Makes small presentations (.odp, OpenDocument 1.3) to start with: the same slides always give the same bytes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Makes small workbooks (.xlsx) for tasks to start with.
-
-The same cells always give the same bytes. Form: ECMA-376, Office Open XML, SpreadsheetML; text is in the
-cells themselves (inlineStr).
-"""
+"""Makes small workbooks (.xlsx, ECMA-376) for tasks to start with: the same cells always give the same bytes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Files that are archives: of offices, and packed extensions of VS Code.
-
-The same parts always give the same bytes, on every machine: entries are stored uncompressed under one fixed
-date.
-"""
+"""Archives of offices, and packed extensions of VS Code: the same parts always give the same bytes."""
 
 from __future__ import annotations
 

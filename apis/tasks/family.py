@@ -1,8 +1,6 @@
 """What a generated family of tasks is made of, and what an episode on an instance may change.
 
-Invariant: an instance is a function of its id alone (`family/split/seed`). Its task, verifier, oracles and wanted end
-state can be made again from the id at any time. A path may change only where the task's own checks decide what it
-holds in the end.
+Invariant: an instance is a function of its id alone (`family/split/seed`).
 """
 
 from __future__ import annotations

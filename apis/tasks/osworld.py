@@ -1,8 +1,4 @@
-"""A task in OSWorld's JSON form, typed.
-
-A file with an id, an instruction and an evaluator loads. A key that is not known here is kept and noted; a
-step that is not known here is kept as an `UnknownStep`.
-"""
+"""A task in OSWorld's JSON form, typed. A key that is not known here is noted, a step becomes an `UnknownStep`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """What the desktop's programs write into HOME by themselves: settings, caches, histories and locks.
 
-A rule names a program's own place. No rule reaches what a person keeps in HOME, or what a task is about.
-Chromium's bookmarks, letters and extensions of any program are therefore left out, and so is what a program would run.
-Trash belongs to no program, since the desktop's file manager removes for good. A program takes away only files that it
-can make again.
+No rule reaches what a person keeps, what a task is about, or what a program would run. There is no trash: the file
+manager removes for good.
 """
 
 from __future__ import annotations

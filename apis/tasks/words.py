@@ -1,8 +1,4 @@
-"""Words and whole numbers for generated tasks, in two halves that never meet.
-
-The hash of a word or a number decides whether it is of `train` or of `held-out`. No seed of a split draws
-one of the other.
-"""
+"""Words and whole numbers for generated tasks, in two halves by their hash: no split draws one of the other."""
 
 from __future__ import annotations
 

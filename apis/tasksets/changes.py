@@ -1,8 +1,4 @@
-"""What an episode on a task file may change in HOME, as far as the file itself tells.
-
-A file that set-up has put there and that neither the instruction nor the evaluator names must be what
-it was, wherever it lies. What an author allows besides is written in the task file.
-"""
+"""What an episode on a task file may change in HOME, by the file itself and by what its author allows (`changes`)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What the getters of task files are asked for, and the values that metrics are given.
-
-Files come from outside, after the freeze. So do the answers of commands, but for those that only the live
-desktop can give (`judge.py`). A getter that is not here is lacking, never an empty value.
-"""
+"""What the getters of task files are asked for, and the values of metrics. A getter that is not here is lacking."""
 
 from __future__ import annotations
 

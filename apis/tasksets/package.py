@@ -1,9 +1,6 @@
 """What a task file may need, and what becomes of each metric, getter and step of the published package.
 
-Each name of the package is known here, left to the package, or refused with a reason, and is one of these
-alone. What is known is not listed: `METRICS`, `getters.KNOWN` and the steps of a task say it.
-
-Package: desktop-env 1.0.2, in the environment that `make osworld-judge` builds.
+Package: desktop-env 1.0.2, in the environment that `make osworld-judge` builds. What is known here is not listed.
 """
 
 from __future__ import annotations

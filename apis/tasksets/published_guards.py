@@ -1,9 +1,7 @@
 """What a result has to be besides, where a published metric gives its score to a wrong end as well.
 
-A guard can only refuse. It runs where the metric has run, in the same process and within the same bounds.
-What it can't read it refuses. Only what the metrics' environment has is imported.
-
-Paths are of files in that process; `None` is a file that is missing. A guard returns what is wrong, "" for nothing.
+A guard can only refuse: it returns what is wrong, "" for nothing. What it can't read it refuses. It runs where the
+metric has run, so only what that environment has is imported. Paths are of files there; `None` is a missing file.
 """
 
 from __future__ import annotations

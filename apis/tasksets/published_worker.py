@@ -1,12 +1,10 @@
 """The published metrics, asked in their own environment: `published.py` starts this file by its path.
 
-Invariant: an order is judged in a process of its own, with bounded memory, processor time, wall time and files, one
-after the other. An answer is JSON with a finite score, whatever the metric does. A package
-that is not installed gives no score: a metric that touches it is answered as missing it.
+Invariant: an order is judged in a process of its own, with bounded memory, processor time, wall time and files. A
+package that is not installed gives no score.
 
-Input: a JSON line per order, with the metric's name, its arguments and the files at the start; a file is its names and
-bytes. Output: a JSON line per order, with a score, why a guard refuses it, what was raised, or what is missing. Only
-what the environment has is imported.
+Input: a JSON line per order, with the metric's name, its arguments and the files at the start. Output: a JSON line per
+order, with a score, why a guard refuses it, what was raised, or what is missing.
 """
 
 from __future__ import annotations

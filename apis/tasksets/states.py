@@ -1,8 +1,4 @@
-"""What applications say before the freeze, and the browser's profile after it, in the form of the published getters.
-
-An answer of the desktop is decoded as the type that it has to be; anything else is no file. In the profile a
-value that is not there is the browser's default.
-"""
+"""What applications say before the freeze, and the browser's profile after it, in the form of the published getters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Set-up steps of task files as calls to the guest's agent.
-
-A step either becomes calls or says what it lacks; nothing is left out in silence.
-"""
+"""Set-up steps of task files as calls to the guest's agent. A step that can't be such calls says what it lacks."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ FILTERS = {  # by ending: its own, the flat file's, another format's, with endin
              "Calc Office Open XML"),
     "odp": ("impress8", ("fodp", f"{_ODF} Presentation Flat XML"), ("pptx", "Impress MS PowerPoint 2007 XML"), ""),
 }  # fmt: skip
-ROUNDS, LARGEST = 3, 9999
+ROUNDS, LARGEST, SCALES = 9, 9999, (0.25, 25e2, 25e6)  # quarters are exact in any sum
 START_S, PAUSE_S, BURY_S = 120.0, 0.02, 10.0
 END_S, TIMES = 20.0, 20  # an end may take so long, or so many times as long as what is wanted took
 
@@ -142,13 +142,14 @@ def rounds(document: Any) -> list[tuple[str, dict[str, float | str]]]:
         return []
     drawn = random.SystemRandom()
     drawings = []
-    for _ in range(ROUNDS):
-        inputs = {place: drawn.randint(-LARGEST, LARGEST) for place in constants}
+    for at in range(ROUNDS):
+        scale = SCALES[at % len(SCALES)]
+        inputs = {place: drawn.randint(-LARGEST, LARGEST) * scale for place in constants}
         drawings.append((json.dumps(inputs), dict(zip(formulas, results(document, inputs, formulas), strict=True))))
     return drawings
 
 
-def results(document: Any, inputs: dict[str, int], formulas: list[str]) -> list[float | str]:
+def results(document: Any, inputs: dict[str, float], formulas: list[str]) -> list[float | str]:
     """What the cells `formulas` come to once `inputs` are in theirs; an error as its words."""
 
     def cell(place: str) -> Any:

@@ -1,8 +1,4 @@
-"""Tasks on Calc: a cell, a column, an item's row, a total, the sheet's name, the order of rows, and a note's number.
-
-`calc_column` is never trained on. The published function that sorts does so to one column and leaves the others as they
-are, so the oracle by functions writes the others again.
-"""
+"""Tasks on Calc: a cell, a column, an item's row, a total, the sheet's name, the order of rows, and a note's number."""
 
 from __future__ import annotations
 

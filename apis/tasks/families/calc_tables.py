@@ -1,8 +1,4 @@
-"""What families of spreadsheet tasks have in common: a small table in a workbook, and how its cells are changed.
-
-Invariant: a task is judged on every cell of its workbook. Any other change fails it. The oracle saves only when every
-visible cell says what it should. It puts back what a stray step changed.
-"""
+"""What families of spreadsheet tasks share: a small table, and how an oracle changes its cells."""
 
 from __future__ import annotations
 

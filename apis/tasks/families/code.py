@@ -1,11 +1,4 @@
-"""Tasks on VS Code: change, append or delete a line of one of the files of a folder, and save.
-
-In `code_from_note`, never trained on, a note in the text editor has the line; no instruction has it.
-
-Invariant: no line comes in a file twice. A task is solved only if every other line and file is as it was. The oracle
-ends only when the editor shows the wanted text and says that it is saved, after a step that saves. From any other text
-than the first one it goes on by writing the whole again.
-"""
+"""Tasks on VS Code: change, append or delete a line of a file, and save; or append what a note says."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Tasks on VS Code: install an extension from a file of Documents, or uninstall one; and what its families share.
-
-Invariant: a task is solved only if the editor lists exactly the wanted extensions and Documents is as it was. The
-editor's own account of its open files says where the caret is and whether a file is saved.
-"""
+"""Tasks on VS Code: install an extension from a file of Documents, or uninstall one; and what its families share."""
 
 from __future__ import annotations
 

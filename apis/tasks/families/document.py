@@ -1,8 +1,6 @@
-"""What families on a document have in common: a file of Documents that an application opens and a check reads.
+"""What families on a document share: a file of Documents that an application opens and a check reads.
 
-Invariant: a task is judged on its whole document, so a change of anything else fails it. An oracle ends only after
-having saved, which is read from the steps taken, since it can't be seen. It acts on a note only after it has quoted it,
-for the other window hides the note.
+An oracle ends only after having saved, and acts on a note only after it has quoted it: both are read from its steps.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""Tasks on the text editor: replace a text or a word, add a line, or save under another name (`editor_copy`).
+"""Tasks on the text editor: replace a text or a word, add a line, or save under another name.
 
-Literal text is quoted, as in OSWorld's instructions, so that its end is plain. A word that is replaced comes twice or
-more, inside no other word, and the new one nowhere. `editor_copy` is never trained on.
-
-Invariant: a task is solved only if no other file was added. The oracle ends only when the window shows the wanted text
-without the mark of unsaved changes.
+A word that is replaced comes twice or more, inside no other word, and the new one nowhere.
 """
 
 from __future__ import annotations

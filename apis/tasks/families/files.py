@@ -1,11 +1,4 @@
-"""Tasks on the file manager: rename a file, make a folder, delete a file, move one into a folder or out of it.
-
-`files_out` is never trained on.
-
-Invariant: a task is solved only if every other file is as it was and none was added. The oracle renames, removes or
-cuts only a file that it sees selected or has just opened the menu of. It pastes only in the right folder after such a
-cut, and ends only when the file shows there.
-"""
+"""Tasks on the file manager: rename a file, make a folder, delete a file, move one into a folder or out of it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Tasks whose instruction lacks what has to be read first: by a command, or in a note in the text editor.
-
-Invariant: what is to be read is in no instruction. A task is solved only if Documents is exactly what is asked, with
-the note as it was. The oracle acts only on what it has seen.
-"""
+"""Tasks whose instruction lacks what has to be read first: by a command, or in a note in the text editor."""
 
 from __future__ import annotations
 

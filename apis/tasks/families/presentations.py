@@ -1,9 +1,4 @@
-"""What families of presentations have in common: a few slides with a title and an outline, and how they are changed.
-
-Invariant: a task is judged on every box of its presentation. The oracle saves only when the presentation says what it
-should by its app info. Whether a double click has put the caret into a box can't be seen, so that is read from the
-steps taken.
-"""
+"""What families of presentations share: a few slides with a title and an outline, and the oracle that changes them."""
 
 from __future__ import annotations
 

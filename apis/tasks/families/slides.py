@@ -1,10 +1,6 @@
 """Tasks on Impress: a slide's title, line or box, a copy of a slide, another's title, deleting or moving a slide.
 
 Impress has no function for deleting or moving, so a mixed way does them by mouse and keyboard and saves by function.
-`slides_same` is never trained on.
-
-Invariant: the oracle looks at the slides before every step, so it never copies or deletes twice. It undoes what went
-wrong, and saves only when the slides are the wanted ones.
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""Tasks on the terminal: make, fill, rename, copy or delete a file or folder, or append a line, by a command.
-
-`terminal_append` is never trained on.
-
-Invariant: a task is solved only if Documents is exactly what the command makes of it. A command is typed only at an
-empty prompt, as far as the terminal's text can tell. The oracle ends only after its command was entered and the shell
-is ready again.
-"""
+"""Tasks on the terminal: make, fill, rename, copy or delete a file or folder, or append a line, by a command."""
 
 from __future__ import annotations
 

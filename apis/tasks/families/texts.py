@@ -1,8 +1,4 @@
-"""What families of text documents have in common: a few short paragraphs, and how they are changed.
-
-Invariant: a task is judged on every paragraph of its document, words and looks. The oracle saves only when every
-visible paragraph says what it should. It takes back what a stray step wrote.
-"""
+"""What families of text documents share: a few short paragraphs, and how an oracle changes them."""
 
 from __future__ import annotations
 

@@ -1,12 +1,4 @@
-"""Tasks on VLC: add a file to the playlist and save it, save it in another form, or set a preference.
-
-A sound is a second of silence, the same bytes every time, so an instance stays small and a desktop idle. `vlc_save` is
-never trained on.
-
-Invariant: a task is solved only if the saved file lists what it should, or VLC's own file of settings says so and keeps
-the others. The oracle saves only when VLC lists what it should. In the preferences it confirms a value with the step
-that types it, so that nothing typed is lost.
-"""
+"""Tasks on VLC: add a file to the playlist and save it, save it in another form, or set a preference."""
 
 from __future__ import annotations
 

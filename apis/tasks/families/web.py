@@ -1,10 +1,6 @@
 """Tasks on Chromium: bookmark the page that shows, one in another tab or all, and note a number of a page's table.
 
-Pages lie in Documents, each in a tab; they need no network and run no script. The first page's tab is in front at the
-start. `web_all` is never trained on.
-
-Invariant: a task is solved only if the profile has the bookmarks that are asked for, with the pages' titles, and no
-other. The oracle bookmarks nothing before the right page shows, and ends only when the star says that it is bookmarked.
+Pages lie in Documents, each in a tab. The first page's tab is in front at the start.
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""Tasks on Writer: replace a word, append or delete a paragraph, change its looks, or write what a note or sheet says.
-
-A word that is replaced is no part of another word. `writer_case` is never trained on.
-
-Invariant: what a note or a sheet says is in no instruction, and nothing is written before it was quoted in the same
-episode.
-"""
+"""Tasks on Writer: replace a word, append or delete a paragraph, change its looks, or write what another file says."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""All metrics by their published names.
-
-A name has one metric. A module below `apis.tasks.metrics` that declares `DECLARED` is found by itself, and
-so is an entry point of another package: one metric, or several in a tuple.
-"""
+"""All metrics by their published names: the `DECLARED` of the modules here, and those of entry points."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Metrics of applications' own settings: VLC, Thunderbird, GIMP, and what a command says of the clock.
-
-A setting that a file does not name has the application's default; a file without any setting scores 0.
-"""
+"""Metrics of applications' own settings; a setting that a file does not name has the application's default."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Metrics of texts, lists, values, JSON and lines.
-
-Sizes are bounded before anything is parsed. What the policy wrote is compared, never run or used as a
-pattern.
-"""
+"""Metrics of texts, lists, values, JSON and lines. What the policy wrote is compared, never run or a pattern."""
 
 from __future__ import annotations
 

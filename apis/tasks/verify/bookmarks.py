@@ -1,8 +1,4 @@
-"""The form in which Chromium writes its bookmarks.
-
-Invariant: pure and bounded. A file counts only with Chromium's checksum over it, in Chromium's layout, and with nothing
-else in it.
-"""
+"""The form in which Chromium writes its bookmarks: its checksum, its layout, and nothing else."""
 
 from __future__ import annotations
 

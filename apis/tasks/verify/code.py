@@ -1,9 +1,4 @@
-"""The check of what VS Code writes: its list of extensions.
-
-Invariant: strict and bounded. A list larger than its bound or of another form is a failure with its reason. So is an
-extension too many, or an extension without its place. Whether the editor would really load an extension is not looked
-at.
-"""
+"""The check of VS Code's list of extensions. Whether the editor would really load one is not looked at."""
 
 from __future__ import annotations
 

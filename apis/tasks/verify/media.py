@@ -1,9 +1,4 @@
-"""Checks of what Chromium and VLC write: bookmarks, playlists and settings.
-
-Invariant: strict and bounded. A file is a failure with its reason where it is larger than its bound. So is a file that
-is not in its program's format (`bookmarks`). Everything in it that a task is about is compared. A bookmark
-or entry too many is a failure, and so is a change of another setting.
-"""
+"""Checks of what Chromium and VLC write: bookmarks, playlists and settings."""
 
 from __future__ import annotations
 

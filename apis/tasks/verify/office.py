@@ -1,8 +1,4 @@
-"""The documents that tasks on the office want, made of their rules.
-
-Invariant: the same rules always give the same bytes. How a document in the end is compared with one of these:
-`apis.documents.read.office`.
-"""
+"""The documents that tasks on the office want, made of their rules. `apis.documents.read.office` compares with them."""
 
 from __future__ import annotations
 

@@ -55,6 +55,8 @@ FORMULAS = {  # another formula, and whether it is a sum of these cells
     "=ROUND(SUM(B2:B4);2)": True, "=SUM(B2:B4)*1": True, "=AGGREGATE(9;4;B2:B4)": True, "=B2+B3+B4": True,
     '=IFERROR(SUM(B2:B4);"")': True, "=SUBTOTAL(9;B2:B4)": True, "=MIN(B2:B4)+MAX(B2:B4)+B4": False,
     "=SUM(B2:B3)+7": False, "=49": False, "=MAX(B2:B3)+B4+12": False, "=SUM(B2:B4)+0*A1": False,
+    "=INT(SUM(B2:B4))": False, "=ROUND(SUM(B2:B4);0)": False, '=SUMIF(B2:B4;">-10000")': False,
+    "=IF(MAX(ABS(B2);ABS(B3))<10000;SUM(B2:B4);0)": False,
 }  # fmt: skip
 MORE = {  # by kind: what else is done after what was asked
     "docx": {
