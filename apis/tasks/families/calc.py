@@ -73,8 +73,7 @@ def _calc_column(random: Random, split: str) -> WorkbookGoal:
     )
 
 
-def column_by_gui(view: View) -> Move:
-    """The next move with mouse and keyboard: Enter goes down to the next cell."""
+def _column_by_gui(view: View) -> Move:
     goal = calc_tables.goal_of(view)
     first = view.find("table-cell", lambda e: e.name == goal.writes[0].cell)
     if first is None or calc_tables.wrong(view) != list(goal.writes):
@@ -83,8 +82,7 @@ def column_by_gui(view: View) -> Move:
     return f"{first} table-cell {goal.writes[0].cell} -> fill down", Type(coordinates=first, text=text, enter=True)
 
 
-def column_by_tools(view: View) -> Move:
-    """The next move with Calc's functions."""
+def _column_by_tools(view: View) -> Move:
     goal = calc_tables.goal_of(view)
     if calc_tables.wrong(view) != list(goal.writes):
         return calc_tables.by_tools(view)
@@ -94,7 +92,7 @@ def column_by_tools(view: View) -> Move:
     return f"column {column} from row 1 -> fill", filled
 
 
-CALC_COLUMN = WORKBOOK.family("calc_column", _calc_column, {"gui": column_by_gui, "api": column_by_tools})
+CALC_COLUMN = WORKBOOK.family("calc_column", _calc_column, {"gui": _column_by_gui, "api": _column_by_tools})
 
 
 def _calc_lookup(random: Random, split: str) -> WorkbookGoal:
@@ -161,8 +159,7 @@ def _calc_sheet(random: Random, split: str) -> WorkbookGoal:
     )
 
 
-def sheet_by_gui(view: View) -> Move:
-    """The next move with mouse and keyboard."""
+def _sheet_by_gui(view: View) -> Move:
     goal = calc_tables.goal_of(view)
     if view.title == DIALOG:
         field = view.field()
@@ -180,11 +177,10 @@ def sheet_by_gui(view: View) -> Move:
     return click(view, menu, f"rename to {goal.renamed}")
 
 
-def sheet_by_tools(view: View) -> Move:
-    """The next move with Calc's functions."""
+def _sheet_by_tools(view: View) -> Move:
     goal = calc_tables.goal_of(view)
     if view.title == DIALOG:  # opened by the other route: while it is open the function would rename beneath it
-        return sheet_by_gui(view)
+        return _sheet_by_gui(view)
     if _named(view) or calc_tables.to_calc(view):
         return calc_tables.by_tools(view)
     renamed = call("CalcTools", "rename_sheet", old_name=goal.sheet, new_name=goal.renamed)
@@ -199,7 +195,7 @@ def _named(view: View) -> bool:
     return by_tool in typed or any(f"text={new!r}" in one and "enter=True" in one for one in typed)
 
 
-CALC_SHEET = WORKBOOK.family("calc_sheet", _calc_sheet, {"gui": sheet_by_gui, "api": sheet_by_tools})
+CALC_SHEET = WORKBOOK.family("calc_sheet", _calc_sheet, {"gui": _sheet_by_gui, "api": _sheet_by_tools})
 
 
 BUTTONS = {"up": "Sort Ascending", "down": "Sort Descending"}
@@ -232,8 +228,7 @@ def _calc_sort(random: Random, split: str) -> WorkbookGoal:
     )
 
 
-def sort_by_gui(view: View) -> Move:
-    """The next move."""
+def _sort_by_gui(view: View) -> Move:
     goal, now = calc_tables.goal_of(view), calc_tables.shown(view)
     named_first = view.route.random() < 0.3
     button = view.labelled("push-button", BUTTONS[goal.kind])
@@ -251,8 +246,7 @@ def sort_by_gui(view: View) -> Move:
     return f"{goal.wanted} {column}1 -> {cell} column {column}", Click(coordinates=cell)
 
 
-def sort_by_tools(view: View) -> Move:
-    """The next move with Calc's functions: the function that sorts does so to one column only."""
+def _sort_by_tools(view: View) -> Move:
     goal = calc_tables.goal_of(view)
     letters = [write.cell[0] for write in calc_tables.wrong(view) if write in goal.writes]
     if calc_tables.obstacle(view) or not letters:
@@ -268,11 +262,10 @@ def sort_by_tools(view: View) -> Move:
     return f"{goal.wanted} {key}1 -> column {letter} in its order", fill
 
 
-def sort_by_either(view: View) -> Move:
-    """The next move by either: the button while the rows are as they were, a change begun by functions by functions."""
+def _sort_by_either(view: View) -> Move:
     by_button = view.route.random() < 0.5
     finished = not calc_tables.wrong(view)
-    return sort_by_gui(view) if by_button and (finished or calc_tables.untouched(view)) else sort_by_tools(view)
+    return _sort_by_gui(view) if by_button and (finished or calc_tables.untouched(view)) else _sort_by_tools(view)
 
 
 def _key(goal: WorkbookGoal) -> str:
@@ -289,7 +282,7 @@ def _column(goal: WorkbookGoal, letter: str) -> list[Cell]:
 
 
 CALC_SORT = WORKBOOK.family(
-    "calc_sort", _calc_sort, {"gui": sort_by_gui, "api": sort_by_tools, "mixed": sort_by_either}
+    "calc_sort", _calc_sort, {"gui": _sort_by_gui, "api": _sort_by_tools, "mixed": _sort_by_either}
 )
 
 
@@ -314,13 +307,11 @@ def _sheet_from_note(random: Random, split: str) -> WorkbookGoal:
     )
 
 
-def note_by_gui(view: View) -> Move:
-    """The next move with mouse and keyboard."""
+def _note_by_gui(view: View) -> Move:
     return _then(view, calc_tables.by_gui)
 
 
-def note_by_tools(view: View) -> Move:
-    """The next move with Calc's functions where Calc has them."""
+def _note_by_tools(view: View) -> Move:
     return _then(view, calc_tables.by_tools)
 
 
@@ -334,7 +325,7 @@ def _then(view: View, enter: Decide) -> Move:
 SHEET_FROM_NOTE = WORKBOOK.family(
     "sheet_from_note",
     _sheet_from_note,
-    {"gui": note_by_gui, "api": note_by_tools},
+    {"gui": _note_by_gui, "api": _note_by_tools},
     apps=(CALC, EDITOR),
     opened=lambda made: (made.target, made.files[0][0]),
 )

@@ -78,13 +78,11 @@ def of_documents(
     return Family(name, apps, goal, config, ends_so, end_of, routes, wordings(name), may=ITS_END)
 
 
-def by_gui(view: View) -> Move:
-    """The next move with mouse and keyboard."""
+def _by_gui(view: View) -> Move:
     return _next(view, tools=False)
 
 
-def by_tools(view: View) -> Move:
-    """The next move with VS Code's function that goes to a line; none of them edits."""
+def _by_tools(view: View) -> Move:
     return _next(view, tools=True)
 
 
@@ -149,7 +147,7 @@ def _edit(view: View, field: str, place: Place, *, tools: bool) -> Move:
     return keys(f"line {number} -> select", *SELECT.keys)
 
 
-CODE_TEXT = of_documents("code_text", (code_extension.CODE,), _code_text, {"gui": by_gui, "mixed": by_tools})
+CODE_TEXT = of_documents("code_text", (code_extension.CODE,), _code_text, {"gui": _by_gui, "mixed": _by_tools})
 
 
 def _code_from_note(random: Random, split: str) -> Goal:
@@ -183,7 +181,7 @@ CODE_FROM_NOTE = of_documents(
     "code_from_note",
     (CODE, EDITOR),
     _code_from_note,
-    {"gui": after_reading(by_gui), "mixed": after_reading(by_tools)},
+    {"gui": after_reading(_by_gui), "mixed": after_reading(_by_tools)},
     front=lambda made: made.words[0],
 )
 

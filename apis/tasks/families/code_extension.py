@@ -194,15 +194,13 @@ def values(made: Goal) -> set[str]:
     return {word for extension in made.words for word in extension.replace("-", ".").split(".")}
 
 
-def by_gui(view: View) -> Move:
-    """The next move with mouse and keyboard."""
+def _by_gui(view: View) -> Move:
     if _told(view):
         return _DONE
     return _install(view) if view.goal.kind == "install" else _uninstall(view)
 
 
-def by_tools(view: View) -> Move:
-    """The next move with VS Code's functions."""
+def _by_tools(view: View) -> Move:
     return _DONE if _told(view) else (f"{view.goal.wanted} -> {view.goal.kind}", wish(view.goal))
 
 
@@ -261,7 +259,7 @@ CODE_EXTENSION = Family(
     config,
     evaluator,
     solved,
-    {"gui": by_gui, "api": by_tools},
+    {"gui": _by_gui, "api": _by_tools},
     wordings("code_extension"),
     values,
     leaves,

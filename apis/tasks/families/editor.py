@@ -49,8 +49,7 @@ def editor_solved(made: Goal) -> Files:
     return in_documents(dict(made.files) | {made.target: made.wanted + "\n"})
 
 
-def text_decide(view: View) -> Move:
-    """The next move."""
+def _text_decide(view: View) -> Move:
     select_first, save_by_menu = view.route.random() < 0.35, view.route.random() < 0.35
     field, menu = view.field(), view.find("menu-item", lambda e: True)
     if field is None:
@@ -101,7 +100,7 @@ TEXT_EDITOR = Family(
     editor_config,
     editor_evaluator,
     editor_solved,
-    {"gui": text_decide},
+    {"gui": _text_decide},
     wordings("text_editor"),
     may=ITS_END,
 )
@@ -136,8 +135,7 @@ def _apart(drawn: list[str]) -> list[str]:
     return [old, *(word for word in others if old not in word and word not in old)]
 
 
-def find_decide(view: View) -> Move:
-    """The next move."""
+def _find_decide(view: View) -> Move:
     by_dialog, save_by_menu, select_first = (view.route.random() < part for part in (0.75, 0.2, 0.3))
     if view.title == FIND_DIALOG:
         return _dialog(view)
@@ -180,7 +178,7 @@ EDITOR_FIND = of_files(
     wordings("editor_find"),
     _editor_find,
     opened=lambda made: [f"{DOCUMENTS}/{made.target}"],
-    decide=find_decide,
+    decide=_find_decide,
 )
 
 
@@ -201,8 +199,7 @@ def _editor_copy(random: Random, split: str) -> Goal:
     )
 
 
-def copy_decide(view: View) -> Move:
-    """The next move of its oracle."""
+def _copy_decide(view: View) -> Move:
     by_menu = view.route.random() < 0.4
     entry = view.labelled("menu-item", "Save As")
     if view.title == COPY_DIALOG:
@@ -227,7 +224,7 @@ EDITOR_COPY = of_files(
     wordings("editor_copy"),
     _editor_copy,
     opened=lambda made: [f"{DOCUMENTS}/{made.target}"],
-    decide=copy_decide,
+    decide=_copy_decide,
 )
 
 FAMILIES = (TEXT_EDITOR, EDITOR_FIND, EDITOR_COPY)

@@ -52,8 +52,7 @@ def _only(files: dict[str, str], random: Random) -> tuple[str, str]:
     return name, files[name].strip()
 
 
-def read_decide(view: View) -> Move:
-    """The next move."""
+def _read_decide(view: View) -> Move:
     first = go_in(view)
     if first:
         return first
@@ -88,7 +87,7 @@ TERMINAL_READ = of_files(
     wordings("terminal_read"),
     _terminal_read,
     opened=lambda _: [TERMINAL],
-    decide=read_decide,
+    decide=_read_decide,
 )
 
 
@@ -118,8 +117,7 @@ def _note_to_terminal(random: Random, split: str) -> Goal:
     )
 
 
-def terminal_decide(view: View) -> Move:
-    """The next move of its oracle."""
+def _terminal_decide(view: View) -> Move:
     goal = view.goal
     says = goal.words[0]
     if not noted(view, says):
@@ -145,7 +143,7 @@ NOTE_TO_TERMINAL = of_files(
     wordings("note_to_terminal"),
     _note_to_terminal,
     opened=_opened,
-    decide=terminal_decide,
+    decide=_terminal_decide,
 )
 
 
@@ -173,8 +171,7 @@ def _note_to_files(random: Random, split: str) -> Goal:
     )
 
 
-def note_files_decide(view: View) -> Move:
-    """The next move of its oracle."""
+def _note_files_decide(view: View) -> Move:
     says, folder = view.goal.words[0], view.goal.kind == "folder"
     if not noted(view, says):
         return read_note(view, view.goal.target, says)
@@ -190,7 +187,7 @@ NOTE_TO_FILES = of_files(
     wordings("note_to_files"),
     _note_to_files,
     opened=lambda made: [DOCUMENTS, f"{DOCUMENTS}/{made.target}"],
-    decide=note_files_decide,
+    decide=_note_files_decide,
 )
 
 FAMILIES = (TERMINAL_READ, NOTE_TO_TERMINAL, NOTE_TO_FILES)

@@ -126,8 +126,7 @@ def shown(view: View, slide: int) -> Move | None:
     return keys(f"slide {now}, want {slide}", "pagedown" if now < slide else "pageup")
 
 
-def by_gui(view: View) -> Move:
-    """The next move with mouse and keyboard: only a double click puts the caret into a box that is not being edited."""
+def _by_gui(view: View) -> Move:
     save_by_mouse = view.route.random() < 0.3
     if move := blocked(view):
         return move
@@ -165,8 +164,7 @@ def _differs(now: list[str], wanted: list[str]) -> int | None:
     return other[0] if len(other) == 1 else None
 
 
-def by_tools(view: View) -> Move:
-    """The next move with Impress's functions."""
+def _by_tools(view: View) -> Move:
     if move := blocked(view):
         return move
     left = wrong(view)
@@ -185,4 +183,4 @@ def _short(text: str) -> str:
     return text.replace("\n", " / ")
 
 
-ROUTES = {"gui": by_gui, "api": by_tools}
+ROUTES = {"gui": _by_gui, "api": _by_tools}

@@ -132,13 +132,11 @@ def _slides_order(random: Random, split: str) -> PresentationGoal:
     )
 
 
-def order_by_gui(view: View) -> Move:
-    """The next move with mouse and keyboard."""
+def _order_by_gui(view: View) -> Move:
     return _by_hand(view, lambda view: SAVING.by_gui(view, view.route.random() < 0.3))
 
 
-def by_hand_then_tool(view: View) -> Move:
-    """The next move with mouse and keyboard, or to save by function."""
+def _by_hand_then_tool(view: View) -> Move:
     return _by_hand(view, SAVING.by_tool)
 
 
@@ -162,7 +160,6 @@ def _by_hand(view: View, finish: Decide) -> Move:
 
 
 def _in_menu(view: View, entry: str) -> Move | None:
-    """The next move in the open menu for slides; None where it is not open, or nothing is to be done there."""
     goal = goal_of(view)
     if not entry or listed(view) != goal.slides or current(view) != goal.slide:
         return None
@@ -172,8 +169,7 @@ def _in_menu(view: View, entry: str) -> Move | None:
     return click(view, below) if below and view.find("menu-item", lambda e: True) else None
 
 
-def order_by_tools(view: View) -> Move:
-    """The next move with Impress's functions."""
+def _order_by_tools(view: View) -> Move:
     goal = goal_of(view)
     if move := blocked(view):
         return move
@@ -184,7 +180,7 @@ def order_by_tools(view: View) -> Move:
     return f"slide {goal.slide} -> copy", call("ImpressTools", "duplicate_slide", slide_index=goal.slide)
 
 
-SLIDES_ORDER = PRESENTATION.family("slides_order", _slides_order, {"gui": order_by_gui, "mixed": by_hand_then_tool})
-SLIDES_COPY = PRESENTATION.family("slides_copy", _slides_copy, {"gui": order_by_gui, "api": order_by_tools})
+SLIDES_ORDER = PRESENTATION.family("slides_order", _slides_order, {"gui": _order_by_gui, "mixed": _by_hand_then_tool})
+SLIDES_COPY = PRESENTATION.family("slides_copy", _slides_copy, {"gui": _order_by_gui, "api": _order_by_tools})
 
 FAMILIES = (SLIDES_TEXT, SLIDES_COPY, SLIDES_ORDER, SLIDES_SAME)

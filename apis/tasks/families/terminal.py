@@ -145,8 +145,7 @@ def _terminal_files(random: Random, split: str) -> Goal:
     )
 
 
-def files_decide(view: View) -> Move:
-    """The next move."""
+def _files_decide(view: View) -> Move:
     first = go_in(view)
     thought = f"{PROMPT} -> {view.goal.kind} {view.goal.target or view.goal.wanted}"
     return finish(view, thought, _command(view), first)
@@ -174,7 +173,7 @@ TERMINAL_FILES = of_files(
     wordings("terminal_files"),
     _terminal_files,
     opened=lambda _: [TERMINAL],
-    decide=files_decide,
+    decide=_files_decide,
 )
 
 FAMILIES = (TERMINAL_FILES, TERMINAL_APPEND)

@@ -63,8 +63,7 @@ def written(name: str, entries: Sequence[str]) -> dict[str, FileView]:
     return {f"{FOLDER}/{name}": FileView("file", written_playlist(entries).encode())}
 
 
-def values_of(made: Goal) -> set[str]:
-    """The words that an instance is made of: names without their endings."""
+def _values_of(made: Goal) -> set[str]:
     stems = (name.partition(".")[0] for name in (made.target, made.wanted, *made.words))
     return {word for stem in stems for word in stem.split("-")} - {""}
 
@@ -118,18 +117,16 @@ def of_playlists(
         return written(made.wanted, made.words)
 
     return Family(
-        name, (VLC,), goal, config, evaluator, solved, routes, wordings(name), values_of,
+        name, (VLC,), goal, config, evaluator, solved, routes, wordings(name), _values_of,
         leaves=lambda _goal, _before: {DIALOGS: is_dialogs}, may=ITS_END,
     )  # fmt: skip
 
 
-def playlist_by_gui(view: View) -> Move:
-    """The next move with mouse and keyboard."""
+def _playlist_by_gui(view: View) -> Move:
     return _next(view, lambda view: (f"{view.goal.target} -> open", OPEN_KEYS))
 
 
-def playlist_by_tools(view: View) -> Move:
-    """The next move with VLC's function for adding; VLC has none that saves."""
+def _playlist_by_tools(view: View) -> Move:
     added = call("VLCTools", "add_to_playlist", uri=_path(view.goal.target))
     return _next(view, lambda view: (f"{view.goal.target} -> add", added))
 
@@ -177,7 +174,7 @@ def _path(name: str) -> str:
 VLC_PLAYLIST = of_playlists(
     "vlc_playlist",
     _vlc_playlist,
-    {"gui": playlist_by_gui, "mixed": playlist_by_tools},
+    {"gui": _playlist_by_gui, "mixed": _playlist_by_tools},
     opened=lambda made: made.words[:-1],
 )
 
@@ -234,8 +231,7 @@ def setting_solved(made: Goal) -> Files:
     return {SETTINGS: FileView("file", written_settings(values).encode())}
 
 
-def setting_by_gui(view: View) -> Move:
-    """The next move with mouse and keyboard."""
+def _setting_by_gui(view: View) -> Move:
     tab, named = PLACES[view.goal.kind]
     if view.title == SETTINGS_DIALOG:
         field = view.find("text", lambda element: element.name == named)
@@ -251,8 +247,7 @@ def setting_by_gui(view: View) -> Move:
     return keys(f"{named} {view.goal.wanted} -> preferences", "ctrl", "p")
 
 
-def setting_by_tools(view: View) -> Move:
-    """The next move with VLC's function."""
+def _setting_by_tools(view: View) -> Move:
     change = call("VLCTools", "set_settings", field=view.goal.kind, value=view.goal.wanted)
     if any(turn.line == line(change) for turn in view.history):
         return "set -> done", Exit(success=True)
@@ -266,7 +261,7 @@ VLC_SETTING = Family(
     setting_config,
     setting_evaluator,
     setting_solved,
-    {"gui": setting_by_gui, "api": setting_by_tools},
+    {"gui": _setting_by_gui, "api": _setting_by_tools},
     wordings("vlc_setting"),
     may=ITS_END,
 )

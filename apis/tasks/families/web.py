@@ -152,8 +152,7 @@ def one_mark(made: Goal) -> list[Mark]:
     return [("", made.wanted, f"Documents/{made.target}")]
 
 
-def bookmark_by_gui(view: View) -> Move:
-    """The next move with mouse and keyboard."""
+def _bookmark_by_gui(view: View) -> Move:
     by_mouse = view.route.random() < 0.5
     if move := _before_bookmark(view):
         return move
@@ -163,8 +162,7 @@ def bookmark_by_gui(view: View) -> Move:
     return keys(f"{view.goal.wanted} -> bookmark", "ctrl", "d")
 
 
-def bookmark_by_tools(view: View) -> Move:
-    """The next move with Chromium's function; a tab is chosen by the mouse."""
+def _bookmark_by_tools(view: View) -> Move:
     if move := _before_bookmark(view):
         return move
     if view.did(BOOKMARK):  # the star is filled a moment later
@@ -187,7 +185,7 @@ def _before_bookmark(view: View) -> Move | None:
 WEB_BOOKMARK = of_bookmarks(
     "web_bookmark",
     _web_bookmark,
-    {"gui": bookmark_by_gui, "api": bookmark_by_tools},
+    {"gui": _bookmark_by_gui, "api": _bookmark_by_tools},
     marks=one_mark,
 )
 
@@ -198,7 +196,7 @@ def _web_tab(random: Random, split: str) -> Goal:
     return asked(random, split, "web_tab", page, made)
 
 
-WEB_TAB = of_bookmarks("web_tab", _web_tab, {"gui": bookmark_by_gui, "mixed": bookmark_by_tools}, marks=one_mark)
+WEB_TAB = of_bookmarks("web_tab", _web_tab, {"gui": _bookmark_by_gui, "mixed": _bookmark_by_tools}, marks=one_mark)
 
 
 DIALOG = "Bookmark all tabs"
@@ -223,8 +221,7 @@ def all_marks(made: Goal) -> list[Mark]:
     return [(made.wanted, title, f"Documents/{name}") for title, (name, _) in zip(made.words, made.files, strict=True)]
 
 
-def all_decide(view: View) -> Move:
-    """The next move of its oracle."""
+def _all_decide(view: View) -> Move:
     name = view.find("entry", lambda element: element.name == "Bookmark name")
     if view.find("heading", lambda element: element.label == DIALOG) and name is not None:
         typed = Type(coordinates=name, text=view.goal.wanted, overwrite=True, enter=True)
@@ -237,7 +234,7 @@ def all_decide(view: View) -> Move:
     return f"{len(tabs)} tabs -> bookmark", ALL
 
 
-WEB_ALL = of_bookmarks("web_all", _web_all, {"gui": all_decide}, marks=all_marks)
+WEB_ALL = of_bookmarks("web_all", _web_all, {"gui": _all_decide}, marks=all_marks)
 
 
 def _web_note(random: Random, split: str) -> Goal:
@@ -274,13 +271,11 @@ def note_config(made: Goal) -> list[Step]:
     ]
 
 
-def note_values(made: Goal) -> set[str]:
-    """The words and numbers that an instance is made of."""
+def _note_values(made: Goal) -> set[str]:
     return {*made.words, made.target.partition(".")[0], made.files[0][1].strip()}
 
 
-def note_decide(view: View) -> Move:
-    """The next move of its oracle."""
+def _note_decide(view: View) -> Move:
     goal = view.goal
     if noted(view, goal.wanted):
         if view.observation.app != EDITOR:
@@ -315,9 +310,9 @@ WEB_NOTE = Family(
     note_config,
     ends_so,
     end_of,
-    {"gui": note_decide},
+    {"gui": _note_decide},
     wordings("web_note"),
-    note_values,
+    _note_values,
     may=ITS_END,
 )
 
