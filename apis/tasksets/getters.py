@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
@@ -90,8 +90,18 @@ _ASKED = {
     "vm_screen_size": Call("window_size"),
 }
 # Getters that are a command.
-_COMMANDS = {
-    "shortcuts_on_desktop": shlex.split("find Desktop -maxdepth 1 -name '*.desktop' -exec grep -HZ '' {} +"),
+_COMMANDS = {"shortcuts_on_desktop": shlex.split("find Desktop -maxdepth 1 -name '*.desktop' -exec grep -HZ '' {} +")}
+# What metrics are given of an answer.
+_SAYS: dict[str, Callable[[str | None], Any]] = {
+    **dict.fromkeys(
+        ("vm_command_line", "vm_command_error", "accessibility_tree", "vm_terminal_output"), lambda out: out
+    ),
+    **dict.fromkeys(("vm_screen_size", "vm_window_size"), states.size),
+    "shortcuts_on_desktop": states.shortcuts,
+    "open_tabs_info": states.tabs,
+    "active_tab_info": states.front,
+    "vlc_playing_info": states.playing,
+    "vscode_config": states.project,
 }
 
 
@@ -125,21 +135,19 @@ def commands_of(evaluator: Evaluator, home: str) -> list[Call]:
     """The commands and questions of getters, each kept under the text that names it. Raises Lacking."""
     found = []
     for getter in sides(evaluator):
-        if getter.get("type") in ("vm_command_line", "vm_command_error"):
+        kind = str(getter.get("type"))
+        asked = _ASKED.get(kind)
+        if kind in ("vm_command_line", "vm_command_error"):
             if "command" not in getter:
-                raise Lacking("getter", f"{getter['type']} without a command")
+                raise Lacking("getter", f"{kind} without a command")
             words = commands.words_of(getter["command"], getter.get("shell", False))
             commands.refused(" ".join(words))
-            (call,) = commands.run_to_end(_aliased(words), home)
-            found.append(replace(call, kept=_named(getter)))
-        elif getter.get("type") in _COMMANDS:
-            (call,) = commands.run_to_end(_COMMANDS[getter["type"]], home)
-            found.append(replace(call, kept=_named(getter)))
-        elif getter.get("type") == "vm_window_size":
-            found.append(
-                Call("window_size", {"window_class": str(getter.get("app_class_name", ""))}, kept=_named(getter))
-            )
-        elif asked := _ASKED.get(str(getter.get("type"))):
+            (asked,) = commands.run_to_end(_aliased(words), home)
+        elif kind in _COMMANDS:
+            (asked,) = commands.run_to_end(_COMMANDS[kind], home)
+        elif kind == "vm_window_size":
+            asked = Call("window_size", {"window_class": str(getter.get("app_class_name", ""))})
+        if asked is not None:
             found.append(replace(asked, kept=_named(getter)))
     return found
 
@@ -200,43 +208,31 @@ def value_of(getter: Getter, read: Read, answers: Mapping[str, str], fixture: Fi
     Raises Lacking for a fixture that is not at hand.
     """
     kind = str(getter.get("type"))
-    match kind:
-        case "rule":
-            return getter.get("rules", {})
-        case "cloud_file":
-            return _picked(getter, [FileView("file", data=fixture(*one), of_task=True) for one in fixtures_of(getter)])
-        case "vm_command_line" | "vm_command_error" | "accessibility_tree":
-            return answers.get(_named(getter))
-        case "cache_file":
-            out = answers.get(str(getter["path"]))
-            return FileView("missing") if out is None else FileView("file", data=out.encode())
-        case "list_directory":
-            view = read(files_of(getter)[0])
-            return _tree(files_of(getter)[0], view)
-        case "shortcuts_on_desktop":
-            return states.shortcuts(answers.get(_named(getter)))
-        case "default_video_player":
-            return states.player(read(files_of(getter)[0]))
-        case "vm_screen_size" | "vm_window_size":
-            return states.size(answers.get(_named(getter)))
-        case "vm_terminal_output":
-            return answers.get(_named(getter))
-        case "open_tabs_info":
-            return states.tabs(answers.get(_named(getter)))
-        case "active_tab_info":
-            return states.front(answers.get(_named(getter)))
-        case "active_url_from_accessTree":
-            return states.address(answers.get(_named(getter)), str(getter.get("goto_prefix", "https://")))
-        case "vlc_playing_info":
-            return states.playing(answers.get(_named(getter)))
-        case "vscode_config":
-            return states.project(answers.get(_named(getter)))
+    if kind == "rule":
+        return getter.get("rules", {})
+    if kind == "cloud_file":
+        return _picked(getter, [FileView("file", data=fixture(*one), of_task=True) for one in fixtures_of(getter)])
+    if kind == "cache_file":
+        out = answers.get(str(getter["path"]))
+        return FileView("missing") if out is None else FileView("file", data=out.encode())
+    if kind == "list_directory":
+        view = read(files_of(getter)[0])
+        return _tree(files_of(getter)[0], view)
+    if kind == "default_video_player":
+        return states.player(read(files_of(getter)[0]))
+    if kind in _SAYS:
+        return _SAYS[kind](answers.get(_named(getter)))
+    if kind == "active_url_from_accessTree":
+        return _address(getter, answers)
     if kind in states.KNOWN:
         return states.value_of(getter, read)
     if kind in LEFT_GETTERS:
-        shown = states.address(answers.get(_named(getter)), str(getter.get("goto_prefix", "https://")))
-        return AskedOfPackage(getter, {path: read(path) for path in files_of(getter)}, shown)
+        return AskedOfPackage(getter, {path: read(path) for path in files_of(getter)}, _address(getter, answers))
     return _picked(getter, [read(path) for path in files_of(getter)])
+
+
+def _address(getter: Getter, answers: Mapping[str, str]) -> str | None:
+    return states.address(answers.get(_named(getter)), str(getter.get("goto_prefix", "https://")))
 
 
 def _tree(path: str, view: FileView) -> dict[str, Any]:

@@ -18,16 +18,7 @@ from zipfile import BadZipFile
 
 from apis.observation import SCREEN
 from apis.plans.action import Call
-from apis.tasks.metrics.metric import (
-    NATIVE,
-    SOLVED,
-    Declared,
-    Options,
-    Score,
-    Value,
-    scored,
-    together,
-)
+from apis.tasks.metrics.metric import NATIVE, SOLVED, Declared, Options, Score, Value, scored, together
 from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, Getter, Task
 from apis.tasks.verify.verify import FileView, Read, TaskVerdict, WantedFile

@@ -206,10 +206,7 @@ _SETTINGS: dict[str, _Setting] = {
     "enabled_experiments": ((LOCAL_STATE,), lambda p: _at(p, "browser", "enabled_labs_experiments") or []),
     "find_installed_extension_name": ((PREFERENCES, SECURE), _names),
     "find_unpacked_extension_path": ((PREFERENCES, SECURE), _paths),
-    "new_startup_page": (
-        (PREFERENCES,),
-        lambda p: _yes(_at(p, "session", "restore_on_startup") in (None, 5)),
-    ),
+    "new_startup_page": ((PREFERENCES,), lambda p: _yes(_at(p, "session", "restore_on_startup") in (None, 5))),
     "profile_name": ((PREFERENCES,), lambda p: _at(p, "profile", "name")),
 }
 KNOWN = {*DATABASES, *_SETTINGS}

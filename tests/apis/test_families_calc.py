@@ -51,7 +51,7 @@ def calc(goal: WorkbookGoal, cells: Mapping[str, Any], current: str = "A1") -> O
         rows.append(["push-button", label, "", 100 + 30 * n, 50, 24, 24, ["sen", "bar"], 1])
     rows.append(["menu", "Sheet", "", 200, 20, 50, 20, ["sen"], 1])
     windows = [
-        {**EDITOR, "title": "note.txt - Mousepad", "active": False},
+        {**EDITOR, "title": f"{[*dict(goal.files), 'note.txt'][0]} - Mousepad", "active": False},
         {**OFFICE, "title": f"{goal.target} - LibreOffice Calc", "active": True},
     ]
     return from_guest({"windows": windows, "elements": rows})

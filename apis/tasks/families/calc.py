@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from apis.actions.gui import Click, Hotkey, Quote, Type, line
+from apis.actions.gui import Click, Hotkey, Type, line
 from apis.catalogue import call
 from apis.guest.addresses import address, column_of
 from apis.tasks import words
@@ -20,9 +20,9 @@ from apis.tasks.families.calc_tables import (
     put,
     table,
 )
-from apis.tasks.families.document import EDITOR, noted
+from apis.tasks.families.document import EDITOR, after_note
 from apis.tasks.oracle import click, keys
-from apis.tasks.view import Decide, Move, View
+from apis.tasks.view import Move, View
 
 
 def _calc_cell(random: Random, split: str) -> WorkbookGoal:
@@ -181,7 +181,7 @@ def _sheet_by_tools(view: View) -> Move:
     goal = calc_tables.goal_of(view)
     if view.title == DIALOG:  # opened by the other route: while it is open the function would rename beneath it
         return _sheet_by_gui(view)
-    if _named(view) or calc_tables.to_calc(view):
+    if _named(view) or view.observation.app != CALC:
         return calc_tables.by_tools(view)
     renamed = call("CalcTools", "rename_sheet", old_name=goal.sheet, new_name=goal.renamed)
     return f"sheet {goal.sheet} -> {goal.renamed}", renamed
@@ -307,25 +307,10 @@ def _sheet_from_note(random: Random, split: str) -> WorkbookGoal:
     )
 
 
-def _note_by_gui(view: View) -> Move:
-    return _then(view, calc_tables.by_gui)
-
-
-def _note_by_tools(view: View) -> Move:
-    return _then(view, calc_tables.by_tools)
-
-
-def _then(view: View, enter: Decide) -> Move:
-    if noted(view, view.goal.wanted):
-        return enter(view)
-    move = calc_tables.to_window(view, EDITOR) if view.observation.app != EDITOR else None
-    return move or ("the note -> keep it", Quote(content=view.goal.wanted))
-
-
 SHEET_FROM_NOTE = WORKBOOK.family(
     "sheet_from_note",
     _sheet_from_note,
-    {"gui": _note_by_gui, "api": _note_by_tools},
+    {name: after_note(enter) for name, enter in calc_tables.ROUTES.items()},
     apps=(CALC, EDITOR),
     opened=lambda made: (made.target, made.files[0][0]),
 )

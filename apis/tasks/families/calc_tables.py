@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from apis.actions.gui import Click, SwitchWindow, Type, Wait
+from apis.actions.gui import Click, Type, Wait
 from apis.catalogue import call
 from apis.documents.xlsx import MIME, cells, make_xlsx
-from apis.tasks.families.document import DocumentKind, Saving
-from apis.tasks.oracle import click, keys
+from apis.tasks.families.document import DocumentKind, Saving, in_the_way
+from apis.tasks.oracle import keys
 from apis.tasks.verify import office
 from apis.tasks.view import Goal, Move, View
 from apis.tasks.words import numbers, words
@@ -180,31 +180,9 @@ def because(view: View, write: Write) -> str:
     return f"{where}{cell}{f' ({now})' if now else ''} -> {write.text or 'empty'}"
 
 
-def to_calc(view: View) -> Move | None:
-    """The move that brings Calc to the front; None when it is there, or when it has no window."""
-    if view.observation.app == CALC:
-        return None
-    return to_window(view, CALC)
-
-
-def to_window(view: View, app: str) -> Move | None:
-    """The move that brings a window of `app` to the front."""
-    found = next((n for n, window in enumerate(view.observation.windows, 1) if window.app == app), None)
-    if found is None:
-        return None
-    return f"w{found} {view.observation.windows[found - 1].title[:40]}", SwitchWindow(window_id=f"w{found}")
-
-
 def obstacle(view: View) -> Move | None:
     """What to do about another window in front, or a dialog that covers the sheet."""
-    if move := to_calc(view):
-        return move
-    keep = view.labelled("push-button", "Keep Current Format")
-    if keep is not None:
-        return click(view, keep)
-    if view.find("menu-item", lambda e: True) or not shown(view):
-        return keys("close this", "esc")
-    return None
+    return in_the_way(view, CALC) or (None if shown(view) else keys("close this", "esc"))
 
 
 def _enter(view: View, write: Write, by_name_box: bool, click_first: bool) -> Move:

@@ -9,7 +9,7 @@ from apis.actions.gui import Click, Exit, Hotkey, Type, Wait
 from apis.catalogue import call
 from apis.tasks.families import code_extension, kind_of, worded, wordings
 from apis.tasks.families.code_extension import CODE, Place
-from apis.tasks.families.document import EDITOR, noted, read_note
+from apis.tasks.families.document import EDITOR, after_note
 from apis.tasks.family import DOCUMENTS, ITS_END, Family, end_of, ends_so
 from apis.tasks.oracle import click, keys, pointed, switch
 from apis.tasks.osworld import Step, data_url, opened
@@ -166,22 +166,15 @@ def _code_from_note(random: Random, split: str) -> Goal:
     )
 
 
-def after_reading(edit: Decide) -> Decide:
-    """Read the note and keep what it says, then go to VS Code and `edit`."""
-
-    def decide(view: View) -> Move:
-        if not noted(view, view.goal.wanted):
-            return read_note(view, view.goal.words[0], view.goal.wanted)
-        return edit(view) if view.observation.app == CODE else switch(view, CODE)
-
-    return decide
+def _in_code(edit: Decide) -> Decide:
+    return after_note(lambda view: edit(view) if view.observation.app == CODE else switch(view, CODE))
 
 
 CODE_FROM_NOTE = of_documents(
     "code_from_note",
     (CODE, EDITOR),
     _code_from_note,
-    {"gui": after_reading(_by_gui), "mixed": after_reading(_by_tools)},
+    {"gui": _in_code(_by_gui), "mixed": _in_code(_by_tools)},
     front=lambda made: made.words[0],
 )
 

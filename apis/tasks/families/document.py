@@ -123,6 +123,26 @@ def read_note(view: View, note: str, says: str) -> Move:
     return pointed(view, field, "keep"), Quote(content=says)
 
 
+def in_the_way(view: View, app: str) -> Move | None:
+    """What to do about another window in front, a question for the format, or an open menu; None without one."""
+    if view.observation.app != app:
+        return switch(view, app)
+    keep = view.labelled("push-button", "Keep Current Format")
+    if keep is not None:
+        return click(view, keep)
+    return keys("close this", "esc") if view.find("menu-item", lambda e: True) else None
+
+
+def after_note(write: Decide) -> Decide:
+    """Read the note, the first of the goal's files, and keep what it says; then `write`."""
+
+    def decide(view: View) -> Move:
+        says = view.goal.wanted
+        return write(view) if noted(view, says) else read_note(view, view.goal.files[0][0], says)
+
+    return decide
+
+
 SAVE = Hotkey(keys=("ctrl", "s"))
 _HARMLESS = (line(Wait()), line(Hotkey(keys=("esc",))))
 _DONE: Move = ("saved -> done", Exit(success=True))

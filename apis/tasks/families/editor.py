@@ -86,6 +86,10 @@ def _write(view: View, field: str, select_first: bool) -> Move:
         if view.did(Hotkey(keys=("ctrl", "home"))):
             return "at the top -> insert", Type(text=added.removesuffix("\n"), enter=True)
         return keys("go to the top", "ctrl", "home")
+    return _replaced(view, field, select_first)
+
+
+def _replaced(view: View, field: str, select_first: bool) -> Move:
     if not select_first:
         return f"{field} text -> replace", Type(coordinates=field, text=view.goal.wanted, overwrite=True)
     if view.did(Hotkey(keys=("ctrl", "a"))):
@@ -149,11 +153,7 @@ def _find_decide(view: View) -> Move:
         return keys("close this", "esc")
     if by_dialog and shown == view.goal.files[0][1].rstrip("\n"):
         return keys(pointed(view, field, "replace"), "ctrl", "r")
-    if not select_first:
-        return f"{field} text -> replace", Type(coordinates=field, text=view.goal.wanted, overwrite=True)
-    if view.did(Hotkey(keys=("ctrl", "a"))):
-        return "all selected -> replace", Type(text=view.goal.wanted)
-    return keys("select all", "ctrl", "a")
+    return _replaced(view, field, select_first)
 
 
 def _dialog(view: View) -> Move:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from apis.actions.gui import Click, SwitchWindow, Type, Wait
+from apis.actions.gui import Click, Type, Wait
 from apis.catalogue import call
 from apis.documents.odp import MIME, make_odp
-from apis.tasks.families.document import DocumentKind, Saving
-from apis.tasks.oracle import click, keys
+from apis.tasks.families.document import DocumentKind, Saving, in_the_way
+from apis.tasks.oracle import keys
 from apis.tasks.verify import office
 from apis.tasks.view import Goal, Move, View
 from apis.tasks.words import words
@@ -105,17 +105,8 @@ def wrong(view: View) -> tuple[int, int, str] | None:
 
 
 def blocked(view: View) -> Move | None:
-    """What to do about another window in front, a dialog, an open menu, or a presentation that is not known yet."""
-    if view.observation.app != IMPRESS:
-        windows = enumerate(view.observation.windows, 1)
-        found = next((f"w{n}" for n, window in windows if window.app == IMPRESS), None)
-        return ("look again", Wait()) if found is None else (f"{found} slides", SwitchWindow(window_id=found))
-    keep = view.labelled("push-button", "Keep Current Format")
-    if keep is not None:
-        return click(view, keep)
-    if view.find("menu-item", lambda e: True):
-        return keys("close this", "esc")
-    return None if current(view) else ("look again", Wait())
+    """What to do about what is in the way, or a presentation that is not known yet."""
+    return in_the_way(view, IMPRESS) or (None if current(view) else ("look again", Wait()))
 
 
 def shown(view: View, slide: int) -> Move | None:

@@ -9,8 +9,8 @@ from random import Random
 from apis.actions.gui import Click, Hotkey, Tool, Type, Wait, line
 from apis.catalogue import call
 from apis.documents.docx import MIME, make_docx
-from apis.tasks.families.calc_tables import WORKBOOK, WorkbookGoal, to_window
-from apis.tasks.families.document import DocumentKind, Saving
+from apis.tasks.families.calc_tables import WORKBOOK, WorkbookGoal
+from apis.tasks.families.document import DocumentKind, Saving, in_the_way
 from apis.tasks.oracle import keys, pointed
 from apis.tasks.verify import office
 from apis.tasks.view import Decide, Goal, Move, View
@@ -108,10 +108,8 @@ def routes(by_gui: Edit, by_tools: Edit) -> dict[str, Decide]:
 
 def _next(view: View, edit: Edit, *, tools_save: bool) -> Move:
     save_by_mouse = view.route.random() < 0.3
-    if view.observation.app != WRITER:
-        return to_window(view, WRITER) or ("wait for the window", Wait())
-    if view.find("menu-item", lambda e: True):
-        return keys("close this", "esc")
+    if move := in_the_way(view, WRITER):
+        return move
     if not _names(view):
         return "look again", Wait()
     if (move := edit(view)) is not None:

@@ -17,7 +17,7 @@ from apis.catalogue import call
 from apis.tasks.families import worded, wordings
 from apis.tasks.families.calc_tables import Grid, table
 from apis.tasks.families.document import EDITOR, noted
-from apis.tasks.families.editor import UNSAVED
+from apis.tasks.families.editor import save
 from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, Form, end_of, ends_so, rule, setup
 from apis.tasks.oracle import click, keys, pointed, switch
 from apis.tasks.osworld import HOME, Evaluator, Step, data_url, launch, put, raised
@@ -120,11 +120,7 @@ def _web_bookmark(random: Random, split: str) -> Goal:
 
 
 def of_bookmarks(
-    name: str,
-    goal: Callable[[Random, str], Goal],
-    routes: Mapping[str, Decide],
-    *,
-    marks: Callable[[Goal], list[Mark]],
+    name: str, goal: Callable[[Random, str], Goal], routes: Mapping[str, Decide], *, marks: Callable[[Goal], list[Mark]]
 ) -> Family:
     """A family that is done when the profile's bookmarks are `marks`; of the goal's files the first one shows."""
 
@@ -183,10 +179,7 @@ def _before_bookmark(view: View) -> Move | None:
 
 
 WEB_BOOKMARK = of_bookmarks(
-    "web_bookmark",
-    _web_bookmark,
-    {"gui": _bookmark_by_gui, "api": _bookmark_by_tools},
-    marks=one_mark,
+    "web_bookmark", _web_bookmark, {"gui": _bookmark_by_gui, "api": _bookmark_by_tools}, marks=one_mark
 )
 
 
@@ -298,9 +291,7 @@ def _write(view: View) -> Move:
         return keys("close this", "esc")
     if view.elements[field].text.rstrip("\n") != wanted:
         return pointed(view, field, wanted), Type(coordinates=field, text=wanted, overwrite=True)
-    if view.title.startswith(UNSAVED):
-        return keys("save", "ctrl", "s")
-    return "saved -> done", Exit(success=True)
+    return save(view, None, by_menu=False)
 
 
 WEB_NOTE = Family(

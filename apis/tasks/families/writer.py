@@ -10,7 +10,7 @@ from apis.catalogue import call
 from apis.guest.addresses import address
 from apis.tasks.families import calc_tables, kind_of, texts, worded
 from apis.tasks.families.calc_tables import CALC, WorkbookGoal, fresh_word, table
-from apis.tasks.families.document import EDITOR, noted, read_note
+from apis.tasks.families.document import EDITOR, after_note, noted
 from apis.tasks.families.texts import TEXT_DOCUMENT, WRITER, Line, TextDocumentGoal, drawn, plain
 from apis.tasks.oracle import click, pointed, switch
 from apis.tasks.view import Decide, Move, View
@@ -55,9 +55,7 @@ def _by_one_call(view: View, goal: TextDocumentGoal) -> Move:
 
 
 WRITER_TEXT = TEXT_DOCUMENT.family(
-    "writer_text",
-    _writer_text,
-    texts.routes(texts.texts_by_gui, texts.texts_by(_by_one_call)),
+    "writer_text", _writer_text, texts.routes(texts.texts_by_gui, texts.texts_by(_by_one_call))
 )
 
 
@@ -151,9 +149,7 @@ def _case_by_one_call(view: View, goal: TextDocumentGoal) -> Move:
 
 
 WRITER_CASE = TEXT_DOCUMENT.family(
-    "writer_case",
-    _writer_case,
-    texts.routes(texts.texts_by_gui, texts.texts_by(_case_by_one_call)),
+    "writer_case", _writer_case, texts.routes(texts.texts_by_gui, texts.texts_by(_case_by_one_call))
 )
 
 
@@ -171,22 +167,12 @@ def _doc_from_note(random: Random, split: str) -> TextDocumentGoal:
     )
 
 
-def _after_note(write: Decide) -> Decide:
-    def decide(view: View) -> Move:
-        says = view.goal.wanted
-        if not noted(view, says):
-            return read_note(view, view.goal.files[0][0], says)
-        return write(view)
-
-    return decide
-
-
 _WRITE_NOTE = texts.routes(texts.texts_by_gui, texts.texts_by(texts.appended))
 
 DOC_FROM_NOTE = TEXT_DOCUMENT.family(
     "doc_from_note",
     _doc_from_note,
-    {name: _after_note(write) for name, write in _WRITE_NOTE.items()},
+    {name: after_note(write) for name, write in _WRITE_NOTE.items()},
     apps=(WRITER, EDITOR),
     opened=lambda made: (made.target, made.files[0][0]),
 )
