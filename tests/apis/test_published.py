@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
 import math
@@ -22,16 +21,14 @@ from actors.cluster.config.schema import ClusterConfig, DemonstrationsConfig, De
 from actors.entropulse.config import EntropulseConfig, EvaluationConfig
 from apis.tasks import osworld
 from apis.tasks.metrics.metric import Score
-from apis.tasks.metrics.registry import METRICS
 from apis.tasks.osworld import HOME, Task
 from apis.tasks.verify.verify import FileView
 from apis.tasksets import judge, published, published_guards, published_worker
 from apis.tasksets.coverage import covered
 from apis.tasksets.published import PublishedError, PublishedScore
 from runtime.errors import ConfigError
-from tests.apis import agree
 from tests.apis.standins import video
-from tests.apis.twins import TWINS, book, file
+from tests.apis.twins import book, file
 
 
 def asked(metric: Any, *arguments: Any) -> dict[str, Any]:
@@ -83,60 +80,6 @@ def test_a_result_arrives_as_a_file_of_its_name() -> None:
     sent = json.loads(published.order("compare_table", right, book(["b"]), {}))["arguments"]
     assert [one["name"] for one in sent] == ["a.xlsx", "gold"]
     assert asked(lambda path, _: len(Path(path).read_bytes()), *sent) == {"score": len(right.data)}
-
-
-def test_a_twin_meets_the_same_garbage_whichever_metrics_are_asked() -> None:
-    whole = [case for case in agree.cases() if case.twin.name == "check_qt_bgcone"]
-    assert list(agree.cases(["check_qt_bgcone"])) == whole
-
-
-def test_what_raises_solves_nothing() -> None:
-    case = agree.TwinResult(TWINS[0], None, "right")
-    assert agree.BothScores(case, Score(0.0, ""), PublishedScore(raised="KeyError")).agree
-    assert not agree.BothScores(case, Score(1.0, ""), PublishedScore(raised="KeyError")).agree
-    assert not agree.BothScores(case, Score(0.99, ""), PublishedScore(score=1.0)).agree
-
-
-def test_a_difference_without_a_reason_fails_and_a_missing_environment_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    asked = argparse.Namespace(metric=["file_contains"], json=True)
-    monkeypatch.setattr(published, "ENVIRONMENT", tmp_path)
-    with pytest.raises(ConfigError, match="make osworld-judge"):
-        agree.agree(asked)
-    (tmp_path / ".computerrl").touch()
-    monkeypatch.setattr(published, "answers", lambda orders: [PublishedScore(score=1.0)] * len(orders))
-    assert agree.agree(asked) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert (found["ok"], found["compared"], found["agree"]) == (False, 6, 1)
-    asked.metric = ["file_contain"]
-    with pytest.raises(ConfigError, match="did you mean file_contains"):
-        agree.agree(asked)
-
-
-def test_a_reason_explains_the_known_differences_neither_more_nor_fewer_and_nothing_compared_is_not_agreed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert all(METRICS[name].instead for name, _ in agree.DIFFER)
-    (tmp_path / ".computerrl").touch()
-    monkeypatch.setattr(published, "ENVIRONMENT", tmp_path)
-    asked = argparse.Namespace(metric=["check_qt_bgcone"], json=True)
-    kinds = [case.kind for case in agree.cases(["check_qt_bgcone"])]
-    rights, misses, broken = (
-        [at for at, kind in enumerate(kinds) if kind == wanted] for wanted in ("right", "wrong", "garbage")
-    )
-    for garbage, wrong, status in ((1, 1, 0), (1, 2, 1), (1, 0, 1), (0, 1, 1)):
-        solved = {*rights, *misses[:wrong], *broken[:garbage]}
-        scores = [float(at in solved) for at in range(len(kinds))]
-        monkeypatch.setattr(published, "answers", lambda _, scores=scores: [PublishedScore(one) for one in scores])
-        assert agree.agree(asked) == status, kinds
-        found = json.loads(capsys.readouterr().out)
-        assert sum(not row["instead"] for row in found["differ"]) == (wrong if wrong > 1 else 0)
-        assert len(found["stale"]) == (garbage < 1) + (wrong < 1)
-    monkeypatch.setattr(published, "answers", lambda orders: [PublishedScore(missing="fitz")] * len(orders))
-    assert agree.agree(asked) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert (found["ok"], found["compared"], found["missing"]) == (False, 0, {"check_qt_bgcone": "fitz"})
 
 
 def test_one_sandbox_runs_at_a_time_and_a_wait_for_others_is_named(
