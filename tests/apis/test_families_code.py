@@ -16,7 +16,7 @@ from apis.tasks.verify.verify import FileView, verify
 from apis.tasks.words import HELD_OUT, TRAIN
 from apis.tasksets.commands import WINDOW_MS
 from tests.apis.code_stand_in import Window, window_of
-from tests.apis.moves import answers_alike, families_on, moved
+from tests.apis.moves import families_on, moved
 
 ROUTES = [(name, route) for name in families_on("code") for route in sorted(tasks.FAMILIES[name].routes)]
 MOST_STEPS = 8
@@ -52,16 +52,6 @@ def test_what_an_oracle_leaves_is_what_was_asked_for(family: str, route: str) ->
                 name: (text or "").rstrip("\n") for name, text in goal.end
             }
         assert route != "gui" or not any(isinstance(step, Tool) for step in steps)
-
-
-@pytest.mark.parametrize(("family", "route"), ROUTES)
-@pytest.mark.parametrize("form", ["compact", "published"])
-def test_every_answer_is_an_action_and_the_same_when_asked_again(family: str, route: str, form: str) -> None:
-    for seed in range(20):
-        task_id = f"{family}/{split_of(family)}/{seed}"
-        history = [Turn("a", "Agent.wait()", "Wait Success")] * (seed % 3)
-        window = window_of(tasks.goal(task_id))
-        answers_alike(task_id, window.look(), form, route, seed, history=history, noise=0.3)
 
 
 @pytest.mark.parametrize("route", ["gui", "mixed"])

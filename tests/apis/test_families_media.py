@@ -13,8 +13,7 @@ from apis.prompts.names import element_names
 from apis.prompts.text import Turn
 from apis.tasks import registry as tasks
 from apis.tasks.families import vlc, web
-from apis.tasks.words import HELD_OUT, TRAIN
-from tests.apis.moves import answers_alike, moved
+from tests.apis.moves import moved
 
 ROUTES = [
     (name, route)
@@ -56,17 +55,6 @@ def first_look(task_id: str) -> Observation:
 
 def turn(action: Action) -> Turn:
     return Turn("", line(action), "")
-
-
-@pytest.mark.parametrize(("family", "route"), ROUTES)
-@pytest.mark.parametrize("form", ["compact", "published"])
-def test_every_answer_is_an_action_and_the_same_when_asked_again(family: str, route: str, form: str) -> None:
-    split = TRAIN if tasks.FAMILIES[family].trained else HELD_OUT
-    for seed in range(30):
-        task_id = f"{family}/{split}/{seed}"
-        observation = first_look(task_id)
-        history = [Turn("a", "Agent.wait()", "Wait Success")] * (seed % 3)
-        answers_alike(task_id, observation, form, route, seed, history=history, noise=0.3)
 
 
 @pytest.mark.parametrize(("family", "route"), [(name, route) for name, route in ROUTES if name in WEB])

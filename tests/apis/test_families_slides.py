@@ -11,18 +11,16 @@ import pytest
 
 from apis.actions.grammar import parse
 from apis.actions.gui import Action, Exit, Type, line
-from apis.documents.odp import Box, make_odp
 from apis.observation import Observation, from_guest
 from apis.prompts.compact import COMPACT_TEXT
 from apis.prompts.names import element_names, window_names
 from apis.prompts.text import Turn, escaped
 from apis.tasks import osworld
 from apis.tasks import registry as tasks
-from apis.tasks.families.presentations import IMPRESS, KINDS, OUTLINE, PRESENTATION, TITLE, PresentationGoal, Texts
+from apis.tasks.families.presentations import IMPRESS, KINDS, PRESENTATION, PresentationGoal, Texts
 from apis.tasks.osworld import data_of
-from apis.tasks.verify.verify import FileView, verify
 from apis.tasks.words import HELD_OUT, TRAIN
-from tests.apis.moves import answers_alike, families_on, moved, parts
+from tests.apis.moves import families_on, moved, parts
 
 FAMILIES = families_on(IMPRESS)
 PARTS = parts(FAMILIES)
@@ -71,33 +69,6 @@ def test_an_instance_is_small_and_its_slides_fit_into_a_compact_prompt(part: str
         step = task.config[0]
         assert isinstance(step, osworld.Download)
         assert data_of(step.parameters.files[0].url).startswith(b"PK")
-
-
-@pytest.mark.parametrize("part", PARTS)
-def test_only_what_is_wanted_may_change(part: str) -> None:
-    for seed in range(12):
-        goal, task = PRESENTATION.goal(tasks.goal(f"{part}/{seed}")), tasks.task(f"{part}/{seed}")
-
-        def passes(slides: Sequence[Texts], *more: Box, task: osworld.Task = task) -> bool:
-            data = make_odp([[(TITLE, title), (OUTLINE, text), *more] for title, text in slides])
-            return verify(task, lambda _: FileView("file", data)).success
-
-        assert passes(goal.finish)
-        assert not passes(goal.slides)
-        assert not passes((*goal.finish, goal.finish[0]))
-        assert not passes((("other", goal.finish[0][1]), *goal.finish[1:]))
-        assert not passes(goal.finish, ("text", ""))
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("form", ["compact", "published"])
-def test_every_answer_is_an_action_and_the_same_when_asked_again(name: str, form: str) -> None:
-    for seed in range(20):
-        task_id = f"{name}/{HELD_OUT}/{seed}"
-        goal = PRESENTATION.goal(tasks.goal(task_id))
-        observation = impress(goal, goal.slides, 1 + seed % 2)
-        for route in tasks.FAMILIES[name].routes:
-            answers_alike(task_id, observation, form, route, seed)
 
 
 @pytest.mark.parametrize("name", FAMILIES)

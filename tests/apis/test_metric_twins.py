@@ -21,7 +21,6 @@ from apis.tasksets import judge
 from runtime.errors import ConfigError
 from tests.apis.twins import GARBAGE, TWINS, Twin, as_read, book, file
 
-PARTS = ("diff_text_file",)  # that score near misses, too
 STRANGE = [
     None,
     "",
@@ -46,14 +45,6 @@ def score(twin: Twin, result: Any) -> float:
     assert 0 <= found.value <= 1
     assert found.reason
     return found.value
-
-
-@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-def test_a_twin_is_judged_as_known(twin: Twin) -> None:
-    assert score(twin, twin.right) == 1
-    scores = [score(twin, one) for one in twin.wrong]
-    assert max(scores) < 1, scores
-    assert all(found == 0 for found in scores) or twin.name in PARTS
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
