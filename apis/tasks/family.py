@@ -168,6 +168,11 @@ def file_getter(name: str) -> dict[str, str]:
     return {"type": "vm_file", "path": f"{DOCUMENTS}/{name}" if name else DOCUMENTS, "dest": name}
 
 
+def home_getter(path: str) -> dict[str, str]:
+    """The getter of a file of HOME."""
+    return {"type": "vm_file", "path": f"{HOME}/{path}", "dest": path.rpartition("/")[2]}
+
+
 def rule(**rules: object) -> dict[str, object]:
     """An expectation in the task itself."""
     return {"type": "rule", "rules": rules}

@@ -17,9 +17,8 @@ from apis.tasks.oracle import Oracle, with_mixed
 from apis.tasks.osworld import Task, dump
 from apis.tasks.verify import office
 from apis.tasks.verify.allowed import collateral
-from apis.tasks.verify.code import extensions_are
 from apis.tasks.verify.manifest import Manifest
-from apis.tasks.verify.media import bookmarks_are, playlist_is, settings_are
+from apis.tasks.verify.media import bookmarks_are, extensions_are, playlist_is, settings_are
 from apis.tasks.verify.verify import CHECKS, OnOffice, Read, TaskVerdict, WantedFile, file_bytes_are, folder_holds
 from apis.tasks.verify.verify import verify as by_files
 from apis.tasks.verify.verify import wanted as wanted_by_checks

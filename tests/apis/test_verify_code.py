@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from apis.tasks.verify.code import MOST_BYTES, extensions_are, listed
+from apis.tasks.verify.media import LIST_BYTES, extensions_are, listed_extension
 from apis.tasks.verify.verify import GUEST_HOME, FileView, digest_of, file_bytes_are
 
 
 def of(*extensions: str, home: str = GUEST_HOME) -> bytes:
     """A list as the editor writes it."""
     parts = (extension.split("@") for extension in extensions)
-    return json.dumps([listed(name, version, home) for name, version in parts]).encode()
+    return json.dumps([listed_extension(name, version, home) for name, version in parts]).encode()
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def of(*extensions: str, home: str = GUEST_HOME) -> bytes:
         (b'[{"identifier": "a.fox", "version": 1}]', False),
         (b'[{"identifier":{"id":"a.fox"},"version":"1.0.0"},{"identifier":{"id":"b.hen"},"version":"1.0.0"}]', False),
         (b"[" * 5000, False),
-        (of("a.fox@1.0.0", "b.hen@1.0.0") + b" " * MOST_BYTES, False),
+        (of("a.fox@1.0.0", "b.hen@1.0.0") + b" " * LIST_BYTES, False),
     ],
 )
 def test_exactly_the_extensions_that_are_wanted(data: bytes, good: bool) -> None:

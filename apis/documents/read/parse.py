@@ -20,7 +20,7 @@ _HEAD, _JOURNALS = b"SQLite format 3\0", slice(18, 20)  # the latter say whether
 
 
 def database(data: bytes, bounds: Bounds) -> dict[str, Any]:
-    """The tables of another program's SQLite file, as `apis.tasks.verify.tables.Database` has them.
+    """The tables of another program's SQLite file, as `apis.tasks.verify.verify.Database` has them.
 
     Nothing that the file's schema defines runs but its columns; what is no table is left out. What another file next
     to this one holds, as changes not yet written back, is not seen. Raises RefusedError.
@@ -67,7 +67,7 @@ def _plain(value: Any) -> str | int | float | None:
 
 
 def workbook(data: bytes, bounds: Bounds) -> dict[str, Any]:
-    """The workbook as `apis.tasks.verify.tables.Workbook` has it. Raises RefusedError."""
+    """The workbook as `apis.tasks.verify.verify.Workbook` has it. Raises RefusedError."""
     return cells.read(data, Budget(bounds))
 
 

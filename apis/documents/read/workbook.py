@@ -33,7 +33,7 @@ _DAY, _MS = timedelta(days=1), timedelta(milliseconds=1)
 
 
 def read(data: bytes, budget: Budget) -> dict[str, Any]:
-    """The workbook as `apis.tasks.verify.tables.Workbook` has it. Raises RefusedError."""
+    """The workbook as `apis.tasks.verify.verify.Workbook` has it. Raises RefusedError."""
     import openpyxl  # most files need none
 
     if data.startswith(_COMPOUND):

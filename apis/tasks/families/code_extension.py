@@ -20,9 +20,9 @@ from apis.tasks.families import kind_of, worded, wordings
 from apis.tasks.family import DOCUMENTS, Family, Files, Form, all_of, rule
 from apis.tasks.oracle import click, keys
 from apis.tasks.osworld import HOME, Evaluator, Step, data_url, launch, put, raised
-from apis.tasks.verify import code as verify_code
 from apis.tasks.verify.allowed import CHANGE, CREATE, REMOVE, May
 from apis.tasks.verify.manifest import Manifest
+from apis.tasks.verify.media import listed_extension
 from apis.tasks.verify.verify import GUEST_HOME, FileView, digest_of
 from apis.tasks.view import Goal, Move, View
 from apis.tasks.words import words
@@ -161,7 +161,7 @@ def evaluator(made: Goal) -> Evaluator:
 
 def solved(made: Goal) -> Files:
     """The files when it is done."""
-    rows = [verify_code.listed(each, VERSION, GUEST_HOME) for each in listed(made)]
+    rows = [listed_extension(each, VERSION, GUEST_HOME) for each in listed(made)]
     offered = {f"Documents/{file_of(each)}": FileView("file", packed(each)) for each in made.words[: len(made.files)]}
     return {LIST: FileView("file", json.dumps(rows).encode())} | offered
 

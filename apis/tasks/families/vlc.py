@@ -12,7 +12,7 @@ from apis.actions.gui import Exit, Hotkey, Type, Wait, line
 from apis.applications import app_named
 from apis.catalogue import call
 from apis.tasks.families import kind_of, worded, wordings
-from apis.tasks.family import ITS_END, Family, Files, rule
+from apis.tasks.family import ITS_END, Family, Files, home_getter, rule
 from apis.tasks.oracle import click, keys, pointed
 from apis.tasks.osworld import HOME, Evaluator, Step, data_url, launch, put
 from apis.tasks.verify.media import is_dialogs, written_playlist, written_settings
@@ -51,11 +51,6 @@ def listed(names: Sequence[str], opened: Sequence[str]) -> list[Step]:
 def playlist_of(view: View) -> list[str]:
     """The paths below HOME that VLC lists, as the observation tells them."""
     return _ENTRY.findall(view.observation.info)
-
-
-def playlist_getter(name: str) -> dict[str, str]:
-    """The getter of a file of Music."""
-    return {"type": "vm_file", "path": f"{HOME}/{FOLDER}/{name}", "dest": name}
 
 
 def written(name: str, entries: Sequence[str]) -> dict[str, FileView]:
@@ -106,18 +101,13 @@ def of_playlists(
 ) -> Family:
     """A family that is done when the file `wanted` of Music lists the goal's words, in this order."""
 
-    def config(made: Goal) -> list[Step]:
-        return listed(made.words, opened(made))
-
     def evaluator(made: Goal) -> Evaluator:
         expected = rule(expected=[f"{FOLDER}/{entry}" for entry in made.words])
-        return Evaluator(func="playlist_is", result=playlist_getter(made.wanted), expected=expected)
-
-    def solved(made: Goal) -> Files:
-        return written(made.wanted, made.words)
+        return Evaluator(func="playlist_is", result=home_getter(f"{FOLDER}/{made.wanted}"), expected=expected)
 
     return Family(
-        name, (VLC,), goal, config, evaluator, solved, routes, wordings(name), _values_of,
+        name, (VLC,), goal, lambda made: listed(made.words, opened(made)), evaluator,
+        lambda made: written(made.wanted, made.words), routes, wordings(name), _values_of,
         leaves=lambda _goal, _before: {DIALOGS: is_dialogs}, may=ITS_END,
     )  # fmt: skip
 
@@ -221,8 +211,7 @@ def setting_config(_: Goal) -> list[Step]:
 def setting_evaluator(made: Goal) -> Evaluator:
     """VLC's own file of settings."""
     expected = rule(expected={name: made.wanted if name == made.kind else "" for name in PLACES})
-    getter = {"type": "vm_file", "path": f"{HOME}/{SETTINGS}", "dest": "vlcrc"}
-    return Evaluator(func="settings_are", result=getter, expected=expected)
+    return Evaluator(func="settings_are", result=home_getter(SETTINGS), expected=expected)
 
 
 def setting_solved(made: Goal) -> Files:

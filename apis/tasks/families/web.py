@@ -18,9 +18,9 @@ from apis.tasks.families import worded, wordings
 from apis.tasks.families.calc_tables import Grid, table
 from apis.tasks.families.document import EDITOR, noted
 from apis.tasks.families.editor import save
-from apis.tasks.family import DOCUMENTS, ITS_END, Family, Files, Form, end_of, ends_so, rule, setup
+from apis.tasks.family import DOCUMENTS, ITS_END, Family, Form, end_of, ends_so, home_getter, rule, setup
 from apis.tasks.oracle import click, keys, pointed, switch
-from apis.tasks.osworld import HOME, Evaluator, Step, data_url, launch, put, raised
+from apis.tasks.osworld import Evaluator, Step, data_url, launch, put, raised
 from apis.tasks.programs import BOOKMARKS
 from apis.tasks.verify import bookmarks
 from apis.tasks.verify.manifest import Manifest
@@ -50,11 +50,6 @@ def show(pages: Sequence[tuple[str, str]], title: str) -> list[Step]:
     # Chromium starts in HOME, so that its pages are found whatever that is called.
     command = (*app_named(CHROME).argv, *(f"Documents/{name}" for name, _ in pages))
     return [*steps, launch(*command), raised(f"{title} - Chromium")]
-
-
-def bookmarks_getter() -> dict[str, str]:
-    """The getter of the profile's bookmarks."""
-    return {"type": "vm_file", "path": f"{HOME}/{BOOKMARKS}", "dest": "Bookmarks"}
 
 
 def leaves(_: Goal, before: Manifest) -> dict[str, Form]:
@@ -124,23 +119,18 @@ def of_bookmarks(
 ) -> Family:
     """A family that is done when the profile's bookmarks are `marks`; of the goal's files the first one shows."""
 
-    def config(made: Goal) -> list[Step]:
-        return show(made.files, made.words[0])
-
     def evaluator(made: Goal) -> Evaluator:
         expected = rule(expected=[list(mark) for mark in marks(made)])
-        return Evaluator(func="bookmarks_are", result=bookmarks_getter(), expected=expected)
-
-    def solved(made: Goal) -> Files:
-        return written(marks(made), GUEST_HOME)
+        return Evaluator(func="bookmarks_are", result=home_getter(BOOKMARKS), expected=expected)
 
     def values(made: Goal) -> set[str]:
         names = {name.removesuffix(".html") for name, _ in made.files}
         return names | {word for text in (*made.words, made.wanted) for word in text.lower().split()} - {""}
 
     return Family(
-        name, (CHROME,), goal, config, evaluator, solved, routes, wordings(name), values, leaves=leaves, may=ITS_END
-    )
+        name, (CHROME,), goal, lambda made: show(made.files, made.words[0]), evaluator,
+        lambda made: written(marks(made), GUEST_HOME), routes, wordings(name), values, leaves=leaves, may=ITS_END,
+    )  # fmt: skip
 
 
 def one_mark(made: Goal) -> list[Mark]:

@@ -23,8 +23,7 @@ from apis.tasks.metrics.metric import (
     gold,
     is_,
 )
-from apis.tasks.verify.tables import Sheet, SheetCell, Workbook
-from apis.tasks.verify.verify import FileView
+from apis.tasks.verify.verify import FileView, Sheet, SheetCell, Workbook
 
 KIND = "workbook"
 COLOURED = "CF"  # in a result's name: its colours count

@@ -11,8 +11,7 @@ from actors.desktop.files.read_home import FileSeen, ReadLimits, as_wanted
 from actors.desktop.pool.leased import view_of
 from apis.documents.read import RefusedError
 from apis.documents.read.bounds import Bounds
-from apis.tasks.verify.tables import Database, TableRows
-from apis.tasks.verify.verify import GUEST_HOME, WantedFile
+from apis.tasks.verify.verify import GUEST_HOME, Database, TableRows, WantedFile
 
 
 def made(*lines: str) -> bytes:

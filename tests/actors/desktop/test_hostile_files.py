@@ -20,11 +20,13 @@ from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal
 from actors.desktop.pool.leased import view_of
 from apis.tasks.osworld import HOME, Evaluator, Task
 from apis.tasks.registry import FAMILIES
-from apis.tasks.verify.tables import Sheet, SheetCell, Workbook
 from apis.tasks.verify.verify import (
     FileView,
+    Sheet,
+    SheetCell,
     TaskVerdict,
     WantedFile,
+    Workbook,
     verify,
 )
 

@@ -25,8 +25,7 @@ from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal, as
 from actors.errors import DesktopFault
 from apis.documents.read.bounds import Bounds
 from apis.tasks.verify.manifest import Entry, Manifest
-from apis.tasks.verify.tables import Workbook
-from apis.tasks.verify.verify import WantedFile
+from apis.tasks.verify.verify import WantedFile, Workbook
 from runtime.errors import ConfigError
 
 USER = 29_999 if os.geteuid() == 0 else os.geteuid()

@@ -23,8 +23,7 @@ from actors.desktop.files.read_home import FileSeen, ReadLimits, ReadRefusal, as
 from apis.documents.read import RefusedError
 from apis.documents.read.bounds import Bounds
 from apis.documents.read.parse import PARSERS, workbook
-from apis.tasks.verify.tables import SheetCell
-from apis.tasks.verify.verify import WantedFile
+from apis.tasks.verify.verify import SheetCell, WantedFile
 
 SMALL = Bounds(
     members=20, member_bytes=20_000, unpacked_bytes=40_000, ratio=50, ratio_from=5000, depth=10, elements=500,
