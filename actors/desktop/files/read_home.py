@@ -24,8 +24,7 @@ from actors.desktop.files.office import READER_UID
 from actors.desktop.providers.sandbox.owners import lends_users
 from apis.documents.read.bounds import Bounds
 from apis.tasks.verify.manifest import MANIFEST, Manifest
-from apis.tasks.verify.verify import Database, Workbook
-from apis.tasks.verify.verify import BYTES, KINDS, OFFICE, ComparedDocument, WantedFile
+from apis.tasks.verify.verify import BYTES, KINDS, OFFICE, ComparedDocument, Database, WantedFile, Workbook
 from runtime.errors import ConfigError
 
 
