@@ -165,7 +165,6 @@ def _eval_arguments(parser: argparse.ArgumentParser) -> None:
     results = parser.add_argument_group("the run and its output")
     flag(results, "--against", "RUN", "print the paired gain over its newest round of this kind")
     flag(results, "--resume", "", "go on with the newest evaluation, or --name", action="store_true")
-    flag(results, "--out", "DIR", "write result.json and episodes.jsonl there")
     flag(results, "--osworld-out", "DIR", "write results in OSWorld's own layout there: result.txt, traj.jsonl")
     take(results, "name", "runs", "json")
 

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
-
 from actors.cluster import output, tables
 from actors.cluster import paths as places
 from actors.cluster.runs import recordings
@@ -21,19 +19,6 @@ from actors.replay.rules.cold_start import family_of
 from runtime.errors import ComputerRLError, ConfigError
 
 STRATA = ("always", "sometimes", "never")
-
-
-class StratumFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """One stratum of a recording."""
-
-    family: str
-    route: str  # or who of a pool made them
-    demos: int
-    tasks: int  # different ones
-    steps: float  # mean
-    prompt_tokens: int  # of the longest prompt
-    response_tokens: int  # of the longest response
-    wall_s: float  # median, of one episode
 
 
 def show(args: argparse.Namespace) -> int:
@@ -52,11 +37,7 @@ def show(args: argparse.Namespace) -> int:
         f" observation {queries.versions_text(header.observations)}, tokenizer {header.tokenizer or '-'}\n"
     )
     head = ("Family", "By", "Demos", "Tasks", "Steps", "Prompt tokens", "Response tokens", "Wall s")
-    rows: list[tuple[object, ...]] = [
-        (f.family, f.route or "-", f.demos, f.tasks, f"{f.steps:.1f}", f.prompt_tokens, f.response_tokens,
-         f"{f.wall_s:.1f}")
-        for f in figures
-    ]  # fmt: skip
+    rows: list[tuple[object, ...]] = [tuple(row.values()) for row in figures]
     tables.show(TextTable(head, rows))
     rows = [(family, *(counts[name] for name in STRATA)) for family, counts in tasks_of(header).items()]
     kinds = ("Family", *map(str.capitalize, STRATA))
@@ -73,23 +54,22 @@ def tasks_of(header: RecordingHeader) -> dict[str, dict[str, int]]:
     return families
 
 
-def figures_of(demos: Iterable[Demo]) -> list[StratumFigures]:
-    """One per family and route, by name."""
+def figures_of(demos: Iterable[Demo]) -> list[dict[str, str | int | float]]:
+    """One row per family and route, or who of a pool made them, by name: most tokens, mean steps, median seconds."""
     strata: dict[tuple[str, str], list[tuple[str, int, int, int, float]]] = {}
     for demo in demos:
         prompt = max((len(step.payload.prompt_ids) for step in demo.steps), default=0)
         response = max((len(step.payload.response_ids) for step in demo.steps), default=0)
         row = (demo.task, len(demo.steps), prompt, response, demo.wall_s)
-        strata.setdefault((family_of(demo.task), demo.member or demo.route), []).append(row)
+        strata.setdefault((family_of(demo.task), demo.member or demo.route or "-"), []).append(row)
     made = []
     for (family, route), rows in sorted(strata.items()):
         tasks, steps, prompts, responses, walls_s = zip(*rows, strict=True)
-        made.append(
-            StratumFigures(
-                family=family, route=route, demos=len(rows), tasks=len(set(tasks)), steps=statistics.fmean(steps),
-                prompt_tokens=max(prompts), response_tokens=max(responses), wall_s=statistics.median(walls_s),
-            )
-        )  # fmt: skip
+        made.append({
+            "family": family, "route": route, "demos": len(rows), "tasks": len(set(tasks)),
+            "steps": round(statistics.fmean(steps), 1), "prompt_tokens": max(prompts),
+            "response_tokens": max(responses), "wall_s": round(statistics.median(walls_s), 1),
+        })  # fmt: skip
     return made
 
 

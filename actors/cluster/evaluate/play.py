@@ -68,7 +68,7 @@ def play(args: argparse.Namespace) -> int:
         folder = (runs / name).resolve()
         _refuse_taken(folder)
         deploy = settings.deploy_of(args, weights)
-    for flag, place in (("--runs", folder.parent), ("--out", args.out), ("--osworld-out", args.osworld_out)):
+    for flag, place in (("--runs", folder.parent), ("--osworld-out", args.osworld_out)):
         if place:
             places.refuse_unwritable(Path(place), flag)
     if deploy.model.endpoint is not None:
@@ -86,8 +86,8 @@ def play(args: argparse.Namespace) -> int:
         status = runcommand.carry_out(request, loop.evaluation(version))
     if not (folder / LEDGER).is_file():  # it ended before it played anything, and has said so
         return status
-    outs = show.Outs(*(Path(out) if out else None for out in (args.out, args.osworld_out)))
-    show.result(folder, weights, deploy, before, outs, as_json=args.json)
+    osworld = Path(args.osworld_out) if args.osworld_out else None
+    show.result(folder, weights, deploy, before, osworld, as_json=args.json)
     return status
 
 

@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -19,11 +19,12 @@ from actors.cluster import output
 from actors.cluster.config import deploy_files
 from actors.cluster.config.schema import Deploy
 from actors.cluster.report.episodes import EpisodeView, ShownStep, read
+from actors.cluster.report.page import share
 from actors.cluster.runs import evaluation_rounds, ledgers
 from actors.cluster.runs.evaluation_rounds import Compared, EvaluationRound
 from actors.cluster.runs.weights import NamedWeights
 from actors.replay.database import queries
-from actors.replay.statistics import Rate, Rates, by_end_state, side_by_side
+from actors.replay.statistics import Rates, by_end_state, side_by_side
 from apis.actions.gui import LITERALS, AnyAction, line
 from apis.prompts import Observed
 from apis.tasks import registry as tasks
@@ -33,17 +34,10 @@ OBSERVATION: Mapping[Observed, str] = {"tree": "a11y_tree", "picture": "screensh
 _NO_NAME = re.compile(r"[^\w.-]+|^\.+", re.ASCII)
 
 
-class Outs(NamedTuple):
-    """Folders to write to, where they are wanted."""
-
-    own: Path | None  # result.json and episodes.jsonl
-    osworld: Path | None
-
-
 def result(
-    folder: Path, weights: NamedWeights, deploy: Deploy, before: Path | None, outs: Outs, *, as_json: bool
+    folder: Path, weights: NamedWeights, deploy: Deploy, before: Path | None, osworld: Path | None, *, as_json: bool
 ) -> None:
-    """Print the round of the run at `folder`, write it into `outs`, and compare it with its like in the run `before`.
+    """Print the round of the run at `folder`, and compare it with its like in the run `before`; write it to `osworld`.
 
     Raises ConfigError for what can't be compared.
     """
@@ -55,23 +49,15 @@ def result(
     if before is not None and played.closed:
         compared = evaluation_rounds.compare(like(deploy, before), played)
         compared = msgspec.structs.replace(compared, before=before.name, after=folder.name)
-    document = _document(folder, weights, deploy, played, compared)
-    if (out := outs.own) is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "result.json").write_bytes(msgspec.json.format(msgspec.json.encode(document)) + b"\n")
-        lines = b"".join(msgspec.json.encode(episode) + b"\n" for episode in played.episodes)
-        (out / "episodes.jsonl").write_bytes(lines)
     if as_json:
-        output.document(document)
+        output.document(_document(folder, weights, deploy, played, compared))
     else:
         _print(weights, deploy, played, compared)
-    if outs.osworld is not None:
+    if osworld is not None:
         model = deploy.model.endpoint.model if deploy.model.endpoint else weights.name
-        count = write_osworld(outs.osworld, folder, deploy, model, played)
-        where = osworld_place(outs.osworld, deploy, model)
+        count = write_osworld(osworld, folder, deploy, model, played)
+        where = osworld_place(osworld, deploy, model)
         output.line(f"wrote {count} results in OSWorld's layout: {where}", to=sys.stderr if as_json else None)
-    if out is not None and not as_json:
-        output.line(f"wrote {out / 'result.json'} and {out / 'episodes.jsonl'}")
 
 
 # What two evaluations have in common where they are compared: key, and its value.
@@ -157,11 +143,7 @@ def _print(weights: NamedWeights, deploy: Deploy, played: EvaluationRound, compa
 
 def _row(name: str, rates: Rates) -> tuple[str, ...]:
     low, high = rates.all.interval
-    return name, _share(rates.all), f"{low:.3f}-{high:.3f}", _share(rates.feasible), _share(rates.without_faults)
-
-
-def _share(rate: Rate) -> str:
-    return f"{rate.value:.3f} ({rate.successes}/{rate.n})" if rate.n else "-"
+    return name, share(rates.all), f"{low:.3f}-{high:.3f}", share(rates.feasible), share(rates.without_faults)
 
 
 def osworld_place(out: Path, deploy: Deploy, model: str, number: int = 1) -> Path:

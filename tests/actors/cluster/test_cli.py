@@ -91,7 +91,7 @@ def test_help_of_a_verb_shows_its_own_examples(capsys: pytest.CaptureFixture[str
         (["eval", "base", "--like", "local", "--instances", "3"], "add --tasks SUITE"),
         (["export", "nope", "out"], "no such run"),
         (["export", "base", "/proc/x"], "DIR /proc: nothing can be written there"),
-        (["eval", "base", "--tasks", "desktop", "--out", "/proc/x"], "--out /proc/x: nothing can be written there"),
+        (["eval", "base", "--tasks", "desktop", "--osworld-out", "/proc/x"], "/proc/x: nothing can be written there"),
         (["run", "smoke", "--runs", "a/" + "b" * 300], "File name too long"),
         (["run", "smoke", "--name", "x" * 300], "300 bytes long"),
         (["run", "smoke", "--name", "last"], "last stands for the newest run"),
