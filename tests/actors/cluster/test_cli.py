@@ -92,6 +92,8 @@ def test_help_of_a_verb_shows_its_own_examples(capsys: pytest.CaptureFixture[str
         (["export", "nope", "out"], "no such run"),
         (["export", "base", "/proc/x"], "DIR /proc: nothing can be written there"),
         (["eval", "base", "--tasks", "desktop", "--osworld-out", "/proc/x"], "/proc/x: nothing can be written there"),
+        (["web", "--port", "70000"], "--port 70000: it is between 0 and 65535"),
+        (["web", "--host", "203.0.113.9"], "--host 203.0.113.9 --port 8600: can't be served"),
         (["run", "smoke", "--runs", "a/" + "b" * 300], "File name too long"),
         (["run", "smoke", "--name", "x" * 300], "300 bytes long"),
         (["run", "smoke", "--name", "last"], "last stands for the newest run"),

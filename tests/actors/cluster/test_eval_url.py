@@ -61,6 +61,9 @@ def test_a_models_url_and_flags_become_a_deploy_file() -> None:
         ((URL, *WORDS, "--screen", "1920"), "WIDTHxHEIGHT"),
         ((URL, *WORDS, "--screen", "20x30"), "from 800x600"),
         (("http://me:secret@host/v1", *WORDS), "user name or password"),
+        ((URL, *WORDS, "--observation", "picture", "--format", "compact"), "prompt.format is compact"),
+        (("base", *WORDS[2:], "--observation", "picture"), "--observation: it goes with a server's URL"),
+        (("base", *WORDS[2:], "--set", "prompt={format: published, observation: both}"), "model.endpoint names none"),
         (("localhost:8000/v1", *WORDS), "begins with its scheme, as in http://localhost:8000/v1"),
         ((URL, *WORDS[:3], "osworlds"), "a task set is fetched by  .* tasks fetch osworlds --from FOLDER"),
         ((URL, *WORDS[:3], "file_manger"), "did you mean file_manager[?]$"),
@@ -131,24 +134,6 @@ def test_what_the_model_sees_is_chosen_by_flags(tmp_path: Path) -> None:
     args = arguments(URL, *WORDS, "--prompt", str(template))
     with pytest.raises(ConfigError, match=r"--prompt .*mine.yaml.*sytem.*system"):
         settings.deploy_of(args, settings.named(args))
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((URL, *WORDS, "--observation", "picture", "--format", "compact"), "prompt.format is compact"),
-        (("base", *WORDS[2:], "--observation", "picture"), "--observation: it goes with a server's URL"),
-        (
-            ("base", *WORDS[2:], "--set", "prompt={format: published, observation: both}"),
-            "model.endpoint names none",
-        ),
-    ],
-)
-def test_only_a_model_elsewhere_sees_pictures(
-    words: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["eval", *words, "--runs", str(tmp_path / "runs")]) == 2
-    assert said in capsys.readouterr().err
 
 
 def task_file(folder: Path, name: str, evaluator: dict[str, Any]) -> None:

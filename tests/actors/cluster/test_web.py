@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import re
 import shutil
-import threading
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -18,10 +17,8 @@ import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.cluster import cli, tables
 from actors.cluster.runs import evaluation_rounds, run_folder
 from actors.cluster.runs.run_reader import LOST, RunReader
-from actors.cluster.views import episodes
 from actors.cluster.web import shared_look
 from actors.cluster.web.serve import live_page
 from actors.cluster.web.server import LiveServer
@@ -79,23 +76,6 @@ async def test_pages_hold_the_words_of_guests_as_text(run: Path) -> None:
         assert (status, headers["Content-Type"]) == (200, "image/jpeg")
 
 
-async def test_an_episode_with_all_its_pictures_is_written_while_others_are_served(
-    run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    threads: list[int] = []
-    render = tables.render
-
-    def noted(name: str, **values: object) -> str:
-        threads.append(threading.get_ident())
-        return render(name, **values)
-
-    monkeypatch.setattr(tables, "render", noted)
-    async with served(run.parent) as at:
-        assert (await got(f"{at}/runs/one/episodes/203"))[0] == 200
-    assert len(threads) == 1
-    assert threads[0] != threading.get_ident()
-
-
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
@@ -124,6 +104,8 @@ def test_looking_changes_nothing(run: Path) -> None:
     assert first == second
     assert (first.phase, first.steps, len(first.curve)) == ("rl", {"rl": 6}, 6)
     assert [(one.name, one.successes) for one in first.rounds] == [("after_bc", 2), ("final", 5)]
+    for shown, told in zip(first.rounds, evaluation_rounds.read_rounds(run), strict=True):
+        assert (shown.low, shown.high) == pytest.approx(told.summary.whole.all.interval, abs=1e-3)
     assert [(one.name, one.token) for one in first.seats] == [("desktop/0", 205)]
     assert files() == before
 
@@ -190,16 +172,6 @@ def test_a_run_says_its_pace_and_how_long_its_phase_takes(run: Path) -> None:
     found = reader.look()
     assert (found.left_s, found.episodes_per_min) == (None, None), "what has ended has neither"
     reader.close()
-
-
-def test_held_out_success_has_the_interval_of_the_reports(run: Path) -> None:
-    reader = RunReader(run)
-    rounds = {one.name: one for one in reader.look().rounds}
-    reader.close()
-    for told in evaluation_rounds.read_rounds(run):
-        low, high = told.summary.whole.all.interval
-        assert (rounds[told.name].low, rounds[told.name].high) == pytest.approx((low, high), abs=1e-3)
-        assert rounds[told.name].step == told.step
 
 
 def test_the_pace_of_samplers_is_what_the_router_logs(run: Path) -> None:
@@ -302,22 +274,6 @@ async def test_prometheus_reads_runs_that_go_on(run: Path) -> None:
         assert 'run="two"' not in (await got(f"{at}/metrics"))[1]
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (("--port", "70000"), "--port 70000: it is between 0 and 65535"),
-        (("onf",), "no run onf in"),
-        (("--host", "203.0.113.9"), "--host 203.0.113.9 --port 8600: can't be served"),
-    ],
-)
-def test_a_bad_address_is_one_line(
-    run: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], expected: str
-) -> None:
-    assert cli.main(["web", *words, "--runs", str(run.parent)]) == 2
-    assert expected in (said := capsys.readouterr().err)
-    assert said.count("\n") == 1
-
-
 @pytest.mark.slow
 async def test_a_page_beside_a_run_ends_with_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with live_page(run.parent, "one", 0):
@@ -351,14 +307,6 @@ async def test_episodes_are_filtered_and_turned_page_by_page(run: Path) -> None:
         first = (await got(f"{at}/runs/one/episodes/{stored[0]}"))[1]
         assert "Newer" not in first
         assert (await got(f"{at}/assets/icon.svg"))[0] == 200
-
-
-def test_a_list_of_episodes_goes_on_below_a_token(run: Path) -> None:
-    every = episodes.listed(run, episodes.Wanted(), 1000)
-    assert episodes.listed(run, episodes.Wanted(), 2, below=every[1].token) == every[2:4]
-    wanted = episodes.Wanted(ending="failure")
-    stored = [one.token for one in every if one.stored and one.ending == "failure"]
-    assert episodes.neighbours(run, stored[0], wanted) == (None, stored[1] if stored[1:] else None)
 
 
 def test_what_was_imported_is_no_seat(run: Path) -> None:
