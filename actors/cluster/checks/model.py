@@ -1,7 +1,4 @@
-"""`computerrl model check`: looks at a folder, and says what it found.
-
-Invariant: exit status 0 means that learner and engine load the folder and agree with transformers.
-"""
+"""`computerrl model check`: whether learner and engine load a folder and agree with transformers."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ def _reverify_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 _LOGS = of_run("cluster.views.runs:show_logs", "actor", "event", "trace", "level", "follow")
-_RERUN = of_run("cluster.checks.played.rerun:show", "episode", "overrides")
+_RERUN = of_run("cluster.checks.played:rerun", "episode", "overrides")
 COMMANDS = {
     "runs": (RUNS_HELP, _runs_arguments, _runs),
     "status": (STATUS_HELP, _status_arguments, of_run("cluster.views.runs:show_status")),
@@ -260,5 +260,5 @@ COMMANDS = {
     "audit": (AUDIT_HELP, _status_arguments, of_run("cluster.views.runs:show_audit")),
     "episodes": (EPISODES_HELP, _episodes_arguments, _episodes),
     "rerun": (RERUN_HELP, _rerun_arguments, _RERUN),
-    "reverify": (REVERIFY_HELP, _reverify_arguments, of_run("cluster.checks.played.reverify:show", "family")),
+    "reverify": (REVERIFY_HELP, _reverify_arguments, of_run("cluster.checks.played:reverify", "family")),
 }

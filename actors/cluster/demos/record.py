@@ -1,8 +1,4 @@
-"""`demos record`: a run with a ledger and seats and nothing that learns.
-
-Invariant: recorded demonstrations are kept whatever kills the run. The run ends when the ledger holds the requested
-number or the attempts are used up, and says which.
-"""
+"""`demos record`: a run with a ledger and seats and nothing that learns. A kill loses no demonstration."""
 
 from __future__ import annotations
 

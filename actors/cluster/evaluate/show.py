@@ -1,8 +1,4 @@
-"""What `eval` prints and writes, also in the layout of OSWorld's own results, for the scripts that read those.
-
-Invariant: a rate has its interval, its decoding and its task-set hash next to it. In OSWorld's layout an episode that
-ended by a fault has no result, as in OSWorld. A picture is copied as it is stored and never decoded.
-"""
+"""What `eval` prints, and its results in OSWorld's own layout, for the scripts that read those."""
 
 from __future__ import annotations
 

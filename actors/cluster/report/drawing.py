@@ -1,9 +1,8 @@
 """Which figures of runs there are, the curve of each over the seeds of a group, and their pictures.
 
-A figure has the same name, unit and axis in a report and on the live page. A mean is taken only where every seed has a
-value, so a run that is behind or was killed bends no curve. A picture is an SVG for the page, and of held-out success a
-PNG. The SVG has no address, no style sheet and no script, and its colours follow the page's scheme. Its ids begin with
-the picture's name, so no two pictures of a page share one. A picture of a single point is not drawn: tables have it.
+A mean is taken only where every seed has a value, so a run that is behind or was killed bends no curve. A picture's SVG
+has no address, no style sheet and no script, and its ids begin with the picture's name. A picture of a single point is
+not drawn: tables have it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Reads whole episodes: prompts, answers, what came of them, and the screenshots that were kept.
 
-Invariant: each kind is shown by an episode whose steps are still stored. An episode whose payload is gone is left out,
-never shown in part.
+An episode whose payload is gone is left out, never shown in part.
 """
 
 from __future__ import annotations

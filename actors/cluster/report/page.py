@@ -1,7 +1,7 @@
 """The tables of a report, for the terminal and for the page, and the page itself.
 
-Invariant: the page needs nothing but itself: no script, no address, every picture inside. Each section is there
-whatever the runs have, and says what is missing. Every word of the guest and of the model is text on the page.
+Invariant: the page needs nothing but itself: no script, no address, every picture inside. Every word of the guest and
+of the model is text on it.
 """
 
 from __future__ import annotations

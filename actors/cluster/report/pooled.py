@@ -1,7 +1,7 @@
 """What runs that differ in nothing but their seed show together, and how much groups of runs differ. Pure.
 
-Invariant: runs are pooled and compared only over closed rounds of the same name, task set and decoding that all of them
-played. A run without a round is left out. Families that are never trained on are left out where there are others.
+Runs are pooled and compared only over closed rounds of the same name, task set and decoding that all of them played.
+Families that are never trained on are left out where there are others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What a report knows of a run: read from its ledger and logs while it runs or after, or from a file of its figures.
 
-Invariant: the ledger is opened read-only. What a run does not have is empty. A file of figures holds no episode.
-One that is damaged, or of a format that this build does not know, is refused in one line.
+Invariant: the ledger is opened read-only. A file of figures holds no episode; a damaged or unknown one is refused.
 """
 
 from __future__ import annotations

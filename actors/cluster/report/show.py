@@ -1,7 +1,4 @@
-"""What `report` prints and writes, and which runs its arguments name.
-
-Invariant: a name means runs or files of figures that are there, or is refused with what is there instead.
-"""
+"""What `report` prints and writes, and which runs its arguments name."""
 
 from __future__ import annotations
 

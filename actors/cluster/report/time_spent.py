@@ -1,9 +1,8 @@
 """How a run spent its time: its seats, the machines' processors, and the desktops that were up. Pure.
 
-Invariant: every second of seats x wall has exactly one cause. Time of a process that was starting, restarting or gone
-is `not running`. Shares of a processor are of all cores of the entry point's machine over the observed time, and the
-rest of the machine is never charged for a part of the run twice. A guest is counted when its desktop goes, so desktops
-that are still up at the end are missing.
+Every second of seats x wall has exactly one cause; time of a process that was starting, restarting or gone is `not
+running`. Shares of a processor are of all cores of the entry point's machine over the observed time. A guest is counted
+when its desktop goes, so desktops that are still up at the end are missing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What `tasks list` and `tasks show` print.
-
-Invariant: everything shown is made from the suite, the task's id or its file; nothing is started.
-"""
+"""What `tasks list` and `tasks show` print; nothing is started."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Serves the live page.
 
 Invariant: no request changes a run. Every word of a guest, a model or a run is text in what is sent: as JSON that the
-page writes by `textContent`, or escaped by a template. Who may ask is the guard's. What was filtered stays filtered
-from page to page.
+page writes by `textContent`, or escaped by a template. Who may ask is the guard's.
 """
 
 from __future__ import annotations

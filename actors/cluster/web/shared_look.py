@@ -1,8 +1,7 @@
 """What all that watch a run share: one look a second, small pictures, and figures for Prometheus.
 
 Invariant: the number of viewers changes no look. A viewer that reads slowly gets the newest state later, and nothing
-piles up for it. The last viewer's leaving ends the looking. A picture is made when a browser asks for it, two at a
-time, and the newest are kept up to a bound. Every series of a scrape names its run.
+piles up for it. The last viewer's leaving ends the looking. Pictures are bounded in number at work and in bytes.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from actors.cluster import cli
-from actors.cluster.checks.played import rerun
+from actors.cluster.checks import played
 from actors.cluster.config.schema import Deploy, SeatsConfig
 from actors.cluster.report.episodes import EpisodeView, ShownStep
 from actors.desktop.config import SandboxConfig
@@ -47,13 +47,13 @@ async def test_recorded_answers_bring_what_they_brought(tmp_path: Path, state_di
     await pool.close()
     assert first.success, first.detail
     recorded = view(first)
-    again = await rerun.played_again(deploy, recorded)
+    again = await played.played_again(deploy, recorded)
     assert again.outcome is not None, again.detail
-    assert rerun.differences(recorded, again.steps, again.outcome) == []
+    assert played.differences(recorded, again.steps, again.outcome) == []
 
     step, gave_up = recorded.steps[0], Outcome(success=False, reason="agent_gave_up")
     other = msgspec.structs.replace(step, observation=step.observation + "\ne99 menu Forged")
-    found = rerun.differences(msgspec.structs.replace(recorded, steps=[other]), again.steps, gave_up)
+    found = played.differences(msgspec.structs.replace(recorded, steps=[other]), again.steps, gave_up)
     assert [(one.step, one.what) for one in found] == [
         (1, "observation"), *((number, "step") for number in range(2, len(again.steps) + 1)), (0, "verdict"),
     ]  # fmt: skip

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from actors.cluster.checks.played.reverify import judged_again
+from actors.cluster.checks.played import judged_again
 from actors.desktop.answers import Answer, Prompt, PromptTooLong
 from actors.desktop.config import WHOLE_ONE_IN, DesktopsConfig, PoolConfig, SandboxConfig, SeatConfig
 from actors.desktop.demonstrators import PoolAnswers, of_oracle

@@ -1,8 +1,4 @@
-"""A real desktop with an application open, as the cases of `apis/apps/check` want it.
-
-Invariant: every call goes the way of an episode. It is written as a model would write it, the grammar parses it, and
-the agent inside the desktop carries it out.
-"""
+"""A real desktop with an application open, as the cases of `apis/apps/check` want it. Calls go an episode's way."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The cheats of `cheats.yaml`, and what is filled into them: what a cheat knows of its task and desktop.
-
-Invariant: pure. A cheat is a program for the desktop's shell, made of the task alone, and every value in it is quoted.
-"""
+"""The cheats of `cheats.yaml`, and what is filled into them: what a cheat knows of its task and desktop. Pure."""
 
 from __future__ import annotations
 

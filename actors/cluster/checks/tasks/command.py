@@ -1,7 +1,4 @@
-"""`tasks check`: from arguments to a verdict.
-
-Invariant: the exit status is 0 only when everything that was asked for was looked at and found good.
-"""
+"""`tasks check`: the exit status is 0 only when everything that was asked for was looked at and found good."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """`tasks fetch`: task files and their fixtures, from folders or over HTTP, into the store.
 
-Invariant: what was fetched once is locked by its sha256, and a file that differs is refused by its name. An interrupted
-fetch goes on with what is missing.
+What was fetched once is locked by its sha256. An interrupted fetch goes on with what is missing.
 """
 
 from __future__ import annotations

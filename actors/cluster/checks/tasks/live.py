@@ -1,7 +1,6 @@
 """Oracles on real desktops: plays every wanted task by every wanted route, counts what was solved, and judges that.
 
-Invariant: each task and route is played at most once to an outcome. A fault never counts as an episode that was played,
-and a family with no play at all is not good. All desktops are gone when a play returns.
+A fault never counts as an episode that was played, and a family with no play at all is not good.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Whether tasks are sound by their files alone: no desktop, nothing is run.
 
-Invariant: every trouble is listed with its file or id and the key it lies at. A task that is not listed loads, can be
-set up, can be judged, and is not solved at its start. Where its family can build the end state, the verifier accepts
-it.
+A task that is not listed loads, can be set up, can be judged, and is not solved at its start. Where its family can
+build the end state, the verifier accepts it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,0 @@
-"""Recorded episodes, played and judged again."""
