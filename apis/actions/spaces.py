@@ -25,20 +25,16 @@ _ONE_WAY: Mapping[ActionSpace, str] = {"gui": "gui", "api": "api"}
 
 def holds(space: ActionSpace, function: Function) -> bool:
     """Whether `space` has `function`."""
-    return _has(space, function.owner, function.name)
+    if function.owner != AGENT:
+        return space != "gui"
+    return space != "api" or function.name not in MOUSE_AND_KEYBOARD
 
 
 def allows(space: ActionSpace, action: Action) -> bool:
     """Whether `space` has the function behind `action`."""
     if isinstance(action, Tool):
-        return _has(space, action.owner, action.name)
-    return _has(space, AGENT, str(action.__struct_config__.tag))
-
-
-def _has(space: ActionSpace, owner: str, name: str) -> bool:
-    if owner != AGENT:
         return space != "gui"
-    return space != "api" or name not in MOUSE_AND_KEYBOARD
+    return space != "api" or str(action.__struct_config__.tag) not in MOUSE_AND_KEYBOARD
 
 
 def routes_in(space: ActionSpace, routes: Iterable[str]) -> list[str]:

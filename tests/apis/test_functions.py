@@ -175,18 +175,6 @@ def test_says_which_argument_is_wrong_and_what_is_right(app: str, answer: str, r
     assert reason in refusal(answer, app)
 
 
-@pytest.mark.parametrize(
-    ("given_as", "reason"),
-    [
-        ("9" * 5000, "a number: 5000 digits are too many"),
-        ("zoom_percentage=" + "9" * 5000, "zoom_percentage: 5000 digits are too many"),
-        ("9" * 2000, "zoom_percentage: write a whole number from 20 to 600"),
-    ],
-)
-def test_a_long_number_is_refused(given_as: str, reason: str) -> None:
-    assert reason in refusal(f"CalcTools.set_zoom_level({given_as})", "libreoffice_calc")
-
-
 def test_long_flat_lists_are_no_nesting() -> None:
     data = list(range(500))
     action = call("CalcTools", "set_column_values", column_name="A", data=data)

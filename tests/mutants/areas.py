@@ -16,7 +16,7 @@ OUTSIDE = [
     "tests/actors/desktop/test_workbooks.py",
 ]  # fmt: skip
 GRAMMAR = [
-    "tests/apis/test_grammar_bounds.py", "tests/apis/test_grammar.py", "tests/apis/test_reasoning.py",
+    "tests/apis/test_grammar.py", "tests/apis/test_reasoning.py",
     "tests/apis/test_observation_and_forms.py", "tests/apis/test_space.py",
     "tests/invariants/test_model_output_is_data.py",
 ]  # fmt: skip

@@ -40,23 +40,18 @@ class Desk(Protocol):
 
     async def tool(self, name: str, /, **arguments: Any) -> str:
         """What the function says; a refusal is "refused: " and its text, by the grammar's check or by the guest."""
-        ...
 
     async def call(self, method: str, **arguments: Any) -> Any:
         """What the guest agent's method returns, e.g. `observe`, `hotkey`, `info`, `settle`."""
-        ...
 
     async def contents(self, path: str) -> bytes:
         """A file of HOME, by its path below HOME."""
-        ...
 
     async def ended(self) -> bool:
         """Whether the application has no window any more."""
-        ...
 
     async def again(self) -> None:
         """Be a fresh desktop, with the application open as it was at first."""
-        ...
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

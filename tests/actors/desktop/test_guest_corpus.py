@@ -21,9 +21,7 @@ from tests.actors.desktop.offices import Office, booted
 from tests.actors.desktop.typed_texts import CORPUS, ONE_LINE, SHORT
 
 pytestmark = [pytest.mark.desktop, pytest.mark.asyncio(loop_scope="module")]
-needs = {
-    app: pytest.mark.skipif(bool(missing(app)), reason=missing(app) or app) for app in ("google_chrome", "vlc", "code")
-}
+needs = {app: pytest.mark.skipif(bool(missing(app)), reason=missing(app) or app) for app in ("google_chrome", "code")}
 needs_office = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
 CODE = "if x:\n\ty = {1: (2)}\n\t\tz = [3\n  w  \n\nend"
 HOME = "/home/agent"
@@ -109,17 +107,6 @@ async def test_text_editor(desk: Desk) -> None:
     await desk.keys("ctrl", "q")
 
 
-async def test_terminal(desk: Desk) -> None:
-    await desk.open("xterm", title="xterm", accessible=False)
-    text = "\n".join(CORPUS)
-    await desk.type(f"cat > names/shell.txt\n{text}\n")
-    await desk.keys("ctrl", "d")
-    await desk.type('echo "a!b !! !1" > names/shown.txt\n')
-    assert await desk.text("names/shell.txt") == f"{text}\n"
-    assert await desk.text("names/shown.txt") == "a!b !! !1\n"
-    await desk.keys("ctrl", "d")
-
-
 async def test_file_manager(desk: Desk) -> None:
     await desk.open("pcmanfm", "names", title="names")
     await desk.click("icon", "code.txt")
@@ -189,19 +176,6 @@ async def test_file_dialogs_of_the_browser(desk: Desk, form: str) -> None:
     await desk.keys("alt", "o")
     (button,) = [element.label for element in await desk.seen() if "Choose" in element.label]
     assert button.endswith(": for")
-
-
-@needs["vlc"]
-async def test_player(desk: Desk) -> None:
-    await desk.open("vlc", title="VLC")
-    await desk.keys("ctrl", "n")
-    await desk("wait_window", title="Open Media")
-    await desk("settle", timeout_ms=5000, quiet_ms=300)
-    await desk.type(ONE_LINE)
-    (address,) = [element for element in await desk.seen() if "foc" in element.states and element.editable]
-    assert address.text == ONE_LINE
-    await desk.keys("Escape")
-    await desk.keys("alt", "F4")
 
 
 @needs["code"]
