@@ -1,8 +1,7 @@
 """Makes the plan of one optimizer step: reads a batch's stored steps, computes advantages, packs, adds rehearsal.
 
-Invariant: the learner's input can't hold a fault, because only committed trajectories and their stored steps get here.
 Every step of a group counts in its advantages and denominators. A rank that reads micro-batches from a file reads
-exactly what was packed, or nothing: size and digest are in the plan.
+exactly what was packed, or nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The learner's settings.
-
-Invariant: importing it loads no tensor library, and a combination that can't train is refused here.
-"""
+"""The learner's settings. Importing them loads no tensor library."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """The folders of checkpoints, weights and plans, and the newest weights taken from the rank.
 
-Invariant: one export runs at a time, and a folder never holds other weights than its name says. A learner that was
-lost has stopped before its successor looks after the folders.
-
-Weights that go by collective are kept in the rank's memory. They are written once a part needs the folder: an engine
-that starts or was in no group, an evaluation round, a checkpoint, the end of the run.
+Invariant: one export runs at a time, and a folder never holds other weights than its name says. Weights that go by
+collective are kept in the rank's memory, and written once a part needs the folder: an engine that starts or was in no
+group, an evaluation round, a checkpoint, the end of the run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Settings of the tasks, the demonstrations and the ledger.
-
-Invariant: an actor gets plain data with every task spelled out. Task ids stay opaque strings.
-"""
+"""Settings of the tasks, the demonstrations and the ledger. Task ids stay opaque strings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The messages of the replay ledger, and the values that they are made of.
 
-A message that changes state carries the fencing token it was given, and a repeat gets the first answer. Payloads
-(steps, screenshots) never travel here: messages carry `BlobRef`s. A fault is of another type than an outcome.
+A message that changes state carries the fencing token it was given, and a repeat gets the first answer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Rates and gains with 95 % intervals, and what an evaluation round says. Pure.
 
-An interval always holds its estimate and lies within what is possible. It has no width only where nothing can vary. A
-fault counts as a failure among all episodes and is left out of the rate without faults.
+A fault counts as a failure among all episodes and is left out of the rate without faults.
 """
 
 from __future__ import annotations

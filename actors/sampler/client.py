@@ -1,9 +1,8 @@
 """HTTP client of one engine, embedded or SGLang's own.
 
 Invariant: every call has a deadline, and every answer a size limit and a type. A failure is EngineGone (ask again),
-EngineBusy (ask later) or EngineError (don't ask that). Ids outside the vocabulary and lengths beyond the model's
-positions are refused before any engine sees them. An answer is taken only when ids, log-probabilities and version spans
-agree with each other.
+EngineBusy (ask later) or EngineError (don't ask that). An answer is taken only when ids, log-probabilities and version
+spans agree with each other.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Weights by collective: the sampler's place in the learner's group, and its engine's part in the broadcast.
 
-Invariant: the learner's answer, or its absence, comes within a bounded time; without a place weights are loaded from
-disk. A session that was begun is ended and a group that was joined is left. The call that receives the last weights
-sets their name. Every call has more time than the sender gives itself, so the sender always gives up first.
+Invariant: without a place in time weights are loaded from disk. A session that was begun is ended and a group that was
+joined is left. Every call has more time than the sender gives itself, so the sender always gives up first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The samplers' settings.
-
-Invariant: importing it loads no tensor library, and what an engine can't be started with is refused here.
-"""
+"""The samplers' settings, and what an engine can't be started with. Importing them loads no tensor library."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """The engine that one sampler actor talks to: a process of its own, embedded or SGLang's, or a server somewhere.
 
-Invariant: `up` leaves a connected client whose engine has generated a token; `down` leaves nothing behind. A started
-engine runs in a session of its own and dies with this process: no process of that session, no socket and no temporary
-folder is left. Its output takes at most twice `log_bytes` on disk. Its token is in its environment and in no command
-line. SGLang sees nothing of this program's import path.
+Invariant: a started engine runs in a session of its own and dies with this process: no process of that session, no
+socket and no temporary folder is left. Its token is in its environment and in no command line. SGLang sees nothing of
+this program's import path.
 """
 
 from __future__ import annotations

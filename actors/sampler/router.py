@@ -1,11 +1,8 @@
 """The router in front of several samplers: fewest outstanding tokens, with prefix affinity.
 
 The steps of an episode share a prefix, so they go where the first step went, unless that engine is down or much busier
-than the idlest.
-
-Invariant: an engine's account holds the tokens of requests that were sent and have not ended. An engine that failed is
-asked again only after a pause that grows until it answers. An engine that dies during a request costs another try. A
-request is given up at its deadline, where no engine can ever take it, or where its round is deferred.
+than the idlest. An engine that failed is asked again only after a pause that grows until it answers; one that dies
+during a request costs another try.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The ledger's tables, and how its file is opened: by the one that writes it, and by programs that only look at it.
 
-Invariant: a file is written only when its tables are of this build's form. Every write is one transaction that is on
-the disk before its caller is answered (WAL with full synchronisation). Looking changes nothing and waits for no writer.
+Every write is one transaction that is on the disk before its caller is answered (WAL with full synchronisation).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What commands and reports ask of a ledger: the only SQL outside of the ledger's own operations.
-
-Invariant: each query reads, and changes nothing.
-"""
+"""What commands and reports ask of a ledger: the only SQL outside of its own operations. Nothing here writes."""
 
 from __future__ import annotations
 

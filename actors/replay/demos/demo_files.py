@@ -1,7 +1,6 @@
 """Recordings of demonstrations: Parquet files, and the run folders that they were made in.
 
-Invariant: a demonstration comes out as it was recorded. Each step's digest is checked, and a file that was cut short is
-refused. A file appears under its name only when it is whole. A run's ledger is opened read-only.
+Each step's digest is checked, and a file that was cut short is refused. A file appears only when it is whole.
 """
 
 from __future__ import annotations

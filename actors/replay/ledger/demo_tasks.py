@@ -1,8 +1,7 @@
 """Demonstrations in the ledger: attempts handed out, ended and broken, what the strata say, and recordings taken in.
 
-Invariant: a task's tallies change in the transaction that hands out, commits or releases its attempt. So the strata are
-the same after any kill. A recording that is not sound adds nothing, and each of its demonstrations is added once. The
-decisions are in `rules/cold_start.py`.
+A task's tallies change in the transaction that hands out, commits or releases its attempt, so the strata are the same
+after any kill. The decisions are in `rules/cold_start.py`.
 """
 
 from __future__ import annotations

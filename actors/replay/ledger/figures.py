@@ -1,7 +1,6 @@
 """The snapshot that Entropulse, progress and status show, and what each RL step shows besides its loss.
 
-A step's evidence is written in the transaction that makes the step, from rows, counters and step references alone. A
-resume goes on counting. Evidence of a step that a resume undid is no longer read.
+A step's evidence is written in the transaction that makes the step. That of a step that a resume undid is not read.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """What stays on disk, and what cross-entropy phases learn from.
 
 Invariant: a payload is dropped only when its group (or round) has ended for good some steps ago and no reservoir holds
-it. It is dropped after the transaction that says so is durable. A segment file is deleted only when nothing in it is
-live and no writer can still have it open.
+it, after the transaction that says so is durable. A segment file is deleted only when nothing in it is live and no
+writer can still have it open.
 
 Cloning learns from well-formed steps of successful demonstrations. A pulse learns from those of successful training
-episodes and, where the deploy file says so, of some demonstrations: RL plays few tasks of a kind that it hardly solves,
-and a pulse on successes alone would unlearn that kind. Episodes committed after a phase segment began are not in it, so
-its epochs stay the same. An answer longer than a sampler would draw is left out: the policy could never end it.
+episodes and, where the deploy file says so, of some demonstrations, or it would unlearn kinds that RL hardly solves.
+Episodes committed after a phase segment began are not in it, so its epochs stay the same. An answer longer than a
+sampler would draw is left out: the policy could never end it.
 """
 
 from __future__ import annotations
