@@ -83,7 +83,7 @@ TWINS = [
     run("command"),
     Twin("sleep", {"seconds": 2}, [], [({"seconds": 0}, []), ({"seconds": 9}, [])], {"seconds": "soon"}),
     window("activate_window"),
-    window("close_window", ["Alt_L", "F4"]),
+    window("close_window", ["alt", "f4"]),
     Twin(
         "chrome_open_tabs",
         {"urls_to_open": ["chrome://settings"]},
