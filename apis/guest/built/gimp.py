@@ -18,7 +18,7 @@ class App:
         self._at = "127.0.0.1", int(port)
         self.home = Path(os.environ["HOME"])
 
-    def run(self, script: str) -> str:
+    def script(self, script: str) -> str:
         """What one expression of Script-Fu gives, as text."""
         code = script.encode()
         try:
@@ -35,11 +35,11 @@ class App:
 
     def number(self, script: str) -> float:
         """The first number that an expression gives, as of most procedures."""
-        return float(self.run(f"(car {script})"))
+        return float(self.script(f"(car {script})"))
 
     def image(self) -> int:
         """The number of the newest open image."""
-        numbers = self.run("(vector->list (cadr (gimp-image-list)))").strip("()").split()
+        numbers = self.script("(vector->list (cadr (gimp-image-list)))").strip("()").split()
         if not numbers:
             raise ValueError("no image is open")
         return max(map(int, numbers))
@@ -50,7 +50,7 @@ class App:
 
     def show(self) -> None:
         """Draw what has changed."""
-        self.run("(gimp-displays-flush)")
+        self.script("(gimp-displays-flush)")
 
     def text(self, value: str) -> str:
         """A text as Script-Fu writes it."""
@@ -65,7 +65,7 @@ class App:
 
     def pixel(self, x: int, y: int) -> str:
         """The colour of a pixel of the active layer, like #20a0ff."""
-        values = self.run(f"(vector->list (cadr (gimp-drawable-get-pixel {self.layer()} {x} {y})))").strip("()").split()
+        values = self.script(f"(vector->list (cadr (gimp-drawable-get-pixel {self.layer()} {x} {y})))").strip("()").split()
         red, green, blue = [int(value) for value in (*values, *values, *values)[:3]]
         return f"#{red:02x}{green:02x}{blue:02x}"
 
