@@ -65,7 +65,8 @@ class App:
 
     def pixel(self, x: int, y: int) -> str:
         """The colour of a pixel of the active layer, like #20a0ff."""
-        values = self.script(f"(vector->list (cadr (gimp-drawable-get-pixel {self.layer()} {x} {y})))").strip("()").split()
+        got = self.script(f"(vector->list (cadr (gimp-drawable-get-pixel {self.layer()} {x} {y})))")
+        values = got.strip("()").split()
         red, green, blue = [int(value) for value in (*values, *values, *values)[:3]]
         return f"#{red:02x}{green:02x}{blue:02x}"
 

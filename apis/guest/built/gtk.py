@@ -28,10 +28,6 @@ class App:
         Atspi.set_timeout(CALL_MS, CALL_MS)
         self.home = Path(os.environ["HOME"])
 
-    def actions(self) -> list[str]:
-        """The names of all actions, those of the application and of its window in front."""
-        return sorted({name for place in self._places() for name in self._call(place, "List", None)[0]})
-
     def act(self, action: str, value: Any = None) -> None:
         """Carry out an action by its name; `value` is its parameter: a text, a number or a truth value."""
         given = [] if value is None else [_variant(value)]
@@ -56,20 +52,6 @@ class App:
         """Replace the whole text in front; it is not saved."""
         Atspi.EditableText.set_text_contents(self._text(), text)
         self.wait(lambda: self.text() == text, "the text did not change")
-
-    def insert(self, at: int, text: str) -> None:
-        """Put `text` before the character number `at`, from 0."""
-        before = self.text()
-        if not 0 <= at <= len(before):
-            raise ValueError(f"the text has {len(before)} characters, so there is no place {at}")
-        Atspi.EditableText.insert_text(self._text(), at, text, len(text.encode()))
-        self.wait(lambda: self.text() == before[:at] + text + before[at:], "the text did not change")
-
-    def delete(self, start: int, end: int) -> None:
-        """Delete the characters from number `start` to before `end`, from 0."""
-        before = self.text()
-        Atspi.EditableText.delete_text(self._text(), start, end)
-        self.wait(lambda: self.text() == before[:start] + before[end:], "the text did not change")
 
     def caret(self) -> int:
         """How many characters are before the caret."""
