@@ -210,7 +210,7 @@ STAYS = {"help", "model", "against", "name", "resume", "out", "osworld_out", "ru
 SAMPLES = {
     "at": ["final"], "tasks": ["desktop"], "like": ["local"], "split": ["held-out"], "instances": ["3"], "first": ["0"],
     "untrained": [], "episodes": ["1"], "decoding": ["greedy"], "desktops": ["2"], "format": ["compact"],
-    "max_turns": ["9"], "seed": ["0"], "attach": ["http://x"], "engine": ["embedded"],
+    "max_turns": ["9"],
     "model_name": ["m"], "api_key_env": ["KEY"], "screen": ["800x600"], "max_tokens": ["9"],
     "overrides": ["run.seed=1"], "observation": ["both"], "coordinates": ["pixels"], "prompt": ["tags"],
 }  # fmt: skip
