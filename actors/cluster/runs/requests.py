@@ -227,8 +227,6 @@ def _run_of(runs: Path, name: str | None, file: str) -> Path:
     line = run_folder.to_continue(record, folder)
     if record.experiment:
         raise ConfigError(f"--name {name}: it is a run of experiment {record.experiment}: continue that with  {line}")
-    if record.verb != run_folder.RUN:
-        raise ConfigError(f"--name {name}: it was made by {record.verb}: continue it with  {line}")
     if not mine(folder, record):
         raise ConfigError(f"FILE {file}: run {name} was begun with {record.file}: continue it with  {line}")
     return folder
@@ -242,7 +240,7 @@ def _of_file(runs: Path, file: str) -> list[RunRecord]:
 def settings_of(file: str) -> str:
     """A digest of what deploy file `file` says. Raises ConfigError."""
     text = msgspec.json.encode(deploy_files.parsed(file)[0], order="sorted")
-    return hashlib.sha256(text).hexdigest()[:16]
+    return hashlib.sha256(text).hexdigest()
 
 
 def refuse_changes(folder: Path, before: Deploy, after: Deploy) -> None:

@@ -56,6 +56,7 @@ def forked(runs: Path, play: Play, named: str) -> Play:
 
 
 def test_a_fork_goes_on_from_the_newest_checkpoint_as_if_the_run_had_not_ended(tmp_path: Path) -> None:
+    (tmp_path / ".new.partial").mkdir()  # of a fork that was killed
     new = forked(tmp_path, trunk(tmp_path), "trunk")
     found = new.figures()
     assert (found.phase.phase, str(found.trained), found.demos) == (Phase.RL, "0.3", 2)
