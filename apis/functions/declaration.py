@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from runtime.errors import ConfigError
 
@@ -102,6 +101,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read(file: Path) -> tuple[Function, ...]:
     """The functions that a YAML file declares. Raises ConfigError with the file for one of another form."""
+    import yaml  # not as commands begin
+
     try:
         # The parser in C takes a tenth of the time, at every start of a process.
         content = yaml.load(file.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
