@@ -18,25 +18,12 @@ from actors.cluster.report.time_spent import (
     GUESTS,
     OTHERS,
     UNKNOWN,
-    Timeline,
     causes,
     machine_time,
     seat_time,
 )
 from actors.replay.database.ledger_file import connect
 from runtime.logs.reader import BEGINS, in_a_row
-
-CHANGES = st.lists(st.tuples(st.integers(0, 50), st.sampled_from("abc")))
-
-
-@pytest.mark.slow
-@given(CHANGES, st.integers(0, 50), st.integers(0, 50))
-def test_a_span_is_split_without_loss(changes: list[tuple[int, str]], start: int, lasts: int) -> None:
-    timeline = Timeline("a", [(float(t), value) for t, value in changes])
-    split = timeline.split((float(start), float(start + lasts)))
-    assert sum(split.values()) == lasts
-    for value, seconds in split.items():
-        assert seconds == sum(timeline.at(t + 0.5) == value for t in range(start, start + lasts))
 
 
 def told(actor: str, t0: float, idle: float, waited_for: str = "work", **stages: float) -> dict[str, Any]:

@@ -307,12 +307,3 @@ async def test_episodes_are_filtered_and_turned_page_by_page(run: Path) -> None:
         first = (await got(f"{at}/runs/one/episodes/{stored[0]}"))[1]
         assert "Newer" not in first
         assert (await got(f"{at}/assets/icon.svg"))[0] == 200
-
-
-def test_what_was_imported_is_no_seat(run: Path) -> None:
-    db, _ = connect(run / "ledger.sqlite")
-    with contextlib.closing(db):
-        db.execute("UPDATE reservations SET seat = 'import' WHERE token = 205")
-    reader = RunReader(run)
-    assert "import" not in [one.name for one in reader.look().seats]
-    reader.close()
