@@ -15,9 +15,9 @@ import importlib
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, wait
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -38,6 +38,49 @@ DOCUMENT_S = 3.0  # for a document that is being opened
 BEGIN_S = TOOL_S - 1  # until the main thread is free; the caller still hears that it was not
 
 
+class _Turn:
+    """One piece of work for the main thread; not begun once its caller has gone.
+
+    No future of the library: it allocates while it is locked. An object of the office's that is collected then waits
+    for the main thread, which waits for that lock.
+    """
+
+    def __init__(self, work: Callable[[], str]) -> None:
+        self._work = work
+        self._lock = threading.Lock()
+        self._taken = False
+        self._done = threading.Event()
+        self._answer = ""
+        self._error: Exception | None = None
+
+    def take(self) -> bool:
+        """Do it, on the main thread, if somebody still waits for it; whether that was so."""
+        if not self._take():
+            return False
+        try:
+            self._answer = self._work()
+        except Exception as error:  # noqa: BLE001 - the waiting caller gets it
+            self._error = error
+        finally:
+            self._done.set()
+        return True
+
+    def answer(self) -> str:
+        """What came of it. Raises what the work raised, and Refused `tool_failed` where it could not begin in time."""
+        if not self._done.wait(BEGIN_S) and self._take():
+            raise Refused("tool_failed", "LibreOffice is busy: nothing was done; look at its window and try again")
+        self._done.wait()
+        if self._error is not None:
+            raise self._error
+        return self._answer
+
+    def _take(self) -> bool:
+        """Whether it is the caller's to decide on: once only."""
+        with self._lock:
+            taken, self._taken = self._taken, True
+        return not taken
+
+
 class Inside(unohelper.Base, XJob, XCallback):
     """Carries out one call after the other, for any connection.
 
@@ -46,7 +89,7 @@ class Inside(unohelper.Base, XJob, XCallback):
 
     def __init__(self, context: Any) -> None:
         self._desktop = context.ServiceManager.createInstanceWithContext("com.sun.star.frame.Desktop", context)
-        self._turns: SimpleQueue[tuple[Future[str], Callable[[], str]]] = SimpleQueue()
+        self._turns: SimpleQueue[_Turn] = SimpleQueue()
         self._main = context.ServiceManager.createInstanceWithContext("com.sun.star.awt.AsyncCallback", context)
 
     def execute(self, arguments: Any) -> str:
@@ -63,25 +106,18 @@ class Inside(unohelper.Base, XJob, XCallback):
     def notify(self, _: Any) -> None:
         """Take the next turn that somebody waits for; the office calls this on its main thread, once for each."""
         with contextlib.suppress(Empty):
-            turn, work = self._turns.get_nowait()
-            while not turn.set_running_or_notify_cancel():
-                turn, work = self._turns.get_nowait()
-            try:
-                turn.set_result(work())
-            except Exception as error:  # noqa: BLE001 - the waiting caller gets it
-                turn.set_exception(error)
+            while not self._turns.get_nowait().take():
+                pass
 
     def _on_main(self, what: str, module: str, name: str, arguments: dict[str, Any], fresh: bool) -> str:
         """Have the main thread carry out one call; again while the document is still being opened."""
         until = time.monotonic() + (DOCUMENT_S if what == "tool" else 0.0)
         while True:
-            turn: Future[str] = Future()
-            self._turns.put((turn, lambda: self.done(what, module, name, arguments, fresh=fresh)))
+            turn = _Turn(lambda: self.done(what, module, name, arguments, fresh=fresh))
+            self._turns.put(turn)
             self._main.addCallback(self, None)
-            if not wait([turn], BEGIN_S).done and turn.cancel():
-                raise Refused("tool_failed", "LibreOffice is busy: nothing was done; look at its window and try again")
             try:
-                return turn.result()
+                return turn.answer()
             except Absent:
                 if time.monotonic() >= until:
                     raise
