@@ -45,7 +45,6 @@ ANSWER = {True: 1.0, False: 2.0}  # light, Calc: wall time of a click but for th
 BOOT = 3.2
 QUIET_MS = float(SETTLE.args["quiet_ms"])
 EPISODE = {"light": 9.0, "Calc": 32.0, "office": 70.0, "Chromium": 20.0, "VLC": 20.0}
-LARGER = 1.5  # times what an episode costs at the first screen size
 # By kind of episode: the applications of which a family needs one, with light ones.
 OFFICE = frozenset({"libreoffice_calc", "libreoffice_writer", "libreoffice_impress"})
 KINDS = {
@@ -65,7 +64,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     boots: int = 10
     episodes: int = 10  # of each kind
     kinds: str = "light,Calc"
-    screens: str = "x".join(map(str, SCREEN))  # of episodes, compared with the first
+    screen: str = "x".join(map(str, SCREEN))  # of episodes
     overrides: list[str] = msgspec.field(default_factory=list)  # keys of desktops.provider
     targets: bool = True
 
@@ -281,9 +280,7 @@ async def measure(wanted: Options) -> DesktopsResult:
     """Measure what is wanted, one thing after the other. Raises ConfigError."""
     apps = stage.known("--apps", wanted.apps, stage.APPS)
     kinds = stage.known("--kinds", wanted.kinds, KINDS)
-    screens = [text.strip() for text in wanted.screens.split(",")]
-    for screen in screens:
-        screen_of(screen)
+    screen_of(wanted.screen)
     if min(wanted.actions, wanted.boots, wanted.episodes) < 0:
         raise ConfigError("counts start at 0, which leaves the part out")
     sandbox, load = sandbox_set(wanted.overrides), os.getloadavg()[0]
@@ -294,8 +291,8 @@ async def measure(wanted: Options) -> DesktopsResult:
             costs += await actions(made, app, wanted.actions, beside)
         if wanted.boots:
             booted = await boots(made, wanted.boots, beside)
-        for kind in kinds if wanted.episodes else ():
-            played += [await episodes(sandbox, kind, screen, wanted.episodes, beside) for screen in screens]
+        if wanted.episodes:
+            played = [await episodes(sandbox, kind, wanted.screen, wanted.episodes, beside) for kind in kinds]
     targets = targets_of(costs, booted, played) if wanted.targets else []
     return DesktopsResult(load_at_start=load, actions=costs, boots=booted, episodes=played, targets=targets)
 
@@ -317,21 +314,10 @@ def targets_of(costs: list[Cost], booted: Boots | None, played: list[OracleEpiso
         ]
     if booted is not None:
         targets.append(rounds("boot, CPU", _in_ms(booted.cpu_s), booted.reference.cpu_ms, BOOT))
-    firsts: dict[str, OracleEpisodes] = {}
-    for each in played:
-        first = firsts.setdefault(each.kind, each)
-        name = f"{each.kind} episode, CPU"
-        if each is first:
-            targets.append(rounds(name, _in_ms(each.cpu_s), each.reference.cpu_ms, EPISODE[each.kind]))
-        else:
-            times = multiple(_in_rounds(each), _in_rounds(first))
-            unit = f"of that at {first.screen}"
-            targets.append(Target(name=f"{name} at {each.screen}", measured=times, bound=LARGER, unit=unit))
-    return targets
-
-
-def _in_rounds(measured: Boots | OracleEpisodes) -> float | None:
-    return multiple(_in_ms(measured.cpu_s), measured.reference.cpu_ms)
+    return targets + [
+        rounds(f"{each.kind} episode, CPU", _in_ms(each.cpu_s), each.reference.cpu_ms, EPISODE[each.kind])
+        for each in played
+    ]
 
 
 def _in_ms(seconds: float | None) -> float | None:

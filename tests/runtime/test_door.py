@@ -148,3 +148,15 @@ async def test_the_runs_own_certificate_is_the_only_one() -> None:
 def test_an_environment_is_passed_on_by_name_alone():
     environment = dict.fromkeys(["PATH", "OMP_X", "AWS_SECRET", "LC_ALL", "KEY_A", "KEY_B", "PATHS", "CUDA_X"], "1")
     assert passed(environment, ["KEY_A"]).keys() == {"PATH", "OMP_X", "LC_ALL", "KEY_A", "CUDA_X"}
+
+
+@pytest.mark.parametrize(("address", "expected"), [("127.0.0.1:7000", "127.0.0.1"), ("127.0.0.5:1", "127.0.0.1")])
+def test_loopback_is_reached_by_loopback(address: str, expected: str) -> None:
+    assert doors.towards(address) == expected
+    assert doors.interface_of(expected) == "lo"
+
+
+def test_what_no_interface_has_is_named_by_none() -> None:
+    assert doors.interface_of("203.0.113.7") == ""
+    with pytest.raises(OSError, match=r"."):
+        doors.towards("no.such.host.invalid:1")
