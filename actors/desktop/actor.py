@@ -11,7 +11,8 @@ import asyncio
 import functools
 import os
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import msgspec
 
@@ -26,8 +27,7 @@ from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.recorder import Recorder
-from actors.desktop.remembered import NoDesktops, RememberedScene
-from actors.desktop.scene import DesktopScene
+from actors.desktop.scene import DesktopScene, NoDesktops, RememberedScene
 from actors.errors import DesktopFault, FencedOff
 from actors.replay.messages import (
     DEFERRED,
@@ -103,7 +103,6 @@ class DesktopController(Actor):
     config: DesktopSeat
 
     async def on_start(self) -> None:
-        """Find the host's pool and segments, then begin to work."""
         name = self.ctx.name
         self._clock = StageClock(self.ctx.clock.now())
         self._replay = self.ctx.ref(self.config.replay)
@@ -139,7 +138,6 @@ class DesktopController(Actor):
         self.config = config
 
     async def on_stop(self) -> None:
-        """Report the time since the last request."""
         self._report_time()
 
     async def _make_memo(self) -> Memo:
@@ -178,7 +176,6 @@ class DesktopController(Actor):
         return Done()
 
     def doing(self) -> str:
-        """Stage, task and step."""
         if not hasattr(self, "_life"):
             return "starting"
         if self._work is None:
@@ -230,7 +227,6 @@ class DesktopController(Actor):
             self._report_time()
 
     async def _serve(self, work: Reservation) -> None:
-        """Play one reservation and report it."""
         self._work = work
         trace, policy = work.trace, self.config.seat.quarantine
         start, busy = self.ctx.clock.now(), self._clock.busy_s(self.ctx.clock.now())
@@ -270,7 +266,11 @@ class DesktopController(Actor):
                 busy_s=self._clock.busy_s(now) - busy,
             )
             await self._report(commit, trace)
-            self._log_end(work, played, start, now, trace)
+            self.ctx.log.emit(
+                EPISODE_ENDED, trace=trace, lane=str(work.lane), task=work.task, token=work.token,
+                success=played.outcome.success, reason=played.outcome.reason, detail=played.detail,
+                steps=len(played.steps), well_formed=sum(step.well_formed for step in played.steps), t0=start, t1=now,
+            )  # fmt: skip
         finally:
             self._work = self._episode = None
         self._enter(Stage.IDLE)
@@ -343,51 +343,35 @@ class DesktopController(Actor):
             cause = f"{type(error).__name__}: {error}"[:400]
             self.ctx.log.emit(LEDGER_SILENT, what=what, cause=cause)
 
-    def _log_end(self, work: Reservation, played: PlayedEpisode, start: float, now: float, trace: str) -> None:
-        self.ctx.log.emit(
-            EPISODE_ENDED,
-            trace=trace,
-            lane=str(work.lane),
-            task=work.task,
-            token=work.token,
-            success=played.outcome.success,
-            reason=played.outcome.reason,
-            detail=played.detail,
-            steps=len(played.steps),
-            well_formed=sum(step.well_formed for step in played.steps),
-            t0=start,
-            t1=now,
-        )
+    @contextmanager
+    def _resting(self, waited_for: str = "work") -> Iterator[None]:
+        self._enter(Stage.RESTING)
+        yield
+        self._enter(Stage.IDLE)
+        self._report_time(waited_for)
 
     async def _wait_for_disk(self) -> None:
-        """Take no work while what is played could not be stored."""
-        self._enter(Stage.RESTING)
-        await self._recorder.gate.passed()
-        self._enter(Stage.IDLE)
-        self._report_time("disk")
+        with self._resting("disk"):
+            await self._recorder.gate.passed()
 
     async def _wait_for_pool(self) -> None:
         """Take no work while no desktop can be had: a fault of the host must not use up the tasks' retries."""
-        self._enter(Stage.RESTING)
-        while not await self._pool.well(timeout_s=POOL_WAIT_S):
-            continue
-        self._enter(Stage.IDLE)
-        self._report_time()
+        with self._resting():
+            while not await self._pool.well(timeout_s=POOL_WAIT_S):
+                continue
 
     async def _wait_out_quarantine(self) -> None:
         """Wait out a quarantine: only a desktop that boots and answers ends it."""
-        self._enter(Stage.RESTING)
         policy = self.config.seat.quarantine
-        while self._quarantine.quarantined:
-            await asyncio.sleep(self._quarantine.probe_at - self.ctx.clock.now())
-            probing = self._quarantine.began(PROBE)
-            try:
-                booted = await self._pool.acquire(self.config.seat.lease_timeout_s, holder=f"{self.ctx.name} probe")
-            except DesktopFault:
-                self._quarantine = probing.faulted(PROBE, policy, self.ctx.clock.now())
-            else:
-                self._pool.retire(booted)
-                self._quarantine = probing.ended(PROBE, policy)
-        self._enter(Stage.IDLE)
-        self._report_time()
+        with self._resting():
+            while self._quarantine.quarantined:
+                await asyncio.sleep(self._quarantine.probe_at - self.ctx.clock.now())
+                probing = self._quarantine.began(PROBE)
+                try:
+                    booted = await self._pool.acquire(self.config.seat.lease_timeout_s, holder=f"{self.ctx.name} probe")
+                except DesktopFault:
+                    self._quarantine = probing.faulted(PROBE, policy, self.ctx.clock.now())
+                else:
+                    self._pool.retire(booted)
+                    self._quarantine = probing.ended(PROBE, policy)
         self.ctx.log.emit(SEAT_LET_BACK, faults=self._faults)

@@ -18,7 +18,7 @@ import msgspec
 from actors.desktop.config import SeatConfig
 from actors.desktop.endpoint import Completed, Endpoint, EndpointDown, Message, PromptRefused
 from actors.errors import Deferred, DesktopFault, SamplerError
-from actors.replay.messages import DEFERRED, Lane, Reservation, VersionSpan
+from actors.replay.messages import DEFERRED, Lane, Reservation, Sampling, VersionSpan
 from actors.sampler.messages import Generate, Refused
 from apis.actions.reasoning import spoken
 from apis.actions.spaces import ActionSpace
@@ -104,7 +104,6 @@ class SampledAnswers:
     async def answer(
         self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
     ) -> Answer:
-        """Draw from the policy at the reservation's temperature."""
         # A seat waits longer than it does anything else: four bytes an id, and no request.
         kept = await packed_prompt(self._tokenizer, prompt)
         start = time.monotonic()
@@ -146,17 +145,56 @@ NOTHING = "nothing was answered"
 class Chat:
     """One episode's. An episode's steps bound what it keeps."""
 
-    def __init__(self, instruction: str, form: Form, space: ActionSpace, sight: Sight = USUAL) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        drawn: Sampling,
+        instruction: str,
+        form: Form,
+        space: ActionSpace,
+        *,
+        sight: Sight = USUAL,
+    ) -> None:
+        self._endpoint = endpoint
+        self._drawn = drawn
         self._instruction = instruction
         self._form = form
         self._space: ActionSpace = space
         self._sight = sight
         self._said: dict[int, str] = {}  # by step
 
-    def messages(
-        self, observation: Observation, turns: Sequence[Turn], last: str | None, picture: bytes = b""
+    async def asked(
+        self,
+        step: int,
+        observation: Observation,
+        history: Sequence[Turn],
+        last: str | None,
+        seed: int,
+        *,
+        picture: bytes = b"",
+    ) -> Completed:
+        """The answer to one step, and to as many of the last turns as the endpoint takes. `picture` is a PNG, or none.
+
+        Raises EndpointDown.
+        """
+        turns = self.remembered(history)
+        while True:
+            messages = self._messages(observation, turns, last, picture)
+            try:
+                answer = await self._endpoint.complete(
+                    messages, seed, temperature=self._drawn.temperature, max_tokens=self._drawn.max_new_tokens
+                )
+            except PromptRefused:
+                if not turns:
+                    raise
+                turns = turns[(len(turns) + 1) // 2 :]
+            else:
+                self._said[step] = spoken(answer.text).said.strip() or NOTHING
+                return answer
+
+    def _messages(
+        self, observation: Observation, turns: Sequence[Turn], last: str | None, picture: bytes
     ) -> list[Message]:
-        """What is asked at one step; `turns` are of `remembered`, or their last ones. `picture` is a PNG, or none."""
         if self._form == "published":
             *before, now = render_published(
                 self._instruction, observation.app, turns, observation, last, space=self._space, sight=self._sight
@@ -165,10 +203,6 @@ class Chat:
         system = compact_system(observation.app, self._space)
         user = render_compact(self._instruction, turns, observation, last, self._space)
         return [{"role": "system", "content": system}, {"role": "user", "content": user}]
-
-    def answered(self, step: int, text: str) -> None:
-        """Keep what it answered."""
-        self._said[step] = spoken(text).said.strip() or NOTHING
 
     def remembered(self, history: Sequence[Turn]) -> list[Turn]:
         """The steps so far: its own answers without their reasoning, others' as bare actions in its form."""
@@ -190,47 +224,26 @@ class EndpointAnswers:
     """One episode's answers."""
 
     def __init__(self, endpoint: Endpoint, work: Reservation, seat: SeatConfig) -> None:
-        self._endpoint = endpoint
         self._work = work
-        self._chat = Chat(tasks.task(work.task).instruction, seat.format, seat.action_space, seat.sight)
+        instruction = tasks.task(work.task).instruction
+        self._chat = Chat(endpoint, work.sampling, instruction, seat.format, seat.action_space, sight=seat.sight)
 
     async def answer(
         self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
     ) -> Answer:
-        """The model's answer. Raises DesktopFault when none can be had.
-
-        It has no token ids: they are the endpoint's own. Its empty span names the weights of the round.
-        """
-        start = time.monotonic()
+        start, work, pin = time.monotonic(), self._work, self._work.pin
+        seed, picture = stable_seed(work.seed, step), prompt.picture
         try:
-            completed = await self._asked(step, prompt.picture, observation, self._chat.remembered(history), last)
+            completed = await self._chat.asked(step, observation, history, last, seed, picture=picture)
         except EndpointDown as error:
             raise DesktopFault(error.cause, str(error), "sampler") from error
-        self._chat.answered(step, completed.text)
-        pin = self._work.pin
         return Answer(
             text=completed.text,
-            prompt_ids=[],
+            prompt_ids=[],  # its token ids are the endpoint's own
             response_ids=[],
             logprobs=[],
+            # An empty span names the weights of the round.
             spans=[] if pin is None else [VersionSpan(version=pin, start=0, end=0)],
             seconds=time.monotonic() - start,
             cut=completed.cut,
         )
-
-    async def _asked(
-        self, step: int, picture: bytes, observation: Observation, turns: Sequence[Turn], last: str | None
-    ) -> Completed:
-        """The answer to as many of the last turns as the endpoint takes. Raises EndpointDown."""
-        drawn = self._work.sampling
-        while True:
-            messages = self._chat.messages(observation, turns, last, picture)
-            seed = stable_seed(self._work.seed, step)
-            try:
-                return await self._endpoint.complete(
-                    messages, seed, temperature=drawn.temperature, max_tokens=drawn.max_new_tokens
-                )
-            except PromptRefused:
-                if not turns:
-                    raise
-                turns = turns[(len(turns) + 1) // 2 :]

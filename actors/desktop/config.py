@@ -72,7 +72,6 @@ class SandboxConfig(Section, frozen=True, kw_only=True, tag="sandbox"):
 
     @property
     def folder(self) -> str:
-        """`state_dir`, or the user's own place where it is empty."""
         return self.state_dir or own_state_dir()
 
 
@@ -99,7 +98,6 @@ class SshConfig(Section, frozen=True, kw_only=True, tag="ssh"):
 
     @property
     def desktops(self) -> int:
-        """Desktops at the same time on all machines."""
         return sum(machine.desktops for machine in self.machines)
 
     def share(self, index: int, of: int) -> SshConfig:
@@ -199,7 +197,6 @@ class PromptConfig(Section, frozen=True, kw_only=True):
 
     @property
     def sight(self) -> Sight:
-        """What a prompt shows, in which unit and words."""
         unit = self.coordinates or ("pixels" if self.observation == "tree" else "thousandths")
         return Sight(observed=self.observation, unit=unit, template=self.template)
 
@@ -268,7 +265,6 @@ class EndpointConfig(Section, frozen=True, kw_only=True):
 
     @property
     def at(self) -> str:
-        """What errors call it."""
         return self.AT
 
     @property
@@ -320,7 +316,6 @@ class EndpointMember(EndpointConfig, frozen=True, kw_only=True, tag="endpoint"):
 
     @property
     def at(self) -> str:
-        """What errors call it."""
         return f"{self.AT}: {self.name}"
 
 

@@ -18,7 +18,7 @@ from actors.desktop.answers import NOTHING, Answer, Answerer, Chat, Prompt, pack
 from actors.desktop.config import EndpointMember, Member, OracleMember, hasty, key_of, refuse_bad_pool, who
 from actors.desktop.endpoint import Endpoint, EndpointDown
 from actors.errors import DesktopFault
-from actors.replay.messages import Reservation
+from actors.replay.messages import Reservation, Sampling
 from apis.actions.grammar import MAX_READ, RefusedAnswer, parse
 from apis.actions.gui import Action, Click, DragAndDrop, Exit, Place, Scroll, SwitchWindow, Type, line
 from apis.actions.reasoning import spoken
@@ -62,7 +62,6 @@ class DemonstratorPool:
         self._endpoints: dict[str, Endpoint] = {}  # made when first asked: a run that records none needs no key
 
     async def close(self) -> None:
-        """Close the endpoints' connections."""
         for endpoint in self._endpoints.values():
             await endpoint.close()
 
@@ -174,21 +173,17 @@ class _EndpointVoice:
         self, member: EndpointMember, endpoint: Endpoint, work: Reservation, form: str, space: ActionSpace
     ) -> None:
         self._member = member
-        self._endpoint = endpoint
-        self._chat = Chat(tasks.task(work.task).instruction, member.format, space)
+        drawn = Sampling(temperature=member.temperature, max_new_tokens=member.max_tokens)
+        self._chat = Chat(endpoint, drawn, tasks.task(work.task).instruction, member.format, space)
         self._seed = work.seed
         self._form = form
 
     async def say(self, step: int, observation: Observation, history: list[Turn], last: str | None) -> Said:
-        chat, member = self._chat, self._member
-        messages = chat.messages(observation, chat.remembered(history), last)
+        member = self._member
         try:
-            answer = await self._endpoint.complete(
-                messages, self._seed + step, temperature=member.temperature, max_tokens=member.max_tokens
-            )
+            answer = await self._chat.asked(step, observation, history, last, self._seed + step)
         except EndpointDown as error:
             raise DesktopFault("demonstrator_unavailable", str(error), "sampler") from error
-        chat.answered(step, answer.text)
         action = understood(answer.text, observation, asked=member.format, cut=answer.cut)
         text = rewritten(answer.text, observation, asked=member.format, wanted=self._form, cut=answer.cut)
         return text, action.reason if isinstance(action, RefusedAnswer) else ""

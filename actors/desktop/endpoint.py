@@ -82,7 +82,6 @@ class Endpoint:
         self._not_before = 0.0  # time.monotonic() until which the server asked to be left alone
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._client.aclose()
 
     async def complete(
@@ -157,7 +156,6 @@ class Endpoint:
             raise _AgainError("endpoint_malformed", f"no chat completion: {self._shown(str(error))}") from error
 
     async def _failed(self, reply: httpx2.Response) -> Exception:
-        """What a status other than 200 means."""
         status = reply.status_code
         if status in AGAIN:
             cause = "endpoint_limited" if status == LIMITED else "endpoint_broken"

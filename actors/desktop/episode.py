@@ -19,7 +19,7 @@ from actors.desktop.answers import Answer, Answerer, Prompt, PromptTooLong
 from actors.desktop.config import WHOLE_ONE_IN, SeatConfig
 from actors.desktop.pool.leased import parsed
 from actors.desktop.recorder import Recorder
-from actors.desktop.scene import EpisodeScene, Judged
+from actors.desktop.scene import DesktopScene, Judged, RememberedScene
 from actors.errors import AgentBrokeDesktop, DesktopFault, GuestRefused
 from actors.replay.messages import Lane, Outcome, Reservation, StepPayload, StepRef
 from apis.actions.grammar import RefusedAnswer
@@ -155,7 +155,7 @@ class Episode:
     def __init__(
         self,
         work: Reservation,
-        scene: EpisodeScene,
+        scene: DesktopScene | RememberedScene,
         *,
         answerer: Answerer,
         recorder: Recorder,
@@ -268,7 +268,6 @@ class Episode:
         return parsed(answer.text, observation, self._config, answer.cut)
 
     async def _act(self, action: Action | RefusedAnswer, observation: Observation) -> tuple[str, bool | None]:
-        """What the model reads of its action or refusal, and the claim when it ends the episode."""
         if isinstance(action, RefusedAnswer):
             return action.reason, None
         return await self._scene.act(action, observation)

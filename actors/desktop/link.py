@@ -163,14 +163,8 @@ class LinkDown(ComputerRLError):  # noqa: N818 - a state, in the words of the ho
 def evidence_of(health: DesktopHealth, down: LinkDown, *, acted: bool, ready: bool = False) -> Evidence:
     """What the host saw of a desktop whose link is down, for `faults.error_for`; `ready` if it had answered before."""
     detail = down.detail if ready or not health.said else f"{down.detail}; its sandbox said: {health.said}"
-    return Evidence(
-        acted=acted,
-        ready=ready,
-        link=down.state,
-        loop_lag_s=down.late_s,
-        detail=detail,
-        **msgspec.structs.asdict(health),
-    )
+    seen = msgspec.structs.asdict(health)
+    return Evidence(acted=acted, ready=ready, link=down.state, loop_lag_s=down.late_s, detail=detail, **seen)
 
 
 def _options(desktop: Desktop) -> dict[str, Any]:
@@ -333,7 +327,6 @@ class GuestLink:
             self._fail(LinkState.LOST, await self._last_words())
 
     async def _last_words(self) -> str:
-        """What the agent or its server said at the end; for the log only."""
         output = b""
         with contextlib.suppress(TimeoutError, asyncssh.Error, OSError):
             async with asyncio.timeout(0.5):

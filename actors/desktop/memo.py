@@ -1,7 +1,8 @@
 """What desktops have shown: after the same task and actions the same is shown, answered and judged again.
 
 Every line was seen on a real desktop, and none is of a fault. A line that a desktop contradicts is dropped.
-Lines of another image, observation version, form of prompts, screen or task have other keys.
+Lines of another image, observation version, form of prompts, screen or task have other keys. Those of other sources of
+the guest or of verifiers are not read.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from actors.desktop.config import DesktopsConfig, SeatConfig
 from actors.desktop.memo_file import RAW_MOST, Key, MemoChange, MemoLine, fits, merge, read
 from actors.desktop.pool.pool import NoLog
 from actors.desktop.providers import home
+from apis.applications import guest_files
 from apis.observation import OBSERVATION_VERSION, Observation
 from apis.tasks.osworld import dump
 from apis.tasks.registry import task
@@ -35,11 +37,14 @@ BUNDLED = Path(__file__).resolve().parents[2] / "deploy" / "learn" / "memo.parqu
 FILE = "memo.parquet"  # next to the runs, where no file is named
 MERGE_S = 120.0  # a killed process loses so much at most
 PACKAGES = Path("/var/lib/dpkg/status")
+ROOT = Path(__file__).resolve().parents[2]
+# What judges, and what makes HOMEs; the guest's own sources come on top.
+JUDGES = ("apis/tasks", "apis/tasksets", "apis/documents", "actors/desktop/files", "actors/desktop/providers")
 
 
 def image(config: DesktopsConfig) -> str:
     """What the guest is made of, 16 hex digits: versions of its Debian packages, HOME's settings, the screen."""
-    wanted = frozenset((Path(__file__).resolve().parents[2] / "deploy" / "guest" / "packages.txt").read_text().split())
+    wanted = frozenset((ROOT / "deploy" / "guest" / "packages.txt").read_text().split())
     made = hashlib.blake2b(digest_size=8)
     made.update(msgspec.json.encode([sorted(_versions(wanted).items()), home.load(), config.screen]))
     return made.hexdigest()
@@ -60,9 +65,20 @@ def _versions(wanted: frozenset[str]) -> dict[str, str]:
     return versions
 
 
+@lru_cache(maxsize=1)
+def sources() -> str:
+    """What shows and judges, 16 hex digits: the guest's and the verifiers' sources, and whether HOMEs have a profile of
+    LibreOffice."""
+    made = hashlib.blake2b(str(home.office_profile() is not None).encode(), digest_size=8)
+    judges = {str(file.relative_to(ROOT)): file for folder in JUDGES for file in (ROOT / folder).rglob("*.py")}
+    for name, file in sorted({**guest_files(), **judges}.items()):
+        made.update(name.encode() + b"\0" + file.read_bytes())
+    return made.hexdigest()
+
+
 def scope(seat: SeatConfig, desktops: DesktopsConfig) -> str:
     """What all lines of these seats have in common; what shows depends on how long an action waits, too."""
-    return f"{OBSERVATION_VERSION}/{seat.format}/{seat.settle_ms}/{image(desktops)}"
+    return f"{OBSERVATION_VERSION}/{seat.format}/{seat.settle_ms}/{image(desktops)}/{sources()}"
 
 
 def file_of(named: str, runs: Path) -> Path:
@@ -104,13 +120,13 @@ class Memo:
     async def open(cls, of: str, file: Path, log: Log | None = None, *, only: bool = False) -> Memo:
         """The lines of scope `of` in `file` and in the bundled one.
 
-        With `only` they may be of another image, where none is of this one: of the one that the file has most of, or
-        the bundled one. Raises ConfigError for a file that is no memo.
+        With `only` they may be of another image or other sources, where none is of these: of those that the file has
+        most of, or the bundled one. Raises ConfigError for a file that is no memo.
         """
         made = cls(of, file, log)
         files = await asyncio.to_thread(stored, file)
         if only:
-            version = f"{of.rpartition('/')[0]}/"
+            version = f"{of.rsplit('/', 2)[0]}/"
             counts = [Counter(row.scope for row in rows if row.scope.startswith(version)) for rows in files]
             own = Counter({of: sum(each[of] for each in counts)})
             made.scope = next((each.most_common(1)[0][0] for each in (+own, *counts) if each), of)
@@ -122,14 +138,13 @@ class Memo:
 
     def root(self, task_id: str) -> Key:
         """The key of a task that has just been set up."""
-        return _digest(self.scope.encode(), dump(task(task_id)))
+        return _digest(self.scope.rpartition("/")[0].encode(), dump(task(task_id)))
 
     def after(self, key: Key, action: str) -> Key:
         """The key after one more action, as the line that a model writes for it."""
         return _digest(key, action.encode())
 
     def seen(self, key: Key) -> Observation | None:
-        """What shows there, where that is known."""
         line = self._lines.get(key)
         if line is None or line.seen is None:
             return None
@@ -142,12 +157,10 @@ class Memo:
         return shown
 
     def result(self, key: Key) -> str | None:
-        """What the action that led there answered."""
         line = self._lines.get(key)
         return None if line is None else line.result
 
     def verdict(self, key: Key) -> TaskVerdict | None:
-        """The verdict on an episode that ends there."""
         line = self._lines.get(key)
         if line is None or line.verdict is None:
             return None
@@ -198,7 +211,6 @@ class Memo:
         self._log.emit(MEMO_CONTRADICTED, task=of, what=what, times=self.contradicted)
 
     def _soon(self) -> None:
-        """Merge now and then, in a thread."""
         if self._merging is None and time.monotonic() - self._merged_at > MERGE_S:
             self._merging = asyncio.ensure_future(self._merge())
 
@@ -219,7 +231,6 @@ class Memo:
         self._merged_at, self._merging = time.monotonic(), None
 
     async def close(self) -> None:
-        """Merge the rest into the file."""
         if self._merging is not None:
             await self._merging
         if self._changes:

@@ -42,7 +42,6 @@ class MemoLine(msgspec.Struct, frozen=True):
 
     @property
     def size_bytes(self) -> int:
-        """Of its texts and its screen."""
         return len(self.seen or b"") + len((self.result or "").encode()) + len(self.task) + 200
 
     def contradicts(self, other: MemoLine) -> str:
@@ -54,11 +53,9 @@ class MemoLine(msgspec.Struct, frozen=True):
         return ""
 
     def knows(self, other: MemoLine) -> bool:
-        """Whether all that `other` knows is known here."""
         return all(getattr(other, what) is None or getattr(self, what) is not None for what in _KNOWN)
 
     def joined(self, other: MemoLine) -> MemoLine:
-        """Both together."""
         more = {what: getattr(self, what) for what in _KNOWN if getattr(self, what) is not None}
         return msgspec.structs.replace(other, uses=self.uses + other.uses, **more)
 
@@ -142,7 +139,9 @@ def merge(file: Path, changes: Mapping[Key, MemoChange]) -> list[MemoLine]:
 
 def _apply(lines: dict[Key, MemoLine], key: Key, change: MemoChange) -> None:
     there, line = lines.get(key), change.line
-    if line is None or (there is not None and there.contradicts(line)):
+    if there is not None and line is not None and there.scope != line.scope:  # other sources: the newer ones are known
+        lines[key] = line
+    elif line is None or (there is not None and there.contradicts(line)):
         lines.pop(key, None)
     elif there is not None:
         uses = max(there.uses, line.uses)  # both count from what was read: never fewer than either has seen

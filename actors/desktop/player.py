@@ -14,7 +14,7 @@ import msgspec
 from actors.desktop.answers import Answerer
 from actors.desktop.config import SeatConfig
 from actors.desktop.demonstrators import of_oracle
-from actors.desktop.episode import Episode, PlayedEpisode, Stage, StageClock
+from actors.desktop.episode import Episode
 from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
@@ -35,19 +35,17 @@ class Play(msgspec.Struct, frozen=True, kw_only=True):
     """One task as it was played. `outcome` is None when every try was broken by the infrastructure."""
 
     task: str
-    route: str
+    route: str = ""
     outcome: Outcome | None
     detail: str  # the verifier's sentence, or what broke
     steps: list[StepPayload]
-    faults: list[Fault]
-    wall_s: float  # of the last try, from a leased desktop to the outcome
-    cpu_s: float  # the guest's processor seconds in that time
-    boot_cpu_s: float  # and before it: the boot's
-    stages: dict[str, float] = {}  # seconds by stage of the last try
+    faults: list[Fault] = []
+    wall_s: float = 0.0  # of the last try, from a leased desktop to the outcome
+    cpu_s: float = 0.0  # the guest's processor seconds in that time
+    boot_cpu_s: float = 0.0  # and before it: the boot's
 
     @property
     def success(self) -> bool:
-        """Claimed and verified."""
         return self.outcome is not None and self.outcome.success
 
 
@@ -82,47 +80,29 @@ class Player:
                 tried = await self._try(work, answers(work), steps)
             except DesktopFault as broken:
                 faults.append(Fault(cause=broken.cause, detail=broken.detail[:400], culprit=broken.culprit))
-                if len(faults) > self._retries:
-                    return Play(
-                        task=task, route=route, outcome=None, detail=str(broken), steps=steps.payloads, faults=faults,
-                        wall_s=0.0, cpu_s=0.0, boot_cpu_s=0.0,
-                    )  # fmt: skip
-            else:
-                played, clock, boot_cpu_s, cpu_s = tried
-                return Play(
-                    task=task,
-                    route=route,
-                    outcome=played.outcome,
-                    detail=played.detail,
-                    steps=steps.payloads,
-                    faults=faults,
-                    wall_s=sum(clock.seconds.values()),
-                    cpu_s=cpu_s,
-                    boot_cpu_s=boot_cpu_s,
-                    stages={str(stage): seconds for stage, seconds in clock.seconds.items() if seconds},
-                )
+                if len(faults) <= self._retries:
+                    continue
+                tried = Play(task=task, outcome=None, detail=str(broken), steps=steps.payloads)
+            return msgspec.structs.replace(tried, route=route, faults=faults)
 
-    async def _try(
-        self, work: Reservation, answerer: Answerer, steps: _Steps
-    ) -> tuple[PlayedEpisode, StageClock, float, float]:
+    async def _try(self, work: Reservation, answerer: Answerer, steps: _Steps) -> Play:
         booted = await self._pool.acquire(self._config.lease_timeout_s, holder=work.task)
         try:
-            before = (await booted.provider.probe(booted.desktop)).cpu_s
-            clock = StageClock(time.monotonic())
-            clock.enter(Stage.LEASING, time.monotonic())
-            episode = Episode(
-                work,
-                DesktopScene(work, self._desktop(booted), self._config),
-                answerer=answerer,
-                recorder=steps,
-                config=self._config,
-                enter=lambda stage: clock.enter(stage, time.monotonic()),
-            )
-            played = await episode.play()
-            clock.enter(Stage.REPORTING, time.monotonic())
-            after = (await booted.provider.probe(booted.desktop)).cpu_s
+            before, began = (await booted.provider.probe(booted.desktop)).cpu_s, time.monotonic()
+            scene = DesktopScene(work, self._desktop(booted), self._config)
+            episode = Episode(work, scene, answerer=answerer, recorder=steps, config=self._config, enter=lambda _: None)
+            played, wall_s = await episode.play(), time.monotonic() - began
+            used_s = (await booted.provider.probe(booted.desktop)).cpu_s - before
             self._pool.succeeded()
-            return played, clock, before, max(0.0, after - before)
+            return Play(
+                task=work.task,
+                outcome=played.outcome,
+                detail=played.detail,
+                steps=steps.payloads,
+                wall_s=wall_s,
+                cpu_s=max(0.0, used_s),
+                boot_cpu_s=before,
+            )
         finally:
             self._pool.retire(booted)
 
@@ -141,15 +121,12 @@ class _Steps(Recorder):
         self.payloads: list[StepPayload] = []  # an episode's steps bound them
 
     async def picture(self, jpeg: object) -> BlobRef | None:
-        """Pictures are not kept."""
         return None
 
     async def end_state(self, step: StepRef, end: EndState) -> StepRef:
-        """Nor is what it was judged by."""
         return step
 
     async def step(self, payload: StepPayload, *, well_formed: bool) -> StepRef:
-        """Keep one step."""
         self.payloads.append(payload)
         return StepRef(
             blob=BlobRef(segment="", offset=0, size=0, digest=""),

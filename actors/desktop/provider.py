@@ -50,7 +50,6 @@ class DesktopSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @classmethod
     def of(cls, config: SandboxConfig, screen: ScreenConfig) -> DesktopSpec:
-        """A desktop as the settings want it."""
         return cls(
             width=screen.width, height=screen.height, home_template=screen.home_template,
             memory_bytes=config.memory_mib << 20, disk_bytes=config.disk_mib << 20, processes=config.max_processes,

@@ -165,7 +165,6 @@ class Recorder:
         await self._do("flush", lambda: self._store.flush(files))
 
     async def close(self) -> None:
-        """Release the segment file. Raises StoreError."""
         await self._do("close", self._store.close)
         self._thread.shutdown(wait=False)
 

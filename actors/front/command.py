@@ -30,6 +30,7 @@ from actors.front.library import Policy, Seen, TaskHandle, play
 from actors.front.person import Person, PlayPage, read_line
 from actors.replay.demos import demo_files
 from actors.replay.demos.format import FORMAT, Demo, DemoStep, RecordingHeader, TaskAttempts
+from actors.replay.messages import Sampling
 from apis.actions.gui import Action
 from apis.actions.spaces import ActionSpace
 from apis.observation import OBSERVATION_VERSION
@@ -185,16 +186,14 @@ async def of_endpoint(
 
     The policy raises DesktopFault where the server does not answer.
     """
-    endpoint, chat = Endpoint(config, key), Chat(instruction, form, actions)
+    endpoint = Endpoint(config, key)
+    chat = Chat(endpoint, Sampling(temperature=0.0, max_new_tokens=max_tokens), instruction, form, actions)
 
     async def ask(seen: Seen) -> str:
-        messages = chat.messages(seen.observation, chat.remembered(seen.history), seen.last)
         try:
-            completion = await endpoint.complete(messages, seen.step, temperature=0.0, max_tokens=max_tokens)
+            return (await chat.asked(seen.step, seen.observation, seen.history, seen.last, seen.step)).text
         except EndpointDown as error:
             raise DesktopFault(error.cause, str(error), "sampler") from error
-        chat.answered(seen.step, completion.text)
-        return completion.text
 
     try:
         yield ask

@@ -34,7 +34,7 @@ from actors.desktop.config import SandboxConfig, SshConfig
 from actors.desktop.files import office
 from actors.desktop.providers import home
 from actors.desktop.providers.sandbox import cgroups, owners
-from actors.desktop.providers.sandbox.command import filter_supported
+from actors.desktop.providers.sandbox.command import filter_program
 from actors.desktop.providers.sandbox.owners import lends_users
 from actors.desktop.providers.sandbox.provider import nested_namespaces, owner_in
 from actors.desktop.providers.ssh import office_releases
@@ -273,7 +273,7 @@ def check_sandbox() -> Check:
         words = ["setpriv", "--reuid=20000", "--regid=20000", "--clear-groups", *words]
     ok, printed = answer(words)
     nested = "; programs may make user namespaces, which Chromium needs" if nested_namespaces() else ""
-    behind = "" if filter_supported() else "; no filter of system calls on this kind of processor"
+    behind = "" if filter_program(user_namespaces=False) else "; no filter of system calls: libseccomp is missing"
     good = f"user, pid, ipc, uts and net namespaces{nested}{behind}"
     return Check("sandbox", ok, good if ok else (printed.strip().splitlines() or ["refused"])[-1], mend)
 

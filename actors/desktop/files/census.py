@@ -58,7 +58,6 @@ class _Census:
         self.entries[path] = entry
 
     def home(self, at: int) -> None:
-        """The open folder `at` and all that lies in it."""
         seen = os.fstat(at)
         self.owner = (seen.st_uid, seen.st_gid)
         self.add("", ["folder", 0, stat.S_IMODE(seen.st_mode), "", self.more(at, seen)])

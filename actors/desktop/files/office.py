@@ -132,28 +132,15 @@ def _first(pairs: Sequence[Pair], pair: Pair) -> int:
 
 def _run(folder: Path) -> list[str]:
     """The words that the sandbox said, and how it ended where that is not for us to see."""
-    known = command.filter_supported()
-    filter_fd = command.filter_opened(command.filter_program(user_namespaces=False)) if known else -1
     identity = READER_UID if lends_users() else None
-    process = subprocess.Popen(
-        _command(folder, filter_fd),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        pass_fds=[filter_fd] if known else [],
-        env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
-        user=identity,
-        group=identity,
-        extra_groups=None if identity is None else [],
-    )
+    with command.filter_opened(command.filter_program(user_namespaces=False)) as filter_fd:
+        argv = _command(folder, filter_fd)
+        process = command.started(argv, identity, [filter_fd], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         output, _ = process.communicate(timeout=WALL_S)
     except subprocess.TimeoutExpired:
         process.kill()
         output = process.communicate()[0] + b" it takes too long here"
-    finally:
-        if known:
-            os.close(filter_fd)
     return output[-4000:].decode("utf-8", "replace").split()
 
 

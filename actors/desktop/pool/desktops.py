@@ -31,7 +31,7 @@ from actors.desktop.provider import Desktop, DesktopSpec, Provider
 from actors.errors import DesktopFault, GuestRefused, LeaseLost
 from runtime.disk import Log
 from runtime.errors import ProtocolError
-from runtime.logs.events import declare
+from runtime.logs.events import Event, declare
 from runtime.supervision import Quarantine, QuarantinePolicy
 
 # Desktops have these limits from the next boot on, by what their machine has room for.
@@ -107,7 +107,6 @@ class Lives:
         return DesktopState.GONE if life is None else life.state
 
     def names(self, *states: DesktopState) -> list[str]:
-        """Desktops in any of `states`, oldest first."""
         return [name for name, life in self._lives.items() if life.state in states]
 
     def begin(self, desktop: str) -> None:
@@ -117,7 +116,6 @@ class Lives:
         self._lives[desktop] = _Life()
 
     def booted(self, desktop: str) -> None:
-        """It has answered."""
         self._move(desktop, DesktopState.READY)
 
     def lease(self, desktop: str, holder: str, now: float, lasts_s: float) -> Lease:
@@ -147,11 +145,6 @@ class Lives:
         """Return if it may be read from outside. Raises LeaseLost, and ProtocolError unless it is frozen."""
         if self._held(lease, now).state is not DesktopState.FROZEN:
             raise ProtocolError(f"desktop {lease.desktop} is not frozen: what is read might change")
-
-    def overdue(self, now: float) -> list[Lease]:
-        """Leases past their deadline that were not given back, in the order of handing out."""
-        leases = [life.lease for life in self._lives.values() if life.state in _HELD and life.lease is not None]
-        return [lease for lease in leases if now >= lease.until]
 
     def retire(self, desktop: str) -> bool:
         """Take it out of use, from whatever state; False when that was done before."""
@@ -196,16 +189,18 @@ class PoolHealth:
 
     def __init__(self, policy: QuarantinePolicy, image: str, log: Log) -> None:
         self._policy = policy
-        self._image = image
         self._log = log
-        self._kept = {str(culprit): Quarantine() for culprit in (Culprit.HOST, Culprit.IMAGE)}
+        self._events: dict[str, tuple[Event, Event, dict[str, str]]] = {
+            Culprit.HOST: (HOST_QUARANTINED, HOST_LET_BACK, {}),
+            Culprit.IMAGE: (IMAGE_QUARANTINED, IMAGE_LET_BACK, {"image": image}),
+        }
+        self._kept = {str(culprit): Quarantine() for culprit in self._events}
         self._since: dict[str, float] = {}  # "host", "image"
         self._well = asyncio.Event()
         self._well.set()
 
     @property
     def quarantined(self) -> tuple[str, ...]:
-        """What is quarantined: "host", "image"."""
         return tuple(culprit for culprit, kept in self._kept.items() if kept.quarantined)
 
     def probe_delay_s(self) -> float:
@@ -224,25 +219,18 @@ class PoolHealth:
             return
         self._since[error.culprit] = now
         self._well.clear()
-        cause, detail = error.cause, error.detail[:400]
-        if error.culprit == Culprit.HOST:
-            self._log.emit(HOST_QUARANTINED, cause=cause, detail=detail, faults=after.streak)
-        else:
-            self._log.emit(IMAGE_QUARANTINED, image=self._image, cause=cause, detail=detail, faults=after.streak)
+        event, _, own = self._events[error.culprit]
+        self._log.emit(event, cause=error.cause, detail=error.detail[:400], faults=after.streak, **own)
 
     def booted(self, desktop: str) -> None:
         """A desktop boots and answers, so nothing stays quarantined."""
         for culprit in self.quarantined:
             self._kept[culprit] = self._kept[culprit].began(_PROBE).ended(_PROBE, self._policy)
-            rested_s = time.monotonic() - self._since.pop(culprit)
-            if culprit == Culprit.HOST:
-                self._log.emit(HOST_LET_BACK, desktop=desktop, rested_s=rested_s)
-            else:
-                self._log.emit(IMAGE_LET_BACK, image=self._image, desktop=desktop, rested_s=rested_s)
+            _, event, own = self._events[culprit]
+            self._log.emit(event, desktop=desktop, rested_s=time.monotonic() - self._since.pop(culprit), **own)
         self._well.set()
 
     def succeeded(self) -> None:
-        """An episode came to an outcome: the streaks of host and image are forgotten."""
         self._kept = {culprit: kept.ended(_USE, self._policy) for culprit, kept in self._kept.items()}
 
     async def wait(self, timeout_s: float) -> bool:
@@ -255,7 +243,6 @@ class PoolHealth:
         return True
 
     def wake(self) -> None:
-        """End every `wait`: the pool has stopped."""
         self._well.set()
 
 
@@ -309,7 +296,6 @@ class ProvidedDesktops:
         return health
 
     async def answers(self, booted: BootedDesktop) -> bool:
-        """Whether a spare is alive and answers now."""
         health = await self._provider.probe(booted.desktop)
         detail = "its sandbox has ended"
         if health.alive:
@@ -323,7 +309,6 @@ class ProvidedDesktops:
         return False
 
     async def throw_away(self, desktop: Desktop, link: GuestLink | None, holder: str = "") -> None:
-        """Close the link and destroy the desktop."""
         if link is not None:
             await link.close()
         used = (await self._provider.probe(desktop)).cpu_s

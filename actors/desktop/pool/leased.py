@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -35,6 +35,7 @@ from apis.tasksets import store
 from apis.tasksets.judge import NOTHING, Judging
 from runtime.errors import ConfigError, ProtocolError
 
+T = TypeVar("T")
 FAILED = "Failed: "  # begins what a policy reads of an action that the guest has refused
 CALLS_SHARE = 0.75  # of a lease, for all calls after the policy's first action: what a slow agent may take
 
@@ -246,32 +247,22 @@ class DesktopControl:
             raise DesktopFault("setup_failed", str(refused), "task") from refused
 
     async def observe(self) -> Observation:
-        """What shows now. Raises DesktopFault, and AgentBrokeDesktop after the first action."""
-        try:
-            frame = await self._desktop.call("observe", {}, self._config.call_timeout_s)
-            return from_guest(frame, self._desktop.screen)
-        except (ProtocolError, GuestRefused) as error:
-            raise self._unseen(error) from error
+        """What shows now. Raises DesktopFault, and AgentBrokeDesktop after the first action; so does `picture`."""
+        return await self._looked("observe", {}, from_guest)
 
     async def picture(self) -> bytes:
-        """The screen as PNG for a model. A picture of another size than the screen's is refused.
+        """The screen as PNG for a model. A picture of another size than the screen's is refused."""
+        return await self._looked("screenshot", {"format": "png"}, png_of)
 
-        Raises DesktopFault, and AgentBrokeDesktop after the first action.
-        """
+    async def _looked(self, method: str, args: dict[str, Any], made: Callable[[Any, tuple[int, int]], T]) -> T:
         try:
-            picture = await self._desktop.call("screenshot", {"format": "png"}, self._config.call_timeout_s)
-            return png_of(picture, self._desktop.screen)
-        except (ProtocolError, GuestRefused) as error:
-            raise self._unseen(error) from error
-
-    def _unseen(self, error: Exception) -> DesktopFault | AgentBrokeDesktop:
-        """The error of a failed look: the policy has broken the desktop once it has acted, else it is a fault."""
-        if self._desktop.acted:
-            return AgentBrokeDesktop("not_observed", str(error))
-        return DesktopFault("not_observed", str(error), "seat")
+            return made(await self._desktop.call(method, args, self._config.call_timeout_s), self._desktop.screen)
+        except (ProtocolError, GuestRefused) as error:  # the policy has broken the desktop once it has acted
+            if self._desktop.acted:
+                raise AgentBrokeDesktop("not_observed", str(error)) from error
+            raise DesktopFault("not_observed", str(error), "seat") from error
 
     def parse(self, text: str, observation: Observation) -> Action | RefusedAnswer:
-        """The action that an answer to `observation` means."""
         return parsed(text, observation, self._config)
 
     async def act(self, action: Action, observation: Observation) -> tuple[str, bool | None]:

@@ -78,7 +78,6 @@ class PoolPlan:
         self._not_before = float("-inf")
 
     def to_start(self, now: float) -> int:
-        """How many boots to start now."""
         if now < self._not_before:
             return 0
         lacking = self._config.warm_pool + self.waiting - self.ready - self.booting
@@ -94,15 +93,12 @@ class PoolPlan:
         self._not_before = max(self._not_before, now + delay_s)
 
     def pause_s(self, now: float) -> float:
-        """Seconds until the back-off has passed."""
         return max(0.0, self._not_before - now)
 
     def started(self) -> None:
-        """A boot was started."""
         self.booting += 1
 
     def booted(self) -> None:
-        """A boot ended well."""
         self.booting -= 1
         self.ready += 1
         self.probing = False
@@ -118,7 +114,6 @@ class PoolPlan:
         return delay_s
 
     def taken(self) -> None:
-        """A ready desktop was handed out, or found dead."""
         self.ready -= 1
 
 

@@ -13,28 +13,31 @@ import asyncio
 import contextlib
 import functools
 import io
+import json
 import math
 import os
 import shlex
 import tarfile
 from collections.abc import AsyncIterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import asyncssh
 import msgspec
 
 from actors.desktop.config import MachineConfig, SshConfig
 from actors.desktop.faults import DesktopHealth, FaultCause, fault
-from actors.desktop.files import office
+from actors.desktop.files import census, office
 from actors.desktop.files import read_home as outside
 from actors.desktop.files.read_home import FileSeen, ReadLimits
 from actors.desktop.link import CIPHERS
 from actors.desktop.provider import Desktop, DesktopSpec, Provider, SshAddress
-from actors.desktop.providers import home, ssh_files
+from actors.desktop.providers import home
 from actors.errors import DesktopFault
 from apis.applications import guest_files
 from apis.guest.session.members import NOT_STOPPED
-from apis.tasks.verify.verify import WantedFile
+from apis.tasks.verify.manifest import MANIFEST
+from apis.tasks.verify.verify import BYTES, WantedFile
 from runtime.errors import ConfigError
 
 PYTHON = "/usr/bin/python3"
@@ -45,7 +48,7 @@ END_S = 30.0  # for a session to end by itself
 FREEZE_S = 15.0  # longer than a keeper takes to say that it could not, and within the time that verifying has
 PASSED_OVER_S = 60.0  # a machine on which a boot failed is passed over for so long while another has room
 ROOM_S = 20.0  # for a desktop that is being given back, within the time that the pool lets a boot take
-SESSIONS_EACH = 8  # on one connection
+SESSIONS_EACH = 8  # errands on one connection
 READ_S = 30.0
 TURN_S = 120.0  # for other errands on the same machine to end
 # Run by the machine's Python, which becomes the session. The archive comes first on the input that stays the session's.
@@ -89,49 +92,11 @@ def archive() -> bytes:
     return packed.getvalue()
 
 
-class _Line:
-    """One connection to a machine, made again when it was lost."""
-
-    def __init__(self, machine: _Machine) -> None:
-        self._machine = machine
-        self._connection: asyncssh.SSHClientConnection | None = None
-        self._connecting = asyncio.Lock()
-        self.keepers = 0  # sessions that it holds
-
-    async def connection(self) -> asyncssh.SSHClientConnection:
-        """The connection. Raises DesktopFault."""
-        machine = self._machine
-        async with self._connecting:
-            if self._connection is None or self._connection.is_closed():
-                try:
-                    async with asyncio.timeout(CONNECT_S):
-                        self._connection = await asyncssh.connect(
-                            machine.config.host,
-                            machine.config.port,
-                            username=machine.config.user,
-                            client_keys=[machine.client_key],
-                            known_hosts=([machine.host_key], [], []),
-                            config=None,
-                            agent_path=None,
-                            encryption_algs=CIPHERS,
-                            keepalive_interval=15,
-                        )
-                except (OSError, asyncssh.Error) as error:
-                    raise fault(FaultCause.MACHINE_UNREACHABLE, f"{machine.config.host}: {error}"[:300]) from error
-            return self._connection
-
-    async def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            async with asyncio.timeout(CONNECT_S):
-                await self._connection.wait_closed()
-
-
 class _Machine:
-    """One machine: its settings, its keys and the connections by which this host controls it.
+    """One machine: its settings, its keys, and the connection for errands (looks from outside, removals).
 
-    A server allows a connection ten sessions (`MaxSessions`, unless set otherwise): so keepers share one by eights,
-    and errands (looks from outside, removals) have one of their own, a few at a time.
+    Each session has a connection of its own. A server allows a connection ten sessions (`MaxSessions`, unless set
+    otherwise), so errands take turns.
     """
 
     def __init__(self, config: MachineConfig) -> None:
@@ -142,19 +107,28 @@ class _Machine:
         except (OSError, asyncssh.KeyImportError) as error:
             raise ConfigError(f"desktops.provider.machines {config.host}: {error}") from error
         self.identity = (self.host_key.export_public_key(), self.client_key.export_private_key())
+        self._options: dict[str, Any] = {
+            "username": config.user,
+            "client_keys": [self.client_key],
+            "known_hosts": ([self.host_key], [], []),
+            "config": None,
+            "agent_path": None,
+            "encryption_algs": CIPHERS,
+            "keepalive_interval": 15,
+        }
         self.used = 0
         self.failed = -math.inf  # when a boot on it last did, by the loop's clock
-        self._lines: list[_Line] = []
-        self._errands = _Line(self)
+        self._errands: asyncssh.SSHClientConnection | None = None
+        self._connecting = asyncio.Lock()
         self._turn = asyncio.Semaphore(SESSIONS_EACH)
 
-    def keeper_line(self) -> _Line:
-        """The connection for one keeper more, which the caller counts."""
-        free = next((line for line in self._lines if line.keepers < SESSIONS_EACH), None)
-        if free is None:
-            free = _Line(self)
-            self._lines.append(free)
-        return free
+    async def connection(self) -> asyncssh.SSHClientConnection:
+        """A connection. Raises DesktopFault."""
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                return await asyncssh.connect(self.config.host, self.config.port, **self._options)
+        except (OSError, asyncssh.Error) as error:
+            raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.config.host}: {error}"[:300]) from error
 
     @contextlib.asynccontextmanager
     async def errand(self, limit_s: float) -> AsyncIterator[asyncssh.SSHClientConnection]:
@@ -163,16 +137,18 @@ class _Machine:
             await self._turn.acquire()
         try:
             async with asyncio.timeout(limit_s):
-                yield await self._errands.connection()
+                async with self._connecting:
+                    if self._errands is None or self._errands.is_closed():
+                        self._errands = await self.connection()
+                yield self._errands
         finally:
             self._turn.release()
 
     async def close(self) -> None:
-        """Close all connections. Raises the first error of theirs once all were tried."""
-        lines = (self._errands, *self._lines)
-        for result in await asyncio.gather(*(line.close() for line in lines), return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
+        if self._errands is not None:
+            self._errands.close()
+            async with asyncio.timeout(CONNECT_S):
+                await self._errands.wait_closed()
 
     async def output(self, command: str) -> str | None:
         """What a command writes there, None where the machine does not carry it out now."""
@@ -188,7 +164,7 @@ class _Session(msgspec.Struct):
     """One desktop on a machine. `keeper` is the process that holds it; the end of its input ends the session."""
 
     machine: _Machine
-    line: _Line  # that holds the keeper
+    connection: asyncssh.SSHClientConnection  # the keeper's
     folder: str
     token: str
     keeper: asyncssh.SSHClientProcess[bytes]
@@ -222,10 +198,10 @@ class _Session(msgspec.Struct):
 
         Raises DesktopFault when it does not end.
         """
-        if not self.held:
-            await self._sweep()
-            return
         try:
+            if not self.held:
+                await self._sweep()
+                return
             async with asyncio.timeout(END_S):
                 self.keeper.stdin.write_eof()
                 await self.keeper.wait_closed()
@@ -233,6 +209,8 @@ class _Session(msgspec.Struct):
             await self._sweep()
         except (OSError, asyncssh.Error) as error:
             raise fault(FaultCause.MACHINE_UNREACHABLE, f"{self.folder}: {error}"[:300]) from error
+        finally:
+            self.connection.abort()
 
     async def _sweep(self) -> None:
         """End and remove all that a keeper which can't do so has left, itself among it. Raises DesktopFault."""
@@ -320,27 +298,22 @@ class SshProvider(Provider):
             "--run", f"{folder}/run", "--home", f"{folder}/home",
             "--token", token, "--size", f"{spec.width}x{spec.height}", "--keep", folder,
         ])  # fmt: skip
-        line = machine.keeper_line()
-        line.keepers += 1
+        connection = await machine.connection()
         try:
             try:
                 async with asyncio.timeout(ANSWER_S):
-                    keeper = await (await line.connection()).create_process(command, encoding=None)
+                    keeper = await connection.create_process(command, encoding=None)
                     with contextlib.suppress(BrokenPipeError):  # it has ended already, and its output says why
                         keeper.stdin.write(code)
             except TimeoutError:
                 raise fault(FaultCause.BOOT_TIMEOUT, f"{machine.config.host}: no session's channel opened") from None
             except (OSError, asyncssh.Error) as error:
                 raise fault(FaultCause.MACHINE_UNREACHABLE, f"{machine.config.host}: {error}"[:300]) from error
-            session = _Session(machine, line, folder, token, keeper)
-            try:
-                await session.ask("", "up", FaultCause.BOOT_TIMEOUT)
-            except BaseException:
-                # The end of its input ends the session, which removes its folder; `close` would send all code first.
-                keeper.channel.abort()
-                raise
+            session = _Session(machine, connection, folder, token, keeper)
+            await session.ask("", "up", FaultCause.BOOT_TIMEOUT)
         except BaseException:
-            line.keepers -= 1
+            # The end of its input ends the session, which removes its folder; `close` would send all code first.
+            connection.abort()
             raise
         return session
 
@@ -363,7 +336,6 @@ class SshProvider(Provider):
         self._free.release()
 
     async def destroy(self, desktop: Desktop) -> None:
-        """See `Provider.destroy`."""
         session = self._sessions.get(desktop.name)
         if session is None:
             return
@@ -372,7 +344,6 @@ class SshProvider(Provider):
         finally:
             if not session.given_back:  # also where it did not end: its machine may be gone for good
                 session.given_back = True
-                session.line.keepers -= 1
                 self._give_back(session.machine)
         self._sessions.pop(desktop.name, None)
 
@@ -385,7 +356,7 @@ class SshProvider(Provider):
         session = self._session(desktop)
         try:
             async with session.machine.errand(READ_S) as connection:
-                seen = await ssh_files.read_home(connection, PYTHON, f"{session.folder}/home", wanted, limits)
+                seen = await read_home(connection, f"{session.folder}/home", wanted, limits)
         except TimeoutError:
             raise fault(FaultCause.OUTSIDE_VIEW, f"reading took over {READ_S:g} s") from None
         except (OSError, asyncssh.Error) as error:
@@ -393,7 +364,6 @@ class SshProvider(Provider):
         return await outside.parsed_here(wanted, seen, limits)
 
     async def close(self) -> None:
-        """See `Provider.close`."""
         sessions, self._sessions = list(self._sessions.values()), {}
         results = await asyncio.gather(*(session.end() for session in sessions), return_exceptions=True)
         # A machine that does not answer keeps no connection to another one open.
@@ -401,3 +371,57 @@ class SshProvider(Provider):
         for result in results:
             if isinstance(result, BaseException):
                 raise result
+
+
+ANSWER_BYTES = 16 << 20  # beyond the files' own: the manifest, and what is said of each path
+# Order and program come on standard input, so that nothing of them lies where the session could change it.
+RUN = "import sys; order = sys.stdin.buffer.readline(); exec(sys.stdin.buffer.read())"
+_ANSWER = rb"""
+order = json.loads(order)
+try:
+    home = os.open(order["home"], os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+except OSError as error:
+    cut = json.dumps({"cut": f"HOME can't be opened: {error.strerror}"}).encode()
+    looks = [want["as_"] == "manifest" for want in order["wanted"]]
+    answers = [{"size": len(cut), "as_": "manifest"} if look else {"refusal": "forbidden"} for look in looks]
+    results = [{"path": want["path"], **answer} for want, answer in zip(order["wanted"], answers)]
+    blobs = [cut] * sum(looks)
+else:
+    results, blobs = read_all(home, order)
+sys.stdout.buffer.write(json.dumps(results).encode() + b"\n" + b"".join(blobs))
+"""
+PROGRAM = Path(census.__file__).read_bytes() + _ANSWER
+
+
+def order_of(folder: str, wanted: list[WantedFile], limits: ReadLimits) -> bytes:
+    """What the program gets in its first line."""
+    wants = [
+        {"path": want.path, "as_": MANIFEST if want.as_ == MANIFEST else BYTES, "sought": want.sought}
+        for want in wanted
+    ]
+    return json.dumps({**msgspec.to_builtins(limits), "home": folder, "wanted": wants}).encode() + b"\n"
+
+
+async def read_home(
+    connection: asyncssh.SSHClientConnection, folder: str, wanted: list[WantedFile], limits: ReadLimits
+) -> list[FileSeen]:
+    """Files, folders and manifest below `folder`, by the program that reads HOMEs here; documents stay bytes.
+
+    The session's processes must have been stopped before, because a path is looked at and then opened. Raises OSError,
+    asyncssh.Error, and DesktopFault for an answer that is not understood.
+    """
+    if len(wanted) > limits.paths:
+        raise ValueError(f"{len(wanted)} paths, at most {limits.paths}")
+    command, most = shlex.join([PYTHON, "-I", "-S", "-c", RUN]), limits.total_bytes + ANSWER_BYTES
+    async with await connection.create_process(command, encoding=None) as process:
+        process.stdin.write(order_of(folder, wanted, limits) + PROGRAM)
+        process.stdin.write_eof()
+        output = bytearray()
+        while piece := await process.stdout.read(1 << 20):
+            output += piece
+            if len(output) > most:
+                raise fault(FaultCause.OUTSIDE_VIEW, f"an answer of more than {most} bytes")
+        troubles = (await process.stderr.read(2000)).decode("utf-8", "replace").strip()[-200:]
+    if not output:
+        raise fault(FaultCause.OUTSIDE_VIEW, f"HOME was not read: {troubles}"[:300])
+    return outside.parse(wanted, bytes(output))

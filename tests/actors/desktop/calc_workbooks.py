@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
+from typing import Any
 
 from apis.documents.xlsx import make_xlsx
 
@@ -31,19 +33,27 @@ LOCKED = (
 )
 
 
+TWO = (("Name", "Qty", None, "note"), ("plum", 4), ("fig", 9), (None,), (None, "rest"), (None, 5))
+PAIRS = ((45292, 0.5), (7, 0.25))
+LOCK = '</sheetData><sheetProtection sheet="1" objects="1" scenarios="1"/>'
+
+
 def workbook() -> bytes:
-    """Sheets: plain, with a matrix formula, columns C to E, doubled headers, locked, to merge in, eight columns."""
-    sheets = {"plain": TABLE, "matrix": TABLE, "wide": WIDE, "doubled": DOUBLED, "locked": TABLE, "merged": TABLE}
-    sheets["broad"] = (tuple(f"Head {n}" for n in range(1, 9)), tuple(range(11, 19)))
+    """Sheets: plain, with a matrix formula, columns C to E, doubled headers, locked, to merge in, hidden ones, and some
+    that do not begin in A1."""
+    sheets: dict[str, Any] = {"plain": TABLE, "matrix": TABLE, "wide": WIDE, "doubled": DOUBLED, "locked": TABLE}
+    sheets |= {"merged": TABLE, "secret": TABLE, "over": TABLE, "two": TWO, "pairs": PAIRS, "empty": [(None,)]}
+    sheets |= {
+        "right": [(None,) * 7 + row for row in TABLE],
+        "below": [(None,)] * 8 + list(TABLE),
+        "kept": TABLE,
+        "broad": TABLE,
+    }
+    sheets["broad"] = TABLE
     before, made = zipfile.ZipFile(io.BytesIO(make_xlsx(sheets))), io.BytesIO()
     with zipfile.ZipFile(made, "w") as after:
         for name in before.namelist():
-            text = before.read(name).decode()
-            if name.endswith("sheet2.xml"):
-                text = text.replace("</sheetData>", MATRIX + "</sheetData>")
-            if name.endswith("sheet5.xml"):
-                text = text.replace(
-                    "</sheetData>", '</sheetData><sheetProtection sheet="1" objects="1" scenarios="1"/>'
-                )
-            after.writestr(name, text)
+            text = re.sub('name="(secret|kept)"', r'\g<0> state="hidden"', before.read(name).decode())
+            text = text.replace("</sheetData>", MATRIX + "</sheetData>") if name.endswith("sheet2.xml") else text
+            after.writestr(name, text.replace("</sheetData>", LOCK) if name.endswith("sheet5.xml") else text)
     return made.getvalue()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from actors.desktop.files import census
 from actors.desktop.files.read_home import CensusLimits, ReadLimits, ReadRefusal, parse, read_home
-from actors.desktop.providers import ssh_files
+from actors.desktop.providers import ssh
 from apis.tasks.verify.manifest import MANIFEST, Deed, Entry, Manifest, changes
 from apis.tasks.verify.verify import WantedFile, digest_of
 
@@ -199,11 +199,11 @@ def test_different_names_are_different_paths(tmp_path_factory: pytest.TempPathFa
 
 def test_it_runs_as_text_on_another_machine(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
-    run = [sys.executable, "-I", "-S", "-c", ssh_files.RUN]
+    run = [sys.executable, "-I", "-S", "-c", ssh.RUN]
     wanted, seen = [WantedFile("", MANIFEST), WantedFile("a")], {}
     for folder in (tmp_path, tmp_path / "no"):
-        order = ssh_files.order_of(str(folder), wanted, ReadLimits())
-        done = subprocess.run(run, input=order + ssh_files.PROGRAM, capture_output=True, check=True)
+        order = ssh.order_of(str(folder), wanted, ReadLimits())
+        done = subprocess.run(run, input=order + ssh.PROGRAM, capture_output=True, check=True)
         seen[folder.name] = parse(wanted, done.stdout)
     whole, file = seen[tmp_path.name]
     assert (whole.manifest, file.data) == (at_once(tmp_path), b"x")

@@ -19,7 +19,7 @@ from actors.cluster.config.typed_yaml import build
 from actors.desktop.answers import Answer, Prompt
 from actors.desktop.config import EndpointMember, OracleMember, hasty, key_of, who
 from actors.desktop.demonstrators import DemonstratorPool, Labelled, fitting, of_oracle, rewritten
-from actors.desktop.endpoint import MAX_ANSWER_BYTES, Endpoint, EndpointDown, backoff_s
+from actors.desktop.endpoint import Endpoint
 from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.actions.grammar import RefusedAnswer, parse
@@ -72,48 +72,6 @@ def member(server: StandIn, **more: Any) -> EndpointMember:
     return msgspec.structs.replace(MEMBER, url=server.url, **more)
 
 
-async def asked(server: StandIn, key: str = "", **more: Any) -> str:
-    config = member(server, **more)
-    endpoint = Endpoint(config, key, config.name)
-    drawn = {"temperature": config.temperature, "max_tokens": config.max_tokens}
-    try:
-        return (await endpoint.complete([{"role": "user", "content": "hello"}], seed=5, **drawn)).text
-    finally:
-        await endpoint.close()
-
-
-# -- the endpoint
-
-
-async def test_an_endpoint_is_asked_with_its_key_and_its_settings() -> None:
-    async with StandIn(await saying("hello")) as server:
-        assert await asked(server, key="sesame", temperature=0.3, max_tokens=7) == "hello"
-        assert server.keys == ["Bearer sesame"]
-        sent = server.bodies[0]
-        assert (sent["model"], sent["temperature"], sent["max_tokens"]) == ("m", 0.3, 7)
-        await asked(server, max_tokens=8, length_key="max_completion_tokens")
-        assert server.bodies[-1]["max_completion_tokens"] == 8
-        assert "max_tokens" not in server.bodies[-1]
-        assert sent["messages"] == [{"role": "user", "content": "hello"}]
-
-
-async def test_it_is_asked_again_after_what_passes() -> None:
-    async def script(_body: dict[str, Any], number: int) -> web.StreamResponse:
-        match number:
-            case 1:
-                return web.Response(status=429, headers={"Retry-After": "0"})
-            case 2:
-                return web.Response(status=503)
-            case 3:
-                return web.Response(text="{ no json")
-            case _:
-                return completion("at last")
-
-    async with StandIn(script) as server:
-        assert await asked(server, retries=3) == "at last"
-        assert len(server.bodies) == 4
-
-
 @pytest.mark.parametrize(
     ("finish", "cut"),
     [("stop", ""), (None, ""), ("length", "cut at 1024 tokens")],
@@ -150,57 +108,6 @@ def test_a_draft_is_not_retold_as_an_action(asked_form: str) -> None:
             assert "Agent.exit" not in told
 
 
-@pytest.mark.parametrize(
-    ("status", "tries", "said"),
-    [
-        (401, 1, "status 401"),
-        (500, 3, "status 500, 3 tries"),
-        (520, 3, "status 520, 3 tries"),
-        (529, 3, "status 529"),
-        (302, 1, "status 302"),
-    ],
-)
-async def test_what_does_not_pass_is_down(status: int, tries: int, said: str) -> None:
-    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-        return web.Response(
-            status=status, headers={"Location": "http://127.0.0.1:1/"}, text="no\x1b[2J sesame for secret-key"
-        )
-
-    async with StandIn(script) as server:
-        with pytest.raises(EndpointDown, match=said) as caught:
-            await asked(server, key="secret-key", retries=2)
-        assert len(server.bodies) == tries
-    assert "secret-key" not in str(caught.value)
-    assert status != 401 or "sesame for ***" in str(caught.value)
-    assert "\x1b" not in str(caught.value)
-
-
-async def test_a_silent_or_an_endless_server_is_given_up() -> None:
-    async def silent(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-        await asyncio.sleep(30)
-        raise AssertionError("never asked for so long")
-
-    async def endless(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-        return web.Response(body=b" " * (MAX_ANSWER_BYTES + 2))
-
-    async with StandIn(silent) as server:
-        with pytest.raises(EndpointDown, match=r"no answer within 0\.2 s, 2 tries"):
-            await asked(server, timeout_s=0.2, retries=1)
-    async with StandIn(endless) as server:
-        with pytest.raises(EndpointDown, match="more than"):
-            await asked(server)
-    with pytest.raises(EndpointDown, match="connection failed"):
-        await nobody_listens()
-
-
-async def nobody_listens() -> str:
-    endpoint = Endpoint(msgspec.structs.replace(MEMBER, retries=1), "")
-    try:
-        return (await endpoint.complete([], seed=1, temperature=1.0, max_tokens=9)).text
-    finally:
-        await endpoint.close()
-
-
 async def test_no_more_requests_are_open_than_allowed() -> None:
     async def slow(_body: dict[str, Any], _number: int) -> web.StreamResponse:
         await asyncio.sleep(0.02)
@@ -213,22 +120,12 @@ async def test_no_more_requests_are_open_than_allowed() -> None:
         assert server.most_busy == 2
 
 
-@given(st.integers(1, 100), st.floats(0, 1))
-def test_back_off_grows_to_a_bound(tried: int, draw: float) -> None:
-    one = msgspec.structs.replace(MEMBER, first_backoff_s=0.5, longest_backoff_s=8.0)
-    assert 0.25 <= backoff_s(one, tried, draw) <= 8.0
-    assert backoff_s(one, tried, draw) <= backoff_s(one, tried + 1, draw)
-
-
 def test_a_key_is_taken_from_the_environment_alone() -> None:
     keyed = msgspec.structs.replace(MEMBER, key_env="FAR_KEY")
     assert key_of(keyed, {"FAR_KEY": "k"}) == "k"
     assert key_of(MEMBER, {}) == ""
     with pytest.raises(ConfigError, match="far: key_env names FAR_KEY, which is not set"):
         key_of(keyed, {})
-
-
-# -- what it said, retold
 
 
 def test_pixels_become_names_and_names_pixels() -> None:
@@ -270,15 +167,6 @@ def test_whatever_it_says_is_an_action_or_refused(tokenizer: Tokenizer, text: st
     ids = tokenizer.response_ids(told)
     assert special.isdisjoint(ids[:-1]), "its words are no special tokens"
     assert SPECIAL_TOKENS
-
-
-# -- who answers
-
-
-@given(st.lists(st.text(min_size=1), min_size=1, max_size=5, unique=True), st.integers(0, 2**62), st.integers(0, 40))
-def test_each_step_is_somebodys_and_always_the_same(names: list[str], seed: int, step: int) -> None:
-    assert who(names, seed, step) in names
-    assert who(names, seed, step) == who(names[::-1], seed, step)
 
 
 def test_everybody_gets_steps_and_haste_is_a_share() -> None:
@@ -333,9 +221,6 @@ async def test_a_member_that_is_down_breaks_the_attempt_as_a_fault(tokenizer: To
         await pool.answers(work("far"), tokenizer).answer(0, Prompt(user="p"), seen(), [], None)
     assert (caught.value.cause, caught.value.culprit) == ("demonstrator_unavailable", "sampler")
     await pool.close()
-
-
-# -- what the deploy file says
 
 
 def test_a_pool_is_declared_in_the_deploy_file() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -50,21 +48,6 @@ def test_an_editor_that_desktops_can_not_reach_is_none(folder: Path) -> None:
     assert not check.ok
     assert not check.fatal
     assert check.mend == "export COMPUTERRL_VSCODE=/opt/computerrl-vscode; make vscode"
-
-
-def test_an_editor_that_this_user_may_not_look_at_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / home.EDITOR_STAMP).touch()
-    real = os.stat
-
-    def shut(path: Any, *args: Any, **more: Any) -> os.stat_result:
-        if str(path).startswith(str(folder)):
-            raise PermissionError(errno.EACCES, "shut", str(path))
-        return real(path, *args, **more)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "stat", shut)
-        found = home.editor_place(), home.editor_lacking(), home.editor_mend()
-    assert found == (None, "VS Code is not set up", "make vscode")
 
 
 SCRIPT = Path(home.__file__).parents[3] / "deploy" / "setup" / "vscode.sh"

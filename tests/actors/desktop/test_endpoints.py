@@ -66,14 +66,16 @@ async def test_an_evaluation_is_drawn_as_its_round_says() -> None:
     async with StandIn(script) as server:
         turns = [Turn(answer="<think>far</think>x", line="Agent.wait()", result=f"done {n}") for n in range(3)]
         answer = await answered(config(server, top_p=0.9, stop=["</answer>"], key_env="K"), turns, key="sesame")
-    sent = server.bodies[0]
+        await answered(config(server, length_key="max_completion_tokens"))
+    sent, other = server.bodies
+    assert (other["max_completion_tokens"], "max_tokens" in other) == (77, False)
     assert {name: sent[name] for name in ("model", "temperature", "top_p", "stop", "max_tokens")} == {
         "model": "m", "temperature": 0.5, "top_p": 0.9, "stop": ["</answer>"], "max_tokens": 77,
     }  # fmt: skip
     assert [one["role"] for one in sent["messages"]] == ["system", *["user", "assistant"] * 3, "user"]
     assert "done 0" in sent["messages"][3]["content"]
     assert (answer.text, answer.cut, [span.version for span in answer.spans]) == (PAPER, "", [PIN])
-    assert server.keys == ["Bearer sesame"]
+    assert server.keys == ["Bearer sesame", ""]
 
 
 async def test_only_the_newest_turn_has_the_picture() -> None:
@@ -113,7 +115,15 @@ async def _oversized(_body: dict[str, Any], _number: int) -> web.StreamResponse:
 
 
 async def _refused(_body: dict[str, Any], _number: int) -> web.StreamResponse:
-    return web.Response(status=401, text="no such key sesame")
+    return web.Response(status=401, text="no\x1b[2J such key sesame")
+
+
+async def _elsewhere(_body: dict[str, Any], _number: int) -> web.StreamResponse:
+    return web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"})
+
+
+async def _crowded(_body: dict[str, Any], number: int) -> web.StreamResponse:
+    return web.Response(status=520 if number == 1 else 529)
 
 
 async def _cut(_body: dict[str, Any], _number: int) -> web.StreamResponse:
@@ -130,6 +140,8 @@ async def _cut(_body: dict[str, Any], _number: int) -> web.StreamResponse:
         (_cut, "endpoint_malformed", 2),
         (_oversized, "endpoint_oversized", 1),
         (_refused, "endpoint_refused", 1),
+        (_elsewhere, "endpoint_refused", 1),
+        (_crowded, "endpoint_broken", 2),
     ],
 )
 async def test_what_an_endpoint_fails_at_is_a_named_fault(script: Any, cause: str, tries: int) -> None:
@@ -139,6 +151,7 @@ async def test_what_an_endpoint_fails_at_is_a_named_fault(script: Any, cause: st
             await answered(config(server, timeout_s=limit_s), key="sesame")
         assert (caught.value.cause, caught.value.culprit, len(server.bodies)) == (cause, "sampler", tries)
     assert "sesame" not in str(caught.value)
+    assert "\x1b" not in str(caught.value)
 
 
 async def test_a_connection_that_is_cut_is_a_fault_too() -> None:

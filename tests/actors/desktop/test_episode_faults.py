@@ -23,14 +23,24 @@ from actors.desktop.faults import FaultCause, fault
 from actors.desktop.files.read_home import FileSeen, ReadRefusal
 from actors.desktop.link import GuestLink
 from actors.desktop.pool.desktops import BootedDesktop, Lives
-from actors.desktop.pool.leased import LeasedDesktop
+from actors.desktop.pool.leased import DesktopControl, LeasedDesktop
 from actors.desktop.provider import Desktop, DesktopHealth, Provider, SshAddress
 from actors.desktop.recorder import Recorder
 from actors.desktop.scene import DesktopScene
 from actors.errors import DesktopFault, GuestRefused
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
-from apis.observation import Observation
+from apis.observation import SCREEN, Observation
 from apis.prompts.text import Turn
+from apis.tasks.osworld import (
+    ActivateWindow,
+    CloseWindow,
+    Evaluator,
+    Sleep,
+    SleepParameters,
+    Task,
+    WindowParameters,
+    opened,
+)
 from apis.tasks.verify.manifest import MANIFEST, Manifest
 from apis.tasks.verify.verify import TaskVerdict, WantedFile
 from apis.tasksets.published import PublishedError
@@ -185,3 +195,46 @@ async def test_published_verdicts_are_two_at_once_and_their_package_is_no_tasks_
         ("not_judged", "verifier")
     ] * 4
     assert max(at_once) == 2
+
+
+WINDOW = WindowParameters(window_name="gone")
+
+
+class Windowless:
+    """A desktop on which no window of the wanted name ever comes."""
+
+    home, screen = "/home/agent", SCREEN
+
+    def __init__(self, refuses: str) -> None:
+        self.asked: list[str] = []
+        self._refuses = refuses
+
+    async def call(self, method: str, args: dict[str, Any], timeout_s: float) -> str:
+        self.asked.append(method)
+        if method == self._refuses:
+            raise GuestRefused("no_window", "there is no such window")
+        return "done"
+
+
+async def prepared(*config: Any, refuses: str = "raise_window") -> list[str]:
+    desktop = Windowless(refuses)
+    task = Task(id="a", instruction="Do it", config=[*config], evaluator=Evaluator(func="infeasible"))
+    await DesktopControl(cast("LeasedDesktop", desktop), SeatConfig()).prepare(task)
+    return desktop.asked
+
+
+async def test_a_window_that_does_not_come_is_no_fault_of_set_up() -> None:
+    raised = ActivateWindow(parameters=WINDOW)
+    sleep = Sleep(parameters=SleepParameters(seconds=1))
+    assert await prepared(raised, sleep) == ["raise_window", "settle", "settle", "settle"]
+
+
+async def test_no_keys_are_pressed_for_a_window_that_is_not_there_to_be_closed() -> None:
+    closed = CloseWindow(parameters=WINDOW)
+    assert "hotkey" not in await prepared(closed)
+    assert "hotkey" in await prepared(closed, refuses="")
+
+
+async def test_a_program_that_does_not_open_is_a_fault_of_set_up() -> None:
+    with pytest.raises(DesktopFault, match="no_window"):
+        await prepared(opened("/home/user/a.odt"), refuses="open_window")

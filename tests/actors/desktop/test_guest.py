@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from actors.desktop.faults import LinkState
-from actors.desktop.link import LinkDown
 from actors.errors import GuestRefused
 from apis.observation import from_guest
 
@@ -176,10 +174,3 @@ async def test_bad_requests_are_refused_and_the_agent_goes_on(guest: Guest):
         assert refused.value.kind == kind, (name, refused.value)
     assert await guest("read_file", path=".bashrc") == b"PS1='$ '\nHISTFILE=\nset +H  # \"!\" stands for itself\n"
     assert await guest("ping") == "pong"
-
-
-async def test_a_stopped_agent_is_silent(guest: Guest):
-    await guest.provider.freeze(guest.desktop)
-    with pytest.raises(LinkDown) as down:
-        await guest.link.call("ping", timeout_s=0.3)
-    assert down.value.state is LinkState.SILENT

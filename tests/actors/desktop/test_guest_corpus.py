@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from actors.cluster.checks.apis.command import missing
 from apis.applications import OFFICE
-from apis.observation import Element, from_guest
+from apis.observation import Element
 from apis.plans.action import typed
 from apis.tasksets.steps import CSV_FILTER
 from tests.actors.desktop.offices import Office, booted
@@ -157,27 +157,6 @@ async def test_browser(desk: Desk, form: str) -> None:
     await desk.keys("Escape")
 
 
-@needs["google_chrome"]
-@pytest.mark.proof
-async def test_file_dialogs_of_the_browser(desk: Desk, form: str) -> None:
-    await desk.keys("ctrl", "s")
-    await desk("wait_window", title="Save", accessible=False)
-    await desk("settle", timeout_ms=5000, quiet_ms=300)
-    assert "press ctrl, a, then type a path, then press alt, s" in from_guest(await desk("observe")).unread
-    await desk.keys("ctrl", "a")
-    await desk.type(f"{HOME}/names/for")
-    await desk.keys("alt", "s")
-    assert "<form>" in await desk.text("names/for.html")
-    await desk.run("mv names/for.html names/for")
-    await desk.click("push-button", "Choose")
-    await desk("wait_window", title="Open File", accessible=False)
-    await desk("settle", timeout_ms=5000, quiet_ms=300)
-    await desk.type(f"{HOME}/names/for")
-    await desk.keys("alt", "o")
-    (button,) = [element.label for element in await desk.seen() if "Choose" in element.label]
-    assert button.endswith(": for")
-
-
 @needs["code"]
 async def test_code_editor(desk: Desk) -> None:
     for name in ("typed.py", "typed.html", "typed.md"):
@@ -209,18 +188,3 @@ async def test_calc(desk: Desk) -> None:
     await desk.type("\n".join([*CORPUS, "=1+2"]) + "\n")
     told = await desk("tool", owner="CalcTools", name="get_column_data", arguments={"column_name": "A"})
     assert json.loads(told[told.index("[") :]) == [*CORPUS, 3]
-
-
-@needs_office
-@pytest.mark.proof
-async def test_impress(desk: Desk) -> None:
-    text = "\n".join(SHORT)
-    await desk.open(*OFFICE, "--impress", title="Impress")
-    await desk.type(text)
-    told = await desk("info")
-    for _ in range(40):  # a busy office does not answer at once
-        if not told.startswith("not known"):
-            break
-        await desk("settle", timeout_ms=500, quiet_ms=100)
-        told = await desk("info")
-    assert json.dumps(text, ensure_ascii=False)[1:-1].replace('\\"', '"') in told

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import random
 import re
 import shutil
 import time
@@ -19,7 +18,7 @@ from apis.applications import OFFICE
 from apis.apps.check.case import picture
 from apis.tasks.osworld import Open, OpenParameters
 from tests.actors.desktop.offices import Office, booted
-from tests.actors.desktop.writer_documents import BODY, EACH_ITS_OWN, docx, gone, odt, run
+from tests.actors.desktop.writer_documents import BODY, docx, gone, odt, run
 
 pytestmark = [
     pytest.mark.desktop,
@@ -214,69 +213,6 @@ async def test_a_new_document_has_no_file_yet(writer: Writer) -> None:
 
 
 @pytest.mark.proof
-async def test_pages_with_footers_of_their_own_are_numbered_too(writer: Writer) -> None:
-    """Last, for the document in front is another one from here on."""
-    await writer("write_file", path="Documents/pages.odt", data=odt("<text:p>a</text:p>", EACH_ITS_OWN))
-    await writer.open("Documents/pages.odt")
-    await writer.says("footer, center: page numbers...", "add_page_numbers", position="bottom_center", start_number=1)
-    assert await writer.tool("save") == "saved pages.odt"
-    with zipfile.ZipFile(io.BytesIO(await writer("read_file", path="Documents/pages.odt"))) as archive:
-        styles = archive.read("styles.xml").decode().partition('<style:master-page style:name="Standard"')[2]
-    footers = re.findall(r"<style:footer(?:-left|-first)?(?: .*?)?>.*?</style:footer(?:-left|-first)?>", styles)
-    assert ["page-number" in footer for footer in footers] == [True] * 3, styles
-
-
-@pytest.mark.proof
-async def test_a_broken_drawing_takes_the_place_of_nothing(writer: Writer) -> None:
-    await writer.press("ctrl+Home", "shift+End")
-    await writer("write_file", path="cut.svg", data=b"<svg width")
-    told = await writer.tool("insert_image_at_cursor", image_path="~/cut.svg")
-    assert told == "refused: image_path: cut.svg is no image that can be read"
-    assert "0: a" in await writer.info()
-
-
-@pytest.mark.proof
-async def test_a_pdf_has_comments_and_pictures_as_it_was_asked_for(writer: Writer) -> None:
-    note = "<office:annotation><dc:creator>me</dc:creator><text:p>see here</text:p></office:annotation>"
-    body = f'<text:p xmlns:dc="http://purl.org/dc/elements/1.1/">a{note}b</text:p><text:p/>'
-    await writer("write_file", path="Documents/noted.odt", data=odt(body))
-    await writer.open("Documents/noted.odt")
-    grain = io.BytesIO()
-    Image.frombytes("RGB", (300, 300), random.Random(0).randbytes(270_000)).save(grain, "PNG")
-    await writer("write_file", path="grain.png", data=grain.getvalue())
-    await writer.press("ctrl+End")
-    assert (await writer.tool("insert_image_at_cursor", image_path="~/grain.png")).startswith("inserted grain.png")
-    pdfs = {}
-    for quality, comments in (("standard", False), ("high", True), ("print", False)):
-        told = await writer.tool("export_to_pdf", output_path="~/x.pdf", quality=quality, include_comments=comments)
-        assert told == "wrote x.pdf"
-        pdfs[quality] = await writer("read_file", path="x.pdf")
-    assert [b"/Subtype /Text " in pdf for pdf in pdfs.values()] == [False, True, False]
-    assert [b"/DCTDecode" in pdf for pdf in pdfs.values()] == [True, True, False]
-    assert len(pdfs["standard"]) < len(pdfs["high"]) < len(pdfs["print"])
-
-
-@pytest.mark.proof
-async def test_capitals_stand_at_the_start_of_words_only(writer: Writer) -> None:
-    words = "the 2nd and mp3player of abc_def, cafe\u0301s o'neill 90's don\u2019t ex\u00adample"
-    await writer("write_file", path="Documents/words.odt", data=odt(f"<text:p>{words}</text:p>"))
-    await writer.open("Documents/words.odt")
-    await writer.says("9 words changed: every word there that begins with a letter has a capital", "capitalize_words")
-    capitals = "The 2nd And Mp3player Of Abc_def, Cafe\u0301s O'neill 90's Don\u2019t Ex\u00adample"
-    assert f"0: {capitals}" in await writer.info()
-
-
-@pytest.mark.proof
-async def test_a_side_that_follows_from_the_other_is_bounded_as_one_that_is_given(writer: Writer) -> None:
-    for name, size, argument in (("thin", (1, 500), "width"), ("flat", (500, 1), "height")):
-        await writer("write_file", path=f"{name}.png", data=picture([*size, "red"]))
-        said = await writer.tool("insert_image_at_cursor", image_path=f"~/{name}.png", **{argument: 11})
-        assert said == f"refused: {argument}: with 11 pixels the other side would have 5500: give both"
-        said = await writer.tool("insert_image_at_cursor", image_path=f"~/{name}.png", **{argument: 1})
-        assert said.startswith(f"inserted {name}.png, {size[0]} x {size[1]} pixels, in paragraph 0")
-
-
-@pytest.mark.proof
 async def test_the_print_preview_is_named_where_a_caret_is_needed(writer: Writer) -> None:
     await writer.press("ctrl+shift+o")
     refused = "the caret is not in the text, the print preview is open: close it first, with esc"
@@ -295,56 +231,33 @@ async def shown(writer: Writer, name: str, body: str) -> None:
     await writer.press("ctrl+Home")
 
 
-async def content(writer: Writer, name: str) -> str:
-    assert await writer.tool("save") == f"saved {name}"
-    with zipfile.ZipFile(io.BytesIO(await writer("read_file", path=f"Documents/{name}"))) as archive:
-        return archive.read("content.xml").decode().partition("<office:body>")[2]
+WORDS = "the 2nd and mp3player of abc_def, cafe\u0301s o'neill 90's don\u2019t ex\u00adample"
+CAPITALS = "The 2nd And Mp3player Of Abc_def, Cafe\u0301s O'neill 90's Don\u2019t Ex\u00adample"
+# A document's body, what is called on it, how the answer begins, and the paragraphs after it.
+CHANGED = {
+    "capitals at the start of words only": (WORDS, "capitalize_words", {}, "9 words changed: every word", [CAPITALS]),
+    "lines before each paragraph": (
+        "x</text:p><text:p>y", "find_and_replace", {"pattern": "^", "replacement": "A\n"}, "2 matches replaced",
+        ["A", "x", "A", "y"],
+    ),
+    "a line break in other case": (
+        "one<text:line-break/>two", "change_text_case", {"case_type": "uppercase", "pattern": r"one\stwo"}, "1 match",
+        ["ONE\\nTWO"],
+    ),
+    "too many words for one call": (
+        "ab " * 2001 + "</text:p><text:p>ab", "capitalize_words", {},
+        "refused: paragraph_indices: 2002 words begin small, 2000 are the most for one call", None,
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.proof
-async def test_a_picture_stays_beside_what_is_replaced(writer: Writer) -> None:
-    await shown(writer, "drawn.odt", "<text:p>cat and cow</text:p>")
-    assert (await writer.tool("insert_image_at_cursor", image_path="red.png")).startswith("inserted red.png")
-    assert await writer.tool("find_and_replace", pattern="cat", replacement="dog") == "1 match replaced: paragraph 0"
-    assert (await writer.tool("capitalize_words")).startswith("3 words changed")
-    assert re.search("<draw:frame.*</draw:frame>Dog And Cow</text:p>", await content(writer, "drawn.odt"))
-    await writer.press("ctrl+Home", "Right", "Right")
-    assert (await writer.tool("insert_image_at_cursor", image_path="red.png")).startswith("inserted red.png")
-    said = await writer.tool("find_and_replace", pattern="Dog", replacement="hen")
-    assert said == "0 matches replaced: none outside fields and objects"
-    assert (await content(writer, "drawn.odt")).count("<draw:frame") == 2
-
-
-@pytest.mark.proof
-async def test_lines_put_before_every_paragraph_stand_before_each(writer: Writer) -> None:
-    await shown(writer, "lines.odt", "<text:p>x</text:p><text:p>y</text:p><text:p>z</text:p>")
-    said = await writer.tool("find_and_replace", pattern="^", replacement="A\n")
-    assert said == "3 matches replaced: paragraph 0, paragraph 1, paragraph 2"
-    assert [line.partition(": ")[2] for line in (await writer.info())[1:]] == ["A", "x", "A", "y", "A", "z"]
-
-
-@pytest.mark.proof
-async def test_a_sign_of_two_codes_changes_no_looks_before_it(writer: Writer) -> None:
-    await shown(writer, "bold.odt", "<text:p>a</text:p>")
-    await writer.press("ctrl+End")
-    await writer.tool("write_text", text="bc", bold=True)
-    await writer.tool("write_text", text="\U0001f600\U0001f600")
-    assert re.search(r">bc</text:span>(<text:span [^>]*>)?\U0001f600\U0001f600", await content(writer, "bold.odt"))
-
-
-@pytest.mark.proof
-async def test_a_line_break_stays_one_in_other_case(writer: Writer) -> None:
-    await shown(writer, "broken.odt", "<text:p>one<text:line-break/>two</text:p>")
-    await writer.tool("change_text_case", case_type="uppercase", pattern=r"one\stwo")
-    assert (await writer.info())[1:] == ["0: ONE\\nTWO"]
-
-
-@pytest.mark.proof
-async def test_more_words_than_one_call_may_change_are_refused(writer: Writer) -> None:
-    await shown(writer, "long.odt", f"<text:p>{'ab ' * 2001}</text:p><text:p>ab</text:p>")
-    said = await writer.tool("capitalize_words")
-    assert said.startswith("refused: paragraph_indices: 2002 words begin small, 2000 are the most for one call"), said
-    assert (await writer.tool("capitalize_words", paragraph_indices=[1])).startswith("1 word changed")
+async def test_words_and_paragraphs_are_changed_as_they_are_said_to_be(writer: Writer) -> None:
+    for number, (name, (body, tool, arguments, said, after)) in enumerate(CHANGED.items()):
+        await shown(writer, f"changed{number}.odt", f"<text:p>{body}</text:p>")
+        assert (await writer.tool(tool, **arguments)).startswith(said), name
+        if after is not None:
+            assert [line.partition(": ")[2] for line in (await writer.info())[1:]] == after, name
 
 
 @pytest.mark.proof
@@ -370,13 +283,6 @@ async def test_what_is_deleted_under_change_tracking_is_not_read_matched_or_brou
     assert re.findall("<w:delText[^>]*>([^<]*)</w:delText>", text) == ["old cost", "XX", "fig"]
     lines = ["".join(re.findall("<w:t(?: [^>]*)?>([^<]*)</w:t>", part)) for part in text.split("</w:p>")]
     assert lines[:3] == ["The price is new fee now.", "kiwi and kiwi", "pear FIG"]
-
-
-async def test_what_is_deleted_by_hand_while_changes_are_recorded_is_not_read(writer: Writer) -> None:
-    await shown(writer, "recorded.odt", "<text:tracked-changes/><text:p>One two three.</text:p>")
-    await writer.press(*["delete"] * 4)
-    assert (await writer.info())[1:] == ["0: two three."]
-    assert "text:deletion" in await content(writer, "recorded.odt"), "changes were recorded"
 
 
 async def test_a_document_that_is_open_for_reading_only_is_not_changed(writer: Writer) -> None:

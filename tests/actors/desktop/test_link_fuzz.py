@@ -157,6 +157,20 @@ def test_any_observation_is_bounded_or_refused(frame: Any):
     within_bounds(frame)
 
 
+NONSENSE = {
+    "no MessagePack": framed(b"\xc1\xc1\xc1"),
+    "a reply of another shape": framed(msgspec.msgpack.encode({"i": 1, "r": 1, "extra": 1})),
+    "not a map": framed(msgspec.msgpack.encode([1, 2])),
+    "an error of another shape": framed(msgspec.msgpack.encode({"i": 1, "e": "no"})),
+    "an endless error": framed(msgspec.msgpack.encode({"i": 1, "e": ["failed", "x" * 3000]})),
+}
+
+
+@pytest.mark.parametrize("said", NONSENSE.values(), ids=NONSENSE)
+def test_nonsense_is_the_guests_doing(said: bytes) -> None:
+    assert heard(said, "ping").state is LinkState.NONSENSE
+
+
 def test_answers_that_cost_much():
     deep = b"\x82\xa1i\x01\xa1r\x81\xa1a" + b"\x91" * 3_000_000 + b"\xc0"
     claims = [b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff"]
@@ -173,8 +187,3 @@ def test_answers_that_cost_much():
     assert heard(framed(odd), "observe") == Frame(windows=[], elements=[])
     many = {"windows": [], "elements": [[]] * 3_000_000}  # a byte each, and as objects sixty
     assert isinstance(heard(answer(many), "observe"), LinkDown)
-
-
-def test_a_call_that_the_host_should_not_make():
-    with pytest.raises(ProtocolError):
-        heard(b"", "no_such_method")

@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+import pytest_asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.desktop import memo as memos
+from actors.desktop.config import DesktopsConfig, PoolConfig, SandboxConfig, SeatConfig
+from actors.desktop.demonstrators import of_oracle
+from actors.desktop.episode import Episode, PlayedEpisode
 from actors.desktop.memo import BUNDLED, Memo, known
 from actors.desktop.memo_file import TEXT_MOST, read
-from actors.desktop.recorder import EndState
-from actors.desktop.remembered import DISAGREES, NOT_REMEMBERED, NoDesktops, RememberedScene
-from actors.desktop.scene import EpisodeScene, Judged
+from actors.desktop.pool.desktops import BootedDesktop
+from actors.desktop.pool.leased import LeasedDesktop
+from actors.desktop.pool.pool import DesktopPool
+from actors.desktop.recorder import EndState, Recorder
+from actors.desktop.scene import DISAGREES, NOT_REMEMBERED, DesktopScene, Judged, NoDesktops, RememberedScene
 from actors.errors import AgentBrokeDesktop, DesktopFault
+from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.actions.gui import Action, Click, Exit, Hotkey, Wait
 from apis.observation import Element, Observation, Window
 from apis.prompts.compact import render_compact
 from apis.tasks.verify.manifest import Manifest
 from apis.tasks.verify.verify import TaskVerdict
+from policy.base import MODEL
+from policy.tokenizer import Tokenizer
+from runtime.segments import SegmentStore
 
 TASK = "file_manager/train/1"
 ACTIONS: list[Action] = [Click(coordinates=(1, 2)), Hotkey(keys=["ctrl", "s"]), Wait()]
@@ -78,7 +90,7 @@ class Leases:
         self.given: list[FakeDesktop] = []
         self.late_at = late_at
 
-    async def __call__(self) -> EpisodeScene:
+    async def __call__(self) -> Any:
         self.given.append(FakeDesktop(self.late_at))
         return self.given[-1]
 
@@ -86,7 +98,7 @@ class Leases:
 Trace = tuple[list[str], list[str], bool]
 
 
-async def played(scene: EpisodeScene, moves: Sequence[int]) -> Trace:
+async def played(scene: Any, moves: Sequence[int]) -> Trace:
     """What a policy with these moves is shown, answered and judged."""
     await scene.prepare()
     shown, answered = [], []
@@ -102,7 +114,7 @@ async def played(scene: EpisodeScene, moves: Sequence[int]) -> Trace:
 
 
 def memo(folder: Path) -> Memo:
-    return Memo("3/compact/1500/0", folder / "memo.parquet")
+    return Memo("3/compact/1500/0/a", folder / "memo.parquet")
 
 
 EPISODES = st.lists(st.lists(st.integers(0, 2), max_size=4), min_size=1, max_size=12)
@@ -163,7 +175,7 @@ async def test_a_desktop_that_breaks_under_what_is_remembered_is_no_failure_of_t
     kept = memo(tmp_path)
     await played(RememberedScene(TASK, kept, Leases()), [0])
 
-    async def broken() -> EpisodeScene:
+    async def broken() -> Any:
         return Broken()
 
     with pytest.raises(DesktopFault) as fault:
@@ -187,7 +199,7 @@ class Slow(FakeDesktop):
 async def test_what_a_slow_program_shows_and_answers_is_not_remembered(tmp_path: Path) -> None:
     kept = memo(tmp_path)
 
-    async def slow() -> EpisodeScene:
+    async def slow() -> Any:
         return Slow()
 
     scene = RememberedScene(TASK, kept, slow)
@@ -210,7 +222,7 @@ async def test_where_no_desktop_may_be_booted_an_unknown_step_is_a_fault_that_is
     kept = memo(tmp_path)
     await played(RememberedScene(TASK, kept, Leases()), SOLVED)
 
-    async def none() -> EpisodeScene:
+    async def none() -> Any:
         await NoDesktops().acquire(1.0)
         raise AssertionError
 
@@ -241,12 +253,91 @@ async def test_another_process_knows_what_was_remembered(tmp_path: Path) -> None
     leases = Leases()
     assert (await played(RememberedScene(TASK, other, leases), SOLVED))[2]
     assert not leases.given
-    elsewhere = await Memo.open("3/compact/1500/1", tmp_path / "memo.parquet")
+    changed = await Memo.open("3/compact/1500/0/b", tmp_path / "memo.parquet")
+    assert changed.seen(changed.root(TASK)) is None  # other sources of the guest, or of verifiers
+    await played(RememberedScene(TASK, changed, Leases(late_at=0)), SOLVED)
+    await changed.close()
+    assert {line.scope for line in read(tmp_path / "memo.parquet")} == {changed.scope}
+    await kept.close()
+    elsewhere = await Memo.open("3/compact/1500/1/a", tmp_path / "memo.parquet")
     assert elsewhere.seen(elsewhere.root(TASK)) is None  # another image
-    only = await Memo.open("3/compact/1500/none", tmp_path / "memo.parquet", only=True)
+    only = await Memo.open("3/compact/1500/none/a", tmp_path / "memo.parquet", only=True)
     assert only.seen(only.root(TASK)) is not None  # which has no image of its own; the bundled lines are more
     none = tmp_path / "none.parquet"
-    here = (await Memo.open("3/compact/1500/none", none, only=True)).scope
+    here = (await Memo.open("3/compact/1500/none/a", none, only=True)).scope
     assert here == read(BUNDLED)[0].scope
     assert known(here, none).startswith(f"{len(read(BUNDLED))} of ")
     assert known(kept.scope, none).endswith("nothing is remembered at the beginning")
+
+
+SEAT = SeatConfig(screenshots="none")
+
+
+def reservation(task: str, max_turns: int = 12) -> Reservation:
+    return Reservation(
+        token=1, lane=Lane.DEMO, task=task, group="", slot=0, seed=1,
+        sampling=Sampling(temperature=1.0, max_new_tokens=64), max_turns=max_turns, pin=None,
+        phase=PhaseRef(phase=Phase.DEMO, index=0),
+    )  # fmt: skip
+
+
+class Table:
+    """A pool, a memo and who plays on them."""
+
+    def __init__(self, pool: DesktopPool, kept: Memo, folder: Path) -> None:
+        self.pool, self.kept = pool, kept
+        self.recorder = Recorder(SegmentStore(folder, "test"))
+        self.tokenizer = Tokenizer.load(MODEL)
+
+    async def play(self, task: str, max_turns: int = 12) -> tuple[PlayedEpisode, int]:
+        """The episode of the task's oracle, and how many desktops it took."""
+        work = reservation(task, max_turns)
+        leased: list[BootedDesktop] = []
+
+        async def lease() -> DesktopScene:
+            leased.append(await self.pool.acquire(60.0))
+            return DesktopScene(work, LeasedDesktop(leased[-1]), SEAT)
+
+        try:
+            episode = Episode(
+                work,
+                RememberedScene(task, self.kept, lease),
+                answerer=of_oracle(work, self.tokenizer, "compact", 0.0),
+                recorder=self.recorder,
+                config=SEAT,
+                enter=lambda stage: None,
+            )
+            return await episode.play(), len(leased)
+        finally:
+            for one in leased:
+                self.pool.retire(one)
+
+
+@pytest_asyncio.fixture
+async def table(tmp_path: Path, state_dir: str) -> AsyncIterator[Table]:
+    desktops = DesktopsConfig(provider=SandboxConfig(state_dir=state_dir), pool=PoolConfig(warm_pool=0))
+    pool = await DesktopPool.open(desktops, tmp_path / "episodes")
+    made = Table(pool, Memo(memos.scope(SEAT, desktops), tmp_path / "memo.parquet"), tmp_path / "segments")
+    yield made
+    await made.recorder.close()
+    await pool.close()
+
+
+@pytest.mark.parametrize("task", ["text_editor/train/100", "note_to_terminal/train/7"])
+async def test_an_episode_is_played_again_without_a_desktop_and_goes_on_with_one(table: Table, task: str) -> None:
+    first, desktops = await table.play(task)
+    assert first.outcome.success
+    assert desktops == 1
+    assert not any(step.remembered for step in first.steps)
+    again, desktops = await table.play(task)
+    assert again.outcome == first.outcome
+    assert desktops == 0
+    assert all(step.remembered for step in again.steps)
+    assert [step.line for step in again.steps] == [step.line for step in first.steps]
+    last = list(table.kept._lines)[-1]
+    del table.kept._lines[last]  # what the last action led to: another desktop is led there, and agrees on the way
+    more, desktops = await table.play(task)
+    assert more.outcome == first.outcome
+    assert desktops == 1
+    assert table.kept.contradicted == 0
+    assert [step.remembered for step in more.steps].count(False) in (1, 2)

@@ -6,21 +6,16 @@ The ends are made by LibreOffice itself, by hands that know what is asked and do
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from actors.desktop.files import office as judge
 from actors.desktop.files.office import PROGRAM
 from actors.desktop.files.read_home import FileSeen, ReadLimits, as_wanted
 from actors.desktop.providers import home
-from apis.documents.read.bounds import Bounds, Budget
-from apis.documents.read.written import strange
 from apis.tasks.verify import office
 from apis.tasks.verify.verify import OFFICE, WantedFile
 
@@ -167,7 +162,6 @@ MORE = {  # by kind: what else is done after what was asked
         "a title": "doc.DocumentProperties.Title = 'ADDED'",
     },
 }
-EPISODE_CPU_S = 5.0  # of the office, of which a verdict may take a part
 needs_office = pytest.mark.skipif(not PROGRAM.is_file(), reason="LibreOffice is not installed")
 pytestmark = [needs_office, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -216,35 +210,3 @@ async def test_what_was_asked_passes_in_every_way_to_save_it_and_nothing_beside_
     passed = {name.rpartition(".")[0] for name, difference in found.items() if not difference}
     sums = {f"formula {at}" for at, right in enumerate(FORMULAS.values()) if right and ending == "xlsx"}
     assert passed == honest.keys() | sums, {name: found[name] for name in found}
-
-
-def spent_s() -> float:
-    """Processor seconds of this process and of those that it has waited for."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
-
-
-@pytest.mark.parametrize("ending", KINDS)
-async def test_a_verdict_takes_far_less_of_the_processor_than_an_episode(
-    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What it writes with `-s` stands in the package's README. Without bubblewrap, which hides what is spent in it."""
-
-    def command(folder: Path, _: int) -> list[str]:
-        work = str(folder / "work")
-        return ["env", f"HOME={work}", "/usr/bin/python3", "-I", str(folder / "inside.py"), work, f"{work}/profile"]
-
-    monkeypatch.setattr(judge, "_command", command)
-    own, *_ = KINDS[ending]
-    ends = made(tmp_path, {f"end.{ending}": (ending, [own, own], DONE[ending])}, STARTS)
-    took = []
-    for _ in range(3):
-        began = spent_s()
-        assert await judged(ends) == {f"end.{ending}": ""}
-        took.append(spent_s() - began)
-    end, began = next(iter(ends.values())), spent_s()
-    assert all(strange(end, [end, end], lambda: Budget(Bounds())) == "" for _ in range(20))
-    packages = (spent_s() - began) / 20
-    said = f"{ending}: {min(took):.2f} to {max(took):.2f} CPU-seconds a verdict, {packages:.3f} of packages alone"
-    sys.stdout.write(f"\n{said}\n")
-    assert min(took) < EPISODE_CPU_S / 2

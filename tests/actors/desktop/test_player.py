@@ -42,8 +42,6 @@ async def test_two_at_once_end_with_their_outcomes_and_costs(pool: DesktopPool) 
         assert play.faults == []
         assert 0 < play.cpu_s < 30
         assert play.boot_cpu_s > 0
-        assert play.stages.keys() >= {"setup", "observing", "acting", "verifying"}
-        assert abs(sum(play.stages.values()) - play.wall_s) < 1e-6
     assert one.steps[-1].response.endswith("Agent.exit(success=True)")
 
 

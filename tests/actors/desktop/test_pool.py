@@ -238,30 +238,6 @@ async def test_desktops_have_from_the_next_boot_what_fits_so_many_seats(
     await pool.close()
 
 
-async def test_limits_are_fitted_once_other_processes_see_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    provider, seen = OneSpare(stuck=False), list[str]()
-
-    async def opened(*_: object) -> OneSpare:
-        seen.append("opened")
-        return provider
-
-    def fitted(_: DesktopsConfig, fit_seats: int = 0) -> DesktopSpec:
-        if fit_seats:
-            seen.append("fitted")
-            raise ConfigError("too many")
-        return DesktopSpec()
-
-    async def close() -> None:
-        seen.append("closed")
-
-    monkeypatch.setattr(pool_module, "open_provider", opened)
-    monkeypatch.setattr(pool_module, "desktop_of", fitted)
-    monkeypatch.setattr(provider, "close", close)
-    with pytest.raises(ConfigError, match="too many"):
-        await DesktopPool.open(DesktopsConfig(), tmp_path, fit_seats=4)
-    assert seen == ["opened", "fitted", "closed"]
-
-
 async def test_a_spare_that_refuses_is_no_error_of_its_acquirer():
     provider = OneSpare(stuck=False)
     pool = provider.pool()

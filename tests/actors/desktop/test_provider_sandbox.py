@@ -16,6 +16,7 @@ from actors.desktop.files.read_home import ReadLimits
 from actors.desktop.link import GuestLink, LinkDown, evidence_of
 from actors.desktop.provider import Desktop, DesktopSpec
 from actors.desktop.providers.sandbox import cgroups, command
+from actors.desktop.providers.sandbox import provider as provider_module
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import DesktopFault
 from apis.guest.session.members import descendants
@@ -284,3 +285,31 @@ async def test_a_killed_agent_is_the_guests_doing(sandbox: SandboxProvider):
     assert (seen.alive, seen.exit_signal, seen.oom_kills, seen.limit_hits, seen.processes_refused) == (True, 0, 0, 0, 0)
     assert cause_of(seen) is BrokenBy.LINK_CLOSED
     await link.close()
+
+
+ENDS_S = 10.0
+write = os.write
+
+
+@pytest.mark.parametrize("when", ["before it lets go", "as it lets go", "while it serves"])
+async def test_a_sandbox_ends_with_its_lifeline(sandbox: SandboxProvider, monkeypatch, when: str) -> None:
+    if when == "before it lets go":  # bwrap gets its byte, the session never gets its own
+
+        def half(fd: int, data: bytes) -> int:
+            return write(fd, data[:1] if data == b"12" else data)
+
+        monkeypatch.setattr(provider_module.os, "write", half)
+    desktop = await sandbox.boot(DesktopSpec())
+    box = sandbox._sandboxes[desktop.name]
+    assert box.init is not None
+    assert box.outer is not None
+    if when == "while it serves":
+        link = await GuestLink.open(desktop, timeout_s=30.0)
+        assert await link.call("ping", timeout_s=5.0) == "pong"
+        await link.close()
+    os.close(box.lifeline)
+    box.lifeline = -1
+    await box.init.ended(ENDS_S)
+    await box.outer.ended(ENDS_S)
+    assert not (await sandbox.probe(desktop)).alive
+    await sandbox.destroy(desktop)

@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import asyncssh
 import msgspec
@@ -347,9 +346,11 @@ async def test_a_machine_that_takes_the_code_too_slowly_gets_no_more_of_it(
     async def reads_late(process: asyncssh.SSHServerProcess[bytes]) -> None:
         nonlocal size
         await late.wait()
-        while data := await process.stdin.read(1 << 20):
-            size += len(data)
-        came.set()
+        try:
+            while data := await process.stdin.read(1 << 20):
+                size += len(data)
+        finally:  # the connection is gone
+            came.set()
 
     async with serving(tmp_path, reads_late, window=4096) as hosts:
         with pytest.raises(DesktopFault, match="boot_timeout"):
@@ -359,18 +360,11 @@ async def test_a_machine_that_takes_the_code_too_slowly_gets_no_more_of_it(
     assert size < len(hosts_module.archive())
 
 
-async def test_a_machine_without_its_folder_is_a_fault_that_names_it(provider: SshProvider, machine: MachineConfig):
-    elsewhere = SshProvider(SshConfig(machines=[msgspec.structs.replace(machine, folder="/none")]))
-    with pytest.raises(DesktopFault, match="/none"):
-        await elsewhere.boot(DesktopSpec())
-    await elsewhere.close()
-
-
 async def test_a_lost_owner_takes_its_sessions_along(provider: SshProvider, machine: MachineConfig):
     await provider.boot(DesktopSpec())
     assert len(sessions_on(machine)) == 1
-    for line in provider._machines[0]._lines:
-        (await line.connection()).abort()  # as the kernel does for a killed process
+    for session in provider._sessions.values():
+        session.connection.abort()  # as the kernel does for a killed process
     for _ in range(300):
         if not sessions_on(machine):
             break
@@ -394,11 +388,13 @@ async def test_an_unreachable_machine_is_a_fault(provider: SshProvider, machine:
     assert cause_of(evidence_of(health, lost, acted=True)) is FaultCause.MACHINE_UNREACHABLE
 
 
-async def test_another_host_key_is_refused(machine: MachineConfig, provider: SshProvider):
+async def test_another_host_key_or_folder_is_refused(machine: MachineConfig, provider: SshProvider):
     other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
-    imposter = SshProvider(SshConfig(machines=[msgspec.structs.replace(machine, host_key=other)]))
-    with pytest.raises(DesktopFault, match="Host key is not trusted"):
-        await imposter.boot(DesktopSpec())
+    for more, said in (({"host_key": other}, "Host key is not trusted"), ({"folder": "/none"}, "/none")):
+        changed = SshProvider(SshConfig(machines=[msgspec.structs.replace(machine, **more)]))
+        with pytest.raises(DesktopFault, match=said):
+            await changed.boot(DesktopSpec())
+        await changed.close()
 
 
 def test_bad_settings_are_told(tmp_path: Path):
@@ -407,26 +403,3 @@ def test_bad_settings_are_told(tmp_path: Path):
     for machines in ([], [machine], [msgspec.structs.replace(machine, host_key="not a key")]):
         with pytest.raises(ConfigError):
             SshProvider(SshConfig(machines=machines))
-
-
-async def test_the_wait_for_other_errands_is_no_part_of_an_errands_time():
-    machine = object.__new__(hosts_module._Machine)
-    machine._turn = asyncio.Semaphore(1)
-    machine._errands = SimpleNamespace(connection=lambda: asyncio.sleep(0, "connection"))
-    entered = asyncio.Event()
-
-    async def other() -> None:
-        async with machine.errand(10):
-            entered.set()
-            await asyncio.sleep(0.3)
-
-    busy = asyncio.ensure_future(other())
-    await entered.wait()
-    async with machine.errand(0.2) as connection:
-        assert busy.done()
-        assert connection == "connection"
-    with pytest.raises(TimeoutError):
-        async with machine.errand(0.05):
-            await asyncio.sleep(5)
-    async with machine.errand(1):  # a turn that ended late was given back
-        pass

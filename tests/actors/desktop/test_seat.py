@@ -172,44 +172,35 @@ def reserved(token: int = 1, lane: Lane = Lane.TRAIN) -> Reservation:
     )  # fmt: skip
 
 
-class Busy(Actor):
-    """A sampler that never comes to an end."""
+class Poor(Actor):
+    """A sampler that fails at its first request, where it is asked once, and else never comes to an end."""
+
+    config: bool
 
     @handles(Generate)
     async def generate(self, msg: Generate) -> Generated:
-        """Wait."""
+        """Fail, or wait."""
+        if not self.config:
+            raise ZeroDivisionError("a defect")
         await asyncio.wait_for(asyncio.Event().wait(), 60)
         raise AssertionError
 
 
-async def test_a_full_sampler_is_a_fault_that_names_it(tmp_path):
+@pytest.mark.parametrize("full", [True, False])
+async def test_a_sampler_that_is_full_or_fails_is_a_fault_that_names_it(tmp_path, full: bool):
     async with ActorSystem(tmp_path) as system:
-        await system.spawn(ActorSpec(name="sampler/0", factory=Busy, mailbox=1, stop_timeout_s=1.0))
+        await system.spawn(
+            ActorSpec(name="sampler/0", factory=Poor, config=full, mailbox=1 if full else 9, stop_timeout_s=1.0)
+        )
         answers = SampledAnswers([system.ref("sampler/0", "desktop/0")], Tokenizer.load(MODEL), reserved(), "g1.0", 1.5)
-        seen = Observation(windows=(), elements=())
-        asks = [answers.answer(step, Prompt(user="x"), seen, [], None) for step in range(3)]
+        asks = [
+            answers.answer(step, Prompt(user="x"), Observation((), ()), [], None) for step in range(3 if full else 1)
+        ]
         found = await asyncio.gather(*asks, return_exceptions=True)
         assert all(isinstance(error, DesktopFault) and error.cause == "sampler_unavailable" for error in found), found
-        assert any("mailbox of sampler/0 stayed full" in str(error) for error in found)
-        (full,) = lines(tmp_path, "mailbox_full")
-        assert (full["name"], full["sender"], full["message"]) == ("sampler/0", "desktop/0", "Generate")
-
-
-class Failing(Actor):
-    """A sampler with a defect."""
-
-    @handles(Generate)
-    async def generate(self, msg: Generate) -> Generated:
-        """Fail."""
-        raise ZeroDivisionError("a defect")
-
-
-async def test_a_sampler_that_fails_is_a_fault_and_no_defect_of_the_seat(tmp_path):
-    async with ActorSystem(tmp_path) as system:
-        await system.spawn(ActorSpec(name="sampler/0", factory=Failing))
-        answers = SampledAnswers([system.ref("sampler/0", "desktop/0")], Tokenizer.load(MODEL), reserved(), "g1.0", 9.0)
-        with pytest.raises(DesktopFault, match=r"sampler_unavailable: .*a defect"):
-            await answers.answer(0, Prompt(user="x"), Observation(windows=(), elements=()), [], None)
+        assert any(("mailbox of sampler/0 stayed full" if full else "a defect") in str(error) for error in found)
+        full_lines = [(line["name"], line["sender"], line["message"]) for line in lines(tmp_path, "mailbox_full")]
+        assert full_lines == [("sampler/0", "desktop/0", "Generate")] * full
 
 
 @pytest.mark.parametrize("answers", ["sampled", "demonstrated"])

@@ -41,8 +41,8 @@ def test_the_sum_never_passes_what_is_there(config: SandboxConfig, seats: int, s
     assert MEMORY_LEAST_MIB <= each.memory_mib <= config.memory_mib
     assert PROCESSES_LEAST <= each.max_processes <= config.max_processes
     files, terminals = sums(config, seats, spares, there)[2:]
-    assert files.fits or each.open_files == OPEN_FILES_LEAST
-    assert terminals.fits or terminals.each == 4
+    assert files.total <= files.room or each.open_files == OPEN_FILES_LEAST
+    assert terminals.total <= terminals.room or terminals.each == 4
     if config.memory_mib * desktops <= there.memory_mib and config.max_processes * desktops <= there.processes:
         assert (each.memory_mib, each.max_processes) == (config.memory_mib, config.max_processes)
 
@@ -72,7 +72,7 @@ def test_ten_desktops_on_a_small_machine() -> None:
         "at most 153600 instead of 307200 for each of 10 desktops: 1536000 are more than this machine's 340000",
         "at most 64 for each of 10 desktops: 640 of this machine's 3072",
     ]
-    assert [one.fits for one in sums(SandboxConfig(), 8, 2, SMALL)] == [True, True, False, True]
+    assert [one.total <= one.room for one in sums(SandboxConfig(), 8, 2, SMALL)] == [True, True, False, True]
     assert fitted(SandboxConfig(), 1, 0, SMALL) == SandboxConfig()
     said = "desktops.count is 20: this machine has 2048 MiB of memory for desktops, which take at least 128 each: it is"
     with pytest.raises(ConfigError, match=f"^{said} at most 14, beside 2 that stand ready$"):

@@ -12,8 +12,6 @@ from pathlib import Path
 import msgspec
 import pytest
 from conftest import Guest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from actors.desktop.config import DesktopsConfig, SandboxConfig
 from actors.desktop.files.read_home import ReadLimits
@@ -22,7 +20,6 @@ from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.provider import Outside
 from actors.desktop.providers.sandbox import cgroups, ending
 from actors.errors import AgentBrokeDesktop, DesktopFault
-from apis.guest.session import members
 from apis.guest.session.members import Member, descendants, running
 from apis.tasks.verify.verify import WantedFile
 from tests.proofs import proofs
@@ -77,19 +74,6 @@ def test_only_stopped_ones_and_those_that_wait_for_them_are_still():
     assert running({1: member(0, "D")}, {1}) == [1]  # no child is waited for: it will come back by itself
 
 
-@given(
-    st.dictionaries(st.integers(1, 9), st.builds(member, st.integers(0, 9), st.text("RSDTtZ", min_size=1, max_size=3))),
-    st.sets(st.integers(1, 9)),
-)
-def test_whoever_may_run_is_named(members: dict[int, Member], told: set[int]):
-    left = running(members, told)
-    for pid, one in members.items():
-        if one.states & {"R", "S"}:
-            assert pid in left
-        if one.states <= {"T", "t", "Z"}:
-            assert pid not in left
-
-
 def test_parents_are_told_before_their_children():
     """A shell that saw its job stop, and was not yet stopped itself, would go on with the next one."""
     with subprocess.Popen(["sh", "-c", "sh -c 'echo; cat; true'; true"], stdin=-1, stdout=-1) as shell:
@@ -112,21 +96,6 @@ def test_a_desktop_is_looked_at_through_its_own_groups_alone(
     desktop = Outside(home="", uid=0, init_pid=sleepers[0], cgroups={"pids": "simulated"})
     assert ending._look(desktop, set()) == (sorted(sleepers), set(sleepers))
     assert "/proc" not in listed
-
-
-@given(st.dictionaries(st.integers(1, 9), st.integers(0, 9)))
-def test_of_a_known_set_parents_come_before_their_children(parents: dict[int, int]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(members, "_fields", lambda stat: ["S", str(parents[int(stat.parent.name)])])
-        patch.setattr(members, "_states", lambda _: frozenset("S"))
-        found = list(members.only(parents))
-    assert sorted(found) == sorted(parents)
-    for pid in found:
-        cycle, above = False, pid
-        for _ in found:
-            above = parents.get(above, 0)
-            cycle = cycle or above == pid
-        assert cycle or parents[pid] not in found or found.index(parents[pid]) < found.index(pid)
 
 
 @pytest.fixture

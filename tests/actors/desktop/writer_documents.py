@@ -8,16 +8,6 @@ import zipfile
 SPACES = ("office", "text", "table")
 NAMES = " ".join(f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in SPACES)
 MIME = "application/vnd.oasis.opendocument.text"
-EACH_ITS_OWN = (  # first, left and right pages
-    f'<office:document-styles {NAMES} xmlns:style="urn:oasis:names:tc:opendocument:xmlns:style:1.0"'
-    ' xmlns:fo="urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0" office:version="1.3">'
-    '<office:automatic-styles><style:page-layout style:name="P"><style:page-layout-properties'
-    ' fo:page-width="21cm" fo:page-height="29.7cm"/><style:footer-style/></style:page-layout></office:automatic-styles>'
-    '<office:master-styles><style:master-page style:name="Standard" style:page-layout-name="P">'
-    "<style:footer><text:p/></style:footer><style:footer-left><text:p/></style:footer-left>"
-    "<style:footer-first><text:p/></style:footer-first>"
-    "</style:master-page></office:master-styles></office:document-styles>"
-)
 ROW = "<table:table-row>{}</table:table-row>"
 CELL = '<table:table-cell office:value-type="string"><text:p>{}</text:p></table:table-cell>'
 BODY = (

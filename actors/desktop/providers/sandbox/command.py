@@ -5,7 +5,7 @@ its own network (loopback alone). It has its own process, ipc, host name, mount 
 of them. A refused system call fails with an errno and ends nothing. Calls of another architecture's numbers are
 refused.
 
-The filter is a classic BPF program (seccomp(2), linux/filter.h). It keeps a guest from parts of the kernel that are
+The filter is written by libseccomp. It keeps a guest from parts of the kernel that are
 large or see across processes: io_uring, BPF, keys, tracing, mounts, modules and clocks. Chromium's own sandbox needs
 user, process and network namespaces, so these are refused only where no Chromium is installed. A network namespace does
 not contain every kind of socket: AF_VSOCK would reach the hypervisor from a desktop that has no network.
@@ -13,13 +13,15 @@ not contain every kind of socket: AF_VSOCK would reach the hypervisor from a des
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
-import platform
 import resource
-import struct
-from collections.abc import Mapping, Sequence
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from apis.guest.code import start as code_start
 
@@ -76,6 +78,13 @@ _ETC = (
     "pango", "profile", "python3", "python3.11", "ssh/moduli", "terminfo", "vdpau_wrapper.cfg", "xdg",
 )  # fmt: skip
 _VAR = ("/var/lib/dbus", "/var/cache/fontconfig", "/var/lib/libreoffice")
+
+
+def started(argv: Sequence[str], uid: int | None, fds: Sequence[int], **more: Any) -> subprocess.Popen[bytes]:
+    """A program of user `uid`, of this process's own where that is None, which inherits the open ones of `fds`."""
+    own: dict[str, Any] = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
+    kept, env = [fd for fd in fds if fd >= 0], {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, pass_fds=kept, env=env, **own, **more)
 
 
 def limited(open_files: int) -> list[str]:
@@ -191,129 +200,86 @@ def sandbox_command(
     return command
 
 
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000  # SECCOMP_RET_*
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = (
-    0x20,
-    0x15,
-    0x35,
-    0x45,
-    0x06,
-)  # BPF_LD|W|ABS, BPF_JMP|{JEQ,JGE,JSET}|K, RET
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 32  # in struct seccomp_data, little endian
-_X32 = 0x40000000  # numbers of x86-64's other calling convention begin here
+# The library that writes filters; bubblewrap's users have it, since apt needs it. SCMP_* and enums of seccomp.h.
+_LIBRARY = "libseccomp.so.2"
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000  # SCMP_ACT_*
+_ON_OTHER_ARCHITECTURES, _SPEED, _BINARY_TREE = 2, 8, 2  # SCMP_FLTATR_ACT_BADARCH, SCMP_FLTATR_CTL_OPTIMIZE
+_EQUAL, _ABOVE, _MASKED = 4, 6, 7  # SCMP_CMP_EQ, SCMP_CMP_GT, SCMP_CMP_MASKED_EQ
 _NEW_USER = 0x10000000  # CLONE_NEWUSER
-_NEW_OTHERS = 0x0E020000  # CLONE_NEW{CGROUP,UTS,IPC,NS}: nothing on a desktop makes these
+_NEW_OTHERS = (0x00020000, 0x02000000, 0x04000000, 0x08000000)  # CLONE_NEW{NS,CGROUP,UTS,IPC}: nothing here makes these
 _NEW_TIME = 0x80  # CLONE_NEWTIME, of unshare alone: clone has its signal there
-
-_AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-# The numbers of arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h.
-_REFUSED = {
-    "x86_64": {
-        "ptrace": 101, "syslog": 103, "uselib": 134, "ustat": 136, "sysfs": 139, "vhangup": 153, "modify_ldt": 154,
-        "pivot_root": 155, "adjtimex": 159, "acct": 163, "settimeofday": 164, "mount": 165, "umount2": 166,
-        "swapon": 167, "swapoff": 168, "reboot": 169, "iopl": 172, "ioperm": 173, "init_module": 175,
-        "delete_module": 176, "quotactl": 179, "lookup_dcookie": 212, "clock_settime": 227, "kexec_load": 246,
-        "add_key": 248, "request_key": 249, "keyctl": 250, "migrate_pages": 256, "move_pages": 279,
-        "perf_event_open": 298, "fanotify_init": 300, "name_to_handle_at": 303, "open_by_handle_at": 304,
-        "clock_adjtime": 305, "setns": 308, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312,
-        "finit_module": 313, "kexec_file_load": 320, "bpf": 321, "userfaultfd": 323,
-    },
-    "aarch64": {
-        "lookup_dcookie": 18, "umount2": 39, "mount": 40, "pivot_root": 41, "vhangup": 58, "quotactl": 60, "acct": 89,
-        "kexec_load": 104, "init_module": 105, "delete_module": 106, "clock_settime": 112, "syslog": 116,
-        "ptrace": 117, "reboot": 142, "settimeofday": 170, "adjtimex": 171, "add_key": 217, "request_key": 218,
-        "keyctl": 219, "swapon": 224, "swapoff": 225, "migrate_pages": 238, "move_pages": 239, "perf_event_open": 241,
-        "fanotify_init": 262, "name_to_handle_at": 264, "open_by_handle_at": 265, "clock_adjtime": 266, "setns": 268,
-        "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272, "finit_module": 273, "bpf": 280,
-        "userfaultfd": 282, "kexec_file_load": 294,
-    },
-}  # fmt: skip
-# The same on both. A program that finds these missing does without.
-_MISSING = {
-    "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428, "move_mount": 429,
-    "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "pidfd_getfd": 438, "mount_setattr": 442,
-    "quotactl_fd": 443, "memfd_secret": 447,
-}  # fmt: skip
-_CLONE3 = 435  # its flags lie in memory, where a filter can't look: without it programs call clone
-_CLONES = {"x86_64": {"clone": 56, "unshare": 272}, "aarch64": {"clone": 220, "unshare": 97}}
-_SOCKETS = {"x86_64": {"socket": 41, "socketpair": 53}, "aarch64": {"socket": 198, "socketpair": 199}}
+REFUSED = (
+    "ptrace", "syslog", "uselib", "ustat", "sysfs", "vhangup", "modify_ldt", "pivot_root", "adjtimex", "acct",
+    "settimeofday", "mount", "umount2", "swapon", "swapoff", "reboot", "iopl", "ioperm", "init_module", "delete_module",
+    "quotactl", "lookup_dcookie", "clock_settime", "kexec_load", "add_key", "request_key", "keyctl", "migrate_pages",
+    "move_pages", "perf_event_open", "fanotify_init", "name_to_handle_at", "open_by_handle_at", "clock_adjtime",
+    "setns", "process_vm_readv", "process_vm_writev", "kcmp", "finit_module", "kexec_file_load", "bpf", "userfaultfd",
+)  # fmt: skip
+# A program that finds these missing does without. Of clone3 the flags lie in memory, where a filter can't look.
+MISSING = (
+    "io_uring_setup", "io_uring_enter", "io_uring_register", "open_tree", "move_mount", "fsopen", "fsconfig", "fsmount",
+    "fspick", "pidfd_getfd", "mount_setattr", "quotactl_fd", "memfd_secret", "clone3",
+)  # fmt: skip
 _NETLINK = 16
-_FAMILIES = (1, 2, 10, _NETLINK)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
-_NETLINKS = (0, 15)  # NETLINK_ROUTE, NETLINK_KOBJECT_UEVENT: what glib and Chromium listen to
+FAMILIES = (1, 2, 10, _NETLINK)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
+NETLINKS = (0, 15)  # NETLINK_ROUTE, NETLINK_KOBJECT_UEVENT: what glib and Chromium listen to
 
 
-def filter_supported(machine: str = "") -> bool:
-    """Whether there is a filter for `machine`, by default this one."""
-    return (machine or platform.machine()) in _AUDIT
+class _Compare(ctypes.Structure):
+    """struct scmp_arg_cmp: which argument of a call, how it is compared and with what."""
+
+    _fields_ = (("arg", ctypes.c_uint), ("op", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64))
 
 
-def filter_program(*, user_namespaces: bool, machine: str = "") -> bytes:
-    """The filter for `machine`, by default this one, as the kernel takes it: struct sock_filter, one after another."""
-    machine = machine or platform.machine()
-    lines = [
-        _line(_LOAD, _ARCHITECTURE),
-        _line(_EQUAL, _AUDIT[machine], 1, 0),
-        _refuse(errno.EPERM),
-        _line(_LOAD, _NUMBER),
-    ]
-    if machine == "x86_64":
-        lines += [_line(_AT_LEAST, _X32, 0, 1), _refuse(errno.ENOSYS)]
-    for number in _REFUSED[machine].values():
-        lines += [_line(_EQUAL, number, 0, 1), _refuse(errno.EPERM)]
-    for number in (*_MISSING.values(), _CLONE3):
-        lines += [_line(_EQUAL, number, 0, 1), _refuse(errno.ENOSYS)]
-    for name, number in _CLONES[machine].items():
-        lines += _of_call(number, _without(refused_flags(name, user_namespaces=user_namespaces)))
-    for number in _SOCKETS[machine].values():
-        lines += _of_call(number, _of_families())
-    return b"".join([*lines, _line(_RETURN, _ALLOW)])
+def filter_program(*, user_namespaces: bool) -> bytes:
+    """The filter of system calls as the kernel takes it; b"" where the library is missing."""
+    try:
+        library = ctypes.CDLL(_LIBRARY)
+    except OSError:
+        return b""
+    library.seccomp_init.restype = ctypes.c_void_p
+    context = ctypes.c_void_p(library.seccomp_init(_ALLOW))
+
+    def refuse(number: int, call: str, *arguments: _Compare) -> None:
+        known = library.seccomp_syscall_resolve_name(call.encode())
+        compared = (_Compare * len(arguments))(*arguments)
+        done = library.seccomp_rule_add_array(context, _ERRNO | number, known, len(arguments), compared)
+        if done not in (0, -errno.EDOM):  # a call that this architecture lacks
+            raise OSError(-done, f"no filter of {call}: {os.strerror(-done)}")
+
+    library.seccomp_attr_set(context, _ON_OTHER_ARCHITECTURES, _ERRNO | errno.ENOSYS)
+    library.seccomp_attr_set(context, _SPEED, _BINARY_TREE)
+    for call in REFUSED:
+        refuse(errno.EPERM, call)
+    for call in MISSING:
+        refuse(errno.ENOSYS, call)
+    for call in ("clone", "unshare"):
+        own = (*_NEW_OTHERS, *((_NEW_TIME,) if call == "unshare" else ()), *(() if user_namespaces else (_NEW_USER,)))
+        for flag in own:
+            refuse(errno.EPERM, call, _Compare(0, _MASKED, flag, flag))
+    for call in ("socket", "socketpair"):
+        for way, families in ((_EQUAL, set(range(max(FAMILIES))) - {*FAMILIES}), (_ABOVE, {max(FAMILIES)})):
+            for family in families:
+                refuse(errno.EAFNOSUPPORT, call, _Compare(0, way, family))
+        for way, protocols in ((_EQUAL, set(range(max(NETLINKS))) - {*NETLINKS}), (_ABOVE, {max(NETLINKS)})):
+            for protocol in protocols:
+                netlink = _Compare(0, _EQUAL, _NETLINK), _Compare(2, way, protocol)
+                refuse(errno.EPROTONOSUPPORT, call, *netlink)
+    with os.fdopen(os.memfd_create("seccomp", os.MFD_CLOEXEC), "rb") as file:
+        library.seccomp_export_bpf(context, file.fileno())
+        library.seccomp_release(context)
+        file.seek(0)
+        return file.read()
 
 
-def refused_flags(call: str, *, user_namespaces: bool) -> int:
-    """The flags of clone or unshare of which none may be set."""
-    return _NEW_OTHERS | _NEW_TIME * (call == "unshare") | _NEW_USER * (not user_namespaces)
-
-
-def _of_call(number: int, lines: list[bytes]) -> list[bytes]:
-    """`lines`, which return, for the call `number` alone."""
-    return [_line(_EQUAL, number, 0, len(lines)), *lines]
-
-
-def _without(flags: int) -> list[bytes]:
-    return [
-        _line(_LOAD, _FIRST_ARGUMENT),
-        _line(_ANY_BIT, flags, 0, 1),
-        _refuse(errno.EPERM),
-        _line(_RETURN, _ALLOW),
-    ]
-
-
-def _of_families() -> list[bytes]:
-    """Sockets of `_FAMILIES`, and of netlink's only `_NETLINKS`."""
-    lines = [_line(_LOAD, _FIRST_ARGUMENT), _line(_EQUAL, _NETLINK, 0, len(_NETLINKS) + 3)]
-    lines.append(_line(_LOAD, _THIRD_ARGUMENT))
-    lines += _one_of(_NETLINKS, errno.EPROTONOSUPPORT)
-    return lines + _one_of(_FAMILIES, errno.EAFNOSUPPORT)
-
-
-def _one_of(values: tuple[int, ...], otherwise: int) -> list[bytes]:
-    """Allow where what was loaded is one of `values`, else refuse."""
-    tests = [_line(_EQUAL, value, len(values) - at, 0) for at, value in enumerate(values)]
-    return [*tests, _refuse(otherwise), _line(_RETURN, _ALLOW)]
-
-
-def filter_opened(filter_: bytes) -> int:
-    """A descriptor that `filter_` can be read from, once."""
-    fd = os.memfd_create("seccomp", os.MFD_CLOEXEC)
-    os.write(fd, filter_)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
-
-
-def _line(code: int, value: int, if_so: int = 0, else_: int = 0) -> bytes:
-    """One instruction; the last two are how many instructions a jump passes by."""
-    return struct.pack("=HBBI", code, if_so, else_, value)
-
-
-def _refuse(number: int) -> bytes:
-    return _line(_RETURN, _ERRNO | number)
+@contextmanager
+def filter_opened(filter_: bytes) -> Iterator[int]:
+    """A descriptor that `filter_` can be read from, once; -1 where there is none."""
+    if not filter_:
+        yield -1
+        return
+    with os.fdopen(os.memfd_create("seccomp", os.MFD_CLOEXEC), "wb") as file:
+        file.write(filter_)
+        file.flush()
+        file.seek(0)
+        yield file.fileno()

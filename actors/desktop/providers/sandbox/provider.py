@@ -80,8 +80,7 @@ class SandboxProvider(abc.Provider):
         self._count = 0
         self._client_key = asyncssh.generate_private_key("ssh-ed25519")
         self._user_namespaces = nested_namespaces()
-        known = command.filter_supported()
-        self._filter = command.filter_program(user_namespaces=self._user_namespaces) if known else b""
+        self._filter = command.filter_program(user_namespaces=self._user_namespaces)
 
     @classmethod
     async def start(cls, config: SandboxConfig, run_id: str) -> SandboxProvider:
@@ -140,7 +139,6 @@ class SandboxProvider(abc.Provider):
             self._held = -1
 
     async def boot(self, spec: abc.DesktopSpec) -> abc.Desktop:
-        """See `Provider.boot`; returns when the sandbox's first process is about to run."""
         self._count += 1
         number = self._count
         sandbox = Sandbox(f"{self._owner.name}.{number}", self._folder / str(number), lease_user(number))
@@ -170,6 +168,14 @@ class SandboxProvider(abc.Provider):
         except OSError as error:
             detail = sandbox.last_words() or f"{error.strerror}: {error.filename or ''}"
             raise fault(FaultCause.SANDBOX_REFUSED, detail) from error
+        outside_view = abc.Outside(
+            home=str(sandbox.disk / "home"),
+            uid=sandbox.lease.uid,
+            init_pid=init_pid,
+            cgroups=sandbox.groups,
+            shared=str(self._folder),
+            trial=str(sandbox.trial),
+        )
         return abc.Desktop(
             name=sandbox.name,
             provider="sandbox",
@@ -180,14 +186,7 @@ class SandboxProvider(abc.Provider):
             agent=command.AGENT,
             home=command.GUEST_HOME,
             screen=(spec.width, spec.height),
-            outside=abc.Outside(
-                home=str(sandbox.disk / "home"),
-                uid=sandbox.lease.uid,
-                init_pid=init_pid,
-                cgroups=sandbox.groups,
-                shared=str(self._folder),
-                trial=str(sandbox.trial),
-            ),
+            outside=outside_view,
             warnings=tuple(sandbox.warnings),
         )
 
@@ -218,36 +217,18 @@ class SandboxProvider(abc.Provider):
         sandbox.says, status = _pipe_that_never_breaks()
         block, sandbox.lifeline = os.pipe()
         waits = os.dup(block)  # bwrap takes the first byte, the session the second
-        filter_fd = command.filter_opened(self._filter) if self._filter else -1
-        argv = command.limited(spec.open_files) + command.sandbox_command(
-            disk=sandbox.disk,
-            shared=self._folder,
-            editor=home.editor_place(),
-            name=sandbox.name,
-            size=f"{spec.width}x{spec.height}",
-            listen_fd=listener.fileno(),
-            status_fd=status,
-            block_fd=block,
-            go_fd=waits,
-            filter_fd=filter_fd,
-            user_namespaces=self._user_namespaces,
-            terminals=sandbox.terminals,
-        )
         identity = None if sandbox.lease.shared else sandbox.lease.uid
         try:
-            with (sandbox.disk / LOG).open("wb") as log:
-                sandbox.process = subprocess.Popen(  # noqa: ASYNC220 - must be started by the loop's thread, see above
-                    argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=[fd for fd in (listener.fileno(), status, block, waits, filter_fd) if fd >= 0],
-                    start_new_session=True,
-                    env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
-                    user=identity,
-                    group=identity,
-                    extra_groups=None if identity is None else [],
-                )
+            with command.filter_opened(self._filter) as filter_fd, (sandbox.disk / LOG).open("wb") as log:
+                argv = command.limited(spec.open_files) + command.sandbox_command(
+                    disk=sandbox.disk, shared=self._folder, editor=home.editor_place(), name=sandbox.name,
+                    size=f"{spec.width}x{spec.height}", listen_fd=listener.fileno(), status_fd=status, block_fd=block,
+                    go_fd=waits, filter_fd=filter_fd, user_namespaces=self._user_namespaces,
+                    terminals=sandbox.terminals,
+                )  # fmt: skip
+                fds = listener.fileno(), status, block, waits, filter_fd
+                # By the loop's thread, see above.
+                sandbox.process = command.started(argv, identity, fds, stdout=log, stderr=log, start_new_session=True)
             sandbox.outer = Watched(sandbox.process.pid)
             os.close(status)
             status = -1
@@ -259,7 +240,7 @@ class SandboxProvider(abc.Provider):
             listener.close()  # the guest's copy alone counts: when its session ends, connections are refused
             return init_pid
         finally:
-            for fd in (status, block, waits, filter_fd):
+            for fd in (status, block, waits):
                 if fd >= 0:
                     os.close(fd)
 
@@ -285,7 +266,6 @@ class SandboxProvider(abc.Provider):
         return int(msgspec.json.decode(output.splitlines()[0])["child-pid"])
 
     async def probe(self, desktop: abc.Desktop) -> DesktopHealth:
-        """See `Provider.probe`."""
         sandbox = self._sandboxes.get(desktop.name)
         left = ending.memory_left()
         if sandbox is None or sandbox.process is None or sandbox.init is None:
@@ -303,7 +283,6 @@ class SandboxProvider(abc.Provider):
         )
 
     async def destroy(self, desktop: abc.Desktop) -> None:
-        """See `Provider.destroy`."""
         sandbox = self._sandboxes.get(desktop.name)
         if sandbox is not None:
             await asyncio.shield(self._discard(sandbox))
@@ -327,7 +306,6 @@ class SandboxProvider(abc.Provider):
         self._sandboxes.pop(sandbox.name)
 
     async def freeze(self, desktop: abc.Desktop) -> None:
-        """See `Provider.freeze`."""
         sandbox = self._sandboxes.get(desktop.name)
         if desktop.outside is None or sandbox is None:
             raise fault(FaultCause.OUTSIDE_VIEW, f"{desktop.name} is not running here")
@@ -339,13 +317,11 @@ class SandboxProvider(abc.Provider):
     async def read_home(
         self, desktop: abc.Desktop, wanted: list[WantedFile], limits: outside.ReadLimits
     ) -> list[outside.FileSeen]:
-        """See `Provider.read_home`."""
         if desktop.outside is None or desktop.name not in self._sandboxes:
             raise fault(FaultCause.OUTSIDE_VIEW, f"{desktop.name} is not running here")
         return await outside.read_home(desktop.outside.home, desktop.outside.uid, wanted, limits)
 
     async def close(self) -> None:
-        """See `Provider.close`."""
         leaving = [self._discard(sandbox) for sandbox in self._sandboxes.values()]
         results = await asyncio.gather(*leaving, return_exceptions=True)
         await asyncio.to_thread(remove_folder, self._folder)

@@ -38,7 +38,6 @@ class Watched:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
         return not self._ended.is_set()
 
     def kill(self) -> None:
@@ -50,12 +49,10 @@ class Watched:
                 return
 
     async def ended(self, timeout_s: float) -> None:
-        """Wait for its end. Raises TimeoutError."""
         async with asyncio.timeout(timeout_s):
             await self._ended.wait()
 
     def close(self) -> None:
-        """Stop watching."""
         if self._fd >= 0:
             if self.alive:
                 self._loop.remove_reader(self._fd)
@@ -165,7 +162,6 @@ class Sandbox:
 
     @property
     def alive(self) -> bool:
-        """Whether its first process runs."""
         return self.init is not None and self.init.alive
 
     @property
@@ -230,7 +226,6 @@ class Sandbox:
             raise fault(FaultCause.SANDBOX_REFUSED, f"control groups stay: {', '.join(left)}")
 
     def close(self) -> None:
-        """Give back descriptors and the user."""
         if self.listener is not None:
             self.listener.close()
         for fd in (self.says, self.lifeline):
@@ -240,7 +235,6 @@ class Sandbox:
         self.lease.release()
 
     def last_words(self) -> str:
-        """The end of what the sandbox said."""
         try:
             with (self.disk / LOG).open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - 2000))

@@ -40,7 +40,6 @@ class Sum(msgspec.Struct, frozen=True, kw_only=True):
     """What the planned desktops may take of one thing."""
 
     name: str
-    key: str  # of the settings, below desktops.provider
     unit: str
     desktops: int
     each: int  # of one desktop
@@ -49,21 +48,14 @@ class Sum(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        """Of all."""
         return self.each * self.desktops
 
     @property
-    def fits(self) -> bool:
-        """Whether the machine has that much for them."""
-        return self.total <= self.room
-
-    @property
     def line(self) -> str:
-        """In a line."""
         lowered = f" instead of {self.asked}" if self.each < self.asked else ""
         most = f"at most {self.each}{lowered} for each of {self.desktops} desktops"
         what = f"this machine's {self.room} {self.unit}".rstrip()
-        return f"{most}: {self.total} {'of' if self.fits else 'are more than'} {what}"
+        return f"{most}: {self.total} {'of' if self.total <= self.room else 'are more than'} {what}"
 
 
 def room() -> Room:
@@ -148,14 +140,14 @@ def sums(config: SandboxConfig, seats: int, spares: int, there: Room) -> list[Su
     """What so many desktops may take together. Raises ConfigError like `fitted`."""
     lowered = fitted(config, seats, spares, there)
     parts = [
-        ("memory", "memory_mib", "MiB", lowered.memory_mib, config.memory_mib, there.memory_mib),
-        ("processes", "max_processes", "", lowered.max_processes, config.max_processes, there.processes),
-        ("open files", "open_files", "", _files(lowered), _files(config), there.open_files),
-        ("terminals", "terminals", "", lowered.terminals, config.terminals, there.terminals),
+        ("memory", "MiB", lowered.memory_mib, config.memory_mib, there.memory_mib),
+        ("processes", "", lowered.max_processes, config.max_processes, there.processes),
+        ("open files", "", _files(lowered), _files(config), there.open_files),
+        ("terminals", "", lowered.terminals, config.terminals, there.terminals),
     ]
     return [
-        Sum(name=name, key=key, unit=unit, desktops=seats + spares, each=each, asked=asked, room=most)
-        for name, key, unit, each, asked, most in parts
+        Sum(name=name, unit=unit, desktops=seats + spares, each=each, asked=asked, room=most)
+        for name, unit, each, asked, most in parts
     ]
 
 

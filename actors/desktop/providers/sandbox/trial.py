@@ -71,7 +71,7 @@ class _Trial:
         self._outside = outside
         self._place = Path(outside.trial)
         self.home = self._place / "home"
-        self._filter = command.filter_program(user_namespaces=False) if command.filter_supported() else b""
+        self._filter = command.filter_program(user_namespaces=False)
         self._groups = {name: folder for name, folder in outside.cgroups.items() if name in GROUPS}
 
     def make_room(self) -> None:
@@ -111,17 +111,12 @@ class _Trial:
     async def _apart(
         self, argv: list[str], env: Mapping[str, str], limit_s: float, data: bytes = b""
     ) -> tuple[int | None, bytes]:
-        """A command in a sandbox of its own."""
-        filter_fd = command.filter_opened(self._filter) if self._filter else -1
-        line = command.trial_command(
-            filter_fd=filter_fd, home=self.home, tmp=self._place / "tmp", shared=Path(self._outside.shared),
-            editor=home.editor_place(), env=env, argv=argv,
-        )  # fmt: skip
-        try:
+        with command.filter_opened(self._filter) as filter_fd:
+            line = command.trial_command(
+                filter_fd=filter_fd, home=self.home, tmp=self._place / "tmp", shared=Path(self._outside.shared),
+                editor=home.editor_place(), env=env, argv=argv,
+            )  # fmt: skip
             return await self._spoken(line, limit_s, data, [filter_fd] if self._filter else [])
-        finally:
-            if self._filter:
-                os.close(filter_fd)
 
     async def _spoken(
         self, line: list[str], limit_s: float, data: bytes = b"", fds: Sequence[int] = ()
