@@ -92,7 +92,7 @@ WITHOUT = {
     "actors/front/library.py:_PolicyAnswers.answer": CALLER,
     "actors/front/library.py:EpisodeByTurns.look": "the episode's own limits end it",
     "actors/front/environment.py:DesktopEnvironment._found": CALLER,
-    "actors/cluster/runs/trackers.py:_until_it_ends": STOP,
+    "actors/cluster/runs/trackers.py:_process": STOP,
     "actors/front/command.py:WatchedPolicy.__call__": "a person, a server and an answer have their own limits",
     "actors/cluster/web/serve.py:serve": STOP,
     "actors/cluster/web/server.py:LiveServer._live": IDLE,
