@@ -50,13 +50,13 @@ class BuildLedger:
         elif before != begun:
             raise ConfigError(f"{folder} holds another build: give the arguments that it began with, or another --out")
 
-    async def exchange(self, key: str, asked: str, ask: Callable[[], Awaitable[Exchange]]) -> Exchange:
-        """The answer kept for a request, or that of `ask`, which is then kept."""
-        return await self._once(f"ask {key}", asked, Exchange, ask)
-
-    async def trial(self, key: str, kind: type[T], work: Callable[[], Awaitable[T]]) -> T:
-        """The result kept for `key`, or that of `work`, which is then kept."""
-        return await self._once(f"trial {key}", "", kind, work)
+    async def once(self, key: str, asked: str, kind: type[T], work: Callable[[], Awaitable[T]]) -> T:
+        """What is kept for `key`, or what `work` gives, which is then kept with what was asked."""
+        if (kept := self._value(key)) is not None:
+            return msgspec.json.decode(kept, type=kind)
+        made = await work()
+        self._keep(key, asked, msgspec.json.encode(made).decode())
+        return made
 
     def exchanges(self) -> dict[str, Exchange]:
         """All answers so far by their keys, in order."""
@@ -66,13 +66,6 @@ class BuildLedger:
     def close(self) -> None:
         """Close the file."""
         self._base.close()
-
-    async def _once(self, key: str, asked: str, kind: type[T], work: Callable[[], Awaitable[T]]) -> T:
-        if (kept := self._value(key)) is not None:
-            return msgspec.json.decode(kept, type=kind)
-        made = await work()
-        self._keep(key, asked, msgspec.json.encode(made).decode())
-        return made
 
     def _value(self, key: str) -> str | None:
         row = self._base.execute("SELECT value FROM kept WHERE key = ?", (key,)).fetchone()

@@ -140,9 +140,8 @@ class Pipeline:
         raise AnswerRefusedError(f"mend the {'cases' if about == 'cases' else 'code'}")
 
     async def _tried(self, interface: Interface, source: str, made: Cases, number: int) -> Trial:
-        return await self._ledger.trial(
-            f"{interface.name} {number}", Trial, lambda: self._tries.trial(interface, source, made)
-        )
+        key = f"trial {interface.name} {number}"
+        return await self._ledger.once(key, source, Trial, lambda: self._tries.trial(interface, source, made))
 
     async def _read(self, key: str, asked: prompts.Messages, take: Callable[[str], T]) -> T:
         return take(await self._ask(key, asked))
@@ -159,7 +158,7 @@ class Pipeline:
             seconds = round(time.monotonic() - began, 2)
             return Exchange(done.text, done.cut, done.read_tokens, done.written_tokens, seconds)
 
-        exchange = await self._ledger.exchange(key, str(asked[-1]["content"]), ask)
+        exchange = await self._ledger.once(f"ask {key}", str(asked[-1]["content"]), Exchange, ask)
         if exchange.cut:
             raise AnswerRefusedError(f"the answer is not whole: {exchange.cut}")
         return exchange.answer

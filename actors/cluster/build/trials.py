@@ -10,12 +10,14 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from actors.cluster.checks.apis.desk import CALL_S, RealDesk
 from actors.desktop.link import LinkDown
 from actors.desktop.providers.sandbox.provider import SandboxProvider
 from actors.errors import GuestRefused
-from apis.apps.check.case import Case, NotSo, Table
-from apis.apps.check.run import run
+from apis.apps.check.case import Case, Table
+from apis.apps.check.run import CaseOutcome, run
 from apis.apps.check.steps import REFUSED
 from apis.build.answers import AnswerRefusedError, Cases, Interface, as_cases, checked
 from apis.build.judge import Trial
@@ -107,7 +109,7 @@ class Trials:
         await self._desk.again()
         seen = await self._desk.looked(source, interface)
         if seen.wrong:
-            return Trial(wrong=list(seen.wrong))
+            return Trial(list(seen.wrong))
         all_cases = as_cases(interface, made, self._profile)
         problems = [await self._problem(interface, source, case) for case in all_cases]
         if any(problems):
@@ -118,16 +120,14 @@ class Trials:
         if held:
             return Trial(problems=problems, holds_for_nothing=held)
         missed = [text for text, mutant in mutants.items() if not await self._noticed(interface, mutant, all_cases)]
-        windows, times = await self._timed(interface, source, all_cases[0])
-        ordered = sorted(times) or [0.0]
-        return Trial(
-            problems=problems,
-            mutants=len(seen.mutants),
-            missed=missed,
-            windows=windows,
-            p50_ms=round(statistics.median(ordered), 2),
-            p95_ms=round(ordered[math.ceil(0.95 * len(ordered)) - 1], 2),
-        )
+        await self._desk.again()
+        before = len(await self._desk.call("windows"))
+        timed = replace(all_cases[0], each=all_cases[0].before or [])
+        ms = sorted((await self._outcome(interface, source, timed, REPEATS)).ms)  # fewer where a call can't be repeated
+        await self._desk.call("settle", timeout_ms=2000, quiet_ms=100)
+        windows = max(0, len(await self._desk.call("windows")) - before)
+        p95_ms = round(ms[math.ceil(0.95 * len(ms)) - 1], 2)
+        return Trial([], problems, [], len(seen.mutants), missed, round(statistics.median(ms), 2), p95_ms, windows)
 
     async def checked(self, interface: Interface, source: str, made: Cases) -> str:
         """The first problem of an accepted function's cases, "" where there is none."""
@@ -143,39 +143,18 @@ class Trials:
     async def _problem(self, interface: Interface, source: str, case: Case) -> str:
         """What is wrong with one case on a fresh desktop, "" where it passes."""
         await self._desk.again()
-        self._desk.interface, self._desk.source = interface, source
         try:
-            (outcome,) = await run(table_of(self._profile, [case]), self._desk, 0, lambda _: None)
+            return (await self._outcome(interface, source, case)).problem
         except LinkDown as error:  # after the desktop was ready: the function has ended more than itself
             return f"the desktop broke: {error}"
-        return outcome.problem
 
-    async def _timed(self, interface: Interface, source: str, case: Case) -> tuple[int, list[float]]:
-        """How many windows more there are after a call, and the milliseconds of repeated ones."""
-        await self._desk.again()
+    async def _outcome(self, interface: Interface, source: str, case: Case, repeats: int = 0) -> CaseOutcome:
         self._desk.interface, self._desk.source = interface, source
-        before = len(await self._desk.call("windows"))
-        (outcome,) = await run(table_of(self._profile, [case]), self._desk, 0, lambda _: None)
-        await self._desk.call("settle", timeout_ms=2000, quiet_ms=100)
-        more = max(0, len(await self._desk.call("windows")) - before)
-        times = list(outcome.ms)
-        try:
-            (outcome,) = await run(table_of(self._profile, [_only_called(case)]), self._desk, REPEATS, lambda _: None)
-            times = outcome.ms or times
-        except NotSo:  # a call that can't be repeated as it is, like one that deletes: the first one's time counts
-            pass
-        return more, times
+        (outcome,) = await run(table_of(self._profile, [case]), self._desk, repeats, lambda _: None)
+        return outcome
 
 
 def _unsaid(case: Case) -> Case:
     """The case by its effects alone, where it has any: they have to fail for a body that does nothing."""
-    parts = {**_parts(case), "wrong": {"nothing": 1}, "refusal": "no argument nothing"}
-    return Case(**(parts | {"says": ""} if case.effect else parts))
-
-
-def _only_called(case: Case) -> Case:
-    return Case(**{**_parts(case), "effect": [], "says": "", "each": case.before or []})
-
-
-def _parts(case: Case) -> dict[str, Any]:
-    return {name: getattr(case, name) for name in case.__struct_fields__}
+    alone = replace(case, wrong={"nothing": 1}, refusal="no argument nothing")
+    return replace(alone, says="") if case.effect else alone
