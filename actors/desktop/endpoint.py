@@ -11,6 +11,7 @@ import asyncio
 import json
 import math
 import random
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC
@@ -192,6 +193,7 @@ CUT = {
 MAX_TEXT = 1 << 20  # characters of an answer and its reasoning
 _DONE = "[DONE]"
 _BOM = b"\xef\xbb\xbf"
+_HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # half a pair, and no byte that `surrogateescape` keeps
 
 
 class NoCompletionError(ValueError):
@@ -288,25 +290,25 @@ def _count(value: Any) -> int | None:
 
 def _events(raw: bytes) -> tuple[list[bytes], bool]:
     """The documents of a stream, and whether it says that it has ended."""
-    headers = {"content-type": "text/event-stream; charset=utf-8"}
+    headers = {"content-type": "text/event-stream; charset=latin-1"}  # a character of two events stays in its bytes
     stream = httpx2.Response(200, headers=headers, content=raw, request=httpx2.Request("POST", "http://server"))
     documents: list[bytes] = []
     try:
         for event in httpx2.EventSource(stream, max_event_size=MAX_ANSWER_BYTES):
             if event.event == "error":
-                raise GivenUpError(f"the server reports {event.data}")
+                raise GivenUpError(f"the server reports {event.data.encode('latin-1').decode('utf-8', 'replace')}")
             if event.data.strip() == _DONE:
                 return documents, True
             if event.data.strip():
-                documents.append(event.data.encode("utf-8", "replace"))
+                documents.append(event.data.encode("latin-1"))
     except httpx2.SSEError as error:
         raise TooLongError(f"an event of more than {MAX_ANSWER_BYTES} bytes") from error
     return documents, False
 
 
 def _completion(document: bytes) -> _Completion:
-    try:  # not by msgspec: it refuses half of a pair, whose other half may come in the next event
-        return msgspec.convert(json.loads(document), _Completion)
+    try:  # not by msgspec: it refuses half of a character, whose other half may come in the next event
+        return msgspec.convert(json.loads(document.decode("utf-8", "surrogateescape")), _Completion)
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
         raise NoCompletionError(str(error)) from error
 
@@ -320,11 +322,12 @@ def _first(completion: _Completion) -> list[_Choice]:
 
 
 def _joined(pieces: Iterable[str]) -> str:
-    """One text of pieces; halves of a pair that stand in two of them become the character."""
+    """One text of pieces; halves of a pair, or bytes, that stand in two of them become the character."""
     text = "".join(pieces)
     if len(text) > MAX_TEXT:
         raise TooLongError(f"an answer of more than {MAX_TEXT} characters")
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return _HALF.sub("\ufffd", paired).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 LIMITED = 429

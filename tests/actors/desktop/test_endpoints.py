@@ -197,6 +197,8 @@ def test_halves_of_a_pair_that_come_in_two_events_are_one_character() -> None:
     stream = EVENT % (r"\ud83d", "null") + EVENT % (r"\ude00", '"stop"')
     assert completed(stream.encode(), 9).text == SIGN
     assert completed((EVENT % (r"\ud83d", '"stop"')).encode(), 9).text == "\ufffd"
+    first, second = ((EVENT % ("@", "null")).encode().replace(b"@", part) for part in (b"\xf0\x9f", b"\x98\x80"))
+    assert completed(first + second + b"data: [DONE]\n\n", 9).text == SIGN
 
 
 @pytest.mark.parametrize("finish", ["stop", "STOP", "eos", "end_turn", "COMPLETE", None, ""])
