@@ -188,5 +188,8 @@ def command(run_dir: Path, name: str, body: bytes, heard: Say, silent_s: float =
 def query_status(run_dir: Path, timeout_s: float = 15.0) -> list[ActorStatus]:
     """What every actor of the run in `run_dir` is doing. Raises ActorGone when no process runs it."""
     texts: list[str] = []
-    command(run_dir, STATUS, b"", texts.append, timeout_s)
-    return msgspec.json.decode("".join(texts), type=list[ActorStatus])
+    try:
+        command(run_dir, STATUS, b"", texts.append, timeout_s)
+        return msgspec.json.decode("".join(texts), type=list[ActorStatus])
+    except (ConfigError, msgspec.DecodeError) as error:
+        raise ActorGone(f"the process that runs {run_dir} did not answer: {error}") from error

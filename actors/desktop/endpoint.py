@@ -28,6 +28,7 @@ Message = Mapping[str, Any]  # role and content, a text or parts
 
 MAX_ANSWER_BYTES = 1 << 20  # of a body, and of an event of a stream
 MAX_STREAM_BYTES = 32 << 20  # of a whole stream, a few hundred bytes a token
+MAX_EVENTS = 1 << 18  # of a whole stream
 MAX_SAID = 200  # characters of a refusal's body that an error repeats
 TOO_LARGE = 413
 _CONTEXT = ("context length", "context_length", "context window", "longer than the model", "maximum context")
@@ -144,7 +145,8 @@ class Endpoint:
                 if reply.status_code != 200:
                     raise await self._failed(reply)
                 most = MAX_STREAM_BYTES if config.stream else MAX_ANSWER_BYTES
-                return completed(await _whole(reply, most), max_tokens)
+                # A long stream takes seconds to read: nothing else here waits for it.
+                return await asyncio.to_thread(completed, await _whole(reply, most), max_tokens)
         except TimeoutError as error:
             raise _AgainError("endpoint_silent", f"no answer within {config.timeout_s:g} s") from error
         except TooLongError as error:
@@ -178,7 +180,7 @@ async def _whole(reply: httpx2.Response, most: int) -> bytes:
         whole += piece
         if len(whole) > most:
             raise TooLongError(f"an answer of more than {most} bytes")
-        if whole[-64:].rstrip().endswith(b"data: [DONE]"):  # some servers leave the connection open
+        if _LAST.search(whole, max(0, len(whole) - len(piece) - 64)):  # some servers leave the connection open
             break
     return bytes(whole)
 
@@ -192,6 +194,7 @@ CUT = {
 }  # by reason, why an answer is not whole
 MAX_TEXT = 1 << 20  # characters of an answer and its reasoning
 _DONE = "[DONE]"
+_LAST = re.compile(rb"(?:^|[\r\n])data: *\[DONE\] *(?:\r\n|\n|\r(?!\n)){2}")  # the whole event, with its blank line
 _BOM = b"\xef\xbb\xbf"
 _HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # half a pair, and no byte that `surrogateescape` keeps
 
@@ -301,6 +304,8 @@ def _events(raw: bytes) -> tuple[list[bytes], bool]:
                 return documents, True
             if event.data.strip():
                 documents.append(event.data.encode("latin-1"))
+            if len(documents) > MAX_EVENTS:
+                raise TooLongError(f"an answer of more than {MAX_EVENTS} events")
     except httpx2.SSEError as error:
         raise TooLongError(f"an event of more than {MAX_ANSWER_BYTES} bytes") from error
     return documents, False

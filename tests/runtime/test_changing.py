@@ -147,6 +147,19 @@ async def test_a_command_that_is_too_large_is_refused_by_both_sides(system: Acto
     await asyncio.to_thread(command, tmp_path, "do", bytes(MAX_BODY_BYTES), print)
 
 
+async def test_a_status_that_fails_or_is_none_is_no_answer(system: ActorSystem, tmp_path: Path) -> None:
+    async def fails(_: bytes, say: Say) -> None:
+        raise ConfigError("no status")
+
+    async def strange(_: bytes, say: Say) -> None:
+        say("{}")
+
+    for instead in (fails, strange):
+        system.on_command("status", instead)
+        with pytest.raises(ActorGone, match="did not answer"):
+            await asyncio.to_thread(query_status, tmp_path)
+
+
 async def test_a_client_whose_line_has_no_end_is_dropped(system: ActorSystem, tmp_path: Path) -> None:
     failures: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))

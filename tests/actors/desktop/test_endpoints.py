@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 
 from actors.desktop.answers import EndpointAnswers, Prompt
 from actors.desktop.config import EndpointConfig, SeatConfig
-from actors.desktop.endpoint import MAX_ANSWER_BYTES, Endpoint, NoCompletionError, completed, retry_after_s
+from actors.desktop.endpoint import MAX_ANSWER_BYTES, Completed, Endpoint, NoCompletionError, completed, retry_after_s
 from actors.errors import DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.observation import Observation, from_guest
@@ -359,6 +360,36 @@ async def test_a_long_answer_may_come_in_many_events() -> None:
 
     async with StandIn(script) as server:
         assert (await answered(config(server, stream=True))).text == "word " * 20_000 + "end"
+
+
+@pytest.mark.parametrize("end", [[b"data: [DONE]", b"\n\n"], [b"data:[DONE]\r\n\r\n"], [b"data: [DONE]\n\n: ping\n\n"]])
+async def test_an_answer_ends_where_its_stream_says_though_the_connection_stays(end: list[bytes]) -> None:
+    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
+        reply = await _written(server, [(EVENT % (r"\ndata: [DONE]\n\n", "null")).encode()])
+        for piece in end:
+            await reply.write(piece)
+            await asyncio.sleep(0.05)  # the next comes by itself
+        await asyncio.sleep(30)
+        return reply
+
+    async with StandIn(script) as server:
+        wanted = config(server, stream=True, timeout_s=5.0, retries=0)
+        assert (await answered(wanted)).text == "\ndata: [DONE]\n\n"
+
+
+async def test_a_stream_of_too_many_events_is_refused_and_read_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def script(_body: dict[str, Any], _number: int) -> web.StreamResponse:
+        return await _written(server, [b"data: {}\n\n" * 20])
+
+    def read(raw: bytes, max_tokens: int) -> Completed:
+        assert threading.current_thread() is not threading.main_thread(), "the seats of a host share its loop"
+        return completed(raw, max_tokens)
+
+    monkeypatch.setattr("actors.desktop.endpoint.MAX_EVENTS", 10)
+    monkeypatch.setattr("actors.desktop.endpoint.completed", read)
+    async with StandIn(script) as server:
+        with pytest.raises(DesktopFault, match="more than 10 events"):
+            await answered(config(server, stream=True))
 
 
 ENDLESS = {
