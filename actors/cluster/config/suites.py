@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -213,3 +213,11 @@ def _named(name: str, key: str, listed: list[str], *, trained: bool) -> tuple[st
             said = "is never trained on" if trained else "is trained on"
             raise ConfigError(f"{name}: {key}.{place}: {family} {said}: list it below {other}")
     return tuple(dict.fromkeys(listed))
+
+
+def untrained_families(families: Iterable[str], trained: Collection[str] = ()) -> frozenset[str]:
+    """Those of `families` that are not `trained`; where nothing was trained, those that no suite trains on."""
+    known = tasks.FAMILIES
+    return frozenset(
+        name for name in families if (name not in trained if trained else name in known and not known[name].trained)
+    )

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from actors.cluster import output
-from actors.cluster.config import deploy_files
+from actors.cluster.config import deploy_files, suites
 from actors.cluster.config.schema import Deploy
 from actors.cluster.report.episodes import EpisodeView, ShownStep, read
 from actors.cluster.report.page import share
@@ -120,7 +120,7 @@ def _print(weights: NamedWeights, deploy: Deploy, played: EvaluationRound, compa
         f" form {deploy.prompt.format}, actions {deploy.prompt.action_space},"
         f" {summary.episodes} episodes, {summary.faults} faults{state}\n"
     )
-    never = evaluation_rounds.untrained_families(summary.families, played.trained)
+    never = suites.untrained_families(summary.families, played.trained)
     rows = [
         _row(f"{name} (never trained)" if name in never else name, rates) for name, rates in summary.families.items()
     ]

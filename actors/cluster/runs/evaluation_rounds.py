@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from actors.cluster.config.schema import RequireConfig
+from actors.cluster.config.suites import untrained_families
 from actors.cluster.runs import ledgers
 from actors.replay.database import queries
 from actors.replay.messages import Figures, Phase
 from actors.replay.statistics import Gain, RoundEpisode, Summary, gain, side_by_side, summarise
-from apis.tasks import registry as tasks
 from runtime.errors import ConfigError
 from runtime.messaging.message import Version
 
@@ -64,14 +64,6 @@ class EvaluationRound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SCORES = ("Score", "All", "Feasible", "Infeasible")
-
-
-def untrained_families(families: Iterable[str], trained: Collection[str] = ()) -> frozenset[str]:
-    """Those of `families` that are not `trained`; where nothing was trained, those that no suite trains on."""
-    known = tasks.FAMILIES
-    return frozenset(
-        name for name in families if (name not in trained if trained else name in known and not known[name].trained)
-    )
 
 
 def read_rounds(run: Path) -> list[EvaluationRound]:

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from actors.cluster.runs.evaluation_rounds import untrained_families
+from actors.cluster.config.suites import untrained_families
 from actors.replay.database import queries
 from actors.replay.database.ledger_file import LEDGER, reading
 from actors.replay.messages import Phase

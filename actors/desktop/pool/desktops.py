@@ -22,6 +22,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -31,7 +32,7 @@ from actors.desktop.provider import Desktop, DesktopSpec, Provider
 from actors.errors import DesktopFault, GuestRefused, LeaseLost
 from runtime.disk import Log
 from runtime.errors import ProtocolError
-from runtime.logs.events import Event, declare
+from runtime.logs.events import declare
 from runtime.supervision import Quarantine, QuarantinePolicy
 
 # Desktops have these limits from the next boot on, by what their machine has room for.
@@ -190,11 +191,8 @@ class PoolHealth:
     def __init__(self, policy: QuarantinePolicy, image: str, log: Log) -> None:
         self._policy = policy
         self._log = log
-        self._events: dict[str, tuple[Event, Event, dict[str, str]]] = {
-            Culprit.HOST: (HOST_QUARANTINED, HOST_LET_BACK, {}),
-            Culprit.IMAGE: (IMAGE_QUARANTINED, IMAGE_LET_BACK, {"image": image}),
-        }
-        self._kept = {str(culprit): Quarantine() for culprit in self._events}
+        self._image = image
+        self._kept = {str(culprit): Quarantine() for culprit in (Culprit.HOST, Culprit.IMAGE)}
         self._since: dict[str, float] = {}  # "host", "image"
         self._well = asyncio.Event()
         self._well.set()
@@ -219,15 +217,21 @@ class PoolHealth:
             return
         self._since[error.culprit] = now
         self._well.clear()
-        event, _, own = self._events[error.culprit]
-        self._log.emit(event, cause=error.cause, detail=error.detail[:400], faults=after.streak, **own)
+        about: dict[str, Any] = {"cause": error.cause, "detail": error.detail[:400], "faults": after.streak}
+        if error.culprit is Culprit.HOST:
+            self._log.emit(HOST_QUARANTINED, **about)
+        else:
+            self._log.emit(IMAGE_QUARANTINED, image=self._image, **about)
 
     def booted(self, desktop: str) -> None:
         """A desktop boots and answers, so nothing stays quarantined."""
         for culprit in self.quarantined:
             self._kept[culprit] = self._kept[culprit].began(_PROBE).ended(_PROBE, self._policy)
-            _, event, own = self._events[culprit]
-            self._log.emit(event, desktop=desktop, rested_s=time.monotonic() - self._since.pop(culprit), **own)
+            about: dict[str, Any] = {"desktop": desktop, "rested_s": time.monotonic() - self._since.pop(culprit)}
+            if culprit == Culprit.HOST:
+                self._log.emit(HOST_LET_BACK, **about)
+            else:
+                self._log.emit(IMAGE_LET_BACK, image=self._image, **about)
         self._well.set()
 
     def succeeded(self) -> None:

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.cluster import cli
+from actors.cluster.config.suites import untrained_families
 from actors.cluster.runs import trackers
-from actors.cluster.runs.evaluation_rounds import untrained_families
 from actors.cluster.runs.trackers import TENSORBOARD, CurveSender, Point, of_round
 from actors.replay.messages import Batch, Phase
 from runtime.logs.writer import host_log
