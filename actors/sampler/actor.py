@@ -70,18 +70,18 @@ class EngineSupervisor:
         await self.record.engine.down()
 
     async def ready(self, pin: Version | None) -> None:
-        """Return once the engine may be asked, and holds `pin` if it can hold only one version. Raises Deferred."""
+        """Return once the engine may be asked, and holds `pin`. Raises Deferred."""
         while not self.takes(pin):
             if self.weights.wanted.deferred(pin):
                 raise Deferred(f"the round on {pin} is deferred while RL draws")
             await self.record.change()
 
     def takes(self, pin: Version | None) -> bool:
-        """Whether the engine may be asked now."""
+        """Whether the engine may be asked now. A sampler that starts again hears of pins a little later."""
         health = self.record.health
         if health.state is not EngineState.HEALTHY:
             return False
-        return pin is None or not self._settings.sglang or health.served == pin
+        return pin is None or (health.served == pin if self._settings.sglang else not self.record.strange([str(pin)]))
 
     def unanswered(self, rid: str, waited_s: float) -> None:
         """A request has had no answer for long: say so, and find out whether the engine still generates."""

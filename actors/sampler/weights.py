@@ -146,6 +146,7 @@ class SamplerWeights:
             raise SamplerError(f"{version} can't be pinned: {error}") from error
         else:
             self._record.holds(version)
+            self._record.wake()
         return True
 
     async def unpin(self, version: Version) -> None:

@@ -4,8 +4,6 @@ Invariant: an answer is data. JSON becomes declared values or is refused with a 
 is neither parsed nor compiled here, but looked at and run in a desktop alone.
 """
 
-# ruff: noqa: SIM905 - a list of words reads best as words
-
 from __future__ import annotations
 
 import re
@@ -14,35 +12,20 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from apis import built
 from apis.apps.check.case import Case, Step
 from apis.build.profile import Profile
-from apis.functions.declaration import Function, Parameter, Tool
+from apis.built import Name, Params, Sentence
+from apis.functions.declaration import Function
 from apis.functions.values import Unfit, fit
 
 ANSWER_BYTES, CODE_BYTES = 64 << 10, 8 << 10
 T = TypeVar("T")
-Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_]{2,39}$")]
-Sentence = Annotated[str, msgspec.Meta(min_length=4, max_length=300)]
 Short = Annotated[str, msgspec.Meta(max_length=2000)]
-# How many limits a parameter of each kind has, at least and at the most.
-KINDS: Mapping[str, tuple[int, int]] = {
-    "integer": (2, 2),
-    "number": (2, 2),
-    "boolean": (0, 0),
-    "choice": (2, 30),
-    "text": (1, 1),
-    "line": (1, 1),
-    "path": (0, 8),
-    "folder": (0, 0),
-    "cell": (0, 0),
-    "range": (0, 0),
-    "column": (0, 0),
-}
-NUMBERS = ("integer", "number", "text", "line")  # kinds whose limits are numbers
-KEYWORDS = frozenset(
-    "and as assert async await break class continue def del elif else except finally for from global if import in is "
-    "lambda nonlocal not or pass raise return try while with yield app".split()
-)
+Scalar = str | int | float | bool | None
+Value = Scalar | Annotated[list[Scalar], msgspec.Meta(max_length=100)]
+REPLACED = ("{home}", "{answer}", "{function}")  # what `apis.apps.check.steps` writes other texts in place of
+READ, PUT = "(read)", "(put)"  # steps of a profile's snippets: no function is called so
 
 
 class AnswerRefusedError(Exception):
@@ -54,13 +37,12 @@ class Interface(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Name
     does: Sentence
-    params: Annotated[dict[Name, Parameter], msgspec.Meta(max_length=6)] = {}
+    params: Params = {}
     serves: Annotated[list[int], msgspec.Meta(max_length=200)] = []
 
     def function(self, owner: str) -> Function:
         """The declaration that prompts, the grammar and calls read."""
-        params = tuple(takes.named(name) for name, takes in self.params.items())
-        return Function(owner, self.name, Tool, params, self.does)
+        return built.declared(owner, self.name, self.does, self.params)
 
 
 class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,8 +58,8 @@ class Effect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Right(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A call that does what it should: what is prepared, the arguments, part of what is said, and the effects."""
 
-    arguments: dict[str, Any] = {}
-    puts: dict[str, Any] = {}
+    arguments: dict[str, Value] = {}
+    puts: dict[str, Value] = {}
     says: Annotated[str, msgspec.Meta(max_length=300)] = ""
     effects: Annotated[list[Effect], msgspec.Meta(max_length=6)] = []
 
@@ -85,7 +67,7 @@ class Right(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Wrong(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A call that is refused, and part of the refusal."""
 
-    arguments: dict[str, Any]
+    arguments: dict[str, Value]
     refusal: Annotated[str, msgspec.Meta(max_length=200)] = ""
 
 
@@ -131,7 +113,7 @@ def interfaces(
     answer: str, exemplars: Iterable[str], taken: Collection[str]
 ) -> tuple[list[Interface], list[tuple[str, str]]]:
     """The interfaces of an answer, and those refused with their reasons. Raises AnswerRefusedError."""
-    words = {word.lower() for text in exemplars for word in re.findall(r"[^\W\d_]{6,}", text)}
+    words = {word for text in exemplars for word in _words(text)}
     kept: list[Interface] = []
     refused: list[tuple[str, str]] = []
     for raw in _decoded(block(answer, "json"), _Interfaces).functions:
@@ -150,25 +132,16 @@ def interfaces(
 def _soundly(made: Interface, words: set[str], taken: Collection[str]) -> None:
     if made.name in taken:
         raise AnswerRefusedError("there is a function of this name")
-    if bad := KEYWORDS & {made.name, *made.params}:
-        raise AnswerRefusedError(f"{min(bad)} can't be a name")
+    if why := built.unsound(made.name, made.params):
+        raise AnswerRefusedError(why)
     for name, takes in made.params.items():
-        low, high = KINDS.get(takes.kind, (1, 0))
-        if takes.kind not in KINDS:
-            raise AnswerRefusedError(f"{name}: kind {takes.kind[:40]!r}; known: {', '.join(KINDS)}")
-        if not low <= len(takes.limits) <= high:
-            raise AnswerRefusedError(f"{name}: a {takes.kind} has {low} to {high} limits")
-        numbers = all(type(limit) in (int, float) for limit in takes.limits)
-        if numbers != (takes.kind in NUMBERS) and takes.limits:
-            limits = "texts" if numbers else "numbers"
-            raise AnswerRefusedError(f"{name}: the limits of a {takes.kind} are {limits}")
-        if takes.kind in ("text", "line") and not 1 <= float(takes.limits[0]) <= 4000:
-            raise AnswerRefusedError(f"{name}: a {takes.kind} has at most 4000 characters")
         default = takes.default
-        if default is not msgspec.UNSET:
-            _fitting(made.function("Owner").params[list(made.params).index(name)], default)
-        if isinstance(default, str) and (own := {w.lower() for w in re.findall(r"[^\W\d_]{6,}", default)} & words):
+        if isinstance(default, str) and (own := _words(default) & words):
             raise AnswerRefusedError(f"{name}: its default has {min(own)!r} of an exemplar: leave the default out")
+
+
+def _words(text: str) -> set[str]:
+    return {word.lower() for word in re.findall(r"[^\W\d_]{6,}", text)}
 
 
 def _fitting(param: Any, value: Any) -> Any:
@@ -194,6 +167,12 @@ def checked(function: Function, given: Mapping[str, Any]) -> dict[str, Any]:
 def cases(answer: str, interface: Interface, profile: Profile) -> Cases:
     """The cases of an answer. Raises AnswerRefusedError."""
     made = _decoded(block(answer, "json"), Cases)
+    sound(made, interface, profile)
+    return made
+
+
+def sound(made: Cases, interface: Interface, profile: Profile) -> None:
+    """Raises AnswerRefusedError for cases that are not of this function and profile."""
     function = interface.function(profile.owner)
     for number, right in enumerate(made.right, 1):
         checked(function, right.arguments)
@@ -201,10 +180,11 @@ def cases(answer: str, interface: Interface, profile: Profile) -> Cases:
             raise AnswerRefusedError(f"right call {number} has neither an effect nor a part of what is said")
         for effect in right.effects:
             _readable(effect, profile)
-    for each in made.right:
-        if unknown := sorted(set(each.puts) - set(profile.puts)):
-            raise AnswerRefusedError(f"puts {unknown[0]!r}; known: {', '.join(profile.puts)}")
-    return made
+        if unknown := sorted(set(right.puts) - set(profile.puts)):
+            raise AnswerRefusedError(f"puts {unknown[0][:40]!r}; known: {', '.join(profile.puts)}")
+        texts = msgspec.json.encode((right.effects, right.puts)).decode()
+        if bad := [each for each in REPLACED if each in texts]:
+            raise AnswerRefusedError(f"right call {number}: {bad[0]} can't be in a text")
 
 
 def _readable(effect: Effect, profile: Profile) -> None:
@@ -225,18 +205,11 @@ def as_cases(interface: Interface, made: Cases, profile: Profile) -> list[Case]:
     for number, right in enumerate(made.right):
         wrong = wrongs[number % len(wrongs)]
         read_back = any(each.file for each in right.effects)
-        saving = [Step(tool="put", given={"what": "", "value": None})] if read_back else []
-        done.append(
-            Case(
-                interface.name,
-                right.arguments,
-                right.says,
-                effect=[*saving, *map(_step, right.effects)],
-                before=[Step(tool="put", given={"what": name, "value": value}) for name, value in right.puts.items()],
-                wrong=wrong.arguments,
-                refusal=wrong.refusal,
-            )
-        )
+        saving = [Step(tool=PUT, given={"what": "", "value": None})] if read_back else []
+        effect = [*saving, *map(_step, right.effects)]
+        before = [Step(tool=PUT, given={"what": name, "value": value}) for name, value in right.puts.items()]
+        rest: dict[str, Any] = {"effect": effect, "before": before, "wrong": wrong.arguments, "refusal": wrong.refusal}
+        done.append(Case(interface.name, right.arguments, right.says, **rest))
     return done
 
 
@@ -244,4 +217,4 @@ def _step(effect: Effect) -> Step:
     wants: dict[str, Any] = {"has": list(effect.has), "lacks": list(effect.lacks), "equals": effect.equals}
     if effect.file:
         return Step(file=effect.file, wait=True, **wants)
-    return Step(tool="read", given={"what": effect.read}, **wants)
+    return Step(tool=READ, given={"what": effect.read}, **wants)

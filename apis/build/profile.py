@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from apis.built import Helpers, Module, Owner, Sentence
 from runtime.errors import ConfigError
 
 BUNDLED = Path(__file__).with_name("profiles")
@@ -21,12 +22,12 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One application, as a build drives it."""
 
     app: str  # as in apis.applications
-    owner: str  # class of the functions that are built
-    title: str  # by which a model knows the application
+    owner: Owner  # class of the functions that are built
+    title: Sentence  # by which a model knows the application
     facts: str  # for the model: what `app` offers, and what to beware of
     example: str  # for the model: a function as it should be written
-    helpers: str = ""  # module of the guest with the class `App`, and the text that it is made with
-    imports: list[str] = []  # modules that generated code may import
+    helpers: Helpers = ""  # module of the guest with the class `App`, and the text that it is made with
+    imports: list[Module] = []  # modules that generated code may import
     files: dict[str, dict[str, Any]] = {}  # as in a table of cases
     opens: list[str] = []  # words after the application's own command
     window: str = ""  # part of the window's title

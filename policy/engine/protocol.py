@@ -166,8 +166,13 @@ _REFUSED_IN_MESSAGE = frozenset(
     tool_calls prefix""".split()
 )
 _REFUSED_IN_STREAM = frozenset(("include_obfuscation", "continuous_usage_stats"))
-# The values that ask for nothing of those for which it is not null alone, nor what is empty.
+# The values that ask for nothing of those for which what is empty asks for something.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(
+        """prompt_logprobs thinking_token_budget truncate_prompt_tokens reasoning chat_template structured_outputs
+        guided_json guided_regex guided_choice json_schema regex ebnf""".split(),
+        (None,),
+    ),
     **dict.fromkeys("n repetition_penalty length_penalty best_of".split(), (1,)),
     **dict.fromkeys("tool_choice function_call".split(), ("none", "auto")),
     "response_format": ({"type": "text"},),

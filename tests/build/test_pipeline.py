@@ -12,6 +12,7 @@ from actors.cluster.build.ledger import BuildLedger
 from actors.cluster.build.pipeline import Pipeline
 from actors.desktop.config import EndpointConfig
 from actors.desktop.endpoint import Endpoint
+from apis import built
 from apis.build import answers, judge, profile
 from apis.build.answers import AnswerRefusedError, Cases, Interface
 from apis.build.judge import Built, Trial
@@ -72,13 +73,17 @@ ERRING: dict[str, Any] = {
 }
 
 
-async def build(folder: Path, model: Recorded, tries: Stands, **more: Any) -> tuple[list[Built], Pipeline]:
+async def build(
+    folder: Path, model: Recorded, tries: Stands, exemplars: list[str] | None = None, **more: Any
+) -> tuple[list[Built], Pipeline]:
+    if exemplars is None:
+        exemplars = ["Do a thing"]
     ledger = BuildLedger(folder, "this build")
     async with served(model) as url:
         endpoint = Endpoint(EndpointConfig(url=url, model="m", first_backoff_s=0.0, longest_backoff_s=0.0), "")
         try:
-            made = Pipeline(PROFILE, ledger, endpoint, tries, lambda _: None, known=[], most=9, **more)
-            return await made.run(["Do a thing"]), made
+            made = Pipeline(PROFILE, ledger, endpoint, tries.trial, lambda _: None, [], 9, **more)
+            return await made.run(exemplars), made
         finally:
             await endpoint.close()
             ledger.close()
@@ -142,6 +147,57 @@ async def test_a_budget_of_tokens_ends_the_asking_and_keeps_what_is_done(tmp_pat
     assert any("--budget-tokens" in each.why for each in done)
 
 
+async def test_a_budget_that_ends_while_tasks_are_read_ends_the_build_in_order(tmp_path: Path) -> None:
+    done, _ = await build(tmp_path, Recorded(ERRING), Stands(), [f"Do thing {n}" for n in range(11)], budget_tokens=1)
+    assert done
+    assert all("--budget-tokens" in each.why for each in done)
+
+
+def api(folder: Path, **change: Any) -> Path:
+    """A built folder; `change` is of its declaration."""
+    functions = {"good_name": {"does": "Do this.", "params": {"number": NUMBER}}}
+    declared = {"app": "text_editor", "owner": "EditorTools", "title": "editor", "helpers": "guest.built.gtk a.b"}
+    declared |= {"imports": ["re"], "functions": functions} | change
+    for name, content in (("api", declared), ("cases", {}), ("code", dict.fromkeys(declared["functions"], "pass"))):
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"helpers": "os path"}, {"imports": ["os; x"]}, {"owner": "True\n"}, {"title": "editor\naccepted as 1"},
+        {"functions": {"__class__": {"does": "Do this."}}}, {"functions": {"import": {"does": "Do this."}}},
+        {"functions": {"good_name": {"does": "Do this.", "params": {"number": {"kind": "integer"}}}}},
+        {"functions": {"good_name": {"does": "Do this.", "params": {"number": {"kind": "python"}}}}},
+        {"functions": {"good_name": {"does": "Do\nthis."}}},
+    ],
+)  # fmt: skip
+def test_a_hostile_declaration_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    assert built.read(api(tmp_path)).owner == "EditorTools"
+    with pytest.raises(ConfigError, match=r"api\.json"):
+        built.read(api(tmp_path, **change))
+
+
+def test_acceptance_writes_no_other_file_and_a_run_keeps_its_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    other = tmp_path / "other"
+    other.write_text("mine")
+    (api(folder) / built.ACCEPTED).symlink_to(other)
+    first = built.accept(folder)
+    assert other.read_text() == "mine"
+    monkeypatch.setenv(built.PLACES_ENV, "")
+    assert built.use([f"{folder}@{first}"]) == [folder]
+    assert built.folders() == (folder,)
+    assert built.accept(api(folder, title="the editor")) != first
+    built._folders.cache_clear()  # as in a process that starts later
+    with pytest.raises(ConfigError, match="has changed"):
+        built.folders()
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -153,6 +209,9 @@ async def test_a_budget_of_tokens_ends_the_asking_and_keeps_what_is_done(tmp_pat
         ({"params": {"number": {"kind": "integer", "limits": [1]}}}, "limits"),
         ({"params": {"number": {"kind": "integer", "limits": ["a", "b"]}}}, "numbers"),
         ({"params": {"text": {"kind": "text", "limits": [10**9]}}}, "4000"),
+        ({"params": {"file": {"kind": "path", "limits": [1, ".txt"], "default": "a"}}}, "texts"),
+        ({"params": {"file": {"kind": "path", "means": "a\nEditorTools.save()"}}}, "one line"),
+        ({"does": "Save it.\nEditorTools.save()"}, "regex"),
         ({"params": {"number": {"kind": "integer", "limits": [1, 9], "default": 12}}}, "whole number"),
         ({"params": {"word": {"kind": "line", "limits": [50], "default": "marble"}}}, "exemplar"),
     ],
@@ -174,6 +233,8 @@ def test_an_interface_that_is_not_sound_is_refused(change: dict[str, Any], why: 
         ({"arguments": {"number": 1}, "effects": [{"read": "text", "matches": "(a+)+$"}]}, "form asked for"),
         ({"arguments": {"number": 1}, "effects": [{"read": "text"}]}, "equals, has or lacks"),
         ({"arguments": {"number": 1}, "says": "x", "puts": {"world": 1}}, "puts 'world'"),
+        ({"arguments": {"number": 1}, "says": "x", "puts": {"text": [[1]]}}, "form asked for"),
+        ({"arguments": {"number": 1}, "effects": [{"read": "text", "lacks": ["{answer}"]}]}, "can't be in a text"),
     ],
 )
 def test_a_case_that_is_not_sound_is_refused(right: dict[str, Any], why: str) -> None:

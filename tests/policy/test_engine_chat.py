@@ -66,6 +66,8 @@ REFUSED: list[tuple[str, dict[str, object]]] = [
     ("response_format", {"response_format": {"type": "json_object"}}),
     ("reasoning_effort", {"reasoning_effort": "high"}),
     ("chat_template", {"chat_template": "{{ 1 }}"}),
+    ("prompt_logprobs", {"prompt_logprobs": 0}),  # those of the prompt's own tokens
+    ("json_schema", {"json_schema": {}}),
     ("include_stop_str_in_output", {"include_stop_str_in_output": True}),
     ("tokenize", {"chat_template_kwargs": {"tokenize": False}}),
     ("add_generation_prompt", {"add_generation_prompt": True, "continue_final_message": True}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -27,7 +27,7 @@ from actors.errors import DesktopFault
 from apis import built
 from apis.apps.check.case import NotSo
 from apis.build import profile as profiles
-from apis.build.answers import Cases, Interface
+from apis.build.answers import AnswerRefusedError, Cases, Interface, sound
 from apis.build.judge import Built
 from apis.catalogue import TOOLS
 from apis.tasks import osworld, registry
@@ -56,9 +56,25 @@ def build(args: argparse.Namespace) -> int:
     described = [profile, exemplars, config.url, config.model, args.most, args.rounds]
     begun = hashlib.sha256(msgspec.json.encode(described)).hexdigest()
     ledger = BuildLedger(folder, begun)
+    shown = output.Progress(as_json=args.json)
+
+    async def work() -> list[Built]:
+        endpoint = Endpoint(config, key_of(config, os.environ))
+        async with provider(sandbox_set(args.overrides)) as made:
+            trials = Trials(profile, made)
+            known = [function.name for function in TOOLS.get(profile.app, ())]
+            limits = {"rounds": args.rounds, "budget_tokens": args.budget_tokens}
+            done = Pipeline(profile, ledger, endpoint, trials.trial, shown.line, known, args.most, **limits)
+            try:
+                outcomes = await done.run(exemplars)
+                report.write(folder, profile, done, outcomes, ledger.exchanges(), exemplars)
+                return outcomes
+            finally:
+                await trials.close()
+                await endpoint.close()
+
     try:
-        shown = output.Progress(as_json=args.json)
-        outcomes = run_loop(_build(args, profile, exemplars, config, ledger, folder, shown.line))
+        outcomes = run_loop(work())
         exchanges = ledger.exchanges()
     except (EndpointDown, DesktopFault, LinkDown, NotSo) as error:
         raise ConfigError(f"{error}; nothing is lost: go on with --resume") from error
@@ -72,47 +88,17 @@ def build(args: argparse.Namespace) -> int:
     return 0 if any(each.accepted for each in outcomes) else 1
 
 
-async def _build(  # noqa: PLR0917 - what a build is made of
-    args: argparse.Namespace,
-    profile: profiles.Profile,
-    exemplars: Sequence[str],
-    config: EndpointConfig,
-    ledger: BuildLedger,
-    folder: Path,
-    tell: Callable[[str], None],
-) -> list[Built]:
-    endpoint = Endpoint(config, key_of(config, os.environ))
-    async with provider(sandbox_set(args.overrides)) as made:
-        trials = Trials(profile, made)
-        try:
-            known = [function.name for function in TOOLS.get(profile.app, ())]
-            pipeline = Pipeline(
-                profile,
-                ledger,
-                endpoint,
-                trials,
-                tell,
-                known=known,
-                most=args.most,
-                rounds=args.rounds,
-                budget_tokens=args.budget_tokens,
-            )
-            outcomes = await pipeline.run(exemplars)
-            report.write(folder, profile, pipeline, outcomes, ledger.exchanges(), exemplars)
-            return outcomes
-        finally:
-            await trials.close()
-            await endpoint.close()
-
-
 def show(args: argparse.Namespace) -> int:
     """Print what a folder declares, its code and its report; 0."""
     folder = Path(args.dir)
     api = built.read(folder)
     output.line(f"{len(api.functions)} functions for {api.title}, digest {built.digest(folder)}, {_standing(folder)}")
+    output.line(f"given: {api.helpers or 'nothing'}; may import: {', '.join(api.imports) or 'nothing'}")
     sources = built.sources(folder)
     for function in api.declared():
         output.line(f"\n{function.signature}\n  {function.description}")
+        for param in function.params:
+            output.line(f"  {param.name}: {param.told}")
         output.quoted(sources[function.name].rstrip("\n"))
     output.line(f"\nreport: {folder / report.REPORT}")
     return 0
@@ -133,40 +119,33 @@ def check(args: argparse.Namespace) -> int:
     folder = Path(args.dir)
     api = built.read(folder)
     profile = _profile(api.app if args.profile is None else args.profile)
-    try:
-        made = msgspec.json.decode(disk.read_text(folder / built.CASES), type=dict[str, Cases])
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{folder / built.CASES}: {error}") from error
+    made = built.decoded(folder / built.CASES, dict[str, Cases])
     if lacking := sorted(set(api.functions) - set(made)):
         raise ConfigError(f"{folder / built.CASES}: no case calls {lacking[0]}")
+    functions = {name: Interface(name, each.does, each.params) for name, each in api.functions.items()}
+    for name, interface in functions.items():
+        try:
+            sound(made[name], interface, profile)
+        except AnswerRefusedError as error:
+            raise ConfigError(f"{folder / built.CASES}: {name}: {error}") from error
     _desktops()
     shown = output.Progress(as_json=args.json)
-    problems = run_loop(_check(args, api, made, profile, folder, shown.line))
+
+    async def work() -> dict[str, str]:
+        problems = {}
+        async with provider(sandbox_set(args.overrides)) as desktops:
+            trials = Trials(profile, desktops)
+            try:
+                for name, source in built.sources(folder).items():
+                    shown.line(name)
+                    problems[name] = await trials.checked(functions[name], source, made[name])
+            finally:
+                await trials.close()
+        return problems
+
+    problems = run_loop(work())
     output.table(("function", "verdict"), [(name, problem or "ok") for name, problem in problems.items()])
     return 1 if any(problems.values()) else 0
-
-
-async def _check(  # noqa: PLR0917 - what a check is made of
-    args: argparse.Namespace,
-    api: built.Api,
-    made: dict[str, Cases],
-    profile: profiles.Profile,
-    folder: Path,
-    tell: Callable[[str], None],
-) -> dict[str, str]:
-    problems = {}
-    async with provider(sandbox_set(args.overrides)) as desktops:
-        trials = Trials(profile, desktops)
-        try:
-            for name, source in built.sources(folder).items():
-                tell(name)
-                declared = api.functions[name]
-                problems[name] = await trials.checked(
-                    Interface(name, declared.does, declared.params), source, made[name]
-                )
-        finally:
-            await trials.close()
-    return problems
 
 
 def read_exemplars(names: Sequence[str]) -> list[str]:

@@ -7,8 +7,8 @@ build that was killed does them again without asking or trying twice.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 
 from actors.cluster.build.ledger import BuildLedger, Exchange
 from actors.desktop.endpoint import Endpoint
@@ -22,44 +22,26 @@ ANSWER_TOKENS = 4096
 TRIES = 2  # of an answer that is not of the form asked for
 
 
-T = TypeVar("T")
-
-
-class Tries(Protocol):
-    """What tries a function, see `trials.Trials`."""
-
-    async def trial(self, interface: Interface, source: str, made: Cases) -> Trial:
-        """One round."""
-        ...
-
-
 class SpentError(Exception):
     """The build may use no more tokens."""
 
 
+@dataclass
 class Pipeline:
-    """One build."""
+    """One build; `tries` is `Trials.trial`, `tell` is called with what is being done."""
 
-    def __init__(
-        self,
-        profile: Profile,
-        ledger: BuildLedger,
-        endpoint: Endpoint,
-        tries: Tries,
-        tell: Callable[[str], None],
-        *,
-        known: Sequence[str],
-        most: int,
-        rounds: int = ROUNDS_MOST,
-        budget_tokens: int | None = None,
-        seed: int = 0,
-    ) -> None:
-        self._profile, self._ledger, self._endpoint, self._tries, self._tell = profile, ledger, endpoint, tries, tell
-        self._known, self._most, self._rounds = known, most, rounds
-        self._budget, self._seed = budget_tokens, seed
-        self.sources: dict[str, str] = {}  # of accepted functions
-        self.cases: dict[str, Cases] = {}
-        self.interfaces: dict[str, Interface] = {}
+    _profile: Profile
+    _ledger: BuildLedger
+    _endpoint: Endpoint
+    _tries: Callable[[Interface, str, Cases], Awaitable[Trial]]
+    _tell: Callable[[str], None]
+    known: Sequence[str]  # functions that are there already
+    most: int
+    rounds: int = ROUNDS_MOST
+    budget_tokens: int | None = None
+    sources: dict[str, str] = field(default_factory=dict)  # of accepted functions
+    cases: dict[str, Cases] = field(default_factory=dict)
+    interfaces: dict[str, Interface] = field(default_factory=dict)
 
     async def run(self, exemplars: Sequence[str]) -> list[Built]:
         """Carry all stages out. Raises EndpointDown, and what `tries` raises; what was done by then is kept."""
@@ -77,19 +59,19 @@ class Pipeline:
         dropped: list[Built] = []
         for first in range(0, len(exemplars), AT_ONCE):
             part = exemplars[first : first + AT_ONCE]
-            known = [*self._known, *(each.name for each in wanted)]
-            asked = prompts.require(self._profile, part, first + 1, known, self._most)
+            known = [*self.known, *(each.name for each in wanted)]
+            asked = prompts.require(self._profile, part, first + 1, known, self.most)
             self._tell(f"reading tasks {first + 1} to {first + len(part)}")
             try:
                 answer = await self._ask(f"require {first + 1}", asked)
                 kept, refused = answers.interfaces(answer, exemplars, known)
-            except AnswerRefusedError as error:
+            except (AnswerRefusedError, SpentError) as error:
                 dropped.append(Built(f"(tasks {first + 1} to {first + len(part)})", False, str(error), 0))
                 continue
             wanted += kept
             dropped += [Built(name or "(no name)", False, why, 0) for name, why in refused]
-        dropped += [Built(each.name, False, f"beyond --most {self._most}", 0) for each in wanted[self._most :]]
-        return wanted[: self._most], dropped
+        dropped += [Built(each.name, False, f"beyond --most {self.most}", 0) for each in wanted[self.most :]]
+        return wanted[: self.most], dropped
 
     async def _one(self, interface: Interface) -> Built:
         """Code and cases by separate requests, then rounds of trial and repair."""
@@ -97,21 +79,20 @@ class Pipeline:
         source, made = "", None
         problem: Complaint | None = None
         try:
-            source = await self._read(f"implement {name}", prompts.implement(profile, interface), answers.code)
-            made = await self._read(
-                f"cases {name}", prompts.cases(profile, interface), lambda text: answers.cases(text, interface, profile)
-            )
+            source = answers.code(await self._ask(f"implement {name}", prompts.implement(profile, interface)))
+            asked = prompts.cases(profile, interface)
+            made = answers.cases(await self._ask(f"cases {name}", asked), interface, profile)
         except AnswerRefusedError as error:
             problem = Complaint("code" if not source else "cases", str(error))
         trial = Trial()
-        for number in range(self._rounds + 1):
+        for number in range(self.rounds + 1):
             if problem is None and made is not None:
                 trial = await self._tried(interface, source, made, number)
                 problem = finding(trial)
                 if problem is None:
                     self.sources[name], self.cases[name], self.interfaces[name] = source, made, interface
                     return Built(name, True, "", number, trial, interface.serves)
-            if number == self._rounds:
+            if number == self.rounds:
                 break
             assert problem is not None
             self._tell(f"{name}: {problem.text.splitlines()[0][:100]}")
@@ -124,7 +105,7 @@ class Pipeline:
                 problem = None if made is not None else Complaint("cases", "there are no cases yet")
             except AnswerRefusedError as error:
                 problem = Complaint(about, str(error))
-        return Built(name, False, problem.text[:300] if problem else "", self._rounds, trial, interface.serves)
+        return Built(name, False, problem.text[:300] if problem else "", self.rounds, trial, interface.serves)
 
     def _mended(
         self, answer: str, about: str, interface: Interface, source: str, made: Cases | None
@@ -141,20 +122,17 @@ class Pipeline:
 
     async def _tried(self, interface: Interface, source: str, made: Cases, number: int) -> Trial:
         key = f"trial {interface.name} {number}"
-        return await self._ledger.once(key, source, Trial, lambda: self._tries.trial(interface, source, made))
-
-    async def _read(self, key: str, asked: prompts.Messages, take: Callable[[str], T]) -> T:
-        return take(await self._ask(key, asked))
+        return await self._ledger.once(key, source, Trial, lambda: self._tries(interface, source, made))
 
     async def _ask(self, key: str, asked: prompts.Messages) -> str:
         """The model's answer. Raises AnswerRefusedError for one that was cut, SpentError, EndpointDown."""
         spent = sum((each.read_tokens or 0) + (each.written_tokens or 0) for each in self._ledger.exchanges().values())
 
         async def ask() -> Exchange:
-            if self._budget is not None and spent >= self._budget:
-                raise SpentError(f"{spent} of --budget-tokens {self._budget} are spent")
+            if self.budget_tokens is not None and spent >= self.budget_tokens:
+                raise SpentError(f"{spent} of --budget-tokens {self.budget_tokens} are spent")
             began = time.monotonic()
-            done = await self._endpoint.complete(asked, self._seed, temperature=0.0, max_tokens=ANSWER_TOKENS)
+            done = await self._endpoint.complete(asked, 0, temperature=0.0, max_tokens=ANSWER_TOKENS)
             seconds = round(time.monotonic() - began, 2)
             return Exchange(done.text, done.cut, done.read_tokens, done.written_tokens, seconds)
 

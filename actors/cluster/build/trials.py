@@ -19,7 +19,7 @@ from actors.errors import GuestRefused
 from apis.apps.check.case import Case, Table
 from apis.apps.check.run import CaseOutcome, run
 from apis.apps.check.steps import REFUSED
-from apis.build.answers import AnswerRefusedError, Cases, Interface, as_cases, checked
+from apis.build.answers import PUT, READ, AnswerRefusedError, Cases, Interface, as_cases, checked
 from apis.build.judge import Trial
 from apis.build.profile import Profile
 
@@ -40,57 +40,38 @@ class BuildDesk(RealDesk):
     async def tool(self, name: str, /, **arguments: Any) -> str:
         """What the source or a snippet says, or "refused: " and why. Raises LinkDown."""
         try:
-            if name in ("read", "put"):
+            if name in (READ, PUT):
                 return await self._snippet(name, **arguments)
             assert self.interface is not None
             given = checked(self.interface.function(self._profile.owner), arguments)
-            return await self._run(self.source, name, given)
+            return await self._run("built", self.source, name, given)
         except AnswerRefusedError as refused:
             return f"{REFUSED}{refused}"
         except GuestRefused as refused:
             return f"{REFUSED}{refused.text}"
 
     async def looked(self, source: str, interface: Interface) -> Any:
-        """What a look at a source says, with its mutants. Raises NotSo where the look itself fails."""
-        return await self._link.call(
-            "look_at_source",
-            timeout_s=CALL_S,
-            source=source,
-            name=interface.name,
-            params=list(interface.params),
-            imports=self._profile.imports,
-        )
+        """What a look at a source says, with its mutants. Raises GuestRefused, LinkDown."""
+        given = {"source": source, "name": interface.name, "params": list(interface.params)}
+        return await self._link.call("look_at_source", timeout_s=CALL_S, imports=self._profile.imports, **given)
 
     async def _snippet(self, kind: str, what: str, value: Any = None) -> str:
-        if kind == "read":
-            return await self._run(f"def read():\n    return {self._profile.reads[what]}\n", "read", {})
+        # In a process of its own, where a function that is tried can change nothing of what is read.
+        if kind == READ:
+            return await self._run("profile", f"def read():\n    return {self._profile.reads[what]}\n", "read", {})
         body = self._profile.puts[what] if what else self._profile.saves or "pass"
-        return await self._run(f"def put(value):\n    {body}\n", "put", {"value": value})
+        return await self._run("profile", f"def put(value):\n    {body}\n", "put", {"value": value})
 
-    async def _run(self, source: str, name: str, arguments: dict[str, Any]) -> str:
-        said = await self._link.call(
-            "try_source",
-            timeout_s=CALL_S,
-            source=source,
-            name=name,
-            arguments=arguments,
-            helpers=self._profile.helpers,
-            imports=self._profile.imports,
-        )
-        return str(said)
+    async def _run(self, worker: str, source: str, name: str, arguments: dict[str, Any]) -> str:
+        given = {"worker": worker, "source": source, "name": name, "arguments": arguments}
+        given |= {"helpers": self._profile.helpers, "imports": self._profile.imports}
+        return str(await self._link.call("try_source", timeout_s=CALL_S, **given))
 
 
 def table_of(profile: Profile, cases: list[Case]) -> Table:
     """The profile's files and window as a table of cases."""
-    return Table(
-        app=profile.app,
-        owner=profile.owner,
-        cases=cases,
-        files=profile.files,
-        opens=profile.opens,
-        title=profile.window,
-        wait_s=WAIT_S,
-    )
+    opened: dict[str, Any] = {"files": profile.files, "opens": profile.opens, "title": profile.window}
+    return Table(app=profile.app, owner=profile.owner, cases=cases, wait_s=WAIT_S, **opened)
 
 
 class Trials:
@@ -107,7 +88,10 @@ class Trials:
     async def trial(self, interface: Interface, source: str, made: Cases) -> Trial:
         """One round of a function. Raises DesktopFault, LinkDown and NotSo where the desktop is at fault."""
         await self._desk.again()
-        seen = await self._desk.looked(source, interface)
+        try:
+            seen = await self._desk.looked(source, interface)
+        except (GuestRefused, LinkDown) as error:
+            return Trial([f"it can't be looked at: {error}"])
         if seen.wrong:
             return Trial(list(seen.wrong))
         all_cases = as_cases(interface, made, self._profile)
@@ -123,9 +107,15 @@ class Trials:
         await self._desk.again()
         before = len(await self._desk.call("windows"))
         timed = replace(all_cases[0], each=all_cases[0].before or [])
-        ms = sorted((await self._outcome(interface, source, timed, REPEATS)).ms)  # fewer where a call can't be repeated
-        await self._desk.call("settle", timeout_ms=2000, quiet_ms=100)
-        windows = max(0, len(await self._desk.call("windows")) - before)
+        try:
+            outcome = await self._outcome(interface, source, timed, REPEATS)
+            await self._desk.call("settle", timeout_ms=2000, quiet_ms=100)
+            windows = max(0, len(await self._desk.call("windows")) - before)
+        except LinkDown as error:
+            return Trial(problems=[f"called again and again, the desktop broke: {error}"])
+        ms = sorted(outcome.ms)  # fewer where a call can't be repeated
+        if not ms:
+            return Trial(problems=[outcome.problem])
         p95_ms = round(ms[math.ceil(0.95 * len(ms)) - 1], 2)
         return Trial([], problems, [], len(seen.mutants), missed, round(statistics.median(ms), 2), p95_ms, windows)
 

@@ -98,6 +98,8 @@ def parse_yaml(text: str, source: str) -> Any:
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
+    except (ValueError, LookupError, TypeError, AttributeError) as error:  # PyYAML's own, of a tag or a lone surrogate
+        raise ConfigError(f"{source}: a value is no text, or not of its tag: {error}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark is not None else ""

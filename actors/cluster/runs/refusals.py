@@ -131,7 +131,7 @@ def _model(deploy: Deploy, named: Named) -> None:
             f"sampling.max_new_tokens is {longest}: it counts from 1 to {context - 1}, for the model of model.path"
             f" takes {context} tokens, prompt and answer together"
         )
-    if deploy.learner.rehearsal and not Tokenizer.load(named.model).own:
+    if deploy.learner.rehearsal and named.tokenizer != models.fingerprint(models.bundled()):
         raise ConfigError(
             f"learner.rehearsal is {deploy.learner.rehearsal}: its exercises are the bundled base model's, and"
             f" {named.model} has another vocabulary; leave it at 0"

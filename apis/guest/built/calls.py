@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import selectors
 import signal
 import subprocess
@@ -21,7 +22,8 @@ from guest import Refused
 WORKER = Path(__file__).with_name("worker.py")
 PLACE = Path(__file__).resolve().parents[1] / "accepted"  # a folder of each accepted API: api.json and its sources
 CALL_S = 8.0  # less than the agent waits
-ANSWER_BYTES = 64 << 10
+ANSWER_BYTES = 256 << 10
+SAID_CHARS = 5000  # as of every other function
 
 
 class Worker:
@@ -34,16 +36,18 @@ class Worker:
         """The answer to a job. Raises Refused `function_crashed`."""
         process = self._started()
         assert process.stdin is not None
+        number = secrets.token_hex(8)  # so that no function answers for the next one
         try:
-            process.stdin.write(json.dumps(job).encode() + b"\n")
+            process.stdin.write(json.dumps(job | {"i": number}).encode() + b"\n")
             process.stdin.flush()
-            answer = json.loads(self._line(process, time.monotonic() + timeout_s))
-            if not isinstance(answer, dict):
+            answer: Any = json.loads(self._line(process, time.monotonic() + timeout_s))
+            if not isinstance(answer, dict) or answer.get("i") != number:
                 raise ValueError("no answer")
+            del answer["i"]
         except TimeoutError:
             self.stop()
             raise Refused("function_crashed", f"{job['name']} did not end within {timeout_s:g} s") from None
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             self.stop()
             raise Refused("function_crashed", f"{job['name']} ended its process") from None
         return answer
@@ -87,23 +91,23 @@ class Calls:
 
     def __init__(self) -> None:
         self._workers: dict[str, Worker] = {}
-        self._apis: dict[str, dict[str, Any]] | None = None
+        self._jobs: dict[tuple[str, str], tuple[str, dict[str, Any]]] | None = None
 
     def has(self, owner: str, name: str) -> bool:
         """Whether an accepted API has this function."""
-        return name in self._accepted().get(owner, {"code": {}})["code"]
+        return (owner, name) in self._accepted()
 
     def call(self, owner: str, name: str, arguments: dict[str, Any]) -> str:
         """What an accepted function says. Raises Refused."""
-        api = self._accepted()[owner]
-        job = {"source": api["code"][name], "name": name, "arguments": arguments}
-        return self._said(owner, {**job, "helpers": api["helpers"], "imports": api["imports"]})
+        folder, job = self._accepted()[owner, name]
+        return self._said(folder, job | {"arguments": arguments})
 
-    def tried(self, source: str, name: str, arguments: dict[str, Any], helpers: str, imports: list[str]) -> str:
-        """What a function of a source says. Raises Refused."""
-        return self._said(
-            "", {"source": source, "name": name, "arguments": arguments, "helpers": helpers, "imports": imports}
-        )
+    def tried(self, worker: str, **job: Any) -> str:
+        """What a function says: `source`, `name`, `arguments`, `helpers`, `imports`. Raises Refused.
+
+        Functions of one `worker` run in one process.
+        """
+        return self._said(f"tried {worker}", job)
 
     def looked(self, source: str, name: str, params: list[str], imports: list[str]) -> dict[str, Any]:
         """What is wrong with a source, and its mutants. Raises Refused."""
@@ -118,20 +122,21 @@ class Calls:
         for worker in self._workers.values():
             worker.stop()
 
-    def _said(self, owner: str, job: dict[str, Any]) -> str:
-        worker = self._workers.setdefault(owner, Worker())
-        answer = worker.ask({"do": "call", **job})
-        if "says" in answer:
-            return str(answer["says"])
-        if "refuses" in answer:
-            raise Refused("tool_failed", str(answer["refuses"]))
-        raise Refused("function_crashed", str(answer.get("fails", "no answer"))[-400:])
+    def _said(self, worker: str, job: dict[str, Any]) -> str:
+        answer = self._workers.setdefault(worker, Worker()).ask({"do": "call", **job})
+        said = {kind: str(text).encode("utf-8", "replace").decode() for kind, text in answer.items()}
+        if "says" in said:
+            return said["says"][:SAID_CHARS]
+        if "refuses" in said:
+            raise Refused("tool_failed", said["refuses"][:500])
+        raise Refused("function_crashed", said.get("fails", "no answer")[-400:])
 
-    def _accepted(self) -> dict[str, dict[str, Any]]:
-        if self._apis is None:
-            self._apis = {}
+    def _accepted(self) -> dict[tuple[str, str], tuple[str, dict[str, Any]]]:
+        if self._jobs is None:
+            self._jobs = {}
             for file in sorted(PLACE.glob("*/api.json")):
                 api = json.loads(file.read_text())
-                code = json.loads(file.with_name("code.json").read_text())
-                self._apis[api["owner"]] = {"helpers": api["helpers"], "imports": api["imports"], "code": code}
-        return self._apis
+                for name, source in json.loads(file.with_name("code.json").read_text()).items():
+                    job = {"source": source, "name": name, "helpers": api["helpers"], "imports": api["imports"]}
+                    self._jobs[api["owner"], name] = (file.parent.name, job)
+        return self._jobs

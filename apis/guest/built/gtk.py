@@ -91,18 +91,8 @@ class App:
 
     def _places(self) -> list[str]:
         """Of the application's windows the newest has the highest number."""
-        found = self._bus.call_sync(
-            self._name,
-            f"{self._root}/window",
-            "org.freedesktop.DBus.Introspectable",
-            "Introspect",
-            None,
-            None,
-            Gio.DBusCallFlags.NONE,
-            CALL_MS,
-            None,
-        ).unpack()[0]
-        numbers = sorted(int(part.split('"')[0]) for part in found.split('<node name="')[1:])
+        listed = self._ask(self._name, f"{self._root}/window", "org.freedesktop.DBus.Introspectable.Introspect", None)
+        numbers = sorted(int(part.split('"')[0]) for part in listed[0].split('<node name="')[1:])
         return [f"{self._root}/window/{number}" for number in numbers[-1:]] + [self._root]
 
     def _with(self, action: str) -> str:
@@ -113,25 +103,20 @@ class App:
 
     def _call(self, place: str, method: str, given: Any) -> Any:
         try:
-            return self._bus.call_sync(
-                self._name, place, "org.gtk.Actions", method, given, None, Gio.DBusCallFlags.NONE, CALL_MS, None
-            ).unpack()
+            return self._ask(self._name, place, f"org.gtk.Actions.{method}", given)
         except GLib.Error as error:
             raise ValueError(f"{self._name} does not answer: {error.message}") from None
 
+    def _ask(self, name: str, place: str, method: str, given: Any) -> Any:
+        interface, _, method = method.rpartition(".")
+        flags = Gio.DBusCallFlags.NONE
+        return self._bus.call_sync(name, place, interface, method, given, None, flags, CALL_MS, None).unpack()
+
     def _window(self) -> Any:
         desktop = Atspi.get_desktop(0)
-        pid = self._bus.call_sync(
-            "org.freedesktop.DBus",
-            "/",
-            "org.freedesktop.DBus",
-            "GetConnectionUnixProcessID",
-            GLib.Variant("(s)", (self._name,)),
-            None,
-            Gio.DBusCallFlags.NONE,
-            CALL_MS,
-            None,
-        ).unpack()[0]
+        named = GLib.Variant("(s)", (self._name,))
+        bus = "org.freedesktop.DBus"
+        pid = self._ask(bus, "/", f"{bus}.GetConnectionUnixProcessID", named)[0]
         for number in range(desktop.get_child_count()):
             app = desktop.get_child_at_index(number)
             if app is not None and app.get_process_id() == pid and app.get_child_count():

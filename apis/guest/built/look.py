@@ -8,32 +8,26 @@ from collections.abc import Iterator
 from typing import Any
 
 MUTANTS_MAX = 8
-REFUSED_NAMES = {
-    "__import__",
-    "eval",
-    "exec",
-    "compile",
-    "globals",
-    "locals",
-    "vars",
-    "setattr",
-    "delattr",
-    "breakpoint",
-    "input",
-    "exit",
-    "quit",
-    "memoryview",
-}
+MUTANT_CHARS = 20_000  # the host takes no longer one
+REFUSED_NAMES = frozenset(
+    "eval exec compile getattr setattr delattr globals locals vars breakpoint input help exit quit memoryview".split()  # noqa: SIM905
+)
+# Attributes, and parts of modules, that lead out of the modules allowed, or end the process.
+REFUSED_PARTS = frozenset(("sys", "os", "builtins", "bltns", "modules", "gi", "kill", "abort", "fork", "eval", "exec"))
+INNER = ("_", "f_", "gi_", "cr_", "ag_", "tb_", "co_")
 
 
 def examined(source: str, name: str, params: list[str], imports: list[str]) -> dict[str, Any]:
     """What is wrong with the source of function `name`, and its mutants: [what was changed, source]."""
     try:
         tree = ast.parse(source)
+        wrong = [text[:200] for text in problems(tree, name, params, imports)][:8]
+        changed = [] if wrong else mutants(tree, name)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return {"wrong": [f"it is no Python: {str(error)[:200]}"], "mutants": []}
-    wrong = list(problems(tree, name, params, imports))
-    return {"wrong": wrong[:8], "mutants": [] if wrong else mutants(tree, name)}
+        wrong, changed = [f"it is no Python, or too deep: {str(error)[:200]}"], []
+    if any(len(text) > MUTANT_CHARS for _, text in changed):
+        wrong, changed = ["it is too long"], []
+    return {"wrong": wrong, "mutants": changed}
 
 
 def problems(tree: ast.Module, name: str, params: list[str], imports: list[str]) -> Iterator[str]:
@@ -53,20 +47,24 @@ def problems(tree: ast.Module, name: str, params: list[str], imports: list[str])
 
 def _named(node: ast.AST, imports: list[str]) -> Iterator[str]:
     modules: list[str] = []
+    parts: list[str] = []
     if isinstance(node, ast.Import):
         modules = [each.name for each in node.names]
     elif isinstance(node, ast.ImportFrom):
-        modules = [node.module or "."]
+        modules, parts = [node.module or "."], [each.name for each in node.names]
+    elif isinstance(node, ast.Attribute):
+        parts = [node.attr]
+        if not isinstance(node.ctx, ast.Load):
+            yield f"changes {node.attr}"
     for module in modules:
         if module.partition(".")[0] not in imports:
             yield f"imports {module}; allowed: {', '.join(imports)}"
-    if isinstance(node, ast.Name) and node.id in REFUSED_NAMES:
+    if isinstance(node, ast.Name) and (node.id in REFUSED_NAMES or node.id.startswith("__")):
         yield f"uses {node.id}"
-    if isinstance(node, ast.Attribute) and node.attr.startswith("__"):
-        yield f"uses {node.attr}"
-    if isinstance(node, ast.Attribute) and node.attr in ("_exit", "kill", "abort", "fork"):
-        yield f"uses {node.attr}"
-    if isinstance(node, ast.AsyncFunctionDef | ast.ClassDef | ast.Global | ast.Nonlocal):
+    for part in parts:
+        if part in REFUSED_PARTS or part.startswith(INNER):
+            yield f"uses {part}"
+    if isinstance(node, ast.AsyncFunctionDef | ast.ClassDef | ast.Global | ast.Nonlocal | ast.MatchClass):
         yield f"uses {type(node).__name__}"
 
 
@@ -88,11 +86,13 @@ def _constant(node: ast.expr) -> bool:
 def mutants(tree: ast.Module, name: str) -> list[list[str]]:
     """Sources with one change each: the body does nothing, lacks its last call, or has one decision changed."""
     made = [["does nothing", _empty(tree, name)]]
-    for change in (_without_last_call, _arguments_turned, _numbers_off, _comparisons_turned):
-        made += [[label, source] for label, source in change(tree, name)]
+    made += [[label, source] for label, source in _without_last_call(tree, name)]
+    for change in CHANGES:
+        made += [[label, source] for label, source in _changed(tree, *change)]
     unique = {source: label for label, source in reversed(made)}
-    unique.pop(ast.unparse(tree), None)
-    return [[label, source] for source, label in reversed(unique.items())][:MUTANTS_MAX]
+    same = ast.unparse(tree)
+    changed = [[label, source] for source, label in reversed(unique.items()) if source != same or label == made[0][0]]
+    return changed[:MUTANTS_MAX]
 
 
 def _function(tree: ast.Module, name: str) -> ast.FunctionDef:
@@ -108,14 +108,8 @@ def _empty(tree: ast.Module, name: str) -> str:
 def _without_last_call(tree: ast.Module, name: str) -> Iterator[tuple[str, str]]:
     other = copy.deepcopy(tree)
     bodies = [node.body for node in ast.walk(_function(other, name)) if isinstance(getattr(node, "body", None), list)]
-    calls = [
-        (body, each)
-        for body in bodies
-        for each in body
-        if isinstance(each, ast.Expr | ast.Assign)
-        and any(isinstance(part, ast.Call) for part in ast.walk(each))
-        and isinstance(each, ast.Expr)
-    ]
+    lines = [(body, each) for body in bodies for each in body if isinstance(each, ast.Expr)]
+    calls = [pair for pair in lines if any(isinstance(part, ast.Call) for part in ast.walk(pair[1]))]
     if calls:
         body, last = max(calls, key=lambda pair: pair[1].lineno)
         body[body.index(last)] = ast.Pass()
@@ -131,28 +125,25 @@ def _changed(tree: ast.Module, kind: type, wanted: Any, change: Any, label: str)
         yield f"{label} in line {getattr(node, 'lineno', 0)}", ast.unparse(other)
 
 
-def _arguments_turned(tree: ast.Module, name: str) -> Iterator[tuple[str, str]]:
-    yield from _changed(
-        tree,
-        ast.Call,
-        lambda node: len(node.args) == 2 and ast.dump(node.args[0]) != ast.dump(node.args[1]),
-        lambda node: node.args.reverse(),
-        "two arguments change places",
-    )
+def _one_more(node: Any) -> None:
+    node.value += 1
 
 
-def _numbers_off(tree: ast.Module, name: str) -> Iterator[tuple[str, str]]:
-    def more(node: Any) -> None:
-        node.value += 1
-
-    yield from _changed(tree, ast.Constant, lambda node: type(node.value) is int, more, "a number is one more")
+_PAIRS = ((ast.Eq, ast.NotEq), (ast.Lt, ast.GtE), (ast.Gt, ast.LtE), (ast.In, ast.NotIn), (ast.Is, ast.IsNot))
+_OPPOSITE = {a: b for pair in _PAIRS for a, b in (pair, pair[::-1])}
 
 
-def _comparisons_turned(tree: ast.Module, name: str) -> Iterator[tuple[str, str]]:
-    pairs = ((ast.Eq, ast.NotEq), (ast.Lt, ast.GtE), (ast.Gt, ast.LtE), (ast.In, ast.NotIn), (ast.Is, ast.IsNot))
-    opposite = {a: b for pair in pairs for a, b in (pair, pair[::-1])}
+def _turn(node: Any) -> None:
+    node.ops[0] = _OPPOSITE[type(node.ops[0])]()
 
-    def turn(node: Any) -> None:
-        node.ops[0] = opposite[type(node.ops[0])]()
 
-    yield from _changed(tree, ast.Compare, lambda node: len(node.ops) == 1, turn, "a comparison is turned")
+def _two(node: Any) -> bool:
+    return len(node.args) == 2 and ast.dump(node.args[0]) != ast.dump(node.args[1])
+
+
+# The kind of node, which of them, what is done to it, and how that is called.
+CHANGES: tuple[tuple[type, Any, Any, str], ...] = (
+    (ast.Call, _two, lambda node: node.args.reverse(), "two arguments change places"),
+    (ast.Constant, lambda node: type(node.value) is int, _one_more, "a number is one more"),
+    (ast.Compare, lambda node: len(node.ops) == 1, _turn, "a comparison is turned"),
+)

@@ -20,13 +20,14 @@ TRACE_CHARS = 1500
 # What a function may open besides its desktop user's own files: programs, libraries, sockets' folders, devices.
 READABLE = ("/usr/", "/lib", "/etc/fonts/", "/etc/ssl/", "/etc/ld.so.cache", "/dev/null", "/proc/self/", "/tmp/")  # noqa: S108
 WRITERS = {"os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate", "os.symlink", "os.link", "os.chmod"}
+CHANNELS = {0}  # where jobs come from, and where answers go
 STARTS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty"}
 
 
 def inside(path: Any) -> bool:
     """Whether a generated function may open `path`."""
     if isinstance(path, int):
-        return True
+        return path not in CHANNELS
     real = os.path.realpath(os.fsdecode(path))
     return real.startswith((os.path.realpath(os.environ["HOME"]) + "/", "/run/user/", *READABLE))
 
@@ -83,7 +84,8 @@ class Runner:
 def main() -> int:
     """Answer jobs until the input ends."""
     sys.path[0] = str(HERE.parents[1])  # so that `guest` is a package
-    answers = os.fdopen(os.dup(1), "w")
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    CHANNELS.add(answers.fileno())
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
@@ -95,7 +97,7 @@ def main() -> int:
             answer = look.examined(job["source"], job["name"], job["params"], job["imports"])
         else:
             answer = runner.call(job)
-        answers.write(json.dumps(answer) + "\n")
+        answers.write(json.dumps(answer | {"i": job["i"]}) + "\n")
         answers.flush()
     return 0
 

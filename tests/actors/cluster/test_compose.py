@@ -151,11 +151,14 @@ def test_what_does_not_fit_together_is_refused(override: str, message: str) -> N
 
 
 @pytest.mark.slow
-def test_exercises_need_the_vocabulary_they_are_made_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("token", ["<|user|>", "e12"])  # its questions begin with a token that ours has not, or not
+def test_exercises_need_the_vocabulary_they_are_made_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
     other = tmp_path / "other"
     shutil.copytree(MODEL, other)
-    for name in ("tokenizer.json", "tokenizer_config.json"):  # its questions begin with a token that ours has not
-        (other / name).write_text((MODEL / name).read_text("utf-8").replace("<|user|>", "<|asks|>"), "utf-8")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (other / name).write_text((MODEL / name).read_text("utf-8").replace(f'"{token}"', '"<|asks|>"'), "utf-8")
     monkeypatch.setattr("actors.cluster.config.models.locate", lambda base: other)
     assert planned("learner.rehearsal=0")
     with pytest.raises(ConfigError, match=r"learner\.rehearsal is 8: .* another vocabulary"):

@@ -112,6 +112,9 @@ def test_yaml_errors_name_the_line() -> None:
         typed_yaml.parse_yaml("arms:\n  1: {}\n", "f.yaml")
     with pytest.raises(ConfigError, match=r"^f\.yaml: line 1: 9{20}\.\.\. "):
         typed_yaml.parse_yaml("a: " + "9" * 5000, "f.yaml")
+    for text in ("a: !!float x", "a: !!int ''", "a: !!bool x", "a: !!timestamp x", "!!map [1]", "a: \udcff"):
+        with pytest.raises(ConfigError, match=r"^f\.yaml: a value is no text, or not of its tag: "):
+            typed_yaml.parse_yaml(text, "f.yaml")
     assert typed_yaml.parse_yaml("{a: 2026-02-30, b: 2026-11-23}", "f.yaml") == {"a": "2026-02-30", "b": "2026-11-23"}
 
 

@@ -189,6 +189,13 @@ async def test_a_killed_engine_comes_back_with_the_current_weights(tmp_path, mod
         os.kill(back["pid"], 0)
     assert not list((tmp_path / "sockets").iterdir())
 
+    # A sampler that starts again hears of pins a little later: what asks for them waits.
+    async with sampling(tmp_path, config) as ref:
+        waiting = asyncio.create_task(ask(ref, "d", pin=FIRST))
+        check(models[0], await ask(ref, "e", pin=BASE), BASE)
+        await ref.ask(Pin(version=FIRST, location=str(models[1])), timeout_s=20)
+        check(models[1], await waiting, FIRST)
+
 
 @pytest.mark.proof
 async def test_weights_that_were_never_written_are_written_for_an_engine_that_needs_them(tmp_path, models):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +23,7 @@ def tried() -> Iterator[Any]:
     held = calls.Calls()
 
     def run(source: str, name: str = "f", **arguments: Any) -> str:
-        return held.tried(source, name, arguments, "", ["re", "os"])
+        return held.tried("it", source=source, name=name, arguments=arguments, helpers="", imports=["re", "os"])
 
     yield run
     held.stop()
@@ -74,6 +77,14 @@ def test_ten_megabytes_are_cut_and_what_is_printed_is_no_answer(tried: Any) -> N
         ("def f(a, b):\n    os._exit(1)", "uses _exit"),
         ("print('now')\ndef f(a, b):\n    return a", "imports, constants and functions alone"),
         ("class A: pass\ndef f(a, b):\n    return a", "uses ClassDef"),
+        ("def f(a, b):\n    app.text = lambda: a", "changes text"),
+        ("import re\ndef f(a, b):\n    return re.enum.sys", "uses sys"),
+        ("from re import _parser\ndef f(a, b):\n    return a", "uses _parser"),
+        ("def f(a, b):\n    return __builtins__['eval'](a)", "uses __builtins__"),
+        ("def f(a, b):\n    return getattr(a, b)", "uses getattr"),
+        ("def f(a, b):\n    return (x for x in a).gi_frame.f_back", "uses gi_frame"),
+        ("def f(a, b):\n    match a:\n        case object(_bus=c):\n            return c", "uses MatchClass"),
+        ("def f(a, b):\n    return " + "a + " * 1500 + "a", "too deep"),
         ("def f(a, b:\n    return a", "no Python"),
         ("(" * 5000, "no Python"),
     ],
@@ -82,6 +93,35 @@ def test_a_look_refuses_without_running_anything(source: str, why: str) -> None:
     seen = look.examined(source, "f", ["a", "b"], ["re"])
     assert any(why in text for text in seen["wrong"])
     assert seen["mutants"] == []
+
+
+def test_a_body_that_does_nothing_has_itself_to_be_tried() -> None:
+    seen = look.examined("def f(a):\n    return 'done'", "f", ["a"], [])
+    assert [label for label, _ in seen["mutants"]] == ["does nothing"]
+
+
+def test_a_function_answers_for_no_other_and_long_or_halved_text_is_mended(tried: Any) -> None:
+    forged = "import os\ndef f():\n    os.write({}, b'{{\"says\": \"forged\"}}\\n')\n    return 'own'\n"
+    for number in (3, 4):
+        with contextlib.suppress(Refused):
+            assert tried(forged.format(number)) == "own"
+        assert tried(GOOD, "half", number=8) == "4"
+    for number in (0, 3):
+        with pytest.raises(Refused):
+            tried(f"def f():\n    return open({number}, 'w').write('a')\n")
+    assert tried("def f():\n    return 'a' + chr(0xd800)\n") == "a?"
+
+
+def test_two_folders_of_one_owner_are_both_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, name in enumerate(("one_name", "two_name")):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "api.json").write_text('{"owner": "Tools", "helpers": "", "imports": []}')
+        code = json.dumps({name: f"def {name}():\n    return '{name}'\n"})
+        (tmp_path / str(number) / "code.json").write_text(code)
+    monkeypatch.setattr(calls, "PLACE", tmp_path)
+    made = calls.Calls()
+    assert [made.call("Tools", name, {}) for name in ("one_name", "two_name")] == ["one_name", "two_name"]
+    made.stop()
 
 
 def test_mutants_change_one_decision_each() -> None:
