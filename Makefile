@@ -120,8 +120,8 @@ standins: setup
 fresh-root: setup
 	setpriv --pdeathsig TERM $(PY) -P tests/fresh_root.py $(foreach folder,$(BIND),--bind $(folder))
 
-# What things cost here: NAME is startup, desktops, sampler, learner, shapes or capacity; ARGS are its own (`ARGS=--help`).
-NAME ?= startup
+# What things cost here: NAME is desktops, sampler, learner, shapes or capacity; ARGS are its own (`ARGS=--help`).
+NAME ?= desktops
 bench: setup
 	$(PY) -m tests.bench $(NAME) $(ARGS)
 
@@ -134,7 +134,7 @@ programme: setup
 gpu-check:
 	@$(PY) -m tests.gpu_check $(ARGS)
 
-# A real run whose parts are broken at random: ARGS="--minutes 30 --seed 0 --out soak/".
+# A real run whose parts are broken at random: ARGS="--minutes 30 --seed 0".
 soak: setup
 	$(PY) -m tests.soak $(ARGS)
 
