@@ -66,7 +66,6 @@ class DemonstratorPool:
             await endpoint.close()
 
     def fit(self, task: str) -> list[str]:
-        """The members that can show `task`, in the order of the pool. Raises ConfigError for no such task."""
         return fitting(list(self._members.values()), task, self._space)
 
     def answers(self, work: Reservation, tokenizer: Tokenizer) -> PoolAnswers:

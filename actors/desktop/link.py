@@ -291,7 +291,6 @@ class GuestLink:
             raise self._fail(LinkState.NONSENSE, f"{method}: {error}"[:300]) from error
 
     def _fail(self, state: LinkState, detail: str, late_s: float = 0.0) -> LinkDown:
-        """Remember the first failure and end all that wait."""
         if self.down is None:
             self.down = LinkDown(state, detail, late_s)
             for answer in self._waiting.values():
@@ -301,7 +300,6 @@ class GuestLink:
         return self.down
 
     async def _read(self) -> None:
-        """Hand replies to the waiting calls, until the link fails."""
         stream = self._process.stdout
         decoder = msgspec.msgpack.Decoder(Reply)
         strays = 0

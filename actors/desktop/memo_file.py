@@ -45,7 +45,6 @@ class MemoLine(msgspec.Struct, frozen=True):
         return len(self.seen or b"") + len((self.result or "").encode()) + len(self.task) + 200
 
     def contradicts(self, other: MemoLine) -> str:
-        """What both know and know differently; "" for nothing."""
         for what in ("result", "seen", "verdict"):
             mine, its = getattr(self, what), getattr(other, what)
             if mine is not None and its is not None and mine != its:

@@ -49,7 +49,6 @@ class PinnedFolders:
                 shutil.rmtree(part)
 
     def location(self, version: Version) -> Path:
-        """Where `version` is pinned."""
         return self._folder / str(version)
 
     def pin(self, version: Version, export: Path) -> Path:
@@ -78,11 +77,9 @@ class PinnedFolders:
         return target
 
     def surplus(self, needed: Collection[Version]) -> list[Version]:
-        """The pinned versions that are not in `needed`."""
         return _all_but(self._folder, needed)
 
     def release(self, version: Version) -> None:
-        """Delete a pinned version, once no engine serves it any more."""
         shutil.rmtree(self.location(version))
 
 

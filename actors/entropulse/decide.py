@@ -41,15 +41,12 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     entropy_ratio_upper: float
 
     def begins(self, config: EntropulseConfig) -> bool:
-        """Whether chance is ruled out."""
         return self.rise_upper < config.plateau_gain and self.entropy_ratio_upper < config.entropy_share
 
     def ends(self, config: EntropulseConfig) -> bool:
-        """Whether a plateau that had begun is over."""
         return self.rise >= config.plateau_gain or self.entropy_ratio >= LEAVE * config.entropy_share
 
     def evidence(self) -> dict[str, float]:
-        """For the log."""
         fields = {name: float(getattr(self, name)) for name in self.__struct_fields__}
         return {("stay_steps" if name == "steps" else name): value for name, value in fields.items()}
 
@@ -99,7 +96,6 @@ def _limits(config: EntropulseConfig) -> dict[str, float]:
 
 
 def _first(config: EntropulseConfig) -> int:
-    """The first step that is looked at."""
     return max(config.min_phase_steps, config.plateau_window)
 
 
@@ -258,7 +254,6 @@ def _resamplings(figures: Figures) -> int:
 
 
 def _sometimes(figures: Figures) -> int:
-    """Tasks that the pool solved sometimes."""
     return sum(count for name, count in figures.demo_tasks.items() if name.endswith("/sometimes"))
 
 

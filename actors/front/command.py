@@ -118,7 +118,6 @@ class WatchedPolicy:
         self._wait = wait  # for Enter, until the end of input
 
     async def __call__(self, seen: Seen) -> str | Action:
-        """What it answers to a look; one that has no picture is shown without."""
         try:
             picture = await seen.screenshot()
         except GuestRefused:

@@ -104,20 +104,16 @@ class DesktopEnvironment(Environment):  # type: ignore[misc,type-arg,unused-igno
         return found
 
     def reset(self, seed: int | None = None, episode_id: str | None = None, **_: Any) -> DesktopObservation:
-        """The protocol's name of it for programs without a loop. Raises ProtocolError."""
         raise ProtocolError("a desktop is played in the server's loop: reset_async")
 
     def step(self, action: DesktopAction, timeout_s: float | None = None, **_: Any) -> DesktopObservation:
-        """Likewise. Raises ProtocolError."""
         raise ProtocolError("a desktop is played in the server's loop: step_async")
 
     @property
     def state(self) -> SessionState:
-        """Which episode is played."""
         return self._state
 
     def get_metadata(self) -> EnvironmentMetadata:
-        """What this environment is."""
         return EnvironmentMetadata(
             name="computerrl", description=f"Tasks on real Linux desktops, {len(self._server.tasks)} of them."
         )

@@ -284,7 +284,6 @@ class _PolicyAnswers:
         self._control: DesktopControl | None = None
 
     def leased(self, booted: BootedDesktop) -> LeasedDesktop:
-        """The episode's desktop; the policy may ask it for screenshots."""
         desktop = LeasedDesktop(booted)
         self._control = DesktopControl(desktop, self.seat)
         return desktop
@@ -292,7 +291,6 @@ class _PolicyAnswers:
     async def answer(
         self, step: int, prompt: Prompt, observation: Observation, history: list[Turn], last: str | None
     ) -> Answer:
-        """What the policy says."""
         start = time.monotonic()
         control = self._control
         assert control is not None, "an episode has a desktop before its first turn"
@@ -317,7 +315,6 @@ class _PolicyAnswers:
 
 
 def _written(action: Action, form: Form) -> str:
-    """A typed action as an answer of that form."""
     return line(action) if form == "compact" else f"```python\n{line(action)}\n```"
 
 
@@ -340,12 +337,10 @@ class EpisodeByTurns:
             turn.cancel()
 
     async def answer(self, text: str) -> Seen | Play:
-        """Answer the turn that was given out; then as `look`."""
         self._answers.put_nowait(text)
         return await self.look()
 
     def end(self) -> None:
-        """Give it up; its desktop is destroyed."""
         self._played.cancel()
 
     async def _ask(self, seen: Seen) -> str:

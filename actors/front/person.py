@@ -136,7 +136,6 @@ class PlayPage:
         }  # fmt: skip
 
     def show(self, seen: Seen, picture: bytes) -> None:
-        """Show a turn; `picture` is a JPEG of the screen."""
         named = element_names(seen.observation).items()
         self._picture = picture
         self._state |= {
@@ -146,7 +145,6 @@ class PlayPage:
         }  # fmt: skip
 
     def end(self, verdict: str) -> None:
-        """Show how it ended."""
         self._state["verdict"] = verdict
 
     @asynccontextmanager

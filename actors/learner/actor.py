@@ -88,7 +88,6 @@ class LearnerActor(Actor):
                 self.ctx.log.emit(messages.RANK_LOST, version=str(self._version), cause=f"no last checkpoint: {error}")
 
     async def on_config(self, config: LearnerSettings) -> None:
-        """Other samplers, to which the newest weights are announced."""
         self.config = config
         await self._tell_samplers(config.samplers)
 
@@ -112,14 +111,12 @@ class LearnerActor(Actor):
 
     @handles(messages.JoinGroup, concurrent=True)
     async def join_group(self, msg: messages.JoinGroup) -> messages.Ticket | messages.NoGroup:
-        """A place in the group that receives a version, for a sampler whose engine is ready."""
         if self._publisher is None:
             return messages.NoGroup(reason="weights go by disk alone")
         return await self._publisher.place(msg)
 
     @handles(messages.DeclineGroup, concurrent=True)
     async def decline_group(self, msg: messages.DeclineGroup) -> None:
-        """A sampler does not come."""
         if self._publisher is not None:
             self._publisher.decline(msg.version, [msg.sampler])
 
@@ -140,7 +137,6 @@ class LearnerActor(Actor):
         )
 
     async def _next(self) -> bool:
-        """One batch; false when the run is over."""
         self._doing = "waiting for a batch"
         wait_s = self.config.take_wait_s
         if self._idle_since is None:

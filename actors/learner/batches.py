@@ -294,7 +294,6 @@ def _of_tokens(samples: Sequence[PackedSample]) -> dict[str, float]:
 def _grpo(
     batch: Batch, payloads: Payloads, config: LearnerConfig, before: Version
 ) -> tuple[list[PackedSample], list[str], list[PackedSample]]:
-    """The samples, the groups without signal, and of the samples those that were not replayed."""
     trained: list[list[tuple[StepPayload, float]]] = []  # per group: its steps with their advantages
     replayed: list[bool] = []  # of every step
     turns: list[list[int]] = []  # per group: steps of each trajectory

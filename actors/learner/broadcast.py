@@ -49,13 +49,11 @@ class CollectiveGroup(msgspec.Struct, frozen=True, kw_only=True):
     began: float | None = None  # when the first member joined
 
     def with_member(self, sampler: str, ranks: int, now: float) -> CollectiveGroup:
-        """An engine of `ranks` ranks is ready; a repeat keeps its place."""
         began = now if self.began is None else self.began
         joined = {**self.joined, sampler: ranks}
         return msgspec.structs.replace(self, joined=joined, awaited=self.awaited - {sampler}, began=began)
 
     def without(self, samplers: Iterable[str]) -> CollectiveGroup:
-        """Remove samplers that will not join."""
         gone = frozenset(samplers)
         joined = {name: ranks for name, ranks in self.joined.items() if name not in gone}
         began = self.began if joined else None
@@ -70,7 +68,6 @@ class CollectiveGroup(msgspec.Struct, frozen=True, kw_only=True):
         return max(0.0, self.began + join_s - now) if self.awaited else 0.0
 
     def places(self) -> dict[str, int]:
-        """The first rank of each sampler's engine."""
         places, following = {}, 1
         for sampler, ranks in self.joined.items():
             places[sampler] = following
@@ -79,7 +76,6 @@ class CollectiveGroup(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ranks(self) -> int:
-        """Ranks of all engines together."""
         return sum(self.joined.values())
 
 
@@ -103,7 +99,6 @@ class Publisher:
         self._open = CollectiveGroup(version=version, awaited=frozenset(samplers))
 
     def decline(self, version: Version, samplers: Collection[str]) -> None:
-        """These samplers don't join for `version`."""
         if self._open is None or self._open.version != version:
             return
         self._open = self._open.without(samplers)

@@ -232,7 +232,6 @@ class LearnerConfig(Section, frozen=True, kw_only=True):
             )
 
     def optim(self) -> OptimConfig:
-        """The part that is the trainer's."""
         return OptimConfig(
             betas=self.betas,
             weight_decay=self.weight_decay,

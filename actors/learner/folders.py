@@ -49,7 +49,6 @@ class RunFolders:
             folder.mkdir(exist_ok=True)
 
     def checkpoints(self) -> list[tuple[Version, Path]]:
-        """The complete checkpoints, newest first."""
         return checkpoints.complete(self._checkpoints)[::-1]
 
     def forget_after(self, version: Version) -> list[Version]:
@@ -62,11 +61,9 @@ class RunFolders:
         return checkpoints.forget_after(self._checkpoints, version)
 
     def prune_checkpoints(self, keep: int) -> None:
-        """Remove all but the newest `keep`."""
         checkpoints.prune(self._checkpoints, keep)
 
     def weights_count(self) -> int:
-        """How many exports lie there, whole or adapters."""
         return max(len(_versions(self._weights)), len(_versions(self._adapters)))
 
     def prune_weights(self, keep: int, needed: Collection[Version]) -> None:

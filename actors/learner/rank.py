@@ -257,7 +257,6 @@ class RankActor(Actor):
 
     @handles(messages.JoinRanks, concurrent=True, slow_after_s=LONG_WORK_S)
     async def join(self, msg: messages.JoinRanks) -> Done:
-        """Meet the other ranks."""
         await self._meet(msg)
         return Done()
 
@@ -268,7 +267,6 @@ class RankActor(Actor):
             end_process(self.ctx, msg.cause)
 
     def _listen(self) -> tuple[str, int]:
-        """Where the other ranks find this one, which alone listens there."""
         import torch.distributed as dist
 
         address, ranks = self.ctx.address(), len(self.config.ranks)
@@ -305,7 +303,6 @@ class RankActor(Actor):
         return self._trainer
 
     async def _all(self, msg: Request[Any], own: Coroutine[Any, Any, T]) -> T:
-        """Carry out `msg` on all ranks; `own` is this rank's part of it."""
         if self._peers is not None:
             return await self._peers.together(msg, own)
         try:

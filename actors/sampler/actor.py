@@ -66,7 +66,6 @@ class EngineSupervisor:
             self._ctx.spawn(self._report.keep_reporting(), "report what is served")
 
     async def stop(self) -> None:
-        """End the engine."""
         await self.record.engine.down()
 
     async def ready(self, pin: Version | None) -> None:
@@ -109,7 +108,6 @@ class EngineSupervisor:
             raise SamplerError(f"the engine came up but can't be used: {error}") from error
 
     async def _keep_up(self) -> None:
-        """Restart a lost engine until the budget is spent; then the actor fails."""
         engine = self.record.engine
         while True:
             cause = await self.record.lost()
@@ -183,13 +181,11 @@ class ServingReport:
         self._changed = asyncio.Event()
 
     def serves(self, version: Version | None) -> None:
-        """The engine serves that now; None is not reported."""
         if version is not None and version != self._served:
             self._changed.set()
         self._served = version
 
     async def keep_reporting(self) -> None:
-        """Report to the ledger, for ever."""
         failures = 0
         while True:
             self._changed.clear()
@@ -238,7 +234,6 @@ class SamplerActor(Actor):
 
     @handles(Weights)
     async def weights(self, msg: Weights) -> None:
-        """Remember newer weights; they are loaded during generation."""
         self._supervisor.weights.announce(msg)
 
     @handles(Pin)
@@ -249,7 +244,6 @@ class SamplerActor(Actor):
 
     @handles(Unpin)
     async def unpin(self, msg: Unpin) -> Done:
-        """Let a version go."""
         await self._supervisor.weights.unpin(msg.version)
         return Done()
 

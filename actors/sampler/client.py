@@ -181,7 +181,6 @@ class Limits(msgspec.Struct, frozen=True):
     context: int
 
     def refusal(self, ids: list[int], sampling: Sampling) -> str | None:
-        """Why the request can never succeed, or None."""
         if not ids:
             return "the prompt is empty"
         low, high = min(ids), max(ids)
@@ -212,31 +211,25 @@ class EngineClient:
         self._session = aiohttp.ClientSession(connector=connector, headers=bearer(token))
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._session.close()
 
     async def generate(self, body: dict[str, Any], timeout_s: float) -> GenerateAnswer:
-        """Draw one response."""
         return await self._call("POST", "/generate", body, GenerateAnswer, timeout_s)
 
     async def first_token(self, token: int, timeout_s: float) -> None:
-        """Return once the engine has generated something."""
         body = {"input_ids": [token], "sampling_params": {"max_new_tokens": 1, "temperature": 0.0}}
         await self._call("POST", "/generate", body, dict[str, Any], timeout_s)
 
     async def model_info(self) -> ModelInfo:
-        """Which weights are current."""
         return await self._call("GET", "/model_info", None, ModelInfo, CONTROL_TIMEOUT_S)
 
     async def context_length(self) -> int:
-        """Tokens of prompt and response together."""
         models = await self._call("GET", "/v1/models", None, Models, CONTROL_TIMEOUT_S)
         if not models.data or models.data[0].max_model_len is None:
             raise EngineError("the engine serves no model")
         return models.data[0].max_model_len
 
     async def adapters(self) -> list[str]:
-        """Names of the adapters that SGLang has loaded."""
         models = await self._call("GET", "/v1/models", None, Models, CONTROL_TIMEOUT_S)
         return [card.id for card in models.data[1:]]
 
@@ -280,11 +273,9 @@ class EngineClient:
         await self.control("/pause_generation", {"mode": mode}, CONTROL_TIMEOUT_S)
 
     async def resume(self) -> None:
-        """Go on generating."""
         await self.control("/continue_generation", {}, CONTROL_TIMEOUT_S)
 
     async def server_info(self) -> ServerInfo:
-        """How SGLang's engine was started."""
         return await self._call("GET", "/server_info", None, ServerInfo, CONTROL_TIMEOUT_S)
 
     async def pin(self, version: str, location: str, timeout_s: float) -> None:

@@ -129,7 +129,6 @@ class GroupMember:
         return msgspec.structs.replace(latest, digest=weights.digest)
 
     def not_received(self, latest: Weights, cause: str) -> None:
-        """Say why they come from disk."""
         self._ctx.log.emit(events.WEIGHTS_NOT_RECEIVED, version=str(latest.version), cause=cause)
 
     async def decline(self, latest: Weights) -> None:

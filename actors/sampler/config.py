@@ -219,15 +219,12 @@ class SamplersConfig(Section, frozen=True, kw_only=True):
 
     @property
     def sglang(self) -> bool:
-        """Whether SGLang's servers are behind the samplers."""
         return bool(self.attach) or isinstance(self.engine, SglangConfig)
 
     def of_one(self) -> SamplersConfig:
-        """The settings of one sampler, without those that differ between samplers."""
         return msgspec.structs.replace(self, count=1, attach=[], gpus=[])
 
     def actors(self) -> int:
-        """How many sampler actors there are."""
         return len(self.attach) or self.count
 
 
@@ -264,7 +261,6 @@ class SamplerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
     @property
     def sglang(self) -> bool:
-        """Whether SGLang's server is behind this sampler."""
         return bool(self.attach) or self.samplers.sglang
 
     @property

@@ -61,17 +61,14 @@ class Engine(ABC):
 
     @property
     def pid(self) -> int:
-        """Of the process that was started, else 0."""
         return 0
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative for a signal."""
         return None
 
     @property
     def last_output(self) -> list[str]:
-        """The last lines that a started process wrote."""
         return []
 
     @abstractmethod
@@ -87,7 +84,6 @@ class Engine(ABC):
         """It does not answer any more: make `lost` return."""
 
     async def down(self) -> None:
-        """End or leave it."""
         if hasattr(self, "client"):
             await self.client.close()
 
@@ -131,7 +127,6 @@ class StartedEngine(Engine):
         """What the client calls."""
 
     def connector(self) -> aiohttp.BaseConnector:
-        """Connects to this engine."""
         return aiohttp.TCPConnector(limit=0)
 
     def clear(self) -> None:
@@ -467,7 +462,6 @@ class AttachedEngine(Engine):
             )
 
     async def lost(self) -> str:
-        """Ask now and then: a remote server's end is no event here."""
         while True:
             try:
                 async with asyncio.timeout(_PROBE_PERIOD_S):
@@ -484,7 +478,6 @@ class AttachedEngine(Engine):
                 return str(error)
 
     async def condemn(self) -> None:
-        """Give the connection up."""
         self._condemned.set()
 
 

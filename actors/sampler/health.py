@@ -42,7 +42,6 @@ class EngineHealth(msgspec.Struct, frozen=True, kw_only=True):
     streak: int = 0  # failures since it last answered a request
 
     def answered(self) -> EngineHealth:
-        """The engine generated something."""
         return msgspec.structs.replace(self, state=EngineState.STALE) if self.state is EngineState.DEAD else self
 
     def read_back(self, version: Version | None, asked: Version, *, sound: bool = True) -> EngineHealth:
@@ -60,7 +59,6 @@ class EngineHealth(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, state=EngineState.STALE, served=None)
 
     def lost(self) -> EngineHealth:
-        """The process ended or the connection broke."""
         return EngineHealth(losses=self.losses + (self.state is not EngineState.DEAD), streak=self.streak + 1)
 
     def succeeded(self) -> EngineHealth:
@@ -80,7 +78,6 @@ class Gate:
 
     @asynccontextmanager
     async def through(self) -> AsyncIterator[None]:
-        """Be inside, once the gate is open."""
         while not self._open.is_set():  # a request that was woken may find it closed again
             await self._open.wait()
         self.inside += 1
@@ -125,11 +122,9 @@ class EngineRecord:
 
     @property
     def alive(self) -> bool:
-        """Whether the engine is known to answer."""
         return self.health.state is not EngineState.DEAD
 
     def becomes(self, health: EngineHealth) -> None:
-        """Take what became of it."""
         before, self.health = self.health, health
         if health == before:
             return
@@ -141,26 +136,21 @@ class EngineRecord:
         self.wake()
 
     def came_up(self) -> None:
-        """A new life begins: the engine has generated a token."""
         self.broken_loads = 0
         self.becomes(self.health.answered())
 
     def succeeded(self) -> None:
-        """The engine has answered a request, by weights that are sound."""
         self.answered += 1
         self.becomes(self.health.succeeded())
 
     def wake(self) -> None:
-        """Wake all that wait in `change`."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def change(self) -> None:
-        """Return at the next change."""
         await self._changed.wait()
 
     def holds(self, version: Version) -> None:
-        """The engine was found to hold `version`."""
         self._sound.append(str(version))
 
     def distrust(self, version: Version | None) -> None:
@@ -169,7 +159,6 @@ class EngineRecord:
         self._sound = deque((sound for sound in self._sound if sound != str(version)), MOST_SOUND)
 
     def strange(self, versions: list[str]) -> list[str]:
-        """Those of `versions` that the engine was not found to hold."""
         return [version for version in versions if version not in self._sound]
 
     async def condemn(self, why: str) -> None:
@@ -179,7 +168,6 @@ class EngineRecord:
         await self.engine.condemn()
 
     async def lost(self) -> str:
-        """Return the cause, once the engine is gone."""
         cause = await self.engine.lost()
         cause, self._condemned = self._condemned + cause, ""
         return cause

@@ -48,7 +48,6 @@ class CanaryDifference(msgspec.Struct, frozen=True):
     largest: float  # of one token: reported, and not judged
 
     def within(self, mean: float) -> bool:
-        """Whether both that are judged are rounding, where the mean may be `mean`."""
         return self.mean <= mean and self.p99 <= TAIL * mean
 
     def __str__(self) -> str:
@@ -80,7 +79,6 @@ class Loader:
         self.measured: float | None = None  # mean difference of the first load that was sound
 
     def tolerance(self, canary: Canary) -> float:
-        """The mean difference that is taken for rounding."""
         samplers = self._settings.samplers
         if samplers.canary_tolerance:
             return samplers.canary_tolerance

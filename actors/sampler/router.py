@@ -92,7 +92,6 @@ class Router:
         }
 
     def ended(self, name: str, tokens: int) -> None:
-        """A request that was sent there has ended, however."""
         account = self._account(name)
         account.outstanding -= tokens
         if not account.outstanding:
@@ -102,12 +101,10 @@ class Router:
         return self.engines.get(name) or self.leaving[name]
 
     def answered(self, name: str) -> None:
-        """It gave a real answer: nothing is held against it any more."""
         engine = self._account(name)
         engine.failures, engine.down_until = 0, 0.0
 
     def failed(self, name: str, now: float) -> None:
-        """It could not be asked: leave it alone for a while."""
         engine, config = self._account(name), self._config
         if now < engine.down_until:
             return  # of the requests that were on their way to it when it failed, each says so
@@ -116,7 +113,6 @@ class Router:
         engine.down_until = now + pauses.delay_s(engine.failures)
 
     def next_up_s(self, now: float) -> float:
-        """Seconds until an engine may be asked."""
         return max(0.0, min(engine.down_until for engine in self.engines.values()) - now)
 
 
@@ -231,7 +227,6 @@ class DispatchActor(Actor):
                 self._router.ended(choice.name, tokens)
 
     async def _report(self) -> None:
-        """Say from time to time how often an episode found its engine again, and what each sampler drew."""
         while True:
             began = time.monotonic()
             await self.ctx.clock.sleep(_REPORT_S)

@@ -71,11 +71,9 @@ class WantedWeights:
         return new
 
     def refuse(self, version: Version) -> None:
-        """A pinned version can't be loaded. Requests for it are not deferred: they wait for their deadline."""
         self.pinned.pop(version, None)
 
     def deferred(self, version: Version | None) -> bool:
-        """Whether a request for `version` is to come again later."""
         return version in self._unpinned
 
 
@@ -165,11 +163,9 @@ class SamplerWeights:
         self._ctx.log.emit(events.WEIGHTS_UNPINNED, version=str(version))
 
     def decline(self) -> None:
-        """This engine comes into no group for the newest weights."""
         self._ctx.spawn(self._member.decline(self.wanted.announced), "decline a group")
 
     def retry(self) -> None:
-        """Try again to load what is wanted."""
         self._newer.set()
 
     def _aim(self) -> None:
@@ -228,7 +224,6 @@ class SamplerWeights:
     # --- newer weights -------------------------------------------------------------------------------------------
 
     async def follow(self) -> None:
-        """Load what was announced last, whenever that is not what is served."""
         while True:
             await self._newer.wait()
             self._newer.clear()
@@ -313,7 +308,6 @@ class SamplerWeights:
         self._record.succeeded()
 
     async def _compare(self) -> None:
-        """Judge the weights that the engine holds now."""
         if not self._record.alive or self._record.probing:
             return
         latest = self.wanted.target

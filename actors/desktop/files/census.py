@@ -258,7 +258,6 @@ def read_one(home: int, path: str, most: int, listing: int) -> bytes | list[str]
 
 
 def _cpu_s() -> float:
-    """Processor seconds of this process and of the children that it has buried."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 

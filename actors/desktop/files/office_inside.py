@@ -115,7 +115,6 @@ class Judge:
         return tried
 
     def end(self, number: str, ending: str, tried: list[tuple[str, Any]]) -> list[Any]:
-        """The end as a flat file; what its formulas come to."""
         kind, (flat, flat_kind), *_ = FILTERS[ending]
         document = self.opened(f"{number}.end.{ending}", kind)
         self.saved(document, f"{number}.end.{flat}", flat_kind)

@@ -72,12 +72,10 @@ class LeasedDesktop:
 
     @property
     def acted(self) -> bool:
-        """Whether the policy has acted on it."""
         return self._acted
 
     @acted.setter
     def acted(self, acted: bool) -> None:
-        """Say that the policy is about to act. Raises LeaseLost; nothing takes it back."""
         if acted:
             self._lives.act(self._lease, time.monotonic())
             self._acted = True

@@ -213,7 +213,6 @@ class DesktopPool:
 
     @property
     def quarantined(self) -> tuple[str, ...]:
-        """What is quarantined: "host", "image"."""
         return self._health.quarantined
 
     async def well(self, timeout_s: float) -> bool:

@@ -41,7 +41,6 @@ class Watched:
         return not self._ended.is_set()
 
     def kill(self) -> None:
-        """SIGKILL; nothing when it has ended."""
         if self.alive:
             try:
                 signal.pidfd_send_signal(self._fd, signal.SIGKILL)
