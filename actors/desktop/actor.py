@@ -27,7 +27,7 @@ from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.recorder import Recorder
-from actors.desktop.scene import DesktopScene, NoDesktops, RememberedScene
+from actors.desktop.scene import NOT_REMEMBERED, DesktopScene, RememberedScene
 from actors.errors import DesktopFault, FencedOff
 from actors.replay.messages import (
     DEFERRED,
@@ -108,8 +108,9 @@ class DesktopController(Actor):
         self._replay = self.ctx.ref(self.config.replay)
         self._samplers = [self.ctx.ref(sampler) for sampler in self.config.samplers]
         self._tokenizer = await self.ctx.shared("tokenizer", self._make_tokenizer)
-        self._pool = await self.ctx.shared("desktops", self._make_pool)
-        if self.config.fit_seats:  # there may be more seats than when the first of them made the pool
+        only = self.config.seat.memo == "only"  # then no desktop is ever booted
+        self._pool = None if only else await self.ctx.shared("desktops", self._make_pool)
+        if self._pool and self.config.fit_seats:  # there may be more seats than when the first of them made the pool
             self._pool.fit(self.config.desktops, self.config.fit_seats)
         self._memo = None if self.config.seat.memo == "off" else await self.ctx.shared("memo", self._make_memo)
         self._recorder = await self.ctx.shared("segments", self._make_recorder)
@@ -133,8 +134,8 @@ class DesktopController(Actor):
     async def on_config(self, config: DesktopSeat) -> None:
         """A count of seats that share this machine counts from the next boot, all else from the next episode."""
         # The same count, too: seats that did not come to stay may have lowered the pool's limits.
-        if (config.fit_seats or self.config.fit_seats) and hasattr(self, "_pool"):
-            self._pool.fit(config.desktops, config.fit_seats)
+        if (config.fit_seats or self.config.fit_seats) and (pool := getattr(self, "_pool", None)):
+            pool.fit(config.desktops, config.fit_seats)
         self.config = config
 
     async def on_stop(self) -> None:
@@ -145,10 +146,8 @@ class DesktopController(Actor):
         file = memos.file_of(seat.memo_file, self.ctx.home.parent)
         return await Memo.open(memos.scope(seat, self.config.desktops), file, self.ctx.log, only=seat.memo == "only")
 
-    async def _make_pool(self) -> DesktopPool | NoDesktops:
+    async def _make_pool(self) -> DesktopPool:
         config = self.config
-        if config.seat.memo == "only":
-            return NoDesktops()
         return await DesktopPool.open(config.desktops, self.ctx.run_dir, self.ctx.log, fit_seats=config.fit_seats)
 
     async def _make_tokenizer(self) -> Tokenizer:
@@ -179,7 +178,8 @@ class DesktopController(Actor):
         if not hasattr(self, "_life"):
             return "starting"
         if self._work is None:
-            quarantined = " and ".join((*self._pool.quarantined, *(["seat"] * self._quarantine.quarantined)))
+            pool = self._pool.quarantined if self._pool else ()
+            quarantined = " and ".join((*pool, *(["seat"] * self._quarantine.quarantined)))
             return f"{self._clock.stage} ({quarantined} quarantined)" if quarantined else str(self._clock.stage)
         step = self._episode.step if self._episode else 0
         return f"{self._clock.stage} step {step} of {self._work.task} ({self._work.lane})"
@@ -198,8 +198,8 @@ class DesktopController(Actor):
         while True:
             if self._quarantine.quarantined:
                 await self._wait_out_quarantine()
-            if self._pool.quarantined:
-                await self._wait_for_pool()
+            if self._pool and self._pool.quarantined:
+                await self._wait_for_pool(self._pool)
             if self._recorder.gate.shut:
                 await self._wait_for_disk()
             if self._draining and self._owes_nothing.is_set():
@@ -246,7 +246,7 @@ class DesktopController(Actor):
                     token=work.token,
                 )  # fmt: skip
             await self._report(Release(token=work.token, seat=self.ctx.name, fault=cause), trace)
-            if self._booted is not None:  # what kept a desktop from being had is counted by the pool itself
+            if self._pool and self._booted is not None:  # what kept a desktop from being had the pool counts itself
                 self._pool.faulted(fault)
             own = fault.culprit in ("seat", "host")
             self._quarantine = self._quarantine.faulted(EPISODE, policy, self.ctx.clock.now(), own=own)
@@ -254,7 +254,7 @@ class DesktopController(Actor):
                 self.ctx.log.emit(SEAT_QUARANTINED, cause=fault.cause, faults=self._faults)
         else:
             self._quarantine = self._quarantine.ended(EPISODE, policy)
-            if self._booted is not None:
+            if self._pool and self._booted is not None:
                 self._pool.succeeded()
             now = self.ctx.clock.now()
             commit = Commit(
@@ -284,7 +284,7 @@ class DesktopController(Actor):
             came = self._clock.stage
             if came is not Stage.LEASING:
                 self._enter(Stage.LEASING)
-            booted = self._booted = await self._pool.acquire(seat.lease_timeout_s, holder=self.ctx.name)
+            booted = self._booted = await self._acquire(self.ctx.name)
             if came is not Stage.LEASING:
                 self._enter(Stage.SETUP)
             return DesktopScene(work, LeasedDesktop(booted), seat)
@@ -307,8 +307,14 @@ class DesktopController(Actor):
             )
             return await self._episode.play()
         finally:
-            if self._booted is not None:
+            if self._pool and self._booted is not None:
                 self._pool.retire(self._booted)
+
+    async def _acquire(self, holder: str) -> BootedDesktop:
+        if self._pool is None:
+            detail = "desktops.memo is only, and the memo does not know what comes next"
+            raise DesktopFault(NOT_REMEMBERED, detail, "memo")
+        return await self._pool.acquire(self.config.seat.lease_timeout_s, holder=holder)
 
     def _answerer(self, work: Reservation, trace: str) -> Answerer:
         if work.lane is Lane.DEMO and work.member != POLICY:
@@ -354,10 +360,10 @@ class DesktopController(Actor):
         with self._resting("disk"):
             await self._recorder.gate.passed()
 
-    async def _wait_for_pool(self) -> None:
+    async def _wait_for_pool(self, pool: DesktopPool) -> None:
         """Take no work while no desktop can be had: a fault of the host must not use up the tasks' retries."""
         with self._resting():
-            while not await self._pool.well(timeout_s=POOL_WAIT_S):
+            while not await pool.well(timeout_s=POOL_WAIT_S):
                 continue
 
     async def _wait_out_quarantine(self) -> None:
@@ -368,10 +374,11 @@ class DesktopController(Actor):
                 await asyncio.sleep(self._quarantine.probe_at - self.ctx.clock.now())
                 probing = self._quarantine.began(PROBE)
                 try:
-                    booted = await self._pool.acquire(self.config.seat.lease_timeout_s, holder=f"{self.ctx.name} probe")
+                    booted = await self._acquire(f"{self.ctx.name} probe")
                 except DesktopFault:
                     self._quarantine = probing.faulted(PROBE, policy, self.ctx.clock.now())
                 else:
-                    self._pool.retire(booted)
+                    if self._pool:
+                        self._pool.retire(booted)
                     self._quarantine = probing.ended(PROBE, policy)
         self.ctx.log.emit(SEAT_LET_BACK, faults=self._faults)

@@ -11,7 +11,7 @@ compared. What comes otherwise is a fault, and its line is dropped. No fault is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,6 @@ import msgspec
 
 from actors.desktop.config import SeatConfig
 from actors.desktop.memo import Memo, by_place
-from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import FAILED, DesktopControl, Frozen, LeasedDesktop
 from actors.desktop.recorder import EndState
 from actors.errors import AgentBrokeDesktop, DesktopFault
@@ -230,22 +229,6 @@ class RememberedScene:
             self._memo.keep(self._key, self._task, verdict=judged.verdict)
         return judged
 
-    async def after(self, actions: Sequence[Action]) -> str | None:
-        """Begin after `actions` of an earlier episode: carry them out, and what the last one answered.
-
-        They are no steps of this episode: nothing learns from them.
-        """
-        answered = None
-        for action in actions:
-            answered, _ = await self.act(action, await self.observe())
-        return answered
-
-    def branch(self, lease: Lease) -> RememberedScene:
-        """Another scene of the same task after the same actions; its desktop is its own, leased when it is needed."""
-        other = RememberedScene(self._task, self._memo, lease)
-        other._key, other._trail = self._key, list(self._trail)
-        return other
-
     async def _desktop(self) -> DesktopScene:
         """The desktop, after the actions so far."""
         if self._real is not None:
@@ -281,32 +264,3 @@ class RememberedScene:
             self._memo.drop(key, self._task, what)
             detail = f"after the same actions a desktop has another {what} than the memo: its line is dropped"
             raise DesktopFault(DISAGREES, detail, "memo")
-
-
-class NoDesktops:
-    """The pool where only what is remembered is played: it has none."""
-
-    quarantined: tuple[str, ...] = ()
-
-    async def acquire(self, timeout_s: float, holder: str = "") -> BootedDesktop:
-        """Raises DesktopFault."""
-        raise DesktopFault(NOT_REMEMBERED, "desktops.memo is only, and the memo does not know what comes next", "memo")
-
-    async def well(self, timeout_s: float) -> bool:
-        """Always."""
-        return True
-
-    def fit(self, config: object, fit_seats: int) -> None:
-        """There is nothing to fit."""
-
-    def retire(self, booted: BootedDesktop) -> None:
-        """Nothing was booted."""
-
-    def succeeded(self) -> None:
-        """Nothing is counted."""
-
-    def faulted(self, error: DesktopFault) -> None:
-        """Nothing is counted."""
-
-    async def close(self) -> None:
-        """Nothing is open."""

@@ -25,16 +25,10 @@ from runtime.messaging.message import Request, Version
 from runtime.supervision import Backoff
 from runtime.waits import waiting
 
+SLACK_TOKENS = 16_384  # an engine may have so many more outstanding than the idlest and keep its episodes
+REMEMBERED = 4096  # affinities, the latest used
+PAUSES = Backoff(first_s=0.5, longest_s=15.0)  # for which a failed engine is left alone
 HIT, MOVED, NEW = "hit", "moved", "new"  # of an affinity: kept, given up for another engine, seen for the first time
-
-
-class RouterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How much affinity weighs, and how long a failed engine is left alone."""
-
-    slack_tokens: int = 16_384  # an engine may have so many more outstanding than the idlest and keep its episodes
-    remembered: int = 4096  # affinities, the latest used
-    first_pause_s: float = 0.5
-    longest_pause_s: float = 15.0
 
 
 class EngineAccount(msgspec.Struct):
@@ -55,8 +49,7 @@ class Choice(msgspec.Struct, frozen=True):
 class Router:
     """State of one router."""
 
-    def __init__(self, names: Sequence[str], config: RouterConfig) -> None:
-        self._config = config
+    def __init__(self, names: Sequence[str]) -> None:
         self.engines = {name: EngineAccount() for name in names}
         self.leaving: dict[str, EngineAccount] = {}  # sent nothing more, and asked until what they were sent has ended
         self._homes: OrderedDict[str, str] = OrderedDict()
@@ -72,12 +65,12 @@ class Router:
         idlest = min(up, key=lambda name: up[name].outstanding)
         home = self._homes.get(affinity) if affinity else None
         name = idlest
-        if home in up and up[home].outstanding <= up[idlest].outstanding + self._config.slack_tokens:
+        if home in up and up[home].outstanding <= up[idlest].outstanding + SLACK_TOKENS:
             name = home
         if affinity:
             self._homes[affinity] = name
             self._homes.move_to_end(affinity)
-            while len(self._homes) > self._config.remembered:
+            while len(self._homes) > REMEMBERED:
                 self._homes.popitem(last=False)
         self.engines[name].outstanding += tokens
         what = "" if not affinity else NEW if home is None else HIT if name == home else MOVED
@@ -105,12 +98,11 @@ class Router:
         engine.failures, engine.down_until = 0, 0.0
 
     def failed(self, name: str, now: float) -> None:
-        engine, config = self._account(name), self._config
+        engine = self._account(name)
         if now < engine.down_until:
             return  # of the requests that were on their way to it when it failed, each says so
         engine.failures += 1
-        pauses = Backoff(first_s=config.first_pause_s, longest_s=config.longest_pause_s)
-        engine.down_until = now + pauses.delay_s(engine.failures)
+        engine.down_until = now + PAUSES.delay_s(engine.failures)
 
     def next_up_s(self, now: float) -> float:
         return max(0.0, min(engine.down_until for engine in self.engines.values()) - now)
@@ -151,7 +143,6 @@ class DispatchSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
     samplers: list[str]
     generate_timeout_s: float = 120.0
-    router: RouterConfig = RouterConfig()
 
 
 class DispatchActor(Actor):
@@ -161,7 +152,7 @@ class DispatchActor(Actor):
 
     def __init__(self, config: DispatchSettings) -> None:
         super().__init__(config)
-        self._router = Router(config.samplers, config.router)
+        self._router = Router(config.samplers)
         self._seen: Counter[str] = Counter()
         self._drawn: Counter[str] = Counter()  # sampler -> tokens
         self._retries = 0

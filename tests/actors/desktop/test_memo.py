@@ -24,7 +24,7 @@ from actors.desktop.pool.desktops import BootedDesktop
 from actors.desktop.pool.leased import LeasedDesktop
 from actors.desktop.pool.pool import DesktopPool
 from actors.desktop.recorder import EndState, Recorder
-from actors.desktop.scene import DISAGREES, NOT_REMEMBERED, DesktopScene, Judged, NoDesktops, RememberedScene
+from actors.desktop.scene import DISAGREES, NOT_REMEMBERED, DesktopScene, Judged, RememberedScene
 from actors.errors import AgentBrokeDesktop, DesktopFault
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling
 from apis.actions.gui import Action, Click, Exit, Hotkey, Wait
@@ -223,26 +223,12 @@ async def test_where_no_desktop_may_be_booted_an_unknown_step_is_a_fault_that_is
     await played(RememberedScene(TASK, kept, Leases()), SOLVED)
 
     async def none() -> Any:
-        await NoDesktops().acquire(1.0)
-        raise AssertionError
+        raise DesktopFault(NOT_REMEMBERED, "", "memo")
 
     assert (await played(RememberedScene(TASK, kept, none), SOLVED))[2]
     with pytest.raises(DesktopFault) as fault:
         await played(RememberedScene(TASK, kept, none), [0, 0])
     assert fault.value.cause == NOT_REMEMBERED
-
-
-async def test_an_episode_begins_after_a_prefix_and_branches(tmp_path: Path) -> None:
-    kept, leases = memo(tmp_path), Leases()
-    await played(RememberedScene(TASK, kept, Leases()), SOLVED)
-    scene = RememberedScene(TASK, kept, leases)
-    await scene.prepare()
-    assert await scene.after([ACTIONS[0]]) == "did 0 as number 1"
-    other = scene.branch(leases)
-    assert (await scene.act(ACTIONS[1], await scene.observe()))[0] == "did 1 as number 2"
-    assert not leases.given  # a recorded prefix needs no desktop
-    assert (await other.act(ACTIONS[2], await other.observe()))[0] == "did 2 as number 2"
-    assert [ACTIONS.index(one) for one in leases.given[0].done] == [0, 2]
 
 
 async def test_another_process_knows_what_was_remembered(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from actors.errors import DesktopFault, EngineGone, SamplerTimeout
 from actors.replay.messages import Lane, Phase, PhaseRef, Reservation, Sampling, VersionSpan
 from actors.sampler import router as routing
 from actors.sampler.messages import Generate, Generated, Refused
-from actors.sampler.router import HIT, MOVED, NEW, DispatchActor, DispatchSettings, PassedOn, Router, RouterConfig
+from actors.sampler.router import HIT, MOVED, NEW, SLACK_TOKENS, DispatchActor, DispatchSettings, PassedOn, Router
 from apis.observation import Observation
 from policy.errors import EngineBusy
 from policy.tokenizer import Tokenizer
@@ -42,7 +42,7 @@ ACTS = st.lists(
 
 @given(ACTS)
 def test_accounts_hold_what_is_outstanding_and_nothing_goes_to_an_engine_that_is_down(acts) -> None:
-    router, now, sent = Router(ENGINES, RouterConfig()), 0.0, []
+    router, now, sent = Router(ENGINES), 0.0, []
     for kind, first, second in acts:
         if kind == "pass":
             now += first
@@ -57,7 +57,7 @@ def test_accounts_hold_what_is_outstanding_and_nothing_goes_to_an_engine_that_is
             assert choice.name in up
             least = min(before[name] for name in up)
             assert before[choice.name] == least or choice.affinity == HIT
-            assert before[choice.name] <= least + RouterConfig().slack_tokens
+            assert before[choice.name] <= least + SLACK_TOKENS
             sent.append((choice.name, second))
         elif sent:
             name, tokens = sent.pop(first % len(sent))
@@ -71,7 +71,7 @@ def test_accounts_hold_what_is_outstanding_and_nothing_goes_to_an_engine_that_is
 
 
 def test_an_episode_returns_to_its_engine_until_that_is_down_or_far_busier() -> None:
-    router = Router(ENGINES, RouterConfig(slack_tokens=100))
+    router = Router(ENGINES)
     first = router.choose("x", 50, 0.0)
     assert first is not None
     assert first.affinity == NEW
@@ -84,21 +84,21 @@ def test_an_episode_returns_to_its_engine_until_that_is_down_or_far_busier() -> 
     assert moved.affinity == MOVED
     assert moved.name != first.name
     for _ in range(3):
-        router.choose("", 400, 0.1, without=[name for name in ENGINES if name != moved.name])
+        router.choose("", SLACK_TOKENS, 0.1, without=[name for name in ENGINES if name != moved.name])
     away = router.choose("x", 1, 0.1)
     assert away is not None
     assert (away.name != moved.name, away.affinity) == (True, MOVED)
 
 
 def test_pauses_grow_until_it_answers() -> None:
-    router = Router(["a"], RouterConfig(first_pause_s=1.0, longest_pause_s=3.0))
+    router = Router(["a"])
     pauses, now = [], 10.0
-    for _ in range(4):
+    for _ in range(7):
         for _ in range(6):  # all the requests that were on their way
             router.failed("a", now)
         pauses.append(router.next_up_s(now))
         now += pauses[-1]
-    assert pauses == [1.0, 2.0, 3.0, 3.0]
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0]
     router.failed("a", now)
     router.answered("a")
     assert router.next_up_s(now) == 0.0
