@@ -181,7 +181,7 @@ def rule(**rules: object) -> dict[str, object]:
 def at_start(task: Task) -> Files:
     """The files that `task` puts into HOME. Raises ValueError for one that does not carry its content."""
     steps = (step for step in task.config if isinstance(step, Download))
-    files = (source for step in steps for source in step.parameters.files)
+    files = (source for step in steps for source in step.files)
     return {in_home(source.path): FileView("file", data_of(source.url)) for source in files}
 
 

@@ -28,31 +28,23 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str
 
 
-class DownloadParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Files to put into the guest."""
+class _Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
+    """A step of set-up; its fields are the `parameters` of a file's step."""
+
+
+class Download(_Step, frozen=True, tag="download"):
+    """Put files into the guest."""
 
     files: list[Source]
 
 
-class Download(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="download"):
-    """Put files into the guest."""
-
-    parameters: DownloadParameters
-
-
-class OpenParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to open."""
+class Open(_Step, frozen=True, tag="open"):
+    """Open a file or a folder with its application."""
 
     path: str
 
 
-class Open(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="open"):
-    """Open a file or a folder with its application."""
-
-    parameters: OpenParameters
-
-
-class CommandParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _OfCommand(_Step, frozen=True):
     """A program and its arguments, or with `shell` a line of shell."""
 
     command: str | list[str]
@@ -60,37 +52,25 @@ class CommandParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     stdout: str | None = None
 
 
-class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="launch"):
+class Launch(_OfCommand, frozen=True, tag="launch"):
     """Start a program and go on."""
 
-    parameters: CommandParameters
 
-
-class Execute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="execute"):
+class Execute(_OfCommand, frozen=True, tag="execute"):
     """Run a program to its end."""
 
-    parameters: CommandParameters
 
-
-class Command(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="command"):
+class Command(_OfCommand, frozen=True, tag="command"):
     """The same under OSWorld's other name."""
 
-    parameters: CommandParameters
 
-
-class SleepParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long."""
+class Sleep(_Step, frozen=True, tag="sleep"):
+    """Let time pass."""
 
     seconds: float
 
 
-class Sleep(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="sleep"):
-    """Let time pass."""
-
-    parameters: SleepParameters
-
-
-class WindowParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _OfWindow(_Step, frozen=True):
     """Which window."""
 
     window_name: str
@@ -98,37 +78,27 @@ class WindowParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     by_class: bool = False
 
 
-class ActivateWindow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="activate_window"):
+class ActivateWindow(_OfWindow, frozen=True, tag="activate_window"):
     """Bring a window to the front."""
 
-    parameters: WindowParameters
 
-
-class CloseWindow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="close_window"):
+class CloseWindow(_OfWindow, frozen=True, tag="close_window"):
     """Close a window."""
 
-    parameters: WindowParameters
 
-
-class TabsParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _OfTabs(_Step, frozen=True):
     """Pages to show or to close."""
 
     urls_to_open: list[str] = []
     urls_to_close: list[str] = []
 
 
-class ChromeOpenTabs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="chrome_open_tabs"):
+class ChromeOpenTabs(_OfTabs, frozen=True, tag="chrome_open_tabs"):
     """Open pages in the browser."""
 
-    parameters: TabsParameters
 
-
-class ChromeCloseTabs(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="chrome_close_tabs"
-):
+class ChromeCloseTabs(_OfTabs, frozen=True, tag="chrome_close_tabs"):
     """Close pages in the browser."""
-
-    parameters: TabsParameters
 
 
 class Visit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -139,32 +109,14 @@ class Visit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     visit_time_from_now_in_seconds: Annotated[float, msgspec.Meta(ge=0, le=315_360_000)]
 
 
-class HistoryParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Pages that the browser shall remember."""
+class History(_Step, frozen=True, tag="update_browse_history"):
+    """Write the browser's history: pages that it shall remember."""
 
     history: Annotated[list[Visit], msgspec.Meta(max_length=500)]
 
 
-class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="update_browse_history"):
-    """Write the browser's history."""
-
-    parameters: HistoryParameters
-
-
-class GoogleDrive(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="googledrive"):
-    """Prepare a Google Drive."""
-
-    parameters: dict[str, Any]
-
-
-class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="login"):
-    """Log in to a web site."""
-
-    parameters: dict[str, Any]
-
-
 class UnknownStep(msgspec.Struct, frozen=True):
-    """A step that is not one of OSWorld's, or has not its parameters."""
+    """A step that nothing here carries out, or that has not its parameters."""
 
     type: str
     parameters: dict[str, Any] = {}
@@ -173,7 +125,7 @@ class UnknownStep(msgspec.Struct, frozen=True):
 
 Step = (
     Download | Open | Launch | Execute | Command | Sleep | ActivateWindow | CloseWindow | ChromeOpenTabs
-    | ChromeCloseTabs | History | GoogleDrive | Login | UnknownStep
+    | ChromeCloseTabs | History | UnknownStep
 )  # fmt: skip
 
 
@@ -193,22 +145,22 @@ def data_of(url: str) -> bytes:
 def put(files: Iterable[tuple[str, str]]) -> list[Step]:
     """The step that puts files, each a path in the guest and a `data:` URL, there; no step for no file."""
     sources = [Source(url=url, path=path) for path, url in files]
-    return [Download(parameters=DownloadParameters(files=sources))] if sources else []
+    return [Download(sources)] if sources else []
 
 
 def launch(*argv: str) -> Launch:
     """The step that starts a program."""
-    return Launch(parameters=CommandParameters(command=list(argv)))
+    return Launch(list(argv))
 
 
 def opened(path: str) -> Open:
     """The step that opens a file or a folder."""
-    return Open(parameters=OpenParameters(path=path))
+    return Open(path)
 
 
 def raised(title: str) -> ActivateWindow:
     """The step that brings the window of this title to the front."""
-    return ActivateWindow(parameters=WindowParameters(window_name=title))
+    return ActivateWindow(title)
 
 
 Getter = dict[str, Any]  # {"type": "vm_file", ...}; its other keys depend on the type
@@ -283,7 +235,18 @@ def dump(task: Task) -> bytes:
     del plain["unknown"]
     if not task.changes:
         del plain["changes"]
+    plain["config"] = list(map(as_file, task.config))
+    if task.evaluator.postconfig:
+        plain["evaluator"]["postconfig"] = list(map(as_file, task.evaluator.postconfig))
     return msgspec.json.format(msgspec.json.encode(plain), indent=2)
+
+
+def as_file(step: Step) -> dict[str, Any]:
+    """A step as files have it: its type and its parameters."""
+    if isinstance(step, UnknownStep):
+        return {"type": step.type, "parameters": step.parameters}
+    plain = msgspec.to_builtins(step)
+    return {"type": plain.pop("type"), "parameters": plain}
 
 
 FILE_MAX = 4 << 20  # bytes of a task file
@@ -366,13 +329,11 @@ def _step(entry: Any, place: str, unknown: dict[str, Any]) -> Step:
     kind = _KINDS.get(entry["type"])
     if kind is None:
         return UnknownStep(entry["type"], parameters)
-    wanted = next(field.type for field in msgspec.structs.fields(kind) if field.name == "parameters")
-    if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
-        known = {field.name for field in msgspec.structs.fields(wanted)}
-        unknown.update({f"{place}.parameters.{key}": parameters[key] for key in parameters.keys() - known})
-        parameters = {key: value for key, value in parameters.items() if key in known}
+    known = set(kind.__struct_fields__)
+    unknown.update({f"{place}.parameters.{key}": parameters[key] for key in parameters.keys() - known})
+    parameters = {key: value for key, value in parameters.items() if key in known}
     try:
-        step: Step = msgspec.convert({"type": entry["type"], "parameters": parameters}, kind)
+        step: Step = msgspec.convert({**parameters, "type": entry["type"]}, kind)
     except msgspec.ValidationError as error:
         return UnknownStep(entry["type"], parameters, str(error))
     return step

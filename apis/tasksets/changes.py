@@ -72,11 +72,11 @@ def _commands(task: Task, fixture: Fixture) -> Iterator[str]:
         yield words if isinstance(words, str) else " ".join(map(str, words))
     for step in task.evaluator.postconfig:
         if isinstance(step, Download):
-            for file in step.parameters.files:
+            for file in step.files:
                 yield file.path
                 yield _script(file.url, file.path, fixture)
         else:
-            words = getattr(step.parameters, "command", "")
+            words = getattr(step, "command", "")
             yield words if isinstance(words, str) else " ".join(words)
 
 
@@ -90,7 +90,7 @@ def _script(url: str, path: str, fixture: Fixture) -> str:
 
 def _kept(task: Task, named: Iterable[str]) -> tuple[str, ...]:
     """The files of set-up that the task does not name."""
-    put = [file.path for step in task.config if isinstance(step, Download) for file in step.parameters.files]
+    put = [file.path for step in task.config if isinstance(step, Download) for file in step.files]
     names = {*named}
     found = []
     for path in put:

@@ -201,7 +201,7 @@ def _far(url: str) -> bool:
 def _opened(task: Task) -> list[str]:
     """Far pages that the set-up opens."""
     steps = [step for step in task.config if isinstance(step, ChromeOpenTabs)]
-    return [url for step in steps for url in step.parameters.urls_to_open if _far(url)]
+    return [url for step in steps for url in step.urls_to_open if _far(url)]
 
 
 def no_network(task: Task) -> str:

@@ -272,7 +272,7 @@ def downloads(steps: Iterable[Step]) -> Iterator[tuple[str, str, str]]:
     """Each file that `steps` put into the guest: its path there, its URL, its name."""
     for step in steps:
         if isinstance(step, Download):
-            for file in step.parameters.files:
+            for file in step.files:
                 yield file.path, file.url, name_of(file.path)
 
 

@@ -120,6 +120,7 @@ REFUSED_GETTERS: dict[str, tuple[NeedKind, str]] = {
     "replay": ("getter", "replay: it gives no value"),
     "vm_wallpaper": ("application", "gnome (vm_wallpaper)"),
 }
+ACCOUNTS = {"googledrive": "a Google Drive", "login": "a login to a web site"}  # steps that need one
 # Steps by their types; the package's other steps are those of a task.
 REFUSED_STEPS = {
     "act": "it takes actions in a form that no published file has",

@@ -17,10 +17,8 @@ from apis.tasks.osworld import (
     Command,
     Download,
     Execute,
-    GoogleDrive,
     History,
     Launch,
-    Login,
     Open,
     Sleep,
     Step,
@@ -32,7 +30,7 @@ from apis.tasks.osworld import (
 )
 from apis.tasksets import commands
 from apis.tasksets.commands import WINDOW_MS
-from apis.tasksets.package import REFUSED_STEPS, Lacking
+from apis.tasksets.package import ACCOUNTS, REFUSED_STEPS, Lacking
 
 SINK = ("null-sink sink_name=speakers", "native-protocol-unix")
 PART_BYTES = 3 << 20  # of a file that is put into the guest in one call
@@ -76,37 +74,30 @@ def calls_of(step: Step, home: str, fixture: Fixture = carried, screen: tuple[in
     """The calls that carry out `step` on a guest whose HOME is `home`. Raises Lacking."""
     match step:
         case Download():
-            files = step.parameters.files
-            return [call for f in files for call in put(at_home(f.path), fixture(f.url, name_of(f.path)))]
+            return [call for f in step.files for call in put(at_home(f.path), fixture(f.url, name_of(f.path)))]
         case Open():
-            return opening(at_home(step.parameters.path), home)
+            return opening(at_home(step.path), home)
         case Launch():
-            return commands.calls_for(step.parameters.command, step.parameters.shell, home, wait=False, screen=screen)
+            return commands.calls_for(step.command, step.shell, home, wait=False, screen=screen)
         case Execute() | Command():
-            asked = step.parameters
-            calls = commands.calls_for(asked.command, asked.shell, home, wait=True, screen=screen)
-            kept = asked.stdout or ""
-            return [replace(call, kept=kept) if call.method == "run" else call for call in calls]
+            calls = commands.calls_for(step.command, step.shell, home, wait=True, screen=screen)
+            return [replace(call, kept=step.stdout or "") if call.method == "run" else call for call in calls]
         case ActivateWindow():
-            wanted = step.parameters
-            raised = _raised(wanted.window_name, strict=wanted.strict, by_class=wanted.by_class)
+            raised = _raised(step.window_name, strict=step.strict, by_class=step.by_class)
             return [replace(raised, optional=0), SETTLE]
         case CloseWindow():
-            name = step.parameters.window_name
-            raised = _raised(name, strict=False, by_class=step.parameters.by_class)
+            raised = _raised(step.window_name, strict=False, by_class=step.by_class)
             return [replace(raised, optional=1), pressed("alt", "f4"), SETTLE]
         case Sleep():
             return [SETTLE]
         case ChromeOpenTabs():
-            return _opened(step.parameters.urls_to_open)
+            return _opened(step.urls_to_open)
         case ChromeCloseTabs():
-            return [Call("tabs", {"opened": [], "closed": step.parameters.urls_to_close}), SETTLE]
+            return [Call("tabs", {"opened": [], "closed": step.urls_to_close}), SETTLE]
         case History():
-            return _remembered(step.parameters.history)
-        case GoogleDrive():
-            raise Lacking("account", "a Google Drive")
-        case Login():
-            raise Lacking("account", "a login to a web site")
+            return _remembered(step.history)
+        case UnknownStep() if step.type in ACCOUNTS:
+            raise Lacking("account", ACCOUNTS[step.type])
         case UnknownStep():
             raise Lacking("step", ": ".join(filter(None, (step.type, step.problem or REFUSED_STEPS.get(step.type)))))
     raise TypeError(f"{type(step).__name__} is no step")

@@ -64,7 +64,7 @@ def brought(task: Task) -> Iterator[Source]:
     """The files that it starts with."""
     for step in task.config:
         if isinstance(step, Download):
-            yield from step.parameters.files
+            yield from step.files
 
 
 def still(package: bytes) -> bytes:

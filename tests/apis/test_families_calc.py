@@ -76,7 +76,7 @@ def test_an_instance_is_small_and_its_file_holds_its_table(part: str) -> None:
         assert not any(a.startswith(b) for a, b in pairs)  # nothing completes a word while it is typed
         step = task.config[0]
         assert isinstance(step, osworld.Download)
-        assert read(data_of(step.parameters.files[0].url)) == {goal.sheet: goal.start}
+        assert read(data_of(step.files[0].url)) == {goal.sheet: goal.start}
         assert goal.finish != goal.start or goal.renamed
         assert all(re.fullmatch(r"[a-z]+|[0-9]+", literal) for literal in re.findall(r"'([^']*)'", goal.instruction))
 

@@ -68,7 +68,7 @@ def test_an_instance_is_small_and_its_slides_fit_into_a_compact_prompt(part: str
             assert not escaped(info, COMPACT_TEXT * 5).endswith("...")
         step = task.config[0]
         assert isinstance(step, osworld.Download)
-        assert data_of(step.parameters.files[0].url).startswith(b"PK")
+        assert data_of(step.files[0].url).startswith(b"PK")
 
 
 @pytest.mark.parametrize("name", FAMILIES)

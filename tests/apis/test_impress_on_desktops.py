@@ -22,7 +22,7 @@ from apis.apps.check.steps import values
 from apis.documents.odp import make_odp
 from apis.observation import Element, Observation, from_guest
 from apis.plans.setup import setup
-from apis.tasks.osworld import Evaluator, Open, OpenParameters, Task
+from apis.tasks.osworld import Evaluator, Open, Task
 from tests.folders import desk_folder
 
 pytestmark = [
@@ -124,7 +124,7 @@ async def look(desk: RealDesk) -> Observation:
 async def show(desk: RealDesk, name: str, data: bytes) -> None:
     """Open a file as a task's set-up does."""
     await desk.call("write_file", path=f"Documents/{name}", data=data)
-    step = Open(parameters=OpenParameters(path=f"/home/user/Documents/{name}"))
+    step = Open(f"/home/user/Documents/{name}")
     task = Task(
         id="t", snapshot="", instruction="", source="", config=[step], trajectory="", related_apps=[],
         evaluator=Evaluator(func="infeasible"),

@@ -51,11 +51,11 @@ from apis.plans.setup import setup
 from apis.prompts.names import element_names
 from apis.prompts.published import render_published
 from apis.prompts.system import compact_system
-from apis.tasks.osworld import HOME, Evaluator, Open, OpenParameters, Task
+from apis.tasks.osworld import HOME, Evaluator, Open, Task
 
 rows = tuple(Element(tag, "x", "", 0, 0, 9, 9, ("sen",)) for tag in ("menu", "canvas"))
 seen = Observation((Window(1, "Paint-Window", "a.png", True),), rows)
-opened = Open(parameters=OpenParameters(path=HOME + "/a.png"))
+opened = Open(HOME + "/a.png")
 task = Task(id="t", snapshot="paint", instruction="i", source="s", config=[opened], trajectory="", related_apps=[],
             evaluator=Evaluator(func="exact"))
 print(json.dumps({

@@ -61,7 +61,7 @@ def here() -> dict[str, tuple[set[str], ...]]:
     return {
         "metrics": ({*METRICS, INFEASIBLE} - OFFICEWORLD, set(package.LEFT_METRICS), set(package.REFUSED_METRICS)),
         "getters": (getters.KNOWN - left, left, set(package.REFUSED_GETTERS)),
-        "steps": (steps, set(), set(package.REFUSED_STEPS)),
+        "steps": (steps, set(), {*package.REFUSED_STEPS, *package.ACCOUNTS}),
     }
 
 

@@ -182,7 +182,7 @@ def test_a_task_that_cannot_be_judged_or_prepared_is_at_fault() -> None:
     step = osworld.UnknownStep("reboot")
     with pytest.raises(ConfigError, match="step reboot"):
         setup(msgspec.structs.replace(task, config=[step]), "/home/agent")
-    remote = osworld.Download(osworld.DownloadParameters([osworld.Source("https://example.org/a", "/home/user/a")]))
+    remote = osworld.Download([osworld.Source("https://example.org/a", "/home/user/a")])
     with pytest.raises(ConfigError, match="fixture https"):
         setup(msgspec.structs.replace(task, config=[remote]), "/home/agent")
 

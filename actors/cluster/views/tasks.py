@@ -14,7 +14,7 @@ from actors.cluster.tables import TextTable
 from apis.tasks import osworld
 from apis.tasks import registry as tasks
 from apis.tasks.family import Family
-from apis.tasks.osworld import Download, Task, UnknownStep, data_of
+from apis.tasks.osworld import Download, Task, as_file, data_of
 from runtime import disk
 from runtime.errors import ConfigError
 from runtime.program import program
@@ -105,10 +105,10 @@ def _set_up(task: Task) -> list[str]:
     lines = []
     for step in task.config:
         if isinstance(step, Download):
-            lines += [f"put   {source.path}   {_content(source.url)}" for source in step.parameters.files]
+            lines += [f"put   {source.path}   {_content(source.url)}" for source in step.files]
         else:
-            kind = step.type if isinstance(step, UnknownStep) else type(step).__struct_config__.tag
-            lines.append(f"{kind}  {_short(msgspec.json.encode(step.parameters).decode())}")
+            plain = as_file(step)
+            lines.append(f"{plain['type']}  {_short(msgspec.json.encode(plain['parameters']).decode())}")
     return lines
 
 

@@ -36,9 +36,7 @@ from apis.tasks.osworld import (
     CloseWindow,
     Evaluator,
     Sleep,
-    SleepParameters,
     Task,
-    WindowParameters,
     opened,
 )
 from apis.tasks.verify.manifest import MANIFEST, Manifest
@@ -197,9 +195,6 @@ async def test_published_verdicts_are_two_at_once_and_their_package_is_no_tasks_
     assert max(at_once) == 2
 
 
-WINDOW = WindowParameters(window_name="gone")
-
-
 class Windowless:
     """A desktop on which no window of the wanted name ever comes."""
 
@@ -224,13 +219,13 @@ async def prepared(*config: Any, refuses: str = "raise_window") -> list[str]:
 
 
 async def test_a_window_that_does_not_come_is_no_fault_of_set_up() -> None:
-    raised = ActivateWindow(parameters=WINDOW)
-    sleep = Sleep(parameters=SleepParameters(seconds=1))
+    raised = ActivateWindow("gone")
+    sleep = Sleep(1)
     assert await prepared(raised, sleep) == ["raise_window", "settle", "settle", "settle"]
 
 
 async def test_no_keys_are_pressed_for_a_window_that_is_not_there_to_be_closed() -> None:
-    closed = CloseWindow(parameters=WINDOW)
+    closed = CloseWindow("gone")
     assert "hotkey" not in await prepared(closed)
     assert "hotkey" in await prepared(closed, refuses="")
 

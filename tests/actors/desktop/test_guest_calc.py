@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apis.observation import Element
-from apis.tasks.osworld import Open, OpenParameters
+from apis.tasks.osworld import Open
 
 pytestmark = pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
 Guest = Any  # a desktop in a test's words: see conftest.py
@@ -18,7 +18,7 @@ ROWS = ["Item,Price,Count", *(f"Pear{n},{3 * n},{n}" for n in range(1, 7))]
 
 async def opened(guest: Guest, name: str = "sheet.csv") -> None:
     await guest("write_file", path=f"Documents/{name}", data="\n".join(ROWS).encode())
-    await guest.prepare(Open(parameters=OpenParameters(path=f"/home/user/Documents/{name}")))
+    await guest.prepare(Open(f"/home/user/Documents/{name}"))
 
 
 async def cells(guest: Guest) -> dict[str, Element]:

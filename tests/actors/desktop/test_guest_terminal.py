@@ -12,7 +12,7 @@ import pytest
 from apis.actions.gui import SwitchWindow
 from apis.plans.action import plan
 from apis.prompts.compact import render_compact
-from apis.tasks.osworld import ActivateWindow, CommandParameters, Launch, Open, OpenParameters, WindowParameters
+from apis.tasks.osworld import ActivateWindow, Launch, Open
 
 Guest = Any  # a desktop in a test's words: see conftest.py
 CURSES = """
@@ -29,7 +29,7 @@ def main(screen):
 
 curses.wrapper(main)
 """
-TERMINAL = Launch(parameters=CommandParameters(command=["xterm"]))
+TERMINAL = Launch(["xterm"])
 
 
 async def shown(guest: Guest) -> str:
@@ -55,7 +55,7 @@ async def test_what_a_terminal_shows_is_told(guest: Guest):
 
 async def test_windows_are_opened_in_order_and_switched(guest: Guest):
     await guest("write_file", path="Documents/note.txt", data=b"read me")
-    opened = Open(parameters=OpenParameters(path="/home/user/Documents/note.txt"))
+    opened = Open("/home/user/Documents/note.txt")
     await guest.prepare(opened, TERMINAL)
     look = await guest.look()
     assert [(w.app, w.active) for w in look.windows] == [("text_editor", False), ("terminal", True)]
@@ -66,7 +66,7 @@ async def test_windows_are_opened_in_order_and_switched(guest: Guest):
     look = await guest.look()
     assert look.app == "text_editor"
     assert not [e for e in look.elements if e.tag == "terminal"]
-    await guest.prepare(ActivateWindow(parameters=WindowParameters(window_name="xterm")))
+    await guest.prepare(ActivateWindow("xterm"))
     await guest.act("type_text", text="c\n")
     assert await shown(guest) == "$ echo abc\nabc\n$"
 

@@ -16,7 +16,7 @@ from PIL import Image
 
 from apis.applications import OFFICE
 from apis.apps.check.case import picture
-from apis.tasks.osworld import Open, OpenParameters
+from apis.tasks.osworld import Open
 from tests.actors.desktop.offices import Office, booted
 from tests.actors.desktop.writer_documents import BODY, docx, gone, odt, run
 
@@ -36,7 +36,7 @@ class Writer(Office):
 
     async def open(self, path: str) -> None:
         """As a task's set-up opens a file."""
-        await self.prepare(Open(parameters=OpenParameters(path=f"/home/user/{path}")))
+        await self.prepare(Open(f"/home/user/{path}"))
 
     async def press(self, *combinations: str) -> None:
         for keys in combinations:
