@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import msgspec
 
 from actors.desktop.config import SeatConfig
-from actors.desktop.endpoint import Completed, Endpoint, EndpointDown, Message, PromptRefused
+from actors.desktop.endpoint import Completed, Endpoint, Message, PromptRefused
 from actors.errors import Deferred, DesktopFault, SamplerError
 from actors.replay.messages import DEFERRED, Lane, Reservation, Sampling, VersionSpan
 from actors.sampler.messages import Generate, Refused
@@ -233,10 +233,7 @@ class EndpointAnswers:
     ) -> Answer:
         start, work, pin = time.monotonic(), self._work, self._work.pin
         seed, picture = stable_seed(work.seed, step), prompt.picture
-        try:
-            completed = await self._chat.asked(step, observation, history, last, seed, picture=picture)
-        except EndpointDown as error:
-            raise DesktopFault(error.cause, str(error), "sampler") from error
+        completed = await self._chat.asked(step, observation, history, last, seed, picture=picture)
         return Answer(
             text=completed.text,
             prompt_ids=[],  # its token ids are the endpoint's own

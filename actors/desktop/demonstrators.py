@@ -16,7 +16,7 @@ import msgspec
 
 from actors.desktop.answers import NOTHING, Answer, Answerer, Chat, Prompt, packed_prompt
 from actors.desktop.config import EndpointMember, Member, OracleMember, hasty, key_of, refuse_bad_pool, who
-from actors.desktop.endpoint import Endpoint, EndpointDown
+from actors.desktop.endpoint import Endpoint
 from actors.errors import DesktopFault
 from actors.replay.messages import Reservation, Sampling
 from apis.actions.grammar import MAX_READ, RefusedAnswer, parse
@@ -65,12 +65,9 @@ class DemonstratorPool:
         for endpoint in self._endpoints.values():
             await endpoint.close()
 
-    def fit(self, task: str) -> list[str]:
-        return fitting(list(self._members.values()), task, self._space)
-
     def answers(self, work: Reservation, tokenizer: Tokenizer) -> PoolAnswers:
         """An answerer for one attempt: `work.member`, or every member where it says so."""
-        names = self.fit(work.task) if work.member == MIXED else [work.member]
+        names = fitting(list(self._members.values()), work.task, self._space) if work.member == MIXED else [work.member]
         missing = [name for name in names if name not in self._members]
         if missing or not names:
             raise DesktopFault("no_demonstrator", f"{work.task}: the pool has no member {work.member}", "task")
@@ -179,10 +176,7 @@ class _EndpointVoice:
 
     async def say(self, step: int, observation: Observation, history: list[Turn], last: str | None) -> Said:
         member = self._member
-        try:
-            answer = await self._chat.asked(step, observation, history, last, self._seed + step)
-        except EndpointDown as error:
-            raise DesktopFault("demonstrator_unavailable", str(error), "sampler") from error
+        answer = await self._chat.asked(step, observation, history, last, self._seed + step)
         action = understood(answer.text, observation, asked=member.format, cut=answer.cut)
         text = rewritten(answer.text, observation, asked=member.format, wanted=self._form, cut=answer.cut)
         return text, action.reason if isinstance(action, RefusedAnswer) else ""

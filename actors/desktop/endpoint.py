@@ -22,6 +22,7 @@ import httpx2
 import msgspec
 
 from actors.desktop.config import EndpointConfig
+from actors.errors import DesktopFault
 from runtime.supervision import Backoff
 
 Message = Mapping[str, Any]  # role and content, a text or parts
@@ -34,15 +35,14 @@ TOO_LARGE = 413
 _CONTEXT = ("context length", "context_length", "context window", "longer than the model", "maximum context")
 
 
-class EndpointDown(Exception):  # noqa: N818 - becomes a fault of the infrastructure where the episode is known
-    """No answer within the tries allowed, or one that no later try will better; `cause` is the fault's.
+class EndpointDown(DesktopFault):
+    """No answer within the tries allowed, or one that no later try will better.
 
     `status` is that of the server's answer where it refused, else 0.
     """
 
     def __init__(self, cause: str, text: str, status: int = 0) -> None:
-        super().__init__(text)
-        self.cause = cause
+        super().__init__(cause, text, "sampler")
         self.status = status
 
 

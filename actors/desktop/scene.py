@@ -74,26 +74,20 @@ class Judged(msgspec.Struct, frozen=True):
     end: EndState | None = None
 
 
-class DesktopScene:
+class DesktopScene(DesktopControl):
     """One leased desktop, for one episode. `RememberedScene` has the same methods."""
 
     remembered = False  # no desktop has taken part in the last look, action or verdict
 
     def __init__(self, work: Reservation, desktop: LeasedDesktop, config: SeatConfig) -> None:
+        super().__init__(desktop, config)
         self._work = work
         self._task: Task = task_of(work.task)
-        self._desktop = desktop
-        self._control = DesktopControl(desktop, config)
-        self._config = config
         self._before = Manifest()  # of HOME after the set-up
-        self.observe = self._control.observe
-        self.picture = self._control.picture
-        self.act = self._control.act
-        self.screenshot = self._control.screenshot
 
     async def prepare(self) -> None:
         """Set the task up, and note what HOME holds then."""
-        await self._control.prepare(self._task)
+        await self.set_up(self._task)
         if self._task.feasible:
             self._before = await self._desktop.manifest(self._config.verify_timeout_s, sought(self._task))
 
@@ -142,7 +136,7 @@ class DesktopScene:
         A step that the guest refuses, as of a window that the policy has closed, is left out: the files decide.
         """
         calls = [call if call.optional is not None else replace(call, optional=0) for call in judging.live]
-        answers = await self._control.carry_out(calls, self._config.setup_timeout_s)
+        answers = await self.carry_out(calls, self._config.setup_timeout_s)
         kept = {
             call.kept: answer for call, answer in zip(calls, answers, strict=True) if call.kept and answer is not None
         }

@@ -26,7 +26,6 @@ from runtime.logs.events import declare
 from runtime.messaging.message import Version
 from runtime.messaging.refs import TRANSIENT
 
-PHASE_DECIDED = declare("phase_decided", "info", phase=str, cause=str, evidence=dict[str, float])
 ROUND_WEIGHTS_KEPT = declare("round_weights_kept", "info", version=str, round=str, samplers=list[str])
 ROUND_WEIGHTS_RELEASED = declare("round_weights_released", "info", version=str)
 SUPERVISOR_WAITS = declare("supervisor_waits", "warning", cause=str)
@@ -149,9 +148,6 @@ class EntropulseActor(Actor):
                     # A resume moved the phase between the figures and the change: decide again.
                     self.ctx.log.emit(SUPERVISOR_WAITS, cause=str(error))
                 else:
-                    self.ctx.log.emit(
-                        PHASE_DECIDED, phase=change.next.phase, cause=change.cause, evidence=change.evidence
-                    )
                     if self.config.single_version:  # to draw for RL, or to play rounds, at once
                         await self._keep_pins(await self.ctx.ref(self.config.replay).ask(GetFigures(), timeout_s=ASK_S))
             case OpenRound():

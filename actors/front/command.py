@@ -23,7 +23,7 @@ from actors.cluster.web.serve import refuse_port
 from actors.cluster.words import plain
 from actors.desktop.answers import Chat
 from actors.desktop.config import EndpointConfig, key_of
-from actors.desktop.endpoint import Endpoint, EndpointDown
+from actors.desktop.endpoint import Endpoint
 from actors.desktop.player import Play
 from actors.errors import DesktopFault, GuestRefused
 from actors.front.library import Policy, Seen, TaskHandle, play
@@ -43,7 +43,6 @@ from policy.hf_folder import DTYPES
 from policy.tokenizer import Tokenizer
 from runtime.errors import ConfigError
 from runtime.program import program
-from runtime.settings import stable_seed
 from runtime.system import run as run_loop
 
 DTYPE = "float32"
@@ -151,8 +150,8 @@ async def _policy(args: argparse.Namespace, task: TaskHandle, form: Form) -> Asy
             yield policy
 
 
-def of_folder(folder: Path, *, temperature: float = 0.0, max_tokens: int = MODEL_TOKENS, seed: int = 0) -> Policy:
-    """The model of a Hugging Face folder, drawn on the CPU; temperature 0 is greedy.
+def of_folder(folder: Path, *, max_tokens: int = MODEL_TOKENS) -> Policy:
+    """The model of a Hugging Face folder, drawn on the CPU; greedy.
 
     An answer has as many tokens as the prompt leaves of the model's context, `max_tokens` at most. Where it leaves none
     the answer says so: that is no action, and costs the turn.
@@ -167,7 +166,7 @@ def of_folder(folder: Path, *, temperature: float = 0.0, max_tokens: int = MODEL
         room = arch.context - len(ids)
         if room < 1:
             return f"the prompt has {len(ids)} tokens, and the model takes {arch.context}"
-        drawn = Draw(min(max_tokens, room), temperature, stops, stable_seed(seed, seen.step))
+        drawn = Draw(min(max_tokens, room), 0.0, stops, 0)
         answer = Sequence(rid=str(seen.step), ids=list(ids), draw=drawn)
         core.submit([answer])
         while answer.finish is None:
@@ -189,10 +188,7 @@ async def of_endpoint(
     chat = Chat(endpoint, Sampling(temperature=0.0, max_new_tokens=max_tokens), instruction, form, actions)
 
     async def ask(seen: Seen) -> str:
-        try:
-            return (await chat.asked(seen.step, seen.observation, seen.history, seen.last, seen.step)).text
-        except EndpointDown as error:
-            raise DesktopFault(error.cause, str(error), "sampler") from error
+        return (await chat.asked(seen.step, seen.observation, seen.history, seen.last, seen.step)).text
 
     try:
         yield ask

@@ -177,7 +177,7 @@ class DesktopHandle:
             held.callback(pool.retire, booted)
             desktop = LeasedDesktop(booted)
             if self._task is not None:
-                await DesktopControl(desktop, self._seat).prepare(self._task.file)
+                await DesktopControl(desktop, self._seat).set_up(self._task.file)
             self._desktop, self._held = desktop, held.pop_all()
         return self
 

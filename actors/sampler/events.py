@@ -21,8 +21,6 @@ WEIGHTS_SUSPECT = declare(
 WEIGHTS_REFUSED = declare("weights_refused", "error", version=str, location=str, cause=str, served=str)
 # The load broke, and the engine may well be alive: it is tried again.
 WEIGHTS_NOT_LOADED = declare("weights_not_loaded", "warning", version=str, attempt=int, cause=str)
-WEIGHTS_PINNED = declare("weights_pinned", "info", version=str, location=str)
-WEIGHTS_UNPINNED = declare("weights_unpinned", "info", version=str)
 SERVING_NOT_REPORTED = declare("serving_not_reported", "warning", version=str, cause=str)
 ENGINE_STARTING = declare("engine_starting", "info", waited_s=float, last_output=str)
 ENGINE_SILENT = declare("engine_silent", "warning", rid=str, waited_s=float, pid=int)

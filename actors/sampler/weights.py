@@ -54,13 +54,10 @@ class WantedWeights:
         """What to start an engine with where the target is torn."""
         return self.verified if self.verified is not None and weights_exist(self.verified.location) else self._base
 
-    def pin(self, version: Version, location: str) -> bool:
-        """Pin a version; whether that is news."""
+    def pin(self, version: Version, location: str) -> None:
         if version in self._unpinned:
             self._unpinned.remove(version)
-        new = self.pinned.get(version) != location
         self.pinned[version] = location
-        return new
 
     def unpin(self, version: Version) -> bool:
         """Let a version go; whether that is news. With an engine of one version, requests for it are deferred."""
@@ -71,6 +68,7 @@ class WantedWeights:
         return new
 
     def refuse(self, version: Version) -> None:
+        """A pinned version can't be loaded. Requests for it are not deferred: they wait for their deadline."""
         self.pinned.pop(version, None)
 
     def deferred(self, version: Version | None) -> bool:
@@ -126,15 +124,10 @@ class SamplerWeights:
         An SGLang server holds one version: it goes to the pinned one, the one pinned first before others. It takes
         newer weights only when nothing is pinned any more.
         """
-        new = self.wanted.pin(version, location)
+        self.wanted.pin(version, location)
         if self._settings.sglang:
             self._aim()
-        elif not await self._pin_resident(version, location):
             return
-        if new:
-            self._ctx.log.emit(events.WEIGHTS_PINNED, version=str(version), location=location)
-
-    async def _pin_resident(self, version: Version, location: str) -> bool:
         try:
             await self._record.engine.client.pin(str(version), location, self._settings.load_limit_s(location))
         except EngineGone as error:
@@ -145,7 +138,6 @@ class SamplerWeights:
         else:
             self._record.holds(version)
             self._record.wake()
-        return True
 
     async def unpin(self, version: Version) -> None:
         """Let a version go; unknown ones are no error. What still asks an engine of one version for it is deferred."""
@@ -160,7 +152,6 @@ class SamplerWeights:
                 await self._record.engine.client.unpin(str(version))
             except (EngineGone, EngineError) as error:
                 self._suspect(error)
-        self._ctx.log.emit(events.WEIGHTS_UNPINNED, version=str(version))
 
     def decline(self) -> None:
         self._ctx.spawn(self._member.decline(self.wanted.announced), "decline a group")

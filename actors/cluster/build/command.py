@@ -21,7 +21,7 @@ from actors.cluster.config.schema import Deploy
 from actors.cluster.config.suggest import hint
 from actors.cluster.runs import doctor
 from actors.desktop.config import EndpointConfig, key_of
-from actors.desktop.endpoint import Endpoint, EndpointDown
+from actors.desktop.endpoint import Endpoint
 from actors.desktop.link import LinkDown
 from actors.errors import DesktopFault
 from apis import built
@@ -76,7 +76,7 @@ def build(args: argparse.Namespace) -> int:
     try:
         outcomes = run_loop(work())
         exchanges = ledger.exchanges()
-    except (EndpointDown, DesktopFault, LinkDown, NotSo) as error:
+    except (DesktopFault, LinkDown, NotSo) as error:
         raise ConfigError(f"{error}; nothing is lost: go on with --resume") from error
     finally:
         ledger.close()

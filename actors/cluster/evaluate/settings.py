@@ -283,7 +283,7 @@ def refuse_unanswering(config: EndpointConfig, *, picture: bool) -> None:
         except EndpointDown as error:
             served = await endpoint.models() if error.status else []
             todo = _mended_by(config, error, served, picture=picture)
-            raise ConfigError(f"MODEL {config.url}: {error} ({error.cause}){todo}") from None
+            raise ConfigError(f"MODEL {config.url}: {error.detail} ({error.cause}){todo}") from None
         finally:
             await endpoint.close()
 

@@ -235,7 +235,7 @@ class DesktopControl:
         self._desktop = desktop
         self._config = config
 
-    async def prepare(self, task: Task) -> None:
+    async def set_up(self, task: Task) -> None:
         """Set `task` up. Raises DesktopFault, AgentBrokeDesktop."""
         try:
             at, fixture = self._desktop, store.Fixtures(task).content

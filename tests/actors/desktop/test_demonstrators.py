@@ -219,7 +219,7 @@ async def test_a_member_that_is_down_breaks_the_attempt_as_a_fault(tokenizer: To
     pool = DemonstratorPool([far], "published", {})
     with pytest.raises(DesktopFault) as caught:
         await pool.answers(work("far"), tokenizer).answer(0, Prompt(user="p"), seen(), [], None)
-    assert (caught.value.cause, caught.value.culprit) == ("demonstrator_unavailable", "sampler")
+    assert (caught.value.cause, caught.value.culprit) == ("endpoint_silent", "sampler")
     await pool.close()
 
 

