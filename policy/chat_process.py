@@ -173,11 +173,13 @@ def _changed(file: Path) -> tuple[int, int] | None:
 def _memory(more: int) -> Iterator[None]:
     """Within it, the process takes at most `more` bytes on top of what it has."""
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
+    soft, most = resource.getrlimit(resource.RLIMIT_AS)
+    if soft == resource.RLIM_INFINITY or used + more < soft:
+        resource.setrlimit(resource.RLIMIT_AS, (used + more, most))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_AS, (soft, most))
 
 
 def _made(tokenizer: Any, request: ChatRequest) -> ChatResponse:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -98,9 +98,10 @@ COMPANION_KINDS = (".json", ".txt", ".model", ".tiktoken", ".jinja", ".md")
 COMPANION_NAMES = ("LICENSE", "NOTICE")
 _HEAD_MOST = 8 << 20  # bytes: a decoder of 2,000 tensors takes 300,000
 _SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}  # bytes of a number
+_EXPONENTS = {"F64": 0x7FF0 << 48, "F32": 0x7F80 << 16, "F16": 0x7C00, "BF16": 0x7F80}  # all bits set: not finite
 _DIMENSIONS = 8
 _INDEX = ".safetensors.index.json"
-_PIECE = 4 << 20  # bytes of weights
+_LOOKED_AT, _PIECE = 64 << 20, 4 << 20  # bytes of weights
 FLOATS = tuple(_SIZES)  # of safetensors, as a model's weights are stored
 _ADAPTERS = ("adapter_config.json", "adapter_model.*", "*lora*")
 _QUANTISED = ("quantization_config", "compression_config")  # of config.json
@@ -193,7 +194,25 @@ def _misfit(folder: Path, wanted: Mapping[str, tuple[int, ...]], *, tied: bool) 
             return f"it lacks the tensor {name}"
         if stored[name][1].shape != shape:
             return f"{name} has shape {stored[name][1].shape}, its config.json says {shape}"
-    return _misled(folder / f"model{_INDEX}", {name: file.name for name, (file, _) in stored.items()})
+    wrong = _misled(folder / f"model{_INDEX}", {name: file.name for name, (file, _) in stored.items()})
+    return wrong or next((f"{name} holds numbers that are not finite" for name in _infinite(stored)), "")
+
+
+def _infinite(stored: Mapping[str, tuple[Path, Tensor]]) -> Iterator[str]:
+    """The tensors within the first `_LOOKED_AT` bytes that hold an infinity or a NaN. Loading looks at all."""
+    import numpy as np
+
+    left = _LOOKED_AT
+    for name, (file, tensor) in stored.items():
+        if tensor.dtype not in FLOATS:
+            continue
+        kind, exponent = np.dtype(f"<u{_SIZES[tensor.dtype]}"), _EXPONENTS[tensor.dtype]
+        for at in range(*tensor.data_offsets, _PIECE):
+            piece = np.frombuffer(_bytes(file, at, min(at + _PIECE, tensor.data_offsets[1])), dtype=kind)
+            if (left := left - piece.nbytes) < 0:
+                return
+            if bool((piece & kind.type(exponent) == exponent).any()):
+                yield name
 
 
 def _misled(index: Path, stored: Mapping[str, str]) -> str:

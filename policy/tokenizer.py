@@ -34,6 +34,7 @@ from policy.chat_process import (
     conversation,
     line,
 )
+from runtime import disk
 from runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -251,6 +252,17 @@ class _TemplateForm:
             raise ConfigError(f"{self._folder}: {wrong}: {error}") from error
 
 
+def _template_of(folder: Path) -> object:
+    """The chat template that the files of `folder` name, if any. Raises ConfigError where they can't be read."""
+    config = folder / "tokenizer_config.json"
+    try:
+        if (alone := folder / "chat_template.jinja").exists():
+            return disk.read_bytes(alone, disk.MODEL).decode()
+        return json.loads(disk.read_bytes(config, disk.MODEL)).get("chat_template") if config.exists() else None
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"{folder}: its chat template can't be read: {line(error)}") from error
+
+
 def _sound(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
@@ -278,7 +290,7 @@ class Tokenizer:
         except Exception as error:  # the library raises nothing narrower
             raise ConfigError(f"{path} is no tokenizer: {line(error)}") from error
         own = all(content.token_to_id(token) is not None for token in SPECIAL_TOKENS)
-        form = None if own else _TemplateForm(folder)
+        form = None if own and _template_of(folder) in (None, CHAT_TEMPLATE) else _TemplateForm(folder)
         if form is not None:
             return cls(form.content, form)
         content.encode_special_tokens = True

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
+from actors.cluster.config import models
 from policy import chat_process
 from policy.chat_process import PROCESS
 from policy.tokenizer import Tokenizer
@@ -27,6 +31,17 @@ GREEDY = {
     "a macro that calls itself": "{% macro f(n) %}{{ f(n - 1) }}{{ f(n - 1) }}{% endmacro %}{{ f(400) }}",
 }
 LATER = "{% if messages | length > 1 %}" + LOOPS + "{% endif %}"
+
+
+def test_a_template_of_its_own_is_rendered_though_the_tokens_are_the_bundled_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("policy.tokenizer.RENDER_S", 1.0)
+    shutil.copytree(models.bundled(), tmp_path, dirs_exist_ok=True)
+    assert Tokenizer.load(tmp_path).own
+    (tmp_path / "chat_template.jinja").write_text(LOOPS)
+    with pytest.raises(ConfigError, match="more than 1 s"):
+        models.locate(str(tmp_path))
 
 
 def folder_with(path: Path, template: str) -> Path:
@@ -55,6 +70,16 @@ def test_the_next_folder_is_read_after_one_that_took_too_much(tmp_path: Path, mo
         with pytest.raises(ConfigError):
             Tokenizer.load(folder_with(tmp_path / "bad", LOOPS))
     assert good.prompt_ids("hello") == before
+
+
+def test_it_works_where_memory_is_limited_from_outside(tmp_path: Path) -> None:
+    path = folder_with(tmp_path, CHATML.template)
+    program = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30));"
+        "from policy.tokenizer import Tokenizer; print(len(Tokenizer.load(sys.argv[1]).prompt_ids('hello')))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False)
+    assert int(ended.stdout or 0), ended.stderr
 
 
 def test_a_process_that_was_ended_is_started_again(tmp_path: Path) -> None:

@@ -167,9 +167,16 @@ def test_what_says_the_same_twice_is_no_fault(folder: Path) -> None:
     assert tensorfiles.problem(folder) == ""
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
-def test_numbers_that_are_not_finite_are_named(folder: Path, number: str) -> None:
+def test_numbers_that_are_not_finite_are_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, number: str
+) -> None:
+    tensors(lambda t: t.update({name: tensor.to(dtype) for name, tensor in t.items()}))(folder)
     tensors(lambda t: t[Q][-1].fill_(float(number)))(folder)
+    assert tensorfiles.problem(folder) == f"{Q} holds numbers that are not finite"
+    monkeypatch.setattr(tensorfiles, "_LOOKED_AT", 0)  # what loads larger ones looks at all of them
+    assert tensorfiles.problem(folder) == ""
     for error, load in ((ConfigError, hf_folder.read), (EngineError, lambda at: load_weights(at, torch.device("cpu")))):
         with pytest.raises(error, match=r"q_proj\.weight holds numbers that are not finite"):
             load(folder)

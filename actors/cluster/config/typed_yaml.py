@@ -38,37 +38,61 @@ LONGEST = 200  # characters of a --set that a message repeats
 class _Loader(yaml.CSafeLoader):
     """SafeLoader that reads 2e-4 as a number, a date as a text, and no key twice or that is no text."""
 
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Check the keys of `node`, then put what `<<` names in its place."""
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            key, line = str(key_node.value), key_node.start_mark.line + 1
+            if key in seen:
+                raise ConfigError(f"line {line}: key {key:.80} is written twice")
+            seen.add(key)
+            if (kind := key_node.tag.rpartition(":")[2]) not in ("str", "merge"):
+                raise ConfigError(f"line {line}: key {key:.80} is no text but a {kind}: put it in quotes")
+        super().flatten_mapping(node)
+        node.value = list({key.value: (key, value) for key, value in node.value}.values())  # its own keys are last
+
+
+class _Part(NamedTuple):
+    """A list or mapping that is being read."""
+
+    anchor: str | None
+    count: int  # of the values before it
+    levels: list[int]  # that its values have
+
 
 def _refuse_bomb(text: str) -> None:
-    """Raise ConfigError where `text` is nested deeper than `DEEPEST`, has more than `MOST` values or names one twice.
+    """Raise ConfigError where `text` is nested deeper than `DEEPEST` or has more than `MOST` values.
 
-    An alias counts as nothing and means as much as it names, so there are none.
+    An alias counts as what it names, and names nothing that it is in.
     """
-    depth = count = 0
+    within: list[_Part] = []
+    named: dict[str | None, tuple[int, int]] = {}  # values and levels by anchor
+    count = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-        if isinstance(event, yaml.AliasEvent):
-            line = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
-            raise ConfigError(f"{line}*{event.anchor} is an alias: write it out, or lay the file over another")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        count += isinstance(event, yaml.NodeEvent)
-        if depth > DEEPEST:
+        size, levels = 1, 0
+        if isinstance(event, yaml.CollectionStartEvent):
+            named.pop(event.anchor, None)
+            within.append(_Part(event.anchor, count, [0]))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            part = within.pop()
+            size, levels = 0, max(part.levels) + 1
+            named[part.anchor] = count - part.count, levels
+        elif isinstance(event, yaml.AliasEvent):
+            if event.anchor not in named:
+                line = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
+                raise ConfigError(f"{line}*{event.anchor} names nothing that ends before it")
+            size, levels = named[event.anchor]
+        elif isinstance(event, yaml.ScalarEvent):
+            named[event.anchor] = 1, 0
+        else:
+            continue
+        count += size
+        if within:
+            within[-1].levels[0] = max(within[-1].levels[0], levels)
+        if len(within) + levels > DEEPEST:
             raise ConfigError(TOO_DEEP)
         if count > MOST:
             raise ConfigError(f"it has more than {MOST} values")
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[str] = set()
-    for key_node, _ in node.value:
-        key = str(key_node.value)
-        if key in seen:
-            line = key_node.start_mark.line + 1
-            raise ConfigError(f"line {line}: key {key} is written twice")
-        seen.add(key)
-        if (kind := key_node.tag.rpartition(":")[2]) != "str":
-            line = key_node.start_mark.line + 1
-            raise ConfigError(f"line {line}: key {key} is no text but a {kind}: put it in quotes")
-    return loader.construct_mapping(node, deep=True)
 
 
 def _whole(loader: _Loader, node: yaml.ScalarNode) -> int:
@@ -80,7 +104,6 @@ def _whole(loader: _Loader, node: yaml.ScalarNode) -> int:
         raise ConfigError(f"line {line}: {what} is no whole number, or has too many digits") from None
 
 
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 _Loader.add_constructor("tag:yaml.org,2002:int", _whole)
 # `on` and `off` are words, as in YAML 1.2.
 _NO_TAGS = dict.fromkeys("oO", (":timestamp", ":bool"))
@@ -95,7 +118,7 @@ def parse_yaml(text: str, source: str) -> Any:
     """YAML text as plain values. Raises ConfigError naming `source` and the line."""
     try:
         _refuse_bomb(text)
-        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+        return msgspec.to_builtins(yaml.load(text, Loader=_Loader))  # noqa: S506 - a SafeLoader; copies aliases
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
     except (ValueError, LookupError, TypeError, AttributeError) as error:  # PyYAML's own, of a tag or a lone surrogate
