@@ -56,7 +56,7 @@ class _Part(NamedTuple):
     """A list or mapping that is being read."""
 
     anchor: str | None
-    count: int  # of the values before it
+    before: int  # values that the file has before it
     levels: list[int]  # that its values have
 
 
@@ -76,7 +76,7 @@ def _refuse_bomb(text: str) -> None:
         elif isinstance(event, yaml.CollectionEndEvent):
             part = within.pop()
             size, levels = 0, max(part.levels) + 1
-            named[part.anchor] = count - part.count, levels
+            named[part.anchor] = count - part.before, levels
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor not in named:
                 line = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
