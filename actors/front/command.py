@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import getpass
 import os
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import torch
@@ -97,6 +99,9 @@ async def _played(args: argparse.Namespace, task: TaskHandle, form: Form) -> Pla
     async with _policy(args, task, form) as policy, page.served(args.port) as address:
         output.line(output.clean(f"task: {task.instruction}"))
         output.line(f"page: {address}   (a desktop boots; ? lists what can be done, Ctrl-C leaves)")
+        if came := os.environ.get("SSH_CONNECTION", "").split():  # the peer's address and port, then ours
+            port, here = urlsplit(address).port, f"{getpass.getuser()}@{came[2] if len(came) == 4 else 'HOST'}"
+            output.line(output.clean(f"on your own machine:  ssh -NL {port}:127.0.0.1:{port} {here}"))
         watched = WatchedPolicy(policy, page, by_model=bool(args.model), wait=args.step)
         settings: dict[str, Any] = {"screen": args.screen} if args.screen else {}
         played = await play(

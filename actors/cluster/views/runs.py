@@ -109,13 +109,16 @@ def show_logs(path: Path, *, follow: bool, as_json: bool, **chosen: str | None) 
     """Print the lines of the run at `path` that are `chosen` by actor, event, trace and level, with `follow` until the
     run ends.
 
-    Raises ConfigError for an actor or an event that no line has, unless more lines may come.
+    Raises ConfigError for an actor or an event that no line has; where more lines may come, standard error says so.
     """
-    for field in ("actor", "event") if not (follow and _goes_on(path)) else ():  # what goes on may log it yet
+    for field in ("actor", "event"):
         if (name := chosen[field]) is not None:
             there = sorted({line[field] for line in read_logs(path)})
             if not any(other == name or (field == "actor" and other.startswith(f"{name}/")) for other in there):
-                raise ConfigError(f"--{field} {name}: no line of {path.name} has it; {hint(name, there)}")
+                wrong = f"--{field} {name}: no line of {path.name} has it; {hint(name, there)}"
+                if not (follow and _goes_on(path)):
+                    raise ConfigError(wrong)
+                output.line(output.clean(wrong), to=sys.stderr)
     count = 0
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for line in read_logs(path, **chosen, follow=follow, going=lambda: _goes_on(path)):

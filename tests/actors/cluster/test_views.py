@@ -89,6 +89,15 @@ def test_what_is_not_there_is_said(runs: Path, capsys: pytest.CaptureFixture[str
         assert said in capsys.readouterr().err
 
 
+def test_what_a_run_has_not_logged_yet_is_followed_and_said(
+    runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going = iter([True, False])
+    monkeypatch.setattr(views, "_goes_on", lambda _: next(going, False))
+    assert cli.main(["logs", "one", "--runs", str(runs), "-f", "--event", "group_end"]) == 0
+    assert "did you mean group_ended?" in capsys.readouterr().err
+
+
 def test_following_an_ended_run_ends(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines(capsys, "one", "--runs", str(runs), "-f")) == 3
 

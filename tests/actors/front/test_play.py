@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import getpass
 import inspect
 import re
 import subprocess
@@ -251,10 +252,12 @@ def test_a_task_is_played_by_hand_to_its_verdict_and_kept(
             return await super().__call__(seen)
 
     monkeypatch.setattr(command, "Person", Hand)
+    monkeypatch.setenv("SSH_CONNECTION", "203.0.113.5 50000 192.0.2.7 22")
     file = tmp_path / "mine.parquet"
     assert cli.main(["play", task.id, "--keep", str(file)]) == 0
     said = capsys.readouterr().out
     assert f"task: {task.instruction}" in said
-    assert "page: http://127.0.0.1:" in said
+    port = said.partition("page: http://127.0.0.1:")[2].partition("/")[0]
+    assert f"ssh -NL {port}:127.0.0.1:{port} {getpass.getuser()}@192.0.2.7" in said
     assert "verdict: solved (verified)" in said
     assert f"kept in {file}, which holds 1 demonstrations" in said
